@@ -1,0 +1,85 @@
+"""The bench's command line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from datetime import UTC, datetime
+
+from . import growth, report, store_run
+from .contestants import PEERS
+from .runner import WORK, alone
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    store = commands.add_parser("store", help="the store against raw floors and peers")
+    store.add_argument("--quick", action="store_true", help="a small slice; writes no results file")
+    store.add_argument("--only", action="append", choices=store_run.ROWS, help="this row only")
+    store.add_argument(
+        "--no-peers", action="store_true", help="floors and Rekindle only; writes no results file"
+    )
+    store.add_argument(
+        "--peer", action="append", choices=PEERS, help="this peer only; writes no results file"
+    )
+    curve = commands.add_parser("growth", help="how the store behaves as it grows")
+    curve.add_argument("--sizes", type=int, nargs="+", default=list(growth.SIZES), metavar="N")
+    curve.add_argument(
+        "--quick", action="store_true", help="two small sizes; writes no results file"
+    )
+    return parser.parse_args()
+
+
+def keep(section: str, taken: dict, whole: bool) -> dict:
+    """Put the figures beside those already kept; a run of single rows replaces just these."""
+    file = WORK / f"{section}.json"
+    kept = {} if whole or not file.exists() else json.loads(file.read_text())
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    dates = kept.get("dates", {}) | dict.fromkeys(taken["rows"], now)
+    rows = kept.get("rows", {}) | taken.pop("rows")
+    # A table stays that of its whole run, even with some rows taken again.
+    told = kept.get("command", "python -m bench " + " ".join(sys.argv[1:]))
+    merged = {
+        **kept,
+        "command": told,
+        **taken,
+        "rows": rows,
+        "dates": dates,
+        "machine": report.machine(),
+        "date": now,
+    }
+    file.write_text(json.dumps(merged, indent=1))
+    return merged
+
+
+def measure_store(args: argparse.Namespace) -> None:
+    peers = () if args.no_peers else tuple(args.peer or PEERS)
+    size = store_run.QUICK if args.quick else store_run.Size()
+    run = store_run.StoreRun(size, peers)
+    rows = store_run.measure(run, tuple(args.only or store_run.ROWS))
+    run.clean()
+    taken = {"rows": rows, "missing": run.missing, "versions": run.versions}
+    partial = "quick" if args.quick else "peerless" if args.no_peers or args.peer else ""
+    finish("store", taken, partial, whole=not args.only)
+
+
+def measure_growth(args: argparse.Namespace) -> None:
+    rows = growth.measure((200, 1_000) if args.quick else tuple(args.sizes))
+    finish("growth", {"rows": rows}, "quick" if args.quick else "", whole=True)
+
+
+def finish(section: str, taken: dict, partial: str, whole: bool) -> None:
+    """Show the tables; only a run of full size with every peer goes into the results file."""
+    kept = keep(f"{section}-{partial}" if partial else section, taken, whole)
+    text = getattr(report, section)(kept)
+    print(text)
+    if not partial:
+        report.write(section, text)
+
+
+if __name__ == "__main__":
+    args = parse()
+    with alone():
+        measure_store(args) if args.command == "store" else measure_growth(args)

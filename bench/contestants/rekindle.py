@@ -1,0 +1,49 @@
+"""Rekindle at its public API and with its default settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.workload import Said
+from rekindle import Message, ToolCall, open_store
+
+from .shape import Contestant
+
+
+def message(said: Said) -> Message:
+    calls = (ToolCall(*said.call),) if said.call else ()
+    return Message(role=said.role, content=said.text, tool_calls=calls, tool_call_id=said.answers)
+
+
+class Rekindle(Contestant):
+    fresh = """
+from sys import argv
+from rekindle import Message, open_store
+store = open_store(argv[1] + "/rekindle.db")
+store.append(store.begin(id="s"), Message(role="user", content="hello there"))
+"""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = open_store(folder / "rekindle.db")
+        self.begun: dict[str, object] = {}
+
+    def append(self, session: str, said: Said) -> None:
+        begun = self.begun.get(session)
+        if begun is None:
+            begun = self.begun[session] = self.store.begin(id=session)
+        self.store.append(begun, message(said))
+
+    def finish(self, session: str) -> None:
+        del self.begun[session]
+
+    def load(self, session: str) -> int:
+        return len(self.store.messages(session))
+
+    def recent(self, limit: int) -> int:
+        return len(self.store.recent(limit))
+
+    def search(self, query: str, newest: bool) -> int:
+        return len(self.store.search(query, limit=20, order="newest" if newest else "best"))
+
+    def close(self) -> None:
+        self.store.close()

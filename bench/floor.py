@@ -1,0 +1,192 @@
+"""The raw floors: what the same work costs with SQLite and nothing around it.
+
+Same library as Rekindle (apsw), write-ahead log, synchronous=FULL, prepared statements, counts and
+preview kept in the session's row. Each row gets the least that it needs: appends do not pay for the
+index that the list of recent sessions reads. A change here moves the yardstick: it is a commit of
+its own, with the figures before and after.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from pathlib import Path
+
+import apsw
+
+from .contestants.shape import Contestant
+from .workload import Said
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS sessions(
+    id INTEGER PRIMARY KEY, name TEXT UNIQUE, started REAL, last_active REAL,
+    message_count INTEGER, preview TEXT);
+CREATE TABLE IF NOT EXISTS messages(
+    id INTEGER PRIMARY KEY, session INTEGER, position INTEGER, time REAL,
+    role TEXT, content TEXT, calls TEXT, answers TEXT);
+CREATE UNIQUE INDEX IF NOT EXISTS messages_session ON messages(session, position);
+"""
+BY_TIME = "CREATE INDEX IF NOT EXISTS sessions_by_time ON sessions(last_active)"
+INDEX = """
+CREATE VIRTUAL TABLE IF NOT EXISTS found
+    USING fts5(content, content='messages', content_rowid='id');
+"""
+BUSY_MS = 30_000
+
+ADD_SESSION = (
+    "INSERT INTO sessions(name, started, last_active, message_count, preview) VALUES(?,?,?,1,?)"
+)
+TOUCH_SESSION = "UPDATE sessions SET last_active=?, message_count=message_count+1 WHERE id=?"
+ADD_MESSAGE = (
+    "INSERT INTO messages(session, position, time, role, content, calls, answers) "
+    "VALUES(?,?,?,?,?,?,?)"
+)
+ADD_FOUND = "INSERT INTO found(rowid, content) VALUES(?,?)"
+LOAD = (
+    "SELECT position, time, role, content, calls, answers FROM messages "
+    "WHERE session=(SELECT id FROM sessions WHERE name=?) ORDER BY position"
+)
+RECENT = (
+    "SELECT name, started, last_active, message_count, preview FROM sessions "
+    "ORDER BY last_active DESC LIMIT ?"
+)
+SEARCH = (
+    "SELECT s.name, m.position, m.role, m.time, snippet(found, 0, '«', '»', '…', 16) FROM found "
+    "JOIN messages m ON m.id=found.rowid JOIN sessions s ON s.id=m.session "
+    "WHERE found MATCH ? ORDER BY {order} LIMIT 20"
+)
+BEST, NEWEST = SEARCH.format(order="found.rank"), SEARCH.format(order="found.rowid DESC")
+
+
+def connect(folder: Path, indexed: bool) -> apsw.Connection:
+    db = apsw.Connection(str(folder / "floor.db"))
+    db.set_busy_timeout(BUSY_MS)
+    db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL")
+    db.execute("BEGIN IMMEDIATE;" + TABLES + (INDEX if indexed else "") + "COMMIT")
+    return db
+
+
+class Plain(Contestant):
+    """One commit, and so one flush, per message; no search."""
+
+    indexed = False
+
+    def __init__(self, folder: Path) -> None:
+        self.db = connect(folder, self.indexed)
+        self.execute = self.db.cursor().execute
+        self.sessions: dict[str, list[int]] = {}  # name -> [row, next position]
+        self.lock = threading.Lock()
+        self.ordered = False
+
+    def insert(self, session: str, said: Said) -> None:
+        now = time.time()
+        known = self.sessions.get(session)
+        if known is None:
+            self.execute(ADD_SESSION, (session, now, now, said.text[:80]))
+            known = self.sessions[session] = [self.db.last_insert_rowid(), 0]
+        else:
+            self.execute(TOUCH_SESSION, (now, known[0]))
+        call = said.call
+        calls = None
+        if call:
+            calls = json.dumps([{"id": call.id, "name": call.name, "arguments": call.arguments}])
+        row = (known[0], known[1], now, said.role, said.text, calls, said.answers)
+        self.execute(ADD_MESSAGE, row)
+        if self.indexed:
+            self.execute(ADD_FOUND, (self.db.last_insert_rowid(), said.text))
+        known[1] += 1
+
+    def append(self, session: str, said: Said) -> None:
+        with self.lock:
+            self.execute("BEGIN IMMEDIATE")
+            self.insert(session, said)
+            self.execute("COMMIT")
+
+    def load(self, session: str) -> int:
+        rows = self.execute(LOAD, (session,)).fetchall()
+        loads = json.loads
+        # A caller cannot use calls that are still JSON text, so decoding them belongs to the work.
+        return len([(*row[:4], loads(row[4]) if row[4] else None, row[5]) for row in rows])
+
+    def recent(self, limit: int) -> int:
+        if not self.ordered:
+            # Made here and not with the tables, so that appends are measured without its upkeep.
+            self.execute(BY_TIME)
+            self.ordered = True
+        return len(self.execute(RECENT, (limit,)).fetchall())
+
+    def close(self) -> None:
+        self.db.close()
+
+
+class Indexed(Plain):
+    """The same with one full-text table, kept in the same transaction."""
+
+    indexed = True
+    fresh = f"""
+import apsw, time
+from sys import argv
+db = apsw.Connection(argv[1] + "/floor.db")
+db.set_busy_timeout({BUSY_MS})
+db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL")
+db.execute('''BEGIN IMMEDIATE;{TABLES}{INDEX}COMMIT''')
+now = time.time()
+db.execute("BEGIN IMMEDIATE")
+db.execute("{ADD_SESSION}", ("s", now, now, "hello there"))
+db.execute("{ADD_MESSAGE}", (1, 0, now, "user", "hello there", None, None))
+db.execute("{ADD_FOUND}", (1, "hello there"))
+db.execute("COMMIT")
+"""
+
+    def search(self, query: str, newest: bool) -> int:
+        return len(self.execute(NEWEST if newest else BEST, (query,)).fetchall())
+
+
+class Shared(Plain):
+    """One writer thread that commits together whatever waits, and answers all at once."""
+
+    batch = 256
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.waiting: queue.SimpleQueue[tuple[str, Said, threading.Lock] | None]
+        self.waiting = queue.SimpleQueue()
+        self.writer = threading.Thread(target=self.write, daemon=True)
+        self.writer.start()
+
+    def append(self, session: str, said: Said) -> None:
+        done = threading.Lock()
+        done.acquire()
+        self.waiting.put((session, said, done))
+        done.acquire()
+
+    def write(self) -> None:
+        while (work := self.waiting.get()) is not None:
+            batch = [work]
+            while len(batch) < self.batch and not self.waiting.empty():
+                batch.append(self.waiting.get())
+            stop = batch[-1] is None
+            batch = [work for work in batch if work]
+            self.execute("BEGIN IMMEDIATE")
+            for session, said, _ in batch:
+                self.insert(session, said)
+            self.execute("COMMIT")
+            for _, _, done in batch:
+                done.release()
+            if stop:
+                return
+
+    def close(self) -> None:
+        self.waiting.put(None)
+        self.writer.join()
+        super().close()
+
+
+class SharedPlain(Shared):
+    """Shared commits without search."""
+
+
+class SharedIndexed(Shared, Indexed):
+    """Shared commits with the full-text table."""

@@ -1,0 +1,141 @@
+"""The conversations that every contestant stores: seeded, so that all get the same bytes.
+
+Only the standard library is used, because each contestant's environment imports this file.
+Every session draws from its own seed, so the first hundred sessions are the same whether a
+hundred or a hundred thousand are made.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from functools import cache
+from itertools import accumulate
+from typing import NamedTuple
+
+SEED = 20261
+SESSIONS = 1_000
+MESSAGES = 40
+MEAN_BYTES = 650
+VOCABULARY = 30_000
+LONGEST = 20_000
+SPREAD = 1.0  # sigma of the log-normal sizes: many short turns, a few long tool results
+
+RHYTHM = ("user", "call", "tool", "call", "tool", "assistant")
+TOOLS = ("read_file", "run_command", "search_code", "edit_file", "fetch_page")
+
+
+class Call(NamedTuple):
+    id: str
+    name: str
+    arguments: str
+
+
+class Said(NamedTuple):
+    """One message, in no contestant's own shape."""
+
+    role: str
+    text: str
+    call: Call | None = None
+    answers: str | None = None
+
+    @property
+    def text_bytes(self) -> int:
+        return len(self.text) + (len(self.call.arguments) if self.call else 0)
+
+
+class Talk(NamedTuple):
+    """One session with all that is said in it."""
+
+    id: str
+    said: list[Said]
+
+    @property
+    def text_bytes(self) -> int:
+        return sum(said.text_bytes for said in self.said)
+
+
+@cache
+def vocabulary() -> tuple[str, ...]:
+    """Made-up words, most frequent first: short ones early, identifiers sprinkled in."""
+    rng = random.Random(f"{SEED}:words")
+    onset = (*"bcdfghlmnprstvw", "tr", "st", "pl")
+    core, coda = "aeiou", "nrstl"
+    words: dict[str, None] = {}
+    while len(words) < VOCABULARY:
+        syllables = 1 + min(3, int(math.log10(len(words) + 1) * rng.uniform(0.5, 1.1)))
+        word = "".join(rng.choice(onset) + rng.choice(core) for _ in range(syllables))
+        word += rng.choice(coda) if rng.random() < 0.5 else ""
+        if len(words) > 200 and rng.random() < 0.05:
+            word += rng.choice("_./-") + rng.choice(list(words)[:200])
+        words.setdefault(word)
+    return tuple(words)
+
+
+@cache
+def _frequencies() -> tuple[float, ...]:
+    return tuple(accumulate(1 / (rank + 2.7) for rank in range(VOCABULARY)))
+
+
+@cache
+def _mean_word() -> float:
+    total = _frequencies()[-1]
+    weights = (1 / (rank + 2.7) / total for rank in range(VOCABULARY))
+    return sum(w * (len(word) + 1) for w, word in zip(weights, vocabulary(), strict=True))
+
+
+def prose(rng: random.Random, mean_bytes: float) -> str:
+    """Words drawn Zipf-like, in a log-normal amount."""
+    size = rng.lognormvariate(math.log(mean_bytes) - SPREAD**2 / 2, SPREAD)
+    count = max(1, round(min(size, LONGEST) / _mean_word()))
+    return " ".join(rng.choices(vocabulary(), cum_weights=_frequencies(), k=count))
+
+
+def talk(index: int, messages: int = MESSAGES, mean_bytes: float = MEAN_BYTES) -> Talk:
+    """Session number `index`, in the rhythm of an agent: ask, call, result, …, answer."""
+    rng = random.Random(f"{SEED}:{index}:{messages}:{mean_bytes}")
+    minute, second = divmod(index, 60)
+    hour, minute = divmod(minute, 60)
+    day, hour = divmod(hour, 24)
+    name = f"202601{day + 1:02d}_{hour:02d}{minute:02d}{second:02d}_{rng.getrandbits(32):08x}"
+    said: list[Said] = []
+    pending: str | None = None
+    for number in range(messages):
+        kind = RHYTHM[number % len(RHYTHM)]
+        text = prose(rng, mean_bytes)
+        if kind == "call":
+            pending = f"call_{rng.getrandbits(48):012x}"
+            arguments = (
+                f'{{"path": "src/{rng.choice(vocabulary())}.py", "line": {rng.randrange(900)}}}'
+            )
+            said.append(Said("assistant", text, Call(pending, rng.choice(TOOLS), arguments)))
+        elif kind == "tool":
+            said.append(Said("tool", text, answers=pending))
+        else:
+            said.append(Said(kind, text))
+    return Talk(name, said)
+
+
+def talks(count: int, messages: int = MESSAGES, mean_bytes: float = MEAN_BYTES) -> Iterator[Talk]:
+    return (talk(index, messages, mean_bytes) for index in range(count))
+
+
+def queries(
+    count: int = 200,
+    sessions: int = SESSIONS,
+    messages: int = MESSAGES,
+    mean_bytes: float = MEAN_BYTES,
+) -> list[str]:
+    """Two-word queries, each found in at least one message, from rare words to common ones."""
+    rng = random.Random(f"{SEED}:queries")
+    rank = {word: place for place, word in enumerate(vocabulary()) if word.isalpha()}
+    bands = ((10, 100), (50, 500), (200, 3_000), (1_000, VOCABULARY))
+    chosen: list[str] = []
+    while len(chosen) < count:
+        low, high = bands[len(chosen) % len(bands)]
+        said = rng.choice(talk(rng.randrange(sessions), messages, mean_bytes).said)
+        words = sorted({w for w in said.text.split() if low <= rank.get(w, -1) < high})
+        if len(words) >= 2:
+            chosen.append(" ".join(rng.sample(words, 2)))
+    return chosen

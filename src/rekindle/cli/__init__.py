@@ -1,0 +1,17 @@
+"""The command `rekindle`. Nothing heavy is imported before it is known what was asked for."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    if sys.argv[1:] in (["--version"], ["-V"]):
+        from rekindle import __version__
+
+        sys.stdout.write(f"rekindle {__version__}\n")
+        return
+    from .app import run
+
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,11 @@
+-- Words come from our own definition of a word, not from the server's parser. A tsvector counts
+-- places only up to 16,383, so a long message is indexed in parts.
+CREATE TABLE words (
+    id   BIGINT NOT NULL REFERENCES messages (id) ON DELETE CASCADE,
+    part INTEGER NOT NULL,
+    text TSVECTOR NOT NULL,
+    PRIMARY KEY (id, part)
+);
+
+CREATE INDEX words_text ON words USING gin (text);
+CREATE INDEX words_long ON words (id) WHERE part > 0;

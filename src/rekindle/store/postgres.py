@@ -1,0 +1,414 @@
+"""PostgreSQL: the same tables on a server, for several machines at once."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import psycopg
+from psycopg import errors as pg
+
+from ..errors import StoreBusy, StoreClosed, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from ..types import Finding
+from .engine import Clause, Progress, Row, Transaction, Work
+from .migrate import LATEST, refuse_newer, upgrade
+from .pool import Pool
+from .query import Query, Term
+from .rows import searchable
+from .text import words
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+READERS = 8
+PLACES = 4_000  # words in a part: a tsvector counts places up to 16,383, and keeps
+MOST_OF_ONE = 255  # places of one word
+SPREAD = 32  # words of a query that are also looked for in different parts of a long message
+ROOM = 900_000  # bytes in a part: it holds at most a megabyte
+LONGEST = 500  # characters of a word: a lexeme has at most 2,046 bytes
+OVERLAP = 32  # words that two parts share, so that a phrase across the border is found
+UPGRADE_LOCK = 0x52454B44
+TRIES = 50  # many who ask for the same title at once get out of each other's way one by one
+
+Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
+
+_LOST = (psycopg.OperationalError, psycopg.InterfaceError)
+_AGAIN = (pg.DeadlockDetected, pg.SerializationFailure, pg.UniqueViolation)
+
+
+@lru_cache(maxsize=1024)
+def _dialect(sql: str) -> str:
+    return sql.replace("%", "%%").replace("?", "%s")
+
+
+class PostgresTransaction:
+    """Statements on one connection, inside its transaction."""
+
+    __slots__ = ("connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def run(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
+        cursor = self.connection.execute(_dialect(sql), params)  # pyright: ignore[reportArgumentType]
+        return cursor.fetchall() if cursor.description else []
+
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        with self.connection.cursor() as cursor:
+            cursor.executemany(_dialect(sql), rows)  # pyright: ignore[reportArgumentType]
+
+    def stream(self, sql: str, params: Sequence[Any] = ()) -> Iterator[Row]:
+        with self.connection.cursor(name="stream") as cursor:
+            cursor.itersize = 500
+            cursor.execute(_dialect(sql), params)  # pyright: ignore[reportArgumentType]
+            yield from cursor
+
+
+class PostgresEngine:
+    """A database on a server."""
+
+    name = "postgresql"
+
+    def __init__(self, url: str, *, durability: str, readonly: bool, busy_seconds: float) -> None:
+        self.location = re.sub(r"(//[^:/@]*):[^@]*@", r"\1:…@", url)
+        self.version = LATEST
+        self._url = url
+        self._durability = durability
+        self._readonly = readonly
+        self._busy_seconds = busy_seconds
+        self._writer: Connection | None = None
+        self._closed = False
+        self._readers = Pool(self._connect_reader, _close, psycopg.Error, READERS)
+        with self._explained():
+            self._open()
+
+    # -- opening
+
+    def _connect(self) -> Connection:
+        connection = psycopg.connect(
+            self._url, connect_timeout=max(2, int(self._busy_seconds)), application_name="rekindle"
+        )
+        milliseconds = int(self._busy_seconds * 1000)
+        commit = "on" if self._durability == "full" else "off"
+        tx = PostgresTransaction(connection)
+        tx.run(f"SET lock_timeout = {milliseconds}")
+        tx.run(f"SET synchronous_commit = {commit}")
+        connection.commit()
+        return connection
+
+    def _connect_reader(self) -> Connection:
+        connection = self._connect()
+        connection.read_only = True
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        return connection
+
+    def _open(self) -> None:
+        with self._readers.lend() as connection:
+            version = _version(connection)
+            connection.rollback()
+        refuse_newer(self.location, version)
+        if version < LATEST:
+            if self._readonly:
+                raise StoreReadOnly(f"{self.location} has no tables of this version yet")
+            self._upgrade()
+
+    def _upgrade(self) -> None:
+        with self._connect() as connection:
+            tx = PostgresTransaction(connection)
+            tx.run("SELECT pg_advisory_xact_lock(?)", (UPGRADE_LOCK,))
+            version = _version(connection)  # again: somebody may have been faster
+            if version:
+                self._keep_old(connection, version)
+
+            def apply(sql: str) -> None:
+                tx.run(sql)
+
+            upgrade("postgres", version, apply)
+            tx.run("CREATE TABLE IF NOT EXISTS rekindle_version (version INTEGER NOT NULL)")
+            tx.run("DELETE FROM rekindle_version")
+            tx.run("INSERT INTO rekindle_version VALUES (?)", (LATEST,))
+            if version:
+                self.reindex(tx)
+
+    @staticmethod
+    def _keep_old(connection: Connection, version: int) -> None:
+        """Copy the tables as they were before an upgrade into a schema beside them."""
+        tx = PostgresTransaction(connection)
+        schema = f"rekindle_v{version}_{time.strftime('%Y%m%d_%H%M%S')}"
+        tables = tx.run(
+            "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+            " AND tablename IN ('sessions', 'messages', 'rewinds', 'imports')"
+        )
+        tx.run(f"CREATE SCHEMA {schema}")
+        for (table,) in tables:
+            tx.run(f"CREATE TABLE {schema}.{table} AS TABLE {table}")
+
+    # -- transactions
+
+    def transact(self, works: Sequence[Work]) -> list[Any]:
+        if self._readonly:
+            raise StoreReadOnly(f"{self.location} was opened for reading only")
+        deadline = time.monotonic() + self._busy_seconds
+        with self._explained():
+            return self._try(works, deadline, TRIES)
+
+    def _try(self, works: Sequence[Work], deadline: float, tries: int) -> list[Any]:
+        """Run works, again after a lost connection, and never twice what was committed."""
+        connection = self._connected(deadline)
+        transaction_id: str | None = None
+        results: list[Any] = []
+        try:
+            tx = PostgresTransaction(connection)
+            results = [work(tx) for work in works]
+            transaction_id = tx.run("SELECT pg_current_xact_id_if_assigned()::text")[0][0]
+            connection.commit()
+        except _AGAIN:
+            connection.rollback()
+            if tries <= 1:
+                raise
+            return self._try(works, deadline, tries - 1)
+        except pg.LockNotAvailable:
+            connection.rollback()
+            raise
+        except _LOST:
+            self._drop()
+            if time.monotonic() > deadline:
+                raise
+            if transaction_id and self._was_committed(transaction_id, deadline):
+                return results
+            return self._try(works, deadline, tries)
+        except BaseException:
+            if not connection.closed:
+                connection.rollback()
+            raise
+        return results
+
+    def _connected(self, deadline: float) -> Connection:
+        """The writer's connection; a server that restarts is waited for."""
+        if self._closed:
+            raise StoreClosed("the store is closed")
+        pause = 0.05
+        while self._writer is None or self._writer.closed:
+            try:
+                self._writer = self._connect()
+            except psycopg.OperationalError:
+                if time.monotonic() + pause > deadline:
+                    raise
+                time.sleep(pause)
+                pause = min(pause * 2, 1.0)
+        return self._writer
+
+    def _was_committed(self, transaction_id: str, deadline: float) -> bool:
+        """Ask the server what became of a transaction whose commit it could not answer."""
+        connection = self._connected(deadline)
+        row = connection.execute("SELECT pg_xact_status(%s::xid8)", (transaction_id,)).fetchone()
+        connection.rollback()
+        return row is not None and row[0] == "committed"
+
+    def _drop(self) -> None:
+        if self._writer:
+            _close(self._writer)
+        self._writer = None
+        self._readers.empty()
+
+    @contextmanager
+    def reading(self) -> Generator[Transaction]:
+        with self._explained(), self._readers.lend() as connection:
+            connection = self._alive(connection)
+            try:
+                yield PostgresTransaction(connection)
+            finally:
+                if not connection.closed:
+                    connection.rollback()
+
+    def _alive(self, connection: Connection) -> Connection:
+        """The connection, if the server still knows it: one that slept through a restart does not."""
+        try:
+            connection.execute("SELECT 1")
+        except _LOST:
+            self._readers.empty()
+            raise
+        return connection
+
+    @contextmanager
+    def _explained(self) -> Generator[None]:
+        """Say what happened, where, and what to do, in place of the driver's words alone."""
+        try:
+            yield
+        except pg.LockNotAvailable as error:
+            raise StoreBusy(
+                f"{self.location}: another program has been writing for {self._busy_seconds:g} s;"
+                " try again, or raise store.busy_seconds"
+            ) from error
+        except pg.DiskFull as error:
+            raise StoreFull(f"{self.location}: the server's disk is full") from error
+        except (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege) as error:
+            raise StoreReadOnly(f"{self.location} cannot be written: {error}") from error
+        except _LOST as error:
+            raise StoreUnavailable(
+                f"{self.location} cannot be reached ({str(error).strip()}): is the server running?"
+            ) from error
+        except psycopg.Error as error:
+            raise StoreError(f"{self.location}: {error}") from error
+
+    # -- search
+
+    def index(self, tx: Transaction, num: int, position: int, count: int, size: int) -> None:
+        rows = tx.run(
+            "SELECT id, content, body FROM messages WHERE session = ? AND position >= ?",
+            (num, position),
+        )
+        self._index(tx, rows)
+
+    @staticmethod
+    def _index(tx: Transaction, rows: Sequence[Row]) -> None:
+        tx.many(
+            "INSERT INTO words (id, part, text) VALUES (?, ?, ?::tsvector)",
+            [
+                (id, part, vector)
+                for id, content, body in rows
+                for part, vector in enumerate(_vectors(searchable(content, body)))
+            ],
+        )
+
+    def unindex(self, tx: Transaction, num: int) -> None:
+        tx.run("DELETE FROM words WHERE id IN (SELECT id FROM messages WHERE session = ?)", (num,))
+
+    def reindex(self, tx: Transaction, progress: Progress | None = None) -> int:
+        tx.run("DELETE FROM words")
+        total = tx.run("SELECT count(*) FROM messages")[0][0]
+        done, last = 0, -1
+        while rows := tx.run(
+            "SELECT id, content, body FROM messages WHERE id > ? ORDER BY id LIMIT 500", (last,)
+        ):
+            self._index(tx, rows)
+            done, last = done + len(rows), rows[-1][0]
+            if progress:
+                progress(done, total)
+        return done
+
+    def find(
+        self, tx: Transaction, query: Query, clause: Clause | None, newest: bool
+    ) -> Iterator[int]:
+        if not query.groups:
+            return
+        condition, params = clause or ("true", ())
+        matching, wanted = _matching(query)
+        order, ranked = "max(m.time)", []
+        if not newest:
+            order, ranked = "max(ts_rank(w.text, ?::tsquery, 1))", wanted[:1]
+        for (id,) in tx.stream(
+            "SELECT w.id FROM words w JOIN messages m ON m.id = w.id"
+            " JOIN sessions s ON s.num = m.session"
+            f" WHERE w.id IN ({matching}) AND {condition}"
+            f" GROUP BY w.id ORDER BY {order} DESC, w.id DESC",
+            (*wanted, *params, *ranked),
+        ):
+            yield id
+
+    # -- looking after itself
+
+    def check(self, tx: Transaction) -> Iterator[Finding]:
+        missing = tx.run(
+            "SELECT count(*), min(id) FROM messages m WHERE NOT EXISTS"
+            " (SELECT 1 FROM words w WHERE w.id = m.id)"
+        )[0]
+        if missing[0]:
+            detail = f"{missing[0]} messages are not in the index, the first has id {missing[1]}"
+            yield Finding(check="search index", where="words", detail=detail)
+        for check, table, key, other, its in (
+            ("search index", "words", "id", "messages", "id"),
+            ("foreign key", "rewinds", "session", "sessions", "num"),
+        ):
+            lost = tx.run(f"SELECT DISTINCT {key} FROM {table} EXCEPT SELECT {its} FROM {other}")
+            if lost:
+                detail = f"{len(lost)} rows point at {other} that are not there"
+                yield Finding(check=check, where=table, detail=detail)
+
+    def sizes(self, tx: Transaction) -> tuple[int, int]:
+        tables = (
+            "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c WHERE"
+        )
+        mine = "c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relname"
+        disk = tx.run(
+            f"{tables} {mine} IN ('sessions', 'messages', 'rewinds', 'imports', 'words')"
+        )[0][0]
+        return disk, tx.run(f"{tables} {mine} = 'words'")[0][0]
+
+    def compact(self) -> None:
+        with self._explained(), self._connect() as connection:
+            connection.autocommit = True
+            connection.execute("VACUUM ANALYZE sessions, messages, words")
+
+    def backup(self, path: Path, progress: Progress | None) -> bool:
+        return False
+
+    def close(self) -> None:
+        self._closed = True
+        self._readers.close()
+        if self._writer:
+            _close(self._writer)
+
+
+def _close(connection: Connection) -> None:
+    connection.close()
+
+
+def _version(connection: Connection) -> int:
+    known = connection.execute("SELECT to_regclass('rekindle_version')").fetchone()
+    if known is None or known[0] is None:
+        return 0
+    row = connection.execute("SELECT version FROM rekindle_version").fetchone()
+    return row[0] if row else 0
+
+
+def _vectors(text: str) -> Iterator[str]:
+    """The words of a text and their places as tsvectors; an empty text has one without words."""
+    found = [word[:LONGEST] for word in words(text)]
+    start = 0
+    while start < max(len(found), 1):
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        room, stop = ROOM, start
+        while stop < len(found) and stop - start < PLACES and room > 0:
+            where = places[found[stop]]
+            if len(where) == MOST_OF_ONE:
+                break
+            where.append(stop - start + 1)
+            room -= 4 * len(found[stop]) + 8
+            stop += 1
+        yield " ".join(
+            f"{_lexeme(word)}:{','.join(map(str, where))}" for word, where in places.items()
+        )
+        start = stop if stop in (start, len(found)) else max(stop - OVERLAP, start + 1)
+        if not found:
+            return
+
+
+def _lexeme(word: str) -> str:
+    return "'" + word.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def _tsquery(query: Query) -> str:
+    return " & ".join("(" + " | ".join(map(_phrase, group)) + ")" for group in query.groups)
+
+
+def _matching(query: Query) -> tuple[str, list[str]]:
+    """The keys that have all the words, together in one part or spread over a long message's parts."""
+    sql = "SELECT id FROM words WHERE text @@ ?::tsquery"
+    params = [_tsquery(query)]
+    if 1 < len(query.groups) <= SPREAD:
+        each = f"{sql} AND id IN (SELECT id FROM words WHERE part > 0)"
+        sql += f" UNION ({' INTERSECT '.join([each] * len(query.groups))})"
+        params += [_tsquery(Query((group,))) for group in query.groups]
+    return sql, params
+
+
+def _phrase(term: Term) -> str:
+    lexemes = [_lexeme(word[:LONGEST]) for word in term.words]
+    lexemes[-1] += ":*" if term.prefix else ""
+    return "(" + " <-> ".join(lexemes) + ")"

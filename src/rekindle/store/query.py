@@ -1,0 +1,160 @@
+"""What a person typed into a search, as something both engines can run; and the snippet of a hit.
+
+    words            all must occur                    parse timeout
+    "a phrase"       in this order, side by side       "no such file"
+    prefix*          words that begin so               time*
+    OR               either side                       yaml OR toml
+    identifiers      found as written                  read_file, src/app.py, --dry-run
+
+There is no wrong query: what is not syntax is searched for as words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .text import fold, words
+
+MARKS = ("«", "»")
+SNIPPET = 160
+
+_PIECE = r'"([^"]*)"?|(\S+)'
+
+
+class Term(NamedTuple):
+    """Words that stand side by side; `literal` is how they must be written, if that matters."""
+
+    words: tuple[str, ...]
+    prefix: bool = False
+    literal: str | None = None
+
+
+class Query(NamedTuple):
+    """Every group must be met by one of its terms. Without a group there is nothing to find."""
+
+    groups: tuple[tuple[Term, ...], ...]
+
+    @property
+    def has_literals(self) -> bool:
+        return any(term.literal for group in self.groups for term in group)
+
+    def accepts(self, text: str) -> bool:
+        """Does `text`, known to have the words, also have the identifiers as they were written?"""
+        if not self.has_literals:
+            return True
+        folded, row = fold(text), f" {' '.join(words(text))} "
+        return all(
+            any(
+                term.literal in folded
+                if term.literal
+                else f" {' '.join(term.words)}{'' if term.prefix else ' '}" in row
+                for term in group
+            )
+            for group in self.groups
+        )
+
+
+def parse(text: str) -> Query:
+    """Read a query; never fails."""
+    groups: list[list[Term]] = []
+    either = False
+    for quoted, bare in re.findall(_PIECE, text):
+        if bare == "OR" and groups:
+            either = True
+            continue
+        term = _term(quoted or bare, is_quoted=not bare)
+        if term is None:
+            continue
+        if either:
+            groups[-1].append(term)
+        else:
+            groups.append([term])
+        either = False
+    return Query(tuple(tuple(group) for group in groups))
+
+
+def _term(text: str, is_quoted: bool) -> Term | None:
+    prefix = not is_quoted and text.endswith("*") and len(text) > 1
+    text = text[:-1] if prefix else text
+    found = tuple(words(text))
+    if not found:
+        return None
+    folded = fold(text)
+    as_written = not is_quoted and len(found) > 1 and _is_identifier(folded)
+    return Term(found, prefix, folded.strip("()[]{},;:!?'`") if as_written else None)
+
+
+def _is_identifier(folded: str) -> bool:
+    """Words held together by punctuation: not a run of characters that are words by themselves."""
+    return any(not (char.isalnum() or ord(char) > 0x2E80) for char in folded)
+
+
+def snippet(query: Query, text: str) -> str:
+    """Return the part of `text` around its first matches, each between the marks."""
+    pattern = _pattern(query, is_plain=text.isascii())
+    first = next(_spans(pattern, text), None) if pattern else None
+    if first is None:
+        return _flat(text[:SNIPPET]) + ("…" if len(text) > SNIPPET else "")
+    start = max(0, first[0] - SNIPPET // 3)
+    if start:
+        start = max(text.find(" ", start, first[0]) + 1, start)
+    end = max(start + SNIPPET, first[1])
+    pieces: list[str] = ["…" if start else ""]
+    at = start
+    for begin, stop in _spans(pattern, text[:end], first[0]):
+        pieces += [_flat(text[at:begin]), MARKS[0], _flat(text[begin:stop]), MARKS[1]]
+        at = stop
+    pieces += [_flat(text[at:end]), "…" if end < len(text) else ""]
+    return "".join(pieces).strip()
+
+
+def _spans(pattern: re.Pattern[str] | None, text: str, at: int = 0) -> Iterator[tuple[int, int]]:
+    if pattern:
+        for match in pattern.finditer(text, at):
+            if match.end() > match.start():
+                yield match.span()
+
+
+def _pattern(query: Query, is_plain: bool) -> re.Pattern[str] | None:
+    # Accents were folded away in the query, so where the text has any, a letter may carry them.
+    spell = re.escape if is_plain else _loose
+    alternatives = [
+        r"[\W_]*".join(map(spell, term.words)) + (r"\w*" if term.prefix else "")
+        for group in query.groups
+        for term in group
+    ]
+    if not alternatives:
+        return None
+    alternatives.sort(key=len, reverse=True)
+    anywhere = "" if is_plain else f"|{_unspaced(query)}"
+    return re.compile(rf"(?<![^\W_])(?:{'|'.join(alternatives)})(?![^\W_]){anywhere}", re.I)
+
+
+def _unspaced(query: Query) -> str:
+    """Scripts without spaces have no word borders to respect."""
+    runs = {
+        "".join(term.words)
+        for group in query.groups
+        for term in group
+        if all(len(word) == 1 and ord(word) > 0xE00 for word in term.words)
+    }
+    return "|".join(sorted(map(re.escape, runs), key=len, reverse=True)) or r"(?!)"
+
+
+_ACCENTED = {
+    "a": "aàáâãäåāăą", "c": "cçćĉċč", "d": "dďđ", "e": "eèéêëēĕėęě", "g": "gĝğġģ", "i": "iìíîïĩīĭįı",
+    "l": "lĺļľł", "n": "nñńņň", "o": "oòóôõöōŏőø", "r": "rŕŗř", "s": "sśŝşš", "t": "tţťŧ",
+    "u": "uùúûüũūŭůűų", "y": "yýÿŷ", "z": "zźżž",
+}  # fmt: skip
+
+
+def _loose(word: str) -> str:
+    return "".join(
+        f"[{_ACCENTED[char]}]" if char in _ACCENTED else re.escape(char) for char in word
+    )
+
+
+def _flat(text: str) -> str:
+    return re.sub(r"\s+", " ", text)

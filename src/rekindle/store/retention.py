@@ -1,0 +1,67 @@
+"""Archiving and pruning: by last activity, never an active session, and with a way back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import NotFound
+from ..types import Session
+from . import titles
+from .engine import Engine, Transaction
+from .filter import Filter
+from .rows import SESSION_COLUMNS, session_of
+from .sessions import by_num
+from .text import escape
+
+
+def affected(
+    tx: Transaction, where: Filter, active_seconds: float, now: float
+) -> list[tuple[int, Session]]:
+    """The sessions that a filter means, without those that are in use."""
+    condition, params = where.sql(now)
+    rows = tx.run(
+        f"SELECT s.num, {SESSION_COLUMNS} FROM sessions s WHERE {condition}"
+        " AND (s.ended IS NOT NULL OR s.last_active < ?) ORDER BY s.last_active",
+        (*params, now - active_seconds),
+    )
+    return [(row[0], session_of(row[1:])) for row in rows]
+
+
+def mark(
+    tx: Transaction, column: str, where: Filter, active_seconds: float, now: float
+) -> list[Session]:
+    """Set `archived` or `pruned` for what a filter means, and return it."""
+    found = affected(tx, where, active_seconds, now)
+    tx.many(f"UPDATE sessions SET {column} = ? WHERE num = ?", [(now, num) for num, _ in found])
+    return [session for _, session in found]
+
+
+def restore(tx: Transaction, session_ids: Sequence[str]) -> list[Session]:
+    """Bring sessions back from the archive, or from pruning while they are still there."""
+    restored: list[Session] = []
+    for session_id in session_ids:
+        rows = tx.run(
+            "SELECT num, owner, title, pruned FROM sessions WHERE id = ?", (escape(session_id),)
+        )
+        if not rows:
+            raise NotFound(f"no session {session_id!r}; what was purged cannot be brought back")
+        num, owner, title, pruned = rows[0]
+        columns: dict[str, Any] = {"archived": None, "pruned": None}
+        if pruned is not None and title and titles.is_taken(tx, owner, title):
+            free = titles.following(tx, owner, title)
+            columns |= dict(zip(("title", "title_base", "title_number"), free, strict=True))
+        assignments = ", ".join(f"{name} = ?" for name in columns)
+        tx.run(f"UPDATE sessions SET {assignments} WHERE num = ?", [*columns.values(), num])
+        restored.append(by_num(tx, num))
+    return restored
+
+
+def purge_one(engine: Engine, tx: Transaction, before: float) -> int:
+    """Really delete one session that was pruned before that time; how many that were."""
+    rows = tx.run("SELECT num FROM sessions WHERE pruned < ? ORDER BY pruned LIMIT 1", (before,))
+    for (num,) in rows:
+        engine.unindex(tx, num)
+        tx.run("DELETE FROM messages WHERE session = ?", (num,))
+        tx.run("DELETE FROM sessions WHERE num = ?", (num,))
+    return len(rows)

@@ -1,0 +1,213 @@
+"""Between values and rows. Nobody outside `store/` sees a row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any, cast
+
+from ..errors import StoreDamaged
+from ..types import JSON, Message, Session, Tokens, ToolCall
+from .engine import Row
+from .text import escape, printable, unescape
+
+PREVIEW = 120
+NANO = 1_000_000_000
+
+MESSAGE_COLUMNS = "m.position, m.role, m.time, m.rewind, m.platform_id, m.body, m.content"
+INSERT_MESSAGE = (
+    "INSERT INTO messages"
+    " (session, position, role, time, origin, calls, platform_id, tools, body, content)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+# First the columns that are fields as they stand, in the order of the fields.
+SESSION_COLUMNS = (
+    "s.id, s.source, nullif(s.owner, ''), s.user_name, s.model, s.title, s.parent, s.forked_at,"
+    " s.started, s.last_active, s.ended, s.end_reason, s.message_count, s.tool_call_count,"
+    " s.template, s.arm, s.cwd, s.git_branch, s.preview, s.archived, s.pruned,"
+    " s.model_config, s.tokens_input, s.tokens_output, s.tokens_read, s.tokens_write,"
+    " s.tokens_reasoning, s.cost_nano, s.is_escaped"
+)
+_AS_THEY_STAND = 21
+_NOTHING_MORE = (None, 0, 0, 0, 0, 0, 0, 0)
+_DEFAULTS = (None, Tokens(), Decimal(0))
+
+_new = cast(Any, tuple).__new__
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_loads = json.JSONDecoder().decode
+
+
+def encode_json(value: Any) -> str:
+    """JSON text that any engine holds. (JSON's own escapes would make one of two lone surrogates.)"""
+    return escape(_dumps(value))
+
+
+def decode_json(text: str) -> Any:
+    return _loads(unescape(text))
+
+
+def message_row(
+    message: Message,
+    num: int,
+    position: int,
+    time: float,
+    tools: str | None,
+    origin: int | None = None,
+) -> Row:
+    """The parameters of INSERT_MESSAGE."""
+    role, content, calls, call_id, name, reasoning, finish, platform_id, meta = message[:9]
+    body: dict[str, Any] = {}
+    if calls:
+        body["tool_calls"] = calls  # tuples: a list of [id, name, arguments]
+    if call_id is not None:
+        body["tool_call_id"] = call_id
+    if name is not None:
+        body["name"] = name
+    if reasoning is not None:
+        body["reasoning"] = reasoning
+    if finish is not None:
+        body["finish_reason"] = finish
+    if meta is not None:
+        body["meta"] = meta
+    is_text = isinstance(content, str)
+    if not is_text and content is not None:
+        body["content"] = content
+    return (
+        num,
+        position,
+        escape(role),
+        time,
+        origin,
+        len(calls),
+        None if platform_id is None else escape(platform_id),
+        tools,
+        encode_json(body) if body else None,
+        escape(content) if is_text else None,
+    )
+
+
+def message_of(row: Row) -> Message:
+    """The message of a row of MESSAGE_COLUMNS."""
+    position, role, time, rewind, platform_id, body, content = row
+    role = unescape(role)
+    if content is not None:
+        content = unescape(content)
+    if platform_id is not None:
+        platform_id = unescape(platform_id)
+    said = (role, content, (), None, None, None, None, platform_id, None)
+    if body is not None:
+        try:
+            get = decode_json(body).get
+        except (ValueError, AttributeError) as error:
+            raise StoreDamaged(f"the message at position {position} is damaged: {error}") from error
+        said = (
+            role,
+            get("content") if content is None else content,
+            tuple([_new(ToolCall, call) for call in get("tool_calls", ())]),
+            get("tool_call_id"),
+            get("name"),
+            get("reasoning"),
+            get("finish_reason"),
+            platform_id,
+            get("meta"),
+        )
+    return _new(Message, (*said, time, position, rewind is not None))
+
+
+def searchable(content: str | None, body: str | None) -> str:
+    """The words of a message that a search should find: its text, its calls, its reasoning."""
+    if body is None:
+        return unescape(content or "")
+    try:
+        rest = dict[str, Any](decode_json(body))
+    except (ValueError, TypeError):  # damaged: must not keep the others out of the index
+        return unescape(content or "")
+    parts = [unescape(content)] if content else [Message("", rest.get("content")).text]
+    for _, name, arguments in rest.get("tool_calls", ()):
+        parts += [name, _values(arguments)]
+    parts += [rest.get("name"), rest.get("reasoning")]
+    return "\n".join(filter(None, parts))
+
+
+def _values(arguments: str | Mapping[str, JSON]) -> str:
+    """What stands in the arguments of a call, without the JSON around it."""
+    if isinstance(arguments, str):
+        try:
+            arguments = _loads(arguments)
+        except (ValueError, RecursionError):
+            return arguments
+    found: list[str] = []
+    rest: list[Any] = [arguments]
+    while rest:
+        value: Any = rest.pop()
+        if isinstance(value, dict):
+            rest.extend(reversed(cast(dict[str, Any], value).values()))
+        elif isinstance(value, list):
+            rest.extend(reversed(cast(list[Any], value)))
+        elif value is not None:
+            found.append(str(value))
+    return "\n".join(found)
+
+
+def preview_of(messages: Sequence[Message]) -> str | None:
+    """What a list shows of a session: how its first user message begins."""
+    for message in messages:
+        if message.role == "user":
+            text = " ".join(message.text[: PREVIEW * 4].split())
+            if text:
+                return printable(text if len(text) <= PREVIEW else text[: PREVIEW - 1] + "…")
+    return None
+
+
+def session_of(row: Row) -> Session:
+    """The session of a row of SESSION_COLUMNS."""
+    more = row[_AS_THEY_STAND:]
+    if more == _NOTHING_MORE:
+        return _new(Session, row[:_AS_THEY_STAND] + _DEFAULTS)
+    config, *tokens, cost, is_escaped = more
+    fields = row[:_AS_THEY_STAND]
+    if is_escaped:
+        fields = tuple(unescape(f) if isinstance(f, str) else f for f in fields)
+    config = None if config is None else decode_json(config)
+    return _new(Session, (*fields, config, Tokens(*tokens), Decimal(cost) / NANO))
+
+
+def session_row(session: Session) -> dict[str, Any]:
+    """Column values of a session as its creator describes it; counts start at nothing."""
+    texts = {
+        "id": session.id,
+        "source": session.source,
+        "owner": session.owner or "",
+        "user_name": session.user,
+        "model": session.model,
+        "parent": session.parent,
+        "end_reason": session.end_reason,
+        "template": session.template,
+        "arm": session.arm,
+        "cwd": session.cwd,
+        "git_branch": session.git_branch,
+    }
+    config = session.model_config
+    return {
+        **escaped(texts),
+        "model_config": None if config is None else encode_json(config),
+        "forked_at": session.forked_at,
+        "started": session.started,
+        "last_active": session.last_active,
+        "ended": session.ended,
+        "archived": session.archived,
+        "pruned": session.pruned,
+    }
+
+
+def escaped(texts: Mapping[str, str | None]) -> dict[str, Any]:
+    """Texts as they can be stored, and whether any of them has to be unescaped when it is read."""
+    columns: dict[str, Any] = {
+        name: None if text is None else escape(text) for name, text in texts.items()
+    }
+    return columns if columns == texts else {**columns, "is_escaped": 1}
+
+
+def nano(cost: Decimal) -> int:
+    return int(cost * NANO)

@@ -1,0 +1,389 @@
+"""SQLite in one file: write-ahead log, full sync, one writer at a time, readers that never wait.
+
+Only `apsw` may open the file: it brings its own SQLite, and two SQLite libraries in one process that
+open the same file break each other's locks.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# apsw's own stubs leave the type of a blob open.
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from ..errors import (
+    InvalidInput,
+    StoreBusy,
+    StoreClosed,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+)
+from ..types import Finding
+from . import sqlite_words
+from .engine import Clause, Progress, Row, Transaction, Work
+from .migrate import LATEST, refuse_newer, upgrade
+from .pool import Pool
+from .query import Query
+from .turns import Turns
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+APPLICATION_ID = 0x52454B44  # "REKD"
+READERS = 8
+CHECKPOINT_PAGES = 4000
+CACHE = -16_000  # kilobytes, as SQLite counts them
+SALVAGE = "run `rekindle sessions repair`, or restore a backup"
+
+
+class SqliteTransaction:
+    """Statements on one connection, inside its transaction."""
+
+    __slots__ = ("_execute", "_many", "connection")
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self._execute = connection.execute
+        self._many = connection.executemany
+
+    def run(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
+        return self._execute(sql, params).fetchall()
+
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        if isinstance(rows, list) and len(rows) == 1:
+            self._execute(sql, rows[0])
+        else:
+            self._many(sql, rows)
+
+    def stream(self, sql: str, params: Sequence[Any] = ()) -> Iterator[Row]:
+        return self._execute(sql, params)
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class Reader(SqliteTransaction):
+    """A reader's connection, with what it remembers of the newest messages."""
+
+    __slots__ = ("tail",)
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        super().__init__(connection)
+        self.tail = sqlite_words.Tail()
+
+
+class SqliteEngine:
+    """A database file."""
+
+    name = "sqlite"
+
+    def __init__(self, path: str, *, durability: str, readonly: bool, busy_seconds: float) -> None:
+        self.path = os.path.abspath(os.path.expanduser(path))
+        self.location = self.path
+        self.version = LATEST
+        self._synchronous = "FULL" if durability == "full" else "NORMAL"
+        self._readonly = readonly
+        self._busy_seconds = busy_seconds
+        self._batch = sqlite_words.Batch()
+        self._closing = threading.Lock()
+        self._turns: Turns | None = None
+        self._writer: apsw.Connection | None = None
+        self._readers = Pool(self._connect_reader, Reader.close, apsw.Error, READERS)
+        with self._explained():
+            self._open()
+
+    # -- opening
+
+    def _open(self) -> None:
+        if self._readonly:
+            with self._readers.lend() as reader:
+                self._check_version(reader.connection)
+            return
+        self._make_folder()
+        if not os.path.getsize(self.path) and self._has_log():
+            raise StoreDamaged(  # SQLite would take it for new, and throw the log away
+                f"{self.path} is empty, but {self.path}-wal holds messages: restore a backup, or"
+                " move the log away to start anew"
+            )
+        self._turns = Turns(self.path, self._busy_seconds)
+        writer = apsw.Connection(self.location, flags=apsw.SQLITE_OPEN_READWRITE)
+        writer.set_busy_handler(self._turns.wait)
+        self._writer = writer
+        if self._check_version(writer) < LATEST:
+            self._upgrade(writer)
+        _script(
+            writer,
+            f"PRAGMA synchronous = {self._synchronous};"
+            f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};"
+            f"PRAGMA cache_size = {CACHE};"
+            "PRAGMA foreign_keys = ON",
+        )
+
+    def _make_folder(self) -> None:
+        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+        if not os.path.exists(self.path):
+            # Transcripts are private; SQLite gives its log the mode of the file.
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+        for beside in (f"{self.path}-wal", f"{self.path}-shm"):
+            # Left from when the file was read-only, SQLite would find itself read-only for ever.
+            stale = os.path.exists(beside) and not os.access(beside, os.W_OK)
+            if stale and os.access(self.path, os.W_OK):
+                os.chmod(beside, 0o600)
+
+    def _has_log(self) -> bool:
+        log = f"{self.path}-wal"
+        return os.path.exists(log) and os.path.getsize(log) > 0
+
+    def _connect_reader(self) -> Reader:
+        if self._readonly and not os.path.exists(self.path):
+            raise StoreReadOnly(f"{self.path} does not exist, and a reader does not create it")
+        try:
+            connection = apsw.Connection(self.location, flags=apsw.SQLITE_OPEN_READONLY)
+            connection.set_busy_timeout(int(self._busy_seconds * 1000))
+            _script(connection, "SELECT 1 FROM sqlite_schema")
+        except (apsw.CantOpenError, apsw.ReadOnlyError):
+            if not self._readonly:
+                raise
+            if self._has_log():
+                raise StoreReadOnly(
+                    f"{self.path}-wal holds the last messages and can only be read where its folder"
+                    " can be written: copy the files to such a place"
+                ) from None
+            # No place for a log beside the file, so nobody writes to it either.
+            from urllib.parse import quote
+
+            uri = f"file:{quote(self.path)}?immutable=1"
+            flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+            connection = apsw.Connection(uri, flags=flags)
+        _script(connection, f"PRAGMA temp_store = MEMORY; PRAGMA cache_size = {CACHE}")
+        return Reader(connection)
+
+    def _check_version(self, connection: apsw.Connection) -> int:
+        ((application,),) = connection.execute("PRAGMA application_id")
+        ((version,),) = connection.execute("PRAGMA user_version")
+        if application != APPLICATION_ID:
+            ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_schema")
+            if tables or self._readonly:
+                raise InvalidInput(f"{self.path} is a database, but not one of Rekindle's")
+            return 0
+        refuse_newer(self.location, version)
+        return version
+
+    def _upgrade(self, writer: apsw.Connection) -> None:
+        # A new file is flushed once, below, before anything in it is promised to anyone.
+        is_new = os.path.getsize(self.path) == 0
+        synchronous = "OFF" if is_new else "FULL"
+        _script(
+            writer,
+            f"PRAGMA synchronous = {synchronous}; PRAGMA journal_mode = WAL; BEGIN IMMEDIATE",
+        )
+        try:
+            version = self._check_version(writer)  # again: somebody may have been faster
+            if version:
+                self._keep_old(version)
+            upgrade("sqlite", version, lambda sql: _script(writer, sql))
+            if version:
+                self.reindex(SqliteTransaction(writer))
+            _script(
+                writer,
+                f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {LATEST}; COMMIT",
+            )
+        except BaseException:
+            if writer.in_transaction:
+                writer.execute("ROLLBACK")
+            raise
+        for path in (self.path, f"{self.path}-wal", os.path.dirname(self.path)):
+            _sync(path)
+
+    def _keep_old(self, version: int) -> None:
+        """Copy the database as it was before an upgrade to a file beside it."""
+        copy = f"{self.path}.v{version}-{time.strftime('%Y%m%d_%H%M%S')}"
+        with self._readers.lend() as source:
+            _copy(source.connection, copy, None)
+
+    # -- transactions
+
+    def transact(self, works: Sequence[Work]) -> list[Any]:
+        writer, turns = self._writer, self._turns
+        if writer is None or turns is None:
+            raise self._refusal()
+        turns.begin()
+        try:
+            writer.execute("BEGIN IMMEDIATE")
+            tx = SqliteTransaction(writer)
+            results = [work(tx) for work in works]
+            if self._batch.is_full:
+                self._batch.settle(tx)
+            writer.execute("COMMIT")
+        except BaseException as error:
+            with self._explained():
+                if writer.in_transaction:
+                    writer.execute("ROLLBACK")
+                raise error
+        finally:
+            turns.end()
+        return results
+
+    def _refusal(self) -> StoreError:
+        if self._readonly:
+            return StoreReadOnly(f"{self.path} was opened for reading only")
+        return StoreClosed("the store is closed")
+
+    @contextmanager
+    def reading(self) -> Generator[Transaction]:
+        with self._explained(), self._readers.lend() as reader:
+            reader.connection.execute("BEGIN")
+            try:
+                yield reader
+            finally:
+                if reader.connection.in_transaction:
+                    reader.connection.execute("COMMIT")
+
+    @contextmanager
+    def _explained(self) -> Generator[None]:
+        """Say what happened, where, and what to do, in place of SQLite's words alone."""
+        try:
+            yield
+        except (apsw.BusyError, apsw.LockedError) as error:
+            raise StoreBusy(
+                f"{self.path}: another program has been writing for {self._busy_seconds:g} s;"
+                " try again, or raise store.busy_seconds"
+            ) from error
+        except apsw.FullError as error:
+            raise StoreFull(f"{self.path}: the disk is full; nothing was written") from error
+        except (apsw.ReadOnlyError, apsw.PermissionsError, PermissionError) as error:
+            raise StoreReadOnly(f"{self.path} cannot be written: {error}") from error
+        except (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError) as error:
+            raise StoreDamaged(f"{self.path} is damaged ({error}): {SALVAGE}") from error
+        except apsw.CantOpenError as error:
+            raise self._unopenable(error) from error
+        except (apsw.IOError, OSError) as error:
+            raise _disk_trouble(self.path, error) from error
+        except apsw.Error as error:
+            raise StoreError(f"{self.path}: {error}") from error
+
+    def _unopenable(self, error: Exception) -> StoreError:
+        if os.path.isdir(self.path):
+            return StoreReadOnly(f"{self.path} is a folder, not a database file")
+        folder = os.path.dirname(self.path)
+        if os.path.exists(self.path) and not os.access(folder, os.W_OK):
+            return StoreReadOnly(f"{folder} cannot be written: {error}")
+        return StoreReadOnly(f"{self.path} cannot be opened: {error}")
+
+    # -- search
+
+    def index(self, tx: Transaction, num: int, position: int, count: int, size: int) -> None:
+        self._batch.note(tx, count, size)
+
+    def unindex(self, tx: Transaction, num: int) -> None:
+        sqlite_words.forget(tx, num)
+
+    def reindex(self, tx: Transaction, progress: Progress | None = None) -> int:
+        return sqlite_words.rebuild(tx, progress)
+
+    def find(
+        self, tx: Transaction, query: Query, clause: Clause | None, newest: bool
+    ) -> Iterator[int]:
+        assert isinstance(tx, Reader)
+        return sqlite_words.find(tx, tx.tail, query, clause, newest)
+
+    # -- looking after itself
+
+    def check(self, tx: Transaction) -> Iterator[Finding]:
+        for (line,) in tx.run("PRAGMA integrity_check(100)"):
+            if line != "ok":
+                # What only concerns an index can be built again from the tables.
+                yield Finding(check="file", where=self.location, detail=line)
+        for table, rowid, parent, _ in tx.run("PRAGMA foreign_key_check"):
+            detail = f"row {rowid} points at a {parent} that is not there"
+            yield Finding(check="foreign key", where=str(table), detail=detail)
+        yield from sqlite_words.check(tx)
+
+    def check_words(self) -> Finding | None:
+        """Let the full-text index check its own structure; it needs a writer for that."""
+        try:
+            self.transact(
+                [lambda tx: tx.run("INSERT INTO words (words) VALUES ('integrity-check')")]
+            )
+        except StoreDamaged as error:
+            return Finding(check="search index", where="words", detail=str(error.__cause__))
+        return None
+
+    def sizes(self, tx: Transaction) -> tuple[int, int]:
+        beside = (self.path, f"{self.path}-wal")
+        disk = sum(os.path.getsize(file) for file in beside if os.path.exists(file))
+        return disk, sqlite_words.size(tx)
+
+    def compact(self) -> None:
+        if self._writer is None:
+            raise self._refusal()
+        with self._explained():
+            _script(self._writer, "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def backup(self, path: Path, progress: Progress | None) -> bool:
+        with self._explained(), self._readers.lend() as source:
+            _copy(source.connection, str(path), progress)
+        return True
+
+    def close(self) -> None:
+        with self._closing:
+            self._readers.close()
+            writer, self._writer = self._writer, None
+            if writer:
+                with self._explained():
+                    writer.close()
+            if self._turns:
+                self._turns.close()
+
+
+def _script(connection: apsw.Connection, sql: str) -> None:
+    """Run every statement of `sql`, whether or not one of them answers with rows."""
+    connection.execute(sql).fetchall()
+
+
+def _copy(source: apsw.Connection, path: str, progress: Progress | None) -> None:
+    """Copy a live database, complete or not at all."""
+    draft = f"{path}.draft-{os.getpid()}"
+    try:
+        target = apsw.Connection(draft)
+        with target.backup("main", source, "main") as copying:
+            while not copying.done:
+                copying.step(1000)
+                if progress:
+                    progress(copying.page_count - copying.remaining, copying.page_count)
+        _script(target, "PRAGMA journal_mode = DELETE")
+        target.close()
+        os.chmod(draft, 0o600)
+        _sync(draft)
+        os.replace(draft, path)
+        _sync(os.path.dirname(os.path.abspath(path)))
+    finally:
+        if os.path.exists(draft):
+            os.unlink(draft)
+
+
+def _sync(path: str) -> None:
+    """Flush a file, or a folder's list of files."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _disk_trouble(path: str, error: Exception) -> StoreError:
+    import errno
+
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return StoreFull(f"{path}: the disk is full; nothing was written")
+    if isinstance(error, OSError) and error.errno == errno.EROFS:
+        return StoreReadOnly(f"{path} cannot be written: {error}")
+    return StoreError(f"{path}: the disk reports an error ({error}); nothing was acknowledged")

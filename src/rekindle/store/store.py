@@ -1,0 +1,568 @@
+"""The store: durable, searchable sessions and messages, on either engine.
+
+This file is the whole API and says what is promised; each subject is carried out in the file of its
+name. Everything is synchronous and may be called from many threads. A write is durable when its call
+returns; writers that come together share a transaction (see `commit`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from ..errors import InvalidInput, NotFound, RekindleError, StoreError
+from ..types import (
+    JSON,
+    Finding,
+    Hit,
+    Message,
+    Rewind,
+    Session,
+    Stats,
+    Tokens,
+    checked,
+    checked_name,
+)
+from . import check, lineage, retention, rewind, sessions, titles, transfer
+from .commit import GroupCommit
+from .engine import Engine, Progress, Transaction
+from .filter import Filter
+from .query import SNIPPET
+from .rows import MESSAGE_COLUMNS, SESSION_COLUMNS, message_of, session_of
+from .search import search as find_messages
+from .text import escape, unescape
+from .transfer import LoadReport
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+T = TypeVar("T")
+DAY = 86_400.0
+REMEMBERED = 10_000
+LOAD_TOGETHER = 500
+_EVERYTHING = Filter()
+
+__all__ = ["SNIPPET", "Store"]
+
+
+class Store:
+    """Sessions and messages. Use `open_store`; a store is also a context manager."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        clock: Callable[[], float] = time.time,
+        active_seconds: float = DAY,
+        undo_seconds: float = 7 * DAY,
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._active_seconds = active_seconds
+        self._undo_seconds = undo_seconds
+        self._commits = GroupCommit(engine.transact)
+        self._begun: dict[str, Session] = {}  # begun, but without a message yet
+        self._numbers: dict[str, int] = {}  # of sessions that this process writes to
+
+    @property
+    def location(self) -> str:
+        """Where the sessions are: a path, or a URL without its password."""
+        return self._engine.location
+
+    # -- sessions
+
+    def begin(
+        self,
+        *,
+        id: str | None = None,
+        source: str = "local",
+        owner: str | None = None,
+        user: str | None = None,
+        model: str | None = None,
+        model_config: Mapping[str, JSON] | None = None,
+        title: str | None = None,
+        parent: str | None = None,
+        cwd: str | None = None,
+        git_branch: str | None = None,
+        template: str | None = None,
+        arm: str | None = None,
+        started: float | None = None,
+    ) -> Session:
+        """Open a session. Nothing is written until its first message."""
+        now = self._clock() if started is None else started
+        for field, name in (("id", id), ("source", source), ("owner", owner), ("parent", parent)):
+            if name is not None:
+                checked_name(f"session.{field}", name)
+        texts = {"user": user, "model": model, "title": title, "cwd": cwd}
+        texts |= {"git_branch": git_branch, "template": template, "arm": arm}
+        for field, text in texts.items():
+            sessions.checked_text(f"session.{field}", text)
+        session = Session(
+            id=id or self._new_id(now),
+            source=source,
+            owner=owner,
+            user=user,
+            model=model,
+            model_config=model_config,
+            title=titles.clean(title) if title else None,
+            parent=parent,
+            cwd=cwd,
+            git_branch=git_branch,
+            template=template,
+            arm=arm,
+            started=now,
+            last_active=now,
+        )
+        _remember(self._begun, session.id, session)
+        return session
+
+    @staticmethod
+    def _new_id(now: float) -> str:
+        return f"{time.strftime('%Y%m%d_%H%M%S', time.gmtime(now))}_{os.urandom(4).hex()}"
+
+    def append(self, session: Session | str, *messages: Message) -> list[int]:
+        """Add messages to a session and return their positions; durable when it returns.
+
+        A message whose `platform_message_id` the session already has is not stored again: its old
+        position is returned.
+        """
+        for message in messages:
+            checked(message)
+        session_id = _id(session)
+        target = self._begun.get(session_id, session)
+        if not messages:
+            return []
+        now, num = self._clock(), self._numbers.get(session_id)
+        try:
+            appended = self._write(
+                lambda tx: sessions.append(self._engine, tx, target, messages, now, num)
+            )
+        except NotFound:
+            if self._numbers.pop(session_id, None) is None:
+                raise
+            return self.append(session, *messages)  # deleted, and perhaps begun anew, elsewhere
+        if num is None:
+            _remember(self._numbers, session_id, appended.num)
+            self._begun.pop(session_id, None)
+        return appended.positions
+
+    def messages(
+        self,
+        session: Session | str,
+        *,
+        rewound: bool = False,
+        after: int | None = None,
+        limit: int | None = None,
+    ) -> list[Message]:
+        """The messages of a session in order, from behind position `after` on."""
+        session_id = _id(session)
+        _checked_page(limit)
+        with self._engine.reading() as tx:
+            num = self._numbers.get(session_id)
+            if num is None:
+                if session_id in self._begun and not sessions.is_stored(tx, session_id):
+                    return []
+                num, _ = sessions.by_id(tx, session_id)
+                _remember(self._numbers, session_id, num)
+            rows = tx.run(
+                f"SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.session = ? AND m.position > ?"
+                " AND (SELECT pruned FROM sessions WHERE num = ?) IS NULL"
+                f"{'' if rewound else ' AND m.rewind IS NULL'} ORDER BY m.position"
+                f"{'' if limit is None else f' LIMIT {int(limit)}'}",
+                (num, -1 if after is None else after, num),
+            )
+            if not rows and sessions.by_id(tx, session_id)[0] != num:
+                del self._numbers[session_id]  # deleted and begun anew elsewhere
+                return self.messages(session, rewound=rewound, after=after, limit=limit)
+        return [message_of(row) for row in rows]
+
+    def session(self, id: str, *, owner: str | None = None) -> Session:
+        """The session with exactly this id."""
+        begun = self._begun.get(id)
+        with self._engine.reading() as tx:
+            if begun and owner in (None, begun.owner) and not sessions.is_stored(tx, id):
+                return begun
+            return sessions.by_id(tx, id, owner)[1]
+
+    def resolve(self, name: str, *, owner: str | None = None) -> Session:
+        """The session with this id, this title (the newest of its line), or this beginning of an id."""
+        with self._engine.reading() as tx:
+            return sessions.by_name(tx, name, owner)
+
+    def recent(
+        self, limit: int = 50, *, offset: int = 0, where: Filter = _EVERYTHING
+    ) -> list[Session]:
+        """Sessions by their last activity, newest first."""
+        _checked_page(limit, offset)
+        condition, params = where.sql(self._clock())
+        with self._engine.reading() as tx:
+            rows = tx.run(
+                f"SELECT {SESSION_COLUMNS} FROM sessions s WHERE {condition}"
+                " ORDER BY s.last_active DESC, s.num DESC LIMIT ? OFFSET ?",
+                (*params, limit, offset),
+            )
+        return [session_of(row) for row in rows]
+
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 20,
+        offset: int = 0,
+        where: Filter = _EVERYTHING,
+        owner: str | None = None,
+        source: str | None = None,
+        session: Session | str | None = None,
+        role: str | None = None,
+        tool: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        rewound: bool = False,
+        order: Literal["best", "newest"] = "best",
+        context: int = 1,
+    ) -> list[Hit]:
+        """Messages with the words of `query` (see `query` for what may stand in it).
+
+        `where`, `owner` and `source` limit the sessions, the rest limits the messages. `context` is
+        how many messages around a hit come with it. No query is an error.
+        """
+        limits = {"role": role, "tool": tool, "since": since, "until": until}
+        with self._engine.reading() as tx:
+            return find_messages(
+                self._engine,
+                tx,
+                query,
+                where=where.with_(owner=owner, source=source),
+                message={**limits, "session": None if session is None else _id(session)},
+                rewound=rewound,
+                newest=order == "newest",
+                limit=limit,
+                offset=offset,
+                context=context,
+                now=self._clock(),
+            )
+
+    def rename(self, session: Session | str, title: str | None) -> Session:
+        """Give a session a title, or take it away. `TitleTaken` if another of its owner has it."""
+        return self._write(lambda tx: sessions.rename(tx, _id(session), title))
+
+    def end(self, session: Session | str, reason: str) -> Session:
+        """End a session. The first reason wins; a session without a message has nothing to end."""
+        now, begun = self._clock(), self._begun.get(_id(session))
+        return self._write(
+            lambda tx: (
+                begun
+                if begun and not sessions.is_stored(tx, begun.id)
+                else sessions.end(tx, _id(session), reason, now)
+            )
+        )
+
+    def reopen(self, session: Session | str) -> Session:
+        """Take the end of a session back."""
+        return self._write(lambda tx: sessions.reopen(tx, _id(session)))
+
+    def update(self, session: Session | str, **fields: Any) -> Session:
+        """Change user, model, model_config, cwd, git_branch, template or arm."""
+        return self._write(lambda tx: sessions.update(tx, _id(session), fields))
+
+    def add_usage(
+        self, session: Session | str, tokens: Tokens, cost: Decimal = Decimal(0)
+    ) -> Session:
+        """Count tokens and cost towards a session."""
+        return self._write(lambda tx: sessions.add_usage(tx, _id(session), tokens, cost))
+
+    # -- lineage
+
+    def fork(
+        self, session: Session | str, *, at: int | None = None, title: str | None = None
+    ) -> Session:
+        """Start a child with the conversation up to and including position `at` (default: all)."""
+        now = self._clock()
+        return self._write(
+            lambda tx: lineage.fork(
+                self._engine, tx, _id(session), at, title, lambda: self._new_id(now), now
+            )
+        )
+
+    def compress(self, session: Session | str, *messages: Message) -> Session:
+        """End a session with reason `compression`; the child that starts with `messages` goes on."""
+        for message in messages:
+            checked(message)
+        now = self._clock()
+        return self._write(
+            lambda tx: lineage.compress(
+                self._engine, tx, _id(session), messages, lambda: self._new_id(now), now
+            )
+        )
+
+    def lineage(self, session: Session | str) -> list[Session]:
+        """What a session descends from, itself, and what descends from it; oldest first."""
+        with self._engine.reading() as tx:
+            return lineage.lineage(tx, _id(session))
+
+    def children(self, session: Session | str) -> list[Session]:
+        """The sessions that were started from this one."""
+        with self._engine.reading() as tx:
+            return lineage.children(tx, _id(session))
+
+    def tip(self, session: Session | str) -> Session:
+        """Where a conversation goes on after all its compressions."""
+        with self._engine.reading() as tx:
+            return lineage.tip(tx, _id(session))
+
+    def next_title(self, title: str, *, owner: str | None = None) -> str:
+        """The title for a continuation of `title`: "Plan" gives "Plan #2"."""
+        cleaned = titles.clean(title)
+        if cleaned is None:
+            raise InvalidInput("a title needs at least one visible character")
+        with self._engine.reading() as tx:
+            return titles.following(tx, escape(owner or ""), cleaned)[0]
+
+    # -- rewind
+
+    def undo(self, session: Session | str, turns: int = 1) -> Rewind:
+        """Take out the last turns, each a user message and all that followed it."""
+        now = self._clock()
+        return self._write(lambda tx: rewind.undo(tx, _id(session), turns, now))
+
+    def retry(self, session: Session | str) -> Message:
+        """Take out the answer to the last user message; return that message."""
+        now = self._clock()
+        return self._write(lambda tx: rewind.retry(tx, _id(session), now))
+
+    def rewrite(self, session: Session | str, *messages: Message) -> Rewind | None:
+        """Put `messages` in place of the conversation, in one transaction."""
+        for message in messages:
+            checked(message)
+        now = self._clock()
+        return self._write(lambda tx: rewind.rewrite(self._engine, tx, _id(session), messages, now))
+
+    def redo(self, session: Session | str, rewind_id: int | None = None) -> Rewind:
+        """Bring back what the last (or that) rewind took out, in place of what came since."""
+        now = self._clock()
+        return self._write(lambda tx: rewind.redo(tx, _id(session), rewind_id, now))
+
+    def rewinds(self, session: Session | str) -> list[Rewind]:
+        """Every rewind of a session, oldest first."""
+        with self._engine.reading() as tx:
+            return rewind.rewinds(tx, _id(session))
+
+    # -- retention
+
+    def archive(self, where: Filter, *, dry_run: bool = False) -> list[Session]:
+        """Put sessions out of the way of lists and searches. Active ones are left alone."""
+        return self._mark("archived", where, dry_run)
+
+    def prune(self, where: Filter, *, dry_run: bool = False) -> list[Session]:
+        """Delete sessions, with a way back until the undo window ends. Active ones are left alone."""
+        marked = self._mark("pruned", where, dry_run)
+        if not dry_run:
+            self.purge(older_than=self._undo_seconds)
+        return marked
+
+    def _mark(self, column: str, where: Filter, dry_run: bool) -> list[Session]:
+        now, active = self._clock(), self._active_seconds
+        if dry_run:
+            with self._engine.reading() as tx:
+                return [found for _, found in retention.affected(tx, where, active, now)]
+        marked = self._write(lambda tx: retention.mark(tx, column, where, active, now))
+        for session in marked:
+            self._numbers.pop(session.id, None)
+        return marked
+
+    def restore(self, *session_ids: str) -> list[Session]:
+        """Bring sessions back from the archive, or from pruning inside the undo window."""
+        return self._write(lambda tx: retention.restore(tx, session_ids))
+
+    def purge(self, *, older_than: float | None = None) -> int:
+        """Really delete what was pruned more than `older_than` seconds ago; how many sessions."""
+        window = self._undo_seconds if older_than is None else older_than
+        before = self._clock() - window
+        purged = 0
+        while self._write(lambda tx: retention.purge_one(self._engine, tx, before)):
+            purged += 1
+        return purged
+
+    # -- coming and going
+
+    def dump(self, sessions: Iterable[Session | str] | None = None) -> Iterator[bytes]:
+        """Lines of JSON that `load` reads without loss; without `sessions`, of everything."""
+        names = self._all_ids() if sessions is None else map(_id, sessions)
+        for name in names:
+            with self._engine.reading() as tx:
+                yield from transfer.dump_one(tx, name)
+
+    def _all_ids(self) -> list[str]:
+        with self._engine.reading() as tx:
+            return [unescape(name) for (name,) in tx.run("SELECT id FROM sessions ORDER BY num")]
+
+    def load(
+        self, lines: Iterable[bytes], *, progress: Callable[[int], None] | None = None
+    ) -> LoadReport:
+        """Read the lines of `dump`. What the store already has changes nothing."""
+        skipped: list[str] = []
+        loaded = messages = 0
+        for parcel in transfer.parcels(lines, skipped):
+            # Bound to this round: a work may run twice when a batch has to be taken apart.
+            def bring_in(
+                tx: Transaction, parcel: transfer.Parcel = parcel
+            ) -> tuple[int, list[str]]:
+                refused: list[str] = []
+                return transfer.load_one(self._engine, tx, parcel, refused), refused
+
+            try:
+                new, refused = self._write(bring_in)
+            except (RekindleError, ValueError, TypeError, ArithmeticError) as error:
+                if isinstance(error, StoreError) and type(error) is not StoreError:
+                    raise  # the store is in trouble, not the lines
+                skipped.append(f"session {parcel.session.id}: {error}")
+                continue
+            skipped += refused
+            loaded, messages = loaded + bool(new), messages + new
+            if progress:
+                progress(messages)
+        return LoadReport(loaded, messages, skipped)
+
+    def copy_to(self, other: Store, progress: Progress | None = None) -> LoadReport:
+        """Copy everything into another store, of either engine, without loss."""
+        with self._engine.reading() as tx:
+            total = tx.run("SELECT count(*) FROM messages")[0][0]
+            ledger = tx.run("SELECT path, stamp, time FROM imports")
+        report = other.load(self.dump(), progress=progress and (lambda done: progress(done, total)))
+        other._write(lambda tx: _copy_ledger(tx, ledger))
+        return report
+
+    def imported(self, path: str) -> str | None:
+        """The stamp under which a file was taken in, if it was."""
+        with self._engine.reading() as tx:
+            rows = tx.run("SELECT stamp FROM imports WHERE path = ?", (_ledger_name(path),))
+        return unescape(rows[0][0]) if rows else None
+
+    def mark_imported(self, path: str, stamp: str) -> None:
+        """Remember that a file was taken in as it was under this stamp."""
+        entry = [(_ledger_name(path), escape(stamp), self._clock())]
+        self._write(lambda tx: _copy_ledger(tx, entry))
+
+    # -- upkeep
+
+    def verify(self, progress: Progress | None = None) -> list[Finding]:
+        """Check every count, order, chain, index and foreign key. Nothing found is an empty list."""
+        with self._engine.reading() as tx:
+            return list(check.verify(self._engine, tx, progress))
+
+    def repair(self, progress: Progress | None = None) -> list[str]:
+        """Rebuild what can be derived, the search index included; what was mended."""
+        mended = self._write(lambda tx: check.repair(self._engine, tx, progress))
+        self._engine.compact()
+        return mended
+
+    def backup(self, path: str | Path, progress: Progress | None = None) -> None:
+        """Copy the live store to a SQLite file, complete or not at all."""
+        from pathlib import Path
+
+        from . import open_store
+
+        target = Path(path)
+        if self._engine.backup(target, progress):
+            return
+        draft = target.with_name(f".{target.name}.draft")
+        draft.unlink(missing_ok=True)
+        with open_store(draft, durability="relaxed") as copy:
+            self.copy_to(copy, progress)
+        draft.replace(target)
+        draft.with_name(f"{draft.name}-turns").unlink(missing_ok=True)
+
+    def stats(self) -> Stats:
+        """What is stored, and what it takes on disk."""
+        with self._engine.reading() as tx:
+            kept = "pruned IS NULL"
+            sessions, archived = tx.run(
+                f"SELECT count(*), count(archived) FROM sessions WHERE {kept}"
+            )[0]
+            first, last = tx.run(
+                f"SELECT min(started), max(last_active) FROM sessions WHERE {kept}"
+            )[0]
+            messages, rewound, text = tx.run(
+                "SELECT count(*), count(rewind), coalesce(sum(octet_length(coalesce(content, ''))"
+                " + octet_length(coalesce(body, ''))), 0) FROM messages"
+            )[0]
+            disk, index = self._engine.sizes(tx)
+            return Stats(
+                engine=self._engine.name,
+                location=self.location,
+                version=self._engine.version,
+                sessions=sessions,
+                archived=archived,
+                pruned=tx.run("SELECT count(*) FROM sessions WHERE pruned IS NOT NULL")[0][0],
+                messages=messages,
+                rewound=rewound,
+                text_bytes=int(text),
+                disk_bytes=disk,
+                index_bytes=index,
+                by_source=_by_source(tx),
+                first=first,
+                last=last,
+            )
+
+    def close(self) -> None:
+        """Let go of files and connections. Nothing that was acknowledged depends on it."""
+        self._engine.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _write(self, work: Callable[[Transaction], T]) -> T:
+        return self._commits.run(work)
+
+
+def _id(session: Session | str) -> str:
+    return session if isinstance(session, str) else session.id
+
+
+def _checked_page(limit: int | None, offset: int = 0) -> None:
+    if (limit is not None and limit < 0) or offset < 0:
+        raise InvalidInput(f"limit and offset: expected 0 or more, got {limit} and {offset}")
+
+
+def _remember(memory: dict[str, T], name: str, value: T) -> None:
+    if len(memory) >= REMEMBERED:
+        memory.pop(next(iter(memory)), None)
+    memory[name] = value
+
+
+def _by_source(tx: Transaction) -> dict[str, int]:
+    rows = tx.run(
+        "SELECT source, count(*) FROM sessions WHERE pruned IS NULL GROUP BY source ORDER BY 2 DESC"
+    )
+    return {unescape(source): count for source, count in rows}
+
+
+def _ledger_name(path: str) -> str:
+    """A path that an index entry holds, however deep."""
+    import hashlib
+
+    return escape(
+        path
+        if len(path) <= 500
+        else hashlib.sha256(path.encode("utf-8", "surrogatepass")).hexdigest()
+    )
+
+
+def _copy_ledger(tx: Transaction, entries: Sequence[Sequence[Any]]) -> None:
+    tx.many(
+        "INSERT INTO imports (path, stamp, time) VALUES (?, ?, ?)"
+        " ON CONFLICT (path) DO UPDATE SET stamp = excluded.stamp, time = excluded.time",
+        entries,
+    )

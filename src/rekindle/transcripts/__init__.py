@@ -1,0 +1,58 @@
+"""Foreign transcripts: what other agents wrote down, read into Rekindle's values.
+
+A new format is one file in this folder with `sniff(head) -> bool` and `read(path)`, a generator
+of the events in `transcript.py`, and one line in the table below. Detection asks the formats in
+the order of the table and looks at the content alone: names of files and folders lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import InvalidInput
+from .head import Head
+from .transcript import Damage, Event, Learned, Opened
+
+__all__ = ["FORMATS", "Damage", "Event", "Format", "Learned", "Opened", "detect", "read"]
+
+
+class Format(NamedTuple):
+    """A format by its name and the module that reads it, which is loaded when it is asked."""
+
+    name: str
+    module: str
+
+    def sniff(self, head: Head) -> bool:
+        """Whether a file that begins like this is in this format."""
+        return import_module(f".{self.module}", __name__).sniff(head)
+
+    def read(self, path: Path) -> Iterator[Event]:
+        """The events of the file."""
+        return import_module(f".{self.module}", __name__).read(path)
+
+
+FORMATS = (
+    Format("claude-code", "claude_code"),
+    Format("codex", "codex"),
+    Format("openai-chat", "openai_chat"),
+)
+
+
+def detect(path: str | Path) -> Format | None:
+    """The format of the file, by its content; None when it is not one we read."""
+    head = Head.of(Path(path))
+    if not head.data or head.is_binary:
+        return None
+    return next((format for format in FORMATS if format.sniff(head)), None)
+
+
+def read(path: str | Path) -> Iterator[Event]:
+    """The events of the file, whatever its format; InvalidInput when it is not one we read."""
+    format = detect(path)
+    if format is None:
+        known = ", ".join(format.name for format in FORMATS)
+        raise InvalidInput(f"{path}: not a transcript that Rekindle reads ({known})")
+    return format.read(Path(path))

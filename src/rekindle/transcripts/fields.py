@@ -1,0 +1,90 @@
+"""Careful picks out of foreign JSON: a value of the wrong kind counts as absent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeAlias, cast
+
+from ..types import JSON, Content
+
+Record: TypeAlias = dict[str, Any]
+
+# Later than this, a number is not a time in seconds but one in milliseconds (the year 5138).
+_MILLISECONDS = 1e11
+
+
+def record(value: object) -> Record:
+    """The JSON object, or an empty one."""
+    return cast(Record, value) if isinstance(value, dict) else {}
+
+
+def records(value: object) -> list[Record]:
+    """The JSON objects of a list."""
+    if not isinstance(value, list):
+        return []
+    items = cast("list[object]", value)
+    return [cast(Record, item) for item in items if isinstance(item, dict)]
+
+
+def text(fields: Record, *names: str) -> str | None:
+    """The first of these fields that holds text."""
+    for name in names:
+        value = fields.get(name)
+        if isinstance(value, str) and value:
+            return value
+    return None
+
+
+def count(value: object) -> int:
+    """A whole number of things, never negative, and one that a database column can hold."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return 0
+    return int(value) if 0 <= value < 2**53 else 0
+
+
+def number(value: object) -> float | None:
+    """A finite number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        value = float(value)
+    except OverflowError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def seconds(value: object) -> float | None:
+    """UTC seconds from an ISO 8601 time (taken as UTC when it names no zone) or a number."""
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+            return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+        except (ValueError, OverflowError):
+            return None
+    time = number(value)
+    if time is None or time <= 0:
+        return None
+    time = time / 1000 if time > _MILLISECONDS else time
+    return time if time < _MILLISECONDS else None
+
+
+def content(parts: list[dict[str, JSON]]) -> Content:
+    """Parts as the content of a message: plain text where there is nothing but one text."""
+    if not parts:
+        return None
+    only = parts[0]
+    if len(parts) == 1 and only.get("type") == "text" and isinstance(only.get("text"), str):
+        return cast(str, only["text"])
+    return parts
+
+
+def text_part(value: str) -> dict[str, JSON]:
+    """A text as one part of a content."""
+    return {"type": "text", "text": value}
+
+
+def present(facts: Mapping[str, JSON]) -> dict[str, JSON] | None:
+    """The facts that say something, or None when none does."""
+    return {name: fact for name, fact in facts.items() if fact is not None} or None

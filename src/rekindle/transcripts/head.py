@@ -1,0 +1,53 @@
+"""The beginning of a file: all that detection looks at."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import cast
+
+from .document import fields_so_far
+from .fields import Record
+from .lines import decode
+
+_BYTES = 64 * 1024
+_LINES = 40
+
+
+class Head:
+    """The first bytes of a file, parsed once for all formats that want to look."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data.removeprefix(b"\xef\xbb\xbf").lstrip()
+
+    @classmethod
+    def of(cls, path: Path) -> Head:
+        with path.open("rb") as file:
+            return cls(file.read(_BYTES))
+
+    @cached_property
+    def records(self) -> list[Record]:
+        """The JSON objects at the beginning; a first one that is cut has what is there of it."""
+        if not self.lines and self.data.startswith(b"{"):
+            return [fields_so_far(self.data)]
+        return self.lines
+
+    @cached_property
+    def lines(self) -> list[Record]:
+        """The JSON objects that stand whole on a line of their own."""
+        found: list[Record] = []
+        for line in self.data.split(b"\n", _LINES)[:_LINES]:
+            line = line.strip()
+            if not line.startswith(b"{"):
+                continue
+            try:
+                value = decode(line)
+            except ValueError:
+                continue
+            if isinstance(value, dict):
+                found.append(cast(Record, value))
+        return found
+
+    @property
+    def is_binary(self) -> bool:
+        return b"\0" in self.data

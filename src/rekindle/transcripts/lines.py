@@ -1,0 +1,70 @@
+"""JSON Lines as they are found in the wild: every good line is given, every bad one located."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from .fields import Record
+from .transcript import Damage
+
+# A line that is longer is no message of anybody; without a bound one file could take all memory.
+LONGEST_LINE = 256 * 1024 * 1024
+
+
+def decode(data: bytes) -> Any:
+    """The JSON value in `data`; ValueError says why there is none.
+
+    The fast parser refuses what real writers leave behind: halves of surrogate pairs where a
+    harness cut a text in the middle of an emoji, NaN, bytes that are not UTF-8. The standard
+    library's reads all of these, so a line is only lost when it is not JSON at all.
+    """
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return json.loads(data.decode("utf-8", "replace"), parse_constant=lambda _: None)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def records(path: Path) -> Iterator[tuple[int, Record] | Damage]:
+    """Each line that holds a JSON object with its number, and the damage between them.
+
+    Lines end with a line feed and with nothing else: JSON text may hold U+2028 and its kin raw.
+    Blank lines and `//` comments are no damage.
+    """
+    for number, line in _lines(path):
+        if line is None:
+            yield Damage(str(path), number, f"longer than {LONGEST_LINE >> 20} MiB")
+            continue
+        line = line.removeprefix(b"\xef\xbb\xbf").strip()
+        if not line or line.startswith(b"//"):
+            continue
+        try:
+            value = decode(line)
+        except ValueError as error:
+            yield Damage(str(path), number, f"not JSON: {error}")
+            continue
+        if isinstance(value, dict):
+            yield number, value
+        else:
+            yield Damage(str(path), number, f"expected an object, got {type(value).__name__}")
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
+    number = 0
+    with path.open("rb") as file:
+        while line := file.readline(LONGEST_LINE):
+            number += 1
+            if len(line) < LONGEST_LINE or line.endswith(b"\n"):
+                yield number, line
+                continue
+            while line and not line.endswith(b"\n"):
+                line = file.readline(LONGEST_LINE)
+            yield number, None

@@ -1,0 +1,237 @@
+"""OpenAI chat: the shape that everybody can write, in the containers that people make of it.
+
+    one message per line                              one conversation per file
+    one object with `messages` per line, or per file  one conversation per object
+    one list of messages per file                     one conversation
+
+`tool_calls` may be a list or a JSON text of one, `arguments` a text or an object. Calls and
+results without ids are matched by their order. A conversation that has no id goes by the path of
+its file, so the file may grow, and is new when it was moved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+from ..types import JSON, Content, Message, Session, Tokens, ToolCall, replace
+from .document import opening, pieces
+from .fields import Record, count, present, record, records, seconds, text
+from .head import Head
+from .lines import decode
+from .lines import records as lines_of
+from .transcript import Damage, Event, Learned, Opened
+
+SOURCE = "openai-chat"
+
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_ROLE = re.compile(rb'"role"\s*:\s*"(\w+)"')
+_ABOUT = ("is_error", "exit_code", "duration", "status", "error")
+
+
+def sniff(head: Head) -> bool:
+    for line in head.records:
+        if _is_message(line) or any(_is_message(said) for said in records(line.get("messages"))):
+            return True
+    first = opening(head.data, {"messages"})
+    try:
+        return _is_message(record(decode(first)))
+    except ValueError:
+        # Longer than the head: the role stands before or after the text, so look for both.
+        match = _ROLE.search(first)
+        return match is not None and match[1].decode() in _ROLES and b'"content"' in first
+
+
+def read(path: Path) -> Iterator[Event]:
+    head = Head.of(path)
+    if head.lines or any(_is_message(line) for line in head.records):
+        return _read_lines(path)
+    return _read_documents(path)
+
+
+def _is_message(value: Record) -> bool:
+    return value.get("role") in _ROLES and ("content" in value or "tool_calls" in value)
+
+
+def _read_lines(path: Path) -> Iterator[Event]:
+    whole = _Conversation(_id(path, ""))
+    for entry in lines_of(path):
+        if isinstance(entry, Damage):
+            yield entry
+            continue
+        number, line = entry
+        if isinstance(line.get("messages"), list):
+            one = _Conversation(_id(path, f"line {number}"))
+            one.learn(line)
+            for index, said in enumerate(cast("list[object]", line["messages"]), 1):
+                yield from one.take(said, f"item:{index}", path, number)
+            yield from one.finish()
+        elif "role" in line:
+            yield from whole.take(line, f"line:{number}", path, number)
+        else:
+            whole.learn(line)
+    yield from whole.finish()
+
+
+def _read_documents(path: Path) -> Iterator[Event]:
+    # What stands beside the messages may come after them, so it is learned when it comes and the
+    # id, which must be known before, is taken from the keys in front of the messages or the path.
+    one = _Conversation("")
+    document = -1
+    for piece in pieces(path, {"messages"}):
+        if isinstance(piece, Damage):
+            yield piece
+            continue
+        if piece.document != document:
+            yield from one.finish()
+            document = piece.document
+            one = _Conversation(_id(path, f"document {document}" if document else ""))
+        try:
+            value = decode(piece.data)
+        except ValueError as error:
+            yield Damage(str(path), piece.line, f"not JSON: {error}")
+            continue
+        if piece.item is not None:
+            yield from one.take(value, f"item:{piece.item + 1}", path, piece.line)
+        elif piece.key is not None:
+            one.learn({piece.key: value})
+    yield from one.finish()
+
+
+def _id(path: Path, place: str) -> str:
+    named = f"{path.resolve()}\n{place}".encode("utf-8", "surrogateescape")
+    return f"chat-{hashlib.sha256(named).hexdigest()[:16]}"
+
+
+class _Conversation:
+    """One conversation as far as it is read."""
+
+    def __init__(self, id: str) -> None:
+        self.session = Session(id=id, source=SOURCE)
+        self.opened = False
+        self.waiting: deque[ToolCall] = deque()
+
+    def learn(self, about: Record) -> None:
+        """Take what stands beside the messages."""
+        known = self.session
+        id = text(about, "session_id", "conversation_id", "thread_id", "id")
+        self.session = replace(
+            known,
+            id=id if id and not self.opened else known.id,
+            parent=known.parent or text(about, "parent_session_id"),
+            title=text(about, "title") or known.title,
+            model=text(about, "model") or known.model,
+            cwd=text(about, "cwd") or known.cwd,
+            started=known.started or _time(about, "created_at", "created", "timestamp") or 0.0,
+            tokens=known.tokens.plus(_tokens(about)),
+        )
+
+    def take(self, value: object, place: str, path: Path, line: int) -> Iterator[Event]:
+        """One message as it was found; what is none is damage."""
+        said = record(value)
+        role = text(said, "role")
+        if role is None or len(role) > 64:
+            yield Damage(str(path), line, f"{place}: expected a message with a role")
+            return
+        message = self._message(said, "tool" if role == "function" else role, place)
+        self.session = replace(
+            self.session,
+            model=self.session.model or text(said, "model"),
+            started=self.session.started or message.timestamp or 0.0,
+            tokens=self.session.tokens.plus(_tokens(said)),
+        )
+        if not self.opened:
+            self.opened = True
+            yield Opened(self.session)
+        yield message
+
+    def finish(self) -> Iterator[Event]:
+        if self.opened:
+            yield Learned(self.session)
+
+    def _message(self, said: Record, role: str, place: str) -> Message:
+        calls = _calls(said, place)
+        answered = self._answered(said) if role == "tool" else None
+        self.waiting.extend(calls)
+        return Message(
+            role=role,
+            content=_content(said.get("content")),
+            tool_calls=calls,
+            tool_call_id=answered.id if answered else text(said, "tool_call_id"),
+            name=text(said, "name", "tool_name") or (answered.name if answered else None),
+            reasoning=text(said, "reasoning_content", "reasoning", "thinking"),
+            finish_reason=text(said, "finish_reason"),
+            platform_message_id=text(said, "id", "message_id", "uuid") or place,
+            meta=_facts(said),
+            timestamp=_time(said, "timestamp", "created_at"),
+        )
+
+    def _answered(self, said: Record) -> ToolCall | None:
+        id = text(said, "tool_call_id")
+        for call in self.waiting:
+            if id is None or call.id == id:
+                self.waiting.remove(call)
+                return call
+        return None
+
+
+def _content(value: Any) -> Content:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        parts = cast("list[object]", value)
+        return [
+            cast(Record, part) if isinstance(part, dict) else {"type": "text", "text": str(part)}
+            for part in parts
+        ]
+    return json.dumps(value)
+
+
+def _calls(said: Record, place: str) -> tuple[ToolCall, ...]:
+    given = said.get("tool_calls")
+    if isinstance(given, str):
+        try:
+            given = decode(given.encode("utf-8", "replace"))
+        except ValueError:
+            given = None
+    calls = records(given)
+    if legacy := record(said.get("function_call")):
+        calls = [*calls, legacy]
+    return tuple(_call(call, f"{place}:{index}") for index, call in enumerate(calls))
+
+
+def _call(call: Record, place: str) -> ToolCall:
+    function = record(call.get("function")) or call
+    arguments = function.get("arguments", function.get("input"))
+    if not isinstance(arguments, (str, dict)):
+        arguments = "" if arguments is None else json.dumps(arguments)
+    id = text(call, "id", "call_id", "tool_call_id") or place
+    return ToolCall(id, text(function, "name") or "", cast("str | Record", arguments))
+
+
+def _facts(said: Record) -> dict[str, JSON] | None:
+    return present({name: said[name] for name in _ABOUT if said.get(name) is not None})
+
+
+def _time(fields: Record, *names: str) -> float | None:
+    return next((time for name in names if (time := seconds(fields.get(name)))), None)
+
+
+def _tokens(about: Record) -> Tokens:
+    usage = record(about.get("usage"))
+    if not usage:
+        return Tokens()
+    cached = count(record(usage.get("prompt_tokens_details")).get("cached_tokens"))
+    details = record(usage.get("completion_tokens_details"))
+    given = count(usage.get("prompt_tokens", usage.get("input_tokens")))
+    return Tokens(
+        input=max(0, given - cached),
+        output=count(usage.get("completion_tokens", usage.get("output_tokens"))),
+        cache_read=cached,
+        reasoning=count(details.get("reasoning_tokens")),
+    )

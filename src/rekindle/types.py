@@ -1,0 +1,274 @@
+"""The values everyone speaks.
+
+All of them are named tuples: immutable, equal by content, and built at the speed of a tuple, because
+a loaded session is made of nothing else. (A frozen dataclass takes ten times as long to build, and
+its module longer to import than everything that a first write needs.)
+"""
+
+# pyright: reportUnnecessaryIsInstance=false
+# `checked` stands at the edge, where callers may not be typed.
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+
+from .errors import InvalidInput
+
+JSON: TypeAlias = Any  # whatever JSON can say; nothing here looks inside without checking
+Content: TypeAlias = str | Sequence[Mapping[str, JSON]] | None
+
+MAX_TITLE = 100
+MAX_NAME = 512  # ids, owners, sources: what an index entry holds on every engine
+
+V = TypeVar("V", bound=tuple[Any, ...])
+
+
+class ToolCall(NamedTuple):
+    """One call inside an assistant message. `arguments` is what the model wrote, mostly JSON text."""
+
+    id: str
+    name: str
+    arguments: str | Mapping[str, JSON] = ""
+
+
+class _Entry(NamedTuple):
+    role: str
+    content: Content
+    tool_calls: tuple[ToolCall, ...]
+    tool_call_id: str | None
+    name: str | None
+    reasoning: str | None
+    finish_reason: str | None
+    platform_message_id: str | None
+    meta: Mapping[str, JSON] | None
+    timestamp: float | None
+    position: int | None
+    rewound: bool
+
+
+_SAID = 9  # the fields before `timestamp`
+
+
+class Message(_Entry):
+    """One entry of a conversation, in the OpenAI chat shape.
+
+    `timestamp` (UTC seconds), `position` and `rewound` are the store's knowledge about the entry,
+    not part of what was said: they take no part in equality, so a message comes back equal to the
+    one that went in. `meta` holds what a protocol says beside the text, such as `is_error`.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        role: str,
+        content: Content = None,
+        tool_calls: Iterable[ToolCall] | None = (),
+        tool_call_id: str | None = None,
+        name: str | None = None,
+        reasoning: str | None = None,
+        finish_reason: str | None = None,
+        platform_message_id: str | None = None,
+        meta: Mapping[str, JSON] | None = None,
+        timestamp: float | None = None,
+        position: int | None = None,
+        rewound: bool = False,
+    ) -> Message:
+        return cast(Any, tuple).__new__(
+            cls,
+            (
+                role,
+                content,
+                tuple(tool_calls or ()),
+                tool_call_id,
+                name,
+                reasoning,
+                finish_reason,
+                platform_message_id,
+                meta,
+                timestamp,
+                position,
+                rewound,
+            ),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Message) and self[:_SAID] == other[:_SAID]
+
+    def __ne__(self, other: object) -> bool:  # a tuple brings its own
+        return not self == other
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  # content may hold lists
+
+    @property
+    def text(self) -> str:
+        """The readable text of the content, whatever its shape."""
+        if isinstance(self.content, str):
+            return self.content
+        parts = (part.get("text") for part in self.content or () if isinstance(part, Mapping))
+        return "\n".join(part for part in parts if isinstance(part, str))
+
+
+class Tokens(NamedTuple):
+    """Token counts of a session, or of one model call to add to them."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+
+    def plus(self, other: Tokens) -> Tokens:
+        return Tokens(*(a + b for a, b in zip(self, other, strict=True)))
+
+    @property
+    def total(self) -> int:
+        return self.input + self.output
+
+
+class Session(NamedTuple):
+    """One conversation. Times are UTC seconds; counts speak of what is not rewound."""
+
+    id: str
+    source: str = "local"
+    owner: str | None = None
+    user: str | None = None
+    model: str | None = None
+    title: str | None = None
+    parent: str | None = None
+    forked_at: int | None = None
+    started: float = 0.0
+    last_active: float = 0.0
+    ended: float | None = None
+    end_reason: str | None = None
+    message_count: int = 0
+    tool_call_count: int = 0
+    template: str | None = None
+    arm: str | None = None
+    cwd: str | None = None
+    git_branch: str | None = None
+    preview: str | None = None
+    archived: float | None = None
+    pruned: float | None = None
+    model_config: Mapping[str, JSON] | None = None
+    tokens: Tokens = Tokens()
+    cost: Decimal = Decimal(0)
+
+
+class Hit(NamedTuple):
+    """One search result: where it is, the text around the match, and the messages around it."""
+
+    session: Session
+    message: Message
+    snippet: str
+    before: tuple[Message, ...] = ()
+    after: tuple[Message, ...] = ()
+
+
+class Rewind(NamedTuple):
+    """A stretch of messages taken out of a conversation, ready to be brought back."""
+
+    id: int
+    session: str
+    kind: str
+    since: int
+    messages: int
+    time: float
+    restored: float | None = None
+
+
+class Finding(NamedTuple):
+    """Something `verify` found wrong, and whether `repair` can mend it."""
+
+    check: str
+    where: str
+    detail: str
+    repairable: bool = True
+
+
+class Stats(NamedTuple):
+    """What a store holds, and what it costs on disk."""
+
+    engine: str
+    location: str
+    version: int
+    sessions: int
+    archived: int
+    pruned: int
+    messages: int
+    rewound: int
+    text_bytes: int
+    disk_bytes: int
+    index_bytes: int
+    by_source: Mapping[str, int]
+    first: float | None
+    last: float | None
+
+
+def replace(value: V, **changes: Any) -> V:
+    """The value, with some of its fields changed."""
+    return cast(Any, value)._replace(**changes)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can say it: objects for values, without the fields that say nothing."""
+    names: tuple[str, ...] | None = getattr(value, "_fields", None)
+    if names is not None:
+        fields = dict(zip(names, value, strict=True))
+        return {name: plain(field) for name, field in fields.items() if field not in (None, ())}
+    if isinstance(value, (tuple, list)):
+        return [plain(part) for part in cast(list[Any], value)]
+    if isinstance(value, Mapping):
+        return {name: plain(field) for name, field in cast(Mapping[str, Any], value).items()}
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def checked(message: Message) -> Message:
+    """Return `message`, or refuse it with the field that is wrong."""
+    if not isinstance(message, Message):
+        raise InvalidInput(f"expected a Message, got {type(message).__name__}")
+    role, content, calls, call_id, name, reasoning, finish, platform_id, meta, at = message[:10]
+    if not isinstance(role, str) or not 0 < len(role) <= 64:
+        raise InvalidInput(f"message.role: expected 1 to 64 characters, got {role!r:.80}")
+    if not (content is None or isinstance(content, (str, list, tuple))):
+        kind = type(content).__name__
+        raise InvalidInput(f"message.content: expected text or a list of parts, got {kind}")
+    if calls:
+        _check_calls(calls)
+    if call_id is not None or name is not None or reasoning is not None or finish is not None:
+        _check_text(message, "tool_call_id", "name", "reasoning", "finish_reason")
+    if platform_id is not None:
+        checked_name("message.platform_message_id", platform_id)
+    if meta is not None and not isinstance(meta, Mapping):
+        raise InvalidInput(f"message.meta: expected a mapping, got {type(meta).__name__}")
+    if at is not None and not isinstance(at, (int, float)):
+        raise InvalidInput(f"message.timestamp: expected UTC seconds, got {type(at).__name__}")
+    return message
+
+
+def _check_calls(calls: Iterable[ToolCall]) -> None:
+    for call in calls:
+        if not isinstance(call, ToolCall):
+            raise InvalidInput(f"message.tool_calls: expected ToolCall, got {type(call).__name__}")
+        if not isinstance(call.id, str) or not isinstance(call.name, str):
+            raise InvalidInput(f"message.tool_calls: id and name must be text, got {call!r:.80}")
+        if not isinstance(call.arguments, (str, Mapping)):
+            kind = type(call.arguments).__name__
+            raise InvalidInput(
+                f"message.tool_calls.arguments: expected text or a mapping, got {kind}"
+            )
+
+
+def _check_text(message: Message, *fields: str) -> None:
+    for field in fields:
+        value = getattr(message, field)
+        if not (value is None or isinstance(value, str)):
+            raise InvalidInput(f"message.{field}: expected text, got {type(value).__name__}")
+
+
+def checked_name(field: str, value: str) -> str:
+    """Return `value` if an index on every engine can hold it as a name."""
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME:
+        raise InvalidInput(f"{field}: expected 1 to {MAX_NAME} characters, got {value!r:.80}")
+    return value

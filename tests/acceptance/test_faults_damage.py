@@ -1,0 +1,270 @@
+"""A file that is not what was written: a clear error, no further damage, and a way back."""
+
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from rekindle import Message, ToolCall, open_store
+from rekindle.errors import InvalidInput, RekindleError, StoreDamaged, StoreTooNew
+
+from .faults import command, contents, start
+
+SESSIONS, MESSAGES, PAGE = 200, 20, 4096
+
+
+def said(session: int, number: int) -> Message:
+    text = f"s{session}m{number} " + " ".join(f"w{session * number + place}" for place in range(60))
+    calls = (ToolCall("c1", "burn", '{"what": "wood"}'),) if number % 7 == 3 else ()
+    return Message(role="user", content=text, tool_calls=calls)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of some size, made once."""
+    path = tmp_path_factory.mktemp("original") / "sessions.db"
+    with open_store(path, durability="relaxed") as store:
+        for session in range(SESSIONS):
+            messages = [said(session, number) for number in range(MESSAGES)]
+            store.append(store.begin(id=f"session{session}", title=f"Talk {session}"), *messages)
+        assert store.verify() == []
+    return path
+
+
+@pytest.fixture
+def path(original: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be damaged; nothing else is in its folder."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return Path(shutil.copy(original, folder / "sessions.db"))
+
+
+def overwrite(path: Path, start: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(start)
+        file.write(data)
+
+
+def noise(size: int) -> bytes:
+    return bytes((place * 7919 + 13) % 251 for place in range(size))
+
+
+def truncate(path: Path, size: int) -> None:
+    with path.open("r+b") as file:
+        file.truncate(size)
+
+
+def replace_by_another_database(path: Path) -> None:
+    path.unlink()
+    other = apsw.Connection(str(path))
+    other.execute("CREATE TABLE bookmarks (url TEXT); INSERT INTO bookmarks VALUES ('here')")
+    other.close()
+
+
+def make_newer(path: Path) -> None:
+    future = apsw.Connection(str(path))
+    future.execute("PRAGMA user_version = 99")
+    future.close()
+
+
+FAULTS: dict[str, tuple[Callable[[Path], None], type[RekindleError], str]] = {
+    "cut in half": (lambda p: truncate(p, p.stat().st_size // 2), StoreDamaged, "repair"),
+    "cut inside a page": (lambda p: truncate(p, 10 * PAGE + 123), StoreDamaged, "repair"),
+    "cut in the header": (lambda p: truncate(p, 60), StoreDamaged, "repair"),
+    "noise over the header": (lambda p: overwrite(p, 0, noise(100)), StoreDamaged, "repair"),
+    "noise over the schema": (lambda p: overwrite(p, 100, noise(3000)), StoreDamaged, "repair"),
+    "all noise": (lambda p: overwrite(p, 0, noise(p.stat().st_size)), StoreDamaged, "repair"),
+    "a text": (lambda p: p.write_text("Dear diary,\n" * 1000) and None, StoreDamaged, "repair"),
+    "another program's": (replace_by_another_database, InvalidInput, "not one of Rekindle's"),
+    "a newer version": (make_newer, StoreTooNew, "upgrade Rekindle"),
+}
+
+
+def read_all(path: Path, readonly: bool) -> None:
+    with open_store(path, readonly=readonly) as store:
+        for session in range(SESSIONS):
+            store.messages(f"session{session}")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("readonly", [False, True], ids=["to write", "to read"])
+def test_a_file_that_is_not_what_was_written_is_refused_and_left_as_it_is(
+    path: Path, fault: str, readonly: bool
+) -> None:
+    damage, error, advice = FAULTS[fault]
+    damage(path)
+    before = path.read_bytes()
+    with pytest.raises(error, match=advice) as refusal:
+        read_all(path, readonly)
+    assert str(path) in str(refusal.value)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_command_says_what_is_wrong_with_a_file_and_leaves_it(path: Path, fault: str) -> None:
+    damage, error, advice = FAULTS[fault]
+    damage(path)
+    before = path.read_bytes()
+    done = command(path, "sessions", "verify")
+    assert done.returncode == (2 if error is InvalidInput else 1)
+    assert "Traceback" not in done.stderr
+    assert advice in done.stderr
+    assert path.read_bytes() == before
+
+
+def test_an_empty_file_is_a_store_to_be_filled(path: Path) -> None:
+    truncate(path, 0)
+    with open_store(path) as store:
+        assert store.recent() == []
+        assert store.append(store.begin(id="one"), said(0, 0)) == [0]
+        assert store.verify() == []
+
+
+LEAVE_A_LOG = """
+import os, signal, sys
+from rekindle import Message, open_store
+store = open_store(sys.argv[1])
+store.append(store.begin(id="late"), Message(role="user", content="only in the log"))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_an_empty_file_beside_a_log_is_damage_and_the_log_is_kept(path: Path) -> None:
+    process = start(LEAVE_A_LOG, path)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    truncate(path, 0)
+    log = Path(f"{path}-wal").read_bytes()
+    assert log
+    with pytest.raises(StoreDamaged, match=str(path)):
+        open_store(path)
+    assert path.read_bytes() == b""
+    assert Path(f"{path}-wal").read_bytes() == log
+
+
+def noise_in_the_middle(path: Path) -> None:
+    """A few pages in a row, and some more here and there."""
+    pages = path.stat().st_size // PAGE
+    for page in (pages // 2, pages // 2 + 1, pages // 2 + 2, pages // 3, pages * 3 // 4):
+        overwrite(path, page * PAGE, noise(PAGE))
+
+
+def test_noise_in_the_middle_is_found_and_reading_around_it_does_no_further_damage(
+    path: Path,
+) -> None:
+    noise_in_the_middle(path)
+    before = path.read_bytes()
+    read, refused = 0, list[str]()
+    with open_store(path) as store:
+        for session in range(SESSIONS):
+            try:
+                got = store.messages(f"session{session}")
+            except StoreDamaged as error:
+                refused.append(str(error))
+            else:
+                assert got == [said(session, number) for number in range(MESSAGES)]
+                read += 1
+    assert all(str(path) in text and "repair" in text for text in refused)
+    assert read + len(refused) == SESSIONS
+    assert read > SESSIONS * 0.8
+    assert path.read_bytes() == before
+    done = command(path, "sessions", "verify")
+    assert done.returncode == 1
+    assert "repair" in done.stderr
+    assert path.read_bytes() == before
+
+
+def salvaged(path: Path) -> tuple[int, int]:
+    """How many sessions and messages a mended file has; all of them true."""
+    with open_store(path) as store:
+        assert store.verify() == []
+        sessions = store.recent(10_000)
+        kept = 0
+        for session in sessions:
+            for message in store.messages(session):
+                about, number = message.text.split(" ")[0][1:].split("m")
+                assert message == said(int(about), int(number))
+                kept += 1
+                if session.id.startswith("session"):
+                    assert session.id == f"session{about}"
+                    assert message.position == int(number)
+        again = store.begin(id="afterwards")
+        assert store.append(again, said(0, 0)) == [0]
+        assert store.search("s0m0")
+    return len(sessions), kept
+
+
+DAMAGES = {
+    "noise in the middle": (noise_in_the_middle, 0.9),
+    "cut at three quarters": (lambda p: truncate(p, p.stat().st_size * 3 // 4 // PAGE * PAGE), 0.4),
+    "noise over the header": (lambda p: overwrite(p, 0, noise(100)), 0.9),
+}
+
+
+@pytest.mark.parametrize("fault", DAMAGES)
+def test_repair_brings_back_what_can_be_and_keeps_the_damaged_file(
+    path: Path, fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repair_file = getattr(pytest.importorskip("rekindle.store"), "repair_file", None)
+    assert repair_file is not None
+    damage, share = DAMAGES[fault]
+    damage(path)
+    damaged = path.read_bytes()
+    mended = repair_file(path)
+    assert mended
+    kept = [name for name, data in contents(path.parent).items() if data == damaged]
+    assert len(kept) == 1
+    assert kept[0] != path.name
+    sessions, messages = salvaged(path)
+    with capsys.disabled():
+        print(f"\n{fault}: {sessions} of {SESSIONS} sessions, {messages} of 4000 messages")
+    assert messages >= SESSIONS * MESSAGES * share
+
+
+def test_the_command_repairs_a_damaged_file_and_verify_is_content_afterwards(path: Path) -> None:
+    noise_in_the_middle(path)
+    damaged = path.read_bytes()
+    done = command(path, "sessions", "repair", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert damaged in contents(path.parent).values()
+    done = command(path, "sessions", "verify")
+    assert (done.returncode, done.stdout) == (0, "All is well.\n")
+    assert salvaged(path)[1] > SESSIONS * MESSAGES * 0.9
+
+
+def test_a_backup_of_a_live_store_restores_everything(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "backup.db"
+    with open_store(path) as store:
+        store.append(store.begin(id="late"), said(7, 7))  # still in the log
+        store.backup(copy)
+    overwrite(path, 0, noise(path.stat().st_size))
+    with pytest.raises(StoreDamaged, match="restore a backup"):
+        open_store(path)
+    for file in path.parent.iterdir():
+        file.unlink()
+    shutil.copy(copy, path)
+    with open_store(path) as store:
+        assert store.verify() == []
+        assert store.messages("late") == [said(7, 7)]
+        for session in range(SESSIONS):
+            expected = [said(session, number) for number in range(MESSAGES)]
+            assert store.messages(f"session{session}") == expected
+        assert store.resolve("Talk 150").id == "session150"
+
+
+def test_a_newer_postgresql_database_is_refused_and_left_as_it_is(postgres: object) -> None:
+    import psycopg
+
+    url = postgres.database()  # pyright: ignore
+    with open_store(url) as store:
+        store.append(store.begin(id="one"), said(1, 1))
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE rekindle_version SET version = 99")
+    with pytest.raises(StoreTooNew, match="99"):
+        open_store(url)
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT version FROM rekindle_version").fetchall() == [(99,)]
+        assert connection.execute("SELECT count(*) FROM messages").fetchall() == [(1,)]

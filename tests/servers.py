@@ -1,0 +1,121 @@
+"""Real servers for the tests: found or installed, started on a free port, stopped by their pid."""
+
+from __future__ import annotations
+
+import glob
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class Missing(Exception):
+    """A real part that cannot be had here."""
+
+
+class Postgres:
+    """A PostgreSQL server of our own, with a database for each who asks."""
+
+    def __init__(self) -> None:
+        self._bin = _postgres_binaries()
+        self.folder = Path(tempfile.mkdtemp(prefix="rekindle-pg-"))
+        self.port = _free_port()
+        self._databases = 0
+        if os.geteuid() == 0:  # the server refuses to run as root
+            user = pwd.getpwnam("postgres")
+            os.chown(self.folder, user.pw_uid, user.pw_gid)
+        self._run("initdb", "-A", "trust", "-U", "rekindle", "--no-sync", "-E", "UTF8", "--locale=C",
+                  "-D", self._data)  # fmt: skip
+        self.start()
+
+    @property
+    def _data(self) -> str:
+        return str(self.folder / "data")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [str(self._bin / program), *arguments]
+        if os.geteuid() == 0:
+            command = ["runuser", "-u", "postgres", "--", *command]
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=self.folder, stdin=subprocess.DEVNULL
+        )
+        if done.returncode:
+            raise RuntimeError(f"{program}: {done.stderr or done.stdout}")
+
+    def start(self) -> None:
+        options = (
+            f"-h 127.0.0.1 -p {self.port} -k {self.folder} -c fsync=off -c max_connections=200"
+            " -c full_page_writes=off -c shared_buffers=64MB"
+        )
+        log = str(self.folder / "log")
+        self._run("pg_ctl", "-w", "-D", self._data, "-l", log, "-o", options, "start")
+
+    def stop(self, mode: str = "immediate") -> None:
+        self._run("pg_ctl", "-w", "-D", self._data, "-m", mode, "stop")
+
+    def database(self) -> str:
+        """The URL of a new, empty database."""
+        import psycopg
+
+        self._databases += 1
+        name = f"t{os.getpid()}_{self._databases}"
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")  # pyright: ignore
+        return self.url(name)
+
+    def url(self, database: str) -> str:
+        return f"postgresql://rekindle@127.0.0.1:{self.port}/{database}"
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def postgres() -> Iterator[Postgres]:
+    server = Postgres()
+    try:
+        yield server
+    finally:
+        server.remove()
+
+
+def _postgres_binaries() -> Path:
+    found = _look_for_postgres()
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run(["apt-get", "update"], **quiet)
+        subprocess.run(["apt-get", "install", "-y", "postgresql"], **quiet)
+        found = _look_for_postgres()
+    if found is None:
+        raise Missing("no PostgreSQL server (initdb) here, and it could not be installed")
+    return found
+
+
+def _look_for_postgres() -> Path | None:
+    places = [shutil.which("initdb"), *sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"))]
+    for place in reversed([place for place in places if place]):
+        if (Path(place).parent / "pg_ctl").exists():
+            return Path(place).parent
+    return None
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_until(condition: object, seconds: float = 10.0) -> None:
+    """Wait for a condition that another process brings about."""
+    deadline = time.monotonic() + seconds
+    while not condition():  # pyright: ignore
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {seconds} s")
+        time.sleep(0.02)

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rekindle.errors import InvalidInput
+from rekindle.transcripts import detect, read
+from rekindle.transcripts.places import SAMPLE
+
+from .conftest import Claude, Write, said
+
+
+def name_of(path: Path) -> str | None:
+    format = detect(path)
+    return format.name if format else None
+
+
+def test_the_format_is_known_by_content_and_not_by_name(write: Write) -> None:
+    assert name_of(write(Claude().prompt("x"), name="gemini.json")) == "claude-code"
+    meta = {"timestamp": "", "type": "session_meta", "payload": {"id": "x"}}
+    assert name_of(write(meta, name="claude.jsonl")) == "codex"
+    assert name_of(write({"role": "user", "content": "x"}, name="codex")) == "openai-chat"
+
+
+def test_comments_blank_lines_and_a_byte_order_mark_do_not_hide_a_format(write: Write) -> None:
+    line = json.dumps(Claude().prompt("x")).encode()
+    assert name_of(write("// Source: a gist", "// second", "", line)) == "claude-code"
+    assert name_of(write(b"\xef\xbb\xbf" + line)) == "claude-code"
+
+
+def test_a_first_line_longer_than_the_head_is_still_known(write: Write) -> None:
+    long = "x" * 200_000
+    assert name_of(write(Claude().answer("m", said(long)))) == "claude-code"
+    assert name_of(write({"role": "system", "content": long})) == "openai-chat"
+    meta = {"timestamp": "", "type": "session_meta", "payload": {"base": long}}
+    assert name_of(write(meta)) == "codex"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"   \n\n", b"MIT License", b"{}", b"[]", b'{"a": 1}\n', b"\0\1\2", b'{"role": "user"}'],
+)
+def test_other_files_are_not_transcripts(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(data)
+    assert detect(path) is None
+    with pytest.raises(InvalidInput, match="not a transcript that Rekindle reads"):
+        read(path)
+
+
+def test_the_sample_is_in_formats_we_read() -> None:
+    names = {path.name: name_of(path) for path in SAMPLE.iterdir()}
+    assert set(names.values()) == {"claude-code", "codex", "openai-chat"}
