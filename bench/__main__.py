@@ -39,6 +39,7 @@ def keep(section: str, taken: dict, whole: bool) -> dict:
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     dates = kept.get("dates", {}) | dict.fromkeys(taken["rows"], now)
     rows = kept.get("rows", {}) | taken.pop("rows")
+    taken = {key: kept.get(key, {}) | value for key, value in taken.items()}
     # A table stays that of its whole run, even with some rows taken again.
     told = kept.get("command", "python -m bench " + " ".join(sys.argv[1:]))
     merged = {

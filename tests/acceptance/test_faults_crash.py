@@ -2,8 +2,11 @@
 
 import os
 import signal
+import threading
+import time
 from pathlib import Path
 
+import psycopg
 import pytest
 from soak import speech
 from soak.crash import crash
@@ -11,7 +14,7 @@ from soak.journal import Entry, Journal, entries
 from soak.ledger import audit
 from soak.writer import SHARED
 
-from rekindle import Message, open_store
+from rekindle import Message, Store, open_store
 from rekindle.errors import StoreBusy
 from tests.conftest import Clock
 
@@ -66,7 +69,7 @@ def test_the_crash_run_notices_what_is_lost_doubled_or_out_of_order(
 
 CREATE = """
 import sys
-from rekindle import Message, open_store
+from rekindle import Message, Store, open_store
 with open_store(sys.argv[1]) as store:
     store.append(store.begin(), Message(role="user", content="first"))
 """
@@ -95,6 +98,40 @@ def test_a_new_file_can_be_opened_after_its_creation_was_killed(
         assert before in (0, 1)
         assert store.stats().messages == before + 1
         assert store.verify() == []
+
+
+CREATE_TOGETHER = """
+import sys
+from rekindle import Message, open_store
+print("ready", flush=True)
+sys.stdin.readline()
+with open_store(sys.argv[1]) as store:
+    store.append(store.begin(id=sys.argv[2]), Message(role="user", content="first"))
+"""
+
+
+def test_processes_that_create_a_store_at_the_same_moment_make_it_once(
+    target: str, tmp_path: Path
+) -> None:
+    crowd = [start(CREATE_TOGETHER, target, f"p{number}") for number in range(6)]
+    for process in crowd:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in crowd:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    complaints = [process.communicate(timeout=60)[1] for process in crowd]
+    assert [process.returncode for process in crowd] == [0] * 6, complaints
+    with open_store(target) as store:
+        assert {session.id for session in store.recent()} == {f"p{number}" for number in range(6)}
+        assert store.verify() == []
+    # An upgrade keeps the old version; there was none.
+    assert [path.name for path in tmp_path.iterdir() if ".v" in path.name] == []
+    if target.startswith("postgresql"):
+        with psycopg.connect(target) as connection:
+            kept = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'rekindle%'"
+            assert connection.execute(kept).fetchall() == []
 
 
 STOP_WITH_THE_LOCK = """
@@ -131,6 +168,44 @@ def test_a_writer_that_stands_still_makes_others_busy_until_it_goes_on(tmp_path:
             holder.communicate()
         assert store.append("one", Message(role="user", content="after")) == [1]
         assert [message.content for message in store.messages("one")] == ["before", "after"]
+        assert store.verify() == []
+
+
+def test_many_threads_behind_a_writer_that_stands_still_wait_no_longer_than_one(
+    tmp_path: Path,
+) -> None:
+    path, busy, threads = tmp_path / "sessions.db", 0.5, 12
+    answers: list[tuple[str, float]] = []
+
+    def write(store: Store, name: str) -> None:
+        begun = time.monotonic()
+        try:
+            store.append(store.begin(id=name), Message(role="user", content="in vain"))
+        except StoreBusy as error:
+            answers.append((str(error), time.monotonic() - begun))
+
+    with open_store(path, busy_seconds=busy) as store:
+        store.append(store.begin(id="one"), Message(role="user", content="before"))
+        holder = start(STOP_WITH_THE_LOCK, path)
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "holding\n"
+            os.waitid(os.P_PID, holder.pid, os.WSTOPPED)
+            crowd = [
+                threading.Thread(target=write, args=(store, f"t{number}"))
+                for number in range(threads)
+            ]
+            for thread in crowd:
+                thread.start()
+            for thread in crowd:
+                thread.join()
+        finally:
+            holder.kill()
+            holder.communicate()
+        assert len(answers) == threads
+        # One round for whoever came first, one for all who came after, and room for a busy machine.
+        assert max(waited for _, waited in answers) < busy * threads / 2
+        assert store.append(store.begin(id="two"), Message(role="user", content="after")) == [0]
         assert store.verify() == []
 
 
@@ -172,7 +247,7 @@ def test_what_an_append_returned_for_is_there_after_kill_9_in_the_next_moment(
 ) -> None:
     code = """
 import os, signal, sys
-from rekindle import Message, open_store
+from rekindle import Message, Store, open_store
 store = open_store(sys.argv[1])
 store.append(store.begin(id="one"), Message(role="user", content="just in time"))
 os.kill(os.getpid(), signal.SIGKILL)

@@ -10,6 +10,7 @@ import pytest
 
 from rekindle import Message, ToolCall, open_store
 from rekindle.errors import InvalidInput, RekindleError, StoreDamaged, StoreTooNew
+from rekindle.store import repair_file
 
 from .faults import command, contents, start
 
@@ -208,12 +209,10 @@ DAMAGES = {
 def test_repair_brings_back_what_can_be_and_keeps_the_damaged_file(
     path: Path, fault: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    repair_file = getattr(pytest.importorskip("rekindle.store"), "repair_file", None)
-    assert repair_file is not None
     damage, share = DAMAGES[fault]
     damage(path)
     damaged = path.read_bytes()
-    mended = repair_file(path)
+    mended = repair_file(str(path))
     assert mended
     kept = [name for name, data in contents(path.parent).items() if data == damaged]
     assert len(kept) == 1
@@ -222,6 +221,21 @@ def test_repair_brings_back_what_can_be_and_keeps_the_damaged_file(
     with capsys.disabled():
         print(f"\n{fault}: {sessions} of {SESSIONS} sessions, {messages} of 4000 messages")
     assert messages >= SESSIONS * MESSAGES * share
+
+
+@pytest.mark.parametrize("fault", ["noise in the middle", "noise over the header"])
+def test_repair_keeps_what_stood_in_the_log_and_leaves_no_old_log_to_the_new_file(
+    path: Path, fault: str
+) -> None:
+    start(LEAVE_A_LOG, path).communicate(timeout=60)
+    assert Path(f"{path}-wal").stat().st_size > 0
+    DAMAGES[fault][0](path)
+    repair_file(str(path))
+    with open_store(path) as store:
+        assert store.verify() == []
+        assert [message.text for message in store.messages("late")] == ["only in the log"]
+        held = sum(len(store.messages(session)) for session in store.recent(10_000))
+        assert held > SESSIONS * MESSAGES * 0.9
 
 
 def test_the_command_repairs_a_damaged_file_and_verify_is_content_afterwards(path: Path) -> None:

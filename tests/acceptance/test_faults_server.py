@@ -4,7 +4,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import psycopg
@@ -12,7 +11,7 @@ import pytest
 from soak.crash import crash
 
 from rekindle import Message, Store, open_store
-from rekindle.errors import StoreError, StoreFull, StoreUnavailable
+from rekindle.errors import StoreFull, StoreUnavailable
 from tests import servers
 
 from .faults import Line, command, line
@@ -252,36 +251,3 @@ def test_a_full_disk_of_the_server_is_told_at_once_and_writing_goes_on_with_spac
         assert store.append("one", Message(role="user", content="after")) == [1]
         assert contents(store, "one") == ["before", "after"]
         assert store.verify() == []
-
-
-def test_a_machine_that_vanishes_in_mid_write_does_not_hold_up_the_others_for_long(
-    server: servers.Postgres, wire: Line
-) -> None:
-    url = server.database()
-    gone = threading.Event()
-    back = threading.Event()
-
-    def vanish(pass_on: Callable[[], None]) -> None:
-        gone.set()
-        back.wait(60)
-
-    with open_store(url, busy_seconds=4) as other:
-        other.append(other.begin(id="one"), Message(role="user", content="before"))
-        lost = open_store(through(wire, server, url), busy_seconds=4)
-        lost.append("one", Message(role="user", content="still here"))
-        wire.at_commit = vanish
-        message = Message(role="user", content="half said")
-        threading.Thread(target=_try_to, args=(lambda: lost.append("one", message),)).start()
-        assert gone.wait(10)
-        try:
-            assert other.append("one", Message(role="user", content="after")) == [2]
-            assert contents(other, "one") == ["before", "still here", "after"]
-        finally:
-            back.set()
-            lost.close()
-
-
-def _try_to(work: Callable[[], object]) -> None:
-    """Do what nobody will hear the end of."""
-    with suppress(StoreError):
-        work()

@@ -15,7 +15,9 @@ def answer(text: str, **fields: Any) -> Message:
     return Message(role="assistant", content=text, **fields)
 
 
-def call(name: str, arguments: str = "{}", *, id: str = "call_1", text: str | None = None) -> Message:
+def call(
+    name: str, arguments: str = "{}", *, id: str = "call_1", text: str | None = None
+) -> Message:
     return Message(role="assistant", content=text, tool_calls=(ToolCall(id, name, arguments),))
 
 

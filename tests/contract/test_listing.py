@@ -160,7 +160,7 @@ def test_an_id_comes_before_a_title_and_a_title_before_a_beginning(store: Store)
 def test_a_beginning_that_fits_several_names_them(store: Store) -> None:
     for name in ("2026_a", "2026_b"):
         started(store, f"about {name}", id=name)
-    with pytest.raises(Ambiguous, match="2026_a .*2026_b"):
+    with pytest.raises(Ambiguous, match=r"2026_a .*2026_b"):
         store.resolve("2026")
 
 
@@ -245,7 +245,14 @@ Refused = Callable[[], object]
 
 
 def test_a_refused_term_names_itself(store: Store) -> None:
-    for where in ("colour=red", "source", "idle>soon", "messages<few", "titled=maybe", "since=today"):
+    for where in (
+        "colour=red",
+        "source",
+        "idle>soon",
+        "messages<few",
+        "titled=maybe",
+        "since=today",
+    ):
         with pytest.raises(InvalidInput) as caught:
             ids(store, where)
         assert where in str(caught.value) or where.partition("=")[2] in str(caught.value)

@@ -84,7 +84,7 @@ def test_a_message_without_a_timestamp_gets_the_clocks(store: Store, clock: Cloc
 def test_the_stores_knowledge_takes_no_part_in_equality() -> None:
     assert user("a", timestamp=1.0, position=3) == user("a")
     assert user("a") != user("b")
-    assert not user("a") != user("a")
+    assert (user("a") != user("a")) is False
     assert user("a") != answer("a")
     assert user("a", platform_message_id="1") != user("a")
 
@@ -176,9 +176,7 @@ def test_positions_are_right_when_repeats_and_twins_mix(store: Store) -> None:
 
 def test_a_repeated_delivery_does_not_change_counts_or_activity(store: Store, clock: Clock) -> None:
     session = store.begin()
-    said = Message(
-        role="assistant", tool_calls=(ToolCall("1", "ls"),), platform_message_id="m1"
-    )
+    said = Message(role="assistant", tool_calls=(ToolCall("1", "ls"),), platform_message_id="m1")
     store.append(session, said)
     before = store.session(session.id)
     clock.forward(50)

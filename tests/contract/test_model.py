@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
-    consumes,
     invariant,
     rule,
     run_state_machine_as_test,
@@ -24,7 +23,6 @@ from rekindle import Message, Store, ToolCall, open_store
 from rekindle.errors import InvalidInput, NotFound, TitleTaken
 from rekindle.store import Filter
 
-from .. import servers
 from ..conftest import Clock
 
 ROLES = st.sampled_from(["user", "user", "assistant", "tool"])
@@ -250,14 +248,6 @@ class Conversations(RuleBasedStateMachine):
         assert session.title == talk.title
         talk.pruned = False
 
-    @rule(talk=consumes(talks))
-    def delete(self, talk: Talk) -> None:
-        self.clock.forward(1)
-        if talk.pruned:  # its copies in the bundle stay harmless: it refuses everything
-            return
-        self.store.end(talk.id, "done")
-        talk.reason = talk.reason or "done"
-
     @invariant()
     def says_the_same(self) -> None:
         there = [talk for talk in self.known if not talk.pruned]
@@ -305,11 +295,11 @@ def test_whatever_happens_sqlite_says_what_the_model_says() -> None:
     run(OnSqlite, examples=60, steps=30)
 
 
-def test_whatever_happens_postgresql_says_what_the_model_says(postgres: servers.Postgres) -> None:
+def test_whatever_happens_postgresql_says_what_the_model_says(schema: Callable[[], str]) -> None:
     class OnPostgres(Conversations):
         @staticmethod
         def opened(clock: Clock) -> Store:
-            return open_store(postgres.database(), durability="relaxed", clock=clock)
+            return open_store(schema(), durability="relaxed", clock=clock)
 
         @staticmethod
         def removed() -> None:

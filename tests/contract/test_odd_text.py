@@ -33,9 +33,7 @@ ODDITIES = pytest.mark.parametrize("odd", ODD.values(), ids=ODD.keys())
 
 
 @ODDITIES
-def test_odd_text_in_a_message_comes_back_equal(
-    store: Store, reopened: Reopened, odd: str
-) -> None:
+def test_odd_text_in_a_message_comes_back_equal(store: Store, reopened: Reopened, odd: str) -> None:
     said = [
         Message(role=odd, content=odd, name=odd, platform_message_id=odd),
         Message(
@@ -59,9 +57,7 @@ def test_odd_text_in_a_message_comes_back_equal(
 
 
 @ODDITIES
-def test_odd_text_in_a_session_comes_back_equal(
-    store: Store, reopened: Reopened, odd: str
-) -> None:
+def test_odd_text_in_a_session_comes_back_equal(store: Store, reopened: Reopened, odd: str) -> None:
     begun = store.begin(
         id=odd, source=odd, owner=odd, user=odd, model=odd, model_config={odd: [odd]}, cwd=odd,
         git_branch=odd, template=odd, arm=odd, parent=odd + "'s parent",
@@ -81,7 +77,7 @@ def test_odd_text_in_a_session_comes_back_equal(
         assert opened.stats().by_source == {odd: 1}
     assert store.update(odd, cwd=f"{odd}2", model=odd).cwd == f"{odd}2"
     assert store.fork(odd).parent == odd
-    assert [session.id for session in store.lineage(odd)][0] == odd
+    assert store.lineage(odd)[0].id == odd
 
 
 @ODDITIES

@@ -17,8 +17,16 @@ from rekindle.store import Filter
 from rekindle.store.migrate import LATEST, migrations
 from rekindle.store.sqlite import APPLICATION_ID
 
-from ..conftest import Clock
+from ..conftest import ENGINES, Clock
 from .said import dumped, found, started, texts, user
+
+
+@pytest.fixture(params=ENGINES)
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database of its own: the copy that an upgrade keeps stands beside its schema."""
+    if request.param == "sqlite":
+        return str(tmp_path / "sessions.db")
+    return request.getfixturevalue("postgres").database()
 
 
 def is_url(target: str) -> bool:
@@ -226,9 +234,8 @@ def test_a_copy_is_kept_of_what_was_upgraded(target: str) -> None:
 
 def test_a_reader_does_not_upgrade(target: str) -> None:
     make_old(target)
-    with pytest.raises(StoreError):
-        with open_store(target, readonly=True) as store:
-            store.search("needle")
+    with pytest.raises(StoreError), open_store(target, readonly=True) as store:
+        store.search("needle")
     where = "SELECT version FROM rekindle_version" if is_url(target) else "PRAGMA user_version"
     assert run(target, where) == [(1,)]
 

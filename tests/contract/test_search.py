@@ -86,7 +86,12 @@ def test_the_beginning_of_an_identifier_is_found(store: Store) -> None:
 
 
 def test_any_part_of_a_chinese_or_japanese_sentence_is_found(store: Store) -> None:
-    started(store, "我们需要修复数据库连接的超时问题", "データベース接続のタイムアウトを修正する", "数据很多")
+    started(
+        store,
+        "我们需要修复数据库连接的超时问题",
+        "データベース接続のタイムアウトを修正する",
+        "数据很多",
+    )
     assert found(store, "数据库") == ["我们需要修复数据库连接的超时问题"]
     assert found(store, "超时问题") == ["我们需要修复数据库连接的超时问题"]
     assert found(store, "库数") == []
@@ -139,8 +144,8 @@ def test_no_query_is_an_error(store: Store, query: str) -> None:
     "query",
     [
         "", " ", '"', '""', '"unclosed phrase', "*", "**", "a*b", "OR", "OR OR", "a OR", "AND NOT", "(",
-        "NEAR(a b)", "text:", "text:words", "-words", "^words", "{a b}:c", "a + b", "';--", "\\", "%", "_",
-        "'", "a & b | !c <-> d", "words:*", "\0", "\ud800", "\U0010fffe", "é" * 600, "🎉",
+        "NEAR(a b)", "text:", "text:words", "-words", "^words", "{a b}:c", "a + b", "';--", "\\", "%",
+        "_", "'", "a & b | !c <-> d", "words:*", "\0", "\ud800", "\U0010fffe", "é" * 600, "🎉",
     ],
 )  # fmt: skip
 def test_broken_syntax_is_searched_for_as_words(store: Store, query: str) -> None:
@@ -181,7 +186,9 @@ def test_calls_arguments_results_and_reasoning_are_searched(store: Store) -> Non
             role="assistant",
             reasoning="ponder deeply",
             tool_calls=(
-                ToolCall("1", "grep_files", '{"pattern": "needle\\u00e9", "deep": [{"n": "inner"}]}'),
+                ToolCall(
+                    "1", "grep_files", '{"pattern": "needle\\u00e9", "deep": [{"n": "inner"}]}'
+                ),
                 ToolCall("2", "other", {"path": "given/as/mapping"}),
                 ToolCall("3", "third", "broken { json"),
             ),
@@ -357,13 +364,16 @@ def test_what_stands_around_never_comes_from_another_session(store: Store) -> No
     assert (hit.before, hit.after) == ((), ())
 
 
-@pytest.mark.xfail(strict=True, reason="the context is looked up by position, not by conversation")
 def test_what_stands_around_steps_over_what_was_rewound(store: Store) -> None:
     session = started(store, "one", "two", "three", "four")
     store.undo(session, turns=2)
     store.append(session, user("the needle"))
+    store.append(session, user("five"), user("six"))
+    store.undo(session, turns=2)
+    store.append(session, user("seven"), user("eight"))
     (hit,) = store.search("needle", context=1)
     assert [message.content for message in hit.before] == ["two"]
+    assert [message.content for message in hit.after] == ["seven"]
 
 
 def test_a_whole_conversation_can_come_as_context(store: Store) -> None:
@@ -383,7 +393,9 @@ def test_a_snippet_marks_every_match_near_the_first(store: Store) -> None:
 
 
 def test_a_snippet_marks_phrases_identifiers_accents_and_parts_of_sentences(store: Store) -> None:
-    started(store, "run read_file now", "un café noir", "修复数据库连接", "no such file", "timeouts")
+    started(
+        store, "run read_file now", "un café noir", "修复数据库连接", "no such file", "timeouts"
+    )
     for query, marked in (
         ("read_file", "«read_file»"),
         ("cafe", "«café»"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from rekindle import Message, Store, Tokens, ToolCall, open_store
 from rekindle.store import Filter
 
@@ -26,7 +27,7 @@ def another(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Ite
     def another(engine: str = "sqlite") -> Store:
         target = str(tmp_path / f"other{len(opened)}.db")
         if engine != "sqlite":
-            target = request.getfixturevalue("postgres").database()
+            target = request.getfixturevalue("schema")()
         opened.append(open_store(target, clock=clock))
         return opened[-1]
 

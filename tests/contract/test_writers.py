@@ -60,9 +60,7 @@ def test_threads_in_one_session_are_ordered_as_acknowledged(
     def write(number: int) -> None:
         for count in range(40):
             text = f"{number}.{count}"
-            (position,) = stores[number].append(
-                session.id if number > 1 else session, user(text)
-            )
+            (position,) = stores[number].append(session.id if number > 1 else session, user(text))
             acknowledged[number][position] = text
 
     together(*(lambda number=number: write(number) for number in range(4)))

@@ -112,7 +112,7 @@ def repair(engine: Engine, tx: Transaction, progress: Progress | None) -> list[s
         adopt(tx, num, first, last)
         mended.append(f"recovered_{num}: a new session holds {count} messages that had lost theirs")
     for name in cycles(tx):
-        tx.run("UPDATE sessions SET parent = NULL WHERE id = ?", (name,))
+        tx.run("UPDATE sessions SET changes = changes + 1, parent = NULL WHERE id = ?", (name,))
         mended.append(f"{unescape(name)}: no longer descends from itself")
     lost = tx.run(_LOST_REWINDS)
     if lost:
@@ -131,7 +131,8 @@ def _repair_counts(tx: Transaction) -> list[str]:
         if (messages, calls) == (real_messages, real_calls) and following > last:
             continue
         tx.run(
-            "UPDATE sessions SET message_count = ?, tool_call_count = ?, next_position = ?"
+            "UPDATE sessions SET changes = changes + 1, message_count = ?, tool_call_count = ?,"
+            " next_position = ?"
             " WHERE num = ?",
             (real_messages, real_calls, max(following, last + 1), num),
         )

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
+from ..errors import StoreBusy, StoreUnavailable
 from .engine import Transaction, Work
 
 T = TypeVar("T")
@@ -86,7 +87,10 @@ class GroupCommit:
                 job.done = True
                 if job is not leader:
                     job.wake.release()
-            self._hand_on()
+            if leader.done:
+                self._hand_on()
+            else:  # interrupted before its turn
+                self._leave(leader)
 
     def _hand_on(self) -> None:
         with self._mutex:
@@ -117,12 +121,11 @@ class GroupCommit:
         try:
             results = self._transact([job.work for job in batch])
         except BaseException as error:
-            if len(batch) == 1:
-                batch[0].error = error
+            if len(batch) == 1 or isinstance(error, (StoreBusy, StoreUnavailable)):
+                for job in batch:  # trying one by one would keep them waiting in vain, and could
+                    job.error = error  # write twice what the server did commit without saying so
                 return
-            for (
-                job
-            ) in batch:  # one bad work must not cost the others: each gets its own transaction
+            for job in batch:  # one bad work must not cost the others: each has its own transaction
                 self._commit([job])
             if not isinstance(error, Exception):
                 raise

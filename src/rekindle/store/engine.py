@@ -62,9 +62,12 @@ class Engine(Protocol):
         ...
 
     def find(
-        self, tx: Transaction, query: Query, clause: Clause | None, newest: bool
+        self, tx: Transaction, query: Query, clause: Clause | None, newest: bool, likely: int
     ) -> Iterator[int]:
-        """Yield ids of messages that have the words of `query`, best first or newest first."""
+        """Yield ids of messages that have the words of `query`, best first or newest first.
+
+        The caller will probably look at no more than `likely` of them.
+        """
         ...
 
     def check(self, tx: Transaction) -> Iterator[Finding]:

@@ -165,11 +165,11 @@ def moment(text: str, *, is_end: bool = False) -> float:
 
     try:
         at = datetime.fromisoformat(text)
-    except ValueError:
+        if is_end and len(text) == 10:
+            at += timedelta(days=1)
+        return at.astimezone().timestamp()
+    except (ValueError, OverflowError):  # also a day before or after all days
         raise InvalidInput(f"{text!r} is not a date like 2026-01-31 or 2026-01-31T18:00") from None
-    if is_end and len(text) == 10:
-        at += timedelta(days=1)
-    return at.astimezone().timestamp()
 
 
 def _moment(field: str, _operator: str, value: str) -> float:

@@ -22,7 +22,7 @@ SELECT ?, row_number() OVER (ORDER BY position) - 1, role, time, coalesce(origin
 FROM messages WHERE session = ? AND position <= ? AND rewind IS NULL ORDER BY position
 """
 _COUNT = """
-UPDATE sessions SET
+UPDATE sessions SET changes = changes + 1,
     message_count = (SELECT count(*) FROM messages m WHERE m.session = num AND m.rewind IS NULL),
     tool_call_count = (SELECT coalesce(sum(calls), 0) FROM messages m
         WHERE m.session = num AND m.rewind IS NULL)
@@ -87,7 +87,7 @@ def fork(
     child_num = create(tx, child)
     tx.run(_COPY, (child_num, num, stop))
     tx.run(
-        "UPDATE sessions SET preview = ?, next_position ="
+        "UPDATE sessions SET changes = changes + 1, preview = ?, next_position ="
         " (SELECT count(*) FROM messages m WHERE m.session = num) WHERE num = ?",
         (parent.preview, child_num),
     )

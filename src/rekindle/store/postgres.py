@@ -122,6 +122,8 @@ class PostgresEngine:
             tx = PostgresTransaction(connection)
             tx.run("SELECT pg_advisory_xact_lock(?)", (UPGRADE_LOCK,))
             version = _version(connection)  # again: somebody may have been faster
+            if version == LATEST:
+                return
             if version:
                 self._keep_old(connection, version)
 
@@ -293,7 +295,7 @@ class PostgresEngine:
         return done
 
     def find(
-        self, tx: Transaction, query: Query, clause: Clause | None, newest: bool
+        self, tx: Transaction, query: Query, clause: Clause | None, newest: bool, likely: int
     ) -> Iterator[int]:
         if not query.groups:
             return

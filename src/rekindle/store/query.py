@@ -12,7 +12,6 @@ There is no wrong query: what is not syntax is searched for as words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from .text import fold, words
@@ -94,27 +93,20 @@ def _is_identifier(folded: str) -> bool:
 def snippet(query: Query, text: str) -> str:
     """Return the part of `text` around its first matches, each between the marks."""
     pattern = _pattern(query, is_plain=text.isascii())
-    first = next(_spans(pattern, text), None) if pattern else None
-    if first is None:
-        return _flat(text[:SNIPPET]) + ("…" if len(text) > SNIPPET else "")
-    start = max(0, first[0] - SNIPPET // 3)
-    if start:
-        start = max(text.find(" ", start, first[0]) + 1, start)
-    end = max(start + SNIPPET, first[1])
-    pieces: list[str] = ["…" if start else ""]
-    at = start
-    for begin, stop in _spans(pattern, text[:end], first[0]):
-        pieces += [_flat(text[at:begin]), MARKS[0], _flat(text[begin:stop]), MARKS[1]]
-        at = stop
-    pieces += [_flat(text[at:end]), "…" if end < len(text) else ""]
-    return "".join(pieces).strip()
-
-
-def _spans(pattern: re.Pattern[str] | None, text: str, at: int = 0) -> Iterator[tuple[int, int]]:
+    first = pattern.search(text) if pattern else None
+    start = 0
+    if first and first.start() > SNIPPET // 3:
+        start = first.start() - SNIPPET // 3
+        start = max(text.find(" ", start, first.start()) + 1, start)
+    end = max(start + SNIPPET, first.end() if first else 0)
+    shown = " ".join(text[start:end].split())
     if pattern:
-        for match in pattern.finditer(text, at):
-            if match.end() > match.start():
-                yield match.span()
+        shown = pattern.sub(_marked, shown)
+    return f"{'…' if start else ''}{shown}{'…' if end < len(text) else ''}"
+
+
+def _marked(match: re.Match[str]) -> str:
+    return f"{MARKS[0]}{match[0]}{MARKS[1]}" if match[0] else ""
 
 
 def _pattern(query: Query, is_plain: bool) -> re.Pattern[str] | None:
@@ -154,7 +146,3 @@ def _loose(word: str) -> str:
     return "".join(
         f"[{_ACCENTED[char]}]" if char in _ACCENTED else re.escape(char) for char in word
     )
-
-
-def _flat(text: str) -> str:
-    return re.sub(r"\s+", " ", text)

@@ -11,7 +11,7 @@ from . import titles
 from .engine import Engine, Transaction
 from .filter import Filter
 from .rows import SESSION_COLUMNS, session_of
-from .sessions import by_num
+from .sessions import change
 from .text import escape
 
 
@@ -33,7 +33,8 @@ def mark(
 ) -> list[Session]:
     """Set `archived` or `pruned` for what a filter means, and return it."""
     found = affected(tx, where, active_seconds, now)
-    tx.many(f"UPDATE sessions SET {column} = ? WHERE num = ?", [(now, num) for num, _ in found])
+    sql = f"UPDATE sessions SET changes = changes + 1, {column} = ? WHERE num = ?"
+    tx.many(sql, [(now, num) for num, _ in found])
     return [session for _, session in found]
 
 
@@ -51,9 +52,7 @@ def restore(tx: Transaction, session_ids: Sequence[str]) -> list[Session]:
         if pruned is not None and title and titles.is_taken(tx, owner, title):
             free = titles.following(tx, owner, title)
             columns |= dict(zip(("title", "title_base", "title_number"), free, strict=True))
-        assignments = ", ".join(f"{name} = ?" for name in columns)
-        tx.run(f"UPDATE sessions SET {assignments} WHERE num = ?", [*columns.values(), num])
-        restored.append(by_num(tx, num))
+        restored.append(change(tx, num, columns))
     return restored
 
 

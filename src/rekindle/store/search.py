@@ -7,21 +7,32 @@ from itertools import islice
 from typing import Any
 
 from ..errors import InvalidInput
-from ..types import Hit, Message, Session
+from ..types import Hit
 from .engine import Clause, Engine, Row, Transaction
 from .filter import Filter
+from .listed import Listed
 from .query import Query, parse, snippet
 from .rows import MESSAGE_COLUMNS, message_of, searchable
-from .sessions import by_id, by_num
+from .sessions import by_id
 from .text import escape
 
-_COLUMNS = f"m.session, m.origin, {MESSAGE_COLUMNS}"
+_FOUND = (
+    f"SELECT m.session, s.changes, s.pruned, s.archived, m.origin, {MESSAGE_COLUMNS}"
+    " FROM messages m JOIN sessions s ON s.num = m.session WHERE m.id = ?"
+)
+_BESIDE = (
+    f"SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.session = ? AND m.position {{side}} ?"
+    " AND m.rewind IS NULL ORDER BY m.position {order} LIMIT ?"
+)
+_BEFORE = _BESIDE.format(side="<", order="DESC")
+_AFTER = _BESIDE.format(side=">", order="ASC")
 _ANYTHING = Filter()
 
 
 def search(
     engine: Engine,
     tx: Transaction,
+    listed: Listed,
     text: str,
     *,
     where: Filter,
@@ -39,9 +50,9 @@ def search(
     query = parse(text)
     clause = _clause(tx, where, message, now)
     in_one_session = message.get("session") is not None
-    found = _accepted(engine, tx, query, clause, rewound, newest, in_one_session, where)
-    rows = list(islice(found, offset, offset + limit))
-    return _hits(tx, query, rows, context)
+    ids = engine.find(tx, query, clause, newest, offset + limit)
+    found = _accepted(tx, ids, query, clause, rewound, in_one_session)
+    return _hits(tx, listed, query, list(islice(found, offset, offset + limit)), context)
 
 
 def _clause(tx: Transaction, where: Filter, message: dict[str, Any], now: float) -> Clause | None:
@@ -71,33 +82,27 @@ def _clause(tx: Transaction, where: Filter, message: dict[str, Any], now: float)
 
 
 def _accepted(
-    engine: Engine,
     tx: Transaction,
+    ids: Iterator[int],
     query: Query,
     clause: Clause | None,
     rewound: bool,
-    newest: bool,
     in_one_session: bool,
-    where: Filter,
 ) -> Iterator[Row]:
     """Rows of matches that may be shown, in order."""
-    hidden: dict[int, bool] = {}
-    for id in engine.find(tx, query, clause, newest):
-        rows = tx.run(f"SELECT {_COLUMNS} FROM messages m WHERE m.id = ?", (id,))
-        num, origin, _, _, _, rewind, _, body, content = rows[0]
+    for id in ids:
+        row = tx.run(_FOUND, (id,))[0]
+        _, _, pruned, archived, origin, _, _, _, rewind, _, body, content = row
         if rewind is not None and not rewound:
+            continue
+        if clause is None and (pruned is not None or archived is not None):
             continue
         # A fork repeats its parent: show the words where they were first said, if that is there.
         if origin is not None and not in_one_session and _is_there(tx, origin, clause):
             continue
-        if clause is None:
-            if num not in hidden:
-                hidden[num] = _is_hidden(tx, num)
-            if hidden[num]:
-                continue
         if query.has_literals and not query.accepts(searchable(content, body)):
             continue
-        yield rows[0]
+        yield row
 
 
 def _is_there(tx: Transaction, id: int, clause: Clause | None) -> bool:
@@ -111,36 +116,24 @@ def _is_there(tx: Transaction, id: int, clause: Clause | None) -> bool:
     )
 
 
-def _is_hidden(tx: Transaction, num: int) -> bool:
-    rows = tx.run("SELECT pruned, archived FROM sessions WHERE num = ?", (num,))
-    return not rows or rows[0] != (None, None)
-
-
-def _hits(tx: Transaction, query: Query, rows: Sequence[Row], context: int) -> list[Hit]:
-    sessions: dict[int, Session] = {}
+def _hits(
+    tx: Transaction, listed: Listed, query: Query, rows: Sequence[Row], context: int
+) -> list[Hit]:
+    sessions = listed.sessions(tx, [row[:2] for row in rows])
     hits: list[Hit] = []
-    for num, _, *found in rows:
-        if num not in sessions:
-            sessions[num] = by_num(tx, num)
-        message = message_of(tuple(found))
-        around = _around(tx, num, found[0], context) if context else []
+    for session, (num, _, _, _, _, *found) in zip(sessions, rows, strict=True):
+        before: list[Row] = []
+        after: list[Row] = []
+        if context:
+            before = tx.run(_BEFORE, (num, found[0], context))
+            after = tx.run(_AFTER, (num, found[0], context))
         hits.append(
             Hit(
-                session=sessions[num],
-                message=message,
-                snippet=snippet(query, searchable(found[6], found[5])),
-                before=tuple(near for near in around if near.position < found[0]),
-                after=tuple(near for near in around if near.position > found[0]),
+                session,
+                message_of(tuple(found)),
+                snippet(query, searchable(found[6], found[5])),
+                tuple([message_of(row) for row in reversed(before)]),
+                tuple([message_of(row) for row in after]),
             )
         )
     return hits
-
-
-def _around(tx: Transaction, num: int, position: int, context: int) -> list[Message]:
-    """The messages next to a hit, itself left out."""
-    rows = tx.run(
-        f"SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.session = ?"
-        " AND m.position BETWEEN ? AND ? AND m.rewind IS NULL ORDER BY m.position",
-        (num, position - context, position + context),
-    )
-    return [message_of(row) for row in rows if row[0] != position]

@@ -25,12 +25,14 @@ from .rows import (
 from .text import escape
 
 _GROW = (
-    "UPDATE sessions SET next_position = next_position + ?, message_count = message_count + ?,"
+    "UPDATE sessions SET changes = changes + 1,"
+    " next_position = next_position + ?, message_count = message_count + ?,"
     " tool_call_count = tool_call_count + ?,"
     " last_active = CASE WHEN last_active < ? THEN ? ELSE last_active END,"
     " preview = coalesce(preview, ?)"
     " WHERE num = ? AND pruned IS NULL RETURNING next_position"
 )
+REMEMBERED_CALLS = 10_000
 CHANGEABLE = ("user", "model", "model_config", "cwd", "git_branch", "template", "arm")
 
 
@@ -48,8 +50,13 @@ def append(
     messages: Sequence[Message],
     now: float,
     num: int | None = None,
+    called: dict[tuple[int, str], str] | None = None,
 ) -> Appended:
-    """Store messages at the end of a session, creating its row with the first of them."""
+    """Store messages at the end of a session, creating its row with the first of them.
+
+    `called` remembers the tools of calls that have no result yet, so that a result which does not
+    name its tool need not look for the call.
+    """
     if num is None:
         num = _find_or_create(tx, session)
     old: dict[str | None, int] = {}
@@ -67,7 +74,7 @@ def append(
     if not grown:
         raise NotFound(f"session {_id(session)} was deleted")
     start = grown[0][0] - len(new)
-    names = tool_names(tx, num, new)
+    names = tool_names(tx, num, new, called)
     rows = [
         message_row(message, num, start + index, times[index], names[index])
         for index, message in enumerate(new)
@@ -155,27 +162,35 @@ def _without_twins(messages: Sequence[Message]) -> list[Message]:
     return kept
 
 
-def tool_names(tx: Transaction, num: int, messages: Sequence[Message]) -> list[str | None]:
+def tool_names(
+    tx: Transaction,
+    num: int,
+    messages: Sequence[Message],
+    called: dict[tuple[int, str], str] | None = None,
+) -> list[str | None]:
     """For each message the tools it calls or answers, each between spaces."""
-    called: dict[str, str] = {}
+    called = {} if called is None else called
     names: list[str | None] = []
     for message in messages:
         found: list[str] = []
         for call in message.tool_calls:
-            called[call.id] = call.name
+            called[num, call.id] = call.name
             found.append(call.name)
         if message.role == "tool":
-            name = message.name or called.get(message.tool_call_id or "")
-            name = name or _called_before(tx, num, message.tool_call_id)
+            call_id = message.tool_call_id or ""
+            name = message.name or called.pop((num, call_id), None)
+            name = name or _called_before(tx, num, call_id)
             found += [name] if name else []
         words = ("_".join(escape(name).split()) for name in found)
         names.append(f" {' '.join(words)} " if found else None)
+    if len(called) > REMEMBERED_CALLS:
+        called.clear()
     return names
 
 
-def _called_before(tx: Transaction, num: int, call_id: str | None) -> str | None:
+def _called_before(tx: Transaction, num: int, call_id: str) -> str | None:
     """The tool that a result answers, where the result itself does not say."""
-    if call_id is None:
+    if not call_id:
         return None
     for last in range(3):  # nearly always the first of them
         bodies = tx.run(
@@ -273,7 +288,8 @@ def checked_text(field: str, value: object) -> None:
 def change(tx: Transaction, num: int, columns: dict[str, Any]) -> Session:
     """Set columns of a session and return it as it is now."""
     assignments = ", ".join(f"{name} = ?" for name in columns)
-    tx.run(f"UPDATE sessions SET {assignments} WHERE num = ?", [*columns.values(), num])
+    sql = f"UPDATE sessions SET changes = changes + 1, {assignments} WHERE num = ?"
+    tx.run(sql, [*columns.values(), num])
     return by_num(tx, num)
 
 
@@ -331,7 +347,8 @@ def update(tx: Transaction, session_id: str, fields: dict[str, Any]) -> Session:
 def add_usage(tx: Transaction, session_id: str, tokens: Tokens, cost: Decimal) -> Session:
     num, _ = by_id(tx, session_id)
     tx.run(
-        "UPDATE sessions SET tokens_input = tokens_input + ?, tokens_output = tokens_output + ?,"
+        "UPDATE sessions SET changes = changes + 1,"
+        " tokens_input = tokens_input + ?, tokens_output = tokens_output + ?,"
         " tokens_read = tokens_read + ?, tokens_write = tokens_write + ?,"
         " tokens_reasoning = tokens_reasoning + ?, cost_nano = cost_nano + ? WHERE num = ?",
         (*tokens, nano(cost), num),

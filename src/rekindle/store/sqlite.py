@@ -187,6 +187,9 @@ class SqliteEngine:
         )
         try:
             version = self._check_version(writer)  # again: somebody may have been faster
+            if version == LATEST:
+                writer.execute("ROLLBACK")
+                return
             if version:
                 self._keep_old(version)
             upgrade("sqlite", version, lambda sql: _script(writer, sql))
@@ -290,10 +293,10 @@ class SqliteEngine:
         return sqlite_words.rebuild(tx, progress)
 
     def find(
-        self, tx: Transaction, query: Query, clause: Clause | None, newest: bool
+        self, tx: Transaction, query: Query, clause: Clause | None, newest: bool, likely: int
     ) -> Iterator[int]:
         assert isinstance(tx, Reader)
-        return sqlite_words.find(tx, tx.tail, query, clause, newest)
+        return sqlite_words.find(tx, tx.tail, query, clause, newest, likely)
 
     # -- looking after itself
 

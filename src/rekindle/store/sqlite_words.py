@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from ..types import Finding
@@ -109,32 +110,40 @@ class Tail:
 
 
 def find(
-    tx: Transaction, tail: Tail, query: Query, clause: Clause | None, newest: bool
+    tx: Transaction, tail: Tail, query: Query, clause: Clause | None, newest: bool, likely: int
 ) -> Iterator[int]:
     """Yield ids of messages with the words of a query."""
     match = _match(query)
     if not match:
         return
-    recent = _search(tx, "tail", match, clause, newest) if tail.fill(tx) else iter(())
-    for _, id in heapq.merge(recent, _search(tx, "words", match, clause, newest)):
-        yield -id
+    found = _search(tx, "words", match, clause, newest, likely)
+    if tail.fill(tx):
+        found = heapq.merge(_search(tx, "tail", match, clause, newest, EVERY), found)
+    for _, id in found:
+        yield abs(id)
 
 
 def _search(
-    tx: Transaction, table: str, match: str, clause: Clause | None, newest: bool
+    tx: Transaction, table: str, match: str, clause: Clause | None, newest: bool, likely: int
 ) -> Iterator[Row]:
-    """Rows of (order, -id), first the one with the lowest order."""
+    """Rows of (order, id), first the one with the lowest; of two at one time, the one said later."""
     if clause is None and not newest:
-        sql = f"SELECT rank, -rowid FROM {table} WHERE {table} MATCH ? ORDER BY rank"
-        return tx.stream(sql, (match,))
-    condition, params = clause or ("true", ())
-    order = "-m.time" if newest else "w.rank"
-    sessions = "JOIN sessions s ON s.num = m.session" if clause else ""
-    return tx.stream(
-        f"SELECT {order}, -w.rowid FROM {table} w JOIN messages m ON m.id = w.rowid {sessions}"
-        f" WHERE {table} MATCH ? AND {condition} ORDER BY 1, 2",
-        (match, *params),
-    )
+        sql = f"SELECT rank, rowid FROM {table} WHERE {table} MATCH ? ORDER BY rank"
+        params: tuple[Any, ...] = (match,)
+    else:
+        condition, values = clause or ("true", ())
+        order = "-m.time, -w.rowid" if newest else "w.rank, w.rowid"
+        sessions = "JOIN sessions s ON s.num = m.session" if clause else ""
+        sql = (
+            f"SELECT {order} FROM {table} w JOIN messages m ON m.id = w.rowid {sessions}"
+            f" WHERE {table} MATCH ? AND {condition} ORDER BY 1, 2"
+        )
+        params = (match, *values)
+    # To sort out a few is much cheaper than to sort all, and mostly enough.
+    first = tx.run(f"{sql} LIMIT {likely}", params)
+    yield from first
+    if len(first) == likely:
+        yield from islice(tx.stream(sql, params), likely, None)
 
 
 def _match(query: Query) -> str:

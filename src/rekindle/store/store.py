@@ -30,8 +30,9 @@ from . import check, lineage, retention, rewind, sessions, titles, transfer
 from .commit import GroupCommit
 from .engine import Engine, Progress, Transaction
 from .filter import Filter
+from .listed import Listed
 from .query import SNIPPET
-from .rows import MESSAGE_COLUMNS, SESSION_COLUMNS, message_of, session_of
+from .rows import MESSAGE_COLUMNS, message_of
 from .search import search as find_messages
 from .text import escape, unescape
 from .transfer import LoadReport
@@ -66,6 +67,8 @@ class Store:
         self._undo_seconds = undo_seconds
         self._commits = GroupCommit(engine.transact)
         self._begun: dict[str, Session] = {}  # begun, but without a message yet
+        self._listed = Listed()
+        self._called: dict[tuple[int, str], str] = {}  # tools whose results are awaited
         self._numbers: dict[str, int] = {}  # of sessions that this process writes to
 
     @property
@@ -139,7 +142,9 @@ class Store:
         now, num = self._clock(), self._numbers.get(session_id)
         try:
             appended = self._write(
-                lambda tx: sessions.append(self._engine, tx, target, messages, now, num)
+                lambda tx: sessions.append(
+                    self._engine, tx, target, messages, now, num, self._called
+                )
             )
         except NotFound:
             if self._numbers.pop(session_id, None) is None:
@@ -200,12 +205,12 @@ class Store:
         _checked_page(limit, offset)
         condition, params = where.sql(self._clock())
         with self._engine.reading() as tx:
-            rows = tx.run(
-                f"SELECT {SESSION_COLUMNS} FROM sessions s WHERE {condition}"
-                " ORDER BY s.last_active DESC, s.num DESC LIMIT ? OFFSET ?",
+            listed = tx.run(
+                f"SELECT s.num, s.changes FROM sessions s WHERE {condition}"
+                " ORDER BY s.last_active DESC, s.source DESC, s.num DESC LIMIT ? OFFSET ?",
                 (*params, limit, offset),
             )
-        return [session_of(row) for row in rows]
+            return self._listed.sessions(tx, listed)
 
     def search(
         self,
@@ -235,6 +240,7 @@ class Store:
             return find_messages(
                 self._engine,
                 tx,
+                self._listed,
                 query,
                 where=where.with_(owner=owner, source=source),
                 message={**limits, "session": None if session is None else _id(session)},

@@ -318,7 +318,8 @@ def _describe(tx: Transaction, num: int, session: Session, new: list[Message]) -
     """Take over what the line of the session says beyond what creating it took."""
     recount(tx, num)
     tx.run(
-        "UPDATE sessions SET last_active = ?, ended = ?, end_reason = ?, tokens_input = ?,"
+        "UPDATE sessions SET changes = changes + 1,"
+        " last_active = ?, ended = ?, end_reason = ?, tokens_input = ?,"
         " tokens_output = ?, tokens_read = ?, tokens_write = ?, tokens_reasoning = ?, cost_nano = ?,"
         " archived = ?, pruned = ?, preview = coalesce(preview, ?), next_position = ("
         "   SELECT coalesce(max(m.position) + 1, 0) FROM messages m WHERE m.session = num)"

@@ -33,6 +33,7 @@ CREATE TABLE sessions (
     preview          TEXT,
     archived         DOUBLE PRECISION,
     pruned           DOUBLE PRECISION,
+    changes          BIGINT NOT NULL DEFAULT 0,
     is_escaped       INTEGER NOT NULL DEFAULT 0
 );
 

@@ -34,6 +34,7 @@ CREATE TABLE sessions (
     preview          TEXT,
     archived         REAL,
     pruned           REAL,
+    changes          INTEGER NOT NULL DEFAULT 0,  -- one more with every UPDATE of the row
     is_escaped       INTEGER NOT NULL DEFAULT 0  -- some text of this row must be unescaped
 ) STRICT;
 

@@ -1,0 +1,37 @@
+"""PostgreSQL stores in a schema each: hundreds of databases would be gigabytes on the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from ..conftest import ENGINES
+from ..servers import Postgres
+
+Schema = Callable[[], str]
+
+
+@pytest.fixture(scope="session")
+def schema(postgres: Postgres) -> Schema:
+    """Call it for the URL of a new, empty place on the server."""
+    url, numbers = postgres.database(), count(1)
+
+    def schema() -> str:
+        name = f"store_{next(numbers)}"
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {name}")  # pyright: ignore
+        return f"{url}?options=-csearch_path%3D{name}"
+
+    return schema
+
+
+@pytest.fixture(params=ENGINES)
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a new store can be opened: a path, then a database URL."""
+    if request.param == "sqlite":
+        return str(tmp_path / "sessions.db")
+    return request.getfixturevalue("schema")()

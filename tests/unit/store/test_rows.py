@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rekindle import Message, ToolCall
+from rekindle.errors import StoreDamaged
+from rekindle.store.rows import (
+    PREVIEW,
+    decode_json,
+    encode_json,
+    message_of,
+    message_row,
+    nano,
+    preview_of,
+    searchable,
+)
+from rekindle.store.text import is_holdable
+
+TEXT = st.text(st.characters(categories=None, codec=None), max_size=12)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+OBJECT = st.dictionaries(TEXT, JSON, max_size=3)
+MAYBE = st.none() | TEXT
+MESSAGES = st.builds(
+    Message,
+    role=TEXT.filter(bool),
+    content=st.none() | TEXT | st.lists(OBJECT, max_size=2),
+    tool_calls=st.lists(st.builds(ToolCall, TEXT, TEXT, TEXT | OBJECT), max_size=2).map(tuple),
+    tool_call_id=MAYBE,
+    name=MAYBE,
+    reasoning=MAYBE,
+    finish_reason=MAYBE,
+    platform_message_id=MAYBE,
+    meta=st.none() | OBJECT,
+)
+
+
+def read_back(message: Message) -> Message:
+    """Through a row and out again; the columns are those a database would give."""
+    row = message_row(message, 7, 3, 12.5, None)
+    _, position, role, time, _, _, platform_id, _, body, content = row
+    return message_of((position, role, time, None, platform_id, body, content))
+
+
+@given(message=MESSAGES)
+def test_a_message_comes_back_from_its_row(message: Message) -> None:
+    back = read_back(message)
+    assert back == message
+    assert (back.position, back.timestamp, back.rewound) == (3, 12.5, False)
+
+
+@given(message=MESSAGES)
+def test_a_row_can_be_held_by_every_engine(message: Message) -> None:
+    for value in message_row(message, 7, 3, 12.5, None):
+        assert not isinstance(value, str) or is_holdable(value) or "\U0010fffe" in value
+        if isinstance(value, str):
+            assert "\0" not in value
+            assert value.encode().decode() == value
+
+
+@given(message=MESSAGES)
+def test_every_message_can_be_indexed(message: Message) -> None:
+    row = message_row(message, 7, 3, 12.5, None)
+    text = searchable(row[-1], row[-2])
+    assert isinstance(message.content, list) or (message.content or "") in text
+    assert all(call.name in text for call in message.tool_calls)
+    assert (message.reasoning or "") in text
+
+
+@given(value=JSON)
+def test_json_comes_back(value: object) -> None:
+    held = encode_json(value)
+    assert decode_json(held) == value
+    assert held.encode().decode() == held
+
+
+def test_a_body_that_is_damaged_is_named_and_does_not_stop_the_index() -> None:
+    for body in ("{broken", "[]", "7", ""):
+        with pytest.raises(StoreDamaged, match="position 4"):
+            message_of((4, "user", 1.0, None, None, body, "text"))
+        assert searchable("text", body) == "text"
+
+
+def test_a_preview_is_the_first_user_text_on_one_line() -> None:
+    def said(*contents: object) -> str | None:
+        return preview_of([Message("user", content) for content in contents])  # pyright: ignore
+
+    assert said("  a\n b ") == "a b"
+    assert said(None, "", "c") == "c"
+    assert said([{"type": "text", "text": "part"}]) == "part"
+    assert preview_of([Message("assistant", "x")]) is None
+    long = said("y" * 1000)
+    assert long is not None
+    assert (len(long), long[-1]) == (PREVIEW, "…")
+    assert said("a\0b") == "a\ufffdb"
+
+
+@given(cost=st.decimals(0, 1_000_000, places=9))
+def test_cost_is_kept_to_the_billionth(cost: Decimal) -> None:
+    assert Decimal(nano(cost)) / 1_000_000_000 == cost
