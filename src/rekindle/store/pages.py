@@ -21,8 +21,8 @@ Data: TypeAlias = "bytes | mmap.mmap"
 MAGIC = b"SQLite format 3\0"
 
 
-def rows(data: Data) -> Iterator[tuple[int, Row]]:
-    """Every row number and row that can be read from the leaves of any table."""
+def rows(data: Data, width: int) -> Iterator[tuple[int, Row]]:
+    """Every row number and row of `width` columns that can be read from the leaves of any table."""
     for start in range(0, len(data) - PAGE + 1, PAGE):
         header = start + (100 if start == 0 else 0)
         if data[header] != LEAF:
@@ -31,9 +31,10 @@ def rows(data: Data) -> Iterator[tuple[int, Row]]:
             pointer = header + 8 + 2 * index
             at = int.from_bytes(data[pointer : pointer + 2], "big")
             try:
-                yield _cell(data, start + at, start + PAGE)
+                number, row = _cell(data, start + at, start + PAGE, width)
             except (IndexError, ValueError, OverflowError):
                 continue
+            yield number, row
 
 
 def _varint(data: Data, at: int) -> tuple[int, int]:
@@ -47,7 +48,7 @@ def _varint(data: Data, at: int) -> tuple[int, int]:
     return value - (1 << 64) if value >= 1 << 63 else value, at + 9
 
 
-def _cell(data: Data, at: int, end: int) -> tuple[int, Row]:
+def _cell(data: Data, at: int, end: int, width: int) -> tuple[int, Row]:
     size, at = _varint(data, at)
     number, at = _varint(data, at)
     if not 0 < size <= len(data):
@@ -56,11 +57,12 @@ def _cell(data: Data, at: int, end: int) -> tuple[int, Row]:
     if at + local > end:
         raise ValueError("the record leaves its page")
     payload = data[at : at + local]
+    _kinds(payload, width)  # before a long chain of pages is read for nothing
     if local < size:
         payload += _overflow(
             data, int.from_bytes(data[at + local : at + local + 4], "big"), size - local
         )
-    return number, _record(payload)
+    return number, _record(payload, width)
 
 
 def _local(size: int) -> int:
@@ -85,14 +87,21 @@ def _overflow(data: Data, page: int, size: int) -> bytes:
     return b"".join(found)
 
 
-def _record(payload: bytes) -> Row:
+def _kinds(payload: bytes, width: int) -> tuple[list[int], int]:
+    """The kinds of a record's values, and where these begin; noise seldom has the right number."""
     length, at = _varint(payload, 0)
     kinds: list[int] = []
-    while at < length:
+    while at < length and len(kinds) <= width:
         kind, at = _varint(payload, at)
         kinds.append(kind)
+    if len(kinds) != width:
+        raise ValueError("a row of another table")
+    return kinds, length
+
+
+def _record(payload: bytes, width: int) -> Row:
+    kinds, at = _kinds(payload, width)
     values: list[Any] = []
-    at = length
     for kind in kinds:
         value, at = _value(payload, kind, at)
         values.append(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
 from ..errors import StoreClosed
@@ -21,10 +21,12 @@ class Pool(Generic[C]):
         close: Callable[[C], None],
         broken: type[Exception],
         size: int,
+        alive: Callable[[C], bool] = lambda _: True,
     ) -> None:
         self._connect = connect
         self._close = close
         self._broken = broken
+        self._alive = alive
         self._room = threading.Semaphore(size)
         self._idle: list[C] = []
         self._closed = False
@@ -35,7 +37,7 @@ class Pool(Generic[C]):
         with self._room:
             if self._closed:
                 raise StoreClosed("the store is closed")
-            connection = self._idle.pop() if self._idle else self._connect()
+            connection = self._take()
             keep = True
             try:
                 yield connection
@@ -48,11 +50,21 @@ class Pool(Generic[C]):
                 else:
                     self._close(connection)
 
+    def _take(self) -> C:
+        with suppress(IndexError):  # another thread may have taken the last one
+            while True:
+                connection = self._idle.pop()
+                if self._alive(connection):
+                    return connection
+                self._close(connection)
+        return self._connect()
+
     def close(self) -> None:
         self._closed = True
         self.empty()
 
     def empty(self) -> None:
         """Drop the idle connections, as after a restart of the server."""
-        while self._idle:
-            self._close(self._idle.pop())
+        with suppress(IndexError):
+            while True:
+                self._close(self._idle.pop())

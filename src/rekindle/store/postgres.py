@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import time
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -38,6 +39,22 @@ TRIES = 50  # many who ask for the same title at once get out of each other's wa
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
 _LOST = (psycopg.OperationalError, psycopg.InterfaceError)
+# Each writer notes in its transaction which of its own it is. If the answer to a commit is lost, this
+# tells what became of it: asking waits for a commit still under way, and unlike the number that the
+# server gives a transaction, it is not given to another after a crash.
+_NOTE = (
+    "INSERT INTO writers (name, number, time) VALUES (?, ?, ?) ON CONFLICT (name)"
+    " DO UPDATE SET number = excluded.number, time = excluded.time"
+)
+_ASK = (
+    "INSERT INTO writers (name, number, time) VALUES (?, 0, 0) ON CONFLICT (name)"
+    " DO UPDATE SET name = excluded.name RETURNING number"
+)
+_FORGET = (
+    "DELETE FROM writers WHERE name IN"
+    " (SELECT name FROM writers WHERE time < %s FOR UPDATE SKIP LOCKED)"
+)
+FORGET_AFTER = 7 * 86_400.0
 _AGAIN = (pg.DeadlockDetected, pg.SerializationFailure, pg.UniqueViolation)
 
 
@@ -83,7 +100,9 @@ class PostgresEngine:
         self._busy_seconds = busy_seconds
         self._writer: Connection | None = None
         self._closed = False
-        self._readers = Pool(self._connect_reader, _close, psycopg.Error, READERS)
+        self._readers = Pool(self._connect_reader, _close, psycopg.Error, READERS, _is_alive)
+        self._name = secrets.token_hex(8)
+        self._number = 0
         with self._explained():
             self._open()
 
@@ -98,6 +117,17 @@ class PostgresEngine:
         tx = PostgresTransaction(connection)
         tx.run(f"SET lock_timeout = {milliseconds}")
         tx.run(f"SET synchronous_commit = {commit}")
+        connection.commit()
+        return connection
+
+    def _connect_writer(self) -> Connection:
+        connection = self._connect()
+        # A machine that vanishes in mid-write must not hold its locks until the network gives up.
+        connection.execute(
+            "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5;"
+            "SET tcp_keepalives_count = 3"
+        )
+        connection.execute(_FORGET, (time.time() - FORGET_AFTER,))
         connection.commit()
         return connection
 
@@ -156,39 +186,44 @@ class PostgresEngine:
         if self._readonly:
             raise StoreReadOnly(f"{self.location} was opened for reading only")
         deadline = time.monotonic() + self._busy_seconds
+        self._number += 1
         with self._explained():
-            return self._try(works, deadline, TRIES)
+            return self._retried(works, deadline)
 
-    def _try(self, works: Sequence[Work], deadline: float, tries: int) -> list[Any]:
+    def _retried(self, works: Sequence[Work], deadline: float) -> list[Any]:
         """Run works, again after a lost connection, and never twice what was committed."""
-        connection = self._connected(deadline)
-        transaction_id: str | None = None
         results: list[Any] = []
-        try:
+        unsure, tries = False, TRIES
+        while True:
+            connection = self._connected(deadline)
             tx = PostgresTransaction(connection)
-            results = [work(tx) for work in works]
-            transaction_id = tx.run("SELECT pg_current_xact_id_if_assigned()::text")[0][0]
-            connection.commit()
-        except _AGAIN:
-            connection.rollback()
-            if tries <= 1:
-                raise
-            return self._try(works, deadline, tries - 1)
-        except pg.LockNotAvailable:
-            connection.rollback()
-            raise
-        except _LOST:
-            self._drop()
-            if time.monotonic() > deadline:
-                raise
-            if transaction_id and self._was_committed(transaction_id, deadline):
-                return results
-            return self._try(works, deadline, tries)
-        except BaseException:
-            if not connection.closed:
+            try:
+                if unsure and tx.run(_ASK, (self._name,))[0][0] == self._number:
+                    connection.commit()
+                    return results
+                unsure = False
+                results = [work(tx) for work in works]
+                tx.run(_NOTE, (self._name, self._number, time.time()))
+                unsure = True
+                connection.commit()
+            except _AGAIN:
                 connection.rollback()
-            raise
-        return results
+                unsure, tries = False, tries - 1
+                if not tries:
+                    raise
+            except _LOST as error:
+                if not _is_lost(error):
+                    connection.rollback()
+                    raise
+                self._drop()
+                if time.monotonic() > deadline:
+                    raise
+            except BaseException:
+                if not connection.closed:
+                    connection.rollback()
+                raise
+            else:
+                return results
 
     def _connected(self, deadline: float) -> Connection:
         """The writer's connection; a server that restarts is waited for."""
@@ -197,20 +232,13 @@ class PostgresEngine:
         pause = 0.05
         while self._writer is None or self._writer.closed:
             try:
-                self._writer = self._connect()
+                self._writer = self._connect_writer()
             except psycopg.OperationalError:
                 if time.monotonic() + pause > deadline:
                     raise
                 time.sleep(pause)
                 pause = min(pause * 2, 1.0)
         return self._writer
-
-    def _was_committed(self, transaction_id: str, deadline: float) -> bool:
-        """Ask the server what became of a transaction whose commit it could not answer."""
-        connection = self._connected(deadline)
-        row = connection.execute("SELECT pg_xact_status(%s::xid8)", (transaction_id,)).fetchone()
-        connection.rollback()
-        return row is not None and row[0] == "committed"
 
     def _drop(self) -> None:
         if self._writer:
@@ -221,21 +249,11 @@ class PostgresEngine:
     @contextmanager
     def reading(self) -> Generator[Transaction]:
         with self._explained(), self._readers.lend() as connection:
-            connection = self._alive(connection)
             try:
                 yield PostgresTransaction(connection)
             finally:
                 if not connection.closed:
                     connection.rollback()
-
-    def _alive(self, connection: Connection) -> Connection:
-        """The connection, if the server still knows it: one that slept through a restart does not."""
-        try:
-            connection.execute("SELECT 1")
-        except _LOST:
-            self._readers.empty()
-            raise
-        return connection
 
     @contextmanager
     def _explained(self) -> Generator[None]:
@@ -359,6 +377,20 @@ class PostgresEngine:
 
 def _close(connection: Connection) -> None:
     connection.close()
+
+
+def _is_alive(connection: Connection) -> bool:
+    """Does the server still know a connection? One that slept through a restart is unknown to it."""
+    try:
+        connection.execute("SELECT 1")
+    except _LOST:
+        return False
+    return True
+
+
+def _is_lost(error: psycopg.Error) -> bool:
+    """Is the connection gone, or did only a statement fail, as on a full disk?"""
+    return error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
 
 
 def _version(connection: Connection) -> int:

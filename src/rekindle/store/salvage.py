@@ -65,8 +65,11 @@ def _rescue(path: str, progress: Progress | None) -> list[str]:
         kept = f"{path}.damaged-{time.strftime('%Y%m%d_%H%M%S')}"
         for end in ("-wal", "-shm", ""):
             if os.path.exists(path + end):
-                os.replace(path + end, kept + end)
-        os.replace(fresh, path)
+                os.link(path + end, kept + end)
+        os.replace(fresh, path)  # at no moment is there no file under the name
+        for end in ("-wal", "-shm"):
+            if os.path.exists(path + end):
+                os.unlink(path + end)
     finally:
         for end in ("", "-wal", "-shm", "-turns"):
             if os.path.exists(fresh + end):
@@ -117,14 +120,11 @@ def _merge_log(copy: str) -> None:
 
 def _bring_in(tx: Transaction, data: mmap.mmap) -> dict[str, int]:
     """Write the rows that are ours as they were; how many, by table."""
-    widths = {
-        table: tx.run("SELECT count(*) FROM pragma_table_info(?)", (table,))[0][0]
-        for table in _NEEDS
-    }
     for table in _NEEDS:  # sessions first: the others point at them
         known = {num for (num,) in tx.run("SELECT num FROM sessions")}
-        for number, row in pages.rows(data):
-            if len(row) == widths[table] and _fits(table, row):
+        width = tx.run("SELECT count(*) FROM pragma_table_info(?)", (table,))[0][0]
+        for number, row in pages.rows(data, width):
+            if _fits(table, row):
                 if table == "messages" and row[1] not in known:
                     adopt(tx, row[1], row[4], row[4])
                     known.add(row[1])

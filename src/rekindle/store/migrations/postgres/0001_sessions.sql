@@ -80,3 +80,10 @@ CREATE TABLE imports (
     stamp TEXT NOT NULL,
     time  DOUBLE PRECISION NOT NULL
 );
+
+-- The last transaction of each writer, by its own count: what became of a commit without an answer.
+CREATE TABLE writers (
+    name   TEXT COLLATE "C" PRIMARY KEY,
+    number BIGINT NOT NULL,
+    time   DOUBLE PRECISION NOT NULL
+);
