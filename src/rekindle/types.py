@@ -19,6 +19,7 @@ JSON: TypeAlias = Any  # whatever JSON can say; nothing here looks inside withou
 Content: TypeAlias = str | Sequence[Mapping[str, JSON]] | None
 
 MAX_TITLE = 100
+LAST_MOMENT = 253_402_300_800.0  # the year 10000, in UTC seconds; NaN is not before it
 MAX_NAME = 512  # ids, owners, sources: what an index entry holds on every engine
 
 V = TypeVar("V", bound=tuple[Any, ...])
@@ -79,7 +80,7 @@ class Message(_Entry):
             cls,
             (
                 role,
-                content,
+                list(content) if isinstance(content, tuple) else content,
                 tuple(tool_calls or ()),
                 tool_call_id,
                 name,
@@ -231,20 +232,41 @@ def checked(message: Message) -> Message:
     role, content, calls, call_id, name, reasoning, finish, platform_id, meta, at = message[:10]
     if not isinstance(role, str) or not 0 < len(role) <= 64:
         raise InvalidInput(f"message.role: expected 1 to 64 characters, got {role!r:.80}")
-    if not (content is None or isinstance(content, (str, list, tuple))):
-        kind = type(content).__name__
-        raise InvalidInput(f"message.content: expected text or a list of parts, got {kind}")
+    if content is not None and not isinstance(content, str):
+        _check_parts(content)
     if calls:
         _check_calls(calls)
     if call_id is not None or name is not None or reasoning is not None or finish is not None:
         _check_text(message, "tool_call_id", "name", "reasoning", "finish_reason")
     if platform_id is not None:
         checked_name("message.platform_message_id", platform_id)
-    if meta is not None and not isinstance(meta, Mapping):
-        raise InvalidInput(f"message.meta: expected a mapping, got {type(meta).__name__}")
-    if at is not None and not isinstance(at, (int, float)):
-        raise InvalidInput(f"message.timestamp: expected UTC seconds, got {type(at).__name__}")
+    if meta is not None:
+        if not isinstance(meta, Mapping):
+            raise InvalidInput(f"message.meta: expected a mapping, got {type(meta).__name__}")
+        _check_json("message.meta", meta)
+    if at is not None and not (isinstance(at, (int, float)) and abs(at) < LAST_MOMENT):
+        raise InvalidInput(f"message.timestamp: expected UTC seconds, got {at!r:.80}")
     return message
+
+
+def _check_parts(content: object) -> None:
+    if not isinstance(content, list):
+        kind = type(content).__name__
+        raise InvalidInput(f"message.content: expected text or a list of parts, got {kind}")
+    for part in cast(list[object], content):
+        if not isinstance(part, Mapping):
+            kind = type(part).__name__
+            raise InvalidInput(f"message.content: expected a mapping for each part, got {kind}")
+    _check_json("message.content", cast(object, content))
+
+
+def _check_json(field: str, value: object) -> None:
+    import json
+
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"{field}: JSON cannot say this: {error}") from None
 
 
 def _check_calls(calls: Iterable[ToolCall]) -> None:

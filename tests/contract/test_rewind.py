@@ -177,7 +177,6 @@ def test_a_refused_rewrite_changes_nothing(store: Store) -> None:
     assert store.rewinds(session) == []
 
 
-@pytest.mark.xfail(strict=True, reason="a platform id is unique among rewound messages too")
 def test_a_rewrite_keeps_the_messages_of_a_platform_that_it_names_again(store: Store) -> None:
     session = store.begin()
     old, kept = user("old", platform_message_id="1"), user("kept", platform_message_id="2")

@@ -290,7 +290,6 @@ def test_titles_come_over_as_they_are(store: Store, another: Opened) -> None:
     assert other.resolve("Plan").id == "first"
 
 
-@pytest.mark.xfail(strict=True, reason="a dump does not say what a shortened title continues")
 def test_the_line_of_a_shortened_title_comes_over(store: Store, another: Opened) -> None:
     base = "b" * 99 + "c"
     newest = [started(store, title=base) for _ in range(3)][-1]

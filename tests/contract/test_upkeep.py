@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from rekindle import Store, open_store
-from rekindle.errors import StoreDamaged, StoreError
+from rekindle.errors import InvalidInput, StoreDamaged
 from rekindle.store import Filter
 
 from ..conftest import Clock
@@ -247,6 +247,6 @@ def test_verify_sees_one_moment_while_others_write(store: Store, reopened: Reope
 
 
 def test_a_title_that_two_sessions_have_cannot_be_planted(lived: Store) -> None:
-    with pytest.raises(StoreError):
+    with pytest.raises(InvalidInput):
         plant(lived, "UPDATE sessions SET title = 'Same', title_base = 'same', title_number = 1")
     assert lived.verify() == []

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from ..errors import StoreBusy, StoreUnavailable
+from ..errors import StoreBusy, StoreError, StoreUnavailable
 from .engine import Transaction, Work
 
 T = TypeVar("T")
@@ -21,13 +21,17 @@ MOST_TOGETHER = 256
 PATIENCE = 0.002  # seconds a leader waits, at most, for the company it had last time
 
 
+_NOTHING = object()
+_INTERRUPTED = StoreError("the program was interrupted; whether this was written is not known")
+
+
 class _Job:
     __slots__ = ("done", "error", "result", "wake", "work")
 
     def __init__(self, work: Work) -> None:
         self.work = work
         self.done = False
-        self.result: Any = None
+        self.result: Any = _NOTHING
         self.error: BaseException | None = None
         self.wake = threading.Lock()
         self.wake.acquire()
@@ -78,12 +82,14 @@ class GroupCommit:
                 together = min(len(self._waiting), MOST_TOGETHER)
                 batch = [self._waiting.popleft() for _ in range(together)]
             begun = time.monotonic()
-            self._commit(batch)
+            self._commit(batch, leader)
         finally:
             self._commit_seconds = time.monotonic() - begun
             self._company = len(batch)
             # Those who are done come back with their next message while the next leader gathers.
             for job in batch:
+                if job.result is _NOTHING and job.error is None:
+                    job.error = _INTERRUPTED
                 job.done = True
                 if job is not leader:
                     job.wake.release()
@@ -117,18 +123,22 @@ class GroupCommit:
             if came:  # between the time-out and the mutex
                 self._gathered.acquire()
 
-    def _commit(self, batch: list[_Job]) -> None:
+    def _commit(self, batch: list[_Job], leader: _Job) -> None:
         try:
             results = self._transact([job.work for job in batch])
-        except BaseException as error:
-            if len(batch) == 1 or isinstance(error, (StoreBusy, StoreUnavailable)):
-                for job in batch:  # trying one by one would keep them waiting in vain, and could
-                    job.error = error  # write twice what the server did commit without saying so
+        except BaseException as error:  # noqa: BLE001  it goes to whoever waits for the result
+            if len(batch) > 1 and _is_ones_own(error):
+                for job in batch:  # one bad work must not cost the others
+                    self._commit([job], leader)
                 return
-            for job in batch:  # one bad work must not cost the others: each has its own transaction
-                self._commit([job])
-            if not isinstance(error, Exception):
-                raise
+            # To try again could write twice what was committed without an answer.
+            for job in batch:
+                job.error = error if job is leader or isinstance(error, Exception) else _INTERRUPTED
             return
         for job, result in zip(batch, results, strict=True):
             job.result = result
+
+
+def _is_ones_own(error: BaseException) -> bool:
+    """Is it one work that failed, or the whole transaction, by an interrupt or a store in trouble?"""
+    return isinstance(error, Exception) and not isinstance(error, (StoreBusy, StoreUnavailable))

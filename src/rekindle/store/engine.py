@@ -74,6 +74,10 @@ class Engine(Protocol):
         """Look for damage in the engine's own structures and in the search index."""
         ...
 
+    def check_index(self) -> list[Finding]:
+        """Let the search index check itself, where that takes more than reading."""
+        ...
+
     def sizes(self, tx: Transaction) -> tuple[int, int]:
         """Bytes on disk in all, and of these the search index."""
         ...

@@ -111,6 +111,8 @@ def compress(
         raise InvalidInput(
             f"session {session_id} was compressed already; it goes on in {tip(tx, session_id).id}"
         )
+    if parent.ended is not None:
+        raise InvalidInput(f"session {session_id} has ended ({parent.end_reason}); reopen it first")
     if not messages:
         raise InvalidInput("a compressed session needs at least one message to start with")
     title = _next_title(tx, parent, None)

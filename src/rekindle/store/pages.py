@@ -7,6 +7,7 @@ passed over.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -32,7 +33,7 @@ def rows(data: Data, width: int) -> Iterator[tuple[int, Row]]:
             at = int.from_bytes(data[pointer : pointer + 2], "big")
             try:
                 number, row = _cell(data, start + at, start + PAGE, width)
-            except (IndexError, ValueError, OverflowError):
+            except (IndexError, ValueError, OverflowError, struct.error):
                 continue
             yield number, row
 
@@ -122,7 +123,5 @@ def _value(payload: bytes, kind: int, at: int) -> tuple[Any, int]:
     size = (0, 1, 2, 3, 4, 6, 8, 8)[kind]
     raw = payload[at : at + size]
     if kind == 7:
-        import struct
-
         return struct.unpack(">d", raw)[0], at + 8
     return int.from_bytes(raw, "big", signed=True), at + size

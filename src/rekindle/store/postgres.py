@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -14,7 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import psycopg
 from psycopg import errors as pg
 
-from ..errors import StoreBusy, StoreClosed, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from ..errors import (
+    InvalidInput,
+    StoreBusy,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 from ..types import Finding
 from .engine import Clause, Progress, Row, Transaction, Work
 from .migrate import LATEST, refuse_newer, upgrade
@@ -38,6 +47,7 @@ TRIES = 50  # many who ask for the same title at once get out of each other's wa
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
+logging.getLogger("psycopg").addHandler(logging.NullHandler())  # we tell of lost connections
 _LOST = (psycopg.OperationalError, psycopg.InterfaceError)
 # Each writer notes in its transaction which of its own it is. If the answer to a commit is lost, this
 # tells what became of it: asking waits for a commit still under way, and unlike the number that the
@@ -93,6 +103,7 @@ class PostgresEngine:
 
     def __init__(self, url: str, *, durability: str, readonly: bool, busy_seconds: float) -> None:
         self.location = re.sub(r"(//[^:/@]*):[^@]*@", r"\1:…@", url)
+        self.location = re.sub(r"(password=)[^&]*", r"\1…", self.location)
         self.version = LATEST
         self._url = url
         self._durability = durability
@@ -103,8 +114,10 @@ class PostgresEngine:
         self._readers = Pool(self._connect_reader, _close, psycopg.Error, READERS, _is_alive)
         self._name = secrets.token_hex(8)
         self._number = 0
+        self._is_open = False
         with self._explained():
             self._open()
+        self._is_open = True
 
     # -- opening
 
@@ -132,7 +145,9 @@ class PostgresEngine:
         return connection
 
     def _connect_reader(self) -> Connection:
-        connection = self._connect()
+        # Only once the store is open: a wrong address is to be told at once.
+        deadline = time.monotonic() + (self._busy_seconds if self._is_open else 0.0)
+        connection = _patiently(self._connect, deadline)
         connection.read_only = True
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         return connection
@@ -229,15 +244,8 @@ class PostgresEngine:
         """The writer's connection; a server that restarts is waited for."""
         if self._closed:
             raise StoreClosed("the store is closed")
-        pause = 0.05
-        while self._writer is None or self._writer.closed:
-            try:
-                self._writer = self._connect_writer()
-            except psycopg.OperationalError:
-                if time.monotonic() + pause > deadline:
-                    raise
-                time.sleep(pause)
-                pause = min(pause * 2, 1.0)
+        if self._writer is None or self._writer.closed:
+            self._writer = _patiently(self._connect_writer, deadline)
         return self._writer
 
     def _drop(self) -> None:
@@ -273,6 +281,8 @@ class PostgresEngine:
             raise StoreUnavailable(
                 f"{self.location} cannot be reached ({str(error).strip()}): is the server running?"
             ) from error
+        except (psycopg.IntegrityError, psycopg.DataError) as error:
+            raise InvalidInput(f"{self.location} cannot hold this: {error}") from error
         except psycopg.Error as error:
             raise StoreError(f"{self.location}: {error}") from error
 
@@ -350,6 +360,9 @@ class PostgresEngine:
                 detail = f"{len(lost)} rows point at {other} that are not there"
                 yield Finding(check=check, where=table, detail=detail)
 
+    def check_index(self) -> list[Finding]:
+        return []
+
     def sizes(self, tx: Transaction) -> tuple[int, int]:
         tables = (
             "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c WHERE"
@@ -377,6 +390,19 @@ class PostgresEngine:
 
 def _close(connection: Connection) -> None:
     connection.close()
+
+
+def _patiently(connect: Callable[[], Connection], deadline: float) -> Connection:
+    """Connect; a server that restarts is waited for."""
+    pause = 0.05
+    while True:
+        try:
+            return connect()
+        except psycopg.OperationalError:
+            if time.monotonic() + pause > deadline:
+                raise
+            time.sleep(pause)
+            pause = min(pause * 2, 1.0)
 
 
 def _is_alive(connection: Connection) -> bool:

@@ -84,7 +84,7 @@ def rewrite(
     """Put `messages` in place of the whole conversation."""
     num, session = by_id(tx, session_id)
     rewind = _take_out(tx, num, 0, "rewrite", now)
-    append(engine, tx, session, messages, now, num)
+    append(engine, tx, session, messages, now, num, again=True)
     return rewind
 
 

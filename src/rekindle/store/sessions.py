@@ -51,17 +51,18 @@ def append(
     now: float,
     num: int | None = None,
     called: dict[tuple[int, str], str] | None = None,
+    again: bool = False,
 ) -> Appended:
     """Store messages at the end of a session, creating its row with the first of them.
 
     `called` remembers the tools of calls that have no result yet, so that a result which does not
-    name its tool need not look for the call.
+    name its tool need not look for the call. `again` stores also what the session has already.
     """
     if num is None:
         num = _find_or_create(tx, session)
     old: dict[str | None, int] = {}
     new = messages
-    if any(message.platform_message_id is not None for message in messages):
+    if not again and any(m.platform_message_id is not None for m in messages):
         old = _stored_already(tx, num, messages)
         new = _without_twins([m for m in messages if m.platform_message_id not in old])
     if not new:
@@ -136,12 +137,15 @@ def _stored_already(
     tx: Transaction, num: int, messages: Iterable[Message]
 ) -> dict[str | None, int]:
     """Positions of those messages that a platform has already delivered."""
+    # On PostgreSQL this holds back whoever else wants to append to the session.
+    tx.run("UPDATE sessions SET changes = changes + 1 WHERE num = ?", (num,))
     found: dict[str | None, int] = {}
     for message in messages:
         name = message.platform_message_id
         if name is not None and name not in found:
             rows = tx.run(
-                "SELECT position FROM messages WHERE session = ? AND platform_id = ?",
+                "SELECT position FROM messages WHERE session = ? AND platform_id = ?"
+                " ORDER BY rewind IS NULL DESC, position DESC LIMIT 1",
                 (num, escape(name)),
             )
             if rows:

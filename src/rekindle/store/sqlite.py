@@ -178,9 +178,8 @@ class SqliteEngine:
         return version
 
     def _upgrade(self, writer: apsw.Connection) -> None:
-        # A new file is flushed once, below, before anything in it is promised to anyone.
-        is_new = os.path.getsize(self.path) == 0
-        synchronous = "OFF" if is_new else "FULL"
+        # A new file is flushed once, below, before anyone can see that it is a store.
+        synchronous = "OFF" if os.path.getsize(self.path) == 0 else "FULL"
         _script(
             writer,
             f"PRAGMA synchronous = {synchronous}; PRAGMA journal_mode = WAL; BEGIN IMMEDIATE",
@@ -195,16 +194,17 @@ class SqliteEngine:
             upgrade("sqlite", version, lambda sql: _script(writer, sql))
             if version:
                 self.reindex(SqliteTransaction(writer))
-            _script(
-                writer,
-                f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {LATEST}; COMMIT",
+            version_now = (
+                f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {LATEST}"
             )
+            _script(writer, version_now)
+            _sync(self.path)
+            _sync(os.path.dirname(self.path))
+            writer.execute("COMMIT")  # in the log, which the first message flushes as a whole
         except BaseException:
             if writer.in_transaction:
                 writer.execute("ROLLBACK")
             raise
-        for path in (self.path, f"{self.path}-wal", os.path.dirname(self.path)):
-            _sync(path)
 
     def _keep_old(self, version: int) -> None:
         """Copy the database as it was before an upgrade to a file beside it."""
@@ -265,13 +265,20 @@ class SqliteEngine:
         except (apsw.ReadOnlyError, apsw.PermissionsError, PermissionError) as error:
             raise StoreReadOnly(f"{self.path} cannot be written: {error}") from error
         except (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError) as error:
-            raise StoreDamaged(f"{self.path} is damaged ({error}): {SALVAGE}") from error
+            raise StoreDamaged(f"{self.path} is {self._kind(error)}") from error
         except apsw.CantOpenError as error:
             raise self._unopenable(error) from error
         except (apsw.IOError, OSError) as error:
             raise _disk_trouble(self.path, error) from error
+        except (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError) as error:
+            raise InvalidInput(f"{self.path} cannot hold this: {error}") from error
         except apsw.Error as error:
             raise StoreError(f"{self.path}: {error}") from error
+
+    def _kind(self, error: Exception) -> str:
+        if isinstance(error, apsw.NotADBError):
+            return f"no database, or its beginning is damaged; if it was one: {SALVAGE}"
+        return f"damaged ({error}): {SALVAGE}"
 
     def _unopenable(self, error: Exception) -> StoreError:
         if os.path.isdir(self.path):
@@ -310,15 +317,16 @@ class SqliteEngine:
             yield Finding(check="foreign key", where=str(table), detail=detail)
         yield from sqlite_words.check(tx)
 
-    def check_words(self) -> Finding | None:
-        """Let the full-text index check its own structure; it needs a writer for that."""
+    def check_index(self) -> list[Finding]:
+        if self._writer is None:
+            return []
         try:
             self.transact(
                 [lambda tx: tx.run("INSERT INTO words (words) VALUES ('integrity-check')")]
             )
         except StoreDamaged as error:
-            return Finding(check="search index", where="words", detail=str(error.__cause__))
-        return None
+            return [Finding(check="search index", where="words", detail=str(error.__cause__))]
+        return []
 
     def sizes(self, tx: Transaction) -> tuple[int, int]:
         beside = (self.path, f"{self.path}-wal")
@@ -332,6 +340,9 @@ class SqliteEngine:
             _script(self._writer, "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")
 
     def backup(self, path: Path, progress: Progress | None) -> bool:
+        folder = os.path.dirname(os.path.abspath(path))
+        if not os.path.isdir(folder):
+            raise InvalidInput(f"{folder} is not a folder")
         with self._explained(), self._readers.lend() as source:
             _copy(source.connection, str(path), progress)
         return True

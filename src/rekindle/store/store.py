@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ..errors import InvalidInput, NotFound, RekindleError, StoreError
+from ..errors import InvalidInput, NotFound
 from ..types import (
     JSON,
     Finding,
@@ -100,6 +100,8 @@ class Store:
         for field, name in (("id", id), ("source", source), ("owner", owner), ("parent", parent)):
             if name is not None:
                 checked_name(f"session.{field}", name)
+        if id is not None and id == parent:
+            raise InvalidInput(f"session.parent: {id!r:.80} cannot be its own parent")
         texts = {"user": user, "model": model, "title": title, "cwd": cwd}
         texts |= {"git_branch": git_branch, "template": template, "arm": arm}
         for field, text in texts.items():
@@ -162,10 +164,13 @@ class Store:
         rewound: bool = False,
         after: int | None = None,
         limit: int | None = None,
+        owner: str | None = None,
     ) -> list[Message]:
         """The messages of a session in order, from behind position `after` on."""
         session_id = _id(session)
         _checked_page(limit)
+        if owner is not None:
+            self.session(session_id, owner=owner)
         with self._engine.reading() as tx:
             num = self._numbers.get(session_id)
             if num is None:
@@ -305,20 +310,23 @@ class Store:
             )
         )
 
-    def lineage(self, session: Session | str) -> list[Session]:
+    def lineage(self, session: Session | str, *, owner: str | None = None) -> list[Session]:
         """What a session descends from, itself, and what descends from it; oldest first."""
         with self._engine.reading() as tx:
-            return lineage.lineage(tx, _id(session))
+            return _owned(lineage.lineage(tx, _id(session)), owner)
 
-    def children(self, session: Session | str) -> list[Session]:
+    def children(self, session: Session | str, *, owner: str | None = None) -> list[Session]:
         """The sessions that were started from this one."""
         with self._engine.reading() as tx:
-            return lineage.children(tx, _id(session))
+            return _owned(lineage.children(tx, _id(session)), owner)
 
-    def tip(self, session: Session | str) -> Session:
+    def tip(self, session: Session | str, *, owner: str | None = None) -> Session:
         """Where a conversation goes on after all its compressions."""
         with self._engine.reading() as tx:
-            return lineage.tip(tx, _id(session))
+            found = lineage.tip(tx, _id(session))
+        if not _owned([found], owner):
+            raise NotFound(f"no session {_id(session)!r}")
+        return found
 
     def next_title(self, title: str, *, owner: str | None = None) -> str:
         """The title for a continuation of `title`: "Plan" gives "Plan #2"."""
@@ -352,9 +360,10 @@ class Store:
         now = self._clock()
         return self._write(lambda tx: rewind.redo(tx, _id(session), rewind_id, now))
 
-    def rewinds(self, session: Session | str) -> list[Rewind]:
+    def rewinds(self, session: Session | str, *, owner: str | None = None) -> list[Rewind]:
         """Every rewind of a session, oldest first."""
         with self._engine.reading() as tx:
+            sessions.by_id(tx, _id(session), owner)
             return rewind.rewinds(tx, _id(session))
 
     # -- retention
@@ -395,9 +404,13 @@ class Store:
 
     # -- coming and going
 
-    def dump(self, sessions: Iterable[Session | str] | None = None) -> Iterator[bytes]:
+    def dump(
+        self, sessions: Iterable[Session | str] | None = None, *, owner: str | None = None
+    ) -> Iterator[bytes]:
         """Lines of JSON that `load` reads without loss; without `sessions`, of everything."""
         names = self._all_ids() if sessions is None else map(_id, sessions)
+        if owner is not None:
+            names = [name for name in names if self.session(name, owner=owner)]
         for name in names:
             with self._engine.reading() as tx:
                 yield from transfer.dump_one(tx, name)
@@ -422,9 +435,7 @@ class Store:
 
             try:
                 new, refused = self._write(bring_in)
-            except (RekindleError, ValueError, TypeError, ArithmeticError) as error:
-                if isinstance(error, StoreError) and type(error) is not StoreError:
-                    raise  # the store is in trouble, not the lines
+            except (InvalidInput, NotFound, ValueError, TypeError, ArithmeticError) as error:
                 skipped.append(f"session {parcel.session.id}: {error}")
                 continue
             skipped += refused
@@ -457,8 +468,9 @@ class Store:
 
     def verify(self, progress: Progress | None = None) -> list[Finding]:
         """Check every count, order, chain, index and foreign key. Nothing found is an empty list."""
+        found = self._engine.check_index()
         with self._engine.reading() as tx:
-            return list(check.verify(self._engine, tx, progress))
+            return [*found, *check.verify(self._engine, tx, progress)]
 
     def repair(self, progress: Progress | None = None) -> list[str]:
         """Rebuild what can be derived, the search index included; what was mended."""
@@ -546,6 +558,10 @@ def _remember(memory: dict[str, T], name: str, value: T) -> None:
     if len(memory) >= REMEMBERED:
         memory.pop(next(iter(memory)), None)
     memory[name] = value
+
+
+def _owned(found: list[Session], owner: str | None) -> list[Session]:
+    return [session for session in found if owner is None or session.owner == owner]
 
 
 def _by_source(tx: Transaction) -> dict[str, int]:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 
 from ..errors import InvalidInput
 from ..types import Message, Session, Tokens, ToolCall, checked, checked_name, plain
+from . import titles
 from .engine import Engine, Row, Transaction
 from .lineage import recount
 from .rows import (
@@ -48,11 +49,15 @@ class LoadReport(NamedTuple):
 def dump_one(tx: Transaction, session_id: str) -> Iterator[bytes]:
     """The lines of one session, also of a pruned one."""
     rows = tx.run(
-        f"SELECT s.num, {SESSION_COLUMNS} FROM sessions s WHERE s.id = ?", (escape(session_id),)
+        f"SELECT s.num, s.title_base, {SESSION_COLUMNS} FROM sessions s WHERE s.id = ?",
+        (escape(session_id),),
     )
-    for row in rows:
-        num, session = row[0], session_of(row[1:])
-        yield _line({"type": "session", "format": FORMAT, **plain(session)})
+    for num, base, *columns in rows:
+        session = session_of(tuple(columns))
+        header = {"type": "session", "format": FORMAT, **plain(session)}
+        if session.title and titles.split(session.title)[0].casefold() != base:
+            header["continues"] = base  # a shortened title does not show it
+        yield _line(header)
         rewinds = tx.run(
             "SELECT num, kind, since, messages, time, restored FROM rewinds WHERE session = ?"
             " ORDER BY num",
@@ -98,17 +103,20 @@ def _message_line(tx: Transaction, row: Row, rewinds: Mapping[int, int]) -> dict
 class Parcel:
     """The lines of one session, read."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, continues: str | None) -> None:
         self.session = session
+        self.continues = continues
         self.messages: list[tuple[Message, dict[str, Any]]] = []
         self.rewinds: list[dict[str, Any]] = []
         self._seen: set[int | str | None] = set()
 
     def add(self, message: Message, place: dict[str, Any]) -> None:
-        for name in (message.position, message.platform_message_id):
-            if name is not None and name in self._seen:
-                raise InvalidInput(f"{name!r:.80} was there before")
-        self._seen |= {message.position, message.platform_message_id}
+        names: set[int | str | None] = {message.position}
+        if place["rewind"] is None:  # a rewrite says again what was taken out
+            names.add(message.platform_message_id)
+        for name in names & self._seen:
+            raise InvalidInput(f"{name!r:.80} was there before")
+        self._seen |= names - {None}
         self.messages.append((message, place))
 
 
@@ -124,7 +132,8 @@ def parcels(lines: Iterable[bytes], skipped: list[str]) -> Iterator[Parcel]:
                 if parcel:
                     yield parcel
                 parcel = None
-                parcel = Parcel(_read_session(fields))
+                continues = fields.pop("continues", None)
+                parcel = Parcel(_read_session(fields), continues and str(continues))
             elif parcel is None:
                 raise InvalidInput(f"a {kind} without a session before it")
             elif kind == "message":
@@ -251,6 +260,11 @@ def load_one(engine: Engine, tx: Transaction, parcel: Parcel, skipped: list[str]
                 "UPDATE messages SET rewind = ? WHERE session = ? AND position = ?",
                 (rewind, num, message.position),
             )
+    if parcel.continues and not found:
+        tx.run(
+            "UPDATE sessions SET changes = changes + 1, title_base = ? WHERE num = ? AND title = ?",
+            (parcel.continues, num, session.title),
+        )
     _describe(tx, num, session, [message for message, _ in new])
     return len(new)
 

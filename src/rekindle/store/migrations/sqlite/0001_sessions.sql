@@ -63,7 +63,8 @@ CREATE TABLE messages (
 ) STRICT;
 
 CREATE UNIQUE INDEX messages_place ON messages (session, position);
-CREATE UNIQUE INDEX messages_platform ON messages (session, platform_id) WHERE platform_id IS NOT NULL;
+-- Not unique: a rewrite may say again what it keeps. Appending looks here, in the same transaction.
+CREATE INDEX messages_platform ON messages (session, platform_id) WHERE platform_id IS NOT NULL;
 
 CREATE TABLE rewinds (
     num      INTEGER PRIMARY KEY AUTOINCREMENT,
