@@ -92,24 +92,83 @@ def _is_identifier(folded: str) -> bool:
 
 def snippet(query: Query, text: str) -> str:
     """Return the part of `text` around its first matches, each between the marks."""
-    pattern = _pattern(query, is_plain=text.isascii())
-    first = pattern.search(text) if pattern else None
-    start = 0
-    if first and first.start() > SNIPPET // 3:
-        start = first.start() - SNIPPET // 3
-        start = max(text.find(" ", start, first.start()) + 1, start)
-    end = max(start + SNIPPET, first.end() if first else 0)
-    shown = " ".join(text[start:end].split())
-    if pattern:
-        shown = pattern.sub(_marked, shown)
-    return f"{'…' if start else ''}{shown}{'…' if end < len(text) else ''}"
+    return Snippets(query).of(text)
+
+
+class Snippets:
+    """Makes the snippets of one query."""
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        terms = [term for group in query.groups for term in group]
+        self._words = {term.words[0] for term in terms}
+        self._is_simple = all(len(term.words) == 1 and not term.prefix for term in terms)
+        self._patterns: dict[bool, re.Pattern[str]] = {}
+
+    def of(self, text: str) -> str:
+        # Single words in plain text, by far the most, need no regular expression.
+        find, mark = self._by_pattern, self._mark_pattern
+        if self._is_simple and text.isascii():
+            find, mark = self._by_words, self._mark_words
+        begin, stop = find(text)
+        start = 0
+        if begin > SNIPPET // 3:
+            start = begin - SNIPPET // 3
+            start = max(text.find(" ", start, begin) + 1, start)
+        end = max(start + SNIPPET, stop)
+        shown = mark(" ".join(text[start:end].split()))
+        return f"{'…' if start else ''}{shown}{'…' if end < len(text) else ''}"
+
+    def _pattern(self, text: str) -> re.Pattern[str]:
+        is_plain = text.isascii()
+        if is_plain not in self._patterns:
+            self._patterns[is_plain] = _pattern(self._query, is_plain)
+        return self._patterns[is_plain]
+
+    def _by_pattern(self, text: str) -> tuple[int, int]:
+        found = self._pattern(text).search(text)
+        return found.span() if found else (0, 0)
+
+    def _mark_pattern(self, text: str) -> str:
+        return self._pattern(text).sub(_marked, text)
+
+    def _by_words(self, text: str) -> tuple[int, int]:
+        lower = text.lower()
+        found = [(at, at + len(word)) for word in self._words if (at := _word_at(lower, word)) >= 0]
+        return min(found, default=(0, 0))
+
+    def _mark_words(self, text: str) -> str:
+        lower = text.lower()
+        found: list[tuple[int, int]] = []
+        for word in self._words:
+            at = _word_at(lower, word)
+            while at >= 0:
+                found.append((at, at + len(word)))
+                at = _word_at(lower, word, at + len(word))
+        pieces: list[str] = []
+        last = 0
+        for at, end in sorted(found):
+            pieces += (text[last:at], MARKS[0], text[at:end], MARKS[1])
+            last = end
+        return "".join(pieces) + text[last:]
+
+
+def _word_at(text: str, word: str, at: int = 0) -> int:
+    """Where `word` stands by itself, from `at` on; -1 if nowhere."""
+    at = text.find(word, at)
+    while at >= 0:
+        end = at + len(word)
+        if not (text[at - 1 : at].isalnum() or text[end : end + 1].isalnum()):
+            return at
+        at = text.find(word, at + 1)
+    return -1
 
 
 def _marked(match: re.Match[str]) -> str:
     return f"{MARKS[0]}{match[0]}{MARKS[1]}" if match[0] else ""
 
 
-def _pattern(query: Query, is_plain: bool) -> re.Pattern[str] | None:
+def _pattern(query: Query, is_plain: bool) -> re.Pattern[str]:
     # Accents were folded away in the query, so where the text has any, a letter may carry them.
     spell = re.escape if is_plain else _loose
     alternatives = [
@@ -118,7 +177,7 @@ def _pattern(query: Query, is_plain: bool) -> re.Pattern[str] | None:
         for term in group
     ]
     if not alternatives:
-        return None
+        return re.compile(r"(?!)")
     alternatives.sort(key=len, reverse=True)
     anywhere = "" if is_plain else f"|{_unspaced(query)}"
     return re.compile(rf"(?<![^\W_])(?:{'|'.join(alternatives)})(?![^\W_]){anywhere}", re.I)

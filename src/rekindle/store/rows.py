@@ -36,6 +36,9 @@ _DEFAULTS = (None, Tokens(), Decimal(0))
 _new = cast(Any, tuple).__new__
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _loads = json.JSONDecoder().decode
+_scan = cast(
+    Any, json.JSONDecoder()
+).scan_once  # for what we wrote ourselves: no white space to look for
 
 
 def encode_json(value: Any) -> str:
@@ -90,7 +93,8 @@ def message_row(
 def message_of(row: Row) -> Message:
     """The message of a row of MESSAGE_COLUMNS."""
     position, role, time, rewind, platform_id, body, content = row
-    role = unescape(role)
+    if not role.isascii():
+        role = unescape(role)
     if content is not None:
         content = unescape(content)
     if platform_id is not None:
@@ -98,8 +102,8 @@ def message_of(row: Row) -> Message:
     said = (role, content, (), None, None, None, None, platform_id, None)
     if body is not None:
         try:
-            get = decode_json(body).get
-        except (ValueError, AttributeError) as error:
+            get = cast(Any, _scan(unescape(body), 0)[0]).get
+        except (ValueError, AttributeError, StopIteration) as error:
             raise StoreDamaged(f"the message at position {position} is damaged: {error}") from error
         said = (
             role,
@@ -115,19 +119,23 @@ def message_of(row: Row) -> Message:
     return _new(Message, (*said, time, position, rewind is not None))
 
 
-def searchable(content: str | None, body: str | None) -> str:
+def said(message: Message) -> str:
     """The words of a message that a search should find: its text, its calls, its reasoning."""
-    if body is None:
-        return unescape(content or "")
+    _, content, calls, _, name, reasoning = message[:6]
+    if isinstance(content, str) and not (calls or name or reasoning):
+        return content
+    parts = [message.text]
+    for call in calls:
+        parts += [call.name, _values(call.arguments)]
+    return "\n".join(filter(None, [*parts, name, reasoning]))
+
+
+def searchable(content: str | None, body: str | None) -> str:
+    """The same, of a row; of one that is damaged, the text: it must not keep others out."""
     try:
-        rest = dict[str, Any](decode_json(body))
-    except (ValueError, TypeError):  # damaged: must not keep the others out of the index
+        return said(message_of((0, "", 0.0, None, None, body, content)))
+    except (StoreDamaged, ValueError, TypeError):
         return unescape(content or "")
-    parts = [unescape(content)] if content else [Message("", rest.get("content")).text]
-    for _, name, arguments in rest.get("tool_calls", ()):
-        parts += [name, _values(arguments)]
-    parts += [rest.get("name"), rest.get("reasoning")]
-    return "\n".join(filter(None, parts))
 
 
 def _values(arguments: str | Mapping[str, JSON]) -> str:

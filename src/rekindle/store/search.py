@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import InvalidInput
-from ..types import Hit
+from ..types import Hit, Message
 from .engine import Clause, Engine, Row, Transaction
 from .filter import Filter
 from .listed import Listed
-from .query import Query, parse, snippet
-from .rows import MESSAGE_COLUMNS, message_of, searchable
+from .query import Query, Snippets, parse
+from .rows import MESSAGE_COLUMNS, message_of, said
 from .sessions import by_id
 from .text import escape
 
 _FOUND = (
-    f"SELECT m.session, s.changes, s.pruned, s.archived, m.origin, {MESSAGE_COLUMNS}"
-    " FROM messages m JOIN sessions s ON s.num = m.session WHERE m.id = ?"
+    f"SELECT m.id, m.session, s.changes, s.pruned, s.archived, m.origin, {MESSAGE_COLUMNS}"
+    " FROM messages m JOIN sessions s ON s.num = m.session WHERE m.id IN"
+)
+_AROUND = (
+    f"SELECT m.session, {MESSAGE_COLUMNS} FROM messages h JOIN messages m ON m.session = h.session"
+    " AND m.position BETWEEN h.position - ? AND h.position + ? AND m.id <> h.id"
+    " WHERE m.rewind IS NULL AND h.id IN"
 )
 _BESIDE = (
     f"SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.session = ? AND m.position {{side}} ?"
@@ -27,6 +32,7 @@ _BESIDE = (
 _BEFORE = _BESIDE.format(side="<", order="DESC")
 _AFTER = _BESIDE.format(side=">", order="ASC")
 _ANYTHING = Filter()
+TOGETHER = 100  # rows read with one statement
 
 
 def search(
@@ -51,7 +57,8 @@ def search(
     clause = _clause(tx, where, message, now)
     in_one_session = message.get("session") is not None
     ids = engine.find(tx, query, clause, newest, offset + limit)
-    found = _accepted(tx, ids, query, clause, rewound, in_one_session)
+    rows = _rows(tx, ids, min(offset + limit, TOGETHER))
+    found = _accepted(tx, rows, query, clause, rewound, in_one_session)
     return _hits(tx, listed, query, list(islice(found, offset, offset + limit)), context)
 
 
@@ -81,28 +88,44 @@ def _clause(tx: Transaction, where: Filter, message: dict[str, Any], now: float)
     return (" AND ".join(conditions), params) if conditions else None
 
 
+class Found(NamedTuple):
+    """A message that matches, and the session it is in."""
+
+    id: int
+    session: tuple[int, int]  # its number and its count of changes
+    message: Message
+
+
+def _rows(tx: Transaction, ids: Iterator[int], together: int) -> Iterator[Row]:
+    """The rows of messages in the order of their ids, some at a time."""
+    while part := list(islice(ids, together)):
+        marks = ", ".join("?" * len(part))
+        rows = {row[0]: row for row in tx.run(f"{_FOUND} ({marks})", part)}
+        yield from (rows[id] for id in part if id in rows)
+
+
 def _accepted(
     tx: Transaction,
-    ids: Iterator[int],
+    rows: Iterator[Row],
     query: Query,
     clause: Clause | None,
     rewound: bool,
     in_one_session: bool,
-) -> Iterator[Row]:
-    """Rows of matches that may be shown, in order."""
-    for id in ids:
-        row = tx.run(_FOUND, (id,))[0]
-        _, _, pruned, archived, origin, _, _, _, rewind, _, body, content = row
-        if rewind is not None and not rewound:
-            continue
+) -> Iterator[Found]:
+    """Matches that may be shown, in order."""
+    for row in rows:
+        id, num, changes, pruned, archived, origin = row[:6]
         if clause is None and (pruned is not None or archived is not None):
+            continue
+        message = message_of(row[6:])
+        if message.rewound and not rewound:
             continue
         # A fork repeats its parent: show the words where they were first said, if that is there.
         if origin is not None and not in_one_session and _is_there(tx, origin, clause):
             continue
-        if query.has_literals and not query.accepts(searchable(content, body)):
+        if query.has_literals and not query.accepts(said(message)):
             continue
-        yield row
+        yield Found(id, (num, changes), message)
 
 
 def _is_there(tx: Transaction, id: int, clause: Clause | None) -> bool:
@@ -117,23 +140,43 @@ def _is_there(tx: Transaction, id: int, clause: Clause | None) -> bool:
 
 
 def _hits(
-    tx: Transaction, listed: Listed, query: Query, rows: Sequence[Row], context: int
+    tx: Transaction, listed: Listed, query: Query, found: Sequence[Found], context: int
 ) -> list[Hit]:
-    sessions = listed.sessions(tx, [row[:2] for row in rows])
-    hits: list[Hit] = []
-    for session, (num, _, _, _, _, *found) in zip(sessions, rows, strict=True):
-        before: list[Row] = []
-        after: list[Row] = []
-        if context:
-            before = tx.run(_BEFORE, (num, found[0], context))
-            after = tx.run(_AFTER, (num, found[0], context))
-        hits.append(
-            Hit(
-                session,
-                message_of(tuple(found)),
-                snippet(query, searchable(found[6], found[5])),
-                tuple([message_of(row) for row in reversed(before)]),
-                tuple([message_of(row) for row in after]),
-            )
-        )
-    return hits
+    sessions = listed.sessions(tx, [each.session for each in found])
+    around = _around(tx, found, context)
+    snippets = Snippets(query)
+    return [
+        Hit(session, each.message, snippets.of(said(each.message)), *beside)
+        for session, each, beside in zip(sessions, found, around, strict=True)
+    ]
+
+
+def _around(
+    tx: Transaction, found: Sequence[Found], context: int
+) -> list[tuple[tuple[Message, ...], tuple[Message, ...]]]:
+    """For each hit the messages before and after it: read together where nothing was rewound."""
+    if not context or not found:
+        return [((), ())] * len(found)
+    near: dict[tuple[int, int], Message] = {}
+    for start in range(0, len(found), TOGETHER):
+        ids = [each.id for each in found[start : start + TOGETHER]]
+        marks = ", ".join("?" * len(ids))
+        for num, *row in tx.run(f"{_AROUND} ({marks})", [context, context, *ids]):
+            near[num, row[0]] = message_of(tuple(row))
+    return [
+        _beside(tx, each.session[0], each.message.position or 0, context, near) for each in found
+    ]
+
+
+def _beside(
+    tx: Transaction, num: int, at: int, context: int, near: dict[tuple[int, int], Message]
+) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    get = near.get
+    before = tuple([m for p in range(at - context, at) if (m := get((num, p)))])
+    after = tuple([m for p in range(at + 1, at + context + 1) if (m := get((num, p)))])
+    if len(before) < context and at > len(before):  # something between was rewound
+        rows = tx.run(_BEFORE, (num, at, context))
+        before = tuple([message_of(row) for row in reversed(rows)])
+    if len(after) < context:  # the same, or the end
+        after = tuple([message_of(row) for row in tx.run(_AFTER, (num, at, context))])
+    return before, after
