@@ -53,9 +53,14 @@ RECENT = (
     "ORDER BY last_active DESC LIMIT ?"
 )
 SEARCH = (
-    "SELECT s.name, m.position, m.role, m.time, snippet(found, 0, '«', '»', '…', 16) FROM found "
+    "SELECT s.name, m.position, m.role, m.time, snippet(found, 0, '«', '»', '…', 16), m.session, "
+    "m.content FROM found "
     "JOIN messages m ON m.id=found.rowid JOIN sessions s ON s.id=m.session "
     "WHERE found MATCH ? ORDER BY {order} LIMIT 20"
+)
+AROUND = (
+    "SELECT position, time, role, content, calls, answers FROM messages "
+    "WHERE session=? AND position BETWEEN ?-1 AND ?+1"
 )
 BEST, NEWEST = SEARCH.format(order="found.rank"), SEARCH.format(order="found.rowid DESC")
 
@@ -140,8 +145,12 @@ db.execute("{ADD_FOUND}", (1, "hello there"))
 db.execute("COMMIT")
 """
 
-    def search(self, query: str, newest: bool) -> int:
-        return len(self.execute(NEWEST if newest else BEST, (query,)).fetchall())
+    def search(self, query: str, newest: bool, around: bool = True) -> int:
+        hits = self.execute(NEWEST if newest else BEST, (query,)).fetchall()
+        if around:
+            for _, position, _, _, _, session, _ in hits:
+                self.execute(AROUND, (session, position, position)).fetchall()
+        return len(hits)
 
 
 class Shared(Plain):

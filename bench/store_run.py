@@ -191,6 +191,9 @@ class StoreRun:
     def recent_wide(self) -> dict[str, Figures]:
         return self.read(self.listing(), "recent", "wide")
 
+    def recent_first(self) -> dict[str, Figures]:
+        return self.read(self.present(*OURS), "recent_first", "wide")
+
     def listing(self) -> list[str]:
         return self.present(*OURS, *(p for p in self.peers if ROSTER[p].lists))
 
@@ -198,6 +201,9 @@ class StoreRun:
         return self.read(
             self.present(*OURS, *(p for p in self.peers if ROSTER[p].searches)), "search"
         )
+
+    def search_bare(self) -> dict[str, Figures]:
+        return self.read(self.present(*OURS), "search", around=False)
 
     def newest(self) -> dict[str, Figures]:
         names = self.present(*OURS, *(p for p in self.peers if ROSTER[p].searches))
@@ -278,7 +284,9 @@ ROWS = (
     "load",
     "recent",
     "recent_wide",
+    "recent_first",
     "search",
+    "search_bare",
     "newest",
     "disk",
     "fresh",

@@ -42,7 +42,7 @@ db.append_message("s", "user", "hello there")
     def recent(self, limit: int) -> int:
         return len(self.db.list_sessions_rich(limit=limit, order_by_last_active=True))
 
-    def search(self, query: str, newest: bool) -> int:
+    def search(self, query: str, newest: bool, around: bool = True) -> int:
         return len(self.db.search_messages(query, limit=20, sort="newest" if newest else None))
 
     def close(self) -> None:

@@ -42,8 +42,9 @@ store.append(store.begin(id="s"), Message(role="user", content="hello there"))
     def recent(self, limit: int) -> int:
         return len(self.store.recent(limit))
 
-    def search(self, query: str, newest: bool) -> int:
-        return len(self.store.search(query, limit=20, order="newest" if newest else "best"))
+    def search(self, query: str, newest: bool, around: bool = True) -> int:
+        order = "newest" if newest else "best"
+        return len(self.store.search(query, limit=20, order=order, context=1 if around else 0))
 
     def close(self) -> None:
         self.store.close()

@@ -36,7 +36,8 @@ class Contestant:
     def recent(self, limit: int) -> int:
         raise NotImplementedError
 
-    def search(self, query: str, newest: bool) -> int:
+    def search(self, query: str, newest: bool, around: bool = True) -> int:
+        """The 20 best or newest hits; `around`: with the messages next to each, where it can."""
         raise NotImplementedError
 
     def close(self) -> None: ...

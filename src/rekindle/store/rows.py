@@ -10,7 +10,7 @@ from typing import Any, cast
 from ..errors import StoreDamaged
 from ..types import JSON, Message, Session, Tokens, ToolCall
 from .engine import Row
-from .text import escape, printable, unescape
+from .text import ESCAPE, escape, printable, unescape
 
 PREVIEW = 120
 NANO = 1_000_000_000
@@ -93,30 +93,50 @@ def message_row(
 def message_of(row: Row) -> Message:
     """The message of a row of MESSAGE_COLUMNS."""
     position, role, time, rewind, platform_id, body, content = row
+    if content is not None and ESCAPE in content:
+        content = unescape(content)
     if not role.isascii():
         role = unescape(role)
-    if content is not None:
-        content = unescape(content)
     if platform_id is not None:
         platform_id = unescape(platform_id)
-    said = (role, content, (), None, None, None, None, platform_id, None)
-    if body is not None:
-        try:
-            get = cast(Any, _scan(unescape(body), 0)[0]).get
-        except (ValueError, AttributeError, StopIteration) as error:
-            raise StoreDamaged(f"the message at position {position} is damaged: {error}") from error
+    rewound = rewind is not None
+    if body is None:
         said = (
             role,
-            get("content") if content is None else content,
-            tuple([_new(ToolCall, call) for call in get("tool_calls", ())]),
-            get("tool_call_id"),
-            get("name"),
-            get("reasoning"),
-            get("finish_reason"),
+            content,
+            (),
+            None,
+            None,
+            None,
+            None,
             platform_id,
-            get("meta"),
+            None,
+            time,
+            position,
+            rewound,
         )
-    return _new(Message, (*said, time, position, rewind is not None))
+        return _new(Message, said)
+    try:
+        rest = _scan(body if ESCAPE not in body else unescape(body), 0)[0]
+        get = rest.get
+        calls = [_new(ToolCall, call) for call in get("tool_calls", ())]
+    except (ValueError, TypeError, AttributeError, StopIteration) as error:
+        raise StoreDamaged(f"the message at position {position} is damaged: {error}") from error
+    said = (
+        role,
+        get("content") if content is None else content,
+        tuple(calls),
+        get("tool_call_id"),
+        get("name"),
+        get("reasoning"),
+        get("finish_reason"),
+        platform_id,
+        get("meta"),
+        time,
+        position,
+        rewound,
+    )
+    return _new(Message, said)
 
 
 def said(message: Message) -> str:

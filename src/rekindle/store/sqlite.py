@@ -19,6 +19,7 @@ import apsw
 
 from ..errors import (
     InvalidInput,
+    RekindleError,
     StoreBusy,
     StoreClosed,
     StoreDamaged,
@@ -242,13 +243,24 @@ class SqliteEngine:
 
     @contextmanager
     def reading(self) -> Generator[Transaction]:
-        with self._explained(), self._readers.lend() as reader:
-            reader.connection.execute("BEGIN")
+        # One generator, not three inside each other: a short read is made of little else.
+        try:
+            reader = self._readers.take()
+            is_broken = True
             try:
+                reader.connection.execute("BEGIN")
                 yield reader
+                is_broken = False
+            except RekindleError:
+                is_broken = False
+                raise
             finally:
                 if reader.connection.in_transaction:
                     reader.connection.execute("COMMIT")
+                self._readers.give_back(reader, is_broken=is_broken)
+        except (apsw.Error, OSError, UnicodeDecodeError) as error:
+            with self._explained():
+                raise error
 
     @contextmanager
     def _explained(self) -> Generator[None]:

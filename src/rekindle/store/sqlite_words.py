@@ -128,11 +128,12 @@ def _search(
 ) -> Iterator[Row]:
     """Rows of (order, id), first the one with the lowest; of two at one time, the one said later."""
     if clause is None and not newest:
-        sql = f"SELECT rank, rowid FROM {table} WHERE {table} MATCH ? ORDER BY rank"
+        # Not ORDER BY rank: that sorts all matches, however few are wanted.
+        sql = f"SELECT bm25({table}), rowid FROM {table} WHERE {table} MATCH ? ORDER BY 1"
         params: tuple[Any, ...] = (match,)
     else:
         condition, values = clause or ("true", ())
-        order = "-m.time, -w.rowid" if newest else "w.rank, w.rowid"
+        order = "-m.time, -w.rowid" if newest else f"bm25({table}), w.rowid"
         sessions = "JOIN sessions s ON s.num = m.session" if clause else ""
         sql = (
             f"SELECT {order} FROM {table} w JOIN messages m ON m.id = w.rowid {sessions}"

@@ -179,11 +179,11 @@ class Store:
                 num, _ = sessions.by_id(tx, session_id)
                 _remember(self._numbers, session_id, num)
             rows = tx.run(
-                f"SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.session = ? AND m.position > ?"
-                " AND (SELECT pruned FROM sessions WHERE num = ?) IS NULL"
+                f"SELECT {MESSAGE_COLUMNS} FROM sessions s JOIN messages m ON m.session = s.num"
+                " WHERE s.num = ? AND s.pruned IS NULL AND m.position > ?"
                 f"{'' if rewound else ' AND m.rewind IS NULL'} ORDER BY m.position"
                 f"{'' if limit is None else f' LIMIT {int(limit)}'}",
-                (num, -1 if after is None else after, num),
+                (num, -1 if after is None else after),
             )
             if not rows and sessions.by_id(tx, session_id)[0] != num:
                 del self._numbers[session_id]  # deleted and begun anew elsewhere
