@@ -99,7 +99,7 @@ LINES = (
         "≤ 2 ×",
         at_most("p50", 2),
     ),
-    Line("recent_first", "p50", "the same, in a store just opened, p50 ms"),
+    Line("recent_first", "p50", "the same, first time in a store just opened, p50 ms"),
     Line(
         "search",
         "p50",

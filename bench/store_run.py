@@ -37,7 +37,7 @@ class Size:
     repeats: int = 3
     reads: int = 7  # reading rows are short, so they can afford more turns
     starts: int = 11
-    peer_s: float = 120
+    peer_s: float = 60
 
 
 QUICK = Size(
