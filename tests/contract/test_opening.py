@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -270,3 +271,27 @@ def test_a_new_file_is_private(tmp_path: Path) -> None:
         started(store)
         for file in (tmp_path / "deep" / "er").iterdir():
             assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
+
+def test_a_store_is_not_used_by_a_forked_child(store: Store) -> None:
+    session = store.begin()
+    store.append(session, user("before"))
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = []
+        for use in (lambda: store.append(session, user("child")), lambda: store.messages(session)):
+            try:
+                use()
+                said.append("used")
+            except StoreClosed as error:
+                said.append(str(error))
+        os.write(writer, "\n".join(said).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    said = os.read(reader, 1000).decode().split("\n")
+    os.close(reader)
+    os.close(writer)
+    assert said == ["this store belongs to the parent process: open one after the fork"] * 2
+    store.append(session, user("after"))
+    assert [message.text for message in store.messages(session)] == ["before", "after"]

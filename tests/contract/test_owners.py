@@ -99,3 +99,24 @@ def test_next_title_looks_at_the_owners_titles_only(two: Store) -> None:
     started(two, owner="ada", title="Diary #4")
     assert two.next_title("Diary", owner="ada") == "Diary #5"
     assert two.next_title("Diary", owner="eve") == "Diary #2"
+
+
+def test_every_read_can_be_limited_to_an_owner(two: Store) -> None:
+    child = two.fork("2026_ada")
+    assert [session.id for session in two.recent(owner="ada")] == [child.id, "2026_ada"]
+    assert [message.text for message in two.messages("2026_ada", owner="ada")] == ["secret of ada"]
+    assert [session.id for session in two.children("2026_ada", owner="ada")] == [child.id]
+    assert len(two.lineage("2026_ada", owner="ada")) == 2
+    assert two.tip("2026_ada", owner="ada").id == "2026_ada"
+    assert two.rewinds("2026_ada", owner="ada") == []
+    assert b"secret of ada" in b"".join(two.dump(["2026_ada"], owner="ada"))
+
+    assert [session.id for session in two.recent(owner="eve")] == ["2026_eve"]
+    assert two.children("2026_ada", owner="eve") == []
+    assert two.lineage("2026_ada", owner="eve") == []
+    reads = (two.messages, two.tip, two.rewinds)
+    for read in reads:
+        with pytest.raises(NotFound):
+            read("2026_ada", owner="eve")
+    with pytest.raises(NotFound):
+        list(two.dump(["2026_ada"], owner="eve"))

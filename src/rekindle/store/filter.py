@@ -24,6 +24,7 @@ from .text import escape
 
 _TERM = r"(?s)([a-z]+)(<=|>=|=|<|>|~)(.+)"
 _DURATION = r"(\d+(?:\.\d+)?)([mhdw])"
+_SINCE = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}  # idle for longer: active before
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -99,7 +100,7 @@ class Filter(NamedTuple):
         elif self.ended is not None:
             need("s.end_reason = ?", escape(self.ended))
         for operator, seconds in self.idle:
-            need(f"? - s.last_active {operator} ?", now, seconds)
+            need(f"s.last_active {_SINCE[operator]} ?", now - seconds)
         for column, bounds in (("message_count", self.messages), ("tool_call_count", self.calls)):
             for operator, count in bounds:
                 need(f"s.{column} {operator} ?", count)

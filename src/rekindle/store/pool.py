@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
@@ -32,9 +33,11 @@ class Pool(Generic[C]):
             self._room.put(None)
         self._idle: list[C] = []
         self._closed = False
+        self._process = os.getpid()
 
     def take(self) -> C:
         """Borrow a connection; wait for one if all are lent."""
+        self.check_process()
         self._room.get()
         try:
             if self._closed:
@@ -43,6 +46,11 @@ class Pool(Generic[C]):
         except BaseException:
             self._room.put(None)
             raise
+
+    def check_process(self) -> None:
+        """A connection that a fork has copied breaks the locks of the one it was copied from."""
+        if os.getpid() != self._process:
+            raise StoreClosed("this store belongs to the parent process: open one after the fork")
 
     def give_back(self, connection: C, *, is_broken: bool = False) -> None:
         """Return a borrowed connection; a broken one is not lent again."""

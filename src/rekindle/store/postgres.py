@@ -6,7 +6,6 @@ import logging
 import re
 import secrets
 import time
-from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -25,23 +24,16 @@ from ..errors import (
     StoreUnavailable,
 )
 from ..types import Finding
+from . import postgres_words
 from .engine import Clause, Progress, Row, Transaction, Work
 from .migrate import LATEST, refuse_newer, upgrade
 from .pool import Pool
-from .query import Query, Term
-from .rows import searchable
-from .text import words
+from .query import Query
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 READERS = 8
-PLACES = 4_000  # words in a part: a tsvector counts places up to 16,383, and keeps
-MOST_OF_ONE = 255  # places of one word
-SPREAD = 32  # words of a query that are also looked for in different parts of a long message
-ROOM = 900_000  # bytes in a part: it holds at most a megabyte
-LONGEST = 500  # characters of a word: a lexeme has at most 2,046 bytes
-OVERLAP = 32  # words that two parts share, so that a phrase across the border is found
 UPGRADE_LOCK = 0x52454B44
 TRIES = 50  # many who ask for the same title at once get out of each other's way one by one
 
@@ -200,6 +192,7 @@ class PostgresEngine:
     def transact(self, works: Sequence[Work]) -> list[Any]:
         if self._readonly:
             raise StoreReadOnly(f"{self.location} was opened for reading only")
+        self._readers.check_process()
         deadline = time.monotonic() + self._busy_seconds
         self._number += 1
         with self._explained():
@@ -289,76 +282,27 @@ class PostgresEngine:
     # -- search
 
     def index(self, tx: Transaction, num: int, position: int, count: int, size: int) -> None:
-        rows = tx.run(
-            "SELECT id, content, body FROM messages WHERE session = ? AND position >= ?",
-            (num, position),
-        )
-        self._index(tx, rows)
-
-    @staticmethod
-    def _index(tx: Transaction, rows: Sequence[Row]) -> None:
-        tx.many(
-            "INSERT INTO words (id, part, text) VALUES (?, ?, ?::tsvector)",
-            [
-                (id, part, vector)
-                for id, content, body in rows
-                for part, vector in enumerate(_vectors(searchable(content, body)))
-            ],
-        )
+        postgres_words.index_from(tx, num, position)
 
     def unindex(self, tx: Transaction, num: int) -> None:
-        tx.run("DELETE FROM words WHERE id IN (SELECT id FROM messages WHERE session = ?)", (num,))
+        postgres_words.forget(tx, num)
 
     def reindex(self, tx: Transaction, progress: Progress | None = None) -> int:
-        tx.run("DELETE FROM words")
-        total = tx.run("SELECT count(*) FROM messages")[0][0]
-        done, last = 0, -1
-        while rows := tx.run(
-            "SELECT id, content, body FROM messages WHERE id > ? ORDER BY id LIMIT 500", (last,)
-        ):
-            self._index(tx, rows)
-            done, last = done + len(rows), rows[-1][0]
-            if progress:
-                progress(done, total)
-        return done
+        return postgres_words.rebuild(tx, progress)
 
     def find(
         self, tx: Transaction, query: Query, clause: Clause | None, newest: bool, likely: int
     ) -> Iterator[int]:
-        if not query.groups:
-            return
-        condition, params = clause or ("true", ())
-        matching, wanted = _matching(query)
-        order, ranked = "max(m.time)", []
-        if not newest:
-            order, ranked = "max(ts_rank(w.text, ?::tsquery, 1))", wanted[:1]
-        for (id,) in tx.stream(
-            "SELECT w.id FROM words w JOIN messages m ON m.id = w.id"
-            " JOIN sessions s ON s.num = m.session"
-            f" WHERE w.id IN ({matching}) AND {condition}"
-            f" GROUP BY w.id ORDER BY {order} DESC, w.id DESC",
-            (*wanted, *params, *ranked),
-        ):
-            yield id
+        return postgres_words.find(tx, query, clause, newest)
 
     # -- looking after itself
 
     def check(self, tx: Transaction) -> Iterator[Finding]:
-        missing = tx.run(
-            "SELECT count(*), min(id) FROM messages m WHERE NOT EXISTS"
-            " (SELECT 1 FROM words w WHERE w.id = m.id)"
-        )[0]
-        if missing[0]:
-            detail = f"{missing[0]} messages are not in the index, the first has id {missing[1]}"
-            yield Finding(check="search index", where="words", detail=detail)
-        for check, table, key, other, its in (
-            ("search index", "words", "id", "messages", "id"),
-            ("foreign key", "rewinds", "session", "sessions", "num"),
-        ):
-            lost = tx.run(f"SELECT DISTINCT {key} FROM {table} EXCEPT SELECT {its} FROM {other}")
-            if lost:
-                detail = f"{len(lost)} rows point at {other} that are not there"
-                yield Finding(check=check, where=table, detail=detail)
+        yield from postgres_words.check(tx)
+        lost = tx.run("SELECT DISTINCT session FROM rewinds EXCEPT SELECT num FROM sessions")
+        if lost:
+            detail = f"{len(lost)} rows point at sessions that are not there"
+            yield Finding(check="foreign key", where="rewinds", detail=detail)
 
     def check_index(self) -> list[Finding]:
         return []
@@ -425,50 +369,3 @@ def _version(connection: Connection) -> int:
         return 0
     row = connection.execute("SELECT version FROM rekindle_version").fetchone()
     return row[0] if row else 0
-
-
-def _vectors(text: str) -> Iterator[str]:
-    """The words of a text and their places as tsvectors; an empty text has one without words."""
-    found = [word[:LONGEST] for word in words(text)]
-    start = 0
-    while start < max(len(found), 1):
-        places: defaultdict[str, list[int]] = defaultdict(list)
-        room, stop = ROOM, start
-        while stop < len(found) and stop - start < PLACES and room > 0:
-            where = places[found[stop]]
-            if len(where) == MOST_OF_ONE:
-                break
-            where.append(stop - start + 1)
-            room -= 4 * len(found[stop]) + 8
-            stop += 1
-        yield " ".join(
-            f"{_lexeme(word)}:{','.join(map(str, where))}" for word, where in places.items()
-        )
-        start = stop if stop in (start, len(found)) else max(stop - OVERLAP, start + 1)
-        if not found:
-            return
-
-
-def _lexeme(word: str) -> str:
-    return "'" + word.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-def _tsquery(query: Query) -> str:
-    return " & ".join("(" + " | ".join(map(_phrase, group)) + ")" for group in query.groups)
-
-
-def _matching(query: Query) -> tuple[str, list[str]]:
-    """The keys that have all the words, together in one part or spread over a long message's parts."""
-    sql = "SELECT id FROM words WHERE text @@ ?::tsquery"
-    params = [_tsquery(query)]
-    if 1 < len(query.groups) <= SPREAD:
-        each = f"{sql} AND id IN (SELECT id FROM words WHERE part > 0)"
-        sql += f" UNION ({' INTERSECT '.join([each] * len(query.groups))})"
-        params += [_tsquery(Query((group,))) for group in query.groups]
-    return sql, params
-
-
-def _phrase(term: Term) -> str:
-    lexemes = [_lexeme(word[:LONGEST]) for word in term.words]
-    lexemes[-1] += ":*" if term.prefix else ""
-    return "(" + " <-> ".join(lexemes) + ")"

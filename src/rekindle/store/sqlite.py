@@ -219,6 +219,7 @@ class SqliteEngine:
         writer, turns = self._writer, self._turns
         if writer is None or turns is None:
             raise self._refusal()
+        self._readers.check_process()
         turns.begin()
         try:
             writer.execute("BEGIN IMMEDIATE")

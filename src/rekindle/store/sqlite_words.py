@@ -15,6 +15,7 @@ from typing import Any
 
 from ..types import Finding
 from .engine import Clause, Progress, Row, Transaction
+from .indexing import index_all
 from .query import Query
 from .rows import searchable
 from .text import indexable
@@ -73,16 +74,7 @@ def forget(tx: Transaction, num: int) -> None:
 def rebuild(tx: Transaction, progress: Progress | None) -> int:
     """Index everything anew."""
     tx.run("INSERT INTO words (words) VALUES ('delete-all')")
-    total = tx.run("SELECT count(*) FROM messages")[0][0]
-    done, last = 0, 0
-    while rows := tx.run(
-        "SELECT id, content, body FROM messages WHERE id > ? ORDER BY id LIMIT 500", (last,)
-    ):
-        _index(tx, rows)
-        done, last = done + len(rows), rows[-1][0]
-        if progress:
-            progress(done, total)
-    return done
+    return index_all(tx, _index, progress)
 
 
 class Tail:

@@ -204,10 +204,17 @@ class Store:
             return sessions.by_name(tx, name, owner)
 
     def recent(
-        self, limit: int = 50, *, offset: int = 0, where: Filter = _EVERYTHING
+        self,
+        limit: int = 50,
+        *,
+        offset: int = 0,
+        where: Filter = _EVERYTHING,
+        owner: str | None = None,
+        source: str | None = None,
     ) -> list[Session]:
         """Sessions by their last activity, newest first."""
         _checked_page(limit, offset)
+        where = where.with_(owner=owner, source=source) if owner or source else where
         condition, params = where.sql(self._clock())
         with self._engine.reading() as tx:
             listed = tx.run(
