@@ -17,6 +17,11 @@ def parse() -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     store = commands.add_parser("store", help="the store against raw floors and peers")
     store.add_argument("--quick", action="store_true", help="a small slice; writes no results file")
+    store.add_argument(
+        "--keep-peers",
+        action="store_true",
+        help="floors and Rekindle anew, peers as the last whole run found them",
+    )
     store.add_argument("--only", action="append", choices=store_run.ROWS, help="this row only")
     store.add_argument(
         "--no-peers", action="store_true", help="floors and Rekindle only; writes no results file"
@@ -56,14 +61,18 @@ def keep(section: str, taken: dict, whole: bool) -> dict:
 
 
 def measure_store(args: argparse.Namespace) -> None:
-    peers = () if args.no_peers else tuple(args.peer or PEERS)
+    peers = () if args.no_peers or args.keep_peers else tuple(args.peer or PEERS)
     size = store_run.QUICK if args.quick else store_run.Size()
     run = store_run.StoreRun(size, peers)
     rows = store_run.measure(run, tuple(args.only or store_run.ROWS))
     run.clean()
     taken = {"rows": rows, "missing": run.missing, "versions": run.versions}
     partial = "quick" if args.quick else "peerless" if args.no_peers or args.peer else ""
-    finish("store", taken, partial, whole=not args.only)
+    if args.keep_peers and not partial:
+        kept = json.loads((WORK / "store.json").read_text())
+        taken["rows"] = {row: kept["rows"].get(row, {}) | rows[row] for row in rows}
+        taken["peers"] = {"date": kept.get("peers", {}).get("date", kept["date"])}
+    finish("store", taken, partial, whole=not (args.only or args.keep_peers))
 
 
 def measure_growth(args: argparse.Namespace) -> None:

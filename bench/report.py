@@ -269,6 +269,7 @@ def store(kept: Figures) -> str:
         NOTES,
         "\n".join(_failures(kept)),
         "".join(f"- {row} was taken on {date}\n" for row, date in older.items()),
+        f"- The peers were measured on {kept['peers']['date']}." if "peers" in kept else "",
     ]
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 

@@ -16,9 +16,9 @@ from .text import escape
 LAST_POSITION = 2**62
 _COPY = """
 INSERT INTO messages
-    (session, position, role, time, origin, calls, platform_id, tools, body, content)
+    (session, position, role, time, origin, calls, answers, platform_id, tools, body, content)
 SELECT ?, row_number() OVER (ORDER BY position) - 1, role, time, coalesce(origin, id), calls,
-       platform_id, tools, body, content
+       answers, platform_id, tools, body, content
 FROM messages WHERE session = ? AND position <= ? AND rewind IS NULL ORDER BY position
 """
 _COUNT = """

@@ -15,11 +15,13 @@ from .text import ESCAPE, escape, printable, unescape
 PREVIEW = 120
 NANO = 1_000_000_000
 
-MESSAGE_COLUMNS = "m.position, m.role, m.time, m.rewind, m.platform_id, m.body, m.content"
+MESSAGE_COLUMNS = (
+    "m.position, m.role, m.time, m.rewind, m.answers, m.platform_id, m.body, m.content"
+)
 INSERT_MESSAGE = (
     "INSERT INTO messages"
-    " (session, position, role, time, origin, calls, platform_id, tools, body, content)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " (session, position, role, time, origin, calls, answers, platform_id, tools, body, content)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 # First the columns that are fields as they stand, in the order of the fields.
 SESSION_COLUMNS = (
@@ -63,8 +65,6 @@ def message_row(
     body: dict[str, Any] = {}
     if calls:
         body["tool_calls"] = calls  # tuples: a list of [id, name, arguments]
-    if call_id is not None:
-        body["tool_call_id"] = call_id
     if name is not None:
         body["name"] = name
     if reasoning is not None:
@@ -83,6 +83,7 @@ def message_row(
         time,
         origin,
         len(calls),
+        None if call_id is None else escape(call_id),
         None if platform_id is None else escape(platform_id),
         tools,
         encode_json(body) if body else None,
@@ -92,41 +93,32 @@ def message_row(
 
 def message_of(row: Row) -> Message:
     """The message of a row of MESSAGE_COLUMNS."""
-    position, role, time, rewind, platform_id, body, content = row
+    position, role, time, rewind, answers, platform_id, body, content = row
     if content is not None and ESCAPE in content:
         content = unescape(content)
     if not role.isascii():
         role = unescape(role)
+    if answers is not None:
+        answers = unescape(answers)
     if platform_id is not None:
         platform_id = unescape(platform_id)
     rewound = rewind is not None
     if body is None:
-        said = (
-            role,
-            content,
-            (),
-            None,
-            None,
-            None,
-            None,
-            platform_id,
-            None,
-            time,
-            position,
-            rewound,
-        )
-        return _new(Message, said)
+        said = (role, content, (), answers, None, None, None, platform_id, None)
+        return _new(Message, (*said, time, position, rewound))
     try:
         rest = _scan(body if ESCAPE not in body else unescape(body), 0)[0]
         get = rest.get
-        calls = [_new(ToolCall, call) for call in get("tool_calls", ())]
+        calls = get("tool_calls", ())
+        if calls:
+            calls = tuple([_new(ToolCall, call) for call in calls])
     except (ValueError, TypeError, AttributeError, StopIteration) as error:
         raise StoreDamaged(f"the message at position {position} is damaged: {error}") from error
     said = (
         role,
         get("content") if content is None else content,
-        tuple(calls),
-        get("tool_call_id"),
+        calls,
+        answers,
         get("name"),
         get("reasoning"),
         get("finish_reason"),
@@ -153,7 +145,7 @@ def said(message: Message) -> str:
 def searchable(content: str | None, body: str | None) -> str:
     """The same, of a row; of one that is damaged, the text: it must not keep others out."""
     try:
-        return said(message_of((0, "", 0.0, None, None, body, content)))
+        return said(message_of((0, "", 0.0, None, None, None, body, content)))
     except (StoreDamaged, ValueError, TypeError):
         return unescape(content or "")
 

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x52454B44  # "REKD"
 READERS = 8
 CHECKPOINT_PAGES = 4000
-CACHE = -16_000  # kilobytes, as SQLite counts them
+CACHE = -4_000  # kilobytes, as SQLite counts them, for a reader, and
+WRITER_CACHE = -16_000  # for the writer, who merges the index
 SALVAGE = "run `rekindle sessions repair`, or restore a backup"
 
 
@@ -124,7 +125,7 @@ class SqliteEngine:
             writer,
             f"PRAGMA synchronous = {self._synchronous};"
             f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};"
-            f"PRAGMA cache_size = {CACHE};"
+            f"PRAGMA cache_size = {WRITER_CACHE};"
             "PRAGMA foreign_keys = ON",
         )
 

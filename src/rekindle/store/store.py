@@ -172,22 +172,17 @@ class Store:
         if owner is not None:
             self.session(session_id, owner=owner)
         with self._engine.reading() as tx:
-            num = self._numbers.get(session_id)
-            if num is None:
-                if session_id in self._begun and not sessions.is_stored(tx, session_id):
-                    return []
-                num, _ = sessions.by_id(tx, session_id)
-                _remember(self._numbers, session_id, num)
             rows = tx.run(
-                f"SELECT {MESSAGE_COLUMNS} FROM sessions s JOIN messages m ON m.session = s.num"
-                " WHERE s.num = ? AND s.pruned IS NULL AND m.position > ?"
+                f"SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.session ="
+                " (SELECT num FROM sessions WHERE id = ? AND pruned IS NULL) AND m.position > ?"
                 f"{'' if rewound else ' AND m.rewind IS NULL'} ORDER BY m.position"
                 f"{'' if limit is None else f' LIMIT {int(limit)}'}",
-                (num, -1 if after is None else after),
+                (escape(session_id), -1 if after is None else after),
             )
-            if not rows and sessions.by_id(tx, session_id)[0] != num:
-                del self._numbers[session_id]  # deleted and begun anew elsewhere
-                return self.messages(session, rewound=rewound, after=after, limit=limit)
+            if not rows and not (
+                session_id in self._begun and not sessions.is_stored(tx, session_id)
+            ):
+                sessions.by_id(tx, session_id)  # empty, or not there at all?
         return [message_of(row) for row in rows]
 
     def session(self, id: str, *, owner: str | None = None) -> Session:

@@ -45,8 +45,8 @@ MESSAGES = st.builds(
 def read_back(message: Message) -> Message:
     """Through a row and out again; the columns are those a database would give."""
     row = message_row(message, 7, 3, 12.5, None)
-    _, position, role, time, _, _, platform_id, _, body, content = row
-    return message_of((position, role, time, None, platform_id, body, content))
+    _, position, role, time, _, _, answers, platform_id, _, body, content = row
+    return message_of((position, role, time, None, answers, platform_id, body, content))
 
 
 @given(message=MESSAGES)
@@ -84,7 +84,7 @@ def test_json_comes_back(value: object) -> None:
 def test_a_body_that_is_damaged_is_named_and_does_not_stop_the_index() -> None:
     for body in ("{broken", "[]", "7", ""):
         with pytest.raises(StoreDamaged, match="position 4"):
-            message_of((4, "user", 1.0, None, None, body, "text"))
+            message_of((4, "user", 1.0, None, None, None, body, "text"))
         assert searchable("text", body) == "text"
 
 

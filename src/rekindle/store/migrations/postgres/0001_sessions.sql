@@ -54,6 +54,7 @@ CREATE TABLE messages (
     rewind      BIGINT,
     origin      BIGINT,
     calls       INTEGER NOT NULL DEFAULT 0,
+    answers     TEXT,
     platform_id TEXT COLLATE "C",
     tools       TEXT,
     body        TEXT,

@@ -56,6 +56,7 @@ CREATE TABLE messages (
     rewind      INTEGER,   -- the rewind that took it out of the conversation
     origin      INTEGER,   -- the message it was copied from by a fork
     calls       INTEGER NOT NULL DEFAULT 0,
+    answers     TEXT,      -- the id of the call that it is the result of
     platform_id TEXT,
     tools       TEXT,      -- names of the tools it calls or answers, each between spaces
     body        TEXT,      -- everything that is not plain text content, as JSON
