@@ -224,6 +224,8 @@ def test_ctrl_c_leaves_with_130_and_no_traceback(rekindle: Rekindle) -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        # A shell starts what it puts into the background with Ctrl-C switched off.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     deadline = time.monotonic() + 30
     while not rekindle.store.exists() and time.monotonic() < deadline:

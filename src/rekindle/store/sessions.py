@@ -138,7 +138,9 @@ def _stored_already(
 ) -> dict[str | None, int]:
     """Positions of those messages that a platform has already delivered."""
     # On PostgreSQL this holds back whoever else wants to append to the session.
-    tx.run("UPDATE sessions SET changes = changes + 1 WHERE num = ?", (num,))
+    sql = "UPDATE sessions SET changes = changes + 1 WHERE num = ? AND pruned IS NULL RETURNING num"
+    if not tx.run(sql, (num,)):
+        raise NotFound("the session was deleted")
     found: dict[str | None, int] = {}
     for message in messages:
         name = message.platform_message_id

@@ -61,7 +61,8 @@ def _from_hex(match: re.Match[str]) -> str:
 
 def words(text: str) -> Iterator[str]:
     """Yield the words of `text` as the search index knows them."""
-    return (match[0] for match in re.finditer(_WORD, fold(text)))
+    # Marks and signs of those scripts are no words: SQLite's index passes over them too.
+    return (match[0] for match in re.finditer(_WORD, fold(text)) if match[0][0].isalnum())
 
 
 def fold(text: str) -> str:
