@@ -759,3 +759,16 @@ def test_import_takes_files_and_folders_and_tells_what_failed(rekindle: Rekindle
         lines.write('{"type": "user", broken\n')
     report = rekindle.json("import", file)
     assert report["damage"][0]["line"] == 3
+
+
+def test_an_import_that_had_to_skip_something_keeps_the_rest_and_exits_with_1(
+    rekindle: Rekindle,
+) -> None:
+    lines = (
+        b'{"type": "session", "format": 1, "id": "good", "started": 1.0}\n'
+        b'{"type": "message", "position": 0, "role": "user", "content": "kept"}\n'
+        b"not json\n"
+    )
+    done = rekindle.run("sessions", "import", "-", stdin=lines, code=1)
+    assert b"skipped: line 3" in done.stderr
+    assert "kept" in rekindle("sessions", "show", "good")

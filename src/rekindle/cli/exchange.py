@@ -204,6 +204,8 @@ def import_sessions(
     else:
         say(f"{counted(sessions, 'session')} and {counted(messages, 'message')} taken in")
         _tell_skipped(skipped)
+    if skipped:  # the rest is in, but not everything that was given
+        raise typer.Exit(1)
 
 
 def _tell_skipped(skipped: list[str]) -> None:
@@ -268,3 +270,5 @@ def copy(
         copied = f"{counted(report.sessions, 'session')} and {counted(report.messages, 'message')}"
         say(f"{copied} copied to {masked(there)}")
     _tell_skipped(report.skipped)
+    if report.skipped:  # nobody should throw the old store away now
+        raise typer.Exit(1)
