@@ -134,6 +134,25 @@ def test_processes_that_create_a_store_at_the_same_moment_make_it_once(
             assert connection.execute(kept).fetchall() == []
 
 
+CREATE_MANY = """
+import os, sys, time
+from rekindle import open_store
+for number in range(40):
+    while time.time() < float(sys.argv[2]) + number * 0.05:  # all of them at one moment
+        pass
+    open_store(os.path.join(sys.argv[1], f"{number}.db")).close()
+"""
+
+
+def test_a_file_that_others_are_making_right_now_is_never_taken_for_a_strangers(
+    tmp_path: Path,
+) -> None:
+    begin = str(time.time() + 1.0)
+    crowd = [start(CREATE_MANY, str(tmp_path), begin) for _ in range(6)]
+    complaints = [process.communicate(timeout=120)[1] for process in crowd]
+    assert [process.returncode for process in crowd] == [0] * 6, complaints
+
+
 STOP_WITH_THE_LOCK = """
 import os, signal, sys
 from rekindle import open_store

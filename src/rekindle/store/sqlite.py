@@ -33,7 +33,7 @@ from .engine import Clause, Progress, Row, Transaction, Work
 from .migrate import LATEST, refuse_newer, upgrade
 from .pool import Pool
 from .query import Query
-from .turns import Turns
+from .turns import RETRY, Turns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,8 +119,7 @@ class SqliteEngine:
         writer = apsw.Connection(self.location, flags=apsw.SQLITE_OPEN_READWRITE)
         writer.set_busy_handler(self._turns.wait)
         self._writer = writer
-        if self._check_version(writer) < LATEST:
-            self._upgrade(writer)
+        self._bring_up_to_date(writer)
         _script(
             writer,
             f"PRAGMA synchronous = {self._synchronous};"
@@ -166,18 +165,36 @@ class SqliteEngine:
             flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
             connection = apsw.Connection(uri, flags=flags)
         _script(connection, f"PRAGMA temp_store = MEMORY; PRAGMA cache_size = {CACHE}")
+        connection.register_fts5_function("relevance", sqlite_words.relevance)
         return Reader(connection)
 
     def _check_version(self, connection: apsw.Connection) -> int:
-        ((application,),) = connection.execute("PRAGMA application_id")
-        ((version,),) = connection.execute("PRAGMA user_version")
-        if application != APPLICATION_ID:
-            ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_schema")
-            if tables or self._readonly:
-                raise InvalidInput(f"{self.path} is a database, but not one of Rekindle's")
-            return 0
-        refuse_newer(self.location, version)
-        return version
+        asked = (
+            "PRAGMA application_id",
+            "PRAGMA user_version",
+            "SELECT count(*) FROM sqlite_schema",
+        )
+        told: list[Any] = []
+        with connection:  # one view: another process may be making the tables right now
+            told += [value for sql in asked for (value,) in connection.execute(sql)]
+        application, version, tables = told
+        if application == APPLICATION_ID:
+            refuse_newer(self.location, version)
+            return version
+        if tables or self._readonly:
+            raise InvalidInput(f"{self.path} is a database, but not one of Rekindle's")
+        return 0
+
+    def _bring_up_to_date(self, writer: apsw.Connection) -> None:
+        deadline = time.monotonic() + self._busy_seconds
+        while self._check_version(writer) < LATEST:
+            try:
+                self._upgrade(writer)
+            except apsw.BusyError:
+                # Of several that make a file at once, SQLite sends some back without waiting.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(RETRY)
 
     def _upgrade(self, writer: apsw.Connection) -> None:
         # A new file is flushed once, below, before anyone can see that it is a store.

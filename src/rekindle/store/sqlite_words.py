@@ -4,14 +4,21 @@ A commit that updates a full-text index writes several times the size of its mes
 indexed in batches, inside the transaction of the message that makes a batch full. What is not indexed
 yet, everything behind the last id of the index, each reader keeps in a small full-text table in its
 memory, brought up to date by every search: the same words are found either way, and at once.
+
+To rank all matches, and to know how rare a word is, costs the more the more is stored. So in a large
+store the newest matches are ranked, by a score of our own that asks for no count of all; older ones
+follow, newest first.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
+
+import apsw
 
 from ..types import Finding
 from .engine import Clause, Progress, Row, Transaction
@@ -22,6 +29,9 @@ from .text import indexable
 
 EVERY = 64  # messages make a batch, or
 BYTES = 256 * 1024  # of text
+LARGE = 100_000  # messages: from here on, only
+WINDOW = 500  # of the newest matches are put in order
+SAMPLE = 100  # of a word's newest places tell how rare it is
 
 _TAIL = """
 CREATE VIRTUAL TABLE temp.tail USING fts5 (
@@ -108,35 +118,98 @@ def find(
     match = _match(query)
     if not match:
         return
-    found = _search(tx, "words", match, clause, newest, likely)
+    last: int = tx.run(f"SELECT {_LAST}")[0][0]
+    score = "bm25({table})"
+    if last > LARGE and not newest:
+        score = f"relevance({{table}}, {', '.join(map(repr, _weights(tx, query, last)))})"
+    if last > LARGE:
+        found = _search_newest(tx, match, clause, newest, score)
+    else:
+        found = _search(tx, "words", match, clause, newest, score, likely)
     if tail.fill(tx):
-        found = heapq.merge(_search(tx, "tail", match, clause, newest, EVERY), found)
+        found = heapq.merge(_search(tx, "tail", match, clause, newest, score, EVERY), found)
     for _, id in found:
         yield abs(id)
 
 
 def _search(
-    tx: Transaction, table: str, match: str, clause: Clause | None, newest: bool, likely: int
+    tx: Transaction,
+    table: str,
+    match: str,
+    clause: Clause | None,
+    newest: bool,
+    score: str,
+    likely: int,
 ) -> Iterator[Row]:
     """Rows of (order, id), first the one with the lowest; of two at one time, the one said later."""
-    if clause is None and not newest:
-        # Not ORDER BY rank: that sorts all matches, however few are wanted.
-        sql = f"SELECT bm25({table}), rowid FROM {table} WHERE {table} MATCH ? ORDER BY 1"
-        params: tuple[Any, ...] = (match,)
-    else:
-        condition, values = clause or ("true", ())
-        order = "-m.time, -w.rowid" if newest else f"bm25({table}), w.rowid"
-        sessions = "JOIN sessions s ON s.num = m.session" if clause else ""
-        sql = (
-            f"SELECT {order} FROM {table} w JOIN messages m ON m.id = w.rowid {sessions}"
-            f" WHERE {table} MATCH ? AND {condition} ORDER BY 1, 2"
-        )
-        params = (match, *values)
-    # To sort out a few is much cheaper than to sort all, and mostly enough.
-    first = tx.run(f"{sql} LIMIT {likely}", params)
+    sql, params = _statement(table, match, clause, newest, score)
+    # Not ORDER BY rank: that sorts all matches, however few are wanted. And to sort out a few is
+    # much cheaper than to sort all, and mostly enough.
+    first = tx.run(f"{sql} ORDER BY 1, 2 LIMIT {likely}", params)
     yield from first
     if len(first) == likely:
-        yield from islice(tx.stream(sql, params), likely, None)
+        yield from islice(tx.stream(f"{sql} ORDER BY 1, 2", params), likely, None)
+
+
+def _search_newest(
+    tx: Transaction, match: str, clause: Clause | None, newest: bool, score: str
+) -> Iterator[Row]:
+    """The same of a large table: the newest matches in order, then the others as they come."""
+    sql, params = _statement("words", match, clause, newest, score)
+    first = tx.run(f"{sql} ORDER BY w.rowid DESC LIMIT {WINDOW}", params)
+    yield from sorted(first)
+    if len(first) == WINDOW:
+        sql, params = _statement("words", match, clause, newest, "0", behind=abs(first[-1][1]))
+        for _, id in tx.stream(f"{sql} ORDER BY w.rowid DESC", params):
+            yield math.inf, id
+
+
+def _statement(
+    table: str,
+    match: str,
+    clause: Clause | None,
+    newest: bool,
+    score: str,
+    behind: int | None = None,
+) -> tuple[str, list[Any]]:
+    order = "-m.time, -w.rowid" if newest else f"{score.format(table=table)}, w.rowid"
+    # CROSS: the index comes first, whatever SQLite thinks of the filter.
+    messages = "CROSS JOIN messages m ON m.id = w.rowid" if clause or newest else ""
+    sessions = "CROSS JOIN sessions s ON s.num = m.session" if clause else ""
+    condition, values = clause or ("true", ())
+    before = "" if behind is None else f" AND w.rowid < {behind}"
+    sql = (
+        f"SELECT {order} FROM {table} w {messages} {sessions}"
+        f" WHERE {table} MATCH ?{before} AND {condition}"
+    )
+    return sql, [match, *values]
+
+
+def _weights(tx: Transaction, query: Query, last: int) -> list[float]:
+    """How much each term of a query tells: the rarer of late, the more."""
+    weights: list[float] = []
+    for group in query.groups:
+        for term in group:
+            rows = tx.run(
+                "SELECT rowid FROM words WHERE words MATCH ?"
+                f" ORDER BY rowid DESC LIMIT 1 OFFSET {SAMPLE - 1}",
+                (_quoted(term.words) + "*" * term.prefix,),
+            )
+            weights.append(math.log(1 + (last - rows[0][0] if rows else last) / SAMPLE))
+    return weights
+
+
+def relevance(api: apsw.FTS5ExtensionApi, *weights: Any) -> float:
+    """How well a message fits, the lower the better: BM25 with weights that are given."""
+    usual: float | None = api.aux_data
+    if usual is None:
+        usual = api.aux_data = max(1.0, api.column_total_size(0) / max(1, api.row_count))
+    room = 1.2 * (0.25 + 0.75 * api.column_size(0) / usual)
+    score = 0.0
+    for phrase, weight in enumerate(weights):
+        times = len(api.phrase_locations(phrase)[0])
+        score -= weight * times * 2.2 / (times + room)
+    return score
 
 
 def _match(query: Query) -> str:
