@@ -167,6 +167,39 @@ class Hit(NamedTuple):
     after: tuple[Message, ...] = ()
 
 
+class Call(NamedTuple):
+    """A tool call of a session, and what became of it.
+
+    `outcome` is ok, error, expected (it ran, and said no: a search without a hit, a failing test),
+    refused or unknown. `failed` tells whether the call did not do what it was asked, None where
+    nothing speaks; `rule` names the rule that judged, `confidence` how far to trust it.
+    """
+
+    session: str
+    position: int  # of the message that makes the call
+    number: int  # among the calls of that message
+    id: str
+    tool: str
+    work: str  # what kind of tool: code, file, research, terminal, meta, general, bookkeeping
+    digest: int  # of tool and arguments: the same call again has the same
+    outcome: str
+    failed: bool | None
+    error_kind: str | None
+    fault: str | None  # agent or environment, where the kind tells
+    rule: str
+    confidence: float
+    duration: float | None = None  # seconds
+    answered: int | None = None  # position of the result
+
+
+class Judged(NamedTuple):
+    """A session with all its calls in order, and the positions before which it was compressed."""
+
+    session: Session
+    calls: tuple[Call, ...]
+    compressions: tuple[int, ...] = ()
+
+
 class Rewind(NamedTuple):
     """A stretch of messages taken out of a conversation, ready to be brought back."""
 

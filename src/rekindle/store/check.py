@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ..errors import StoreDamaged
 from ..types import Finding
+from . import outcomes
 from .engine import Engine, Progress, Transaction
 from .rows import MESSAGE_COLUMNS, message_of
 from .text import unescape
@@ -120,6 +121,7 @@ def repair(engine: Engine, tx: Transaction, progress: Progress | None) -> list[s
         mended.append(f"{len(lost)} messages came back whose rewind was not there")
     tx.run("DELETE FROM rewinds WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.num = session)")
     mended += _repair_counts(tx)
+    outcomes.forget(tx)
     engine.reindex(tx, progress)
     return mended
 

@@ -18,6 +18,7 @@ from ..types import (
     JSON,
     Finding,
     Hit,
+    Judged,
     Message,
     Rewind,
     Session,
@@ -26,7 +27,7 @@ from ..types import (
     checked,
     checked_name,
 )
-from . import check, lineage, retention, rewind, sessions, titles, transfer
+from . import check, lineage, outcomes, retention, rewind, sessions, titles, transfer
 from .commit import GroupCommit
 from .engine import Engine, Progress, Transaction
 from .filter import Filter
@@ -465,6 +466,26 @@ class Store:
         """Remember that a file was taken in as it was under this stamp."""
         entry = [(_ledger_name(path), escape(stamp), self._clock())]
         self._write(lambda tx: _copy_ledger(tx, entry))
+
+    # -- what became of the calls
+
+    def due(
+        self, rules: str, where: Filter = _EVERYTHING, *, session: str | None = None
+    ) -> list[outcomes.Due]:
+        """Sessions that these rules have not judged as they are now."""
+        with self._engine.reading() as tx:
+            return outcomes.due(tx, rules, where, session, self._clock())
+
+    def keep_verdicts(self, rules: str, verdicts: Sequence[outcomes.Verdicts]) -> None:
+        """Keep what these rules made of the calls of some sessions."""
+        self._write(lambda tx: outcomes.keep(tx, rules, verdicts))
+
+    def judged(
+        self, where: Filter = _EVERYTHING, *, session: str | None = None
+    ) -> Iterator[Judged]:
+        """Sessions with what is kept about their calls, in the order of their start."""
+        with self._engine.reading() as tx:
+            yield from outcomes.judged(tx, where, session, self._clock())
 
     # -- upkeep
 

@@ -1,0 +1,120 @@
+"""What is kept about calls: read back as it was, and renewed where there is something new."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rekindle import Store
+from rekindle.store import Filter
+from rekindle.store.outcomes import Verdicts
+from rekindle.types import Call
+
+from .said import call, result, started, turns, user
+
+
+def made(session: str, position: int, **fields: Any) -> Call:
+    known: dict[str, Any] = {
+        "number": 0,
+        "id": "call_1",
+        "tool": "terminal",
+        "work": "terminal",
+        "digest": -(2**62),
+        "outcome": "ok",
+        "failed": False,
+        "error_kind": None,
+        "fault": None,
+        "rule": "exit code",
+        "confidence": 0.99,
+    }
+    return Call(session=session, position=position, **{**known, **fields})
+
+
+def keep(store: Store, session: str, *calls: Call, since: int, rules: str = "1") -> None:
+    (due,) = store.due(rules, session=session)
+    store.keep_verdicts(rules, [Verdicts(due, calls, since, [3])])
+
+
+def worked(store: Store, **fields: Any) -> str:
+    session = store.begin(**fields)
+    store.append(session, user("go"), call("terminal"), result("done"))
+    return session.id
+
+
+def test_calls_come_back_as_they_were_judged(store: Store) -> None:
+    id = worked(store)
+    calls = (
+        made(id, 1, duration=1.5, answered=2),
+        made(id, 1, number=1, id="\ud800", tool="a\0b", outcome="unknown", failed=None),
+        made(id, 4, outcome="error", failed=True, error_kind="path", fault="agent"),
+    )
+    keep(store, id, *calls, since=3)
+    (judged,) = store.judged()
+    assert judged.session == store.session(id)
+    assert judged.calls == calls
+    assert judged.compressions == (3,)
+
+
+def test_a_judged_session_is_not_due_until_it_changes_or_the_rules_do(store: Store) -> None:
+    id = worked(store)
+    assert [due.session for due in store.due("1")] == [id]
+    keep(store, id, made(id, 1), since=3)
+    assert store.due("1") == []
+    assert [(due.since, due.compressions) for due in store.due("2")] == [(0, ())]
+    store.append(id, user("more"))
+    assert [(due.since, due.compressions) for due in store.due("1")] == [(3, ())]
+
+
+def test_what_was_judged_before_stays_and_what_is_judged_again_is_replaced(store: Store) -> None:
+    id = worked(store)
+    keep(store, id, made(id, 1), made(id, 5, outcome="unknown", failed=None), since=5)
+    store.append(id, *turns("more"))
+    keep(store, id, made(id, 5, outcome="error", failed=True), since=6)
+    (judged,) = store.judged(session=id)
+    assert [(each.position, each.outcome) for each in judged.calls] == [(1, "ok"), (5, "error")]
+
+
+def test_a_rewind_makes_everything_due_again_and_so_does_taking_it_back(store: Store) -> None:
+    id = worked(store)
+    for change in (store.undo, store.redo):
+        keep(store, id, made(id, 1), since=3)
+        change(id)
+        assert [due.since for due in store.due("1")] == [0]
+
+
+def test_sessions_come_in_the_order_of_their_start_and_as_the_filter_says(store: Store) -> None:
+    late = worked(store, started=2_000.0, source="b")
+    early = worked(store, started=1_000.0, source="a")
+    for id in (late, early):
+        keep(store, id, made(id, 1), since=3)
+    started(store, started=3_000.0, source="a")
+    found = [(each.session.id, len(each.calls)) for each in store.judged()]
+    assert found[:2] == [(early, 1), (late, 1)]
+    assert found[2][1] == 0
+    assert [each.session.id for each in store.judged(Filter(source="b"))] == [late]
+    assert [due.session for due in store.due("1", Filter(source="b"))] == []
+
+
+def test_repair_throws_judgements_away_and_a_purge_takes_them_with_the_session(
+    store: Store,
+) -> None:
+    id = worked(store)
+    keep(store, id, made(id, 1), since=3)
+    store.repair()
+    assert [judged.calls for judged in store.judged()] == [()]
+    assert len(store.due("1")) == 1
+    keep(store, id, made(id, 1), since=3)
+    store.end(id, "done")
+    store.prune(Filter())
+    assert store.purge(older_than=-1) == 1
+    assert list(store.judged()) == []
+    assert store.verify() == []
+
+
+def test_a_session_that_went_away_while_it_was_judged_is_passed_over(store: Store) -> None:
+    id = worked(store)
+    (due,) = store.due("1")
+    store.end(id, "done")
+    store.prune(Filter())
+    store.purge(older_than=-1)
+    store.keep_verdicts("1", [Verdicts(due, [made(id, 1)], 3, [])])
+    assert list(store.judged()) == []
