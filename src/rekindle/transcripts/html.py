@@ -12,7 +12,7 @@ from .exchange import Exchange, exchanges
 from .prose import facts_of, preview, printable, time_of, title_of, trouble, written_arguments
 
 _FENCE = re.compile(r"^```[^\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
-_CODE = re.compile(r"`([^`\n]+)`")
+_MARKED = re.compile(r"`([^`\n]+)`|\*\*(?=\S)([^*`\n]{1,200}?)(?<=\S)\*\*")
 # Only pictures that lie in the page itself: it must never ask the network for anything.
 _PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]+\Z")
 _ROLES = {"user", "assistant", "tool", "system", "developer"}
@@ -136,7 +136,10 @@ def _prose(text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    return _CODE.sub(r"<code>\1</code>", escape(text))
+    return _MARKED.sub(
+        lambda found: f"<code>{found[1]}</code>" if found[1] else f"<strong>{found[2]}</strong>",
+        escape(text),
+    )
 
 
 def _pictures(message: Message) -> Iterator[str]:

@@ -25,7 +25,7 @@ _TELLING = (
 
 
 def title_of(session: Session) -> str:
-    return printable(session.title or f"Session {session.id}")
+    return printable(session.title or session.preview or f"Session {session.id}")
 
 
 def time_of(seconds: float | None) -> str:

@@ -85,6 +85,13 @@ def test_the_page_is_well_formed_escaped_and_asks_the_network_for_nothing() -> N
     assert "<pre>x &lt; 1\n</pre>" in text
 
 
+def test_the_page_sets_strong_words_apart_and_leaves_other_stars_alone() -> None:
+    said = Message("assistant", "**Done:** 2 ** 3 and **kwargs, `a**b**`")
+    text = "".join(html.render(SESSION, [said]))
+    assert "<strong>Done:</strong> 2 ** 3 and **kwargs" in text
+    assert text.count("<strong>") == 1
+
+
 def test_the_page_shows_calls_folded_and_failures_at_a_glance() -> None:
     text = "".join(html.render(SESSION, CHAT))
     failed = [attrs for tag, attrs in Page(text).tags if attrs.get("class") == "failed"]
