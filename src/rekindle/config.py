@@ -4,6 +4,11 @@ A setting is one line in one of the sections below: its type, its default, what 
 it is for. Its name is `section.key`, its environment variable `REKINDLE_SECTION_KEY`. The value
 comes from the environment, else from `<home>/config.toml`, else it is the default; what is unknown
 or not allowed is refused with its name and the place it came from.
+
+The settings of `reset` and `keys` may differ by place. The file then holds, beside `[reset]`, tables
+`[reset.type.<type>]`, `[reset.platform.<platform>]` and `[reset.platform.<platform>.<type>]` with the
+settings that are other there. The words `type` and `platform` keep the names of platforms, which
+plugins choose, apart from those of settings.
 """
 
 from __future__ import annotations
@@ -11,14 +16,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, cast, get_args, get_origin, get_type_hints
 
 from .errors import InvalidSetting
+from .types import ChatType, KeyRule, Layered, Place, Policy
 
 Value = str | int | float | bool
+Form = Literal["plain", "path", "zone", "address", "secret"]
+
+LAYERED = ("reset", "keys")
 
 
 class Limits(NamedTuple):
@@ -34,18 +43,17 @@ def setting(
     *,
     env: str = "",
     limits: Limits | None = None,
-    path: bool = False,
+    form: Form = "plain",
 ) -> Any:
-    """Declare a setting; `path` marks text that names a file when it is not a URL."""
-    return field(
-        default=default, metadata={"help": help, "env": env, "limits": limits, "path": path}
-    )
+    """Declare a setting; `form` says what its text is: a `path` names a file unless it is a URL."""
+    about = {"help": help, "env": env, "limits": limits, "form": form}
+    return field(default=default, metadata=about, repr=form != "secret")
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSection:
     url: str = setting(
-        "sessions.db", "SQLite file or postgresql:// URL", env="REKINDLE_STORE", path=True
+        "sessions.db", "SQLite file or postgresql:// URL", env="REKINDLE_STORE", form="path"
     )
     durability: Literal["full", "relaxed"] = setting("full", "full: a message survives power loss")
     busy_seconds: float = setting(30.0, "how long to wait for another writer", limits=Limits(0))
@@ -65,6 +73,39 @@ class ListSection:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelSection:
+    base_url: str = setting(
+        "https://api.openai.com/v1",
+        "where the model answers, in the OpenAI protocol",
+        env="OPENAI_BASE_URL",
+        form="address",
+    )
+    api_key: str = setting("", "the key for it; never shown", env="OPENAI_API_KEY", form="secret")
+    name: str = setting("", "the model to ask", env="REKINDLE_MODEL")
+
+
+@dataclass(frozen=True, slots=True)
+class ResetSection:
+    mode: Literal["none", "idle", "daily", "both"] = setting(
+        "both", "when a conversation starts anew by itself"
+    )
+    idle_minutes: int = setting(
+        1440, "minutes without a message before it does", limits=Limits(1, 525_600)
+    )
+    hour: int = setting(4, "hour of the daily reset", limits=Limits(0, 23))
+    zone: str = setting("local", "time zone of that hour; local: that of this machine", form="zone")
+
+
+@dataclass(frozen=True, slots=True)
+class KeysSection:
+    direct: Literal["single", "shared"] = setting(
+        "single", "direct messages: one conversation for all, or (shared) one for each chat"
+    )
+    thread: bool = setting(False, "each thread has a conversation of its own")
+    user: bool = setting(False, "each user has a conversation of their own")
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """Every setting's value, where it came from, and the folder Rekindle lives in."""
 
@@ -72,6 +113,10 @@ class Config:
     store: StoreSection = StoreSection()
     retention: RetentionSection = RetentionSection()
     list: ListSection = ListSection()
+    model: ModelSection = ModelSection()
+    reset: ResetSection = ResetSection()
+    keys: KeysSection = KeysSection()
+    by_place: Mapping[str, Value] = field(default_factory=dict[str, Value])
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -79,9 +124,37 @@ class Config:
         return self.home / "config.toml"
 
     def value(self, name: str) -> Value:
-        """The value of the setting called `section.key`."""
+        """The value of the setting called `section.key`, or of one that holds in some place only."""
+        if name in self.by_place:
+            return self.by_place[name]
         section, key = name.split(".")
         return getattr(getattr(self, section), key)
+
+    def shown(self, name: str) -> str:
+        """The value for people, without what is secret in it."""
+        return setting_of(name).shown(self.value(name))
+
+    @property
+    def policies(self) -> Layered[Policy]:
+        """When conversations are reset, everywhere and in some places."""
+        one = self.reset
+        return Layered(
+            Policy(one.mode, one.idle_minutes, one.hour, one.zone), self._changes("reset")
+        )
+
+    @property
+    def key_rules(self) -> Layered[KeyRule]:
+        """What tells conversations apart, everywhere and in some places."""
+        one = self.keys
+        return Layered(KeyRule(one.direct, one.thread, one.user), self._changes("keys"))
+
+    def _changes(self, section: str) -> dict[Place, dict[str, Value]]:
+        changes: dict[Place, dict[str, Value]] = {}
+        for name, value in self.by_place.items():
+            if name.startswith(f"{section}.") and (found := _split(name)):
+                place, base = found
+                changes.setdefault(place, {})[base.rpartition(".")[2]] = value
+        return changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +168,23 @@ class Setting:
     env: str
     allowed: tuple[str, ...] = ()
     limits: Limits | None = None
-    path: bool = False
+    form: Form = "plain"
+
+    def shown(self, value: Value) -> str:
+        """A value of it for people, without what is secret in it."""
+        if value == "":
+            return "not set"
+        return "***" if self.form == "secret" else masked(value)
 
     @property
     def expected(self) -> str:
         """What is allowed, for people."""
         if self.allowed:
             return " or ".join(self.allowed)
+        if self.form == "zone":
+            return "a time zone such as Europe/Berlin, or local"
+        if self.form == "address":
+            return "an http:// or https:// URL"
         words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
         text = words[self.kind]
         if self.limits is None:
@@ -112,7 +195,11 @@ class Setting:
 
 def _sections() -> dict[str, type]:
     hints = get_type_hints(Config)
-    return {f.name: hints[f.name] for f in fields(Config) if f.name not in ("home", "origins")}
+    return {
+        f.name: hints[f.name]
+        for f in fields(Config)
+        if f.name not in ("home", "by_place", "origins")
+    }
 
 
 def _table() -> dict[str, Setting]:
@@ -130,12 +217,35 @@ def _table() -> dict[str, Setting]:
                 env=each.metadata["env"] or f"REKINDLE_{section}_{each.name}".upper(),
                 allowed=choices,
                 limits=each.metadata["limits"],
-                path=each.metadata["path"],
+                form=each.metadata["form"],
             )
     return table
 
 
 SETTINGS: Mapping[str, Setting] = MappingProxyType(_table())
+
+_TYPES = "|".join(get_args(ChatType))
+_PLACED_NAME = re.compile(
+    rf"({'|'.join(LAYERED)})\.(?:platform\.([a-z0-9_-]+)(?:\.({_TYPES}))?|type\.({_TYPES}))\.(\w+)"
+)
+
+
+def _split(name: str) -> tuple[Place, str] | None:
+    """The place that `reset.platform.telegram.hour` speaks of, and the setting it changes there."""
+    if found := _PLACED_NAME.fullmatch(name):
+        section, platform, its_type, any_type, key = found.groups()
+        chat_type, base = its_type or any_type, f"{section}.{key}"
+        fits = base != "keys.direct" or chat_type in (None, "dm")
+        if base in SETTINGS and fits:
+            return (platform, chat_type), base
+    return None
+
+
+def setting_of(name: str) -> Setting:
+    """The setting of that name; one that holds in some place only is like the one it changes."""
+    if found := _split(name):
+        return replace(SETTINGS[found[1]], name=name, env="")
+    return SETTINGS[name]
 
 
 def find_home(env: Mapping[str, str] = os.environ) -> Path:
@@ -160,10 +270,9 @@ def is_colourful(env: Mapping[str, str] = os.environ) -> bool:
 def load(env: Mapping[str, str] = os.environ, *, store: str | None = None) -> Config:
     """Read the settings; `store` is what the command line asks for and wins over everything."""
     home = find_home(env)
-    file = home / "config.toml"
     values = {name: one.default for name, one in SETTINGS.items()}
     origins = dict.fromkeys(SETTINGS, "default")
-    for name, value in _read_file(file).items():
+    for name, value in _read_file(home / "config.toml").items():
         values[name], origins[name] = value, "file"
     for one in SETTINGS.values():
         if text := env.get(one.env):
@@ -172,15 +281,37 @@ def load(env: Mapping[str, str] = os.environ, *, store: str | None = None) -> Co
             origins[one.name] = f"environment ({one.env})"
     if store is not None:
         values["store.url"], origins["store.url"] = store, "command line (--store)"
-    for one in SETTINGS.values():
-        if one.path:
-            base = home if origins[one.name] in ("default", "file") else Path.cwd()
-            values[one.name] = located(str(values[one.name]), base)
+    for name, value in values.items():
+        form = setting_of(name).form
+        if form == "path":
+            base = home if origins[name] in ("default", "file") else Path.cwd()
+            values[name] = located(str(value), base)
+        elif form == "zone" and value == "local":
+            values[name] = zone_of_machine(env)
     sections: dict[str, Any] = {
-        section: cls(**{f.name: values[f"{section}.{f.name}"] for f in fields(cls)})
+        section: cls(**{f.name: values.pop(f"{section}.{f.name}") for f in fields(cls)})
         for section, cls in _sections().items()
     }
-    return Config(home=home, origins=MappingProxyType(origins), **sections)
+    rest = MappingProxyType(values)
+    return Config(home=home, by_place=rest, origins=MappingProxyType(origins), **sections)
+
+
+def zone_of_machine(env: Mapping[str, str] = os.environ) -> str:
+    """The name of this machine's time zone; UTC where it tells none."""
+    if (name := env.get("TZ", "").removeprefix(":")) and _is_zone(name):
+        return name
+    _, marker, name = os.path.realpath("/etc/localtime").partition("/zoneinfo/")
+    return name if marker else "UTC"
+
+
+def _is_zone(name: str) -> bool:
+    from zoneinfo import ZoneInfo
+
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # OSError: the name of a folder
+        return False
+    return True
 
 
 def located(target: str, base: Path | None = None) -> str:
@@ -224,28 +355,53 @@ def _read_file(file: Path) -> dict[str, Value]:
         raise InvalidSetting(f"{file}: not valid TOML: {error}") from error
     values: dict[str, Value] = {}
     for name, value in _flat(tables):
-        if name not in SETTINGS:
+        if name not in SETTINGS and not _split(name):
             raise InvalidSetting(f"{name} in {_place(file, text, name)}: {_unknown(name)}")
-        values[name] = _checked(SETTINGS[name], value, _place(file, text, name))
+        values[name] = _checked(setting_of(name), value, _place(file, text, name))
     return values
 
 
-def _flat(tables: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _flat(tables: Mapping[str, Any], under: str = "") -> list[tuple[str, Any]]:
+    """Full names and values. Tables hold tables where settings may differ by place, else values."""
     pairs: list[tuple[str, Any]] = []
-    for section, content in tables.items():
-        if isinstance(content, dict):
-            inner = cast("dict[str, Any]", content)
-            pairs += [(f"{section}.{key}", value) for key, value in inner.items()]
-            if not inner and section not in _sections():
-                pairs.append((section, None))
-        else:
-            pairs.append((section, content))
+    deeper = not under or under.partition(".")[0] in LAYERED
+    for key, content in tables.items():
+        name = f"{under}{key}"
+        table = _table_in(content) if deeper else None
+        if table is None:
+            pairs.append((name, content))
+        elif table:
+            pairs += _flat(table, f"{name}.")
+        elif not _is_table(name):
+            pairs.append((name, None))
     return pairs
+
+
+def _table_in(content: object) -> dict[str, Any] | None:
+    return cast("dict[str, Any]", content) if isinstance(content, dict) else None
+
+
+def _is_table(name: str) -> bool:
+    """May a table be called so? (An empty one holds no setting by whose name it could be refused.)"""
+    section, _, rest = name.partition(".")
+    if section not in LAYERED or not rest:
+        return section in _sections() and not rest
+    return rest in ("platform", "type") or any(
+        _split(f"{name}.{key}") for key in ("hour", "thread")
+    )
 
 
 def _unknown(name: str) -> str:
     from difflib import get_close_matches
 
+    section, _, rest = name.partition(".")
+    if section in LAYERED and "." in rest:
+        places = f"{section}.type.<type>, {section}.platform.<platform>[.<type>]"
+        keys = ", ".join(
+            known.partition(".")[2] for known in SETTINGS if known.startswith(f"{section}.")
+        )
+        types = _TYPES.replace("|", ", ")
+        return f"there is no such setting; allowed: {keys} under {places}, where a type is {types}"
     if near := get_close_matches(name, SETTINGS, n=1):
         return f"there is no such setting; did you mean {near[0]}?"
     return f"there is no such setting; allowed: {', '.join(SETTINGS)}"
@@ -253,16 +409,16 @@ def _unknown(name: str) -> str:
 
 def _place(file: Path, text: str, name: str) -> str:
     """The file and, where it is found, the line that sets `name`."""
-    section, _, key = name.partition(".")
     current = ""
     for number, line in enumerate(text.splitlines(), 1):
         if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
-            current = header[1]
+            current = re.sub(r"[\"'\s]", "", header[1])
+            path = current if current == name else ""
         elif assigned := re.match(r"\s*([\w.\"'-]+)\s*=", line):
             path = re.sub(r"[\"']", "", f"{current}.{assigned[1]}".lstrip("."))
-            if path == name or (path == section and key):
-                return f"{file}, line {number}"
-        if current == section and not key:
+        else:
+            continue
+        if path and (name == path or name.startswith(f"{path}.")):
             return f"{file}, line {number}"
     return str(file)
 
@@ -282,15 +438,22 @@ def _from_text(one: Setting, text: str) -> Any:
 def _checked(one: Setting, value: Any, place: str) -> Value:
     if one.kind is float and type(value) is int:
         value = float(value)
-    fits = type(value) is one.kind
-    if fits and one.allowed:
-        fits = value in one.allowed
-    if fits and one.limits:
-        fits = one.limits.least <= value <= one.limits.most
-    if fits and one.kind is str:
-        fits = bool(value)
-    if not fits:
+    if type(value) is not one.kind or not _fits(one, value):
+        shown = "***" if one.form == "secret" else masked(repr(value))
         raise InvalidSetting(
-            f"{one.name} in {place}: {value!r} is not allowed; allowed: {one.expected}"
+            f"{one.name} in {place}: {shown} is not allowed; allowed: {one.expected}"
         )
     return value
+
+
+def _fits(one: Setting, value: Any) -> bool:
+    """Is a value of the right type one of those allowed?"""
+    if one.allowed:
+        return value in one.allowed
+    if one.limits:
+        return one.limits.least <= value <= one.limits.most
+    if one.form == "zone":
+        return value == "local" or _is_zone(value)
+    if one.form == "address":
+        return re.match(r"https?://[^\s/]+\S*$", value) is not None
+    return value != ""

@@ -11,12 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 from .errors import InvalidInput
 
 JSON: TypeAlias = Any  # whatever JSON can say; nothing here looks inside without checking
 Content: TypeAlias = str | Sequence[Mapping[str, JSON]] | None
+
+ChatType: TypeAlias = Literal["dm", "group", "channel", "thread"]
+ResetMode: TypeAlias = Literal["none", "idle", "daily", "both"]
+Place: TypeAlias = tuple[str | None, str | None]  # platform and chat type; None means each of them
 
 MAX_TITLE = 100
 LAST_MOMENT = 253_402_300_800.0  # the year 10000, in UTC seconds; NaN is not before it
@@ -49,6 +53,7 @@ class _Entry(NamedTuple):
 
 
 _SAID = 9  # the fields before `timestamp`
+_SCALARS = {str, int, bool, type(None)}  # what JSON can say without a closer look
 
 
 class Message(_Entry):
@@ -240,6 +245,61 @@ class Stats(NamedTuple):
     last: float | None
 
 
+class Source(NamedTuple):
+    """Where a message came from. Names and topic are what strangers typed: clean before showing."""
+
+    platform: str
+    chat_id: str
+    chat_name: str | None = None
+    chat_type: ChatType = "dm"
+    user_id: str | None = None
+    user_name: str | None = None
+    thread_id: str | None = None
+    chat_topic: str | None = None
+
+
+class Route(NamedTuple):
+    """A conversation's key, and the session where it goes on."""
+
+    key: str
+    session: str
+    origin: Source
+    display_name: str
+    created: float
+    updated: float
+    previous: str | None = None  # the session before this one: the way back
+    reset: str | None = None  # why it started anew by itself, until the user was told
+    tokens: Tokens = Tokens()
+
+
+class Policy(NamedTuple):
+    """When a conversation starts anew by itself; `hour` is that of the daily reset in `zone`."""
+
+    mode: ResetMode = "both"
+    idle_minutes: int = 1440
+    hour: int = 4
+    zone: str = "UTC"
+
+
+class KeyRule(NamedTuple):
+    """What tells two conversations apart, beyond the chat.
+
+    `direct`: do direct messages come from one person (`single`), or has each chat its own
+    conversation (`shared`)? `thread` and `user` give each of those its own.
+    """
+
+    direct: Literal["single", "shared"] = "single"
+    thread: bool = False
+    user: bool = False
+
+
+class Layered(NamedTuple, Generic[V]):
+    """A value for everywhere, and the fields of it that differ in some places."""
+
+    default: V
+    changes: Mapping[Place, Mapping[str, JSON]] = {}
+
+
 def replace(value: V, **changes: Any) -> V:
     """The value, with some of its fields changed."""
     return cast(Any, value)._replace(**changes)
@@ -293,11 +353,15 @@ def _check_parts(content: object) -> None:
     _check_json("message.content", cast(object, content))
 
 
-def _check_json(field: str, value: object) -> None:
+def _check_json(field: str, value: object, *, allow_nan: bool = False) -> None:
     import json
 
+    if isinstance(value, Mapping):
+        facts = cast(Mapping[object, object], value).items()
+        if all(type(key) is str and type(fact) in _SCALARS for key, fact in facts):
+            return
     try:
-        json.dumps(value, allow_nan=False)
+        json.dumps(value, allow_nan=allow_nan)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{field}: JSON cannot say this: {error}") from None
 
@@ -308,7 +372,9 @@ def _check_calls(calls: Iterable[ToolCall]) -> None:
             raise InvalidInput(f"message.tool_calls: expected ToolCall, got {type(call).__name__}")
         if not isinstance(call.id, str) or not isinstance(call.name, str):
             raise InvalidInput(f"message.tool_calls: id and name must be text, got {call!r:.80}")
-        if not isinstance(call.arguments, (str, Mapping)):
+        if isinstance(call.arguments, Mapping):
+            _check_json("message.tool_calls.arguments", call.arguments, allow_nan=True)
+        elif not isinstance(call.arguments, str):
             kind = type(call.arguments).__name__
             raise InvalidInput(
                 f"message.tool_calls.arguments: expected text or a mapping, got {kind}"

@@ -10,13 +10,12 @@ import re
 import subprocess
 import sys
 import sysconfig
-import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from rekindle.config import SETTINGS, masked
+from rekindle.config import SETTINGS, load
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -113,7 +112,7 @@ def test_the_settings_page_has_every_setting_as_it_is() -> None:
     for one in SETTINGS.values():
         cells = (
             f"`{one.name}`",
-            f"`{masked(one.default)}`",
+            f"`{one.shown(one.default)}`",
             one.expected,
             f"`{one.env}`",
             one.help,
@@ -121,12 +120,13 @@ def test_the_settings_page_has_every_setting_as_it_is() -> None:
         assert f"| {' | '.join(cells)} |" in text
 
 
-def test_settings_in_examples_exist() -> None:
+def test_settings_in_examples_exist_and_have_values_that_are_allowed(tmp_path: Path) -> None:
     for page in PAGES:
         for block in blocks(page):
-            if block.language == "toml" and page.name == "config.md":
-                for section, content in tomllib.loads(block.body).items():
-                    assert {f"{section}.{key}" for key in content} <= SETTINGS.keys()
+            if block.language == "toml":
+                (tmp_path / "config.toml").write_text(block.body, encoding="utf-8")
+                config = load({"REKINDLE_HOME": str(tmp_path)})
+                assert "file" in config.origins.values(), f"{page.name}:{block.line}"
 
 
 def test_the_command_page_names_every_verb() -> None:

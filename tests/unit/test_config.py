@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.config import SETTINGS, find_home, load, masked, strangers
+from rekindle.config import SETTINGS, find_home, load, masked, strangers, zone_of_machine
 from rekindle.errors import InvalidSetting
+from rekindle.types import KeyRule, Policy
 
 
 @pytest.fixture
@@ -100,6 +101,20 @@ def test_an_unknown_section_is_refused_even_when_it_is_empty(home: Path) -> None
         ('[store]\nurl = ""', ["store.url", "''", "text"]),
         ("list.limit = 0", ["list.limit", "line 1", "0"]),
         ("[store\nurl = 1", ["not valid TOML", "line 1"]),
+        ("[store]\nurl = {a = 1}", ["store.url", "line 2", "text"]),
+        ("[reset]\nhour = 25", ["reset.hour", "line 2", "25", "a whole number from 0 to 23"]),
+        ("[reset]\nhour = -1", ["reset.hour", "-1", "a whole number from 0 to 23"]),
+        ("[reset]\nidle_minutes = 0", ["reset.idle_minutes", "0", "from 1 to 525600"]),
+        (
+            '[reset]\nmode = "weekly"',
+            ["reset.mode", "'weekly'", "none or idle or daily or both"],
+        ),
+        ('[reset]\nzone = "Berlin"', ["reset.zone", "'Berlin'", "such as Europe/Berlin"]),
+        ('[reset]\nzone = "Europe"', ["reset.zone", "'Europe'", "such as Europe/Berlin"]),
+        ('[reset]\nzone = "../UTC"', ["reset.zone", "'../UTC'", "such as Europe/Berlin"]),
+        ('[keys]\ndirect = "both"', ["keys.direct", "'both'", "single or shared"]),
+        ("[keys]\nthread = 1", ["keys.thread", "1", "true or false"]),
+        ('[model]\nbase_url = "localhost:8080"', ["model.base_url", "an http:// or https:// URL"]),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_name_place_and_what_is_allowed(
@@ -108,6 +123,149 @@ def test_a_wrong_value_is_refused_with_its_name_place_and_what_is_allowed(
     message = refusal(written(home, text))
     assert str(home / "config.toml") in message
     assert [part for part in parts if part not in message] == []
+
+
+PLACES = """\
+[reset]
+hour = 5
+zone = "Europe/Berlin"
+
+[reset.type.group]
+mode = "idle"
+
+[reset.platform.telegram]
+idle_minutes = 90
+
+[ reset . platform . "my-chat" . channel ]
+zone = "Asia/Tokyo"
+
+[keys]
+direct = "shared"
+platform.slack.thread = true
+type.group = {user = true}
+
+[keys.platform.slack.dm]
+direct = "single"
+
+[keys.platform.irc]
+"""
+
+
+def test_reset_and_keys_may_differ_by_platform_and_type(home: Path) -> None:
+    config = load(written(home, PLACES))
+    assert config.policies == (
+        Policy(hour=5, zone="Europe/Berlin"),
+        {
+            (None, "group"): {"mode": "idle"},
+            ("telegram", None): {"idle_minutes": 90},
+            ("my-chat", "channel"): {"zone": "Asia/Tokyo"},
+        },
+    )
+    assert config.key_rules == (
+        KeyRule("shared"),
+        {
+            ("slack", None): {"thread": True},
+            (None, "group"): {"user": True},
+            ("slack", "dm"): {"direct": "single"},
+        },
+    )
+    name = "reset.platform.telegram.idle_minutes"
+    assert config.value(name) == 90
+    assert config.origins[name] == "file"
+    assert list(config.by_place) == [
+        "reset.type.group.mode",
+        name,
+        "reset.platform.my-chat.channel.zone",
+        "keys.platform.slack.thread",
+        "keys.platform.slack.dm.direct",
+        "keys.type.group.user",
+    ]
+
+
+def test_without_a_file_the_policy_and_the_keys_are_the_defaults(home: Path) -> None:
+    config = load({"REKINDLE_HOME": str(home), "TZ": "Asia/Kathmandu"})
+    assert config.policies == (Policy("both", 1440, 4, "Asia/Kathmandu"), {})
+    assert config.key_rules == (KeyRule("single", thread=False, user=False), {})
+
+
+def test_platforms_may_be_called_like_a_setting_or_a_type(home: Path) -> None:
+    text = "[reset.platform.hour]\nhour = 1\n[reset.platform.type.dm]\nhour = 2\n"
+    text += "[reset.platform.group]\nhour = 3\n[reset.platform.platform]\nhour = 4\n"
+    assert load(written(home, text)).policies.changes == {
+        ("hour", None): {"hour": 1},
+        ("type", "dm"): {"hour": 2},
+        ("group", None): {"hour": 3},
+        ("platform", None): {"hour": 4},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (
+            "[reset.platform.telegram]\nhour = 25",
+            ["reset.platform.telegram.hour in", "line 2", "25", "from 0 to 23"],
+        ),
+        (
+            "[reset]\nhour = 1\n[reset.type.dm]\n# late\nhour = 24",
+            ["reset.type.dm.hour in", "line 5", "24", "from 0 to 23"],
+        ),
+        ("[reset]\ntype.dm = {hour = 24}", ["reset.type.dm.hour in", "line 2"]),
+        ("[reset.type.groups]\nhour = 3", ["reset.type.groups.hour", "line 2", "dm, group"]),
+        ("[reset.type.groups]", ["reset.type.groups", "line 1", "dm, group"]),
+        ("[reset.telegram]\nhour = 3", ["reset.telegram.hour", "reset.platform.<platform>"]),
+        ("[reset.telegram]", ["reset.telegram", "line 1"]),
+        ("[reset.platform.Telegram]\nhour = 3", ["reset.platform.Telegram.hour", "line 2"]),
+        ("[reset.platform.x.dm.y]\nhour = 3", ["reset.platform.x.dm.y.hour"]),
+        ("[reset.platform.telegram]\nthread = true", ["reset.platform.telegram.thread", "hour"]),
+        ("[reset.platform]\ntelegram = 3", ["reset.platform.telegram", "line 2"]),
+        ('[keys.type.group]\ndirect = "shared"', ["keys.type.group.direct", "line 2"]),
+        ("[list.platform.x]\nlimit = 3", ["list.platform"]),
+    ],
+)
+def test_a_wrong_place_is_refused_with_its_name_line_and_what_is_allowed(
+    home: Path, text: str, parts: list[str]
+) -> None:
+    message = refusal(written(home, text))
+    assert str(home / "config.toml") in message
+    assert [part for part in parts if part not in message] == []
+
+
+def test_the_model_comes_from_the_file_or_from_the_variables_that_openai_uses(home: Path) -> None:
+    env = written(home, '[model]\nbase_url = "http://127.0.0.1:8080/v1"\nname = "small"\n')
+    assert load(env).model.base_url == "http://127.0.0.1:8080/v1"
+    assert load(env).model.api_key == ""
+    said = {
+        "OPENAI_BASE_URL": "https://models.example/v1",
+        "OPENAI_API_KEY": "sk-s3cret",
+        "REKINDLE_MODEL": "large",
+    }
+    model = load({**env, **said}).model
+    assert (model.base_url, model.api_key, model.name) == tuple(said.values())
+    assert strangers(said) == []
+
+
+def test_the_key_for_the_model_is_never_shown(home: Path) -> None:
+    config = load({"REKINDLE_HOME": str(home), "OPENAI_API_KEY": "sk-s3cret"})
+    assert config.shown("model.api_key") == "***"
+    assert "s3cret" not in repr(config)
+    assert load({"REKINDLE_HOME": str(home)}).shown("model.api_key") == "not set"
+    message = refusal(written(home, "[model]\napi_key = 5534137"))
+    assert "model.api_key" in message
+    assert "5534137" not in message
+
+
+@pytest.mark.parametrize(("tz", "zone"), [("Europe/Paris", "Europe/Paris"), (":UTC", "UTC")])
+def test_the_zone_of_the_machine_is_the_one_its_environment_names(tz: str, zone: str) -> None:
+    assert zone_of_machine({"TZ": tz}) == zone
+
+
+def test_a_machine_that_names_no_zone_has_the_one_its_clock_file_leads_to(home: Path) -> None:
+    found = zone_of_machine({})
+    assert zone_of_machine({"TZ": "Nowhere/Land"}) == found
+    config = load(written(home, f'[reset]\nzone = "{found}"\n[reset.type.dm]\nzone = "local"'))
+    assert config.reset.zone == found
+    assert config.policies.changes == {(None, "dm"): {"zone": found}}
 
 
 def test_a_wrong_environment_variable_is_refused_by_its_name(home: Path) -> None:

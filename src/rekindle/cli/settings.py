@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from ..config import SETTINGS, masked, strangers
+from ..config import SETTINGS, Config, Value, setting_of, strangers
 from .opening import settings
 from .output import AsJson, Column, note, say, write_array, write_table
 
@@ -23,25 +23,29 @@ def show_settings(json: AsJson = False) -> None:
       REKINDLE_STORE=postgresql://localhost/rekindle rekindle config --json
     """
     config = settings()
+    names = [*SETTINGS, *config.by_place]
     if json:
-        write_array(
-            {
-                "name": one.name,
-                "value": masked(value) if isinstance(value := config.value(name), str) else value,
-                "origin": config.origins[name],
-                "default": one.default,
-                "allowed": one.expected,
-                "env": one.env,
-                "help": one.help,
-            }
-            for name, one in SETTINGS.items()
-        )
+        write_array(_row(config, name) for name in names)
         return
     exists = "" if config.file.exists() else " (not there; all defaults)"
     say(f"home  {config.home}")
     say(f"file  {config.file}{exists}")
     say()
-    rows = [(name, masked(config.value(name)), config.origins[name]) for name in SETTINGS]
+    rows = [(name, config.shown(name), config.origins[name]) for name in names]
     write_table((Column("setting", style="cyan"), Column("value"), Column("from")), rows)
     for name in strangers():
         note(f"{name} is set, but there is no such setting")
+
+
+def _row(config: Config, name: str) -> dict[str, Value | None]:
+    one, value = setting_of(name), config.value(name)
+    shown = config.shown(name) if value and isinstance(value, str) else value
+    return {
+        "name": name,
+        "value": None if value == "" else shown,
+        "origin": config.origins[name],
+        "default": None if one.default == "" else one.default,
+        "allowed": one.expected,
+        "env": one.env or None,
+        "help": one.help,
+    }

@@ -1,0 +1,196 @@
+"""Inbox and outbox: nothing that came in is lost, and nothing is answered or sent twice."""
+
+from __future__ import annotations
+
+import threading
+
+from rekindle import Message, Store, ToolCall, open_store
+from rekindle.types import Source
+
+from ..conftest import Clock
+from .said import answer, texts, user
+
+ADA = Source("telegram", "7", user_name="Ada")
+KEY = "agent:main:telegram:dm"
+LEASE = 30.0
+
+
+def accept(store: Store, text: str, id: str | None = None, runner: str = "a", key: str = KEY):  # type: ignore[no-untyped-def]
+    said = user(text, platform_message_id=id)
+    return store.mail.accept(key, ADA, said, runner=runner, lease=LEASE)
+
+
+def test_a_letter_comes_back_as_it_was(store: Store) -> None:
+    said = Message(
+        "user",
+        [{"type": "text", "text": "\ud800\0"}],
+        tool_calls=(ToolCall("1", "x", {"a": 1}),),
+        platform_message_id="m1",
+        meta={"edited": True},
+        timestamp=5.0,
+    )
+    got = store.mail.accept(KEY, ADA, said, runner="a", lease=LEASE)
+    (letter,) = store.mail.waiting(KEY)
+    assert letter == got.letter
+    assert (letter.message, letter.message.timestamp, letter.source) == (said, 5.0, ADA)
+    assert (letter.state, letter.session, letter.position) == ("waiting", None, None)
+
+
+def test_what_a_platform_says_twice_is_taken_in_once(store: Store) -> None:
+    first = accept(store, "hello", "m1")
+    assert (first.is_new, first.is_ours) == (True, True)
+    again = accept(store, "hello", "m1")
+    assert (again.is_new, again.is_ours) == (False, False)
+    assert again.letter == first.letter
+    assert accept(store, "hello", "m1", key="other").is_new, "ids are a conversation's own"
+    assert accept(store, "no id").is_new
+    assert accept(store, "no id").is_new
+
+
+def test_a_turn_puts_the_message_into_its_session_once(store: Store, clock: Clock) -> None:
+    letter = accept(store, "hello", "m1").letter
+    clock.now += 10
+    session = store.begin(owner=KEY)
+    begun = store.mail.begin(letter, session)
+    assert (begun.state, begun.session, begun.position) == ("running", session.id, 0)
+    assert store.mail.begin(letter, session) == begun, "after a crash it is begun again"
+    assert texts(store, session) == ["hello"]
+    assert store.messages(session)[0].timestamp == letter.time, "when it came, not when it was read"
+
+
+def test_the_end_of_a_turn_stores_the_answer_and_sends_it(store: Store) -> None:
+    letter = accept(store, "hello", "m1").letter
+    session = store.begin(owner=KEY)
+    store.mail.begin(letter, session)
+    (parcel,) = store.mail.finish([letter], session, [answer("hi")], [(ADA, "hi")])
+    assert (parcel.text, parcel.target, parcel.answers) == ("hi", ADA, letter.num)
+    assert texts(store, session) == ["hello", "hi"]
+    assert store.mail.waiting(KEY) == []
+    assert store.mail.finish([letter], session, [answer("hi")], [(ADA, "hi")]) == []
+    assert texts(store, session) == ["hello", "hi"], "a turn ends once"
+    assert store.mail.due() == [parcel]
+    assert accept(store, "hello", "m1").letter.state == "done"
+
+
+def test_a_turn_that_failed_says_so(store: Store) -> None:
+    letter = accept(store, "hello").letter
+    session = store.begin(owner=KEY)
+    store.mail.begin(letter, session)
+    (parcel,) = store.mail.finish([letter], session, [], [(ADA, "sorry")], reason="model is away")
+    assert parcel.text == "sorry"
+    assert store.mail.waiting(KEY) == []
+
+
+def test_a_parcel_is_tried_until_it_arrives_or_nobody_tries_any_more(
+    store: Store, clock: Clock
+) -> None:
+    parcel = store.mail.post(KEY, ADA, "news")
+    store.mail.missed(parcel, "no network", again=5.0)
+    assert store.mail.due() == []
+    clock.now += 5
+    (again,) = store.mail.due()
+    assert (again.attempts, again.reason) == (1, "no network")
+    store.mail.sent(again, "p1")
+    store.mail.missed(again, "late complaint", again=1.0)
+    (sent,) = store.mail.parcels(KEY)
+    assert (sent.state, sent.platform_message_id, sent.attempts) == ("sent", "p1", 2)
+    lost = store.mail.post(KEY, ADA, "more")
+    store.mail.missed(lost, "blocked", again=None)
+    assert store.mail.due() == []
+    assert [p.state for p in store.mail.parcels(KEY)] == ["sent", "failed"]
+
+
+def test_one_works_on_a_conversation_until_nothing_waits(store: Store) -> None:
+    first = accept(store, "one", runner="a").letter
+    assert not accept(store, "two", runner="b").is_ours, "a is at it"
+    assert accept(store, "elsewhere", runner="b", key="other").is_ours
+    assert [letter.message.content for letter in store.mail.release(KEY, "a")] == ["one", "two"]
+    store.mail.finish([first], "none", [], [])
+    (second,) = store.mail.release(KEY, "a")
+    store.mail.finish([second], "none", [], [])
+    assert store.mail.release(KEY, "a") == []
+    assert accept(store, "three", runner="b").is_ours
+
+
+def test_who_does_not_hold_a_lease_cannot_give_it_back(store: Store) -> None:
+    accept(store, "one", runner="a")
+    assert store.mail.release(KEY, "b") == []
+    assert not accept(store, "two", runner="b").is_ours
+
+
+def test_what_the_dead_left_is_taken_over(store: Store, clock: Clock) -> None:
+    letter = accept(store, "one", runner="dead").letter
+    store.mail.begin(letter, store.begin(owner=KEY))
+    assert store.mail.adopt("b", LEASE) == [], "it may be alive"
+    clock.now += LEASE - 1
+    store.mail.renew("dead", LEASE)
+    clock.now += LEASE - 1
+    assert store.mail.adopt("b", LEASE) == []
+    clock.now += 1
+    assert store.mail.adopt("b", LEASE) == [KEY]
+    assert store.mail.adopt("c", LEASE) == [], "one of them"
+    assert [each.state for each in store.mail.waiting(KEY)] == ["running"]
+
+
+def test_of_many_that_adopt_at_once_one_gets_each_conversation(target: str) -> None:
+    with open_store(target) as one, open_store(target) as two:
+        for number in range(20):
+            one.mail.accept(f"k{number}", ADA, user("x"), runner="dead", lease=-1.0)
+        got: list[str] = []
+        start = threading.Barrier(4)
+
+        def adopt(store: Store, name: str) -> None:
+            start.wait()
+            got.extend(store.mail.adopt(name, LEASE))
+
+        threads = [
+            threading.Thread(target=adopt, args=(s, f"r{n}")) for n, s in enumerate((one, two) * 2)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(got) == sorted(f"k{number}" for number in range(20))
+
+
+def test_a_message_never_waits_for_nobody(target: str) -> None:
+    """One keeps giving the lease back while others bring letters: in the end none is left over."""
+    with open_store(target) as one, open_store(target) as two:
+        worked: list[int] = []
+
+        def work(store: Store, runner: str) -> None:
+            letters = store.mail.waiting(KEY)
+            while letters:
+                for letter in letters:
+                    store.mail.finish([letter], "none", [], [])
+                    worked.append(letter.num)
+                letters = store.mail.release(KEY, runner)
+
+        def bring(store: Store, runner: str) -> None:
+            for number in range(25):
+                if accept(store, f"{runner}{number}", f"{runner}{number}", runner=runner).is_ours:
+                    work(store, runner)
+
+        threads = [
+            threading.Thread(target=bring, args=(s, f"r{n}")) for n, s in enumerate((one, two) * 2)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert one.mail.waiting(KEY) == []
+        assert len(worked) == len(set(worked)) == 100
+
+
+def test_what_is_finished_is_forgotten_after_a_while(store: Store, clock: Clock) -> None:
+    letter = accept(store, "one", "m1").letter
+    store.mail.finish([letter], "none", [], [])
+    waiting = accept(store, "two", "m2").letter
+    store.mail.sent(store.mail.post(KEY, ADA, "x"), "p")
+    clock.now += 100
+    store.mail.tidy(older_than=200)
+    assert not accept(store, "one", "m1").is_new
+    store.mail.tidy(older_than=50)
+    assert store.mail.parcels(KEY) == []
+    assert store.mail.waiting(KEY) == [waiting]
+    assert accept(store, "one", "m1").is_new

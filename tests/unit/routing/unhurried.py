@@ -1,0 +1,5 @@
+"""Property tests that do not fail because the machine was busy."""
+
+from hypothesis import HealthCheck, settings
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
