@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from ..types import Finding
+from ..types import Finding, Message
 from .query import Query
 
 if TYPE_CHECKING:
@@ -49,8 +49,19 @@ class Engine(Protocol):
         """A consistent view: nothing that happens meanwhile is seen."""
         ...
 
-    def index(self, tx: Transaction, num: int, position: int, count: int, size: int) -> None:
-        """Make `count` messages from `position` on findable, as of this transaction."""
+    def index(
+        self,
+        tx: Transaction,
+        num: int,
+        position: int,
+        count: int,
+        size: int,
+        messages: Sequence[Message] = (),
+    ) -> None:
+        """Make `count` messages from `position` on findable, as of this transaction.
+
+        An engine that is given the messages need not read them back.
+        """
         ...
 
     def unindex(self, tx: Transaction, num: int) -> None:

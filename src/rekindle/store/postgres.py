@@ -23,7 +23,7 @@ from ..errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from ..types import Finding
+from ..types import Finding, Message
 from . import postgres_words
 from .engine import Clause, Progress, Row, Transaction, Work
 from .migrate import LATEST, refuse_newer, upgrade
@@ -281,7 +281,15 @@ class PostgresEngine:
 
     # -- search
 
-    def index(self, tx: Transaction, num: int, position: int, count: int, size: int) -> None:
+    def index(
+        self,
+        tx: Transaction,
+        num: int,
+        position: int,
+        count: int,
+        size: int,
+        messages: Sequence[Message] = (),
+    ) -> None:
         postgres_words.index_from(tx, num, position)
 
     def unindex(self, tx: Transaction, num: int) -> None:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from ..errors import Ambiguous, InvalidInput, NotFound
-from ..types import Message, Session, Tokens
+from ..types import LAST_MOMENT, Message, Session, Tokens, checked_name
 from . import titles
 from .engine import Engine, Transaction
 from .rows import (
@@ -33,6 +33,8 @@ _GROW = (
     " WHERE num = ? AND pruned IS NULL RETURNING next_position"
 )
 REMEMBERED_CALLS = 10_000
+MAX_COST = 10**9  # what a column of billionths holds
+_TOGETHER = 250
 CHANGEABLE = ("user", "model", "model_config", "cwd", "git_branch", "template", "arm")
 
 
@@ -52,18 +54,20 @@ def append(
     num: int | None = None,
     called: dict[tuple[int, str], str] | None = None,
     again: bool = False,
+    known: dict[str | None, int] | None = None,
 ) -> Appended:
     """Store messages at the end of a session, creating its row with the first of them.
 
     `called` remembers the tools of calls that have no result yet, so that a result which does not
-    name its tool need not look for the call. `again` stores also what the session has already.
+    name its tool need not look for the call. `again` stores also what the session has already;
+    `known` is what `stored_already` said in this transaction.
     """
     if num is None:
         num = _find_or_create(tx, session)
     old: dict[str | None, int] = {}
     new = messages
     if not again and any(m.platform_message_id is not None for m in messages):
-        old = _stored_already(tx, num, messages)
+        old = stored_already(tx, num, messages) if known is None else known
         new = _without_twins([m for m in messages if m.platform_message_id not in old])
     if not new:
         return Appended(num, [old[message.platform_message_id] for message in messages])
@@ -81,7 +85,8 @@ def append(
         for index, message in enumerate(new)
     ]
     tx.many(INSERT_MESSAGE, rows)
-    engine.index(tx, num, start, len(rows), sum(len(row[-1] or row[-2] or "") for row in rows))
+    size = sum(len(row[-1] or row[-2] or "") for row in rows)
+    engine.index(tx, num, start, len(rows), size, new)
     if len(new) == len(messages):
         return Appended(num, list(range(start, start + len(new))))
     placed = {message.platform_message_id: start + index for index, message in enumerate(new)}
@@ -133,26 +138,25 @@ def create(tx: Transaction, session: Session) -> int:
     return created[0][0] if created else _find_or_create(tx, session.id)
 
 
-def _stored_already(
-    tx: Transaction, num: int, messages: Iterable[Message]
-) -> dict[str | None, int]:
+def stored_already(tx: Transaction, num: int, messages: Iterable[Message]) -> dict[str | None, int]:
     """Positions of those messages that a platform has already delivered."""
     # On PostgreSQL this holds back whoever else wants to append to the session.
     sql = "UPDATE sessions SET changes = changes + 1 WHERE num = ? AND pruned IS NULL RETURNING num"
     if not tx.run(sql, (num,)):
         raise NotFound("the session was deleted")
-    found: dict[str | None, int] = {}
-    for message in messages:
-        name = message.platform_message_id
-        if name is not None and name not in found:
-            rows = tx.run(
-                "SELECT position FROM messages WHERE session = ? AND platform_id = ?"
-                " ORDER BY rewind IS NULL DESC, position DESC LIMIT 1",
-                (num, escape(name)),
-            )
-            if rows:
-                found[name] = rows[0][0]
-    return found
+    names = {message.platform_message_id: None for message in messages}
+    asked = [escape(name) for name in names if name is not None]
+    found: dict[str, int] = {}
+    for start in range(0, len(asked), _TOGETHER):
+        some = asked[start : start + _TOGETHER]
+        count = 1 if len(some) == 1 else _TOGETHER  # two statements, so that both stay prepared
+        rows = tx.run(
+            "SELECT platform_id, position FROM messages WHERE session = ?"
+            f" AND platform_id IN ({', '.join('?' * count)}) ORDER BY rewind IS NULL, position",
+            (num, *some, *[some[-1]] * (count - len(some))),
+        )
+        found |= dict(rows)  # of several the last: the newest that is not rewound
+    return {name: found[key] for name in names if name and (key := escape(name)) in found}
 
 
 def _without_twins(messages: Sequence[Message]) -> list[Message]:
@@ -284,6 +288,28 @@ def is_stored(tx: Transaction, session_id: str) -> bool:
 
 
 # -- changing one
+
+
+def checked_session(session: Session) -> Session:
+    """Return `session`, or refuse it with the field that is wrong."""
+    for field in ("id", "source", "owner", "parent"):
+        if (name := getattr(session, field)) is not None:
+            checked_name(f"session.{field}", name)
+    if session.id == session.parent:
+        raise InvalidInput(f"session.parent: {session.id!r:.80} cannot be its own parent")
+    for field in ("user", "model", "title", "cwd", "git_branch", "template", "arm", "end_reason"):
+        checked_text(f"session.{field}", getattr(session, field))
+    for field in ("started", "ended"):
+        moment = getattr(session, field)
+        if moment is not None and not (
+            isinstance(moment, (int, float)) and abs(moment) < LAST_MOMENT
+        ):
+            raise InvalidInput(f"session.{field}: expected UTC seconds, got {moment!r:.80}")
+    if not (session.cost.is_finite() and 0 <= session.cost < MAX_COST):
+        raise InvalidInput(f"session.cost: expected an amount up to {MAX_COST}, got {session.cost}")
+    if not all(0 <= count < 2**62 for count in session.tokens):
+        raise InvalidInput(f"session.tokens: expected numbers from 0, got {session.tokens!r:.200}")
+    return session
 
 
 def checked_text(field: str, value: object) -> None:

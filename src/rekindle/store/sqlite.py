@@ -27,7 +27,7 @@ from ..errors import (
     StoreFull,
     StoreReadOnly,
 )
-from ..types import Finding
+from ..types import Finding, Message
 from . import sqlite_words
 from .engine import Clause, Progress, Row, Transaction, Work
 from .migrate import LATEST, refuse_newer, upgrade
@@ -252,6 +252,7 @@ class SqliteEngine:
                     writer.execute("ROLLBACK")
                 raise error
         finally:
+            self._batch.forget()
             turns.end()
         return results
 
@@ -321,8 +322,17 @@ class SqliteEngine:
 
     # -- search
 
-    def index(self, tx: Transaction, num: int, position: int, count: int, size: int) -> None:
+    def index(
+        self,
+        tx: Transaction,
+        num: int,
+        position: int,
+        count: int,
+        size: int,
+        messages: Sequence[Message] = (),
+    ) -> None:
         self._batch.note(tx, count, size)
+        self._batch.remember(num, position, messages)
 
     def unindex(self, tx: Transaction, num: int) -> None:
         sqlite_words.forget(tx, num)

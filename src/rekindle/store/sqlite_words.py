@@ -20,11 +20,11 @@ from typing import Any
 
 import apsw
 
-from ..types import Finding
+from ..types import Finding, Message
 from .engine import Clause, Progress, Row, Transaction
 from .indexing import index_all
 from .query import Query
-from .rows import searchable
+from .rows import said, searchable
 from .text import indexable
 
 EVERY = 64  # messages make a batch, or
@@ -39,6 +39,7 @@ CREATE VIRTUAL TABLE temp.tail USING fts5 (
 """
 _LAST = "coalesce((SELECT max(id) FROM words_docsize), 0)"
 _WAITING = f"SELECT id, session, position FROM messages WHERE id > {_LAST}"
+_ADD = "INSERT INTO {} (rowid, text) VALUES (?, ?)"
 
 
 class Batch:
@@ -47,6 +48,7 @@ class Batch:
     def __init__(self) -> None:
         self._messages: int | None = None
         self._bytes = 0
+        self._fresh: dict[tuple[int, int], Message] = {}
 
     def note(self, tx: Transaction, messages: int, size: int) -> None:
         if self._messages is None:  # others may have left some: many short runs must add up
@@ -59,15 +61,31 @@ class Batch:
     def is_full(self) -> bool:
         return self._bytes >= BYTES or (self._messages or 0) >= EVERY
 
+    def remember(self, num: int, position: int, messages: Sequence[Message]) -> None:
+        """Keep what this transaction wrote at hand: `settle` then need not read it back."""
+        for place, message in enumerate(messages, position):
+            self._fresh[num, place] = message
+
+    def forget(self) -> None:
+        self._fresh.clear()
+
     def settle(self, tx: Transaction) -> None:
         """Move what waits into the index."""
-        _index(tx, tx.run(f"SELECT id, content, body FROM messages WHERE id > {_LAST} ORDER BY id"))
+        waiting = tx.run(f"{_WAITING} ORDER BY id")
+        tx.many(_ADD.format("words"), ((id, self._words(tx, *place)) for id, *place in waiting))
         self._messages = self._bytes = 0
+
+    def _words(self, tx: Transaction, num: int, position: int) -> str:
+        message = self._fresh.get((num, position))
+        if message is not None:
+            return indexable(said(message))
+        sql = "SELECT content, body FROM messages WHERE session = ? AND position = ?"
+        return indexable(searchable(*tx.run(sql, (num, position))[0]))
 
 
 def _index(tx: Transaction, rows: Sequence[Row], table: str = "words") -> None:
     tx.many(
-        f"INSERT INTO {table} (rowid, text) VALUES (?, ?)",
+        _ADD.format(table),
         ((id, indexable(searchable(content, body))) for id, content, body in rows),
     )
 

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..errors import InvalidInput, NotFound
@@ -25,9 +26,10 @@ from ..types import (
     Stats,
     Tokens,
     checked,
-    checked_name,
+    replace,
 )
 from . import check, lineage, outcomes, retention, rewind, sessions, titles, transfer
+from .arrivals import Arrival, Arrived, arrive
 from .commit import GroupCommit
 from .engine import Engine, Progress, Transaction
 from .filter import Filter
@@ -41,6 +43,9 @@ from .transfer import LoadReport
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
+
+    from .mail import Mail
+    from .routes import Routes
 
 T = TypeVar("T")
 DAY = 86_400.0
@@ -98,23 +103,14 @@ class Store:
     ) -> Session:
         """Open a session. Nothing is written until its first message."""
         now = self._clock() if started is None else started
-        for field, name in (("id", id), ("source", source), ("owner", owner), ("parent", parent)):
-            if name is not None:
-                checked_name(f"session.{field}", name)
-        if id is not None and id == parent:
-            raise InvalidInput(f"session.parent: {id!r:.80} cannot be its own parent")
-        texts = {"user": user, "model": model, "title": title, "cwd": cwd}
-        texts |= {"git_branch": git_branch, "template": template, "arm": arm}
-        for field, text in texts.items():
-            sessions.checked_text(f"session.{field}", text)
         session = Session(
-            id=id or self._new_id(now),
+            id=self._new_id(now) if id is None else id,
             source=source,
             owner=owner,
             user=user,
             model=model,
             model_config=model_config,
-            title=titles.clean(title) if title else None,
+            title=title,
             parent=parent,
             cwd=cwd,
             git_branch=git_branch,
@@ -123,6 +119,8 @@ class Store:
             started=now,
             last_active=now,
         )
+        sessions.checked_session(session)
+        session = replace(session, title=titles.clean(title) if title else None)
         _remember(self._begun, session.id, session)
         return session
 
@@ -456,16 +454,73 @@ class Store:
         other._write(lambda tx: _copy_ledger(tx, ledger))
         return report
 
+    def take_in(
+        self, arrivals: Sequence[Arrival], files: Mapping[str, str] | None = None
+    ) -> list[Arrived]:
+        """Add what an import brings, and remember its files by their stamps, in one transaction.
+
+        What the store has already changes nothing; a message that cannot be stored is refused by
+        itself. A session that was pruned does not come back by this.
+        """
+        good: list[Arrival] = []
+        refused: list[tuple[str, ...]] = []
+        for arrival in arrivals:
+            sessions.checked_session(arrival.session)
+            messages, why = _sound(arrival.messages)
+            good.append(arrival._replace(messages=messages))
+            refused.append(why)
+        now = self._clock()
+        marks = [(_ledger_name(path), escape(stamp), now) for path, stamp in (files or {}).items()]
+
+        def work(tx: Transaction) -> list[Arrived]:
+            arrived = [arrive(self._engine, tx, one, now, self._called) for one in good]
+            _copy_ledger(tx, marks)
+            return arrived
+
+        done = self._write(work)
+        return [one._replace(refused=why) for one, why in zip(done, refused, strict=True)]
+
     def imported(self, path: str) -> str | None:
         """The stamp under which a file was taken in, if it was."""
-        with self._engine.reading() as tx:
-            rows = tx.run("SELECT stamp FROM imports WHERE path = ?", (_ledger_name(path),))
-        return unescape(rows[0][0]) if rows else None
+        return self.stamps([path]).get(path)
 
     def mark_imported(self, path: str, stamp: str) -> None:
         """Remember that a file was taken in as it was under this stamp."""
-        entry = [(_ledger_name(path), escape(stamp), self._clock())]
-        self._write(lambda tx: _copy_ledger(tx, entry))
+        self.take_in((), {path: stamp})
+
+    def stamps(self, paths: Iterable[str]) -> dict[str, str]:
+        """Of the files that were taken in, the stamps."""
+        names = {_ledger_name(path): path for path in paths}
+        asked, found = [*names], dict[str, str]()
+        with self._engine.reading() as tx:
+            for start in range(0, len(asked), LOAD_TOGETHER):
+                some = asked[start : start + LOAD_TOGETHER]
+                marks = ", ".join("?" * len(some))
+                rows = tx.run(f"SELECT path, stamp FROM imports WHERE path IN ({marks})", some)
+                found |= {names[path]: unescape(stamp) for path, stamp in rows}
+        return found
+
+    # -- conversations on platforms
+
+    @cached_property
+    def routes(self) -> Routes:
+        """Which session a conversation goes on in."""
+        from .routes import Routes  # a store without a gateway need not load it
+
+        return Routes(self._engine, self._write, self._new_id, self._clock)
+
+    @cached_property
+    def mail(self) -> Mail:
+        """What came in from platforms, and what has to go out to them."""
+        from .mail import Mail
+
+        return Mail(self._engine, self._write, self._clock)
+
+    def has_any_sessions(self, besides: Session | str | None = None) -> bool:
+        """Has another session ever been stored?"""
+        with self._engine.reading() as tx:
+            sql = "SELECT 1 FROM sessions WHERE id <> ? LIMIT 1"
+            return bool(tx.run(sql, ("" if besides is None else escape(_id(besides)),)))
 
     # -- what became of the calls
 
@@ -592,6 +647,18 @@ def _by_source(tx: Transaction) -> dict[str, int]:
         "SELECT source, count(*) FROM sessions WHERE pruned IS NULL GROUP BY source ORDER BY 2 DESC"
     )
     return {unescape(source): count for source, count in rows}
+
+
+def _sound(messages: Sequence[Message]) -> tuple[list[Message], tuple[str, ...]]:
+    """The messages that can be stored, and what is wrong with the others."""
+    sound: list[Message] = []
+    wrong: list[str] = []
+    for message in messages:
+        try:
+            sound.append(checked(message))
+        except InvalidInput as error:
+            wrong.append(str(error))
+    return sound, tuple(wrong)
 
 
 def _ledger_name(path: str) -> str:

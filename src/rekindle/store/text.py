@@ -26,10 +26,18 @@ _UNSPACED = (
     "\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _WORD = f"[{_UNSPACED}]|[^\\W_{_UNSPACED}]+"
+# Alphabets whose accents merely decorate a letter. (Kana and Indic marks change it.)
+_DECORATED = "[\x80-\u052f\u1e00-\u1fff]"
+# Parts of Hangul, which become one character when they meet.
+_CONJOINING = "[\u1100-\u11ff\ua960-\ua97f\ud7b0-\ud7ff]"
+_ASCII = bytes(range(128))
+_FEW = 64  # different characters outside ASCII
 
 
 def escape(text: str) -> str:
     """Return `text` in a form that every engine holds without loss."""
+    if text.isascii() and "\0" not in text:  # nearly always: spared a call
+        return text
     return text if is_holdable(text) else re.sub(_UNHOLDABLE, _as_hex, text)
 
 
@@ -62,19 +70,53 @@ def _from_hex(match: re.Match[str]) -> str:
 def words(text: str) -> Iterator[str]:
     """Yield the words of `text` as the search index knows them."""
     # Marks and signs of those scripts are no words: SQLite's index passes over them too.
-    return (match[0] for match in re.finditer(_WORD, fold(text)) if match[0][0].isalnum())
+    return (word for word in re.findall(_WORD, fold(text)) if word[0].isalnum())
 
 
 def fold(text: str) -> str:
     """Return `text` without case, accents and compatibility forms."""
     if text.isascii():
         return text.lower()
-    return unicodedata.normalize("NFKC", text).casefold().translate(_WITHOUT_ACCENT)
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    # Most text that is not ASCII has arrows and dashes in it, but no accents: looking is cheaper.
+    return folded.translate(_WITHOUT_ACCENT) if re.search(_DECORATED, folded) else folded
 
 
 def indexable(text: str) -> str:
     """Return what a full-text index has to be given to know exactly the words of `text`."""
-    return text if text.isascii() else " ".join(words(text))
+    if text.isascii():
+        return text
+    # An index splits ASCII as we do. What else there is are mostly a few arrows, dashes and letters,
+    # and to replace these is many times faster than to look for all the words.
+    data = text.encode("utf-8", "surrogatepass").translate(None, _ASCII)
+    strange = set(data.decode("utf-8", "surrogatepass"))
+    if len(strange) > _FEW or not all(_SPACED[char] for char in strange):
+        return " ".join(words(text))
+    for char in strange:
+        text = text.replace(char, _SPACED[char])
+    return text
+
+
+class _Spaced(dict[str, str]):
+    """What to put for a character that is not ASCII, so that an index finds the words around it.
+
+    Nothing for those that change together with their neighbours: marks, and Hangul in its parts.
+    """
+
+    def __missing__(self, char: str) -> str:
+        plain = unicodedata.normalize("NFKC", char)
+        is_joined = re.search(_CONJOINING, plain) or any(
+            unicodedata.category(c).startswith("M") for c in plain
+        )
+        self[char] = "" if is_joined else "".join(map(_apart, fold(char)))
+        return self[char]
+
+
+def _apart(char: str) -> str:
+    """A folded character as a part of a word, a word of its own, or the space between words."""
+    if not char.isalnum():
+        return " "
+    return f" {char} " if re.match(f"[{_UNSPACED}]", char) else char
 
 
 class _Accents(dict[int, str]):
@@ -82,8 +124,7 @@ class _Accents(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
-        # Kana and Indic marks change the letter: only alphabets that merely decorate theirs are folded.
-        if 0x80 <= code < 0x530 or 0x1E00 <= code < 0x2000:
+        if re.match(_DECORATED, char):
             char = "".join(c for c in unicodedata.normalize("NFD", char) if not _is_mark(c))
         self[code] = char
         return char
@@ -94,3 +135,4 @@ def _is_mark(char: str) -> bool:
 
 
 _WITHOUT_ACCENT = _Accents()
+_SPACED = _Spaced()

@@ -20,10 +20,14 @@ __all__ = ["FORMATS", "Damage", "Event", "Format", "Learned", "Opened", "detect"
 
 
 class Format(NamedTuple):
-    """A format by its name and the module that reads it, which is loaded when it is asked."""
+    """A format by its name and the module that reads it, which is loaded when it is asked.
+
+    Only a format that is `binary`, wholly or in part, is asked about files that are not text.
+    """
 
     name: str
     module: str
+    binary: bool = False
 
     def sniff(self, head: Head) -> bool:
         """Whether a file that begins like this is in this format."""
@@ -37,6 +41,20 @@ class Format(NamedTuple):
 FORMATS = (
     Format("claude-code", "claude_code"),
     Format("codex", "codex"),
+    Format("copilot", "copilot"),
+    Format("opencode", "opencode", binary=True),
+    Format("pi", "pi"),
+    Format("gemini", "gemini"),
+    Format("hermes", "hermes", binary=True),
+    Format("mini-swe-agent", "mini_swe_agent"),
+    Format("swe-agent", "swe_agent"),
+    Format("openhands", "openhands"),
+    Format("tau-bench", "tau_bench"),
+    Format("tau2", "tau2"),
+    Format("atif", "atif_reading"),
+    Format("inspect", "inspect_log", binary=True),
+    Format("otel", "otel"),
+    Format("aider", "aider"),
     Format("openai-chat", "openai_chat"),
 )
 
@@ -44,9 +62,10 @@ FORMATS = (
 def detect(path: str | Path) -> Format | None:
     """The format of the file, by its content; None when it is not one we read."""
     head = Head.of(Path(path))
-    if not head.data or head.is_binary:
+    if not head.data:
         return None
-    return next((format for format in FORMATS if format.sniff(head)), None)
+    asked = [format for format in FORMATS if format.binary or not head.is_binary]
+    return next((format for format in asked if format.sniff(head)), None)
 
 
 def read(path: str | Path) -> Iterator[Event]:

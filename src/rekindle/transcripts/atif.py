@@ -1,8 +1,9 @@
 """ATIF, the Agent Trajectory Interchange Format of Harbor: written as v1.8.
 
 An answer and the results of its calls are one step. What the format has no field for goes into
-`extra`: ids, protocol facts, finish reasons. A result whose call is not part of the session may
-not name it in `source_call_id`, so its step says it in `extra`.
+`extra`: ids, protocol facts, finish reasons, the text of arguments, parts of a content that it does
+not know. A result whose call is not part of the session may not name it in `source_call_id`, so its
+step says it in `extra`; so do calls that the user made. `atif_reading` gives the messages back.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, cast
 
 from ..errors import InvalidInput
 from ..types import Content, Message, Session, ToolCall
+from .atif_reading import call_of, content_of
 from .exchange import Exchange, exchanges
 from .prose import arguments_of
 
@@ -76,57 +78,95 @@ def _metrics(session: Session, steps: int) -> dict[str, Any]:
 def _step(exchange: Exchange, session: Session) -> dict[str, Any]:
     message = exchange.message
     source = _SOURCES.get(message.role, "system")
-    extra: dict[str, Any] = {
-        "role": message.role if source == "system" and message.role != "system" else None,
-        "message_id": message.platform_message_id,
-        "finish_reason": message.finish_reason,
-        "meta": message.meta,
-    }
+    extra = _beside(message)
     step: dict[str, Any] = {
         "timestamp": _iso(message.timestamp),
         "source": source,
-        "message": "" if message.role == "tool" else _content(message.content),
+        "message": "" if message.role == "tool" else _content(message.content) or "",
     }
+    calls = [*_calls(message.tool_calls)]
     if message.role == "tool":
-        extra |= {"tool_call_id": message.tool_call_id, "tool": message.name}
-        step["observation"] = {"results": [{"content": _content(message.content)}]}
+        results = [_without_none({"content": _content(message.content)})]
+    else:
+        results = [_result(call, result, calls) for call, result in exchange.results.items()]
+        nameless = [call for call, result in exchange.results.items() if result.name is None]
+        extra["nameless"] = nameless or None
     if source == "agent":
         step["model_name"] = (message.meta or {}).get("model") or session.model
-        step["reasoning_content"] = message.reasoning
-        step["tool_calls"] = [_call(call) for call in _distinct(message.tool_calls)] or None
-        results = [_result(call, result) for call, result in exchange.results.items()]
-        step["observation"] = {"results": results} if results else None
+        step["reasoning_content"] = extra.pop("reasoning")
+        step["tool_calls"] = calls or None
+    else:
+        # Only an agent's step may have calls; what others called stands beside.
+        extra |= {"role": message.role if source == "system" else None, "tool_calls": calls or None}
+        results = [_unnamed(result) for result in results]
+    step["observation"] = {"results": results} if results else None
     step["extra"] = _without_none(extra) or None
     return _without_none(step)
 
 
-def _distinct(calls: Iterable[ToolCall]) -> Iterable[ToolCall]:
-    return {call.id: call for call in calls}.values()
-
-
-def _call(call: ToolCall) -> dict[str, Any]:
-    arguments = arguments_of(call)
+def _beside(message: Message) -> dict[str, Any]:
+    """What a message says that the format has no field for."""
+    content = _content(message.content)
+    told = content_of(content) == message.content
     return {
-        "tool_call_id": call.id or "unknown",
-        "function_name": call.name or "unknown",
-        "arguments": arguments if isinstance(arguments, Mapping) else {"input": arguments},
+        "message_id": message.platform_message_id,
+        "finish_reason": message.finish_reason,
+        "meta": message.meta,
+        "tool_call_id": message.tool_call_id,
+        "name": message.name,
+        "reasoning": message.reasoning,
+        "content": None if told else message.content,
+        "empty": True if message.content == "" and message.role != "tool" else None,
     }
 
 
-def _result(call: str, result: Message) -> dict[str, Any]:
-    extra = {"meta": result.meta, "timestamp": _iso(result.timestamp)}
+def _calls(calls: Iterable[ToolCall]) -> Iterator[dict[str, Any]]:
+    """The calls of a message; ids are distinct here, and the real one stands beside."""
+    seen: set[str] = set()
+    for call in calls:
+        id = call.id or "unknown"
+        while id in seen:
+            id += "'"
+        seen.add(id)
+        arguments = arguments_of(call)
+        said: dict[str, Any] = {
+            "tool_call_id": id,
+            "function_name": call.name or "unknown",
+            "arguments": arguments if isinstance(arguments, Mapping) else {"input": arguments},
+        }
+        extra = {
+            "id": call.id if call.id != id else None,
+            "name": call.name if not call.name else None,
+            "text": call.arguments if isinstance(call.arguments, str) else None,
+        }
+        yield _without_none({**said, "extra": _without_none(extra) or None})
+
+
+def _result(id: str, result: Message, calls: list[dict[str, Any]]) -> dict[str, Any]:
+    nothing: dict[str, Any] = {}
+    call = next((call for call in calls if call_of(call).id == id), nothing)
+    extra = _beside(result) | {"tool_call_id": None, "timestamp": _iso(result.timestamp)}
+    if result.name == call_of(call).name:
+        extra["name"] = None
     return _without_none(
         {
-            "source_call_id": call or "unknown",
+            "source_call_id": call.get("tool_call_id"),
             "content": _content(result.content),
             "extra": _without_none(extra) or None,
         }
     )
 
 
-def _content(content: Content) -> str | list[dict[str, Any]]:
+def _unnamed(result: dict[str, Any]) -> dict[str, Any]:
+    call = result.pop("source_call_id", None)
+    return (
+        result if call is None else {**result, "extra": {**result.get("extra", {}), "call": call}}
+    )
+
+
+def _content(content: Content) -> str | list[dict[str, Any]] | None:
     if content is None or isinstance(content, str):
-        return content or ""
+        return content
     return [_part(part) for part in content]
 
 

@@ -85,9 +85,8 @@ class _Rollout:
 
     def take(self, number: int, line: Record) -> Iterator[Event]:
         kind, payload = line.get("type"), record(line.get("payload"))
-        time = seconds(line.get("timestamp"))
         if kind == "session_meta":
-            self._introduce(payload, time)
+            self._introduce(payload, seconds(line.get("timestamp")))
         elif kind == "turn_context":
             self._learn(model=text(payload, "model"), cwd=text(payload, "cwd"))
         elif kind == "event_msg":
@@ -96,6 +95,7 @@ class _Rollout:
             yield from self._say(self._close())
             self.marks["compacted"] = present({"summary": text(payload, "message")}) or {}
         elif kind == "response_item":
+            time = seconds(line.get("timestamp"))
             yield from self._say(self._item(payload, f"line:{number}", time))
 
     def finish(self) -> Iterator[Event]:

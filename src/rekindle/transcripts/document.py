@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 import msgspec
 
@@ -23,6 +24,11 @@ from .transcript import Damage
 _CHUNK = 1 << 20
 # A string that is closed, a quote whose string goes on behind the buffer, or punctuation.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|"|[{}\[\],:]', re.DOTALL)
+# Inside a piece only brackets matter: this runs over what comes before the next one, and over
+# nothing where a string goes on behind the buffer. (With a bound, since repeating costs memory.)
+_BRACKET = re.compile(
+    rb'(?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"){0,1000}+([{}\[\]]?)', re.DOTALL
+)
 
 
 class Piece(NamedTuple):
@@ -47,6 +53,9 @@ def pieces(path: Path, lists: Collection[str]) -> Iterator[Piece | Damage]:
 
 def opening(data: bytes, lists: Collection[str]) -> bytes:
     """The first element of the list in a document that begins like `data`, as far as it goes."""
+    # Each format that is asked about a file wants to see another list, and it is mostly not there.
+    if data.startswith(b"{") and not any(b'"%s"' % name.encode() in data for name in lists):
+        return b""
     walk = _Walk(BytesIO(data), lists)
     for piece in walk.pieces():
         if piece.item is not None:
@@ -54,8 +63,16 @@ def opening(data: bytes, lists: Collection[str]) -> bytes:
     return walk.buffer[walk.start :] if walk.index is not None else b""
 
 
+@lru_cache(maxsize=4)
 def fields_so_far(data: bytes) -> Record:
     """The fields of an object that may be cut; of the last one only its kind is known."""
+    if data.rstrip().endswith(b"}"):
+        try:
+            whole = decode(data)
+        except ValueError:
+            pass
+        else:
+            return cast(Record, whole) if isinstance(whole, dict) else {}
     walk = _Walk(BytesIO(data), ())
     found: Record = {}
     for piece in walk.pieces():
@@ -121,14 +138,23 @@ class _Walk:
             self.counted -= keep
             # While a string stays open, read twice as much: to read a long one stays linear.
             size *= 2
-            while match := _TOKEN.search(self.buffer, position):
-                if match.end() - match.start() == 1 and match[0] == b'"':
-                    position = match.start()
+            while match := self._match(position):
+                begin, end = match.span(match.lastindex or 0)
+                if end == position or self.buffer[begin:end] == b'"':
+                    position = begin
                     break
-                position, size = match.end(), _CHUNK
-                yield match[0], match.start(), position
+                position, size = end, _CHUNK
+                if begin < end:
+                    yield self.buffer[begin:end], begin, end
             else:
                 position = len(self.buffer)
+
+    def _match(self, position: int) -> re.Match[bytes] | None:
+        if position == len(self.buffer):
+            return None
+        if self.depth > self.level:
+            return _BRACKET.match(self.buffer, position)
+        return _TOKEN.search(self.buffer, position)
 
     def _descend(self, token: bytes, end: int) -> None:
         self.depth += 1

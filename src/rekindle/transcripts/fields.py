@@ -39,8 +39,9 @@ def text(fields: Record, *names: str) -> str | None:
 
 def count(value: object) -> int:
     """A whole number of things, never negative, and one that a database column can hold."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return 0
+    # Not isfinite: it fails on an integer of a thousand digits. Infinity and NaN are not below either.
     return int(value) if 0 <= value < 2**53 else 0
 
 
@@ -60,7 +61,7 @@ def seconds(value: object) -> float | None:
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)
-            return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             return None
     time = number(value)

@@ -17,13 +17,15 @@ _LINES = 40
 class Head:
     """The first bytes of a file, parsed once for all formats that want to look."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, path: Path | None = None) -> None:
         self.data = data.removeprefix(b"\xef\xbb\xbf").lstrip()
+        # For formats that spread over several files: what lies beside this one.
+        self.path = path
 
     @classmethod
     def of(cls, path: Path) -> Head:
         with path.open("rb") as file:
-            return cls(file.read(_BYTES))
+            return cls(file.read(_BYTES), path)
 
     @cached_property
     def records(self) -> list[Record]:
@@ -31,6 +33,11 @@ class Head:
         if not self.lines and self.data.startswith(b"{"):
             return [fields_so_far(self.data)]
         return self.lines
+
+    @cached_property
+    def fields(self) -> Record:
+        """The fields of the document that the file begins with, as far as they are there."""
+        return fields_so_far(self.data) if self.data.startswith(b"{") else {}
 
     @cached_property
     def lines(self) -> list[Record]:
@@ -49,5 +56,22 @@ class Head:
         return found
 
     @property
+    def is_lines(self) -> bool:
+        """Whether objects stand on lines of their own, and not as elements of one document."""
+        lines = (line.strip() for line in self.data.split(b"\n", _LINES)[:_LINES])
+        elements = sum(
+            line.startswith(b"{") and line.endswith(b"},") and _is_json(line[:-1]) for line in lines
+        )
+        return len(self.lines) > elements
+
+    @property
     def is_binary(self) -> bool:
         return b"\0" in self.data
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        decode(data)
+    except ValueError:
+        return False
+    return True

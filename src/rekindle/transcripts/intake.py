@@ -3,34 +3,43 @@
 What makes a second intake safe: every message carries an id that its file repeats, which the
 store answers with the old position; a file that has not changed since is known by its size and
 time and is not opened; token counts are raised to what the file says, never added again.
-Originals are only ever read.
+A file is noted as taken in by the transaction that writes the last of it, so an intake that is
+interrupted is completed by the next. Originals are only ever read.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import os
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias, cast
 
-from ..errors import InvalidInput, NotFound, StoreError, TitleTaken
+from ..errors import InvalidInput, NotFound, StoreError
 from ..store import Store
-from ..types import MAX_NAME, MAX_TITLE, Message, Session, Tokens, replace
+from ..store.arrivals import Arrival
+from ..types import MAX_NAME, MAX_TITLE, Message, Session, replace
 from . import FORMATS, Format, detect
-from .transcript import Damage, Learned, Opened
+from .finding import Found, find
+from .transcript import Damage, Opened
+
+if sys.platform == "win32":
+    from pathlib import WindowsPath as _NativePath
+else:
+    from pathlib import PosixPath as _NativePath
 
 Progress: TypeAlias = Callable[[int, int], None]
 
 log = logging.getLogger(__name__)
 
-_BATCH = 500
+# What is written together: a full-text index costs half in transactions of this size.
+_BATCH = 2_000
 _BATCH_CHARACTERS = 4_000_000
-# Folders that are large and never hold sessions.
-_SKIPPED = {".git", "node_modules", "__pycache__"}
-# How far back the last answer of a session is looked for when its file has grown.
-_TAIL = 64
+# How many events of a file pass before the progress is told again.
+_STEP = 200
+# How the store says that it is the value, and not the store, that is wrong.
+_UNSTORABLE = (ValueError, TypeError, ArithmeticError, RecursionError, NotFound)
 # Every damaged line is counted, but a file of garbage must not fill the memory with reports.
 _REPORTED_DAMAGE = 100
 
@@ -42,43 +51,29 @@ class Failure(NamedTuple):
     why: str
 
 
-class Intake(NamedTuple):
-    """What an intake did: files read, sessions and messages that are new or grew, and the rest."""
+class Share(NamedTuple):
+    """What came in one format: files read, sessions that are new or grew, and what is new in them."""
 
     files: int = 0
     sessions: int = 0
     messages: int = 0
+    calls: int = 0
+    damaged: int = 0
+
+
+class Intake(NamedTuple):
+    """What an intake did, in all and by format, and what it had to leave."""
+
+    files: int = 0
+    sessions: int = 0
+    messages: int = 0
+    calls: int = 0
     unchanged: int = 0
     damaged: int = 0
+    formats: Mapping[str, Share] = {}
     damage: tuple[Damage, ...] = ()
     failed: tuple[Failure, ...] = ()
     unknown: tuple[str, ...] = ()
-
-
-class _Tally:
-    """The same while it is being counted."""
-
-    def __init__(self) -> None:
-        self.files = 0
-        self.touched: set[str] = set()
-        self.messages = 0
-        self.unchanged = 0
-        self.damaged = 0
-        self.damage: list[Damage] = []
-        self.failed: list[Failure] = []
-        self.unknown: list[str] = []
-
-    def total(self) -> Intake:
-        return Intake(
-            files=self.files,
-            sessions=len(self.touched),
-            messages=self.messages,
-            unchanged=self.unchanged,
-            damaged=self.damaged,
-            damage=tuple(self.damage),
-            failed=tuple(self.failed),
-            unknown=tuple(self.unknown),
-        )
 
 
 def take_in(store: Store, paths: Iterable[str | Path], progress: Progress | None = None) -> Intake:
@@ -87,203 +82,288 @@ def take_in(store: Store, paths: Iterable[str | Path], progress: Progress | None
     A file that cannot be read is reported in the answer and does not stop the rest; trouble with
     the store itself is raised. `progress` is told bytes done and bytes in all.
     """
-    tally = _Tally()
-    files = [*_files(paths, tally)]
-    total = sum(size for _, size, _ in files)
+    intake = _Intake(store)
+    files = [*find(paths, intake.fail)]
+    stamps = store.stamps(file.path for file in files)
+    total = sum(file.size for file in files)
     done = 0
-    for path, size, stamp in files:
-        if store.imported(str(path)) == stamp:
-            tally.unchanged += 1
-        elif _take_in_file(store, path, tally):
-            store.mark_imported(str(path), stamp)
-        done += size
+    for file in files:
+        stamp = stamps.get(file.path)
+        if stamp == file.stamp:
+            intake.unchanged += 1
+        elif stamp == _unknown(file):
+            intake.unknown.append(file.path)
+        else:
+            _File(intake, file).take(_teller(progress, done, file.size, total))
+        done += file.size
         if progress:
             progress(done, total)
-    return tally.total()
+    intake.write()
+    return intake.total()
 
 
-def _files(paths: Iterable[str | Path], tally: _Tally) -> Iterator[tuple[Path, int, str]]:
-    """The regular files, with size and stamp. A folder's own come first: sub-agents lie below."""
-    seen: set[Path] = set()
-    for given in paths:
-        root = Path(given)
-        if not root.exists():
-            tally.failed.append(Failure(str(root), "there is no such file"))
-            continue
-        for path in _below(root) if root.is_dir() else [root]:
+def _teller(
+    progress: Progress | None, done: int, size: int, total: int
+) -> Callable[[int], None] | None:
+    return progress and (lambda within: progress(done + min(within, size), total))
+
+
+def _unknown(file: Found) -> str:
+    """The stamp of a file in no format that we know: with new formats it deserves another look."""
+    return f"{file.stamp}:{len(FORMATS)}"
+
+
+class _Intake:
+    """An intake under way: what waits to be written, and what was counted."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.waiting: list[tuple[Arrival, _File]] = []
+        self.done: dict[str, str] = {}
+        self.count = self.size = 0
+        self.unchanged = 0
+        self.tallies: dict[str, _Tally] = {}
+        self.damage: list[Damage] = []
+        self.failed: list[Failure] = []
+        self.unknown: list[str] = []
+
+    def fail(self, path: str, why: str) -> None:
+        self.failed.append(Failure(path, why))
+
+    def write(self) -> None:
+        """Write everything that waits, in one transaction, with the files that are complete."""
+        waiting, done = self.waiting, self.done
+        self.waiting, self.done, self.count, self.size = [], {}, 0, 0
+        if not (waiting or done):
+            return
+        try:
+            self._write(waiting, done)
+        except _UNSTORABLE:
+            self._write_singly(waiting, done)
+
+    def _write_singly(self, waiting: Sequence[tuple[Arrival, _File]], done: dict[str, str]) -> None:
+        """Find out what it is that cannot be stored, and store the rest."""
+        for arrival, file in waiting:
             try:
-                path = path.resolve()
-                if path in seen or not path.is_file():
-                    continue
-                about = path.stat()
-            except OSError as error:
-                tally.failed.append(Failure(str(path), error.strerror or str(error)))
-                continue
-            seen.add(path)
-            # With a new format, files that nobody could read before deserve another look.
-            yield path, about.st_size, f"{about.st_size}:{about.st_mtime_ns}:{len(FORMATS)}"
+                self._write([(arrival, file)], {})
+            except _UNSTORABLE as error:
+                done.pop(file.found.path, None)
+                file.fail(f"session {arrival.session.id:.80}: {error}")
+        self.store.take_in((), done)
 
+    def _write(self, waiting: Sequence[tuple[Arrival, _File]], done: Mapping[str, str]) -> None:
+        arrived = self.store.take_in([arrival for arrival, _ in waiting], done)
+        for (arrival, file), new in zip(waiting, arrived, strict=True):
+            file.tally.add(arrival.session.id, new.messages, new.calls)
+            for why in new.refused:
+                file.report(Damage(file.found.path, 0, f"session {arrival.session.id:.80}: {why}"))
 
-def _below(folder: Path) -> Iterator[Path]:
-    for root, folders, files in os.walk(folder):
-        folders[:] = sorted(set(folders) - _SKIPPED)
-        yield from (Path(root, name) for name in sorted(files))
-
-
-def _take_in_file(store: Store, path: Path, tally: _Tally) -> bool:
-    """Take in one file; whether it need not be looked at again until it changes."""
-    try:
-        format = detect(path)
-        if format is None:
-            tally.unknown.append(str(path))
-            return True
-        file = _File(store, path, tally)
-        file.read(format)
-    except StoreError:
-        raise
-    except (OSError, InvalidInput) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        tally.failed.append(Failure(str(path), why))
-        return False
-    except Exception as error:
-        # One file with a shape that nobody has seen yet must not keep the others out.
-        log.exception("cannot read %s", path)
-        tally.failed.append(Failure(str(path), f"{type(error).__name__}: {error}"))
-        return False
-    tally.files += 1
-    return True
-
-
-class _Seat:
-    """A session of the file in the store: what is there already, and what waits to be written."""
-
-    def __init__(self, session: Session, known: list[Message], stored: Session | None) -> None:
-        self.session = session
-        self.time = session.started
-        self.stored = stored
-        self.batch: list[Message] = []
-        self.size = 0
-        self.last = max((message.position or 0 for message in known), default=-1)
-        self.answers = [message for message in known if message.role == "assistant"]
-
-    def add(self, message: Message) -> None:
-        # What happened long ago must not look as if it happened now.
-        self.time = message.timestamp or self.time
-        message = replace(
-            message,
-            timestamp=self.time,
-            platform_message_id=_bounded(message.platform_message_id),
+    def total(self) -> Intake:
+        shares = {name: tally.share() for name, tally in sorted(self.tallies.items())}
+        sums = Share(*map(sum, zip(*shares.values(), strict=True))) if shares else Share()
+        return Intake(
+            **sums._asdict(),
+            unchanged=self.unchanged,
+            formats=shares,
+            damage=tuple(self.damage),
+            failed=tuple(self.failed),
+            unknown=tuple(self.unknown),
         )
-        self.batch.append(message)
-        self.size += len(message.text)
-        if rest := _rest(message, self.answers):
-            self.batch.append(rest)
+
+
+class _Tally:
+    """A share while it is being counted."""
+
+    def __init__(self) -> None:
+        self.files = self.messages = self.calls = self.damaged = 0
+        self.touched: set[str] = set()
+
+    def add(self, session: str, messages: int, calls: int) -> None:
+        self.messages += messages
+        self.calls += calls
+        if messages:
+            self.touched.add(session)
+
+    def share(self) -> Share:
+        return Share(self.files, len(self.touched), self.messages, self.calls, self.damaged)
 
 
 class _File:
     """One file on its way into the store."""
 
-    def __init__(self, store: Store, path: Path, tally: _Tally) -> None:
-        self.store = store
-        self.path = path
-        self.tally = tally
+    def __init__(self, intake: _Intake, found: Found) -> None:
+        self.intake = intake
+        self.found = found
+        self.tally = _Tally()  # until the format is known
+        self.stamp = found.stamp
         self.seats: dict[str, _Seat] = {}
+        self.spoken: dict[str, _Seat] = {}  # those with messages that wait
         self.damage = 0
+        self.is_failed = False
 
-    def read(self, format: Format) -> None:
+    def take(self, tell: Callable[[int], None] | None) -> None:
+        """Read the file. What it says is written together with what others say."""
+        path = _Watched(self.found.path)
+        try:
+            self._read(path, detect(path), tell)
+        except StoreError:
+            raise
+        except (OSError, InvalidInput) as error:
+            self.fail((isinstance(error, OSError) and error.strerror) or str(error))
+        except Exception as error:
+            # One file with a shape that nobody has seen yet must not keep the others out.
+            log.exception("cannot read %s", path)
+            self.fail(f"{type(error).__name__}: {error}")
+        self.hand_over()
+        if not self.is_failed:
+            self.tally.files += 1
+            self.intake.done[self.found.path] = self.stamp
+
+    def _read(
+        self, path: _Watched, format: Format | None, tell: Callable[[int], None] | None
+    ) -> None:
+        if format is None:
+            self.intake.unknown.append(self.found.path)
+            self.stamp = _unknown(self.found)
+            return
+        self.tally = self.intake.tallies.setdefault(format.name, self.tally)
         seat: _Seat | None = None
-        for event in format.read(self.path):
-            if isinstance(event, Opened):
+        for number, event in enumerate(format.read(path)):
+            if isinstance(event, Message):
+                if seat is not None:
+                    self._hear(seat, event)
+            elif isinstance(event, Opened):
                 seat = self._seat(event.session)
             elif isinstance(event, Damage):
-                self._report(event)
-            elif isinstance(event, Learned):
-                self._learn(self._seat(event.session), event.session)
-            elif seat is not None:
-                seat.add(event)
-                if len(seat.batch) >= _BATCH or seat.size > _BATCH_CHARACTERS:
-                    self._write(seat)
+                self.report(event)
+            else:
+                self._learn(event.session)
+            if tell and not number % _STEP:
+                tell(path.place())
+
+    def _hear(self, seat: _Seat, message: Message) -> None:
+        if not seat.batch:
+            self.spoken[seat.session.id] = seat
+        self.intake.count += 1
+        self.intake.size += seat.add(message)
+        self._write_if_full()
+
+    def _write_if_full(self) -> None:
+        if self.intake.count >= _BATCH or self.intake.size >= _BATCH_CHARACTERS:
+            self.hand_over()
+            self.intake.write()
 
     def _seat(self, session: Session) -> _Seat:
         id = _bounded(session.id) or ""
         seat = self.seats.get(id)
         if seat is None:
-            session = replace(
-                session,
-                id=id,
-                parent=_bounded(session.parent),
-                started=session.started or self.path.stat().st_mtime,
-            )
-            stored = self._stored(session.id)
-            known: list[Message] = []
-            if stored is not None:
-                after = max(-1, stored.message_count - _TAIL)
-                known = self.store.messages(stored.id, rewound=True, after=after)
-            seat = self.seats[session.id] = _Seat(session, known, stored)
+            seat = self.seats[id] = _Seat(session, self.found.time)
         return seat
 
-    def _stored(self, id: str) -> Session | None:
-        try:
-            return self.store.session(id)
-        except NotFound:
-            return None
+    def _learn(self, told: Session) -> None:
+        """Hand over the rest of a session with what only the end of the file knows."""
+        id = _bounded(told.id) or ""
+        seat = self.seats.pop(id, None) or _Seat(told, self.found.time)
+        self.spoken.pop(id, None)
+        session = _bounded_session(told, told.started or seat.session.started)
+        self.intake.waiting.append((Arrival(session, seat.take(), is_whole=True), self))
+        self.intake.count += 1
+        self._write_if_full()
 
-    def _write(self, seat: _Seat) -> None:
-        if not seat.batch:
-            return
-        if seat.stored is None:
-            seat.stored = self._begin(seat.session)
-        positions = self.store.append(seat.stored, *seat.batch)
-        new = {position for position in positions if position > seat.last}
-        if new:
-            seat.last = max(new)
-            self.tally.messages += len(new)
-            self.tally.touched.add(seat.session.id)
-        seat.batch, seat.size = [], 0
+    def hand_over(self) -> None:
+        """Give what was heard so far to what waits to be written."""
+        for seat in self.spoken.values():
+            self.intake.waiting.append((Arrival(seat.session, seat.take()), self))
+        self.spoken.clear()
 
-    def _begin(self, session: Session) -> Session:
-        return self.store.begin(
-            id=session.id,
-            source=session.source,
-            model=session.model,
-            parent=session.parent,
-            cwd=session.cwd,
-            git_branch=session.git_branch,
-            started=session.started,
-        )
+    def fail(self, why: str) -> None:
+        if not self.is_failed:
+            self.intake.fail(self.found.path, why)
+        self.is_failed = True
 
-    def _learn(self, seat: _Seat, told: Session) -> None:
-        """Write what is left, then what only the end of the file knows."""
-        self._write(seat)
-        stored = self._stored(seat.session.id)
-        if stored is None:
-            return
-        facts = {
-            name: value
-            for name in ("model", "cwd", "git_branch")
-            if (value := getattr(told, name)) and not getattr(stored, name)
-        }
-        if facts:
-            self.store.update(stored, **facts)
-        pairs = zip(told.tokens, stored.tokens, strict=True)
-        missing = Tokens(*(max(0, says - has) for says, has in pairs))
-        if any(missing):
-            self.store.add_usage(stored, missing)
-        if told.title and not stored.title:
-            self._name(stored, told.title)
-
-    def _name(self, session: Session, title: str) -> None:
-        title = " ".join(title.split())[:MAX_TITLE]
-        try:
-            self.store.rename(session, title)
-        except TitleTaken:
-            self.store.rename(session, self.store.next_title(title))
-
-    def _report(self, damage: Damage) -> None:
+    def report(self, damage: Damage) -> None:
         self.tally.damaged += 1
         self.damage += 1
         if self.damage <= _REPORTED_DAMAGE:
-            self.tally.damage.append(damage)
+            self.intake.damage.append(damage)
+
+
+class _Seat:
+    """A session of the file, and what was heard of it."""
+
+    def __init__(self, session: Session, moment: float) -> None:
+        # What happened long ago must not look as if it happened now.
+        self.time = session.started or moment
+        self.session = _bounded_session(session, self.time)
+        self.batch: list[Message] = []
+
+    def add(self, message: Message) -> int:
+        """Keep a message until it is written; about how much memory that takes."""
+        id, time = message.platform_message_id, message.timestamp
+        if time is None or (id is not None and len(id) > MAX_NAME):
+            time = self.time if time is None else time
+            message = replace(message, timestamp=time, platform_message_id=_bounded(id))
+        self.time = time
+        self.batch.append(message)
+        return _weight(message)
+
+    def take(self) -> list[Message]:
+        batch, self.batch = self.batch, []
+        return batch
+
+
+class _Watched(_NativePath):
+    """A path that knows how far the file that was opened by it is read."""
+
+    _opened: IO[Any] | None = None
+
+    def open(self, *args: Any, **given: Any) -> IO[Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        opened = cast("IO[Any]", super().open(*args, **given))
+        self._opened = opened
+        return opened
+
+    def place(self) -> int:
+        """Bytes read so far; 0 where the format does not read from beginning to end."""
+        file = self._opened
+        return 0 if file is None or file.closed else file.tell()
+
+
+def _weight(message: Message) -> int:
+    """About how many characters a message holds in memory."""
+    content = message.content
+    size = len(message.reasoning or "")
+    if isinstance(content, str):
+        size += len(content)
+    elif content:
+        size += sum(_extent(part) for part in content)
+    for call in message.tool_calls:
+        given = call.arguments
+        size += len(given) if isinstance(given, str) else _extent(given)
+    return size
+
+
+def _extent(part: Mapping[str, Any]) -> int:
+    """The characters of the texts in a part, and in what it holds (a picture is one level down)."""
+    size = 0
+    for value in part.values():
+        if isinstance(value, str):
+            size += len(value)
+        elif isinstance(value, dict):
+            inner = cast("dict[str, object]", value).values()
+            size += sum(len(one) for one in inner if isinstance(one, str))
+    return size
+
+
+def _bounded_session(session: Session, started: float) -> Session:
+    """A session whose names an index can hold, with a title that a list can show."""
+    return replace(
+        session,
+        id=_bounded(session.id) or "",
+        parent=_bounded(session.parent),
+        owner=_bounded(session.owner),
+        started=started,
+        title=" ".join(session.title.split())[:MAX_TITLE] if session.title else None,
+    )
 
 
 def _bounded(name: str | None) -> str | None:
@@ -291,32 +371,3 @@ def _bounded(name: str | None) -> str | None:
     if name is None or len(name) <= MAX_NAME:
         return name
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _rest(message: Message, answers: list[Message]) -> Message | None:
-    """What the stored answer lacks, when its file was last read while it was being written.
-
-    The store keeps what it has, so the rest becomes an answer of its own, right after it.
-    """
-    id = message.platform_message_id
-    if message.role != "assistant" or id is None:
-        return None
-    had = [
-        answer
-        for answer in answers
-        if answer.platform_message_id == id
-        or (answer.platform_message_id or "").startswith(f"{id}+")
-    ]
-    if not had:
-        return None
-    known = {call.id for answer in had for call in answer.tool_calls}
-    calls = tuple(call for call in message.tool_calls if call.id not in known)
-    said = any(answer.text for answer in had)
-    if not calls and (said or not message.text):
-        return None
-    return replace(
-        message,
-        content=None if said else message.content,
-        tool_calls=calls,
-        platform_message_id=f"{id}+{calls[0].id if calls else 'text'}",
-    )

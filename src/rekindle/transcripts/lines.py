@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -14,6 +14,7 @@ from .transcript import Damage
 
 # A line that is longer is no message of anybody; without a bound one file could take all memory.
 LONGEST_LINE = 256 * 1024 * 1024
+_decode = msgspec.json.Decoder().decode
 
 
 def decode(data: bytes) -> Any:
@@ -24,7 +25,7 @@ def decode(data: bytes) -> Any:
     library's reads all of these, so a line is only lost when it is not JSON at all.
     """
     try:
-        return msgspec.json.decode(data)
+        return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
@@ -39,32 +40,29 @@ def records(path: Path) -> Iterator[tuple[int, Record] | Damage]:
     Lines end with a line feed and with nothing else: JSON text may hold U+2028 and its kin raw.
     Blank lines and `//` comments are no damage.
     """
-    for number, line in _lines(path):
-        if line is None:
-            yield Damage(str(path), number, f"longer than {LONGEST_LINE >> 20} MiB")
-            continue
-        line = line.removeprefix(b"\xef\xbb\xbf").strip()
-        if not line or line.startswith(b"//"):
-            continue
-        try:
-            value = decode(line)
-        except ValueError as error:
-            yield Damage(str(path), number, f"not JSON: {error}")
-            continue
-        if isinstance(value, dict):
-            yield number, value
-        else:
-            yield Damage(str(path), number, f"expected an object, got {type(value).__name__}")
-
-
-def _lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
     number = 0
     with path.open("rb") as file:
         while line := file.readline(LONGEST_LINE):
             number += 1
-            if len(line) < LONGEST_LINE or line.endswith(b"\n"):
-                yield number, line
+            if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+                _skip_line(file)
+                yield Damage(str(path), number, f"longer than {LONGEST_LINE >> 20} MiB")
                 continue
-            while line and not line.endswith(b"\n"):
-                line = file.readline(LONGEST_LINE)
-            yield number, None
+            line = line.strip().removeprefix(b"\xef\xbb\xbf").lstrip()
+            if not line or line.startswith(b"//"):
+                continue
+            try:
+                value = decode(line)
+            except ValueError as error:
+                yield Damage(str(path), number, f"not JSON: {error}")
+                continue
+            if isinstance(value, dict):
+                yield number, value
+            else:
+                yield Damage(str(path), number, f"expected an object, got {type(value).__name__}")
+
+
+def _skip_line(file: BinaryIO) -> None:
+    line = file.readline(LONGEST_LINE)
+    while line and not line.endswith(b"\n"):
+        line = file.readline(LONGEST_LINE)

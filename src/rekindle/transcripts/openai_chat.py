@@ -3,6 +3,7 @@
     one message per line                              one conversation per file
     one object with `messages` per line, or per file  one conversation per object
     one list of messages per file                     one conversation
+    one list of such objects, or of such lists        one conversation per element
 
 `tool_calls` may be a list or a JSON text of one, `arguments` a text or an object. Calls and
 results without ids are matched by their order. A conversation that has no id goes by the path of
@@ -11,7 +12,6 @@ its file, so the file may grow, and is new when it was moved.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections import deque
@@ -20,11 +20,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..types import JSON, Content, Message, Session, Tokens, ToolCall, replace
-from .document import opening, pieces
+from .document import fields_so_far, opening, pieces
 from .fields import Record, count, present, record, records, seconds, text
 from .head import Head
+from .ids import MASKED, made_id
 from .lines import decode
 from .lines import records as lines_of
+from .nested import Closed, Place, is_lines
+from .nested import values as values_of
 from .transcript import Damage, Event, Learned, Opened
 
 SOURCE = "openai-chat"
@@ -32,6 +35,8 @@ SOURCE = "openai-chat"
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _ROLE = re.compile(rb'"role"\s*:\s*"(\w+)"')
 _ABOUT = ("is_error", "exit_code", "duration", "status", "error")
+# Calls that wait for their result; a call that never gets one must not pile up.
+_WAITING = 256
 
 
 def sniff(head: Head) -> bool:
@@ -39,6 +44,15 @@ def sniff(head: Head) -> bool:
         if _is_message(line) or any(_is_message(said) for said in records(line.get("messages"))):
             return True
     first = opening(head.data, {"messages"})
+    return _begins_message(opening(first, {"messages"}) if _is_conversation(first) else first)
+
+
+def _is_conversation(first: bytes) -> bool:
+    """Whether the first element of a list is not a message, but a conversation of its own."""
+    return first.startswith(b"[") or isinstance(fields_so_far(first).get("messages"), list)
+
+
+def _begins_message(first: bytes) -> bool:
     try:
         return _is_message(record(decode(first)))
     except ValueError:
@@ -49,8 +63,12 @@ def sniff(head: Head) -> bool:
 
 def read(path: Path) -> Iterator[Event]:
     head = Head.of(path)
-    if head.lines or any(_is_message(line) for line in head.records):
+    # A message may be longer than the head, and then no line of it is whole.
+    long = not head.lines and any(_is_message(line) for line in head.records)
+    if long or is_lines(head):
         return _read_lines(path)
+    if head.data.startswith(b"[") and _is_conversation(opening(head.data, {"messages"})):
+        return _read_list(path)
     return _read_documents(path)
 
 
@@ -59,14 +77,14 @@ def _is_message(value: Record) -> bool:
 
 
 def _read_lines(path: Path) -> Iterator[Event]:
-    whole = _Conversation(_id(path, ""))
+    whole = Conversation(made_id("chat", path, ""))
     for entry in lines_of(path):
         if isinstance(entry, Damage):
             yield entry
             continue
         number, line = entry
         if isinstance(line.get("messages"), list):
-            one = _Conversation(_id(path, f"line {number}"))
+            one = Conversation(made_id("chat", path, f"line {number}"))
             one.learn(line)
             for index, said in enumerate(cast("list[object]", line["messages"]), 1):
                 yield from one.take(said, f"item:{index}", path, number)
@@ -81,7 +99,7 @@ def _read_lines(path: Path) -> Iterator[Event]:
 def _read_documents(path: Path) -> Iterator[Event]:
     # What stands beside the messages may come after them, so it is learned when it comes and the
     # id, which must be known before, is taken from the keys in front of the messages or the path.
-    one = _Conversation("")
+    one = Conversation("")
     document = -1
     for piece in pieces(path, {"messages"}):
         if isinstance(piece, Damage):
@@ -90,7 +108,7 @@ def _read_documents(path: Path) -> Iterator[Event]:
         if piece.document != document:
             yield from one.finish()
             document = piece.document
-            one = _Conversation(_id(path, f"document {document}" if document else ""))
+            one = Conversation(made_id("chat", path, f"document {document}" if document else ""))
         try:
             value = decode(piece.data)
         except ValueError as error:
@@ -103,18 +121,42 @@ def _read_documents(path: Path) -> Iterator[Event]:
     yield from one.finish()
 
 
-def _id(path: Path, place: str) -> str:
-    named = f"{path.resolve()}\n{place}".encode("utf-8", "surrogateescape")
-    return f"chat-{hashlib.sha256(named).hexdigest()[:16]}"
+def _read_list(path: Path) -> Iterator[Event]:
+    one = Conversation("")
+    element = None
+    with path.open("rb") as file:
+        for step in values_of(file, str(path), _opens):
+            if isinstance(step, Damage):
+                yield step
+                continue
+            if step.place[:1] != element:
+                yield from one.finish()
+                element = step.place[:1]
+                one = Conversation(
+                    made_id("chat", path, f"element {element[0] if element else ''}")
+                )
+            if isinstance(step, Closed):
+                continue
+            if isinstance(step.place[-1], int):
+                yield from one.take(step.value, f"item:{step.place[-1] + 1}", path, step.line)
+            else:
+                one.learn({step.place[-1]: step.value})
+    yield from one.finish()
 
 
-class _Conversation:
+def _opens(place: Place) -> bool:
+    return len(place) == 1 or (len(place) == 2 and place[1] == "messages")
+
+
+class Conversation:
     """One conversation as far as it is read."""
 
-    def __init__(self, id: str) -> None:
-        self.session = Session(id=id, source=SOURCE)
+    def __init__(self, id: str, source: str = SOURCE) -> None:
+        self.session = Session(id=id, source=source)
         self.opened = False
-        self.waiting: deque[ToolCall] = deque()
+        self.waiting: deque[ToolCall] = deque(maxlen=_WAITING)
+        # Ids alone, never content: some writers give all messages of one request the same.
+        self.seen: set[str] = set()
 
     def learn(self, about: Record) -> None:
         """Take what stands beside the messages."""
@@ -166,10 +208,17 @@ class _Conversation:
             name=text(said, "name", "tool_name") or (answered.name if answered else None),
             reasoning=text(said, "reasoning_content", "reasoning", "thinking"),
             finish_reason=text(said, "finish_reason"),
-            platform_message_id=text(said, "id", "message_id", "uuid") or place,
+            platform_message_id=self._name(said, place),
             meta=_facts(said),
             timestamp=_time(said, "timestamp", "created_at"),
         )
+
+    def _name(self, said: Record, place: str) -> str:
+        id = text(said, "id", "message_id", "uuid")
+        if id is None or id in MASKED or id in self.seen:
+            return place
+        self.seen.add(id)
+        return id
 
     def _answered(self, said: Record) -> ToolCall | None:
         id = text(said, "tool_call_id")

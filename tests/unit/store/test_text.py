@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import unicodedata
+from functools import cache
 
+import apsw
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,3 +98,26 @@ def test_words_do_not_depend_on_case(text: str) -> None:
     assert list(words(text.casefold())) == list(words(text)) or not text.isascii()
     if text.isascii():
         assert list(words(text.upper())) == list(words(text))
+
+
+NEAR = st.text(
+    st.sampled_from("aZ0_ -→✓…™½éÉßİżψ日本語カガｶﾞ한각🙂\u0301\u0338\u1112\u1161\u00ad\ue0b0\ud83d")
+)
+
+
+@given(text=st.one_of(ANY.filter(lambda text: "\0" not in text), NEAR))
+def test_sqlite_finds_exactly_our_words_in_what_it_is_given(text: str) -> None:
+    assert tokens(indexable(text)) == tokens(" ".join(words(text)))
+
+
+def tokens(text: str) -> list[str]:
+    """The words that SQLite's index makes of a text."""
+    tokenize = database().fts5_tokenizer("unicode61", ["remove_diacritics", "0"])
+    data = text.encode("utf-8", "replace")
+    found = tokenize(data, apsw.FTS5_TOKENIZE_DOCUMENT, None)
+    return [words[2] for words in found]
+
+
+@cache
+def database() -> apsw.Connection:
+    return apsw.Connection(":memory:")

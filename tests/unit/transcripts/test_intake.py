@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rekindle import Store, open_store
-from rekindle.transcripts import FORMATS
-from rekindle.transcripts.intake import take_in
+from rekindle import Message, Session, Store, open_store
+from rekindle.transcripts import FORMATS, Learned, Opened
+from rekindle.transcripts import intake as module
+from rekindle.transcripts.intake import Share, take_in
 from rekindle.transcripts.places import SAMPLE
 from rekindle.types import Tokens
 
@@ -180,6 +183,262 @@ def test_hostile_sizes_reach_the_store(store: Store, write: Write) -> None:
     told = store.messages(store.recent()[0])
     assert [m.text for m in told] == ["x", "", "half \ud83d"]
     assert told[1].tool_calls[0].arguments == {"n": 10**30, "s": "\x00"}
+
+
+def reading(monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], Iterator[Any]]) -> None:
+    """Let the files of Claude Code be read like this."""
+    monkeypatch.setattr(type(FORMATS[0]), "read", lambda self, path: read(path))
+
+
+def line(id: str, **fields: Any) -> Message:
+    return Message(role="user", content=id, platform_message_id=id, **fields)
+
+
+def test_the_answer_tells_what_came_in_each_format(store: Store, write: Write) -> None:
+    c = Claude("a")
+    write(c.prompt("x"), c.answer("m", call("t1"), call("t2")), "{broken", name="in/a.jsonl")
+    write(Claude("b").prompt("x"), name="in/b.jsonl")
+    write({"role": "user", "content": "hello"}, name="in/chat.jsonl")
+    intake = take_in(store, [write("notes", name="in/b.txt").parent])
+    assert intake.formats == {
+        "claude-code": Share(files=2, sessions=2, messages=3, calls=2, damaged=1),
+        "openai-chat": Share(files=1, sessions=1, messages=1),
+    }
+    assert intake[:4] == (3, 3, 4, 2)
+    assert intake.damaged == 1
+
+
+def test_what_the_end_of_a_file_tells_is_taken_over_once(
+    store: Store, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Session(
+        "s", source="x", owner="ada", user="Ada", model="m", parent="p", started=5.0, ended=9.0,
+        end_reason="compression", tokens=Tokens(1, 2), cost=Decimal("0.25"), title="T",
+        model_config={"effort": "high"},
+    )  # fmt: skip
+
+    def read(path: Path) -> Iterator[Any]:
+        yield Opened(Session("s", source="x"))
+        yield line("one")
+        yield Learned(told)
+
+    reading(monkeypatch, read)
+    path = write(Claude("a").prompt("x"))
+    for moment in (1, 2):
+        os.utime(path, (moment, moment))
+        take_in(store, [path])
+        session = store.session("s")
+        for field in (
+            *("owner", "user", "model", "parent", "started", "ended", "end_reason"),
+            *("tokens", "cost", "title", "model_config"),
+        ):
+            assert getattr(session, field) == getattr(told, field), field
+    assert session.message_count == 1
+
+
+def test_hundreds_of_sessions_in_one_file_are_told_apart(
+    store: Store, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(path: Path) -> Iterator[Any]:
+        for round in range(3):
+            for number in range(700):
+                yield Opened(Session(f"s{number}"))
+                yield line(f"{round}-{number}")
+        for number in range(700):
+            yield Learned(Session(f"s{number}", tokens=Tokens(number)))
+
+    reading(monkeypatch, read)
+    intake = take_in(store, [write(Claude("a").prompt("x"))])
+    assert (intake.sessions, intake.messages) == (700, 2100)
+    for number in (0, 333, 699):
+        told = [message.text for message in store.messages(f"s{number}")]
+        assert told == [f"{round}-{number}" for round in range(3)]
+        assert store.session(f"s{number}").tokens.input == number
+    assert store.verify() == []
+
+
+def test_a_file_that_fails_in_the_middle_keeps_what_was_read_and_is_tried_again(
+    store: Store, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(Claude("a").prompt("x"))
+
+    def read(path: Path) -> Iterator[Any]:
+        yield Opened(Session("s"))
+        yield line("one")
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        reading(patch, read)
+        intake = take_in(store, [path])
+    assert (intake.files, intake.messages) == (0, 1)
+    assert [tuple(failure) for failure in intake.failed] == [(str(path), "Input/output error")]
+    assert take_in(store, [path]).files == 1
+
+
+def test_a_message_that_the_store_refuses_is_damage_and_the_rest_comes_in(
+    store: Store, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(path: Path) -> Iterator[Any]:
+        yield Opened(Session("s"))
+        yield line("one")
+        yield line("bad", meta={"n": float("inf")})
+        yield line("two")
+
+    reading(monkeypatch, read)
+    intake = take_in(store, [write(Claude("a").prompt("x"))])
+    assert (intake.messages, intake.damaged, intake.failed) == (2, 1, ())
+    assert "message.meta" in intake.damage[0].what
+
+
+def test_a_session_that_the_store_refuses_costs_only_its_file(
+    store: Store, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = write(Claude("a").prompt("x"), name="in/a.jsonl")
+    write(Claude("b").prompt("y"), name="in/b.jsonl")
+    real = type(FORMATS[0]).read
+
+    def read(self: Any, path: Path) -> Iterator[Any]:
+        if path.name == "a.jsonl":
+            yield Opened(Session("first"))
+            yield line("kept")
+            yield Opened(Session("s", cost=Decimal("Infinity")))
+            yield line("one")
+        else:
+            yield from real(self, path)
+
+    monkeypatch.setattr(type(FORMATS[0]), "read", read)
+    intake = take_in(store, [bad.parent])
+    assert intake.messages == 2
+    assert [(failure.file, "session.cost" in failure.why) for failure in intake.failed] == [
+        (str(bad), True)
+    ]
+    assert take_in(store, [bad.parent]).unchanged == 1, "only the good file is done"
+
+
+def test_a_file_that_disappears_or_cannot_be_looked_at_is_told(
+    store: Store, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = write(Claude("a").prompt("x"), name="in/a.jsonl")
+    write(Claude("b").prompt("y"), name="in/b.jsonl")
+    (tmp_path / "in" / "c.jsonl").symlink_to(tmp_path / "nowhere")
+    real = module.find
+
+    def find(*args: Any) -> Iterator[Any]:
+        found = [*real(*args)]
+        gone.unlink(missing_ok=True)
+        return iter(found)
+
+    monkeypatch.setattr(module, "find", find)
+    intake = take_in(store, [tmp_path / "in"])
+    assert intake.messages == 1
+    assert {Path(failure.file).name for failure in intake.failed} == {"a.jsonl", "c.jsonl"}
+
+
+def test_what_is_written_while_the_file_is_read_comes_in_the_next_time(
+    store: Store, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    c = Claude("grows")
+    path = write(c.prompt("one"))
+    real = type(FORMATS[0]).read
+
+    def read(self: Any, path: Path) -> Iterator[Any]:
+        yield from real(self, path)
+        write(c.prompt("two"), append=True)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(FORMATS[0]), "read", read)
+        assert take_in(store, [path]).messages == 1
+    assert take_in(store, [path]).messages == 1
+    assert [message.text for message in store.messages("grows")] == ["one", "two"]
+
+
+def test_an_intake_that_is_interrupted_anywhere_is_completed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_BATCH", 10)
+    with open_store(tmp_path / "whole.db") as store:
+        take_in(store, [SAMPLE])
+        wanted = [*store.dump()]
+    real, stops = Store.take_in, 0
+    with open_store(tmp_path / "store.db") as store:
+        for allowed in range(100):
+
+            def stopping(*args: Any, left: list[int] = [allowed]) -> Any:  # noqa: B006
+                if not left[0]:
+                    raise KeyboardInterrupt
+                left[0] -= 1
+                return real(*args)
+
+            monkeypatch.setattr(Store, "take_in", stopping)
+            try:
+                take_in(store, [SAMPLE])
+                break
+            except KeyboardInterrupt:
+                stops += 1
+        assert stops > 3
+        assert sorted(store.dump()) == sorted(wanted)
+        assert store.verify() == []
+
+
+def test_two_intakes_of_one_tree_at_once_write_it_once(tmp_path: Path) -> None:
+    counts: list[int] = []
+    gate = threading.Barrier(3)
+
+    def run() -> None:
+        with open_store(tmp_path / "store.db") as store:
+            gate.wait()
+            counts.append(take_in(store, [SAMPLE]).messages)
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(counts) == 62
+    with open_store(tmp_path / "store.db") as store:
+        assert sum(session.message_count for session in store.recent()) == 62
+        assert store.verify() == []
+
+
+def test_progress_is_told_within_a_long_file(store: Store, write: Write) -> None:
+    c = Claude("long")
+    path = write(*(c.prompt("x" * 500) for _ in range(2_000)))
+    steps: list[int] = []
+    take_in(store, [path], lambda done, total: steps.append(done))
+    assert steps == sorted(steps)
+    assert len({step for step in steps if 0 < step < path.stat().st_size}) > 3
+    assert steps[-1] == path.stat().st_size
+
+
+def test_a_database_whose_log_grew_is_looked_at_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "in" / "state.db"
+    path.parent.mkdir()
+    path.write_bytes(b"no session")
+    log = path.with_name("state.db-wal")
+    log.write_bytes(b"x")
+    looked: list[str] = []
+
+    def look(path: Any) -> None:
+        looked.append(path.name)
+
+    monkeypatch.setattr(module, "detect", look)
+    for given in (path.parent, path, path.parent):
+        assert take_in(store, [given]).unknown == (str(path),), "the log is no file of its own"
+    assert looked == ["state.db"]
+    log.write_bytes(b"xx")
+    take_in(store, [path])
+    assert looked == ["state.db"] * 2
+
+
+def test_links_lead_to_the_file_once_and_loops_end(store: Store, write: Write) -> None:
+    path = write(Claude("a").prompt("x"), name="in/a.jsonl")
+    path.with_name("b.jsonl").symlink_to(path)
+    (path.parent / "again").symlink_to(path.parent)
+    os.mkfifo(path.parent / "pipe")
+    intake = take_in(store, [path.parent, path, path.parent / "b.jsonl"])
+    assert (intake.files, intake.unchanged, intake.unknown, intake.failed) == (1, 0, (), ())
 
 
 def test_the_corpus_is_taken_in_whole_and_once(store: Store, corpus: Path) -> None:

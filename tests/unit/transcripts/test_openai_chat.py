@@ -27,6 +27,11 @@ def containers() -> dict[str, bytes]:
         "an object": json.dumps({"model": "m", "tools": [{"a": []}], "messages": CHAT}).encode(),
         "an object, laid out": json.dumps({"messages": CHAT, "model": "m"}, indent=2).encode(),
         "objects, one per line": "\n".join(map(json.dumps, both)).encode(),
+        "objects in a list": json.dumps(both).encode(),
+        "objects in a list, laid out": json.dumps(both, indent=2).encode(),
+        "lists in a list, two": json.dumps([CHAT, CHAT]).encode(),
+        "a list, one message on each line": b"[\n%s\n]"
+        % ",\n".join(map(json.dumps, CHAT)).encode(),
     }
 
 
@@ -41,7 +46,8 @@ def test_every_container_gives_the_same_messages(tmp_path: Path, container: str)
     sessions = [event for event in events if isinstance(event, Opened)]
     told = messages(events)
     assert len(told) == 4 * len(sessions)
-    assert len(sessions) == (2 if container.startswith("objects") else 1)
+    assert len(sessions) == (2 if container.startswith(("objects", "lists")) else 1)
+    assert len({event.session.id for event in sessions}) == len(sessions)
     assert [m.role for m in told[:4]] == ["system", "user", "assistant", "tool"]
     assert told[2].tool_calls[0].name == "warmth"
     assert told[2].tool_calls[0].arguments == '{"at": "x"}'
@@ -64,6 +70,30 @@ def test_calls_may_be_text_and_arguments_objects_and_ids_missing(write: Write) -
     asked = [c.id for m in told for c in m.tool_calls]
     assert [m.tool_call_id for m in told if m.role == "tool"] == asked
     assert [m.name for m in told if m.role == "tool"] == ["f", "g", "h"]
+
+
+def test_a_list_with_one_message_on_a_line_of_its_own_is_no_damage(tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    path.write_text('[\n{"role": "user", "content": "a"}\n]')
+    assert [type(event) for event in read(path)] == [Opened, Message, Learned]
+    path.write_text('{"messages": [\n{"role": "user", "content": "a"}\n]}')
+    assert [type(event) for event in read(path)] == [Opened, Message, Learned]
+
+
+def test_an_id_that_several_messages_share_does_not_make_them_one(write: Write) -> None:
+    path = write({**USER, "id": "x"}, {**USER, "id": "x"}, {**USER, "id": "REDACTED"})
+    told = messages(read(path))
+    assert told[0].platform_message_id == "x"
+    assert len({m.platform_message_id for m in told}) == 3
+    assert "REDACTED" not in {m.platform_message_id for m in told}
+
+
+def test_a_list_of_conversations_with_a_bad_element_gives_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "many.json"
+    path.write_text(json.dumps([{"id": "a", "messages": CHAT}, 7, {"messages": [USER, 3]}]))
+    events = list(read(path))
+    assert len(messages(events)) == 5
+    assert len([e for e in events if isinstance(e, Damage)]) == 2
 
 
 def test_ids_are_stable_while_the_file_grows(write: Write) -> None:

@@ -1,0 +1,165 @@
+"""What an import brings: messages of many sessions, and what their files tell of them.
+
+Everything that is given at once goes into one transaction. What the store has already is left as it
+is, so that to bring the same again changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from ..types import Message, Session, Tokens, replace
+from . import titles
+from .engine import Engine, Transaction
+from .rows import MESSAGE_COLUMNS, encode_json, escaped, message_of, nano
+from .sessions import append, by_num, change, create, stored_already
+from .text import escape
+
+# How far back the last answers of a session are looked for when more of it arrives.
+TAIL = 64
+
+
+class Arrival(NamedTuple):
+    """Messages for the end of a session, which is begun if it is not there.
+
+    `is_whole` says that `session` is all that its file tells: then tokens, cost, title and end count.
+    """
+
+    session: Session
+    messages: Sequence[Message] = ()
+    is_whole: bool = False
+
+
+class Arrived(NamedTuple):
+    """How much of it was new, and why some messages were refused."""
+
+    messages: int = 0
+    calls: int = 0
+    refused: tuple[str, ...] = ()
+
+
+def arrive(
+    engine: Engine,
+    tx: Transaction,
+    arrival: Arrival,
+    now: float,
+    called: dict[tuple[int, str], str],
+) -> Arrived:
+    """Store what is new of an arrival. A session that was pruned stays as it is."""
+    session, messages = arrival.session, arrival.messages
+    found = tx.run("SELECT num, pruned FROM sessions WHERE id = ?", (escape(session.id),))
+    num, pruned = found[0] if found else (None, None)
+    if pruned is not None or (num is None and not messages):
+        return Arrived()
+    if num is None:
+        num = create(tx, replace(session, title=None, last_active=session.started))
+    end = _next_position(tx, num)
+    known: dict[str | None, int] = {}
+    if end and messages:  # not ours alone, even if it was not there a moment ago
+        known = stored_already(tx, num, messages)
+        end = _next_position(tx, num)  # again: on PostgreSQL nobody else moves it only from here on
+        messages = [*_completed(tx, num, end, messages, known)]
+    new: dict[int, Message] = {}
+    if messages:
+        appended = append(engine, tx, session.id, messages, now, num, called, known=known)
+        placed = zip(appended.positions, messages, strict=True)
+        new = {at: message for at, message in placed if at >= end}
+    if arrival.is_whole:
+        _learn(tx, num, session)
+    return Arrived(len(new), sum(len(message.tool_calls) for message in new.values()))
+
+
+def _next_position(tx: Transaction, num: int) -> int:
+    return tx.run("SELECT next_position FROM sessions WHERE num = ?", (num,))[0][0]
+
+
+def _completed(
+    tx: Transaction,
+    num: int,
+    end: int,
+    messages: Sequence[Message],
+    known: Mapping[str | None, int],
+) -> Iterator[Message]:
+    """The messages, and after an answer that was stored half-written what it lacked."""
+    answers: list[Message] | None = None
+    for message in messages:
+        yield message
+        if message.role != "assistant" or message.platform_message_id not in known:
+            continue
+        if answers is None:
+            rows = tx.run(
+                f"SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.session = ?"
+                " AND m.position >= ? AND m.role = 'assistant'",
+                (num, end - TAIL),
+            )
+            answers = [message_of(row) for row in rows]
+        if rest := _rest(message, answers):
+            yield rest
+
+
+def _rest(message: Message, answers: Sequence[Message]) -> Message | None:
+    """What the stored answer lacks, when its file was last read while it was being written.
+
+    The store keeps what it has, so the rest becomes an answer of its own, right after it.
+    """
+    id = message.platform_message_id
+    had = [
+        answer
+        for answer in answers
+        if answer.platform_message_id == id
+        or (answer.platform_message_id or "").startswith(f"{id}+")
+    ]
+    if not had:
+        return None
+    known = {call.id for answer in had for call in answer.tool_calls}
+    calls = tuple(call for call in message.tool_calls if call.id not in known)
+    said = any(answer.text for answer in had)
+    if not calls and (said or not message.text):
+        return None
+    return replace(
+        message,
+        content=None if said else message.content,
+        tool_calls=calls,
+        platform_message_id=f"{id}+{calls[0].id if calls else 'text'}",
+    )
+
+
+def _learn(tx: Transaction, num: int, told: Session) -> None:
+    """Fill in what the store does not know of a session yet.
+
+    Tokens and cost are raised to what was told, never added; the first end and the first title stay.
+    """
+    stored = by_num(tx, num)
+    columns: dict[str, Any] = {}
+    texts = {
+        name: value
+        for name in ("owner", "user", "model", "parent", "cwd", "git_branch")
+        if (value := getattr(told, name)) and not getattr(stored, name)
+    }
+    if texts.get("parent") == told.id:
+        del texts["parent"]
+    columns |= escaped({"user_name" if name == "user" else name: v for name, v in texts.items()})
+    if told.model_config and not stored.model_config:
+        columns["model_config"] = encode_json(told.model_config)
+    if 0 < told.started < stored.started:
+        columns["started"] = told.started
+    if told.ended is not None and stored.ended is None:
+        columns |= {"ended": told.ended, **escaped({"end_reason": told.end_reason})}
+    columns |= _usage(stored, told.tokens, told.cost)
+    title = titles.clean(told.title) if told.title and not stored.title else None
+    if title:
+        owner = escape(told.owner or stored.owner or "")
+        names = ("title", "title_base", "title_number")
+        columns |= dict(zip(names, titles.claim(tx, owner, title), strict=True))
+    if columns:
+        change(tx, num, columns)
+
+
+def _usage(stored: Session, tokens: Tokens, cost: Decimal) -> dict[str, int]:
+    """The counts that are higher than what is stored."""
+    names = ("input", "output", "read", "write", "reasoning")
+    counts = zip(names, tokens, stored.tokens, strict=True)
+    columns = {f"tokens_{name}": says for name, says, has in counts if says > has}
+    return {**columns, "cost_nano": nano(cost)} if cost > stored.cost else columns
