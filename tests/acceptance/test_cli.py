@@ -168,10 +168,10 @@ def test_every_verb_has_help_with_an_example(rekindle: Rekindle) -> None:
     verbs = [
         [*group.split(), verb]
         for group, shown in groups.items()
-        for verb in re.findall(r"^  ([a-z]+)  ", shown.split("Commands:")[1], re.M)
+        for verb in re.findall(r"^  ([a-z-]+)  ", shown.split("Commands:")[1], re.M)
         if verb != "sessions"
     ]
-    assert len(verbs) == 22
+    assert len(verbs) == 27
     for verb in verbs:
         shown = rekindle(*verb, "--help")
         assert re.search(rf"^  .*rekindle .*{verb[-1]}", shown, re.M), verb
@@ -281,6 +281,28 @@ def test_config_shows_every_setting_with_its_origin_and_masks_passwords(rekindle
     by_name = {row["name"]: row for row in rows}
     assert by_name["list.limit"]["value"] == 3
     assert by_name["store.url"]["origin"] == "environment (REKINDLE_STORE)"
+
+
+def test_config_shows_what_holds_in_some_places_only_and_never_the_key_for_the_model(
+    rekindle: Rekindle,
+) -> None:
+    file = rekindle.home / "rekindle" / "config.toml"
+    file.write_text(
+        '[reset.platform.telegram.group]\nmode = "none"\n[model]\napi_key = "sk-1s3cret"\n'
+    )
+    shown = rekindle("config")
+    assert re.search(r"reset\.platform\.telegram\.group\.mode +none +file", shown)
+    assert re.search(r"model\.api_key +\*\*\* +file", shown)
+    rows = rekindle.json("config", OPENAI_API_KEY="sk-2s3cret")
+    assert "s3cret" not in shown + json.dumps(rows)
+    by_name = {row["name"]: row for row in rows}
+    assert by_name["model.api_key"]["value"] == "***"
+    assert by_name["model.name"]["value"] is None
+    assert by_name["reset.platform.telegram.group.mode"]["value"] == "none"
+    file.write_text("[reset.type.dm]\nhour = 25\n")
+    said = rekindle.refusal("config")
+    assert f"reset.type.dm.hour in {file}, line 2: 25 is not allowed" in said
+    assert "a whole number from 0 to 23" in said
 
 
 def test_a_wrong_setting_stops_the_command_with_its_name_file_and_what_is_allowed(
@@ -757,7 +779,7 @@ def test_import_takes_files_and_folders_and_tells_what_failed(rekindle: Rekindle
     assert rekindle.json("import", stranger, code=1)["unknown"] == [str(stranger)]
     with open(file, "a", encoding="utf-8") as lines:
         lines.write('{"type": "user", broken\n')
-    report = rekindle.json("import", file)
+    report = rekindle.json("import", file, code=1)
     assert report["damage"][0]["line"] == 3
 
 

@@ -10,7 +10,7 @@ import typer
 
 from ..config import masked
 from ..errors import InvalidInput, NotFound, RekindleError
-from . import changes, exchange, health, opening, retention, sessions, settings, start
+from . import changes, exchange, health, insights, opening, retention, sessions, settings, start
 from .output import printable
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -51,6 +51,7 @@ def choose(
 
 start.register(app)
 settings.register(app)
+insights.register(app)
 app.add_typer(sessions.group, name="sessions")
 for part in (sessions, changes, retention, exchange, health):
     part.register(sessions.group)

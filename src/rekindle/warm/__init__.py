@@ -1,0 +1,1 @@
+"""What is learned from sessions. Pure: no files, no clock, no randomness."""

@@ -1,0 +1,59 @@
+"""Did a tool call work? The one judgement that everything learned from sessions stands on.
+
+Rules are asked in the order of trust: what the protocol says beside the text, what the tool
+promises to say in it, what an exit code means for the command that gave it, and last the anchored
+texts of harnesses, shells and programs. Text that a tool has read, found or fetched is never
+searched for words. The tables are in `rules/`.
+"""
+
+from __future__ import annotations
+
+from ..types import Message, ToolCall
+from .rules import contract, output, protocol
+from .rules.evidence import Evidence
+from .rules.phrases import Phrases
+from .rules.signatures import Signatures
+from .rules.verdict import Outcome, ok, unknown
+
+__all__ = ["RULES_VERSION", "Outcome", "Rules", "judge"]
+
+# Raised with every change that may change a verdict: what is kept under an older one is judged again.
+RULES_VERSION = 1
+
+
+class Rules:
+    """The rules as one judge; `left_out` leaves out what was written after that source alone."""
+
+    def __init__(self, left_out: str | None = None) -> None:
+        self._phrases = Phrases(left_out)
+        self._signatures = Signatures(left_out)
+
+    def judge(self, call: ToolCall, result: Message | None) -> Outcome:
+        """How the call ended, by the first rule that has something to say."""
+        if result is None:
+            return unknown("no-result")
+        evidence = Evidence(call, result)
+        return (
+            protocol.ask(evidence, self._phrases)
+            or self._by_phrase(evidence)
+            or contract.ask(evidence)
+            or self._by_text(evidence)
+        )
+
+    def _by_phrase(self, evidence: Evidence) -> Outcome | None:
+        return self._phrases.ask(evidence)
+
+    def _by_text(self, evidence: Evidence) -> Outcome:
+        if evidence.shape in ("shell", "code"):
+            return output.ask(evidence, self._signatures)
+        if not evidence.text and not evidence.has_parts:
+            return unknown("text/empty")
+        return ok("text/answered", 0.9)
+
+
+_RULES = Rules()
+
+
+def judge(call: ToolCall, result: Message | None) -> Outcome:
+    """How a call ended: outcome, whether it failed, what kind of error, by which rule, how sure."""
+    return _RULES.judge(call, result)

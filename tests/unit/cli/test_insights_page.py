@@ -1,0 +1,194 @@
+"""What many sessions show, as a page and on a terminal."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from rekindle.cli.figures import bar, points, rate_text, write_insight
+from rekindle.cli.page import render
+from rekindle.cli.page.plots import scale, tick_text
+from rekindle.types import Judged
+from rekindle.warm.clusters import Estimate, Rate
+from rekindle.warm.insight import Insight, insight
+from tests.unit.warm.invented import RUN, judged, learning, survivors
+
+VOID = {"meta", "line", "circle", "rect", "polygon", "br"}
+
+
+class Page(HTMLParser):
+    """Counts tags, and finds those that are not closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, self.tags[-3:]
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def many() -> list[Judged]:
+    compressed = [
+        judged(f"c{n}", [n % 9 == 0 for n in range(60)], compressions=(60,)) for n in range(8)
+    ]
+    sessions = [*survivors(2, 200, lambda chances: chances.betavariate(1.2, 12)), *compressed]
+    return [*sessions, *learning(3, 40, RUN)]
+
+
+@pytest.fixture(scope="module")
+def found() -> Insight:
+    return insight(many())
+
+
+def page_of(found: Insight, where: str = "") -> tuple[Page, str]:
+    text = "".join(render(found, where))
+    return Page(text), text
+
+
+def test_every_tag_is_closed(found: Insight) -> None:
+    page, _ = page_of(found)
+    assert page.open == []
+
+
+def test_the_page_needs_no_network_and_no_script(found: Insight) -> None:
+    page, text = page_of(found)
+    assert not {tag for tag, _ in page.tags} & {"script", "link", "img", "iframe", "object"}
+    assert not re.search(r"https?:|url\(|@import|//[a-z]", text)
+    assert "default-src 'none'" in text
+
+
+def test_every_plot_says_in_words_what_it_shows(found: Insight) -> None:
+    _, text = page_of(found)
+    drawn = re.findall(r"<svg[^>]*>", text)
+    told = [one for one in drawn if 'role="img"' in one]
+    assert len(told) > 20
+    assert len(re.findall(r'role="img"[^>]*><title>[^<]+</title>', text)) == len(told)
+    for one in set(drawn) - set(told):
+        assert "aria-hidden" in one or "preserveAspectRatio" in one, one
+
+
+def test_every_subject_has_its_part(found: Insight) -> None:
+    page, _ = page_of(found)
+    ids = {attrs.get("id") for tag, attrs in page.tags if tag == "section"}
+    assert ids >= {
+        "whose", "claims", "positions", "lengths", "tasks", "tools", "sources", "models",
+        "compression", "method",
+    }  # fmt: skip
+    links = {attrs["href"] for tag, attrs in page.tags if tag == "a"}
+    assert links == {f"#{id}" for id in ids - {"whose", "method", "lengths-by-source"}}
+
+
+def test_numbers_come_with_intervals_and_sizes(found: Insight) -> None:
+    page, _ = page_of(found)
+    text = " ".join(page.text)
+    row = found.lengths[1]
+    assert row.rate.low is not None
+    assert row.rate.high is not None
+    assert f"{row.rate.rate:.1%}" in text
+    assert f"{100 * row.rate.low:.1f}–{100 * row.rate.high:.1f}" in text
+    assert f"{row.rate.errors:,} of {row.rate.calls:,}" in text
+    for claim in found.claims:
+        assert claim.text in text
+        assert claim.verdict in text
+
+
+def test_the_plot_has_a_bar_of_sessions_alive_under_each_step(found: Insight) -> None:
+    page, _ = page_of(found)
+    bars = [attrs for _, attrs in page.tags if attrs.get("class") == "alive"]
+    assert len(bars) == len(found.positions)
+
+
+def test_names_that_others_wrote_are_escaped() -> None:
+    evil = [
+        judged(
+            f"s{n}", [n == 0] * 30, [("<script>x</script>", "file")] * 30, source='"><img src=x>'
+        )
+        for n in range(6)
+    ]
+    page, text = page_of(insight(evil), "title~<b>")
+    assert "<script>" not in text
+    assert "<img" not in text
+    assert page.open == []
+
+
+def test_an_empty_store_still_gives_a_page() -> None:
+    page, _ = page_of(insight([]))
+    assert page.open == []
+    assert "not enough data" in " ".join(page.text)
+
+
+def test_the_same_sessions_give_the_same_page(found: Insight) -> None:
+    assert page_of(found)[1] == page_of(insight(many()))[1]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0.0, 0.09, (0.0, 0.02, 0.04, 0.06, 0.08, 0.1)),
+        (0.0, 1.0, (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)),
+        (-0.03, 0.01, (-0.03, -0.02, -0.01, 0.0, 0.01)),
+        (0.0, 0.0, (0.0, 0.001, 0.002, 0.003, 0.004, 0.005)),
+    ],
+)
+def test_ticks_are_few_round_and_hold_zero(
+    low: float, high: float, ticks: tuple[float, ...]
+) -> None:
+    assert scale(low, high).ticks == pytest.approx(ticks)
+
+
+def test_what_lies_outside_a_scale_stands_at_its_edge() -> None:
+    on = scale(0.0, 0.1)
+    assert (on.at(-1), on.at(0.05), on.at(7)) == (0, 50, 100)
+
+
+def test_ticks_are_percent_or_signed_points() -> None:
+    assert [tick_text(0.05), tick_text(0.005)] == ["5%", "0.5%"]
+    assert [tick_text(-0.02, signed=True), tick_text(0.0, signed=True)] == ["−2", "0"]
+
+
+def test_a_rate_is_told_with_its_interval_or_with_the_lack_of_one() -> None:
+    assert rate_text(Rate(6, 100, 9, 0.06, 0.028, 0.125)) == "6.0% (2.8–12.5)"
+    assert rate_text(Rate(1, 3, 1, 1 / 3)) == "33.3% (too few)"
+    assert rate_text(Rate(0, 0, 0)) == "–"
+
+
+def test_a_difference_is_told_in_points() -> None:
+    assert points(Estimate(-0.012, -0.024, 0.0004)) == "−1.2 [−2.4, 0.0]"
+    assert points(None) == "–"
+
+
+def test_a_bar_shows_an_interval_on_its_scale() -> None:
+    assert bar(0.2, 0.5, 0.8, 1.0, 10) == "··───●───·"
+    assert bar(0, 0, 0, 0) == ""
+
+
+def test_the_terminal_shows_the_claims_and_what_was_left_out(
+    found: Insight, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_insight(found)
+    shown = capsys.readouterr().out
+    for part in (
+        "By session length",
+        "By call number",
+        "By task",
+        "By tool",
+        "Around 8 compressions",
+    ):
+        assert part in shown
+    assert "trap: survivors" in shown
+    assert "left out" in shown
+    assert "→" in shown
