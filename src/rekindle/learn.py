@@ -1,4 +1,4 @@
-"""From stored sessions to what can be learned from them: reads the store, asks `warm/`, keeps the answers."""
+"""What can be learned from stored sessions: reads the store, asks `warm/`, keeps the answers."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class Call(NamedTuple):
     number: int  # among the calls of that message
     id: str
     tool: str
-    work: str  # what kind of tool: code, file, research, terminal, meta, general, bookkeeping
+    work: str  # code (a command that runs code too), file, research, terminal, general, …
     digest: int  # of tool and arguments: the same call again has the same
     outcome: str
     failed: bool | None

@@ -170,6 +170,8 @@ class Mail:
             if messages:
                 sessions.append(self._engine, tx, session, messages, now)
             first = letters[0] if letters else None
+            if first is not None:  # with the answer goes out that the conversation was reset
+                tx.run("UPDATE routes SET reset = NULL WHERE key = ?", (escape(first.key),))
             return [
                 _post(tx, first.key if first else "", first and first.num, target, text, now)
                 for target, text in parcels

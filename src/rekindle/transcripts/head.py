@@ -12,6 +12,7 @@ from .lines import decode
 
 _BYTES = 64 * 1024
 _LINES = 40
+_RARE = 8
 
 
 class Head:
@@ -58,11 +59,13 @@ class Head:
     @property
     def is_lines(self) -> bool:
         """Whether objects stand on lines of their own, and not as elements of one document."""
-        lines = (line.strip() for line in self.data.split(b"\n", _LINES)[:_LINES])
+        lines = [line.strip() for line in self.data.split(b"\n", _LINES)[:_LINES]]
         elements = sum(
             line.startswith(b"{") and line.endswith(b"},") and _is_json(line[:-1]) for line in lines
         )
-        return len(self.lines) > elements
+        # In a document that is laid out, some small object may stand on its line alone.
+        others = sum(bool(line) for line in lines) - len(self.lines)
+        return len(self.lines) > elements and len(self.lines) * _RARE > others
 
     @property
     def is_binary(self) -> bool:

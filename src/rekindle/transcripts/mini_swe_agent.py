@@ -39,7 +39,8 @@ from .transcript import Damage, Event, Learned, Opened
 SOURCE = "mini-swe-agent"
 
 _MARKS = (b'"mini_version"', b'"minisweagent.', b'"trajectory_format": "mini-swe-agent')
-_BLOCK = re.compile(r"```(?:bash|mswea_bash_command)\s*\n(.*?)\n```", re.DOTALL)
+# Some prompts have the model write its block inside a function, so it may be indented.
+_BLOCK = re.compile(r"```(?:bash|sh|shell|mswea_bash_command)\s*\n(.*?)\n[ \t]*```", re.DOTALL)
 _RETURN_CODE = re.compile(r"\s*<returncode>(-?\d{1,9})</returncode>")
 _REJECTED = ("Command not executed", "Commands not executed")
 _NOT_RUN = "action was not executed"
@@ -50,7 +51,9 @@ def sniff(head: Head) -> bool:
     first = head.records[0] if head.records else {}
     if "info" not in first or "trajectory" in first:
         return False
-    return any(mark in head.data for mark in _MARKS)
+    # A long submission hides all that comes after it; SWE-agent writes its `info` last.
+    submitted = b'"exit_status"' in head.data and b'"submission"' in head.data
+    return submitted or any(mark in head.data for mark in _MARKS)
 
 
 def read(path: Path) -> Iterator[Event]:
@@ -193,11 +196,23 @@ class _Run:
             platform_message_id=place,
             timestamp=time,
         )
+        if call is None and _RETURN_CODE.match(heard.text[:200]):
+            call = self._unread(place)
         if call is None or text(extra, "interrupt_type") == "FormatError":
             return heard
         self.names.pop(call.id, None)
         facts = _facts(said, extra)
         return replace(heard, role="tool", tool_call_id=call.id, name=call.name, meta=facts)
+
+
+    def _unread(self, place: str) -> ToolCall | None:
+        """The call of an answer that was run, though its command is written as we do not know."""
+        answer = self.held
+        if answer is None or answer.role != "assistant" or answer.tool_calls:
+            return None
+        call = ToolCall(f"{place}:0", "bash", answer.text)
+        self.held = replace(answer, tool_calls=(call,))
+        return call
 
 
 class _Spoken(NamedTuple):

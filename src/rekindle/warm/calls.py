@@ -17,10 +17,14 @@ import msgspec
 
 from ..types import Call, Message, ToolCall
 from .outcome import Rules, judge
-from .work import kind_of
+from .rules.evidence import Evidence
+from .work import kind_of, runs_code
 
 # Some copies have ids masked; a masked id names nothing.
 MASKED = frozenset(("", "REDACTED", "[REDACTED]", "null", "None", "undefined"))
+
+
+_NO_RESULT = Message("tool")
 
 
 class Asked(NamedTuple):
@@ -122,7 +126,7 @@ def judged(
             number,
             call.id,
             call.name,
-            kind_of(call.name).work,
+            work_of(call),
             digest(call),
             *outcome,
             duration=_duration(result),
@@ -142,6 +146,14 @@ def resume_at(calls: Iterable[Call], end: int) -> int:
         if position < start and answered is not None and answered >= start:
             start = position
     return start
+
+
+def work_of(call: ToolCall) -> str:
+    """The kind of work a call does: that of its tool, but a command that runs code is code."""
+    work = kind_of(call.name).work
+    if work == "terminal" and runs_code(Evidence(call, _NO_RESULT).command):
+        return "code"
+    return work
 
 
 def digest(call: ToolCall) -> int:

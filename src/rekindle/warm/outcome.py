@@ -18,7 +18,7 @@ from .rules.verdict import Outcome, ok, unknown
 __all__ = ["RULES_VERSION", "Outcome", "Rules", "judge"]
 
 # Raised with every change that may change a verdict: what is kept under an older one is judged again.
-RULES_VERSION = 1
+RULES_VERSION = 2
 
 
 class Rules:

@@ -7,9 +7,10 @@ import pytest
 
 from rekindle.errors import InvalidInput
 from rekindle.transcripts import detect, read
+from rekindle.transcripts.head import Head
 from rekindle.transcripts.places import SAMPLE
 
-from .conftest import Claude, Write, said
+from .conftest import Claude, Write, messages, said
 
 
 def name_of(path: Path) -> str | None:
@@ -53,3 +54,13 @@ def test_other_files_are_not_transcripts(tmp_path: Path, data: bytes) -> None:
 def test_the_sample_is_in_formats_we_read() -> None:
     names = {path.name: name_of(path) for path in SAMPLE.iterdir()}
     assert set(names.values()) == {"claude-code", "codex", "openai-chat"}
+
+
+def test_a_document_that_is_laid_out_stays_one_with_an_object_on_a_line(write: Write) -> None:
+    run = {"task_id": 0, "reward": 1.0, "info": {}, "traj": [{"role": "user", "content": "x"}] * 9}
+    laid_out = json.dumps([run], indent=2).split("\n")
+    cut = [*laid_out[:25], "{}", *laid_out[25:-3]]
+    assert not Head("\n".join(cut).encode()).is_lines
+    assert Head(b'{"a": 1}\n{"b": 2}\nnot JSON\n').is_lines
+    assert Head(b'[\n{"a": 1},\n{"b": 2}\n]').is_lines is False
+    assert len(messages(read(write("\n".join(cut))))) == 8

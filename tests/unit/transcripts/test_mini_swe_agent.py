@@ -198,3 +198,35 @@ def test_damaged_messages_are_located_and_the_rest_is_kept(write: Write) -> None
     assert len(messages(events)) == 7
     assert messages(events)[-1].role == "tool"
     assert any(isinstance(event, Damage) for event in events)
+
+
+def test_an_indented_block_is_a_call_and_a_long_submission_hides_no_run(write: Write) -> None:
+    run = [
+        heard("fix it"),
+        said("@step\ndef look():\n    ```bash\n    ls -a\n    ```", 1),
+        heard("<returncode>1</returncode>\n<output>\nno\n</output>"),
+    ]
+    info = {"exit_status": "Submitted", "submission": "x" * 100_000, "mini_version": "1.15.0"}
+    path = write(json.dumps({"info": info, "messages": run}), name="a.traj.json")
+    format = detect(path)
+    assert format is not None
+    assert format.name == "mini-swe-agent"
+    _, answer, result = messages(read(path))
+    assert [call.arguments for call in answer.tool_calls] == [{"command": "ls -a"}]
+    assert (result.role, result.meta["exit_code"]) == ("tool", 1)
+
+
+def test_what_was_run_is_a_call_however_its_command_is_written(write: Write) -> None:
+    run = [
+        heard("fix it"),
+        said("def look():\n    run('ls -a')", 1),
+        heard("<returncode>0</returncode>\n<output>\nsrc\n</output>"),
+        said("nothing to run", 2),
+        heard("Please always provide EXACTLY ONE action, found 0 actions."),
+    ]
+    path = write(document(run), name="a.traj.json")
+    _, answer, result, idle, _ = messages(read(path))
+    assert [call.name for call in answer.tool_calls] == ["bash"]
+    assert "run('ls -a')" in answer.tool_calls[0].arguments
+    assert result.tool_call_id == answer.tool_calls[0].id
+    assert idle.tool_calls == ()

@@ -20,6 +20,7 @@ PHRASES: dict[str, tuple[str, str]] = {
     "refused/copilot": ("bash", "Permission denied and could not request permission from user"),
     "refused/required": ("edit", "The tool call required approval from the user, but was not given"),
     "refused/hook": ("Bash", "PreToolUse:Bash hook error: do not push to main"),
+    "refused/guard": ("Edit", "Style Guard blocked this change: write the test first"),
     "refused/stopped": ("Bash", "Execution stopped by PreToolUse hook"),
     "refused/blocked": ("terminal", "BLOCKED: this command touches the disk"),
     "refused/blocked-sign": ("bash", '🔒 Blocked: command references protected directory "x"'),

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -167,3 +168,19 @@ def test_judging_again_from_where_it_must_gives_what_judging_all_gives(
     again = list(judged("s", unique[start:], first=start))
     kept = [call for call in before if call.position < start]
     assert sorted(kept + again) == sorted(judged("s", unique))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "work"),
+    [
+        ("Bash", {"command": "cd app && pytest -q"}, "code"),
+        ("exec_command", '{"cmd": "python3 build.py"}', "code"),
+        ("shell", {"command": ["bash", "-lc", "cargo test"]}, "code"),
+        ("Bash", {"command": "git status"}, "terminal"),
+        ("Bash", {"command": "python --version"}, "terminal"),
+        ("Read", {"file_path": "pytest.py"}, "file"),
+    ],
+)
+def test_a_command_that_runs_code_counts_as_code(name: str, arguments: Any, work: str) -> None:
+    said = [Message("assistant", tool_calls=[ToolCall("1", name, arguments)])]
+    assert [call.work for call in judged("s", said)] == [work]

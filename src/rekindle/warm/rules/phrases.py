@@ -69,7 +69,16 @@ REFUSED = (
         0.97,
         ("claude-code",),
     )
-    + _table(r"refused/blocked-sign  \W{1,4}Blocked:\s", "permission", "refused", 0.97, ("pi",))
+    + _table(
+        r"""
+        refused/blocked-sign  \W{1,4}Blocked:\s
+        refused/guard         [A-Z][\w .'-]{0,40}(?:[Gg]uard|[Hh]ook|[Pp]olicy|[Ss]andbox) (?:blocked|denied|refused|rejected|failed closed)\b
+        """,
+        "permission",
+        "refused",
+        0.97,
+        ("pi",),
+    )
 )
 
 # The call was begun or waited for, and then stopped.

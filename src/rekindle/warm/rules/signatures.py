@@ -351,7 +351,7 @@ LAST = (
         r"""
         end/cannot           (?:.*: )?(?:[Cc]annot|[Cc]an't|[Cc]ould ?n[o']t|[Uu]nable to|[Ff]ailed to|FAILED to) \w+
         end/mark             (?:❌|✗|✘|✖) ?.*
-        end/failed           (?:.*\b)?FAILED\b.*|(?:\S+ )?[Ff]ailed(?:[:.!]|$)|Aborted!?$|Aborting\b|.* failed(?: with .*|:.*|!|\.)?$|FAIL(?:URE)?\b.*
+        end/failed           (?:.*\b)?FAILED\b.*|(?:\S+ )?[Ff]ailed(?:[:.!]| -|$)|Aborted!?$|Aborting\b|.* failed(?: with .*|:.*|!|\.)?$|FAIL(?:URE)?\b.*
         """,
         confidence=0.75,
     ),
