@@ -6,16 +6,24 @@
     │   └── TitleTaken        the title belongs to another session of this owner
     ├── NotFound              no session (message, rewind) by that name
     │   └── Ambiguous         more than one: the candidates are in the message
-    └── StoreError            the outside world of the store
-        ├── StoreBusy         another writer held on for longer than `store.busy_seconds`
-        ├── StoreFull         no space left; nothing was written
-        ├── StoreReadOnly     the file, the folder or the server only lets us read
-        ├── StoreDamaged      the file is not what was written; says how to bring it back
-        ├── StoreTooNew       written by a newer Rekindle
-        ├── StoreUnavailable  the server cannot be reached
-        └── StoreClosed       used after `close()`
+    ├── StoreError            the outside world of the store
+    │   ├── StoreBusy         another writer held on for longer than `store.busy_seconds`
+    │   ├── StoreFull         no space left; nothing was written
+    │   ├── StoreReadOnly     the file, the folder or the server only lets us read
+    │   ├── StoreDamaged      the file is not what was written; says how to bring it back
+    │   ├── StoreTooNew       written by a newer Rekindle
+    │   ├── StoreUnavailable  the server cannot be reached
+    │   └── StoreClosed       used after `close()`
+    ├── PlatformError         a chat network did not take what was sent, or cannot be reached
+    └── ModelError            the outside world of the model; each says what to do
+        ├── ModelRefused      the endpoint does not take the request: the key, the name, what was sent
+        ├── ContextTooLong    the conversation does not fit; compress it
+        ├── ModelOverloaded   over a limit or overloaded; `retry_after` says for how long
+        ├── ModelUnreachable  no answer: the network, a time-out, a failing server
+        └── StreamBroken      the answer stopped in the middle, or cannot be read
 
-A door prints `InvalidInput` and `NotFound` without a traceback and exits with 2, `StoreError` with 1.
+A door prints `InvalidInput` and `NotFound` without a traceback and exits with 2, `StoreError` and
+`ModelError` with 1.
 """
 
 
@@ -73,3 +81,54 @@ class StoreUnavailable(StoreError):
 
 class StoreClosed(StoreError):
     """The store was used after it was closed."""
+
+
+class PlatformError(RekindleError):
+    """A platform did not do what it was asked.
+
+    `lasting`: to ask again does not help (the chat is gone, the bot was blocked). `retry_after` is
+    in seconds, where the platform says.
+    """
+
+    def __init__(
+        self, message: str, *, lasting: bool = False, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.lasting = lasting
+        self.retry_after = retry_after
+
+
+class ModelError(RekindleError):
+    """The outside world of the model is broken."""
+
+
+class ModelRefused(ModelError):
+    """The endpoint does not take the request; asking again does not help."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ContextTooLong(ModelError):
+    """The conversation is longer than the model can read."""
+
+
+class ModelOverloaded(ModelError):
+    """The endpoint is overloaded, or a limit is reached; `retry_after` is in seconds."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class ModelUnreachable(ModelError):
+    """There was no answer: the network, a time-out, or a server that fails."""
+
+
+class StreamBroken(ModelError):
+    """The answer stopped in the middle or cannot be read; `so_far` is the text that had come."""
+
+    def __init__(self, message: str, so_far: str = "") -> None:
+        super().__init__(message)
+        self.so_far = so_far

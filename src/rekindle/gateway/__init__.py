@@ -1,0 +1,1 @@
+"""From a message that comes in to an answer that goes out: routes, turns, commands."""

@@ -1,0 +1,28 @@
+"""Calls a tool as a session would."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from rekindle.agent.registry import Registry
+from rekindle.agent.tools.tool import Tool, ToolContext, ToolResult
+from rekindle.types import ToolCall
+
+
+def call(tool: Tool, context: ToolContext, /, **arguments: Any) -> ToolResult:
+    box = Registry([tool]).select()
+    return asyncio.run(box.run(ToolCall("1", tool.name, json.dumps(arguments)), context))
+
+
+def text(tool: Tool, context: ToolContext, /, **arguments: Any) -> str:
+    result = call(tool, context, **arguments)
+    assert not result.failed, result.content
+    return result.content
+
+
+def error(tool: Tool, context: ToolContext, /, **arguments: Any) -> str:
+    result = call(tool, context, **arguments)
+    assert result.failed, result.content
+    return json.loads(result.content)["error"]
