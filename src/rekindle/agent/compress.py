@@ -31,6 +31,7 @@ class Kept(NamedTuple):
 
     first: int = 2
     last: int = 12
+    least: int = 4  # messages in the middle that are worth a summary
     words: int = 800
 
 
@@ -71,7 +72,7 @@ async def compress(
 ) -> Shrunk | None:
     """Go on in a child with the middle summarised; None where there is nothing to gain."""
     first, middle, last = split(messages, kept)
-    if not any(message.text.strip() or message.tool_calls for message in middle):
+    if len(middle) < kept.least:
         return None
     summary = await summarise(model, middle, kept)
     if not summary:

@@ -1,0 +1,222 @@
+"""The turn, with the real client, a scripted model and a real store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rekindle import Message, Session, Store, open_store
+from rekindle.agent.compress import compress
+from rekindle.agent.desk import Desk
+from rekindle.agent.history import repaired
+from rekindle.agent.model import Endpoint, Model, Patience, TextDelta
+from rekindle.agent.providers import violations
+from rekindle.agent.registry import Registry
+from rekindle.agent.tools.tool import Tool, ToolContext, schema
+from rekindle.agent.turn import (
+    Called,
+    Ended,
+    Happening,
+    Limits,
+    Price,
+    Returned,
+    Setting,
+    Shrunk,
+    turn,
+)
+from rekindle.testing import ScriptedModel
+from rekindle.types import Tokens
+
+USAGE = {"prompt_tokens": 100, "completion_tokens": 10}
+
+
+def weather(context: ToolContext, given: Any) -> str:
+    if given["city"] == "Atlantis":
+        raise RuntimeError("the sea took it")
+    return f"Sunny in {given['city']}"
+
+
+async def slow(context: ToolContext, given: Any) -> str:
+    await asyncio.sleep(60)
+    return "never"
+
+
+TOOLS = Registry(
+    [
+        Tool("weather", "test", "Tells.", schema("city", city={"type": "string"}), weather),
+        Tool("slow", "test", "Takes its time.", schema(), slow),
+    ]
+).select()
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"calls": [{"name": name, "arguments": arguments, "id": f"call_{name}"}]}
+
+
+class Stage:
+    """A store with one user message, and a model that follows a script."""
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self.store = store
+        self.session: Session = store.begin(owner="ada")
+        self.folder = folder
+        store.append(self.session, Message("user", "weather please"))
+
+    def run(self, *steps: dict[str, Any], **changes: Any) -> list[Happening]:
+        script = {"turns": [{"user": changes.pop("words", "weather"), "steps": list(steps)}]}
+        with ScriptedModel(script) as server:
+            self.server = server
+            return asyncio.run(self._run(server, changes))
+
+    async def _run(self, server: ScriptedModel, changes: dict[str, Any]) -> list[Happening]:
+        desk = Desk(self.store)
+        patience = Patience(attempts=2, first=0.01)
+        async with Model(Endpoint(server.url, "scripted"), patience=patience) as model:
+            context = ToolContext(self.session.id, self.folder)
+            until: Callable[[Happening], bool] = changes.pop("until", lambda _: False)
+            if changes.pop("shrinks", False):
+                changes["shrink"] = lambda old, said: compress(desk, model, old, said)
+            setting = Setting(model, TOOLS, context, **changes)
+            seen: list[Happening] = []
+            async with aclosing(turn(desk, self.session, setting)) as happenings:
+                async for happening in happenings:
+                    seen.append(happening)
+                    if until(happening):
+                        break
+        desk.close()
+        return seen
+
+    def said(self) -> list[tuple[str, str]]:
+        return [(m.role, m.text) for m in self.store.messages(self.session)]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Any:
+    with open_store(tmp_path / "sessions.db") as store:
+        yield Stage(store, tmp_path)
+
+
+def last(happenings: list[Happening]) -> Ended:
+    assert isinstance(happenings[-1], Ended)
+    return happenings[-1]
+
+
+def test_an_answer_is_streamed_and_handed_out_but_not_stored(stage: Stage) -> None:
+    seen = stage.run({"text": "It is sunny.", "usage": USAGE})
+    assert "".join(e.text for e in seen if isinstance(e, TextDelta)) == "It is sunny."
+    assert (last(seen).message.text, last(seen).reason) == ("It is sunny.", None)
+    assert stage.said() == [("user", "weather please")]
+    assert last(seen).tokens == stage.store.session(stage.session.id).tokens == Tokens(100, 10)
+
+
+def test_calls_and_results_are_stored_as_they_exist(stage: Stage) -> None:
+    seen = stage.run(call("weather", city="Rome"), {"text": "Sunny."})
+    assert [type(e).__name__ for e in seen if isinstance(e, (Called, Returned))] == [
+        "Called",
+        "Returned",
+    ]
+    assert stage.said()[1:] == [("assistant", ""), ("tool", "Sunny in Rome")]
+    assert stage.store.messages(stage.session)[2].name == "weather"
+    assert last(seen).message.text == "Sunny."
+
+
+def test_a_tool_that_fails_or_is_not_there_is_a_result(stage: Stage) -> None:
+    stage.run(call("weather", city="Atlantis"), call("wether", city="Rome"), {"text": "Sorry."})
+    results = [m for m in stage.store.messages(stage.session) if m.role == "tool"]
+    assert all((m.meta or {})["is_error"] is True for m in results)
+    assert "the sea took it" in results[0].text
+    assert "weather" in results[1].text, "the near name is told"
+
+
+def test_endless_calls_end_at_the_limit_of_steps(stage: Stage) -> None:
+    step = {**call("weather", city="Rome"), "endless": True}
+    ended = last(stage.run(step, limits=Limits(iterations=4)))
+    assert ended.reason == "it took 4 steps without an answer"
+    assert "go on" in ended.message.text
+    assert sum(role == "tool" for role, _ in stage.said()) == 4
+
+
+def test_tokens_and_cost_have_limits(stage: Stage) -> None:
+    step = {**call("weather", city="Rome"), "endless": True, "usage": USAGE}
+    ended = last(stage.run(step, limits=Limits(tokens=300)))
+    assert ended.reason == "it took 330 tokens, the limit is 300"
+    price = Price(input=1_000, output=1_000)  # type: ignore[arg-type]
+    ended = last(stage.run(step, limits=Limits(cost=0.2), price=price))  # type: ignore[arg-type]
+    assert (ended.reason or "").startswith("it cost 0.2")
+
+
+def test_an_empty_answer_is_asked_for_once_more_and_then_said(stage: Stage) -> None:
+    ended = last(stage.run({"text": "", "endless": True}))
+    assert ended.reason == "the model answered with nothing"
+    assert len(stage.server.requests) == 2
+
+
+def test_a_model_that_fails_is_told_to_the_user(stage: Stage) -> None:
+    ended = last(stage.run({"text": "x", "faults": [{"status": 500, "always": True}]}))
+    assert "HTTP 500" in (ended.reason or "")
+    assert "Your message is kept" in ended.message.text
+    assert stage.said() == [("user", "weather please")]
+
+
+def test_a_turn_that_is_stopped_in_a_tool_leaves_a_valid_history(stage: Stage) -> None:
+    seen = stage.run(call("slow"), until=lambda happening: isinstance(happening, Called))
+    assert isinstance(seen[-1], Called)
+    history = stage.store.messages(stage.session)
+    assert [m.role for m in history] == ["user", "assistant"]
+    assert violations("openai", history) != []
+    assert violations("openai", repaired(history)) == []
+
+
+def test_what_is_said_meanwhile_joins_the_turn(stage: Stage) -> None:
+    async def steering() -> list[Message]:
+        extra = Message("user", "and in weather Paris")
+        stage.store.append(stage.session, extra)
+        return [extra]
+
+    stage.run(call("weather", city="Rome"), {"text": "Both sunny."}, steering=steering)
+    assert ("user", "and in weather Paris") in stage.said()
+    assert stage.server.requests[-1].messages[-1].text == "and in weather Paris"
+
+
+def test_a_conversation_that_is_too_long_goes_on_in_a_child(stage: Stage) -> None:
+    for number in range(30):
+        stage.store.append(
+            stage.session,
+            Message("assistant", f"answer {number}"),
+            Message("user", f"weather again {number}"),
+        )
+    before = stage.said()
+    full = {**call("weather", city="Rome"), "usage": {"prompt_tokens": 900}}
+    limits = Limits(context=1000)
+    seen = stage.run(full, {"text": "Short."}, words="again 29", shrinks=True, limits=limits)
+    (shrunk,) = [e for e in seen if isinstance(e, Shrunk)]
+    assert last(seen).session.id == shrunk.session.id != stage.session.id
+    assert stage.said()[: len(before)] == before, "nothing of the parent is lost"
+    parent = stage.store.session(stage.session.id)
+    assert (parent.end_reason, shrunk.session.parent) == ("compression", parent.id)
+    assert len(shrunk.messages) < 20
+    assert any("[Summary" in message.text for message in shrunk.messages)
+    assert [message.role for message in shrunk.messages[-2:]] == ["assistant", "tool"]
+
+
+def test_a_conversation_that_cannot_be_shortened_any_more_is_told(stage: Stage) -> None:
+    fault = {"status": 400, "code": "context_length_exceeded", "always": True}
+    ended = last(stage.run({"text": "x", "faults": [fault]}, shrinks=True))
+    assert "too long" in (ended.reason or "")
+    assert stage.store.session(stage.session.id).ended is None
+
+
+def test_a_summary_that_fails_changes_nothing(stage: Stage) -> None:
+    for number in range(30):
+        stage.store.append(stage.session, Message("user", f"weather {number}"))
+    before = stage.said()
+    fault = {"status": 400, "code": "context_length_exceeded", "always": True}
+    ended = last(stage.run({"text": "x", "faults": [fault]}, shrinks=True))
+    assert "too long" in (ended.reason or "")
+    assert stage.said() == before
+    assert stage.store.session(stage.session.id).ended is None
