@@ -65,7 +65,8 @@ class Head:
         )
         # In a document that is laid out, some small object may stand on its line alone.
         others = sum(bool(line) for line in lines) - len(self.lines)
-        return len(self.lines) > elements and len(self.lines) * _RARE > others
+        is_rare = len(self.lines) * _RARE <= others and not _is_json(lines[0])
+        return len(self.lines) > elements and not is_rare
 
     @property
     def is_binary(self) -> bool:

@@ -49,7 +49,8 @@ _REPORT_BYTES = 16 << 20
 
 def sniff(head: Head) -> bool:
     first = head.records[0] if head.records else {}
-    if "info" not in first or "trajectory" in first:
+    # In SWE-agent's list of steps there may be damage: then it is not among the fields.
+    if "info" not in first or b'"trajectory"' in head.data:
         return False
     # A long submission hides all that comes after it; SWE-agent writes its `info` last.
     submitted = b'"exit_status"' in head.data and b'"submission"' in head.data

@@ -63,8 +63,8 @@ def _begins_message(first: bytes) -> bool:
 
 def read(path: Path) -> Iterator[Event]:
     head = Head.of(path)
-    # A message may be longer than the head, and then no line of it is whole.
-    long = not head.lines and any(_is_message(line) for line in head.records)
+    # A message may be longer than the head, which then is all one line.
+    long = b"\n" not in head.data.strip() and any(_is_message(line) for line in head.records)
     if long or is_lines(head):
         return _read_lines(path)
     if head.data.startswith(b"[") and _is_conversation(opening(head.data, {"messages"})):

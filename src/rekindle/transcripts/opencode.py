@@ -35,8 +35,11 @@ _DATABASE = re.compile(rb"SQLite format 3\0.{5}@  ", re.DOTALL)
 # The statements that made the tables stand at the beginning of a database.
 _PART_TABLE = re.compile(rb"""CREATE TABLE [`"]?part[`"]? ?\([^)]*message_id""")
 _SESSIONS = "SELECT * FROM session ORDER BY time_created, id"
-_MESSAGES = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
-_PARTS = "SELECT id, data FROM part WHERE message_id = ? ORDER BY id"
+# As bytes: text in a database need not be UTF-8, and one bad row must not cost the others.
+_MESSAGES = (
+    "SELECT id, CAST(data AS BLOB) FROM message WHERE session_id = ? ORDER BY time_created, id"
+)
+_PARTS = "SELECT id, CAST(data AS BLOB) FROM part WHERE message_id = ? ORDER BY id"
 
 
 def sniff(head: Head) -> bool:
@@ -180,7 +183,7 @@ def _read_database(path: Path) -> Iterator[Event]:
         with opened(path) as database:
             for session in _sessions(database):
                 yield from _read_session(database, path, session)
-    except apsw.Error as error:
+    except (apsw.Error, UnicodeDecodeError) as error:
         yield Damage(str(path), 1, f"not a database that can be read: {error}")
 
 
@@ -219,7 +222,7 @@ def _row(
 ) -> Generator[Damage, None, Record | None]:
     """The JSON of a row, together with the id that stands in a column of its own."""
     try:
-        value = decode(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else b"")
+        value = decode(data if isinstance(data, bytes) else b"")
     except ValueError as error:
         yield Damage(str(path), 1, f"{table} {id}: not JSON: {error}")
         return None
