@@ -7,7 +7,7 @@ import json
 import sys
 from datetime import UTC, datetime
 
-from . import growth, report, store_run
+from . import gateway, growth, importing, judging, report, store_run
 from .contestants import PEERS
 from .runner import WORK, alone
 
@@ -34,6 +34,9 @@ def parse() -> argparse.Namespace:
     curve.add_argument(
         "--quick", action="store_true", help="two small sizes; writes no results file"
     )
+    importing.add_arguments(commands.add_parser("import", help="an import against its floor"))
+    gateway.add_arguments(commands.add_parser("gateway", help="time before the model, and a crowd"))
+    judging.add_arguments(commands.add_parser("judge", help="verdicts against hidden labels"))
     return parser.parse_args()
 
 
@@ -80,6 +83,10 @@ def measure_growth(args: argparse.Namespace) -> None:
     finish("growth", {"rows": rows}, "quick" if args.quick else "", whole=True)
 
 
+def measure_import(args: argparse.Namespace) -> None:
+    finish("importing", importing.measure(args.quick), "quick" if args.quick else "", whole=True)
+
+
 def finish(section: str, taken: dict, partial: str, whole: bool) -> None:
     """Show the tables; only a run of full size with every peer goes into the results file."""
     kept = keep(f"{section}-{partial}" if partial else section, taken, whole)
@@ -91,5 +98,13 @@ def finish(section: str, taken: dict, partial: str, whole: bool) -> None:
 
 if __name__ == "__main__":
     args = parse()
+    if args.command == "judge":
+        judging.run(args)
+        raise SystemExit
     with alone():
-        measure_store(args) if args.command == "store" else measure_growth(args)
+        if args.command == "gateway":
+            gateway.run(args)
+            raise SystemExit
+        {"store": measure_store, "growth": measure_growth, "import": measure_import}[args.command](
+            args
+        )

@@ -314,6 +314,70 @@ def growth(kept: Figures) -> str:
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
+def _import_lines(rows: Figures) -> list[str]:
+    titles = {
+        "made": "made transcripts of Claude Code and Codex",
+        "large": "real transcripts of Claude Code and Codex",
+        "corpus": "real transcripts, all formats",
+    }
+    head = ["work", "floor", "Rekindle", "ratio", "must reach", "reached"]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for row, title in titles.items():
+        floor, ours = (rows.get(row, {}).get(name) for name in ("floor", "rekindle"))
+        for key, unit in (("wall_s", "s"), ("cpu_s", "CPU s")):
+            if not floor or not ours:
+                continue
+            what = f"{title}, {ours.get('bytes', 0) / 1e6:,.0f} MB, "
+            what += f"{ours.get('sessions', 0):,} sessions, {ours.get('messages', 0):,} messages: {unit}"
+            ratio = "–" if "error" in {**floor, **ours} else f"{ours[key] / floor[key]:.2f}"
+            reached = "not measured" if ratio == "–" else "yes" if float(ratio) <= 2 else "**no**"
+            cells = [what, cell(floor, key), cell(ours, key), ratio, "≤ 2 ×", reached]
+            lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _import_memory(taken: Figures) -> list[str]:
+    lines = ["| one file | MB | messages | peak memory, MB | s |", "|---" * 5 + "|"]
+    shapes = {"lines": "Claude Code, a message per line", "document": "one JSON document"}
+    for row in taken.values():
+        size = f"{row['size'] / 1e6:,.0f}"
+        figures = [cell(row, key) for key in ("messages", "peak_mb", "wall_s")]
+        lines.append("| " + " | ".join([shapes[row["shape"]], size, *figures]) + " |")
+    return lines
+
+
+def _import_again(taken: Figures) -> list[str]:
+    lines = ["| import of 10,000 files | s | files read | passed over | files opened |"]
+    lines.append("|---" * 5 + "|")
+    for name, title in (("first", "first"), ("second", "second, nothing changed")):
+        row = taken[name]
+        figures = [cell(row, key) for key in ("wall_s", "files", "unchanged", "opens")]
+        lines.append("| " + " | ".join([title, *figures]) + " |")
+    lines.append(f"| floor: `os.walk` and `os.stat` | {cell(taken['floor'], 'wall_s')} | | | |")
+    return lines
+
+
+def importing(kept: Figures) -> str:
+    """An import against its floor, its memory, and the second one."""
+    rows = kept["rows"]
+    floor = rows["made"]["floor"]
+    parts = [
+        "## Import",
+        f"`{kept['command']}` on {kept['machine']}, {kept['date']}. The floor parses the same bytes"
+        f" with the faster JSON library (here {floor.get('parser')}: orjson"
+        f" {cell(floor, 'orjson_s')} s, msgspec {cell(floor, 'msgspec_s')} s) and writes the same rows"
+        " in durable batches of 1,000 with one full-text index (`import_floor.py`); Rekindle's figure"
+        " is the whole `take_in`: finding, detecting, reading, mapping, checking, storing. They took"
+        " turns in processes of their own, and the median counts.",
+        "\n".join(_import_lines(rows)),
+        f"The whole command, start of Python included: {rows['made']['command']['wall_s']:.1f} s for"
+        f" the {rows['made']['command']['files']:,} made files.",
+        "\n".join(_import_memory(rows["memory"])),
+        "\n".join(_import_again(rows["again"])),
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
 def write(section: str, text: str) -> None:
     """Replace one section of RESULTS.md, or add it at the end."""
     begin, end = f"<!-- {section}: begin -->", f"<!-- {section}: end -->"

@@ -1,4 +1,4 @@
-"""`python -m soak crash`: exit code 1 if the store broke a promise."""
+"""`python -m soak crash`, `fuzz` and `gateway`: exit code 1 if a promise was broken."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ from pathlib import Path
 from .crash import crash, place
 from .journal import entries
 
+CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
+
 
 def main(words: list[str] | None = None) -> int:
     options = _parser().parse_args(words)
     seed = options.seed if options.seed is not None else int(time.time())
+    return options.run(options, seed)
+
+
+def _crash(options: argparse.Namespace, seed: int) -> int:
     with place(options.target) as (target, folder, restart):
         _say(f"{options.writers} writers, {options.kills} kills, seed {seed}, on {target}")
         report = crash(
@@ -35,7 +41,7 @@ def main(words: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m soak", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="crash")
+    commands = parser.add_subparsers(required=True, metavar="crash|fuzz|gateway")
     command = commands.add_parser("crash", help="kill -9 writers at random moments")
     command.add_argument("--kills", type=int, default=200)
     command.add_argument("--writers", type=int, default=4)
@@ -45,7 +51,74 @@ def _parser() -> argparse.ArgumentParser:
         help="a path or a postgresql:// URL, new or empty; `postgresql` starts a server and"
         " restarts it too; default: a temporary SQLite file",
     )
+    command.set_defaults(run=_crash)
+    command = commands.add_parser("fuzz", help="damaged and hostile transcripts for every reader")
+    command.add_argument("--seconds", type=float, default=60.0)
+    command.add_argument("--format", action="append", metavar="NAME", help="this format only")
+    command.add_argument("--seed", type=int, help="of the damage; default: the time")
+    command.add_argument("--case", type=int, help="this case only, of the seed")
+    command.add_argument("--corpus", type=Path, default=CORPUS, help="a folder of real transcripts")
+    command.set_defaults(run=_fuzz)
+    command = commands.add_parser("gateway", help="kill -9 gateways in the middle of conversations")
+    command.add_argument("--kills", type=int, default=300)
+    command.add_argument("--gateways", type=int, help="default: 1, on PostgreSQL 2")
+    command.add_argument("--seed", type=int, help="of what is said and when; default: the time")
+    command.add_argument("--target", help="as for crash")
+    command.set_defaults(run=_gateway)
     return parser
+
+
+def _gateway(options: argparse.Namespace, seed: int) -> int:
+    from . import gateway
+
+    begun = time.monotonic()
+
+    def progress(kill: int) -> None:
+        if kill % 25 == 0 or kill == options.kills:
+            _say(f"{kill}/{options.kills} kills, {time.monotonic() - begun:.0f} s")
+
+    with gateway.place(options.target) as (target, folder):
+        shared = target.startswith("postgresql:")
+        count = options.gateways or (2 if shared else 1)
+        _say(f"{count} gateways, {options.kills} kills, seed {seed}, on {target}")
+        report = gateway.gateway(
+            target, folder, kills=options.kills, gateways=count, seed=seed, progress=progress
+        )
+    _say(report.summary())
+    for one in report.wrong[:20]:
+        _say(f"  {one}")
+    _say("FAILED" if report.wrong else "every message was answered once, or marked undeliverable")
+    return 1 if report.wrong else 0
+
+
+def _fuzz(options: argparse.Namespace, seed: int) -> int:
+    from . import fuzz
+    from .specimens import made, real
+
+    known = [format.name for format in fuzz.FORMATS]
+    for name in options.format or ():
+        if name not in known:
+            _say(f"no format {name!r}; there are {', '.join(known)}")
+            return 2
+    specimens = [*made(seed), *real(options.corpus)]
+    _say(f"{len(specimens)} sound files, {options.seconds:g} s, seed {seed}")
+    end = time.monotonic() + options.seconds
+    report = fuzz.run(
+        specimens,
+        seed,
+        formats=options.format or (),
+        cases=None if options.case is None else range(options.case, options.case + 1),
+        until=lambda: options.case is None and time.monotonic() > end,
+    )
+    counts = ", ".join(f"{name} {count:,}" for name, count in report.by_format.items())
+    _say(f"{report.cases:,} damaged files: {counts}")
+    for one in report.findings.values():
+        again = f"--seed {seed} --format {one.format} --case {one.case}"
+        _say(f"  {one.problem}\n    {one.specimen}: {one.what}\n    {one.file}; {again}")
+    if report.repeated:
+        _say(f"  and {report.repeated:,} times more")
+    _say("FAILED" if report.findings else "no crash, no hang, no lost good line")
+    return 1 if report.findings else 0
 
 
 class _Progress:

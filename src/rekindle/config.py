@@ -106,6 +106,63 @@ class KeysSection:
 
 
 @dataclass(frozen=True, slots=True)
+class ChatSection:
+    reasoning: Literal["dim", "hide"] = setting("dim", "what the model thinks, at the terminal")
+    approval: Literal["always", "dangerous", "refuse", "never"] = setting(
+        "dangerous",
+        "ask before every command, or a dangerous one; refuse those; or never ask (run everything)",
+    )
+    tools: str = setting("all", "toolsets and tools that are switched on, separated by commas")
+    folders: str = setting(
+        "", "folders that file tools may use beside the one you are in, separated by colons"
+    )
+    steps: int = setting(60, "steps of the model in one turn", limits=Limits(1, 10_000))
+    tokens: int = setting(0, "tokens in one turn; 0: no limit", limits=Limits(0))
+    context: int = setting(
+        0,
+        "tokens that the model can look at; 0: not known, so that it must complain first",
+        limits=Limits(0),
+    )
+    history: int = setting(
+        1000, "typed lines that are kept for the next time", limits=Limits(0, 100_000)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySection:
+    platforms: str = setting("", "what to connect: module:function[=argument], separated by spaces")
+    arriving: Literal["queue", "steer", "interrupt"] = setting(
+        "queue", "a message during a turn waits for its own, joins the turn, or stops it"
+    )
+    turns: int = setting(100, "turns that run at once", limits=Limits(1, 10_000))
+    steps: int = setting(60, "steps of the model in one turn", limits=Limits(1, 10_000))
+    tokens: int = setting(0, "tokens in one turn; 0: no limit", limits=Limits(0))
+    context: int = setting(
+        0,
+        "tokens that the model can look at; 0: not known, so that it must complain first",
+        limits=Limits(0),
+    )
+    tools: str = setting("all", "toolsets and tools that are switched on, separated by commas")
+    approval: Literal["refuse", "never"] = setting(
+        "refuse", "dangerous commands: refused, since nobody can be asked, or (never) run"
+    )
+    workdir: str = setting("work", "the folder where tools work", form="path")
+    folders: str = setting("", "further folders that file tools may use, separated by colons")
+    edit_seconds: float = setting(
+        1.0, "between two looks at an answer that is being written; 0: whole ones", limits=Limits(0)
+    )
+    send_attempts: int = setting(8, "attempts to send something", limits=Limits(1, 1000))
+    lease_seconds: float = setting(
+        30.0, "seconds after which others take over what a dead gateway left", limits=Limits(1)
+    )
+    grace_seconds: float = setting(20.0, "for turns to end when it is stopped", limits=Limits(0))
+    keep_days: float = setting(30.0, "days that delivered mail is remembered", limits=Limits(1))
+    health_port: int = setting(
+        0, "of the health page on this machine; 0: a free one", limits=Limits(0, 65_535)
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """Every setting's value, where it came from, and the folder Rekindle lives in."""
 
@@ -116,6 +173,8 @@ class Config:
     model: ModelSection = ModelSection()
     reset: ResetSection = ResetSection()
     keys: KeysSection = KeysSection()
+    chat: ChatSection = ChatSection()
+    gateway: GatewaySection = GatewaySection()
     by_place: Mapping[str, Value] = field(default_factory=dict[str, Value])
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
 

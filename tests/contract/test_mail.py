@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from rekindle import Message, Store, ToolCall, open_store
+from rekindle.errors import InvalidInput, NotFound
 from rekindle.types import Source
 
 from ..conftest import Clock
@@ -194,3 +197,123 @@ def test_what_is_finished_is_forgotten_after_a_while(store: Store, clock: Clock)
     assert store.mail.parcels(KEY) == []
     assert store.mail.waiting(KEY) == [waiting]
     assert accept(store, "one", "m1").is_new
+
+
+def test_who_speaks_is_active_even_if_the_turn_never_ends(store: Store, clock: Clock) -> None:
+    route = store.routes.open(KEY, ADA)
+    clock.now += 100
+    store.mail.begin(accept(store, "hello").letter, store.begin(id=route.session, owner=KEY))
+    assert store.routes.get(KEY).updated == clock.now
+    clock.now -= 50
+    store.mail.begin(accept(store, "more").letter, store.begin(id=route.session, owner=KEY))
+    assert store.routes.get(KEY).updated == clock.now + 50, (
+        "a clock that was put back changes nothing"
+    )
+
+
+def test_a_turn_can_start_on_a_message_that_stands_there_already(store: Store) -> None:
+    session = store.begin(owner=KEY)
+    store.append(session, user("hello"))
+    letter = accept(store, "/retry").letter
+    begun = store.mail.go_on(letter, session.id, 0)
+    assert (begun.state, begun.session, begun.position) == ("running", session.id, 0)
+    assert texts(store, session) == ["hello"]
+    store.mail.finish([begun], session, [answer("hi")], [(ADA, "hi")])
+    with pytest.raises(NotFound):
+        store.mail.go_on(letter, session.id, 0)
+
+
+def test_a_letter_is_closed_once(store: Store) -> None:
+    letter = accept(store, "/help").letter
+    assert [store.mail.close(letter), store.mail.close(letter)] == [True, False]
+    assert store.mail.waiting(KEY) == []
+
+
+def test_what_is_done_together_is_done_once_or_not_at_all(store: Store) -> None:
+    letter = accept(store, "/undo").letter
+    session = store.begin(owner=KEY)
+    store.append(session, user("one"), answer("1"), user("two"), answer("2"))
+
+    def failing() -> None:
+        assert store.mail.close(letter)
+        store.undo(session)
+        store.mail.post(KEY, ADA, "undone", letter)
+        raise InvalidInput("no")
+
+    with pytest.raises(InvalidInput):
+        store.together(failing)
+    assert texts(store, session) == ["one", "1", "two", "2"]
+    assert store.mail.waiting(KEY) == [letter]
+    assert store.mail.parcels(KEY) == []
+
+    def undo() -> bool:
+        return store.mail.close(letter) and bool(store.undo(session))
+
+    assert [store.together(undo), store.together(undo)] == [True, False]
+    assert texts(store, session) == ["one", "1"]
+
+
+def test_one_sends_in_a_conversation_at_a_time_and_in_order(store: Store, clock: Clock) -> None:
+    first, second = store.mail.post(KEY, ADA, "one"), store.mail.post(KEY, ADA, "two")
+    assert store.mail.take(KEY, "a", LEASE) == [first, second]
+    assert store.mail.take(KEY, "b", LEASE) == []
+    assert store.mail.claim("b", LEASE) == []
+    store.mail.sent(first, "p1")
+    assert store.mail.let_go(KEY, "b") == [], "it is not b's"
+    assert store.mail.let_go(KEY, "a") == [second]
+    assert not store.mail.is_sent(KEY)
+    store.mail.sent(second, "p2")
+    assert store.mail.is_sent(KEY)
+    assert store.mail.let_go(KEY, "a") == []
+    third = store.mail.post(KEY, ADA, "three")
+    assert store.mail.claim("b", LEASE) == [KEY]
+    clock.now += LEASE + 1
+    assert store.mail.claim("c", LEASE) == [KEY], "b is gone"
+    assert store.mail.let_go(KEY, "c") == [third]
+    store.mail.missed(third, "away", again=60.0)
+    store.mail.give_up("c")
+    assert store.mail.claim("d", LEASE) == [], "not before its time"
+
+
+def test_mail_can_be_taken_over_for_some_platforms_alone(store: Store, clock: Clock) -> None:
+    for key in ("agent:main:chat:dm", "agent:main:chat2:dm"):
+        accept(store, "hello", key=key)
+        store.mail.post(key, ADA, "news")
+    clock.now += LEASE + 1
+    under = ["agent:main:chat:"]
+    assert store.mail.adopt("b", LEASE, under=under) == ["agent:main:chat:dm"]
+    assert store.mail.claim("b", LEASE, under=under) == ["agent:main:chat:dm"]
+    assert store.mail.adopt("b", LEASE, under=["agent:main:other:", "agent:main:chat2:"]) == [
+        "agent:main:chat2:dm"
+    ]
+
+
+def test_a_runner_knows_what_it_holds_and_what_came_in_there(store: Store, clock: Clock) -> None:
+    accept(store, "one", runner="a")
+    later = accept(store, "two", runner="b").letter
+    assert store.mail.renew("a", LEASE) == [KEY]
+    assert [letter.message.content for letter in store.mail.arrived("a")] == ["one", "two"]
+    assert store.mail.arrived("b") == []
+    clock.now += LEASE + 1
+    assert store.mail.adopt("b", LEASE) == [KEY]
+    assert store.mail.renew("a", LEASE) == [], "it was taken over"
+    store.mail.give_up("b")
+    assert accept(store, "three", runner="c").is_ours
+    assert later in store.mail.arrived("c")
+
+
+def test_the_parcel_that_begins_an_answer_is_known(store: Store) -> None:
+    letter = accept(store, "hello").letter
+    parts = store.mail.finish([letter], "none", [], [(ADA, "one"), (ADA, "two")])
+    began = [store.mail.opens(part) for part in parts]
+    assert [found and found.num for found in began] == [letter.num, None]
+    assert store.mail.opens(store.mail.post(KEY, ADA, "news")) is None
+
+
+def test_the_mail_is_counted(store: Store) -> None:
+    letter = accept(store, "one").letter
+    accept(store, "two")
+    store.mail.begin(letter, store.begin(owner=KEY))
+    store.mail.post(KEY, ADA, "x")
+    store.mail.missed(store.mail.post(KEY, ADA, "y"), "blocked", again=None)
+    assert store.mail.counts() == (1, 1, 1, 1)

@@ -83,7 +83,7 @@ def test_a_setting_outside_of_any_section_is_refused_with_what_is_allowed(home: 
 
 
 def test_an_unknown_section_is_refused_even_when_it_is_empty(home: Path) -> None:
-    assert "gateway" in refusal(written(home, "[gateway]\n"))
+    assert "galaxy" in refusal(written(home, "[galaxy]\n"))
 
 
 @pytest.mark.parametrize(
@@ -305,3 +305,11 @@ def test_variables_that_look_like_settings_and_are_none_are_named() -> None:
 def test_every_setting_says_what_it_is_for() -> None:
     assert [one.name for one in SETTINGS.values() if not one.help or not one.expected] == []
     assert len({one.env for one in SETTINGS.values()}) == len(SETTINGS)
+
+
+def test_what_the_chat_may_do_is_checked_when_it_is_read(home: Path) -> None:
+    config = load(written(home, '[chat]\napproval = "always"\nhistory = 0\n'))
+    assert (config.chat.approval, config.chat.history) == ("always", 0)
+    assert "always or dangerous or refuse or never" in refusal(
+        written(home, '[chat]\napproval = "maybe"\n')
+    )

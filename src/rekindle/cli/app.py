@@ -10,7 +10,19 @@ import typer
 
 from ..config import masked
 from ..errors import InvalidInput, NotFound, RekindleError
-from . import changes, exchange, health, insights, opening, retention, sessions, settings, start
+from . import (
+    changes,
+    chat,
+    exchange,
+    gateway,
+    health,
+    insights,
+    opening,
+    retention,
+    sessions,
+    settings,
+    start,
+)
 from .output import printable
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -52,7 +64,9 @@ def choose(
 start.register(app)
 settings.register(app)
 insights.register(app)
+chat.register(app)
 app.add_typer(sessions.group, name="sessions")
+app.add_typer(gateway.group, name="gateway")
 for part in (sessions, changes, retention, exchange, health):
     part.register(sessions.group)
 

@@ -12,6 +12,7 @@ from ..config import masked, surroundings
 from .opening import settings, writing
 from .output import (
     AsJson,
+    Column,
     counted,
     encode,
     note,
@@ -20,10 +21,12 @@ from .output import (
     say,
     short_ids,
     write_sessions,
+    write_table,
 )
 
 if TYPE_CHECKING:
     from ..store import Store
+    from ..transcripts import Damage
     from ..transcripts.intake import Intake
 
 _SHOWN, _TOLD = 10, 20
@@ -52,12 +55,11 @@ def start() -> None:
         else:
             say("No agent left sessions on this machine yet: here is the sample we ship.")
             intake = _take_in(store, _sample())
-        say(_summary(intake))
-        _tell_trouble(intake)
+        _tell(intake)
         say(f"They live in {masked(settings().store.url)}")
         say()
         _show(store)
-    if intake.failed:
+    if intake.failed or intake.damaged:
         raise typer.Exit(1)
 
 
@@ -70,7 +72,8 @@ def import_files(
 ) -> None:
     """Take in sessions that other agents wrote. Files that did not change are passed over.
 
-    Exit code 1 when a file could not be taken in, or one that you name is no session.
+    Exit code 1 when something had to be left out: a file that cannot be read, a damaged line, or
+    a file that you name and that is no session.
 
     \b
     Examples:
@@ -82,13 +85,13 @@ def import_files(
             raise typer.BadParameter(f"{path} does not exist")
     with writing(new=True) as store:
         intake = _take_in(store, paths or _places())
+    asked_for = [str(path.resolve()) for path in paths or ()]
+    strangers = [path for path in asked_for if path in intake.unknown]
     if json:
         say(encode(intake._asdict()).decode())
     else:
-        say(_summary(intake))
-        _tell_trouble(intake)
-    asked_for = {str(path.resolve()) for path in paths or ()}
-    if intake.failed or asked_for.intersection(intake.unknown):
+        _tell(intake, strangers)
+    if intake.failed or intake.damaged or strangers:
         raise typer.Exit(1)
 
 
@@ -119,29 +122,48 @@ def _take_in(store: Store, paths: Sequence[Path]) -> Intake:
         return take_in(store, paths, progress=show)
 
 
-def _summary(intake: Intake) -> str:
-    if not intake.files and intake.unchanged:
-        return f"Nothing new: {counted(intake.unchanged, 'file')} unchanged."
-    parts = [
-        f"{counted(intake.sessions, 'session')} and {counted(intake.messages, 'message')} taken in"
-        f" from {counted(intake.files, 'file')}"
-    ]
-    if intake.damaged:
-        parts.append(f"{counted(intake.damaged, 'damaged line')} left out")
-    if intake.unchanged:
-        parts.append(f"{counted(intake.unchanged, 'file')} unchanged")
-    return "; ".join(parts) + "."
+def _tell(intake: Intake, strangers: Sequence[str] = ()) -> None:
+    """What was taken in, by format where there are several, and what was not.
 
-
-def _tell_trouble(intake: Intake) -> None:
-    """What could not be taken in, and why; the first of each kind."""
+    Among the files of a folder, those that are no sessions are counted; `strangers` were asked for.
+    """
+    if len(intake.formats) > 1 and intake.files:
+        titles = ("format", "files", "sessions", "messages", "calls", "damaged")
+        columns = [Column(title, right=title != "format") for title in titles]
+        shares = intake.formats.items()
+        write_table(columns, [(name, *(f"{count:,}" for count in one)) for name, one in shares])
+    say(_summary(intake))
     lines = [f"failed: {one.file}: {one.why}" for one in intake.failed]
-    lines += [f"damaged: {one.file}, line {one.line}: {one.what}" for one in intake.damage]
-    lines += [f"not a session: {file}" for file in intake.unknown]
+    lines += [f"damaged: {_place(one)}: {one.what}" for one in intake.damage]
+    lines += [f"not a session: {file}" for file in strangers]
     for line in lines[:_TOLD]:
         note(printable(line))
     if len(lines) > _TOLD:
         note(f"… and {len(lines) - _TOLD:,} more; `rekindle import --json` tells all")
+
+
+def _summary(intake: Intake) -> str:
+    if intake.files or not intake.unchanged:
+        parts = [
+            f"{counted(intake.sessions, 'session')} and {counted(intake.messages, 'message')}"
+            f" taken in from {counted(intake.files, 'file')}"
+        ]
+        if intake.unchanged:
+            parts.append(f"{counted(intake.unchanged, 'file')} unchanged")
+    else:
+        parts = [f"Nothing new: {counted(intake.unchanged, 'file')} unchanged"]
+    if intake.damaged:
+        parts.append(f"{counted(intake.damaged, 'damaged place')} left out")
+    if intake.failed:
+        parts.append(f"{counted(len(intake.failed), 'file')} failed")
+    if intake.unknown:
+        parts.append(f"{counted(len(intake.unknown), 'file')} in no format that we know")
+    return "; ".join(parts) + "."
+
+
+def _place(damage: Damage) -> str:
+    # What the store refused has no line any more.
+    return f"{damage.file}, line {damage.line}" if damage.line else damage.file
 
 
 def _show(store: Store) -> None:

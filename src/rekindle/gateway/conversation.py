@@ -101,7 +101,9 @@ class Conversation:
         for letter in others:
             await self._desk.ask(self._desk.store.mail.begin, letter, session)
 
-    async def stop(self, letters: Sequence[Letter], why: str, *, shown: bool = False) -> list[Parcel]:
+    async def stop(
+        self, letters: Sequence[Letter], why: str, *, shown: bool = False
+    ) -> list[Parcel]:
         """End letters without an answer. What was said and what came of it stays.
 
         `shown`: some of the answer can be seen, so that its end must be.
@@ -127,7 +129,7 @@ class Conversation:
 
     async def fail(self, letters: Sequence[Letter], error: Exception) -> list[Parcel]:
         """Give letters up because of an error of ours, and say so."""
-        text = f"Something went wrong here ({type(error).__name__}). /retry asks again."
+        text = f"Something went wrong here ({type(error).__name__}). Please say it again."
         first = letters[0]
         route = await self._desk.ask(self._desk.store.routes.open, self.key, first.source)
         self.posted = await self._desk.ask(
@@ -179,6 +181,7 @@ class Conversation:
             [*await self._notices(letter, route), *((letter.source, part) for part in parts)],
             reason=ended.reason,
         )
+        self.so_far = ""
         await self._desk.ask(store.routes.touch, self.key, ended.tokens)
 
     async def _notices(self, letter: Letter, route: Route) -> list[tuple[Source, str]]:

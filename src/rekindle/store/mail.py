@@ -7,7 +7,9 @@
 
 Who works on a conversation holds its lease, and says now and then that it is still alive. When it
 dies, the lease runs out and another takes up what it left. `release` gives the lease back only when
-nothing waits, in one transaction with `accept`: a message never waits for nobody.
+nothing waits, in one transaction with `accept`: a message never waits for nobody. Who sends what
+waits in the outbox of a conversation holds a lease of its own for that (`claim`, `take`, `let_go`),
+so that parcels go out in order and by one at a time.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ from .rows import decode_json, encode_json, message_of, message_row
 from .text import escape, unescape
 
 _LETTER = "num, key, source, body, state, session, position, reason, time"
+SENDING = "out:"  # before the key: the lease of who sends; no key begins so
+# A conversation in which somebody speaks is not idle, even if the turn is never finished.
+_TOUCH = "UPDATE routes SET updated = CASE WHEN updated < ? THEN ? ELSE updated END WHERE key = ?"
 _PARCEL = "num, key, inbox, target, text, state, attempts, next_try, platform_id, reason, time"
 
 
@@ -63,6 +68,15 @@ class Accepted(NamedTuple):
     letter: Letter
     is_new: bool
     is_ours: bool
+
+
+class Counts(NamedTuple):
+    """How much mail is where: letters not answered yet, parcels on their way, parcels given up."""
+
+    waiting: int = 0
+    running: int = 0
+    unsent: int = 0
+    undeliverable: int = 0
 
 
 class Mail:
@@ -126,6 +140,7 @@ class Mail:
             current = _letter(_one(tx.run(sql, (letter.num,)), letter.num))
             if current.state != "waiting":
                 return current  # after a crash: it has its place already
+            tx.run(_TOUCH, (now, now, escape(letter.key)))
             said = current.message._replace(timestamp=current.message.timestamp or current.time)
             appended = sessions.append(self._engine, tx, session, [said], now)
             rows = tx.run(
@@ -136,6 +151,30 @@ class Mail:
             return _letter(rows[0])
 
         return self._write(work)
+
+    def go_on(self, letter: Letter, session: str, position: int) -> Letter:
+        """Start the turn of a letter for a message that stands in the session already."""
+        now = self._clock()
+
+        def work(tx: Transaction) -> Letter:
+            tx.run(_TOUCH, (now, now, escape(letter.key)))
+            rows = tx.run(
+                "UPDATE inbox SET state = 'running', session = ?, position = ? WHERE num = ?"
+                f" AND state IN ('waiting', 'running') RETURNING {_LETTER}",
+                (escape(session), position, letter.num),
+            )
+            return _letter(_one(rows, letter.num))
+
+        return self._write(work)
+
+    def close(self, letter: Letter, reason: str | None = None) -> bool:
+        """End a letter that needs no turn; False if it has ended before."""
+        sql = (
+            "UPDATE inbox SET state = ?, reason = ? WHERE num = ?"
+            " AND state IN ('waiting', 'running') RETURNING num"
+        )
+        values = ("failed" if reason else "done", _named(reason), letter.num)
+        return self._write(lambda tx: bool(tx.run(sql, values)))
 
     def finish(
         self,
@@ -181,11 +220,29 @@ class Mail:
 
     # -- whose turn it is
 
-    def renew(self, runner: str, lease: float) -> None:
-        """Say that the runner is alive: its leases hold for a while longer."""
+    def renew(self, runner: str, lease: float) -> list[str]:
+        """Say that the runner is alive: its leases hold for a while longer. Whose it still has."""
         until = self._clock() + lease
-        sql = "UPDATE leases SET until = ? WHERE runner = ?"
-        self._write(lambda tx: tx.run(sql, (until, escape(runner))))
+        sql = "UPDATE leases SET until = ? WHERE runner = ? RETURNING key"
+        return self._write(
+            lambda tx: [unescape(key) for (key,) in tx.run(sql, (until, escape(runner)))]
+        )
+
+    def give_up(self, runner: str) -> None:
+        """Give all leases of a runner back, whatever waits: it has ended."""
+        self._write(lambda tx: tx.run("DELETE FROM leases WHERE runner = ?", (escape(runner),)))
+
+    def arrived(self, runner: str) -> list[Letter]:
+        """What waits in the conversations of a runner; others may have taken it in."""
+        columns = ", ".join(f"i.{name}" for name in _LETTER.split(", "))
+        with self._engine.reading() as tx:
+            rows = tx.run(
+                f"SELECT {columns} FROM leases l JOIN inbox i ON i.key = l.key"
+                " WHERE l.runner = ? AND i.state IN ('waiting', 'running')"
+                " AND i.state = 'waiting' ORDER BY i.num",
+                (escape(runner),),
+            )
+        return [_letter(row) for row in rows]
 
     def release(self, key: str, runner: str) -> list[Letter]:
         """Give the lease of a conversation back, unless something waits: that is returned."""
@@ -202,16 +259,21 @@ class Mail:
 
         return self._write(work)
 
-    def adopt(self, runner: str, lease: float, limit: int = 100) -> list[str]:
-        """Take over conversations in which something waits and nobody works; which they are."""
-        now = self._clock()
+    def adopt(
+        self, runner: str, lease: float, limit: int = 100, *, under: Sequence[str] = ()
+    ) -> list[str]:
+        """Take over conversations in which something waits and nobody works; which they are.
+
+        `under` limits them to those whose keys begin with one of these.
+        """
+        now, (condition, begins) = self._clock(), _beginning(under)
 
         def work(tx: Transaction) -> list[str]:
             rows = tx.run(
                 "SELECT DISTINCT key FROM inbox i WHERE state IN ('waiting', 'running')"
                 " AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.key = i.key AND l.until > ?)"
-                " ORDER BY key LIMIT ?",
-                (now, limit),
+                f"{condition} ORDER BY key LIMIT ?",
+                (now, *begins, limit),
             )
             keys = [unescape(key) for (key,) in rows]
             return [key for key in keys if _lease(tx, key, runner, now, lease)]
@@ -220,10 +282,86 @@ class Mail:
 
     # -- going out
 
-    def post(self, key: str, target: Source, text: str) -> Parcel:
-        """Put a text on its way that answers no letter."""
+    def post(self, key: str, target: Source, text: str, answers: Letter | None = None) -> Parcel:
+        """Put a text on its way that ends no turn."""
+        now, num = self._clock(), answers and answers.num
+        return self._write(lambda tx: _post(tx, key, num, target, text, now))
+
+    def claim(
+        self, runner: str, lease: float, limit: int = 100, *, under: Sequence[str] = ()
+    ) -> list[str]:
+        """Take over the sending in conversations where something is due and nobody sends."""
+        now, (condition, begins) = self._clock(), _beginning(under)
+
+        def work(tx: Transaction) -> list[str]:
+            rows = tx.run(
+                "SELECT DISTINCT key FROM outbox o WHERE state = 'waiting' AND next_try <= ?"
+                " AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.key = ? || o.key AND l.until > ?)"
+                f"{condition} ORDER BY key LIMIT ?",
+                (now, SENDING, now, *begins, limit),
+            )
+            keys = [unescape(key) for (key,) in rows]
+            return [key for key in keys if _lease(tx, SENDING + key, runner, now, lease)]
+
+        return self._write(work)
+
+    def take(self, key: str, runner: str, lease: float) -> list[Parcel]:
+        """Take over the sending in a conversation, and what waits there; nothing if another sends."""
         now = self._clock()
-        return self._write(lambda tx: _post(tx, key, None, target, text, now))
+
+        def work(tx: Transaction) -> list[Parcel]:
+            return _unsent(tx, key) if _lease(tx, SENDING + key, runner, now, lease) else []
+
+        return self._write(work)
+
+    def let_go(self, key: str, runner: str) -> list[Parcel]:
+        """Give the sending in a conversation back, unless something waits: that is returned."""
+
+        def work(tx: Transaction) -> list[Parcel]:
+            held = tx.run(
+                "UPDATE leases SET until = until WHERE key = ? AND runner = ? RETURNING key",
+                (escape(SENDING + key), escape(runner)),
+            )
+            waiting = _unsent(tx, key)
+            if held and not waiting:
+                tx.run("DELETE FROM leases WHERE key = ?", (escape(SENDING + key),))
+            return waiting if held else []
+
+        return self._write(work)
+
+    def is_sent(self, key: str) -> bool:
+        """Did everything that was posted in a conversation go out, or was given up?"""
+        with self._engine.reading() as tx:
+            sql = "SELECT 1 FROM outbox WHERE key = ? AND state = 'waiting' LIMIT 1"
+            return not tx.run(sql, (escape(key),))
+
+    def opens(self, parcel: Parcel) -> Letter | None:
+        """The letter whose answer begins with this parcel, if it begins one."""
+        if parcel.answers is None:
+            return None
+        letter = ", ".join(f"i.{name}" for name in _LETTER.split(", "))
+        with self._engine.reading() as tx:
+            rows = tx.run(
+                f"SELECT {letter} FROM inbox i WHERE i.num = ? AND NOT EXISTS"
+                " (SELECT 1 FROM outbox o WHERE o.key = ? AND o.inbox = i.num AND o.num < ?)",
+                (parcel.answers, escape(parcel.key), parcel.num),
+            )
+        return _letter(rows[0]) if rows else None
+
+    def counts(self) -> Counts:
+        """How much is on its way, and how much was given up."""
+        with self._engine.reading() as tx:
+            letters = dict(
+                tx.run(
+                    "SELECT state, count(*) FROM inbox WHERE state IN ('waiting', 'running')"
+                    " GROUP BY state"
+                )
+            )
+            unsent = tx.run("SELECT count(*) FROM outbox WHERE state = 'waiting'")[0][0]
+            failed = tx.run(
+                "SELECT count(*) FROM outbox WHERE state IN ('sent', 'failed') AND state = 'failed'"
+            )[0][0]
+        return Counts(letters.get("waiting", 0), letters.get("running", 0), unsent, failed)
 
     def due(self, limit: int = 100) -> list[Parcel]:
         """What has to be sent now, oldest first."""
@@ -291,6 +429,20 @@ def _open(tx: Transaction, key: str) -> list[Letter]:
         (escape(key),),
     )
     return [_letter(row) for row in rows]
+
+
+def _unsent(tx: Transaction, key: str) -> list[Parcel]:
+    sql = f"SELECT {_PARCEL} FROM outbox WHERE key = ? AND state = 'waiting' ORDER BY num"
+    return [_parcel(row) for row in tx.run(sql, (escape(key),))]
+
+
+def _beginning(under: Sequence[str]) -> tuple[str, list[Any]]:
+    """A condition that a key begins with one of these; none without any."""
+    begins = [escape(prefix) for prefix in under]
+    if not begins:
+        return "", []
+    each = " OR ".join("substr(key, 1, ?) = ?" for _ in begins)
+    return f" AND ({each})", [value for begin in begins for value in (len(begin), begin)]
 
 
 def _post(

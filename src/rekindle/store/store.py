@@ -8,6 +8,7 @@ returns; writers that come together share a transaction (see `commit`).
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -72,6 +73,7 @@ class Store:
         self._active_seconds = active_seconds
         self._undo_seconds = undo_seconds
         self._commits = GroupCommit(engine.transact)
+        self._inside = threading.local()  # the transaction that this thread is in
         self._begun: dict[str, Session] = {}  # begun, but without a message yet
         self._listed = Listed()
         self._called: dict[tuple[int, str], str] = {}  # tools whose results are awaited
@@ -619,8 +621,26 @@ class Store:
     ) -> None:
         self.close()
 
+    def together(self, work: Callable[[], T]) -> T:
+        """Make several changes one: all that `work` changes through this store, or nothing of it.
+
+        `work` may be run again when others have to be taken apart from it. What it reads is how
+        things were before.
+        """
+
+        def joined(tx: Transaction) -> T:
+            before = getattr(self._inside, "transaction", None)
+            self._inside.transaction = tx
+            try:
+                return work()
+            finally:
+                self._inside.transaction = before
+
+        return self._write(joined)
+
     def _write(self, work: Callable[[Transaction], T]) -> T:
-        return self._commits.run(work)
+        inside: Transaction | None = getattr(self._inside, "transaction", None)
+        return self._commits.run(work) if inside is None else work(inside)
 
 
 def _id(session: Session | str) -> str:

@@ -30,6 +30,8 @@ _WORD = f"[{_UNSPACED}]|[^\\W_{_UNSPACED}]+"
 _DECORATED = "[\x80-\u052f\u1e00-\u1fff]"
 # Parts of Hangul, which become one character when they meet.
 _CONJOINING = "[\u1100-\u11ff\ua960-\ua97f\ud7b0-\ud7ff]"
+# Marks that say in which style to draw the sign before them, and change nothing else.
+_SELECTORS = frozenset(map(chr, range(0xFE00, 0xFE10)))
 _ASCII = bytes(range(128))
 _FEW = 64  # different characters outside ASCII
 
@@ -51,7 +53,13 @@ def is_holdable(text: str) -> bool:
     """Can every engine hold `text` as it is?"""
     if text.isascii():
         return "\0" not in text
-    return re.search(_UNHOLDABLE, text) is None
+    if "\0" in text or ESCAPE in text:
+        return False
+    try:
+        text.encode()  # ten times as fast as to look for lone surrogates
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def printable(text: str) -> str:
@@ -106,7 +114,7 @@ class _Spaced(dict[str, str]):
     def __missing__(self, char: str) -> str:
         plain = unicodedata.normalize("NFKC", char)
         is_joined = re.search(_CONJOINING, plain) or any(
-            unicodedata.category(c).startswith("M") for c in plain
+            unicodedata.category(c).startswith("M") and c not in _SELECTORS for c in plain
         )
         self[char] = "" if is_joined else "".join(map(_apart, fold(char)))
         return self[char]

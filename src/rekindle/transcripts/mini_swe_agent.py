@@ -205,7 +205,6 @@ class _Run:
         facts = _facts(said, extra)
         return replace(heard, role="tool", tool_call_id=call.id, name=call.name, meta=facts)
 
-
     def _unread(self, place: str) -> ToolCall | None:
         """The call of an answer that was run, though its command is written as we do not know."""
         answer = self.held

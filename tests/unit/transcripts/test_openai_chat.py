@@ -150,3 +150,14 @@ def test_protocol_facts_of_a_result_are_kept(write: Write) -> None:
     path = write(USER, ASKS, {**TOLD, "is_error": True, "exit_code": 2})
     told: list[Message] = messages(read(path))
     assert told[2].meta == {"is_error": True, "exit_code": 2}
+
+
+def test_a_bracket_too_many_does_not_cost_what_stands_before_it(write: Write) -> None:
+    whole = json.dumps(
+        {"messages": [{"role": "user", "content": f"text {n}"} for n in range(6)]}, indent=2
+    )
+    lines = whole.split("\n")
+    at = next(number for number, line in enumerate(lines) if "text 3" in line)
+    lines[at - 2] = "    },"
+    told = [message.text for message in messages(read(write("\n".join(lines))))]
+    assert told[:3] == ["text 0", "text 1", "text 2"]

@@ -281,3 +281,16 @@ def test_a_database_of_somebody_else_is_not_taken(tmp_path: Path) -> None:
     made.close()
     format = detect(path)
     assert format is None or format.name != "opencode"
+
+
+def test_text_in_the_database_that_is_not_utf_8_costs_no_other_row(tmp_path: Path) -> None:
+    path = tmp_path / "opencode.db"
+    made = database(path)
+    fill(made)
+    told = len(messages(read(path)))
+    bad = "UPDATE part SET data = CAST(replace(CAST(data AS BLOB), 'text', X'FF') AS TEXT)"
+    made.execute(f"{bad} WHERE rowid = 1")
+    made.close()
+    events = list(read(path))
+    assert len(messages(events)) >= told - 1
+    assert path.read_bytes().count(b"\xff") >= 1

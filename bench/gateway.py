@@ -1,0 +1,314 @@
+"""The gateway: our own time before the model is asked, and many conversations at once.
+
+The curve: routes with ten messages each are stored, then people write in some of them, one after the
+other. Taken is the time from the moment the platform gives a message to the moment its request is
+made for the model: kept durably, routed, its place in the session taken, its history loaded.
+
+The crowd: a gateway process of its own, on the wire of the in-memory platform, with a scripted model
+in another process that takes a second for each answer. Each conversation gets three messages at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+from . import report
+from .envs import ROOT
+from .runner import Figures, empty
+
+ROUTES = (100, 1_000, 3_000, 100_000)
+QUICK = (100, 1_000)
+EACH = 10  # messages in a session
+PROBES = 400
+HERMES = {100: 23, 1_000: 178, 3_000: 479}  # ms, routing alone; given, not taken in this run
+CROWD, BURST = 1_000, 3
+MOST_MB = 300
+MOST_MS = 5.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quick", action="store_true", help="small sizes; writes no results file")
+
+
+def run(args: argparse.Namespace) -> None:
+    sizes = QUICK if args.quick else ROUTES
+    curve = {size: curve_of(size) for size in sizes}
+    crowd = crowd_of(100 if args.quick else CROWD)
+    text = page(curve, crowd)
+    print(text)
+    if not args.quick:
+        report.write("gateway", text)
+
+
+# -- the curve
+
+
+def curve_of(routes: int) -> Figures:
+    folder = empty("gateway")
+    try:
+        begun = time.monotonic()
+        _build(folder / "sessions.db", routes)
+        built = time.monotonic() - begun
+        taken = asyncio.run(_probe(folder, routes))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    figures = {
+        "messages": routes * EACH,
+        "build_s": built,
+        "p50": median(taken),
+        "p95": quantiles(taken, n=20)[18],
+    }
+    print(f"  {routes:,} routes: {figures}", flush=True)
+    return figures
+
+
+def _source(number: int) -> Any:
+    from rekindle.types import Source
+
+    return Source("bench", f"chat{number}", user_id=f"u{number}", user_name=f"User {number}")
+
+
+def _build(path: Path, routes: int) -> None:
+    from rekindle import Message, open_store
+    from rekindle.routing.key import key_of
+    from rekindle.types import KeyRule
+
+    rule = KeyRule(direct="shared")
+    said = [
+        Message("user" if n % 2 == 0 else "assistant", f"message {n} about deployments and tests")
+        for n in range(EACH)
+    ]
+    with open_store(path, durability="relaxed") as store:
+        for start in range(0, routes, 200):
+
+            def some(start: int = start) -> None:
+                for number in range(start, min(start + 200, routes)):
+                    source = _source(number)
+                    key = key_of(source, rule)
+                    route = store.routes.open(key, source, name=f"DM with User {number}")
+                    store.append(store.begin(id=route.session, owner=key, source="bench"), *said)
+
+            store.together(some)
+
+
+class _Bench:
+    """A platform and a model that only take times."""
+
+    name, limit, can_edit = "bench", 4000, False
+
+    def __init__(self, routes: int) -> None:
+        rng = random.Random(7)
+        self.numbers = [rng.randrange(routes) for _ in range(PROBES + 20)]
+        self.given = 0.0
+        self.asked: list[float] = []
+        self.answered = asyncio.Event()
+        self.done = asyncio.Event()
+
+    async def listen(self) -> AsyncGenerator[Any]:
+        from rekindle import Message
+        from rekindle.platforms import Incoming
+
+        for place, number in enumerate(self.numbers):
+            said = Message("user", "and now?", platform_message_id=f"m{place}")
+            self.answered.clear()
+            incoming = Incoming(_source(number), said)
+            self.given = time.perf_counter()
+            yield incoming
+            await self.answered.wait()
+            await asyncio.sleep(0.002)
+        self.done.set()
+        await asyncio.Event().wait()
+
+    async def acknowledge(self, incoming: Any) -> None: ...
+
+    async def send(self, target: Any, text: str, nonce: str) -> str:
+        self.answered.set()
+        return nonce
+
+    async def edit(self, target: Any, message_id: str, text: str) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+async def _probe(folder: Path, routes: int) -> list[float]:
+    from rekindle import open_store
+    from rekindle.agent.desk import Desk
+    from rekindle.agent.model import Endpoint, Model
+    from rekindle.agent.registry import Registry
+    from rekindle.agent.tools.standard import STANDARD
+    from rekindle.agent.tools.tool import ToolContext
+    from rekindle.gateway.gateway import Gateway
+    from rekindle.gateway.office import Office
+    from rekindle.types import KeyRule, Layered, Policy
+
+    bench = _Bench(routes)
+
+    class Timed(Model):
+        async def _chunks(self, request: dict[str, Any]) -> AsyncGenerator[object]:
+            bench.asked.append((time.perf_counter() - bench.given) * 1e3)
+            from openai.types.chat import ChatCompletionChunk
+
+            choice = {"index": 0, "delta": {"content": "ok"}, "finish_reason": "stop"}
+            about = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m"}
+            yield ChatCompletionChunk.model_validate({**about, "choices": [choice]})
+
+    with open_store(folder / "sessions.db") as store:
+        desk, model = Desk(store), Timed(Endpoint("http://127.0.0.1:9/v1", "m"))
+        office = Office(
+            desk,
+            model,
+            Registry(STANDARD).select(),
+            lambda route: ToolContext(route.session, folder, store=store),
+            "bench",
+            policies=Layered(Policy("both")),
+            key_rules=Layered(KeyRule(direct="shared")),
+        )
+        gateway = Gateway(office, [bench])
+        running = asyncio.create_task(gateway.run())
+        await bench.done.wait()
+        gateway.stop()
+        await running
+        await model.close()
+        desk.close()
+    return bench.asked[20:]
+
+
+# -- the crowd
+
+
+def crowd_of(people: int) -> Figures:
+    from rekindle.testing_platform import ChatServer
+
+    folder = empty("gateway-crowd")
+    script = folder / "script.json"
+    script.write_text(json.dumps({"otherwise": [{"text": "<{user}>", "wait": 1.0}]}))
+    model = subprocess.Popen(
+        [sys.executable, "-m", "rekindle.testing", "model", "--script", str(script)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=_env(),
+    )
+    assert model.stdout is not None
+    url = model.stdout.readline().strip()
+    with ChatServer(again=30.0) as server:
+        gateway = subprocess.Popen(
+            [sys.executable, "-m", "rekindle.cli", "gateway", "run", "--quiet"],
+            env=_env(
+                REKINDLE_HOME=str(folder),
+                OPENAI_BASE_URL=url,
+                OPENAI_API_KEY="none",
+                REKINDLE_MODEL="scripted",
+                REKINDLE_KEYS_DIRECT="shared",
+                REKINDLE_GATEWAY_TURNS=str(people),
+                REKINDLE_GATEWAY_PLATFORMS=f"rekindle.testing_platform:connect={server.address},edit=no",
+            ),
+        )
+        try:
+            return _crowd(server, gateway.pid, people)
+        finally:
+            for process in (gateway, model):
+                process.terminate()
+                process.wait(60)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _env(**more: str) -> dict[str, str]:
+    path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("REKINDLE_")}
+    return {**kept, "PYTHONPATH": path, **more}
+
+
+def _crowd(server: Any, pid: int, people: int) -> Figures:
+    warm = _source(0)._replace(platform="memory", chat_id="warm")
+    server.say(warm, "hello")
+    while not server.seen("warm"):
+        time.sleep(0.05)
+    begun = time.monotonic()
+    for burst in range(BURST):
+        for number in range(people):
+            server.say(_source(number)._replace(platform="memory"), f"m{burst}")
+    said = time.monotonic() - begun
+    wanted, first = people * BURST + 1, 0.0
+    limit = begun + 600
+    while (count := len(server.seen())) < wanted and time.monotonic() < limit:
+        if not first and count >= people + 1:
+            first = time.monotonic() - begun
+        time.sleep(0.05)
+    seconds = time.monotonic() - begun
+    by_chat: dict[str, list[str]] = {}
+    for shown in server.seen():
+        by_chat.setdefault(shown.chat, []).append(shown.text)
+    by_chat.pop("warm")
+    right = [f"<m{burst}>" for burst in range(BURST)]
+    peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    figures = {
+        "people": people,
+        "messages": people * BURST,
+        "said_s": said,
+        "first_s": first,
+        "seconds": seconds,
+        "unanswered": wanted - len(server.seen()),
+        "reordered": sum(texts != right for texts in by_chat.values()),
+        "peak_mb": int(peak[1]) / 1024 if peak else 0.0,
+    }
+    print(f"  crowd: {figures}", flush=True)
+    return figures
+
+
+# -- the page
+
+
+def page(curve: dict[int, Figures], crowd: Figures) -> str:
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    head = ["routes", "messages stored", "p50 ms", "p95 ms", "Hermes Agent, routing alone, ms"]
+    lines = [
+        "## Gateway",
+        "",
+        f"`python -m bench gateway` on {report.machine()}, {now}. Default settings (full durability).",
+        "",
+        "From a message of the platform to the request for the model: our own time.",
+        "",
+        "| " + " | ".join(head) + " |",
+        "|---" * len(head) + "|",
+    ]
+    for routes, one in curve.items():
+        cells = [f"{routes:,}", f"{one['messages']:,}", f"{one['p50']:.2f}", f"{one['p95']:.2f}"]
+        lines.append("| " + " | ".join([*cells, str(HERMES.get(routes, "–"))]) + " |")
+    last = curve[max(curve)]["p50"]
+    held = "yes" if last < MOST_MS else "no"
+    memory = "yes" if crowd["peak_mb"] < MOST_MB else "no"
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Under {MOST_MS:g} ms at the median with the most routes: {held}. The figures of Hermes"
+            " Agent are given, not taken in this run.",
+            "",
+            f"{crowd['people']:,} conversations at once, {BURST} messages each, against a model that"
+            " takes 1 s:",
+            "",
+            "| | |",
+            "|---|---|",
+            f"| messages | {crowd['messages']:,} |",
+            f"| seconds until as many answers as conversations | {crowd['first_s']:.1f} |",
+            f"| seconds until all were answered (no less than {BURST}) | {crowd['seconds']:.1f} |",
+            f"| unanswered | {crowd['unanswered']} |",
+            f"| conversations with answers in another order | {crowd['reordered']} |",
+            f"| peak memory of the gateway, MB (under {MOST_MB}: {memory}) | {crowd['peak_mb']:.0f} |",
+            "",
+        ]
+    )

@@ -1,0 +1,283 @@
+"""What an import is measured with: the transcripts to take in, and the floor.
+
+The transcripts are made in the shape of Claude Code and of Codex, with all that those two write
+around a message; sizes of messages and of sessions are log-normal, one text in six is not ASCII.
+
+The floor parses the same bytes with the faster of orjson and msgspec, and writes the same rows, which
+it has been handed ready made, with apsw: batches of a thousand, each a durable transaction
+(write-ahead log, synchronous=FULL), one index for the order of a session, one FTS5 table over the
+same words. It maps nothing, checks nothing and looks for no copies. A change here moves the
+yardstick: it is a commit of its own, with the figures before and after.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from .workload import SEED, prose
+
+# As counted in real files of both agents: results are long, what is said is short.
+RESULT_BYTES, SAID_BYTES = 3_000, 450
+MEDIAN_MESSAGES, SPREAD = 36, 1.0  # of the log-normal number of messages in a session
+BATCH = 1_000
+RHYTHM = ("user", "call", "tool", "call", "tool", "answer")
+TOOLS = ("Bash", "Read", "Edit", "Grep", "Write")
+# Roughly what stands between the words of real transcripts.
+SIGNS = ("→", "✓", "…", "—", "é", "ü", "日本語", "🙂", "│", "├──")
+
+Row = tuple[Any, ...]
+
+TABLES = """
+CREATE TABLE sessions(id INTEGER PRIMARY KEY, name TEXT UNIQUE);
+CREATE TABLE messages(
+    id INTEGER PRIMARY KEY, session INTEGER, position INTEGER, role TEXT, time REAL, calls INTEGER,
+    answers TEXT, platform_id TEXT, tools TEXT, body TEXT, content TEXT);
+CREATE UNIQUE INDEX messages_place ON messages(session, position);
+CREATE VIRTUAL TABLE found USING fts5(text, content='');
+"""
+ADD_SESSION = "INSERT INTO sessions(id, name) VALUES(?,?)"
+ADD_MESSAGE = (
+    "INSERT INTO messages(id, session, position, role, time, calls, answers, platform_id, tools,"
+    " body, content) VALUES(?,?,?,?,?,?,?,?,?,?,?)"
+)
+ADD_FOUND = "INSERT INTO found(rowid, text) VALUES(?,?)"
+
+
+# -- the transcripts
+
+
+def write_files(folder: Path, size: int) -> dict[str, int]:
+    """Write about `size` bytes of transcripts, half of them in each shape; what was written."""
+    folder.mkdir(parents=True)
+    written = files = 0
+    for index, shape in _shapes():
+        path = folder / f"project-{index % 40:02d}" / f"{index:06d}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        drawn = random.Random(f"{SEED}:{index}").lognormvariate(math.log(MEDIAN_MESSAGES), SPREAD)
+        count = max(2, round(drawn))
+        path.write_bytes(b"".join(shape(index, count)))
+        written, files = written + path.stat().st_size, files + 1
+        if written >= size:
+            break
+    return {"files": files, "bytes": written}
+
+
+def write_one(path: Path, size: int) -> None:
+    """Write one transcript of Claude Code of about `size` bytes."""
+    written = 0
+    with path.open("wb") as file:
+        for line in claude_code(0, 10**9):
+            written += file.write(line)
+            if written >= size:
+                return
+
+
+def write_document(path: Path, size: int) -> None:
+    """Write one conversation as a single JSON document of about `size` bytes."""
+    written, before = 0, b'{"id": "document", "messages": [\n'
+    with path.open("wb") as file:
+        for kind, said, call, _, _ in _turns(0, 10**9):
+            role = {"tool": "tool", "user": "user"}.get(kind, "assistant")
+            message: dict[str, Any] = {"role": role, "content": said}
+            if kind == "call":
+                asked = {"name": "shell", "arguments": "{}"}
+                message["tool_calls"] = [{"id": call, "type": "function", "function": asked}]
+            elif kind == "tool":
+                message["tool_call_id"] = call
+            written += file.write(before + _line(message).rstrip())
+            before = b",\n"
+            if written >= size:
+                break
+        file.write(b"\n]}\n")
+
+
+def write_many(folder: Path, files: int) -> None:
+    """Write many small transcripts, a hundred in a folder."""
+    for index in range(files):
+        path = folder / f"{index // 100:04d}" / f"{index:06d}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"".join(claude_code(index, 2)))
+
+
+def _shapes() -> Iterator[tuple[int, Callable[[int, int], Iterator[bytes]]]]:
+    index = 0
+    while True:
+        yield index, claude_code if index % 2 else codex
+        index += 1
+
+
+def _text(rng: random.Random, mean_bytes: int) -> str:
+    words = prose(rng, mean_bytes).split(" ")
+    if rng.random() < 1 / 6:
+        for _ in range(1 + len(words) // 30):
+            words.insert(rng.randrange(len(words) + 1), rng.choice(SIGNS))
+    # Lines of a dozen words: line ends and quotes are what a JSON parser has to undo.
+    lines = (" ".join(words[at : at + 12]) for at in range(0, len(words), 12))
+    return ' "x"\n\t'.join(lines)
+
+
+def _turns(index: int, count: int) -> Iterator[tuple[str, str, str, random.Random, float]]:
+    """Kind, text, call id and moment of each message."""
+    rng = random.Random(f"{SEED}:import:{index}")
+    call, moment = "", 1_767_225_600.0 + index * 60
+    for number in range(count):
+        kind = RHYTHM[number % len(RHYTHM)]
+        if kind == "call":
+            call = f"call_{rng.getrandbits(64):016x}"
+        moment += rng.random() * 20
+        said = _text(rng, RESULT_BYTES if kind == "tool" else SAID_BYTES)
+        yield kind, said, call, rng, moment
+
+
+def _stamp(moment: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) + f".{moment % 1:.3f}"[2:] + "Z"
+
+
+def _line(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def claude_code(index: int, count: int) -> Iterator[bytes]:
+    """A session as Claude Code writes it: an answer spans lines, a result stands in its line twice."""
+    session = f"c1a0de00-0000-4000-8000-{index:012x}"
+    last: str | None = None
+    for number, (kind, said, call, rng, moment) in enumerate(_turns(index, count)):
+        uuid = f"{rng.getrandbits(128):032x}"
+        line: dict[str, Any] = {
+            "parentUuid": last,
+            "isSidechain": False,
+            "userType": "external",
+            "cwd": f"/home/somebody/project-{index % 40:02d}",
+            "sessionId": session,
+            "version": "2.1.0",
+            "gitBranch": "main",
+            "type": "assistant" if kind in ("call", "answer") else "user",
+            "uuid": uuid,
+            "timestamp": _stamp(moment),
+        }
+        last = uuid
+        if kind == "tool":
+            result = {"type": "tool_result", "tool_use_id": call, "content": said}
+            line["message"] = {"role": "user", "content": [{**result, "is_error": number % 9 == 0}]}
+            line["toolUseResult"] = {"stdout": said, "stderr": "", "interrupted": False}
+            yield _line(line)
+            continue
+        if kind == "user":
+            yield _line({**line, "message": {"role": "user", "content": said}})
+            continue
+        blocks: list[dict[str, Any]] = [{"type": "text", "text": said}]
+        if kind == "call":
+            given = {"command": f"run {rng.getrandbits(32)}", "path": f"src/{number}.py"}
+            name = rng.choice(TOOLS)
+            blocks.append({"type": "tool_use", "id": call, "name": name, "input": given})
+        usage = {"input_tokens": 9, "cache_read_input_tokens": 20_000, "output_tokens": 300}
+        answer = {"id": f"msg_{uuid}", "role": "assistant", "model": "claude-x", "usage": usage}
+        for block in blocks:
+            yield _line({**line, "message": {**answer, "content": [block], "stop_reason": None}})
+        if kind == "call":
+            told = {"type": "hook_progress", "hookEvent": "PostToolUse", "command": "x" * 400}
+            yield _line({**line, "type": "progress", "data": told, "toolUseID": call})
+
+
+def codex(index: int, count: int) -> Iterator[bytes]:
+    """A rollout as Codex writes it; what is said stands in it twice, as an event and as an item."""
+    yield _line(
+        {
+            "timestamp": _stamp(1_767_225_600.0),
+            "type": "session_meta",
+            "payload": {"id": f"c0dec000-0000-4000-8000-{index:012x}", "cwd": "/home/somebody"},
+        }
+    )
+    yield _line({"type": "turn_context", "payload": {"model": "gpt-x", "cwd": "/home/somebody"}})
+    for kind, said, call, rng, moment in _turns(index, count):
+        stamp = _stamp(moment)
+
+        def item(stamp: str = stamp, **payload: Any) -> bytes:
+            return _line({"timestamp": stamp, "type": "response_item", "payload": payload})
+
+        def event(stamp: str = stamp, **payload: Any) -> bytes:
+            return _line({"timestamp": stamp, "type": "event_msg", "payload": payload})
+
+        if kind == "tool":
+            header = f"Exit code: {rng.random() < 0.1:d}\nWall time: 0.2 seconds\nOutput:\n"
+            yield item(type="function_call_output", call_id=call, output=header + said)
+            continue
+        role = "user" if kind == "user" else "assistant"
+        part = "input_text" if kind == "user" else "output_text"
+        yield event(type="user_message" if kind == "user" else "agent_message", message=said)
+        yield item(type="message", role=role, content=[{"type": part, "text": said}])
+        if kind == "call":
+            arguments = json.dumps({"command": ["bash", "-lc", f"run {rng.getrandbits(32)}"]})
+            yield item(type="function_call", name="shell", arguments=arguments, call_id=call)
+            used = {"input_tokens": 900, "cached_input_tokens": 800, "output_tokens": 30}
+            yield event(type="token_count", info={"total_token_usage": used})
+
+
+# -- the floor
+
+
+def parsers() -> dict[str, Callable[[bytes], Any]]:
+    import msgspec
+    import orjson
+
+    return {"orjson": orjson.loads, "msgspec": msgspec.json.Decoder().decode}
+
+
+def parse(paths: Sequence[Path], loads: Callable[[bytes], Any]) -> int:
+    """Parse every file, each line or the whole document; the number of values."""
+    values = 0
+    for path in paths:
+        data = path.read_bytes()
+        try:
+            for line in data.split(b"\n"):
+                if line:
+                    loads(line)
+                    values += 1
+        except ValueError:
+            try:
+                loads(data)
+            except ValueError:  # not JSON at all
+                continue
+            values += 1
+    return values
+
+
+def insert(
+    database: Path, sessions: Sequence[Row], rows: Sequence[Row], words: Sequence[Row]
+) -> None:
+    """Write the rows and index the words, in durable batches."""
+    db = apsw.Connection(str(database))
+    db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL")
+    db.execute("BEGIN IMMEDIATE;" + TABLES + "COMMIT")
+    db.execute("BEGIN IMMEDIATE")
+    db.executemany(ADD_SESSION, sessions)
+    db.execute("COMMIT")
+    for start in range(0, len(rows), BATCH):
+        db.execute("BEGIN IMMEDIATE")
+        db.executemany(ADD_MESSAGE, rows[start : start + BATCH])
+        db.executemany(ADD_FOUND, words[start : start + BATCH])
+        db.execute("COMMIT")
+    db.close()
+
+
+def rows_of(store: Path) -> tuple[list[Row], list[Row], list[Row]]:
+    """Sessions, messages and words of a store that has taken the files in, as the floor wants them."""
+    from rekindle.store.rows import searchable
+
+    db = apsw.Connection(str(store), flags=apsw.SQLITE_OPEN_READONLY)
+    sessions = db.execute("SELECT num, id FROM sessions").fetchall()
+    rows = db.execute(
+        "SELECT id, session, position, role, time, calls, answers, platform_id, tools, body, content"
+        " FROM messages ORDER BY id"
+    ).fetchall()
+    db.close()
+    words = [(row[0], searchable(row[-1], row[-2])) for row in rows]
+    return sessions, rows, words

@@ -1,0 +1,335 @@
+"""Ways to damage a file, each told where it touched it first and which lines it touched."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import random
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+
+DEEP = 100_000
+LONG = 2_000_000
+_HEAD = 64 * 1024
+# Written in place of a value that `json.dumps` could not write.
+_DEEP_MARK = '"@deep@"'
+
+HOSTILE: tuple[Any, ...] = (
+    None, True, False, 0, -1, 2**63, 10**400, 1e308, float("inf"), float("nan"), 1e-320,
+    "", " ", "\x00", "REDACTED", "\ud83d", "\u2028", "x" * LONG, "é" * 600, "../../etc/passwd",
+    "{", '{"a":', "[1]", "NaN", "1e999", "99999-99-99T99:99:99Z", "2026-01-01T00:00:00+99:99",
+    [], {}, [[]], [None], [1, "a", None], {"": ""}, {"type": {}}, {"content": [0, {}]}, "@deep@",
+)  # fmt: skip
+JUNK: tuple[bytes, ...] = (
+    b"", b"\x00", b"\x00" * 70_000, b"\xff\xfe\xfa", b"null", b"[1, 2]", b'"text"', b"{", b"}", b"]",
+    b"{}", b"[]", b"// a comment", b'{"a": 1e999}', b'{"a": "\xff"}', b'{"a": "\\ud83d"}',
+    b"9" * 10_000, b"[" * DEEP, b'{"a":' * DEEP, b'"' + b"x" * LONG, b"# heading", b"#### asked",
+)  # fmt: skip
+
+
+_UNZIPPABLE = (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, EOFError, ValueError)
+
+
+class Damaged(NamedTuple):
+    """A damaged file beside the sound one.
+
+    Bytes before `first` are those of `base`. `lines` are the lines of `base` that were touched, None
+    where the damage does not go by lines.
+    """
+
+    what: str
+    base: bytes
+    data: bytes
+    first: int
+    lines: frozenset[int] | None = None
+
+
+def damage(rng: random.Random, data: bytes, other: bytes) -> Damaged:
+    """One damage, or now and then a second on top, of which only the first bytes are known."""
+    ways = _ways(data)
+    done = rng.choice(ways)(rng, data, other)
+    if done.data and rng.random() < 0.15:
+        again = rng.choice(ways)(rng, done.data, other)
+        first = _common(done.base, again.data)
+        return Damaged(f"{done.what}, {again.what}", done.base, again.data, first)
+    return done
+
+
+def _ways(data: bytes) -> tuple[Callable[[random.Random, bytes, bytes], Damaged], ...]:
+    anywhere = (_cut, _flip, _garble, _spliced, _blank)
+    if data.startswith(b"SQLite format 3\x00"):
+        return (*anywhere, _row, _row, _row, _table)
+    if data.startswith(b"PK"):
+        return (*anywhere, _member, _member, _bomb)
+    return (
+        *anywhere,
+        _cut,
+        _drop,
+        _repeat,
+        _swap,
+        _junk,
+        _junk,
+        _ends,
+        _value,
+        _value,
+        _value,
+        _value,
+    )
+
+
+# -- bytes
+
+
+def _cut(rng: random.Random, data: bytes, other: bytes) -> Damaged:
+    at = rng.randrange(len(data) + 1)
+    return Damaged(f"cut at byte {at}", data, data[:at], at)
+
+
+def _flip(rng: random.Random, data: bytes, other: bytes) -> Damaged:
+    places = sorted(rng.randrange(len(data)) for _ in range(rng.choice((1, 1, 3, 20))))
+    changed = bytearray(data)
+    for place in places:
+        changed[place] ^= 1 << rng.randrange(8)
+    lines = frozenset(data.count(b"\n", 0, place) for place in places)
+    # A line end that is gone costs the next line too.
+    lines |= {line + 1 for line in lines}
+    return Damaged(f"{len(places)} bits flipped", data, bytes(changed), places[0], lines)
+
+
+def _garble(rng: random.Random, data: bytes, other: bytes) -> Damaged:
+    at = rng.randrange(len(data))
+    size = rng.choice((1, 10, 1_000, 70_000))
+    junk = rng.randbytes(size) if rng.random() < 0.5 else rng.choice(JUNK)
+    return Damaged("a stretch overwritten", data, data[:at] + junk + data[at + size :], at)
+
+
+def _spliced(rng: random.Random, data: bytes, other: bytes) -> Damaged:
+    return Damaged(
+        "another file behind it", data, data + other[: rng.randrange(len(other) + 1)], len(data)
+    )
+
+
+def _blank(rng: random.Random, data: bytes, other: bytes) -> Damaged:
+    at = rng.randrange(len(data) + 1)
+    return Damaged("NULs at the end", data, data[:at] + bytes(len(data) - at), at)
+
+
+# -- lines
+
+
+def _drop(rng: random.Random, data: bytes, other: bytes) -> Damaged:
+    lines = data.split(b"\n")
+    at = rng.randrange(len(lines))
+    kept = lines[:at] + lines[at + rng.choice((1, 1, 3)) :]
+    gone = frozenset(range(at, at + len(lines) - len(kept)))
+    return Damaged(f"line {at + 1} dropped", data, b"\n".join(kept), _offset(lines, at), gone)
+
+
+def _repeat(rng: random.Random, data: bytes, other: bytes) -> Damaged:
+    lines = data.split(b"\n")
+    at = rng.randrange(len(lines))
+    again = lines[: at + 1] + lines[at:]
+    return Damaged(
+        f"line {at + 1} repeated", data, b"\n".join(again), _offset(lines, at), frozenset()
+    )
+
+
+def _swap(rng: random.Random, data: bytes, other: bytes) -> Damaged:
+    lines = data.split(b"\n")
+    one, two = sorted(rng.randrange(len(lines)) for _ in range(2))
+    lines[one], lines[two] = lines[two], lines[one]
+    swapped = b"\n".join(lines)
+    # A line far from those that it belongs with may say something else: only the beginning counts.
+    what = f"lines {one + 1} and {two + 1} swapped"
+    return Damaged(what, data, swapped, _common(data, swapped))
+
+
+def _junk(rng: random.Random, data: bytes, other: bytes) -> Damaged:
+    lines = data.split(b"\n")
+    at = rng.randrange(len(lines) + 1)
+    junk = rng.choice(JUNK) if rng.random() < 0.8 else rng.randbytes(rng.choice((5, 5_000)))
+    junk = junk.replace(b"\n", b" ")
+    mixed = b"\n".join([*lines[:at], junk, *lines[at:]])
+    first = _offset(lines, at)
+    touched = None if _is_blind(first, junk) else frozenset[int]()
+    return Damaged(f"junk before line {at + 1}", data, mixed, first, touched)
+
+
+def _is_blind(first: int, line: bytes) -> bool:
+    """Whether damage fills what detection looks at: then nobody can know what the file was."""
+    return first < _HEAD < first + len(line)
+
+
+def _ends(rng: random.Random, data: bytes, other: bytes) -> Damaged:
+    if rng.random() < 0.5:
+        return Damaged("a byte order mark", data, b"\xef\xbb\xbf" + data, 0, frozenset())
+    return Damaged("line ends of Windows", data, data.replace(b"\n", b"\r\n"), 0, frozenset())
+
+
+def _offset(lines: list[bytes], number: int) -> int:
+    return sum(len(line) + 1 for line in lines[:number])
+
+
+def _common(one: bytes, two: bytes) -> int:
+    """How many bytes two files have in common from their beginning."""
+    low, high = 0, min(len(one), len(two))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[:middle] == two[:middle] else (low, middle - 1)
+    return low
+
+
+# -- values
+
+
+def _value(rng: random.Random, data: bytes, other: bytes) -> Damaged:
+    """A hostile value in place of one in the JSON of a line, or of the document."""
+    lines = data.split(b"\n")
+    numbers = [
+        number for number, line in enumerate(lines) if line[:1] == b"{" and line[-1:] == b"}"
+    ]
+    if len(numbers) > 1:
+        at = rng.choice(numbers)
+        try:
+            what, line = _changed(rng, json.loads(lines[at]), indent=None)
+        except (ValueError, RecursionError):
+            return _junk(rng, data, other)
+        mixed = b"\n".join([*lines[:at], line, *lines[at + 1 :]])
+        first = _offset(lines, at)
+        touched = None if _is_blind(first, line) else frozenset({at})
+        return Damaged(what, data, mixed, first, touched)
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return _cut(rng, data, other)
+    base = json.dumps(value, indent=1).encode()
+    what, changed = _changed(rng, value, indent=1)
+    return Damaged(what, base, changed, _common(base, changed))
+
+
+def _changed(rng: random.Random, value: Any, indent: int | None) -> tuple[str, bytes]:
+    value = copy.deepcopy(value)
+    told: list[str] = []
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        holder, key = _place(rng, value)
+        if holder is None:
+            break
+        way = rng.choice(("replace", "replace", "replace", "delete", "wrap"))
+        if way == "delete":
+            del holder[key]
+        elif way == "wrap":
+            holder[key] = [holder[key]] if rng.random() < 0.5 else {"type": holder[key]}
+        else:
+            holder[key] = copy.deepcopy(rng.choice(HOSTILE))
+        told.append(f"{way} {key!r:.40}")
+    text = json.dumps(value, indent=indent).replace(_DEEP_MARK, "[" * DEEP + "]" * DEEP)
+    return "; ".join(told) or "nothing", text.encode("utf-8", "surrogatepass")
+
+
+def _place(rng: random.Random, value: Any) -> tuple[Any, Any]:
+    """A container somewhere in a value, and a key in it; deep places are as likely as high ones."""
+    places: list[tuple[Any, Any]] = []
+    rest: list[Any] = [value]
+    while rest and len(places) < 5_000:
+        holder = rest.pop()
+        keys = list(holder) if isinstance(holder, dict) else range(len(holder))
+        for key in keys:
+            places.append((holder, key))
+            if isinstance(holder[key], (dict, list)):
+                rest.append(holder[key])
+    return rng.choice(places) if places else (None, None)
+
+
+# -- databases and archives
+
+
+def _row(rng: random.Random, data: bytes, other: bytes) -> Damaged:
+    """A hostile value in a column of a row."""
+
+    def change(db: apsw.Connection) -> str:
+        table = rng.choice(_tables(db))
+        columns = [row[1] for row in db.execute(f'PRAGMA table_info("{table}")')]
+        column = rng.choice(columns)
+        value = rng.choice([one for one in HOSTILE if isinstance(one, (str, float, type(None)))])
+        value = b"\xff\x00" if rng.random() < 0.2 else value
+        if isinstance(value, str):
+            value = value.encode("utf-8", "replace").decode()
+        where = f"rowid = {rng.randrange(1, 9)}" if rng.random() < 0.8 else "true"
+        db.execute(f'UPDATE OR IGNORE "{table}" SET "{column}" = ? WHERE {where}', (value,))
+        return f"{table}.{column} = {value!r:.40}"
+
+    return _altered(data, change)
+
+
+def _table(rng: random.Random, data: bytes, other: bytes) -> Damaged:
+    """A column or a table that is not there."""
+
+    def change(db: apsw.Connection) -> str:
+        table = rng.choice(_tables(db))
+        columns = [row[1] for row in db.execute(f'PRAGMA table_info("{table}")') if not row[5]]
+        if rng.random() < 0.3 or not columns:
+            db.execute(f'DROP TABLE "{table}"')
+            return f"no table {table}"
+        column = rng.choice(columns)
+        db.execute(f'ALTER TABLE "{table}" RENAME COLUMN "{column}" TO "{column}_"')
+        return f"no column {table}.{column}"
+
+    return _altered(data, change)
+
+
+def _tables(db: apsw.Connection) -> list[str]:
+    sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+    return [name for (name,) in db.execute(sql)]
+
+
+def _altered(data: bytes, change: Callable[[apsw.Connection], str]) -> Damaged:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "altered.db")
+        path.write_bytes(data)
+        db = apsw.Connection(str(path))
+        try:
+            what = change(db)
+        except (apsw.Error, IndexError) as error:
+            what = f"nothing ({error})"
+        db.close()
+        return Damaged(what, data, path.read_bytes(), 0)
+
+
+def _member(rng: random.Random, data: bytes, other: bytes) -> Damaged:
+    """One member of an archive damaged, with a sound archive around it."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as file:
+            members = {name: file.read(name) for name in file.namelist()}
+    except _UNZIPPABLE:
+        return _cut(rng, data, other)
+    if not members:
+        return _cut(rng, data, other)
+    name = rng.choice(list(members))
+    done = rng.choice((_cut, _flip, _junk, _value))(rng, members[name] or b"{}", other)
+    return Damaged(f"{name}: {done.what}", data, _packed({**members, name: done.data}), 0)
+
+
+def _bomb(rng: random.Random, data: bytes, other: bytes) -> Damaged:
+    """A member that no reader has a use for, and that is a thousand times larger than it looks."""
+    changed = io.BytesIO(data)
+    try:
+        with zipfile.ZipFile(changed, "a", zipfile.ZIP_DEFLATED) as file:
+            file.writestr(f"attachments/bomb-{rng.getrandbits(32)}", bytes(200_000_000))
+    except _UNZIPPABLE:
+        return _cut(rng, data, other)
+    return Damaged("a bomb", data, changed.getvalue(), 0)
+
+
+def _packed(members: dict[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return packed.getvalue()

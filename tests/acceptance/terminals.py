@@ -1,0 +1,122 @@
+"""A terminal with somebody at it: a real pseudo-terminal, and an emulator that shows what they see."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import termios
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from fcntl import ioctl
+from pathlib import Path
+
+import pyte
+
+ENTER, TAB, UP, ALT_ENTER = "\r", "\t", "\x1b[A", "\x1b\r"
+CTRL_C, CTRL_D = "\x03", "\x04"
+
+
+class Terminal:
+    """Runs a command; `text` is what stands on the screen, `seen` all that was ever written to it."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        *,
+        columns: int = 80,
+        rows: int = 40,
+    ) -> None:
+        self._ours, theirs = os.openpty()
+        ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        env = {name: value for name, value in env.items() if name not in ("COLUMNS", "LINES")}
+        self.child = subprocess.Popen(
+            command,
+            env={**env, "TERM": "xterm-256color"},
+            cwd=cwd,
+            preexec_fn=lambda: os.login_tty(theirs),
+        )
+        os.close(theirs)
+        self.seen = ""
+        self._screen = _Screen(columns, rows, self._reply)
+        self._stream = pyte.ByteStream(self._screen)
+        self._lock = threading.Lock()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                piece = os.read(self._ours, 65536)
+            except OSError:  # how Linux says that the other side was closed
+                return
+            if not piece:
+                return
+            with self._lock:
+                self.seen += piece.decode(errors="replace")
+                self._stream.feed(piece)
+
+    def _reply(self, data: str) -> None:
+        os.write(self._ours, data.encode())
+
+    @property
+    def text(self) -> str:
+        """What stands on the screen."""
+        with self._lock:
+            return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.split("\n")
+
+    def type(self, keys: str) -> None:
+        os.write(self._ours, keys.encode())
+
+    def say(self, text: str) -> None:
+        """Wait for the prompt, then type a line."""
+        self.wait_for_prompt()
+        self.type(text)
+        self.wait_for(text.split("\n")[0][:20])
+        self.type(ENTER)
+
+    def wait(self, condition: Callable[[], bool], seconds: float = 20.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            gone = self.child.poll() is not None and not self._reader.is_alive()
+            if time.monotonic() > deadline or (gone and not condition()):
+                raise AssertionError(f"not seen within {seconds} s; on the screen:\n{self.text}")
+            time.sleep(0.02)
+
+    def wait_for(self, text: str, seconds: float = 20.0) -> None:
+        self.wait(lambda: text in self.text, seconds)
+
+    def wait_for_prompt(self) -> None:
+        """The last line is the prompt, and nothing stands in it."""
+        self.wait(lambda: self.lines[-1] == "›")
+
+    def left(self) -> int:
+        """Wait for the end of the command; its exit code."""
+        code = self.child.wait(20)
+        self._reader.join(5)
+        os.close(self._ours)
+        return code
+
+    def kill(self) -> None:
+        if self.child.poll() is None:
+            self.child.send_signal(signal.SIGKILL)
+            self.left()
+
+
+class _Screen(pyte.Screen):
+    """A screen that answers when it is asked where its cursor is."""
+
+    def __init__(self, columns: int, rows: int, reply: Callable[[str], None]) -> None:
+        self._reply = reply
+        super().__init__(columns, rows)
+
+    def write_process_input(self, data: str) -> None:
+        self._reply(data)

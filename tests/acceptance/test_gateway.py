@@ -1,0 +1,163 @@
+"""The gateway as a program: killed, stopped, asked how it is, and two of them on one store."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from soak.gateway import gateway
+
+from rekindle.testing import ScriptedModel
+from rekindle.testing_platform import ChatServer
+from rekindle.types import Source
+
+from ..servers import wait_until
+
+ADA = Source("memory", "ada", user_id="1", user_name="Ada")
+BOB = Source("memory", "bob", user_id="2", user_name="Bob")
+SCRIPT = {
+    "turns": [
+        {"user": "slow", "steps": [{"text": "at last", "wait": 1.0}]},
+        {"user": "forever", "steps": [{"text": "never", "wait": 60.0}]},
+    ]
+}
+
+
+class Place:
+    """A home with settings, a chat server and a model; gateways are started in it."""
+
+    def __init__(self, home: Path, target: str, server: ChatServer, model: ScriptedModel) -> None:
+        self.server = server
+        kept = {n: v for n, v in os.environ.items() if not n.startswith(("REKINDLE_", "OPENAI_"))}
+        self.env = {
+            **kept,
+            "REKINDLE_HOME": str(home),
+            "REKINDLE_STORE": target,
+            "OPENAI_BASE_URL": model.url,
+            "REKINDLE_MODEL": "scripted",
+            "REKINDLE_KEYS_DIRECT": "shared",
+            "REKINDLE_GATEWAY_GRACE_SECONDS": "5",
+            "REKINDLE_GATEWAY_LEASE_SECONDS": "2",
+            "REKINDLE_GATEWAY_PLATFORMS": f"rekindle.testing_platform:connect={server.address}",
+        }
+
+    @contextmanager
+    def gateway(self, **env: str) -> Iterator[subprocess.Popen[str]]:
+        command = [sys.executable, "-m", "rekindle.cli", "gateway", "run"]
+        process = subprocess.Popen(
+            command, env={**self.env, **env}, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "rekindle.cli", *words]
+        return subprocess.run(command, env=self.env, capture_output=True, text=True)
+
+    def status(self) -> dict[str, Any]:
+        return json.loads(self.run("gateway", "status", "--json").stdout)
+
+    def reads(self, chat: str, *texts: str) -> None:
+        def shown() -> list[str]:
+            return [one.text for one in self.server.seen(chat)]
+
+        try:
+            wait_until(lambda: shown() == [*texts], 20)
+        except TimeoutError:
+            assert shown() == [*texts]
+
+
+@pytest.fixture
+def place(target: str, tmp_path: Path) -> Iterator[Place]:
+    with ChatServer(again=0.3) as server, ScriptedModel(SCRIPT) as model:
+        yield Place(tmp_path / "home", target, server, model)
+
+
+def test_a_gateway_answers_tells_how_it_is_and_stops_cleanly(place: Place) -> None:
+    with place.gateway() as process:
+        place.server.say(ADA, "hello")
+        place.reads("ada", "You said: hello")
+        told = place.status()
+        (one,) = told["gateways"]
+        assert (one["status"], one["platforms"], one["pid"]) == ("ok", ["memory"], process.pid)
+        assert told["mail"] == {"waiting": 0, "running": 0, "unsent": 0, "undeliverable": 0}
+        with urllib.request.urlopen(f"http://127.0.0.1:{one['port']}/health") as page:
+            assert json.load(page)["accepted"] == 1
+        (route,) = json.loads(place.run("gateway", "routes", "--json").stdout)
+        assert (route["key"], route["origin"]["user_name"]) == ("agent:main:memory:dm:ada", "Ada")
+        assert "DM with Ada" in place.run("gateway", "routes").stdout
+        place.server.say(ADA, "slow")
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=20)
+        assert process.returncode == 0
+        place.reads("ada", "You said: hello", "at last")
+    lines = [json.loads(line) for line in log.splitlines()]
+    turns = [line for line in lines if line["message"].startswith("turn of letter")]
+    assert turns
+    assert {line["key"] for line in turns} == {"agent:main:memory:dm:ada"}
+    assert place.run("gateway", "status").returncode == 1, "none runs any more"
+
+
+def test_a_turn_that_does_not_end_in_time_is_parked_for_the_next_life(place: Place) -> None:
+    with place.gateway(REKINDLE_GATEWAY_GRACE_SECONDS="0.2") as process:
+        place.server.say(ADA, "slow")
+        wait_until(lambda: place.status()["mail"]["running"] == 1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    assert place.server.seen("ada") == []
+    with place.gateway():
+        place.reads("ada", "at last")
+
+
+def test_two_gateways_on_one_store_take_over_from_each_other(place: Place) -> None:
+    with place.gateway() as first, place.gateway() as second:
+        wait_until(lambda: len(place.status()["gateways"]) == 2, 20)
+        place.server.say(ADA, "one")
+        place.server.say(BOB, "two")
+        place.reads("ada", "You said: one")
+        place.reads("bob", "You said: two")
+        place.server.say(ADA, "forever")
+        wait_until(lambda: place.status()["mail"]["running"] == 1)
+        place.server.say(ADA, "/stop")
+        wait_until(lambda: len(place.server.seen("ada")) >= 2, 20)
+        assert place.server.seen("ada")[-1].text.startswith("Stopped the answer.")
+        first.kill()
+        place.server.say(ADA, "three")
+        place.server.say(BOB, "four")
+        place.reads("bob", "You said: two", "You said: four")
+        wait_until(lambda: place.server.seen("ada")[-1].text == "You said: three", 20)
+        assert second.poll() is None
+
+
+def test_a_gateway_without_a_platform_says_what_to_set(place: Place) -> None:
+    place.env["REKINDLE_GATEWAY_PLATFORMS"] = ""
+    done = place.run("gateway", "run")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "gateway.platforms: not set" in done.stderr
+    place.env["REKINDLE_GATEWAY_PLATFORMS"] = "telegraph"
+    done = place.run("gateway", "run")
+    assert done.returncode == 2
+    assert "'telegraph' is no platform" in done.stderr
+
+
+@pytest.mark.parametrize("gateways", [1, 2])
+def test_gateways_that_are_killed_lose_and_repeat_nothing(
+    target: str, tmp_path: Path, gateways: int
+) -> None:
+    report = gateway(target, tmp_path, kills=6, gateways=gateways, seed=gateways)
+    assert report.wrong == []
+    assert report.messages > 10

@@ -1,0 +1,138 @@
+"""A gateway on a stage: the chat server, the scripted model, a store, and people who speak."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from rekindle import Message, Store, open_store
+from rekindle.agent.desk import Desk
+from rekindle.agent.model import Endpoint, Model, Patience
+from rekindle.agent.registry import Registry
+from rekindle.agent.tools.tool import Tool, ToolContext, schema
+from rekindle.gateway.delivery import Stamina
+from rekindle.gateway.gateway import Gateway, Habits
+from rekindle.gateway.homes import Homes
+from rekindle.gateway.office import Office
+from rekindle.testing import ScriptedModel
+from rekindle.testing_platform import ChatServer, MemoryPlatform
+from rekindle.types import KeyRule, Layered, Route, Source
+
+ADA = Source("memory", "ada", user_id="1", user_name="Ada")
+BOB = Source("memory", "bob", user_id="2", user_name="Bob")
+ADA_KEY, BOB_KEY = "agent:main:memory:dm:ada", "agent:main:memory:dm:bob"
+SHARED = Layered(KeyRule(direct="shared"))
+FAST = Habits(edit_seconds=0.02, look=0.05, grace=5.0, stamina=Stamina(4, 0.02, 0.1))
+
+
+async def _pause(_: ToolContext, arguments: Mapping[str, Any]) -> str:
+    await asyncio.sleep(arguments["seconds"])
+    return "rested"
+
+
+PAUSE = Tool("pause", "test", "Wait.", schema("seconds", seconds={"type": "number"}), _pause)
+
+
+def office_of(desk: Desk, model: Model, folder: Path, **more: Any) -> Office:
+    def tools_for(route: Route) -> ToolContext:
+        return ToolContext(route.session, folder, store=desk.store, approval="refuse")
+
+    given = {"runner": "one", "key_rules": SHARED, "lease": 5.0, **more}
+    return Office(desk, model, Registry([PAUSE]).select(), tools_for, **given)
+
+
+class Stage:
+    """People and what they see, with one or more gateways that come and go."""
+
+    def __init__(
+        self, store: Store, server: ChatServer, model: ScriptedModel, folder: Path
+    ) -> None:
+        self.store, self.server, self.model, self.folder = store, server, model, folder
+
+    @asynccontextmanager
+    async def gateway(
+        self,
+        *,
+        habits: Habits = FAST,
+        platform: Mapping[str, Any] | None = None,
+        kill: bool = False,
+        **office: Any,
+    ) -> AsyncIterator[Gateway]:
+        """A gateway that runs; `kill` ends it as a crash does, without any farewell."""
+        desk = Desk(self.store)
+        model = Model(Endpoint(self.model.url, "scripted"), patience=Patience(3, 0.01, 0.02))
+        gateway = Gateway(
+            office_of(desk, model, self.folder, **office),
+            [MemoryPlatform(self.server.address, pause=0.02, **(platform or {}))],
+            habits=habits,
+            homes=Homes(self.folder / "homes.json"),
+        )
+        running = asyncio.create_task(gateway.run())
+        try:
+            yield gateway
+        finally:
+            if kill:
+                await end_everything(running)
+            else:
+                gateway.stop()
+                await running
+            await model.close()
+            desk.close()
+
+    def texts(self, chat: str = "ada") -> list[str]:
+        return [shown.text for shown in self.server.seen(chat)]
+
+    async def reads(self, *texts: str, chat: str = "ada", seconds: float = 10.0) -> list[str]:
+        """Wait until the chat shows as many messages as are given, each containing its text."""
+        await until(lambda: len(self.texts(chat)) >= len(texts), seconds, lambda: self.texts(chat))
+        await until(
+            lambda: all(part in text for part, text in zip(texts, self.texts(chat), strict=False)),
+            seconds,
+            lambda: self.texts(chat),
+        )
+        return self.texts(chat)
+
+    def conversation(self, key: str = ADA_KEY) -> list[str]:
+        """What is stored in the session where a conversation is now."""
+        route = self.store.routes.get(key)
+        return [said(message) for message in self.store.messages(route.session)]
+
+
+def said(message: Message) -> str:
+    return message.text or ",".join(call.name for call in message.tool_calls)
+
+
+async def end_everything(running: asyncio.Task[None]) -> None:
+    """End the tasks of a gateway without its farewell, so that nothing is given back."""
+    ours = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in ours:
+        if task is not running:
+            task.cancel()
+    await asyncio.gather(*(task for task in ours if task is not running), return_exceptions=True)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def until(
+    condition: Callable[[], bool], seconds: float = 10.0, shown: Callable[[], object] = str
+) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds} s: {shown()}"
+        await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def stage(
+    target: str | Path, folder: Path, script: Mapping[str, Any] | None = None, **server: Any
+) -> AsyncIterator[Stage]:
+    with (
+        open_store(target) as store,
+        ChatServer(**{"again": 0.3, **server}) as chats,
+        ScriptedModel(script) as model,
+    ):
+        yield Stage(store, chats, model, folder)
