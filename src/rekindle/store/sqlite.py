@@ -275,9 +275,14 @@ class SqliteEngine:
                 is_broken = False
                 raise
             finally:
-                if reader.connection.in_transaction:
-                    reader.connection.execute("COMMIT")
-                self._readers.give_back(reader, is_broken=is_broken)
+                try:
+                    if reader.connection.in_transaction:
+                        reader.connection.execute("COMMIT")
+                except apsw.Error:  # on a damaged file; who waits for a reader must still get one
+                    is_broken = True
+                    raise
+                finally:
+                    self._readers.give_back(reader, is_broken=is_broken)
         except (apsw.Error, OSError, UnicodeDecodeError) as error:
             with self._explained():
                 raise error

@@ -169,7 +169,7 @@ class _Chat:
         words = "\n".join(self.words).strip("\n")
         role, line, notes = self.role, self.line, self.notes
         self.role, self.words, self.notes = "", [], []
-        if role:
+        if role and (words or notes):
             yield Message(
                 role=role,
                 content=words,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -514,5 +515,23 @@ def test_a_lease_that_nobody_works_on_is_taken_up(db: Path, tmp_path: Path) -> N
             said = Message("user", "hello", platform_message_id="m1")
             on.store.mail.accept(ADA_KEY, ADA, said, runner="one", lease=30.0)
             await on.reads("You said: hello")
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("jump", [86_400.0, -86_400.0])
+def test_a_clock_that_jumps_during_a_turn_answers_nobody_twice(
+    db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    async def play() -> None:
+        async with stage(db, tmp_path, SLOW) as on, on.gateway():
+            on.server.say(ADA, "slow")
+            await until(lambda: on.store.mail.counts().running == 1)
+            monkeypatch.setattr(on.store.mail, "_clock", lambda: time.time() + jump)
+            on.server.say(ADA, "next")
+            await on.reads("done slowly", "You said: next")
+            await asyncio.sleep(0.3)
+            assert len(on.texts()) == 2
+            assert len(on.model.requests) == 2
 
     asyncio.run(play())

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from rekindle.transcripts import FORMATS, Damage, detect
@@ -209,6 +209,7 @@ def test_hostile_elements_of_a_document_never_raise_and_good_ones_survive(
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode), st.sampled_from(FORMATS))
 def test_garbage_gives_damage_and_nothing_else(data: bytes, format: Any) -> None:
+    assume(b"#### " not in data)  # to Aider's format that is a prompt
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "garbage")
         path.write_bytes(data)
