@@ -317,6 +317,14 @@ def test_a_store_that_is_locked_for_a_while_does_not_end_the_conversation(here: 
     terminal.wait_for("You said: and now?")
 
 
+def test_a_connection_that_breaks_under_a_write_does_not_end_the_program(here: Chat) -> None:
+    terminal = here.terminal()
+    terminal.wait_for_prompt()
+    terminal.child.send_signal(signal.SIGPIPE)  # what the system sends then
+    terminal.say("greet me")
+    terminal.wait_for("Hello, Ada!")
+
+
 def test_ctrl_c_at_the_prompt_leaves_when_it_is_pressed_twice(here: Chat) -> None:
     terminal = here.terminal()
     terminal.wait_for_prompt()

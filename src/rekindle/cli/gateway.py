@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ..types import Route, plain
-from .opening import reading, settings, writing
+from .opening import outlive_connections, reading, settings, writing
 from .output import AsJson, Column, counted, encode, printable, say, write_array, write_table
 
 group = typer.Typer(
@@ -35,12 +35,11 @@ def run(
       rekindle gateway run
     """
     import logging
-    import signal
 
     from ..gateway import log
     from ..gateway.program import serve
 
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a lost connection is an error, not the end
+    outlive_connections()
     log.start(logging.WARNING if quiet else logging.INFO)
     with writing(new=True) as store:
         serve(settings(), store)

@@ -27,6 +27,14 @@ def settings() -> Config:
     return load(store=_chosen)
 
 
+def outlive_connections() -> None:
+    """For commands that talk over a network: a lost connection is an error, not the end of us."""
+    import signal
+
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+
 @contextmanager
 def reading() -> Generator[Store]:
     """The store, to look at. A store that only lets us read will do; a mistyped name will not."""

@@ -23,7 +23,7 @@ from ...errors import InvalidInput, InvalidSetting, NotFound
 from ...gateway.office import Office, owner_of
 from ...routing.source import LOCAL
 from ...types import JSON, KeyRule, Layered, Route, Session, Source
-from ..opening import settings, writing
+from ..opening import outlive_connections, settings, writing
 from .history import History
 from .left import Left, left_behind, runner_of, take_over
 from .person import Person
@@ -55,6 +55,7 @@ class Wish(NamedTuple):
 
 def chat(wish: Wish) -> int:
     """Have a conversation; the exit code is that of the command."""
+    outlive_connections()
     config = settings()
     endpoint = _endpoint(config, wish.model)
     names = _tool_names(config) if wish.tools is None else wish.tools
