@@ -20,6 +20,8 @@ Content: TypeAlias = str | Sequence[Mapping[str, JSON]] | None
 
 ChatType: TypeAlias = Literal["dm", "group", "channel", "thread"]
 ResetMode: TypeAlias = Literal["none", "idle", "daily", "both"]
+PatternKind: TypeAlias = Literal["init", "sequence", "retry", "final", "example"]
+TemplateState: TypeAlias = Literal["active", "quarantined", "retired"]
 Place: TypeAlias = tuple[str | None, str | None]  # platform and chat type; None means each of them
 
 MAX_TITLE = 100
@@ -133,6 +135,30 @@ class Tokens(NamedTuple):
         return self.input + self.output
 
 
+class Usage(NamedTuple):
+    """What was taken, and what it cost."""
+
+    tokens: Tokens = Tokens()
+    cost: Decimal = Decimal(0)
+
+    def plus(self, other: Usage) -> Usage:
+        return Usage(self.tokens.plus(other.tokens), self.cost + other.cost)
+
+
+class Price(NamedTuple):
+    """What a million tokens of a model cost."""
+
+    input: Decimal = Decimal(0)
+    output: Decimal = Decimal(0)
+    cache_read: Decimal = Decimal(0)
+    cache_write: Decimal = Decimal(0)
+
+    def of(self, tokens: Tokens) -> Decimal:
+        counts = (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write)
+        parts = zip(self, counts, strict=True)
+        return sum((price * count for price, count in parts), Decimal(0)) / 1_000_000
+
+
 class Session(NamedTuple):
     """One conversation. Times are UTC seconds; counts speak of what is not rewound."""
 
@@ -241,6 +267,7 @@ class Stats(NamedTuple):
     disk_bytes: int
     index_bytes: int
     by_source: Mapping[str, int]
+    by_model: Mapping[str, Usage]  # "" where nobody said which model it was
     first: float | None
     last: float | None
 
@@ -270,6 +297,7 @@ class Route(NamedTuple):
     previous: str | None = None  # the session before this one: the way back
     reset: str | None = None  # why it started anew by itself, until the user was told
     tokens: Tokens = Tokens()
+    usage: Mapping[str, Usage] = {}  # of each model, in all its sessions
 
 
 class Policy(NamedTuple):
@@ -298,6 +326,77 @@ class Layered(NamedTuple, Generic[V]):
 
     default: V
     changes: Mapping[Place, Mapping[str, JSON]] = {}
+
+
+class Step(NamedTuple):
+    """One call of a pattern, as it is shown again: slots such as `<path:py>` stand where it varies.
+
+    `result` is a short account of what came back, empty where nothing is worth telling.
+    """
+
+    tool: str
+    arguments: Mapping[str, JSON]
+    result: str = ""
+
+
+class Pattern(NamedTuple):
+    """Something that worked before: one to six calls, and where that is known from.
+
+    `kind`: `init` opens sessions, `final` closes them, `sequence` is a way of doing things, `retry`
+    the call that mended an error, `example` a single call worth showing. For a retry `before` is
+    the call that failed and `lesson` the difference.
+    """
+
+    id: str  # a digest of kind and steps: the same pattern has the same
+    kind: PatternKind
+    steps: tuple[Step, ...]
+    asked: str = ""  # what the user wanted, redacted
+    before: Step | None = None
+    lesson: str = ""
+    support: int = 1  # how often it was seen
+    sessions: tuple[str, ...] = ()  # in which: its provenance, newest first, bounded
+    seen_in: int = 1  # sessions in all
+    last_seen: float = 0.0
+    error_rate: float = 0.0  # of such calls elsewhere: where others fail, an example helps
+    score: float = 0.0
+    tainted: bool = False  # it may stem from words of strangers
+
+
+class Style(NamedTuple):
+    """How a user speaks to the agent."""
+
+    messages: int = 0
+    mean_length: float = 0.0
+    questions: float = 0.0  # share
+    commands: float = 0.0  # share
+    preferred: str = ""
+
+
+class Seed(NamedTuple):
+    """What a session was about, beside its calls. All of it is redacted."""
+
+    system: str = ""
+    instructions: tuple[str, ...] = ()
+    markers: tuple[str, ...] = ()  # files and URLs, the most used first
+    style: Style = Style()
+
+
+class Template(NamedTuple):
+    """What a warm session is started from. `id` is the name of its file."""
+
+    id: str
+    name: str
+    description: str = ""
+    task_type: str = "mixed"
+    tags: tuple[str, ...] = ()
+    patterns: tuple[Pattern, ...] = ()
+    seed: Seed = Seed()
+    sources: tuple[str, ...] = ()  # the sessions it was learned from
+    state: TemplateState = "active"
+    made: str = "built"  # built, extracted, merged, imported, automatic
+    revision: int = 1  # raised with every change
+    created: float = 0.0
+    updated: float = 0.0
 
 
 def replace(value: V, **changes: Any) -> V:
