@@ -14,7 +14,7 @@ from ..types import Message, Session, Tokens, replace
 from . import titles
 from .engine import Engine, Transaction
 from .rows import MESSAGE_COLUMNS, encode_json, escaped, message_of, nano
-from .sessions import append, by_num, change, create, stored_already
+from .sessions import append, assign, by_num, create, stored_already
 from .text import escape
 
 # How far back the last answers of a session are looked for when more of it arrives.
@@ -154,7 +154,7 @@ def _learn(tx: Transaction, num: int, told: Session) -> None:
         names = ("title", "title_base", "title_number")
         columns |= dict(zip(names, titles.claim(tx, owner, title), strict=True))
     if columns:
-        change(tx, num, columns)
+        assign(tx, num, columns)
 
 
 def _usage(stored: Session, tokens: Tokens, cost: Decimal) -> dict[str, int]:

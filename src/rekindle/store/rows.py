@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, cast
 
@@ -36,11 +36,24 @@ _NOTHING_MORE = (None, 0, 0, 0, 0, 0, 0, 0)
 _DEFAULTS = (None, Tokens(), Decimal(0))
 
 _new = cast(Any, tuple).__new__
-_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _loads = json.JSONDecoder().decode
 _scan = cast(
     Any, json.JSONDecoder()
 ).scan_once  # for what we wrote ourselves: no white space to look for
+
+
+def _encoding() -> Callable[[Any], str]:
+    """Compact JSON. The standard encoder makes its fast part anew for every value: here, once."""
+    encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:  # a Python without it
+        return encoder.encode
+    quote: Any = getattr(json.encoder, "encode_basestring")  # noqa: B009  the stubs do not know it
+    chunks = make(None, encoder.default, quote, None, ":", ",", False, False, True)
+    return lambda value: "".join(chunks(value, 0))
+
+
+_dumps = _encoding()
 
 
 def encode_json(value: Any) -> str:
@@ -134,9 +147,10 @@ def message_of(row: Row) -> Message:
 def said(message: Message) -> str:
     """The words of a message that a search should find: its text, its calls, its reasoning."""
     _, content, calls, _, name, reasoning = message[:6]
-    if isinstance(content, str) and not (calls or name or reasoning):
-        return content
-    parts = [message.text]
+    text = content if isinstance(content, str) else message.text
+    if not (calls or name or reasoning):
+        return text
+    parts = [text]
     for call in calls:
         parts += [call.name, _values(call.arguments)]
     return "\n".join(filter(None, [*parts, name, reasoning]))

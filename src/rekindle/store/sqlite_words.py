@@ -29,6 +29,8 @@ from .text import indexable
 
 EVERY = 64  # messages make a batch, or
 BYTES = 256 * 1024  # of text
+BULK = 1_000_000  # bytes at once: from here on the index gathers up to
+GATHERED = 8_000_000  # bytes of words in memory before it writes them, in place of one million
 LARGE = 100_000  # messages: from here on, only
 WINDOW = 500  # of the newest matches are put in order
 SAMPLE = 100  # of a word's newest places tell how rare it is
@@ -49,6 +51,7 @@ class Batch:
         self._messages: int | None = None
         self._bytes = 0
         self._fresh: dict[tuple[int, int], Message] = {}
+        self._gathers = False
 
     def note(self, tx: Transaction, messages: int, size: int) -> None:
         if self._messages is None:  # others may have left some: many short runs must add up
@@ -71,6 +74,10 @@ class Batch:
 
     def settle(self, tx: Transaction) -> None:
         """Move what waits into the index."""
+        if self._bytes >= BULK and not self._gathers:
+            # What an import brings at once then becomes one piece of the index, not several to merge.
+            tx.run("INSERT INTO words (words, rank) VALUES ('hashsize', ?)", (GATHERED,))
+            self._gathers = True
         waiting = tx.run(f"{_WAITING} ORDER BY id")
         tx.many(_ADD.format("words"), ((id, self._words(tx, *place)) for id, *place in waiting))
         self._messages = self._bytes = 0

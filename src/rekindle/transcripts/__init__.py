@@ -8,9 +8,10 @@ the order of the table and looks at the content alone: names of files and folder
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import InvalidInput
 from .head import Head
@@ -31,11 +32,16 @@ class Format(NamedTuple):
 
     def sniff(self, head: Head) -> bool:
         """Whether a file that begins like this is in this format."""
-        return import_module(f".{self.module}", __name__).sniff(head)
+        return _module(self.module).sniff(head)
 
     def read(self, path: Path) -> Iterator[Event]:
         """The events of the file."""
-        return import_module(f".{self.module}", __name__).read(path)
+        return _module(self.module).read(path)
+
+
+@cache
+def _module(name: str) -> Any:
+    return import_module(f".{name}", __name__)
 
 
 FORMATS = (

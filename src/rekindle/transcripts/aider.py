@@ -55,8 +55,8 @@ def read(path: Path) -> Iterator[Event]:
             elif data.startswith(_HEADING):
                 moment = data[len(_HEADING) :].decode("utf-8", "replace")
                 yield from history.begin(moment, number)
-            else:
-                yield from history.take(data.decode("utf-8", "replace"), number)
+            elif not history.chat.goes_on(line := data.decode("utf-8", "replace")):
+                yield from history.take(line, number)
     yield from history.end()
 
 
@@ -124,6 +124,13 @@ class _Chat:
         self.notes: list[str] = []
         # Whether Aider's lines end with two spaces; an editor may have taken them away.
         self.is_marked: bool | None = None
+
+    def goes_on(self, line: str) -> bool:
+        """Take a line in the middle of an answer, which most lines are."""
+        if self.role != "assistant" or self.notes or line.startswith((_NOTE, _PROMPT)):
+            return False
+        self.words.append(line.rstrip("\r\n"))
+        return True
 
     def take(self, line: str, number: int) -> Iterator[Message]:
         """A line; gives the message that is complete because this one began."""

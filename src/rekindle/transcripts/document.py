@@ -11,23 +11,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator
-from functools import lru_cache
-from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
 import msgspec
 
-from .fields import Record
-from .lines import decode
+from .sound import SMALL, Sound
 from .transcript import Damage
 
 _CHUNK = 1 << 20
-_SMALL = 4 << 20
-_TOP = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
-_LIST = msgspec.json.Decoder(list[msgspec.Raw])
 # A string that is closed, a quote whose string goes on behind the buffer, or punctuation.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|"|[{}\[\],:]', re.DOTALL)
+# Outside of documents, where others write prose, commas mean nothing.
+_OUTSIDE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["{}\[\]]', re.DOTALL)
 # Inside a piece only brackets matter: this runs over what comes before the next one, and over
 # nothing where a string goes on behind the buffer. (With a bound, since repeating costs memory.)
 _BRACKET = re.compile(
@@ -48,91 +44,31 @@ class Piece(NamedTuple):
 def pieces(path: Path, lists: Collection[str]) -> Iterator[Piece | Damage]:
     """The pieces of the documents in a file. `lists` names the keys whose lists are taken apart."""
     with path.open("rb") as file:
-        if os.fstat(file.fileno()).st_size <= _SMALL:
-            data = file.read()
-            if (whole := _decoded(data)) is not None:
-                yield from _pieces_of(whole, data, lists)
+        if os.fstat(file.fileno()).st_size <= SMALL:
+            if (sound := Sound.of(file.read())) is not None:
+                yield from _pieces_of(sound, lists)
                 return
             file.seek(0)
-        walk = _Walk(file, lists)
+        walk = Walk(file, lists)
         yield from walk.pieces()
         if walk.depth:
             what = f"the document ends in the middle, {walk.depth} brackets deep"
             yield Damage(str(path), walk.line_at(len(walk.buffer)), what)
 
 
-def _decoded(data: bytes) -> dict[str, msgspec.Raw] | list[msgspec.Raw] | None:
-    """A small document that is sound, its values still raw: the parser is faster than any walk."""
-    try:
-        return _TOP.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-
-
-def _pieces_of(
-    whole: dict[str, msgspec.Raw] | list[msgspec.Raw], data: bytes, lists: Collection[str]
-) -> Iterator[Piece]:
-    place, line = 0, 1
-
-    def piece(key: str | None, item: int | None, raw: msgspec.Raw) -> Piece:
-        nonlocal place, line
-        value = bytes(raw)
-        begins = data.find(value, place)
-        line += data.count(b"\n", place, begins)
-        place = begins
-        return Piece(0, line, key, item, value)
-
-    if isinstance(whole, list):
-        for item, raw in enumerate(whole):
-            yield piece(None, item, raw)
-        return
-    for key, raw in whole.items():
-        if key in lists and bytes(memoryview(raw)[:1]) == b"[":
-            for item, element in enumerate(_LIST.decode(raw)):
-                yield piece(key, item, element)
+def _pieces_of(sound: Sound, lists: Collection[str]) -> Iterator[Piece]:
+    for name, at, raw in sound.parts:
+        if isinstance(name, int):
+            yield Piece(0, sound.line_at(at), None, name, bytes(raw))
+        elif name in lists and sound.begins(at) == b"[":
+            for item, place, element in sound.inside(raw, at) or ():
+                yield Piece(0, sound.line_at(place), name, cast(int, item), bytes(element))
         else:
-            yield piece(key, None, raw)
+            yield Piece(0, sound.line_at(at), name, None, bytes(raw))
 
 
-def opening(data: bytes, lists: Collection[str]) -> bytes:
-    """The first element of the list in a document that begins like `data`, as far as it goes."""
-    # Each format that is asked about a file wants to see another list, and it is mostly not there.
-    if data.startswith(b"{") and not any(b'"%s"' % name.encode() in data for name in lists):
-        return b""
-    walk = _Walk(BytesIO(data), lists)
-    for piece in walk.pieces():
-        if piece.item is not None:
-            return piece.data
-    return walk.buffer[walk.start :] if walk.index is not None else b""
-
-
-@lru_cache(maxsize=4)
-def fields_so_far(data: bytes) -> Record:
-    """The fields of an object that may be cut; of the last one only its kind is known."""
-    if data.rstrip().endswith(b"}"):
-        try:
-            whole = decode(data)
-        except ValueError:
-            pass
-        else:
-            return cast(Record, whole) if isinstance(whole, dict) else {}
-    walk = _Walk(BytesIO(data), ())
-    found: Record = {}
-    for piece in walk.pieces():
-        if piece.document or piece.key is None:
-            return found
-        try:
-            found[piece.key] = decode(piece.data)
-        except ValueError:
-            continue
-    if walk.depth and walk.key is not None:
-        begins = walk.buffer[walk.start :].lstrip()[:1]
-        found[walk.key] = {} if begins == b"{" else [] if begins == b"[" else ""
-    return found
-
-
-class _Walk:
-    """Where in the text we are."""
+class Walk:
+    """Where in the text we are, and how deep."""
 
     def __init__(self, file: BinaryIO, lists: Collection[str]) -> None:
         self.file = file
@@ -197,7 +133,7 @@ class _Walk:
             return None
         if self.depth > self.level:
             return _BRACKET.match(self.buffer, position)
-        return _TOKEN.search(self.buffer, position)
+        return (_TOKEN if self.depth else _OUTSIDE).search(self.buffer, position)
 
     def _descend(self, token: bytes, end: int) -> None:
         self.depth += 1

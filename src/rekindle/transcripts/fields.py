@@ -32,7 +32,7 @@ def text(fields: Record, *names: str) -> str | None:
     """The first of these fields that holds text."""
     for name in names:
         value = fields.get(name)
-        if isinstance(value, str) and value:
+        if value and isinstance(value, str):
             return value
     return None
 

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import cast
 
 from ..types import JSON, Message, Session, Tokens, ToolCall, replace
-from .document import fields_so_far, opening, pieces
+from .beginning import fields_so_far, opening
+from .document import pieces
 from .fields import Record, content, count, present, record, records, seconds, text, text_part
 from .head import Head
 from .ids import made_id

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from .document import fields_so_far
+from .beginning import fields_so_far
 from .fields import Record
 from .lines import decode
 
@@ -46,7 +46,8 @@ class Head:
         found: list[Record] = []
         for line in self.data.split(b"\n", _LINES)[:_LINES]:
             line = line.strip()
-            if not line.startswith(b"{"):
+            # The last one may be cut; to find that out by parsing it costs more than all others.
+            if not (line.startswith(b"{") and line.endswith(b"}")):
                 continue
             try:
                 value = decode(line)

@@ -302,7 +302,8 @@ class _Seat:
         id, time = message.platform_message_id, message.timestamp
         if time is None or (id is not None and len(id) > MAX_NAME):
             time = self.time if time is None else time
-            message = replace(message, timestamp=time, platform_message_id=_bounded(id))
+            # Not `replace`: half of all messages of some formats come without a time.
+            message = Message(*message[:7], _bounded(id), message.meta, time)
         self.time = time
         self.batch.append(message)
         return _weight(message)
@@ -330,13 +331,13 @@ class _Watched(_NativePath):
 
 def _weight(message: Message) -> int:
     """About how many characters a message holds in memory."""
-    content = message.content
-    size = len(message.reasoning or "")
+    _, content, calls, _, _, reasoning = message[:6]
+    size = len(reasoning) if reasoning else 0
     if isinstance(content, str):
         size += len(content)
     elif content:
         size += sum(_extent(part) for part in content)
-    for call in message.tool_calls:
+    for call in calls:
         given = call.arguments
         size += len(given) if isinstance(given, str) else _extent(given)
     return size

@@ -17,7 +17,7 @@ LONGEST_LINE = 256 * 1024 * 1024
 _decode = msgspec.json.Decoder().decode
 
 
-def decode(data: bytes) -> Any:
+def decode(data: bytes | msgspec.Raw) -> Any:
     """The JSON value in `data`; ValueError says why there is none.
 
     The fast parser refuses what real writers leave behind: halves of surrogate pairs where a
@@ -29,7 +29,7 @@ def decode(data: bytes) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
-        return json.loads(data.decode("utf-8", "replace"), parse_constant=lambda _: None)
+        return json.loads(bytes(data).decode("utf-8", "replace"), parse_constant=lambda _: None)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -44,22 +44,38 @@ def records(path: Path) -> Iterator[tuple[int, Record] | Damage]:
     with path.open("rb") as file:
         while line := file.readline(LONGEST_LINE):
             number += 1
-            if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
-                _skip_line(file)
-                yield Damage(str(path), number, f"longer than {LONGEST_LINE >> 20} MiB")
-                continue
-            line = line.strip().removeprefix(b"\xef\xbb\xbf").lstrip()
-            if not line or line.startswith(b"//"):
-                continue
             try:
-                value = decode(line)
-            except ValueError as error:
-                yield Damage(str(path), number, f"not JSON: {error}")
+                value = _decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                yield from _odd_line(file, path, number, line)
                 continue
             if isinstance(value, dict):
                 yield number, value
             else:
-                yield Damage(str(path), number, f"expected an object, got {type(value).__name__}")
+                yield _no_object(path, number, value)
+
+
+def _odd_line(
+    file: BinaryIO, path: Path, number: int, line: bytes
+) -> Iterator[tuple[int, Record] | Damage]:
+    """The same for a line that the fast parser refuses."""
+    if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+        _skip_line(file)
+        yield Damage(str(path), number, f"longer than {LONGEST_LINE >> 20} MiB")
+        return
+    line = line.strip().removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not line or line.startswith(b"//"):
+        return
+    try:
+        value = decode(line)
+    except ValueError as error:
+        yield Damage(str(path), number, f"not JSON: {error}")
+    else:
+        yield (number, value) if isinstance(value, dict) else _no_object(path, number, value)
+
+
+def _no_object(path: Path, number: int, value: object) -> Damage:
+    return Damage(str(path), number, f"expected an object, got {type(value).__name__}")
 
 
 def _skip_line(file: BinaryIO) -> None:

@@ -144,7 +144,8 @@ class _Run:
             yield held
 
     def _open(self, time: float | None) -> Iterator[Event]:
-        self.session = replace(self.session, started=self.session.started or time or 0.0)
+        if time and not self.session.started:
+            self.session = replace(self.session, started=time)
         if not self.opened:
             self.opened = True
             # Runs have no id, the same task is run many times, and some runs overwrite the last:

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import codecs
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias, cast
 
 from .head import Head
 from .lines import LONGEST_LINE, decode, records
+from .sound import SMALL, Part, Sound
 from .transcript import Damage
 
 Place: TypeAlias = tuple[str | int, ...]
@@ -61,8 +64,18 @@ def steps(path: Path, opens: Callable[[Place], bool]) -> Iterator[Step]:
                 yield entry
             else:
                 yield from _apart(Value(document, entry[0], (), entry[1]), opens)
-        return
+    else:
+        yield from documents(path, opens)
+
+
+def documents(path: Path, opens: Callable[[Place], bool]) -> Iterator[Step]:
+    """The values of a file whose documents do not stand on lines of their own."""
     with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size <= SMALL:
+            if (sound := Sound.of(file.read())) is not None:
+                yield from _parsed(sound, str(path), opens)
+                return
+            file.seek(0)
         yield from values(file, str(path), opens)
 
 
@@ -96,6 +109,36 @@ def _apart(whole: Value, opens: Callable[[Place], bool]) -> Iterator[Step]:
     yield Closed(document, place)
 
 
+def _parsed(sound: Sound, name: str, opens: Callable[[Place], bool]) -> Iterator[Step]:
+    """What a walk through a document that is sound would give."""
+    place: Place = ()
+    inside = iter(sound.parts)
+    above: list[tuple[Iterator[Part], Place]] = []
+    while True:
+        for key, at, raw in inside:
+            below: Place = (*place, key)
+            line = sound.line_at(at)
+            if sound.begins(at) in (b"{", b"[") and len(below) < _DEEPEST and opens(below):
+                parts = sound.inside(raw, at)
+                if parts is None:
+                    yield from _Walk(BytesIO(bytes(raw)), name, opens, below, line).steps()
+                    continue
+                above.append((inside, place))
+                inside, place = iter(parts), below
+                break
+            try:
+                value = decode(raw)
+            except ValueError as error:
+                yield Damage(name, line, f"{_written(below)}: not JSON: {error}")
+            else:
+                yield Value(0, line, below, value)
+        else:
+            yield Closed(0, place)
+            if not above:
+                return
+            inside, place = above.pop()
+
+
 def values(file: BinaryIO, name: str, opens: Callable[[Place], bool]) -> Iterator[Step]:
     """The values of the documents in `file`; lists and objects that `opens` names are taken apart.
 
@@ -117,14 +160,22 @@ class _Frame:
 class _Walk:
     """Where in the text we are."""
 
-    def __init__(self, file: BinaryIO, name: str, opens: Callable[[Place], bool]) -> None:
+    def __init__(
+        self,
+        file: BinaryIO,
+        name: str,
+        opens: Callable[[Place], bool],
+        root: Place = (),
+        line: int = 1,
+    ) -> None:
         self.file = file
+        self.root = root
         self.name = name
         self.opens = opens
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.text = ""
         self.at = 0
-        self.line = 1
+        self.line = line
         self.counted = 0
         self.document = -1
         self.stack: list[_Frame] = []
@@ -151,7 +202,7 @@ class _Walk:
     def _begin(self, char: str) -> Iterator[Damage]:
         if char in "{[":
             self.document += 1
-            self._open((), char)
+            self._open(self.root, char)
             return
         start = self.at
         while (end := self.text.find("\n", self.at)) < 0 and self._more():

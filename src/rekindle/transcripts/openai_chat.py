@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..types import JSON, Content, Message, Session, Tokens, ToolCall, replace
-from .document import fields_so_far, opening, pieces
+from .beginning import fields_so_far, opening
+from .document import pieces
 from .fields import Record, count, present, record, records, seconds, text
 from .head import Head
 from .ids import MASKED, made_id
 from .lines import decode
 from .lines import records as lines_of
-from .nested import Closed, Place, is_lines
-from .nested import values as values_of
+from .nested import Closed, Place, documents, is_lines
 from .transcript import Damage, Event, Learned, Opened
 
 SOURCE = "openai-chat"
@@ -35,6 +35,8 @@ SOURCE = "openai-chat"
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _ROLE = re.compile(rb'"role"\s*:\s*"(\w+)"')
 _ABOUT = ("is_error", "exit_code", "duration", "status", "error")
+# What nearly every message is made of, and nothing else.
+_SPOKEN = frozenset(("role", "content", "tool_calls", "function_call", "tool_call_id", "name"))
 # Calls that wait for their result; a call that never gets one must not pile up.
 _WAITING = 256
 
@@ -124,23 +126,20 @@ def _read_documents(path: Path) -> Iterator[Event]:
 def _read_list(path: Path) -> Iterator[Event]:
     one = Conversation("")
     element = None
-    with path.open("rb") as file:
-        for step in values_of(file, str(path), _opens):
-            if isinstance(step, Damage):
-                yield step
-                continue
-            if step.place[:1] != element:
-                yield from one.finish()
-                element = step.place[:1]
-                one = Conversation(
-                    made_id("chat", path, f"element {element[0] if element else ''}")
-                )
-            if isinstance(step, Closed):
-                continue
-            if isinstance(step.place[-1], int):
-                yield from one.take(step.value, f"item:{step.place[-1] + 1}", path, step.line)
-            else:
-                one.learn({step.place[-1]: step.value})
+    for step in documents(path, _opens):
+        if isinstance(step, Damage):
+            yield step
+            continue
+        if step.place[:1] != element:
+            yield from one.finish()
+            element = step.place[:1]
+            one = Conversation(made_id("chat", path, f"element {element[0] if element else ''}"))
+        if isinstance(step, Closed):
+            continue
+        if isinstance(step.place[-1], int):
+            yield from one.take(step.value, f"item:{step.place[-1] + 1}", path, step.line)
+        else:
+            one.learn({step.place[-1]: step.value})
     yield from one.finish()
 
 
@@ -152,7 +151,7 @@ class Conversation:
     """One conversation as far as it is read."""
 
     def __init__(self, id: str, source: str = SOURCE) -> None:
-        self.session = Session(id=id, source=source)
+        self.session: Session = Session(id=id, source=source)
         self.opened = False
         self.waiting: deque[ToolCall] = deque(maxlen=_WAITING)
         # Ids alone, never content: some writers give all messages of one request the same.
@@ -175,43 +174,58 @@ class Conversation:
 
     def take(self, value: object, place: str, path: Path, line: int) -> Iterator[Event]:
         """One message as it was found; what is none is damage."""
+        event = self.hear(value, place, path, line)
+        if not self.opened and isinstance(event, Message):
+            yield self.open()
+        yield event
+
+    def open(self) -> Opened:
+        """The beginning of the session, for in front of its first message."""
+        self.opened = True
+        return Opened(self.session)
+
+    def hear(self, value: object, place: str, path: Path, line: int) -> Message | Damage:
+        """The message alone."""
         said = record(value)
         role = text(said, "role")
         if role is None or len(role) > 64:
-            yield Damage(str(path), line, f"{place}: expected a message with a role")
-            return
-        message = self._message(said, "tool" if role == "function" else role, place)
-        self.session = replace(
-            self.session,
-            model=self.session.model or text(said, "model"),
-            started=self.session.started or message.timestamp or 0.0,
-            tokens=self.session.tokens.plus(_tokens(said)),
-        )
-        if not self.opened:
-            self.opened = True
-            yield Opened(self.session)
-        yield message
-
-    def finish(self) -> Iterator[Event]:
-        if self.opened:
-            yield Learned(self.session)
-
-    def _message(self, said: Record, role: str, place: str) -> Message:
-        calls = _calls(said, place)
-        answered = self._answered(said) if role == "tool" else None
-        self.waiting.extend(calls)
-        return Message(
-            role=role,
-            content=_content(said.get("content")),
-            tool_calls=calls,
-            tool_call_id=answered.id if answered else text(said, "tool_call_id"),
-            name=text(said, "name", "tool_name") or (answered.name if answered else None),
+            return Damage(str(path), line, f"{place}: expected a message with a role")
+        role = "tool" if role == "function" else role
+        name, answers = text(said, "name", "tool_name"), text(said, "tool_call_id")
+        if role == "tool" and (answered := self._answered(answers)):
+            name, answers = name or answered.name, answered.id
+        calls: tuple[ToolCall, ...] = ()
+        if said.get("tool_calls") or said.get("function_call"):
+            calls = _calls(said, place)
+            self.waiting.extend(calls)
+        spoken = (role, _content(said.get("content")), calls, answers, name)
+        if said.keys() <= _SPOKEN:
+            return Message(*spoken, platform_message_id=place)
+        message = Message(
+            *spoken,
             reasoning=text(said, "reasoning_content", "reasoning", "thinking"),
             finish_reason=text(said, "finish_reason"),
             platform_message_id=self._name(said, place),
             meta=_facts(said),
             timestamp=_time(said, "timestamp", "created_at"),
         )
+        self._note(said, message.timestamp)
+        return message
+
+    def finish(self) -> Iterator[Event]:
+        if self.opened:
+            yield Learned(self.session)
+
+    def _note(self, said: Record, time: float | None) -> None:
+        """Take what a message tells of its session; most tell nothing new."""
+        known = self.session
+        started = known.started or time or 0.0
+        model = known.model or text(said, "model")
+        if "usage" in said:
+            tokens = known.tokens.plus(_tokens(said))
+            self.session = replace(known, model=model, started=started, tokens=tokens)
+        elif started != known.started or model != known.model:
+            self.session = replace(known, model=model, started=started)
 
     def _name(self, said: Record, place: str) -> str:
         id = text(said, "id", "message_id", "uuid")
@@ -220,8 +234,7 @@ class Conversation:
         self.seen.add(id)
         return id
 
-    def _answered(self, said: Record) -> ToolCall | None:
-        id = text(said, "tool_call_id")
+    def _answered(self, id: str | None) -> ToolCall | None:
         for call in self.waiting:
             if id is None or call.id == id:
                 self.waiting.remove(call)
@@ -264,11 +277,16 @@ def _call(call: Record, place: str) -> ToolCall:
 
 
 def _facts(said: Record) -> dict[str, JSON] | None:
-    return present({name: said[name] for name in _ABOUT if said.get(name) is not None})
+    if said.keys().isdisjoint(_ABOUT):
+        return None
+    return present({name: said[name] for name in _ABOUT if name in said})
 
 
 def _time(fields: Record, *names: str) -> float | None:
-    return next((time for name in names if (time := seconds(fields.get(name)))), None)
+    for name in names:
+        if name in fields and (time := seconds(fields[name])):
+            return time
+    return None
 
 
 def _tokens(about: Record) -> Tokens:

@@ -18,8 +18,9 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from .beginning import fields_so_far, opening
 from .database import opened
-from .document import fields_so_far, opening, pieces
+from .document import pieces
 from .fields import Record, record, text
 from .head import Head
 from .lines import LONGEST_LINE, decode

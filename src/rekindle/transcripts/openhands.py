@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import cast
 
 from ..types import Session
-from .document import opening, pieces
+from .beginning import opening
+from .document import pieces
 from .fields import Record, record, records, text
 from .head import Head
 from .lines import LONGEST_LINE, decode

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..types import Message, Session
-from .document import fields_so_far, opening
+from .beginning import fields_so_far, opening
 from .fields import Record, record, text
 from .head import Head
 from .ids import hashed_id

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import cast
 
 from ..types import JSON, Content, Message, Session, Tokens, ToolCall, replace
-from .document import Piece, opening, pieces
+from .beginning import opening
+from .document import Piece, pieces
 from .fields import Record, content, count, number, present, record, records, text
 from .head import Head
 from .lines import decode

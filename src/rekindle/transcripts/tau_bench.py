@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..types import JSON, Message, replace
-from .document import fields_so_far, opening
+from .beginning import fields_so_far, opening
 from .fields import Record, number, present, record
 from .head import Head
 from .ids import made_id
@@ -76,13 +76,15 @@ class _Runs:
             return
         if self.one is None:
             self.one = Conversation(self._id(), SOURCE)
-        for event in self.one.take(value, f"item:{index + 1}", self.path, line):
-            if isinstance(event, Message):
-                if self.last is not None:
-                    yield self.last
-                self.last = event
-            else:
-                yield event
+        heard = self.one.hear(value, f"item:{index + 1}", self.path, line)
+        if isinstance(heard, Damage):
+            yield heard
+            return
+        if self.last is not None:
+            yield self.last
+        elif not self.one.opened:
+            yield self.one.open()
+        self.last = heard
 
     def finish(self) -> Iterator[Event]:
         """The end of a trial."""

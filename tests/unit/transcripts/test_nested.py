@@ -136,3 +136,24 @@ def test_a_value_without_end_does_not_fill_the_memory(monkeypatch: pytest.Monkey
     given = list(values(io.BytesIO(data), "f", opens))
     assert given[0] == Value(0, 1, (0,), 1)
     assert "longer than 3 MiB" in given[-1].what  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@given(
+    st.lists(TREE, max_size=3) | st.dictionaries(st.text(max_size=4), TREE, max_size=3),
+    st.sampled_from([None, 1]),
+)
+def test_a_sound_document_gives_what_a_walk_gives_with_the_same_lines(
+    tmp_path_factory: pytest.TempPathFactory, document: Any, indent: int | None
+) -> None:
+    path = tmp_path_factory.mktemp("sound") / "file.json"
+    path.write_text(json.dumps(document, indent=indent))
+    walked = list(values(io.BytesIO(path.read_bytes()), str(path), opens))
+    assert list(nested.documents(path, opens)) == walked
+
+
+def test_a_key_that_is_there_twice_costs_neither_of_its_values(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    path.write_text('{"runs": [\n{"said": [1, 2],\n "said": [3]}, {"said": [4]}]}')
+    given = list(nested.documents(path, lambda _: True))
+    assert given == list(values(io.BytesIO(path.read_bytes()), str(path), lambda _: True))
+    assert [step.value for step in given if isinstance(step, Value)] == [1, 2, 3, 4]
