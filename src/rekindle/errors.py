@@ -14,7 +14,16 @@
     │   ├── StoreTooNew       written by a newer Rekindle
     │   ├── StoreUnavailable  the server cannot be reached
     │   └── StoreClosed       used after `close()`
+    ├── ToolError             a tool could not do what it was asked; a result for the model
+    │   └── ServerUnreachable an MCP server could not be started, or does not answer
     ├── PlatformError         a chat network did not take what was sent, or cannot be reached
+    ├── ProcessError          background processes
+    │   ├── NotStarted        the program could not be started; nothing of it is left
+    │   ├── TooManyProcesses  the owner has as many as are allowed
+    │   ├── InputClosed       the process has ended, or its input was closed
+    │   ├── PlaceUnreachable  the container, the host or the sandbox does not answer
+    │   ├── JournalUnwritable the folder of processes cannot be written; says why
+    │   └── SupervisorGone    the supervisor cannot be started or does not answer
     └── ModelError            the outside world of the model; each says what to do
         ├── ModelRefused      the endpoint does not take the request: the key, the name, what was sent
         ├── ContextTooLong    the conversation does not fit; compress it
@@ -83,6 +92,18 @@ class StoreClosed(StoreError):
     """The store was used after it was closed."""
 
 
+class ToolError(RekindleError):
+    """A tool could not do what it was asked; the message is for the model."""
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+
+class ServerUnreachable(ToolError):
+    """An MCP server could not be started, or does not answer."""
+
+
 class PlatformError(RekindleError):
     """A platform did not do what it was asked.
 
@@ -96,6 +117,34 @@ class PlatformError(RekindleError):
         super().__init__(message)
         self.lasting = lasting
         self.retry_after = retry_after
+
+
+class ProcessError(RekindleError):
+    """Something about a background process did not work."""
+
+
+class NotStarted(ProcessError):
+    """The program could not be started; nothing of it is left."""
+
+
+class TooManyProcesses(ProcessError):
+    """The owner has as many processes as are allowed."""
+
+
+class InputClosed(ProcessError):
+    """The process has ended, or its input was closed."""
+
+
+class PlaceUnreachable(ProcessError):
+    """The place where the process runs does not answer."""
+
+
+class JournalUnwritable(ProcessError):
+    """The folder of processes cannot be written."""
+
+
+class SupervisorGone(ProcessError):
+    """The supervisor cannot be started or does not answer."""
 
 
 class ModelError(RekindleError):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from operator import add
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 from .errors import InvalidInput
@@ -55,6 +56,8 @@ class _Entry(NamedTuple):
 
 
 _SAID = 9  # the fields before `timestamp`
+_INFINITE = float("inf")
+_TEXTS = {str, type(None)}
 _SCALARS = {str, int, bool, type(None)}  # what JSON can say without a closer look
 
 
@@ -128,7 +131,7 @@ class Tokens(NamedTuple):
     reasoning: int = 0
 
     def plus(self, other: Tokens) -> Tokens:
-        return Tokens(*(a + b for a, b in zip(self, other, strict=True)))
+        return Tokens(*map(add, self, other))
 
     @property
     def total(self) -> int:
@@ -397,6 +400,7 @@ class Template(NamedTuple):
     revision: int = 1  # raised with every change
     created: float = 0.0
     updated: float = 0.0
+    scan: Mapping[str, JSON] = {}  # what was looked at when it was built
 
 
 def replace(value: V, **changes: Any) -> V:
@@ -428,7 +432,7 @@ def checked(message: Message) -> Message:
         _check_parts(content)
     if calls:
         _check_calls(calls)
-    if call_id is not None or name is not None or reasoning is not None or finish is not None:
+    if not {type(call_id), type(name), type(reasoning), type(finish)} <= _TEXTS:
         _check_text(message, "tool_call_id", "name", "reasoning", "finish_reason")
     if platform_id is not None:
         checked_name("message.platform_message_id", platform_id)
@@ -457,7 +461,12 @@ def _check_json(field: str, value: object, *, allow_nan: bool = False) -> None:
 
     if isinstance(value, Mapping):
         facts = cast(Mapping[object, object], value).items()
-        if all(type(key) is str and type(fact) in _SCALARS for key, fact in facts):
+        for key, fact in facts:
+            kind = type(fact)
+            is_finite = kind is float and abs(cast(float, fact)) < _INFINITE
+            if type(key) is not str or not (kind in _SCALARS or is_finite):
+                break
+        else:
             return
     try:
         json.dumps(value, allow_nan=allow_nan)

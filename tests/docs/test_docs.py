@@ -10,12 +10,15 @@ import re
 import subprocess
 import sys
 import sysconfig
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_type_hints
 
 import pytest
 
-from rekindle.config import SETTINGS, load
+from rekindle.config import SETTINGS, Config, load
+
+from . import settings
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -106,18 +109,18 @@ def test_blocks_have_a_known_language_and_left_out_ones_a_reason(page: Path) -> 
 
 
 def test_the_settings_page_has_every_setting_as_it_is() -> None:
-    text = (ROOT / "docs" / "config.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+\.\w+)` \|.*\|$", text, re.M)
-    assert rows == list(SETTINGS)
-    for one in SETTINGS.values():
-        cells = (
-            f"`{one.name}`",
-            f"`{one.shown(one.default)}`",
-            one.expected,
-            f"`{one.env}`",
-            one.help,
-        )
-        assert f"| {' | '.join(cells)} |" in text
+    tables = settings.TABLE.findall(settings.PAGE.read_text(encoding="utf-8"))
+    assert tables == [settings.table()], "write it anew: python -m tests.docs.settings"
+
+
+def test_every_field_of_the_settings_is_in_the_table() -> None:
+    declared = [
+        f"{section}.{field.name}"
+        for section, cls in get_type_hints(Config).items()
+        if is_dataclass(cls)
+        for field in fields(cls)
+    ]
+    assert declared == [*SETTINGS]
 
 
 def test_settings_in_examples_exist_and_have_values_that_are_allowed(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """Settings: where they come from, and how a wrong one is refused."""
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from rekindle.config import SETTINGS, find_home, load, masked, strangers, zone_of_machine
 from rekindle.errors import InvalidSetting
-from rekindle.types import KeyRule, Policy
+from rekindle.types import KeyRule, Policy, Price
 
 
 @pytest.fixture
@@ -115,6 +116,35 @@ def test_an_unknown_section_is_refused_even_when_it_is_empty(home: Path) -> None
         ('[keys]\ndirect = "both"', ["keys.direct", "'both'", "single or shared"]),
         ("[keys]\nthread = 1", ["keys.thread", "1", "true or false"]),
         ('[model]\nbase_url = "localhost:8080"', ["model.base_url", "an http:// or https:// URL"]),
+        ("[agent]\ncost = nan", ["agent.cost", "line 2", "an amount from 0"]),
+        ("[agent]\ncost = -0.5", ["agent.cost", "-0.5", "an amount from 0"]),
+        ("[chat]\nsteps = 3", ["chat.steps", "line 2", "called agent.steps now"]),
+        ('[gateway]\ntools = "all"', ["gateway.tools", "line 2", "called agent.tools now"]),
+        ("[model.prices.small]\ninput = -1", ["model.prices.small.input", "line 2", "an amount"]),
+        ("[model.prices.small-1.5]\ninput = 1", ["small-1.5", "stands in quotes"]),
+        ("[mcp.servers.a]\n", ["mcp.servers.a", "line 1", "command, args, env"]),
+        ("[mcp.servers.a]\nargs = []", ["mcp.servers.a", "needs either command or url"]),
+        (
+            '[mcp.servers.a]\ncommand = "x"\nurl = "http://x"',
+            ["mcp.servers.a", "line 1", "needs either command or url"],
+        ),
+        ('[mcp.servers.a]\nurl = "ftp://x"', ["mcp.servers.a.url", "line 2", "an http://"]),
+        (
+            '[mcp.servers.a]\nurl = "http://x"\nargs = ["y"]',
+            ["mcp.servers.a", "args: only for a server with a command"],
+        ),
+        ('[mcp.servers."a b"]\ncommand = "x"', ["'a b'", "letters, digits, _ and -"]),
+        ('[mcp.servers.a]\ncommand = "x"\nargs = [1]', ["mcp.servers.a.args", "a list of texts"]),
+        (
+            '[mcp.servers.a]\ncommand = "x"\nenv = {K = 1}',
+            ["mcp.servers.a.env", "a table of texts"],
+        ),
+        ('[mcp.servers.a]\ncommand = "x"\ntimeout = 0', ["mcp.servers.a.timeout", "0.1 to 3600"]),
+        (
+            '[mcp.servers.a]\nurl = "http://x"\ntype = "sse"',
+            ["mcp.servers.a.type", "stdio or http"],
+        ),
+        ('[mcp.servers.a]\ncommand = "x"\ncomand = 0', ["mcp.servers.a.comand", "command, args"]),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_name_place_and_what_is_allowed(
@@ -172,7 +202,7 @@ def test_reset_and_keys_may_differ_by_platform_and_type(home: Path) -> None:
     name = "reset.platform.telegram.idle_minutes"
     assert config.value(name) == 90
     assert config.origins[name] == "file"
-    assert list(config.by_place) == [
+    assert list(config.more) == [
         "reset.type.group.mode",
         name,
         "reset.platform.my-chat.channel.zone",
@@ -313,3 +343,66 @@ def test_what_the_chat_may_do_is_checked_when_it_is_read(home: Path) -> None:
     assert "always or dangerous or refuse or never" in refusal(
         written(home, '[chat]\napproval = "maybe"\n')
     )
+
+
+def test_servers_of_tools_come_from_tables_with_names(home: Path) -> None:
+    config = load(
+        written(
+            home,
+            '[mcp.servers.files]\ncommand = "npx"\nargs = ["-y", "x"]\ntimeout = 5\n'
+            'env = {KEY = "s3cret"}\n[mcp.servers.off]\ncommand = "x"\nenabled = false\n'
+            '[mcp.servers.net]\nurl = "https://example.com/mcp"\ntype = "http"\n',
+        )
+    )
+    assert [*config.servers] == ["files", "net"]
+    files = config.servers["files"]
+    assert (files.command, files.args, files.env) == ("npx", ("-y", "x"), {"KEY": "s3cret"})
+    assert (files.timeout, config.servers["net"].url) == (5.0, "https://example.com/mcp")
+    assert "s3cret" not in repr(files)
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ('env = {KEY = "s3cret", B = "x"}', "KEY=***, B=***"),
+        ('args = ["--api-key", "s3cret", "on"]', "--api-key *** on"),
+        ('args = ["--token=s3cret", "/data"]', "--token=*** /data"),
+        ('args = ["postgresql://ada:s3cret@db/x"]', "postgresql://ada:***@db/x"),
+    ],
+)
+def test_the_secrets_of_a_server_are_never_shown(home: Path, given: str, shown: str) -> None:
+    config = load(written(home, f'[mcp.servers.a]\ncommand = "x"\n{given}\n'))
+    name = f"mcp.servers.a.{given.split()[0]}"
+    assert config.shown(name) == shown
+    assert config.origins[name] == "file"
+
+
+def test_a_key_in_the_address_of_a_server_is_not_shown(home: Path) -> None:
+    config = load(written(home, '[mcp.servers.a]\nurl = "https://x.example/mcp?api_key=s3cret"\n'))
+    assert config.shown("mcp.servers.a.url") == "https://x.example/mcp?api_key=***"
+
+
+def test_prices_are_exact_and_the_cache_costs_like_input_unless_said(home: Path) -> None:
+    config = load(
+        written(
+            home,
+            '[model.prices."a-1.5"]\ninput = 0.1\noutput = 3\n'
+            "[model.prices.b]\ninput = 1\ncache_read = 0.1\ncache_write = 1.25\n",
+        )
+    )
+    tenth = Decimal("0.1")
+    assert config.price_of("a-1.5") == Price(tenth, Decimal(3), tenth, tenth)
+    assert config.price_of("b") == Price(Decimal(1), Decimal(0), tenth, Decimal("1.25"))
+    assert config.price_of("c") == Price()
+
+
+def test_a_limit_of_cost_needs_a_price(home: Path) -> None:
+    config = load({**written(home, "[model.prices.a]\ninput = 1\n"), "REKINDLE_AGENT_COST": "0.5"})
+    assert (config.agent.cost, config.price_of("a").input) == (Decimal("0.5"), Decimal(1))
+    with pytest.raises(InvalidSetting, match=r'\[model.prices."b"\]'):
+        config.price_of("b")
+
+
+def test_a_variable_that_has_moved_is_refused_with_its_new_name(home: Path) -> None:
+    message = refusal({"REKINDLE_HOME": str(home), "REKINDLE_GATEWAY_TOKENS": "9"})
+    assert "REKINDLE_GATEWAY_TOKENS is called REKINDLE_AGENT_TOKENS now" in message

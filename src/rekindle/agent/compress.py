@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..errors import InvalidInput, ModelError
-from ..types import Message, Session
+from ..types import Message, Session, Tokens
 from .desk import Desk
 from .model import Model
 from .turn import Shrunk
@@ -74,7 +74,7 @@ async def compress(
     first, middle, last = split(messages, kept)
     if len(middle) < kept.least:
         return None
-    summary = await summarise(model, middle, kept)
+    summary, tokens = await summarise(model, middle, kept)
     if not summary:
         return None
     told = Message("user", f"{MARK}\n{summary}", meta={"summary_of": session.id})
@@ -84,18 +84,20 @@ async def compress(
     except InvalidInput:
         # Somebody else was faster: the conversation goes on where they led it.
         child = await desk.ask(desk.store.tip, session)
-    return Shrunk(child, await desk.ask(desk.store.messages, child))
+    return Shrunk(child, await desk.ask(desk.store.messages, child), tokens)
 
 
-async def summarise(model: Model, messages: Sequence[Message], kept: Kept = _USUAL) -> str | None:
-    """The model's own words for what was said; None if it has none."""
+async def summarise(
+    model: Model, messages: Sequence[Message], kept: Kept = _USUAL
+) -> tuple[str | None, Tokens]:
+    """The model's own words for what was said, None if it has none; and what that took."""
     request = Message("system", SUMMARY.format(words=kept.words))
     told = Message("user", "\n\n".join(map(_shown, messages)))
     try:
         answer = await model.answer([request, told])
     except ModelError:
-        return None
-    return answer.message.text.strip() or None
+        return None, Tokens()
+    return answer.message.text.strip() or None, answer.tokens
 
 
 def _shown(message: Message) -> str:

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from itertools import groupby
 from string import ascii_letters, digits
@@ -33,6 +34,7 @@ from typing import cast
 from ..types import JSON, Message, ToolCall, replace
 from .parts import carried, joined, prefixed, speaking
 from .providers import EXTRA, RULES, Provider, Rules, is_system, signature
+from .sound import is_sound
 
 INTERRUPTED = "(The call was interrupted: there is no result. It may or may not have taken effect.)"
 AGAIN = "[Another result of the same call]"
@@ -51,6 +53,12 @@ _ID_LENGTH = 9  # what every provider takes
 def repaired(messages: Iterable[Message], provider: Provider = "openai") -> list[Message]:
     """The conversation as `provider` takes it. Give it everything that one request sends."""
     rules = RULES[provider]
+    messages = list(messages)
+    return messages if is_sound(messages, rules) else mended(messages, rules)
+
+
+def mended(messages: Iterable[Message], rules: Rules) -> list[Message]:
+    """The same by the long way; a sound conversation comes back as it is."""
     said = (carried(message, rules) for message in messages)
     steps = _answered(message for message in said if message is not None)
     sent = [message for step in _named(steps, rules) for message in step]
@@ -185,6 +193,7 @@ class _Ids:
         return new
 
 
+@lru_cache(maxsize=10_000)
 def _invented(seed: str) -> str:
     number = int.from_bytes(sha256(seed.encode("utf-8", "surrogatepass")).digest())
     signs: list[str] = []

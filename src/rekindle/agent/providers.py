@@ -133,6 +133,8 @@ def is_system(message: Message) -> bool:
 
 def is_sayable(text: str) -> bool:
     """Can it be sent? Half a character (a lone surrogate) cannot."""
+    if text.isascii():  # known without looking
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -141,7 +143,7 @@ def is_sayable(text: str) -> bool:
 
 
 def is_blank(content: Content) -> bool:
-    return not content or (isinstance(content, str) and not content.strip())
+    return not content or (isinstance(content, str) and content.isspace())
 
 
 def is_object(arguments: str | Mapping[str, JSON]) -> bool:

@@ -19,11 +19,11 @@ from collections.abc import Awaitable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import NamedTuple, cast
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, ToolError
 from ..types import JSON, ToolCall
 from .tools import arguments
 from .tools.bounds import cut, speakable
-from .tools.tool import Answer, Tool, ToolContext, ToolError, ToolResult, failure
+from .tools.tool import Answer, Tool, ToolContext, ToolResult, failure
 
 logger = logging.getLogger(__name__)
 

@@ -9,13 +9,13 @@ conversation is loaded.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from decimal import Decimal
 from typing import NamedTuple, TypeAlias
 
 from ..errors import ContextTooLong, ModelError
-from ..types import Message, Session, Tokens, ToolCall, replace
+from ..types import Message, Price, Session, Tokens, ToolCall, Usage, replace
 from .desk import Desk
 from .model import Again, Answer, Done, Event, Model
 from .registry import Toolbox
@@ -29,29 +29,16 @@ GAVE_UP = "(The model gave no answer.)"
 
 
 class Limits(NamedTuple):
-    """When a turn must end. `context` is how many tokens the model can look at, 0 if unknown."""
+    """When a turn must end; 0 is no limit, but for `iterations`.
+
+    `context` is how many tokens the model can look at, 0 if unknown.
+    """
 
     iterations: int = 60
     tokens: int = 0
     cost: Decimal = Decimal(0)
     context: int = 0
     shrink_at: float = 0.85  # of the context
-
-
-class Price(NamedTuple):
-    """What a million tokens cost."""
-
-    input: Decimal = Decimal(0)
-    output: Decimal = Decimal(0)
-    cache_read: Decimal = Decimal(0)
-
-    def of(self, tokens: Tokens) -> Decimal:
-        parts = zip(
-            (self.input, self.output, self.cache_read),
-            (tokens.input + tokens.cache_write, tokens.output, tokens.cache_read),
-            strict=True,
-        )
-        return sum((price * count for price, count in parts), Decimal(0)) / 1_000_000
 
 
 class Called(NamedTuple):
@@ -68,10 +55,11 @@ class Returned(NamedTuple):
 
 
 class Shrunk(NamedTuple):
-    """The conversation was compressed and goes on in a child."""
+    """The conversation was compressed and goes on in a child; the summary took some tokens."""
 
     session: Session
     messages: Sequence[Message]
+    tokens: Tokens = Tokens()
 
 
 class Ended(NamedTuple):
@@ -85,6 +73,7 @@ class Ended(NamedTuple):
     message: Message
     tokens: Tokens
     reason: str | None = None
+    usage: Mapping[str, Usage] = {}  # by model
 
 
 Happening: TypeAlias = Event | Called | Returned | Shrunk | Ended
@@ -120,8 +109,7 @@ class _Running:
         self._session = session
         self._setting = setting
         self._messages: list[Message] = []
-        self._tokens = Tokens()
-        self._cost = Decimal(0)
+        self._taken = Usage()
         self._empty = 0
 
     async def load(self) -> None:
@@ -148,7 +136,7 @@ class _Running:
                 yield self._failed(error)
                 return
             assert answer is not None
-            await self._count(answer)
+            await self._count(answer.tokens)
             if not answer.message.tool_calls:
                 if ended := self._ended(answer):
                     yield ended
@@ -170,12 +158,13 @@ class _Running:
         said = [*self._setting.opening, *self._messages]
         return self._setting.model.stream(said, tools)
 
-    async def _count(self, answer: Answer) -> None:
-        cost = self._setting.price.of(answer.tokens)
-        self._tokens = self._tokens.plus(answer.tokens)
-        self._cost += cost
-        if any(answer.tokens) or cost:
-            await self._desk.ask(self._desk.store.add_usage, self._session, answer.tokens, cost)
+    async def _count(self, tokens: Tokens) -> None:
+        taken = Usage(tokens, self._setting.price.of(tokens))
+        self._taken = self._taken.plus(taken)
+        if any(tokens):
+            name = self._setting.model.endpoint.model
+            add = self._desk.store.add_usage
+            await self._desk.ask(add, self._session, *taken, model=name)
 
     async def _work(self, message: Message) -> AsyncGenerator[Happening]:
         """Store the calls, run them side by side, and store each result as it comes."""
@@ -210,6 +199,7 @@ class _Running:
         shrunk = await self._setting.shrink(self._session, self._messages)
         if shrunk is not None:
             self._session, self._messages = shrunk.session, list(shrunk.messages)
+            await self._count(shrunk.tokens)
         return shrunk
 
     def _is_nearly_full(self, answer: Answer) -> bool:
@@ -219,10 +209,11 @@ class _Running:
 
     def _over_limit(self) -> str | None:
         limits = self._setting.limits
-        if limits.tokens and self._tokens.total >= limits.tokens:
-            return f"it took {self._tokens.total:,} tokens, the limit is {limits.tokens:,}"
-        if limits.cost and self._cost >= limits.cost:
-            return f"it cost {self._cost:.4f}, the limit is {limits.cost}"
+        total, cost = self._taken.tokens.total, self._taken.cost
+        if limits.tokens and total >= limits.tokens:
+            return f"it took {total:,} tokens, the limit is {limits.tokens:,}"
+        if limits.cost and cost >= limits.cost:
+            return f"it cost {amount(cost)}, the limit is {amount(limits.cost)}"
         return None
 
     def _ended(self, answer: Answer) -> Ended | None:
@@ -231,22 +222,32 @@ class _Running:
         if answer.finish == "length" and message.text:
             message = replace(message, content=f"{message.text}\n\n(Cut off at the model's limit.)")
         if message.text.strip():
-            return Ended(self._session, message, self._tokens)
+            return self._end(message)
         self._empty += 1
         if self._empty < EMPTY_ANSWERS and answer.finish != "content_filter":
             return None
         why = "the provider's filter held the answer back"
         if answer.finish != "content_filter":
             why = "the model answered with nothing"
-        return Ended(self._session, Message("assistant", GAVE_UP), self._tokens, why)
+        return self._end(Message("assistant", GAVE_UP), why)
 
     def _stopped(self, reason: str) -> Ended:
         text = f"I stopped: {reason}. Say “go on” and I continue from here."
-        return Ended(self._session, Message("assistant", text), self._tokens, reason)
+        return self._end(Message("assistant", text), reason)
 
     def _failed(self, error: ModelError) -> Ended:
         text = f"I could not answer: {error} Your message is kept; /retry asks again."
-        return Ended(self._session, Message("assistant", text), self._tokens, str(error))
+        return self._end(Message("assistant", text), str(error))
+
+    def _end(self, message: Message, reason: str | None = None) -> Ended:
+        tokens = self._taken.tokens
+        usage = {self._setting.model.endpoint.model: self._taken} if any(tokens) else {}
+        return Ended(self._session, message, tokens, reason, usage)
+
+
+def amount(cost: Decimal) -> str:
+    """A cost for people: no more digits than it needs."""
+    return f"{cost.quantize(Decimal('0.000001')).normalize():f}"
 
 
 __all__ = [
@@ -255,9 +256,9 @@ __all__ = [
     "Ended",
     "Happening",
     "Limits",
-    "Price",
     "Returned",
     "Setting",
     "Shrunk",
+    "amount",
     "turn",
 ]

@@ -4,10 +4,12 @@ import json
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rekindle.agent import history
-from rekindle.agent.history import repaired
-from rekindle.agent.providers import PROVIDERS, Provider, violations
+from rekindle.agent.history import mended, repaired
+from rekindle.agent.providers import PROVIDERS, RULES, Provider, violations
+from rekindle.agent.sound import is_sound
 from rekindle.agent.wire import chat_message
 from rekindle.types import Message, ToolCall
 
@@ -55,6 +57,28 @@ def test_messages_of_any_shape_are_valid_after_repair(provider: Provider, messag
 def test_a_valid_conversation_comes_back_unchanged(provider: Provider, messages: list[Message]):
     if not violations(provider, messages):
         assert repaired(messages, provider) == messages
+
+
+@every_provider
+@settings(max_examples=300, deadline=None)
+@given(messages=st.one_of(broken(), odd, sound()))
+def test_the_short_way_takes_only_what_the_long_way_would_not_change(
+    provider: Provider, messages: list[Message]
+):
+    rules = RULES[provider]
+    for said in (messages, mended(messages, rules)):
+        if is_sound(said, rules):
+            assert mended(said, rules) == said
+            assert violations(provider, said) == []
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+@settings(max_examples=100, deadline=None)
+@given(messages=sound())
+def test_what_agents_say_takes_the_short_way(provider: Provider, messages: list[Message]):
+    texts = all(isinstance(message.content, str | None) for message in messages)
+    if texts and not violations(provider, messages) and not any(m.meta for m in messages):
+        assert is_sound(messages, RULES[provider])
 
 
 @settings(max_examples=100, deadline=None)

@@ -19,8 +19,8 @@ from rekindle.agent.registry import Registry
 from rekindle.agent.tools import arguments
 from rekindle.agent.tools.bounds import HeadTail, cut
 from rekindle.agent.tools.standard import STANDARD
-from rekindle.agent.tools.tool import Tool, ToolContext, ToolError, ToolResult, schema
-from rekindle.errors import InvalidInput
+from rekindle.agent.tools.tool import Tool, ToolContext, ToolResult, schema
+from rekindle.errors import InvalidInput, ToolError
 from rekindle.types import ToolCall
 
 CONTEXT = ToolContext(session="s", cwd=Path("/tmp"))

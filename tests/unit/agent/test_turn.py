@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,13 @@ from rekindle.agent.turn import (
     Ended,
     Happening,
     Limits,
-    Price,
     Returned,
     Setting,
     Shrunk,
     turn,
 )
 from rekindle.testing import ScriptedModel
-from rekindle.types import Tokens
+from rekindle.types import Price, Tokens, Usage
 
 USAGE = {"prompt_tokens": 100, "completion_tokens": 10}
 
@@ -76,7 +76,8 @@ class Stage:
     async def _run(self, server: ScriptedModel, changes: dict[str, Any]) -> list[Happening]:
         desk = Desk(self.store)
         patience = Patience(attempts=2, first=0.01)
-        async with Model(Endpoint(server.url, "scripted"), patience=patience) as model:
+        name = changes.pop("model", "scripted")
+        async with Model(Endpoint(server.url, name), patience=patience) as model:
             context = ToolContext(self.session.id, self.folder)
             until: Callable[[Happening], bool] = changes.pop("until", lambda _: False)
             if changes.pop("shrinks", False):
@@ -145,9 +146,23 @@ def test_tokens_and_cost_have_limits(stage: Stage) -> None:
     step = {**call("weather", city="Rome"), "endless": True, "usage": USAGE}
     ended = last(stage.run(step, limits=Limits(tokens=300)))
     assert ended.reason == "it took 330 tokens, the limit is 300"
-    price = Price(input=1_000, output=1_000)  # type: ignore[arg-type]
-    ended = last(stage.run(step, limits=Limits(cost=0.2), price=price))  # type: ignore[arg-type]
-    assert (ended.reason or "").startswith("it cost 0.2")
+    price = Price(input=Decimal(1_000), output=Decimal(1_000))
+    ended = last(stage.run(step, limits=Limits(cost=Decimal("0.2")), price=price))
+    assert ended.reason == "it cost 0.22, the limit is 0.2"
+    assert "I stopped: it cost 0.22" in ended.message.text
+
+
+def test_each_model_is_counted_for_what_it_took_and_cost(stage: Stage) -> None:
+    price = Price(Decimal(2), Decimal(10), Decimal("0.2"), Decimal("2.5"))
+    told = {"cached_tokens": 60, "cache_write_tokens": 30}
+    usage = {**USAGE, "prompt_tokens_details": told}
+    ended = last(stage.run({"text": "Sunny.", "usage": usage}, price=price))
+    taken = Usage(Tokens(10, 10, 60, 30), Decimal("0.000207"))
+    assert ended.usage == {"scripted": taken}
+    stage.run({"text": "Sunny.", "usage": USAGE}, model="other")
+    session = stage.store.session(stage.session.id)
+    assert (session.tokens, session.cost) == (Tokens(110, 20, 60, 30), Decimal("0.000207"))
+    assert stage.store.usage(session) == {"scripted": taken, "other": Usage(Tokens(100, 10))}
 
 
 def test_an_empty_answer_is_asked_for_once_more_and_then_said(stage: Stage) -> None:
@@ -202,6 +217,9 @@ def test_a_conversation_that_is_too_long_goes_on_in_a_child(stage: Stage) -> Non
     assert len(shrunk.messages) < 20
     assert any("[Summary" in message.text for message in shrunk.messages)
     assert [message.role for message in shrunk.messages[-2:]] == ["assistant", "tool"]
+    assert shrunk.tokens.total > 0, "the summary is counted too"
+    child = stage.store.session(shrunk.session.id)
+    assert last(seen).tokens == parent.tokens.plus(child.tokens)
 
 
 def test_a_conversation_that_cannot_be_shortened_any_more_is_told(stage: Stage) -> None:

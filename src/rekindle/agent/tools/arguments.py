@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import cast
 
+from ...errors import ToolError
 from ...types import JSON
-from .tool import ToolError
 
 Schema = Mapping[str, JSON]
 

@@ -14,10 +14,11 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from ...errors import ToolError
 from ...types import JSON
 from .children import Ended, run
 from .environment import for_code
-from .tool import Tool, ToolContext, ToolError, ToolResult, schema
+from .tool import Tool, ToolContext, ToolResult, schema
 
 DEFAULT_SECONDS = 60
 MAX_SECONDS = 300

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher, unified_diff
 from itertools import islice
 
+from ...errors import ToolError
 from ...types import JSON
 from .paths import Place, locate, open_file, replace_file
-from .tool import Tool, ToolContext, ToolError, schema
+from .tool import Tool, ToolContext, schema
 
 MAX_BYTES = 10 * 1024 * 1024
 MAX_EDITS = 100

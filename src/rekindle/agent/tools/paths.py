@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import NamedTuple
 
+from ...errors import ToolError
 from .environment import home_of
-from .tool import ToolContext, ToolError
+from .tool import ToolContext
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not block us

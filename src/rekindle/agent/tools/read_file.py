@@ -7,9 +7,10 @@ import os
 from collections.abc import Mapping
 from typing import BinaryIO, NamedTuple
 
+from ...errors import ToolError
 from ...types import JSON
 from .paths import Place, locate, open_file
-from .tool import Tool, ToolContext, ToolError, schema
+from .tool import Tool, ToolContext, schema
 
 DEFAULT_LINES = 500
 MAX_LINES = 2000

@@ -16,11 +16,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from ...errors import ToolError
 from ...types import JSON
 from .children import Ended, run
 from .environment import for_code
 from .paths import Place, locate, open_folder
-from .tool import Tool, ToolContext, ToolError, schema
+from .tool import Tool, ToolContext, schema
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 500

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from ...errors import NotFound, StoreError
+from ...errors import NotFound, StoreError, ToolError
 from ...types import JSON, Hit, Message
-from .tool import Tool, ToolContext, ToolError, schema
+from .tool import Tool, ToolContext, schema
 
 DEFAULT_HITS = 5
 MAX_HITS = 20

@@ -1,7 +1,7 @@
 """`terminal`: run a command in a shell and wait for its end.
 
-Only in the foreground: what a command leaves running is ended with it. A place that keeps commands
-running takes over here (`Runner`) without a change to the rest.
+Only in the foreground: what a command leaves running is ended with it. `process` has the one that
+can leave commands running, and that runs them in another place (`Runner`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TypeAlias
 
+from ...errors import ToolError
 from ...types import JSON
 from .children import Ended, run
 from .danger import reasons
 from .environment import for_commands
 from .paths import locate
-from .tool import Question, Tool, ToolContext, ToolError, ToolResult, schema
+from .tool import Question, Tool, ToolContext, ToolResult, schema
 
 DEFAULT_SECONDS = 120
 MAX_SECONDS = 600
@@ -32,6 +33,8 @@ _APPROVAL_TEXT = {
 
 # Runs an approved command in a folder for at most so many seconds.
 Runner: TypeAlias = Callable[[ToolContext, str, str, float], Awaitable[Ended]]
+# The folder to run it in, from what the model asked for.
+Folder: TypeAlias = Callable[[ToolContext, str], Awaitable[str]]
 
 
 async def run_here(context: ToolContext, command: str, workdir: str, seconds: float) -> Ended:
@@ -47,19 +50,24 @@ async def run_here(context: ToolContext, command: str, workdir: str, seconds: fl
 
 
 async def _terminal(
-    runner: Runner, context: ToolContext, arguments: Mapping[str, JSON]
+    runner: Runner, folder: Folder, context: ToolContext, arguments: Mapping[str, JSON]
 ) -> ToolResult:
     command: str = arguments["command"]
     seconds: float = arguments.get("timeout", DEFAULT_SECONDS)
     if "\0" in command:
         raise ToolError("command: a NUL cannot be part of a command")
-    workdir = await asyncio.to_thread(_workdir, context, arguments.get("workdir", "."))
-    await _approved(context, command, workdir)
+    workdir = await folder(context, arguments.get("workdir", "."))
+    await approved(context, command, workdir)
     try:
         ended = await runner(context, command, workdir, seconds)
     except (OSError, ValueError) as error:
         raise ToolError(f"the command could not be started: {error}") from None
     return _told(ended, seconds)
+
+
+async def workdir_of(context: ToolContext, asked: str) -> str:
+    """The folder that the model asked for, if commands may run there."""
+    return await asyncio.to_thread(_workdir, context, asked)
 
 
 def _workdir(context: ToolContext, asked: str) -> str:
@@ -69,7 +77,7 @@ def _workdir(context: ToolContext, asked: str) -> str:
     return path
 
 
-async def _approved(context: ToolContext, command: str, workdir: str) -> None:
+async def approved(context: ToolContext, command: str, workdir: str) -> None:
     """Return if the command may run; else a ToolError that says what the model can do."""
     if context.approval == "never":
         return
@@ -102,8 +110,8 @@ def _told(ended: Ended, seconds: float) -> ToolResult:
     return ToolResult(json.dumps(said, ensure_ascii=False), meta)
 
 
-def terminal(runner: Runner = run_here) -> Tool:
-    """The tool, running its commands in the place that `runner` stands for."""
+def terminal(runner: Runner = run_here, folder: Folder = workdir_of) -> Tool:
+    """The tool, running its commands in the place that `runner` and `folder` stand for."""
     return Tool(
         name="terminal",
         toolset="terminal",
@@ -123,7 +131,7 @@ def terminal(runner: Runner = run_here) -> Tool:
                 "description": f"seconds until it is ended (default {DEFAULT_SECONDS})",
             },
         ),
-        handler=partial(_terminal, runner),
+        handler=partial(_terminal, runner, folder),
         emoji="💻",
         seconds=None,  # its own limit; and a person may take longer to answer
         characters=2 * OUTPUT_CHARACTERS + 2000,  # as JSON a character may take two

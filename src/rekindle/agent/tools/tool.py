@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from ...errors import RekindleError
 from ...types import JSON, Message, ToolCall
 
 if TYPE_CHECKING:
@@ -41,7 +40,8 @@ class ToolContext(NamedTuple):
     person; None where nobody can be asked. `environment` is that of our own process: commands get
     it without what looks like a secret, except the names in `pass_on`. `notes` belongs to the
     session and lives as long as its owner keeps it. `stop` is set when the call was given up, for
-    handlers that run in a thread.
+    handlers that run in a thread. `address` says where reports about what is left running go, in
+    words of whoever delivers them; the session itself if it is empty.
     """
 
     session: str
@@ -55,6 +55,7 @@ class ToolContext(NamedTuple):
     pass_on: frozenset[str] = frozenset()
     notes: MutableMapping[str, JSON] | None = None
     stop: threading.Event | None = None
+    address: str = ""
 
     @property
     def roots(self) -> tuple[Path, ...]:
@@ -63,14 +64,6 @@ class ToolContext(NamedTuple):
     @property
     def is_given_up(self) -> bool:
         return self.stop is not None and self.stop.is_set()
-
-
-class ToolError(RekindleError):
-    """A tool could not do what it was asked; the message is for the model."""
-
-    def __init__(self, message: str, *, refused: bool = False) -> None:
-        super().__init__(message)
-        self.refused = refused
 
 
 class ToolResult(NamedTuple):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...errors import ToolError
 from ...types import JSON
 from .paths import locate, replace_file
-from .tool import Tool, ToolContext, ToolError, schema
+from .tool import Tool, ToolContext, schema
 
 
 def _write(context: ToolContext, arguments: Mapping[str, JSON]) -> str:

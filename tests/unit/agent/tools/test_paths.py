@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rekindle.agent.tools.paths import locate, open_file, replace_file
-from rekindle.agent.tools.tool import ToolContext, ToolError
+from rekindle.agent.tools.tool import ToolContext
+from rekindle.errors import ToolError
 
 SECRET = "the secret outside"
 
