@@ -1,4 +1,4 @@
-"""`python -m soak crash`, `fuzz` and `gateway`: exit code 1 if a promise was broken."""
+"""`python -m soak crash`, `fuzz`, `gateway` and `processes`: exit code 1 if a promise was broken."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _crash(options: argparse.Namespace, seed: int) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m soak", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="crash|fuzz|gateway")
+    commands = parser.add_subparsers(required=True, metavar="crash|fuzz|gateway|processes")
     command = commands.add_parser("crash", help="kill -9 writers at random moments")
     command.add_argument("--kills", type=int, default=200)
     command.add_argument("--writers", type=int, default=4)
@@ -65,7 +65,25 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--seed", type=int, help="of what is said and when; default: the time")
     command.add_argument("--target", help="as for crash")
     command.set_defaults(run=_gateway)
+    command = commands.add_parser("processes", help="start and kill, and kill -9 of their keepers")
+    command.add_argument("--cycles", type=int, default=1000)
+    command.add_argument("--clients", type=int, default=100, help="kill -9 of clients")
+    command.add_argument("--supervisors", type=int, default=20, help="kill -9 of supervisors")
+    command.add_argument("--seed", type=int, help="of when and what; default: the time")
+    command.set_defaults(run=_processes)
     return parser
+
+
+def _processes(options: argparse.Namespace, seed: int) -> int:
+    from . import processes
+
+    _say(f"seed {seed}")
+    counts = (options.cycles, options.clients, options.supervisors)
+    report = processes.run(*counts, seed, _say)
+    for one in (*report.said, *(f"  {wrong}" for wrong in report.wrong[:20])):
+        _say(one)
+    _say("FAILED" if report.wrong else "no process, output or exit code was lost, nothing was left")
+    return 1 if report.wrong else 0
 
 
 def _gateway(options: argparse.Namespace, seed: int) -> int:

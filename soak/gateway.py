@@ -8,31 +8,33 @@ with the reason; every transcript must be valid for every provider.
 
 from __future__ import annotations
 
+import json
 import os
 import random
-import re
 import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import rekindle
-from rekindle import Message, Store, open_store
-from rekindle.agent.history import repaired
-from rekindle.agent.providers import Provider, violations
-from rekindle.testing import ScriptedModel
-from rekindle.testing_platform import ChatServer, Faults
+from rekindle import Store, open_store
+from rekindle.testing import ChatServer, Faults, ScriptedModel
 from rekindle.types import Source
 
+from .gateway_audit import GAVE_UP, Report, audit
+
 CHATS = 8
+AGE = (
+    160  # messages until people go on in other chats: a history that grows for hours hides the rest
+)
 OPEN = 24  # messages that wait for an answer at one time
 PAUSE = 0.6  # seconds from being ready to being killed, on average
-READY = 10.0
+READY = 30.0
+ATTEMPTS = 10  # deaths on one message before it is given up: we kill far more often than life does
 ENDING = 120.0
 LIMIT = 300
 _ROOTS = (Path(__file__).parents[1], Path(rekindle.__file__).parents[1])
@@ -67,28 +69,6 @@ def script() -> dict[str, Any]:
     }
 
 
-@dataclass
-class Report:
-    """What was done, and every promise that was broken."""
-
-    kills: int = 0
-    messages: int = 0
-    commands: int = 0
-    undeliverable: int = 0
-    model_calls: int = 0
-    repeats: int = 0
-    seconds: float = 0.0
-    wrong: list[str] = field(default_factory=list)
-
-    def summary(self) -> str:
-        return (
-            f"{self.kills} kills in {self.seconds:.0f} s; {self.messages} messages and"
-            f" {self.commands} commands, {self.undeliverable} undeliverable with the reason;"
-            f" {self.model_calls} model calls, {self.repeats} sends repeated and recognised;"
-            f" {len(self.wrong)} promises broken"
-        )
-
-
 class People:
     """Those who talk, and what they must read."""
 
@@ -102,7 +82,7 @@ class People:
         """Somebody says something, unless enough is open."""
         while self.open() < OPEN and self._rng.random() < 0.8:
             self.count += 1
-            chat = f"c{self._rng.randrange(CHATS)}"
+            chat = f"c{self.count // AGE}-{self._rng.randrange(CHATS)}"
             source = Source("memory", chat, user_id=chat, user_name=f"User {chat}")
             if self.said[chat] and self._rng.random() < 0.1:
                 title = f"t{self.count}"
@@ -116,16 +96,20 @@ class People:
             if self._rng.random() < 0.1:
                 self._server.repeat(f"u{self.count}")
 
-    def wait_for(self, gateways: int) -> None:
-        """Wait until so many gateways listen, for a while; people talk meanwhile."""
+    def wait_for(self, lives: list[Life]) -> None:
+        """Wait until the gateways listen, for a while; people talk meanwhile."""
         end = time.monotonic() + READY
-        while self._server.listeners < gateways and time.monotonic() < end:
+        while not self._all_listen(lives) and time.monotonic() < end:
             self.speak()
             time.sleep(0.02)
 
+    def _all_listen(self, lives: list[Life]) -> bool:
+        return all(life.runner for life in lives) and self._server.listeners >= len(lives)
+
     def open(self) -> int:
         """How many messages are not answered yet."""
-        begun = sum(shown.text.startswith(("<m", "Named.")) for shown in self._server.seen())
+        heads = ("<m", "Named.", GAVE_UP)
+        begun = sum(shown.text.startswith(heads) for shown in self._server.seen())
         return self.count - begun
 
 
@@ -134,12 +118,31 @@ class Life:
 
     def __init__(self, env: dict[str, str], log: Path) -> None:
         self._env, self._log = env, log
+        self._notes = Path(env["REKINDLE_HOME"]) / "gateway"
         self.process = self._begin()
 
     def _begin(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "rekindle.cli", "gateway", "run", "--quiet"]
         with self._log.open("ab") as log:
             return subprocess.Popen(command, env=self._env, stderr=log)
+
+    @property
+    def runner(self) -> str | None:
+        """The name of the gateway, once it serves."""
+        for note in self._notes.glob("*.json"):
+            with suppress(OSError, ValueError):
+                told = json.loads(note.read_text())
+                if told["pid"] == self.process.pid:
+                    return told["runner"]
+        return None
+
+    def doing(self, store: Store) -> str:
+        """What is going on in it."""
+        runner = self.runner
+        if runner is None:
+            return "while starting"
+        turns, sends = _at_work(store, runner)
+        return "in a turn" if turns else "while sending" if sends else "between messages"
 
     def kill(self) -> None:
         self.process.kill()
@@ -174,8 +177,10 @@ def gateway(
         people = People(server, rng)
         lives = [Life(env, folder / f"gateway-{n}.log") for n in range(gateways)]
         try:
-            _kill(lives, people, rng, kills, progress)
-            _settle(people, report, folder, target)
+            with open_store(target) as store:
+                report.when = _kill(store, lives, people, rng, kills, progress)
+                _settle(store, people, report)
+            people.wait_for(lives)  # one that is still starting cannot stop in good order
             for life in lives:
                 if code := life.stop():
                     report.wrong.append(f"a gateway that was told to stop ended with {code}")
@@ -187,7 +192,7 @@ def gateway(
             f"the model was sent: {found}" for one in model.requests for found in one.violations
         ]
         with open_store(target) as store:
-            _audit(store, server, people, report)
+            audit(store, server, people, report)
     report.seconds = time.monotonic() - begun
     return report
 
@@ -205,23 +210,37 @@ def _environment(
         "OPENAI_API_KEY": "none",
         "REKINDLE_MODEL": "scripted",
         "REKINDLE_KEYS_DIRECT": "shared",
-        "REKINDLE_GATEWAY_PLATFORMS": f"rekindle.testing_platform:connect={address},limit={LIMIT}{edit}",
+        "REKINDLE_GATEWAY_PLATFORMS": f"rekindle.testing:connect={address},limit={LIMIT}{edit}",
         "REKINDLE_GATEWAY_LEASE_SECONDS": "2",
+        "REKINDLE_GATEWAY_TURN_ATTEMPTS": str(ATTEMPTS),
         "REKINDLE_GATEWAY_EDIT_SECONDS": "0.05",
-        "REKINDLE_GATEWAY_TOOLS": "terminal",
+        "REKINDLE_AGENT_TOOLS": "terminal",
     }
 
 
+def _at_work(store: Store, runner: str) -> tuple[int, int]:
+    """In how many conversations a gateway has a turn running, and in how many it sends."""
+    running = (
+        "SELECT count(*) FROM leases l JOIN inbox i ON i.key = l.key"
+        " WHERE l.runner = ? AND i.state IN ('waiting', 'running') AND i.state = 'running'"
+    )
+    sending = "SELECT count(*) FROM leases WHERE runner = ? AND substr(key, 1, 4) = 'out:'"
+    with store._engine.reading() as tx:
+        return tx.run(running, (runner,))[0][0], tx.run(sending, (runner,))[0][0]
+
+
 def _kill(
+    store: Store,
     lives: list[Life],
     people: People,
     rng: random.Random,
     kills: int,
     progress: Callable[[int], None] | None,
-) -> None:
+) -> Counter[str]:
+    when: Counter[str] = Counter()
     for kill in range(1, kills + 1):
         if rng.random() < 0.9:  # now and then it dies before it is ready
-            people.wait_for(len(lives))
+            people.wait_for(lives)
         end = time.monotonic() + min(rng.expovariate(1 / PAUSE), 4.0)
         while (left := end - time.monotonic()) > 0:
             people.speak()
@@ -229,81 +248,23 @@ def _kill(
         life = rng.choice(lives)
         if life.process.poll() is not None:
             raise RuntimeError(f"a gateway ended by itself with {life.process.returncode}")
+        when[life.doing(store)] += 1
         life.kill()
         life.revive()
         if progress:
             progress(kill)
+    return when
 
 
-def _settle(people: People, report: Report, folder: Path, target: str) -> None:
+def _settle(store: Store, people: People, report: Report) -> None:
     """Wait until everything is answered, or nothing moves any more."""
     end = time.monotonic() + ENDING
-    with open_store(target) as store:
-        while time.monotonic() < end:
-            counts = store.mail.counts()
-            if people.open() - counts.undeliverable <= 0 and not any(counts[:3]):
-                return
-            time.sleep(0.2)
+    while time.monotonic() < end:
+        counts = store.mail.counts()
+        if people.open() - counts.undeliverable <= 0 and not any(counts[:3]):
+            return
+        time.sleep(0.2)
     report.wrong.append(f"not all was answered within {ENDING:g} s")
-
-
-def _audit(store: Store, server: ChatServer, people: People, report: Report) -> None:
-    report.messages = sum(map(len, people.said.values()))
-    report.commands = sum(map(len, people.commands.values()))
-    if server.unheard:
-        report.wrong.append(f"never taken in: {server.unheard}")
-    if any(store.mail.counts()[:3]):
-        report.wrong.append(f"left over: {store.mail.counts()}")
-    for chat in sorted({*people.said, *people.commands}):
-        report.wrong += _chat(store, server, people, report, chat)
-    report.wrong += _transcripts(store)
-    report.wrong += [f"verify: {finding}" for finding in store.verify()]
-
-
-def _chat(
-    store: Store, server: ChatServer, people: People, report: Report, chat: str
-) -> Iterator[str]:
-    """What is wrong with what one chat shows and what is stored of it."""
-    key = f"agent:main:memory:dm:{chat}"
-    failed = [parcel for parcel in store.mail.parcels(key) if parcel.state == "failed"]
-    report.undeliverable += len(failed)
-    yield from (f"{chat}: undeliverable without a reason" for one in failed if not one.reason)
-    missing = {one.text for one in failed}
-    texts = [shown.text for shown in server.seen(chat)]
-    named = Counter(found for text in texts for found in re.findall(r"^Named\.\n.*“(t\d+)”", text))
-    for title in people.commands[chat]:
-        if named[title] != 1 and not any(f"“{title}”" in text for text in missing):
-            yield f"{chat}: /title {title} was answered {named[title]} times"
-    shown = " ".join(" ".join(text for text in texts if not text.startswith("Named.")).split())
-    wanted = [answer for _, answer in people.said[chat]]
-    if not missing and shown != " ".join(" ".join(wanted).split()):
-        yield f"{chat}: shows\n    {_differing(shown, ' '.join(wanted))}"
-    route = store.routes.get(key)
-    stored = [m.text for m in store.messages(route.session) if m.role == "user"]
-    if stored != [text for text, _ in people.said[chat]]:
-        yield f"{chat}: of {len(people.said[chat])} said {len(stored)} are stored, or in another order"
-    finals = [m.text for m in store.messages(route.session) if is_final(m)]
-    if finals != wanted:
-        yield f"{chat}: the stored answers are not those that were given"
-
-
-def is_final(message: Message) -> bool:
-    return message.role == "assistant" and not message.tool_calls
-
-
-def _differing(shown: str, wanted: str) -> str:
-    place = next((n for n, (a, b) in enumerate(zip(shown, wanted, strict=False)) if a != b), -1)
-    start = max(0, place - 60)
-    return f"…{shown[start : place + 80]!r}\n    wanted …{wanted[start : place + 80]!r}"
-
-
-def _transcripts(store: Store) -> Iterator[str]:
-    for session in store.recent(10_000):
-        messages = store.messages(session)
-        for provider in get_args(Provider):
-            found = violations(provider, repaired(messages, provider))
-            if found:
-                yield f"session {session.id} is not valid for {provider}: {found[0]}"
 
 
 @contextmanager

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from ..conftest import ENGINES
+from rekindle import Store, open_store
+
+from ..conftest import ENGINES, Clock
 from ..servers import Postgres
 
 Schema = Callable[[], str]
+Opened = Callable[..., Store]
 
 
 @pytest.fixture(scope="session")
@@ -35,3 +38,20 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return str(tmp_path / "sessions.db")
     return request.getfixturevalue("schema")()
+
+
+@pytest.fixture
+def another(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Opened]:
+    """Open further empty stores of either engine."""
+    opened: list[Store] = []
+
+    def another(engine: str = "sqlite") -> Store:
+        target = str(tmp_path / f"other{len(opened)}.db")
+        if engine != "sqlite":
+            target = request.getfixturevalue("schema")()
+        opened.append(open_store(target, clock=clock))
+        return opened[-1]
+
+    yield another
+    for store in opened:
+        store.close()

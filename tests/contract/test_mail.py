@@ -310,6 +310,20 @@ def test_the_parcel_that_begins_an_answer_is_known(store: Store) -> None:
     assert store.mail.opens(store.mail.post(KEY, ADA, "news")) is None
 
 
+def test_a_clock_that_is_put_back_keeps_nothing_waiting(store: Store, clock: Clock) -> None:
+    clock.forward(86_400)
+    accept(store, "hello", runner="dead")
+    store.mail.post(KEY, ADA, "news")
+    assert store.mail.claim("dead", LEASE) == [KEY]
+    clock.forward(-86_400)
+    assert store.mail.adopt("b", LEASE) == [KEY], "its lease would hold for a day"
+    assert store.mail.claim("b", LEASE) == [KEY]
+    assert store.mail.adopt("c", LEASE) == store.mail.claim("c", LEASE) == [], "now they are b's"
+    clock.forward(-60)
+    assert store.mail.adopt("c", LEASE) == [], "a small step takes nothing from who lives"
+    assert not accept(store, "more", runner="c").is_ours
+
+
 def test_the_mail_is_counted(store: Store) -> None:
     letter = accept(store, "one").letter
     accept(store, "two")
@@ -317,3 +331,48 @@ def test_the_mail_is_counted(store: Store) -> None:
     store.mail.post(KEY, ADA, "x")
     store.mail.missed(store.mail.post(KEY, ADA, "y"), "blocked", again=None)
     assert store.mail.counts() == (1, 1, 1, 1)
+
+
+def test_attempts_are_counted_before_they_are_made_and_can_be_taken_back(store: Store) -> None:
+    letter, other = accept(store, "one").letter, accept(store, "two").letter
+    assert [store.mail.attempt(letter) for _ in range(3)] == [1, 2, 3]
+    store.mail.begin(letter, store.begin(owner=KEY))
+    store.mail.spare([letter.num, other.num])
+    assert [one.attempts for one in store.mail.waiting(KEY)] == [2, 0], "none is below nought"
+    store.mail.close(letter)
+    assert store.mail.attempt(letter) == 0, "it has ended"
+
+
+def test_a_hopeless_letter_is_kept_with_the_reason_for_a_while(store: Store, clock: Clock) -> None:
+    letter, good = accept(store, "poison", "m1").letter, accept(store, "good").letter
+    store.mail.finish([letter], "none", [], [(ADA, "sorry")], reason="died", hopeless=True)
+    store.mail.finish([good], "none", [], [], reason="stopped")
+    clock.forward(1)
+    store.mail.missed(store.mail.post(KEY, ADA, "news"), "blocked", again=None)
+    assert store.mail.counts() == (0, 0, 1, 2)
+    given_up = store.mail.undeliverable()
+    assert [(one.state, one.reason) for one in given_up] == [
+        ("failed", "blocked"),
+        ("undeliverable", "died"),
+    ]
+    assert not accept(store, "poison", "m1").is_new, "it is not tried when it is said again"
+    clock.forward(100)
+    store.mail.tidy(50)
+    assert store.mail.undeliverable() == []
+
+
+def test_a_conversation_is_forgotten_when_nothing_is_on_its_way(store: Store) -> None:
+    route = store.routes.open(KEY, ADA)
+    store.routes.open("another", ADA)
+    letter = accept(store, "one").letter
+    assert not store.mail.forget(KEY), "it is not answered"
+    store.mail.begin(letter, store.begin(id=route.session))
+    (parcel,) = store.mail.finish([letter], route.session, [answer("yes")], [(ADA, "yes")])
+    assert not store.mail.forget(KEY), "the answer is not sent"
+    store.mail.sent(parcel, "p1")
+    assert store.mail.forget(KEY)
+    assert [one.key for one in store.routes.list()] == ["another"]
+    assert store.mail.parcels(KEY) == []
+    assert texts(store, route.session) == ["one", "yes"], "what was said stays"
+    assert not store.mail.forget(KEY), "it is gone already"
+    assert store._engine.transact([lambda tx: tx.run("SELECT count(*) FROM inbox")]) == [[(0,)]]

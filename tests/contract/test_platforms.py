@@ -12,7 +12,7 @@ import pytest
 from rekindle.errors import PlatformError
 from rekindle.platforms import Incoming, Platform
 from rekindle.routing.key import key_of
-from rekindle.testing_platform import ChatServer, Faults, MemoryPlatform
+from rekindle.testing import ChatServer, Faults, MemoryPlatform
 from rekindle.types import Source
 
 ADA = Source("memory", "ada", user_id="1", user_name="Ada")

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from decimal import Decimal
 
 import pytest
 
 from rekindle import Store, open_store
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.store import Filter
-from rekindle.types import Route, Source, Tokens
+from rekindle.types import Route, Source, Tokens, Usage
 
 from ..conftest import Clock
 from .said import user
 
 ADA = Source("telegram", "7", chat_name="Ada", user_id="7", user_name="Ada")
 KEY = "agent:main:telegram:dm"
+Reopened = Callable[[], Store]
 
 
 def talk(store: Store, route: Route, text: str = "hello") -> None:
@@ -96,8 +99,14 @@ def test_a_conversation_follows_its_session_into_a_child(store: Store) -> None:
 def test_activity_and_tokens_add_up(store: Store, clock: Clock) -> None:
     store.routes.open(KEY, ADA)
     clock.now += 60
-    store.routes.touch(KEY, Tokens(input=5, output=2))
-    assert store.routes.touch(KEY, Tokens(output=1)).tokens == Tokens(input=5, output=3)
+    store.routes.touch(KEY, {"small": Usage(Tokens(input=5, output=2), Decimal("0.01"))})
+    store.routes.touch(KEY, {"small": Usage(Tokens(output=1)), "large": Usage(Tokens(input=7))})
+    route = store.routes.get(KEY)
+    assert route.tokens == Tokens(input=12, output=3)
+    assert route.usage == {
+        "small": Usage(Tokens(input=5, output=3), Decimal("0.01")),
+        "large": Usage(Tokens(input=7)),
+    }
     assert store.routes.get(KEY).updated == clock.now
     clock.now -= 3600
     assert store.routes.touch(KEY).updated == clock.now + 3600, "a clock that jumps back"
@@ -170,3 +179,26 @@ def test_whether_another_session_was_ever_stored(store: Store) -> None:
     talk(store, route)
     assert store.has_any_sessions()
     assert not store.has_any_sessions(besides=route.session)
+
+
+def test_every_gateway_sees_the_same_home_channels(store: Store, reopened: Reopened) -> None:
+    store.routes.set_home(Source("a", "1", "Ops", "group", user_id="7", user_name="Ada"))
+    store.routes.set_home(Source("b", "2"))
+    assert reopened().routes.homes() == [Source("a", "1", "Ops", "group"), Source("b", "2")]
+    reopened().routes.set_home(Source("a", "3"))
+    assert store.routes.homes() == [Source("a", "3"), Source("b", "2")], "one for each platform"
+
+
+def test_what_was_listed_is_known_to_every_gateway(store: Store, reopened: Reopened) -> None:
+    store.routes.open("k", Source("memory", "1"))
+    assert store.routes.shown("k") == []
+    store.routes.show("k", ["b", "a"])
+    assert reopened().routes.shown("k") == ["b", "a"]
+    assert store.routes.shown("unknown") == []
+
+
+def test_routes_are_found_by_the_beginning_of_their_keys(store: Store) -> None:
+    for key in ("x:1", "x:1:2", "x:2", "y", "x:10", "x:é"):
+        store.routes.open(key, Source("memory", "1"))
+    assert [one.key for one in store.routes.under("x:1")] == ["x:1", "x:10", "x:1:2"]
+    assert [one.key for one in store.routes.under("x:")] == ["x:1", "x:10", "x:1:2", "x:2", "x:é"]

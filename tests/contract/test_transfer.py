@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,27 +12,10 @@ from rekindle import Message, Store, Tokens, ToolCall, open_store
 from rekindle.store import Filter
 
 from ..conftest import ENGINES, Clock
+from .conftest import Opened
 from .said import answer, call, dumped, found, result, started, texts, turns, user
 
 ODD = "nul \0, lone \ud800, pair \ud83d\ude00, byte \udcff, escape \U0010fffe0000, 日本語 🎉"
-Opened = Callable[..., Store]
-
-
-@pytest.fixture
-def another(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Opened]:
-    """Open further empty stores of either engine."""
-    opened: list[Store] = []
-
-    def another(engine: str = "sqlite") -> Store:
-        target = str(tmp_path / f"other{len(opened)}.db")
-        if engine != "sqlite":
-            target = request.getfixturevalue("schema")()
-        opened.append(open_store(target, clock=clock))
-        return opened[-1]
-
-    yield another
-    for store in opened:
-        store.close()
 
 
 def fill(store: Store, clock: Clock) -> None:
@@ -57,6 +39,7 @@ def fill(store: Store, clock: Clock) -> None:
         answer("", meta={}),
     )
     store.add_usage(rich, Tokens(1, 2, 3, 4, 5), Decimal("0.123456789"))
+    store.add_usage(rich, Tokens(10, 20), Decimal("0.5"), model=f"other {ODD}")
     clock.forward(10)
     store.append(rich, *turns("b", "c"))
     clock.forward(1)

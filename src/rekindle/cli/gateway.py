@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..types import Route, plain
+from ..types import Route, Usage, plain
 from .opening import outlive_connections, reading, settings, writing
-from .output import AsJson, Column, counted, encode, printable, say, write_array, write_table
+from .output import (
+    AsJson,
+    Column,
+    counted,
+    encode,
+    printable,
+    say,
+    usage_lines,
+    usage_record,
+    write_array,
+    write_table,
+)
+
+if TYPE_CHECKING:
+    from ..store.mail import Letter, Parcel
 
 group = typer.Typer(
     help="Answer people in chats.",
@@ -19,6 +33,7 @@ group = typer.Typer(
 )
 
 _HEALTH_SECONDS = 3.0
+_SHOWN = 5  # of what was given up
 
 
 @group.command("run")
@@ -47,7 +62,7 @@ def run(
 
 @group.command("status")
 def status(json: AsJson = False) -> None:
-    """Show the gateways that run in this home, and the mail of the store.
+    """Show the gateways that run in this home, the mail of the store, and what was given up.
 
     Exit code 1 when none runs or one is not well.
 
@@ -57,13 +72,17 @@ def status(json: AsJson = False) -> None:
       rekindle gateway status --json
     """
     from ..gateway.runner import living
+    from ..store.mail import Letter
 
     gateways = [_asked(note) for note in living(settings().home)]
     with reading() as store:
-        mail = store.mail.counts()
-        routes = len(store.routes.list(active_minutes=24 * 60, limit=100_000))
+        mail, given_up = store.mail.counts(), store.mail.undeliverable()
+        active = store.routes.list(active_minutes=24 * 60, limit=100_000)
+    routes, usage = len(active), _summed(active)
     if json:
-        told = {"gateways": gateways, "mail": mail._asdict(), "active_routes": routes}
+        told = {"gateways": gateways, "mail": mail._asdict(), "active_routes": routes,
+                "usage": usage_record(usage),
+                "undeliverable": [_given_up(one) for one in given_up]}  # fmt: skip
         say(encode(told).decode())
     else:
         for one in gateways:
@@ -75,6 +94,14 @@ def status(json: AsJson = False) -> None:
             f" {mail.running} being answered, {mail.unsent} to be sent,"
             f" {mail.undeliverable} undeliverable"
         )
+        for line in usage_lines(usage):
+            say(f"  {line} in these conversations so far")
+        for one in given_up[:_SHOWN]:
+            what = "came in" if isinstance(one, Letter) else "to be sent"
+            when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.time))
+            say(printable(f"  {when}, {what}, {one.key}: {one.reason}"))
+        if len(given_up) > _SHOWN:
+            say(f"  and more: rekindle gateway status --json shows {len(given_up)}")
     if not gateways or any(one["status"] != "ok" for one in gateways):
         raise typer.Exit(1)
 
@@ -100,6 +127,9 @@ def routes(
     if json:
         write_array(_record(route) for route in found)
         return
+    if not found:
+        say("No conversations." if active is None else "None of the conversations is active.")
+        return
     columns = (
         Column("conversation", flexible=True),
         Column("platform"),
@@ -123,24 +153,49 @@ def _asked(note: dict[str, object]) -> dict[str, Any]:
         return {**note, "status": "silent", "error": str(error)}
 
 
+def _given_up(one: Letter | Parcel) -> dict[str, Any]:
+    from ..store.mail import Letter
+
+    text = one.message.text if isinstance(one, Letter) else one.text
+    what = "came in" if isinstance(one, Letter) else "to be sent"
+    told = {"key": one.key, "what": what, "reason": one.reason, "time": one.time}
+    return {**told, "text": text[:200]}
+
+
 def _line(one: dict[str, Any]) -> str:
-    hours = one.get("uptime", 0) / 3600
     platforms = ", ".join(one.get("platforms", ())) or "no platform"
+    up = _span(one.get("uptime", 0))
     return printable(
-        f"{one['runner']}: {one['status']}, {platforms}, up {hours:.1f} h, pid {one['pid']},"
+        f"{one['runner']}: {one['status']}, {platforms}, up {up}, pid {one['pid']},"
         f" {one.get('conversations', '?')} conversations at work,"
         f" http://127.0.0.1:{one['port']}/health"
     )
 
 
+def _span(seconds: float) -> str:
+    """A stretch of time, for people."""
+    for size, unit in ((2 * 86_400, "d"), (2 * 3600, "h"), (2 * 60, "min")):
+        if seconds >= size:
+            return f"{seconds * 2 / size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
 def _record(route: Route) -> dict[str, Any]:
-    return {**route._asdict(), "origin": plain(route.origin), "tokens": route.tokens._asdict()}
+    tokens, usage = route.tokens._asdict(), usage_record(route.usage)
+    return {**route._asdict(), "origin": plain(route.origin), "tokens": tokens, "usage": usage}
+
+
+def _summed(found: list[Route]) -> dict[str, Usage]:
+    """What each model took in some conversations."""
+    sums: dict[str, Usage] = {}
+    for route in found:
+        for model, taken in route.usage.items():
+            sums[model] = sums.get(model, Usage()).plus(taken)
+    return sums
 
 
 def _row(route: Route, now: float) -> tuple[str, ...]:
-    minutes = max(0.0, now - route.updated) / 60
-    age = (
-        "now" if minutes < 1 else f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
-    )
+    silent = now - route.updated
+    age = "now" if silent < 60 else _span(silent)
     name = route.display_name or route.key
     return (name, route.origin.platform, route.session, f"{route.tokens.total:,}", age)

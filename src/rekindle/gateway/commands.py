@@ -21,11 +21,13 @@ from ..types import Message
 from . import doing
 from .conversation import Parts
 from .doing import At, Moment, here
-from .homes import Homes
 from .office import Office
 
 # Past a running turn at once; after it; or by stopping it and what waits before it.
 When: TypeAlias = Literal["at once", "after", "stopping"]
+
+
+LONGEST = 1000  # characters behind a command
 
 
 class Command(NamedTuple):
@@ -63,7 +65,7 @@ COMMANDS: Mapping[str, Command] = {
         Command("compress", "", "sum up what was said, to make room", "after", None),
         Command("status", "", "where you are, and what it took", "at once", doing.status),
         Command("stop", "", "stop the answer", "stopping", doing.stop),
-        Command("sethome", "", "make this chat the home for news", "at once", doing.set_home),
+        Command("sethome", "", "make this chat the home for news", "at once", doing.set_home, True),
         Command("help", "", "list the commands", "at once", _help),
     )
 }
@@ -77,10 +79,14 @@ class Said(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a command: its answer, and the letter whose turn must run now, if one must."""
+    """What came of a command: its answer, and the letter whose turn must run now, if one must.
+
+    `refused`: it was a mistake, and nothing was done.
+    """
 
     posted: Sequence[Parcel] = ()
     turn: Letter | None = None
+    refused: bool = False
 
 
 def parse(text: str) -> Said:
@@ -101,7 +107,7 @@ def when_of(message: Message) -> When:
 
 def unknown(name: str) -> str:
     """What is said to a command that there is not."""
-    near = get_close_matches(name, COMMANDS, n=3, cutoff=0.6)
+    near = get_close_matches(name[:40], COMMANDS, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(f'/{one}' for one in near)}?" if near else "see /help."
     return f"There is no command /{name[:40]}; {hint}"
 
@@ -109,11 +115,9 @@ def unknown(name: str) -> str:
 class Commands:
     """Carries commands out."""
 
-    def __init__(self, office: Office, homes: Homes | None = None) -> None:
+    def __init__(self, office: Office) -> None:
         self._office = office
         self._desk = office.desk
-        self._homes = homes
-        self._shown: dict[str, list[str]] = {}  # the sessions last listed in a conversation
 
     async def run(self, letter: Letter, parts: Parts, moment: Moment | None = None) -> Outcome:
         """Carry out the command in a letter; its answer is on its way when this returns.
@@ -123,15 +127,24 @@ class Commands:
         said = parse(letter.message.text)
         at = await self._desk.ask(self._at, letter, said.argument, moment or Moment())
         command = COMMANDS.get(said.name)
+        if said.name == "status":
+            busy = await self._office.is_busy(at.owner, at.route.session)
+            at = at._replace(moment=at.moment._replace(busy=busy))
         try:
+            if len(said.argument) > LONGEST:
+                raise InvalidInput(
+                    f"that is too long for a command: {len(said.argument):,} characters, {LONGEST:,}"
+                    " are taken"
+                )
             if said.name == "retry":
                 return Outcome(turn=await self._desk.ask(self._retry, at))
             if command and command.act and command.changes:
                 return await self._desk.ask(self._close, at, parts, partial(command.act, at))
-            text = await self._text(at, said.name, command)
+            text, refused = await self._text(at, said.name, command), command is None
         except (InvalidInput, NotFound) as error:
-            text = f"{_sentence(str(error))}\n{here(at.session)}"
-        return await self._desk.ask(self._close, at, parts, lambda: text)
+            text, refused = f"{doing.stopped(at)}{_sentence(str(error))}\n{here(at.session)}", True
+        outcome = await self._desk.ask(self._close, at, parts, lambda: text)
+        return outcome._replace(refused=refused)
 
     async def _text(self, at: At, name: str, command: Command | None) -> str:
         if command is None:
@@ -149,7 +162,7 @@ class Commands:
             session = store.tip(session)  # a crash came before the route could follow
             if session.id != route.session:
                 route = store.routes.follow(letter.key, route.session, session.id)
-        return At(self._office, self._homes, letter, route, session, argument, moment, self._shown)
+        return At(self._office, letter, route, session, argument, moment, [])
 
     def _close(self, at: At, parts: Parts, say: Callable[[], str]) -> Outcome:
         """Make the change, end the letter and post the answer: all at once, and once."""
@@ -158,7 +171,10 @@ class Commands:
         def work() -> list[Parcel]:
             if not mail.close(letter):
                 return []
-            return [mail.post(letter.key, letter.source, part, letter) for part in parts(say())]
+            text = say()
+            if at.listed:
+                self._desk.store.routes.show(letter.key, at.listed)
+            return [mail.post(letter.key, letter.source, part, letter) for part in parts(text)]
 
         return Outcome(self._desk.store.together(work))
 
@@ -185,6 +201,9 @@ class Commands:
                 f"Nothing was changed: it is short, or the model gave no summary.\n{here(session)}"
             )
         await self._desk.ask(store.routes.follow, at.letter.key, session.id, shrunk.session.id)
+        name, taken = self._office.taken(shrunk.tokens)
+        await self._desk.ask(store.add_usage, shrunk.session, *taken, model=name)
+        await self._desk.ask(store.routes.touch, at.letter.key, {name: taken})
         count, left = len(messages), len(shrunk.messages)
         child = await self._desk.ask(store.session, shrunk.session.id)
         return f"Summed up: {count} messages became {left}. /back returns to all of them.\n{here(child)}"

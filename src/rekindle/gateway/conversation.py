@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from time import time
 from typing import TypeAlias
 
 from ..agent.compress import compress
 from ..agent.model import TextDelta
 from ..agent.turn import Again, Called, Ended, Happening, Setting, Shrunk, turn
+from ..errors import NotFound
 from ..routing import notice
 from ..routing.context import context_prompt
 from ..routing.policy import Why, is_stale
 from ..routing.source import describe
+from ..starts import Newcomer, begin, opening
 from ..store.mail import Letter, Parcel
-from ..types import Message, Route, Session, Source
+from ..types import Message, Policy, Route, Session, Source
 from .log import SESSION
 from .office import Office, owner_of
 
@@ -52,16 +54,27 @@ class Conversation:
 
     async def route(self, source: Source) -> Route:
         """Where the conversation goes on, started anew if it is stale."""
-        policy = self._office.policy_for(source)
+        policy, now = self._office.policy_for(source), time()
+        idle = await self._idle_session(source, policy, now)
 
         def stale(route: Route) -> str | None:
-            busy = self._office.is_busy(route.session)
-            return is_stale(policy, route.updated, time(), busy=busy)
+            return is_stale(policy, route.updated, now, busy=route.session != idle)
 
         routes = self._desk.store.routes
         return await self._desk.ask(
             routes.open, self.key, source, name=describe(source), stale=stale
         )
+
+    async def _idle_session(self, source: Source, policy: Policy, now: float) -> str | None:
+        """The session, if it is stale and has no running processes; asked before the transaction."""
+        try:
+            route = await self._desk.ask(self._desk.store.routes.get, self.key)
+        except NotFound:
+            return None
+        if is_stale(policy, route.updated, now) is None:
+            return None
+        busy = await self._office.is_busy(owner_of(self.key, source), route.session)
+        return None if busy else route.session
 
     def session(self, route: Route) -> Session:
         """The route's session as it begins: nothing is written before its first message."""
@@ -77,7 +90,7 @@ class Conversation:
             model=self._office.model,
             toolbox=self._office.toolbox,
             context=self._office.tools_for(route),
-            opening=self._opening(letter.source, route),
+            opening=await self._opening(letter.source, route, session),
             limits=self._office.limits,
             price=self._office.price,
             steering=self._steer if self._office.arriving == "steer" else None,
@@ -100,6 +113,20 @@ class Conversation:
         session = await self._desk.ask(self._desk.store.tip, first.session)
         for letter in others:
             await self._desk.ask(self._desk.store.mail.begin, letter, session)
+
+    async def tell(self, letter: Letter) -> list[Parcel]:
+        """Pass a note on: it goes out, and stands in the session that it is about."""
+        self.posted = await self._desk.ask(self._told, letter)
+        return self.posted
+
+    def _told(self, letter: Letter) -> list[Parcel]:
+        store, note = self._desk.store, letter.message
+        about, said = str((note.meta or {}).get("session", "")), list[Message]()
+        with suppress(NotFound):  # a conversation that went elsewhere is not bothered with it
+            if store.tip(about).id == store.routes.get(self.key).session:
+                said, about = [note], store.tip(about).id
+        parts = [(letter.source, part) for part in self._parts(note.text)]
+        return store.mail.finish([letter], about, said, parts)
 
     async def stop(
         self, letters: Sequence[Letter], why: str, *, shown: bool = False
@@ -142,6 +169,30 @@ class Conversation:
         )
         return self.posted
 
+    async def give_up(self, letter: Letter) -> list[Parcel]:
+        """End a letter that ended the program each time, with what had joined its turn; say so."""
+        attempts, store = self._office.attempts, self._desk.store
+        times = "once" if attempts == 1 else f"{attempts} times"
+        text = (
+            f"I gave this message up: the program ended {times} while it worked on it. Say it again,"
+            " perhaps in other words, to let it be tried once more."
+        )
+        letters, session, notices = [letter], letter.session or "", list[tuple[Source, str]]()
+        if letter.session is not None:  # it has its place: what follows must not take it up again
+            _, route, found = await self._resume(letter, letter.session)
+            letters, session = self._joined, found.id
+            notices = await self._notices(letter, route)
+        self.posted = await self._desk.ask(
+            store.mail.finish,
+            letters,
+            session,
+            [Message("assistant", text)] if session else [],
+            [*notices, *((letter.source, part) for part in self._parts(text))],
+            reason=f"given up: the program ended {times} while it worked on it",
+            hopeless=True,
+        )
+        return self.posted
+
     def _hear(self, happening: Happening) -> None:
         if isinstance(happening, TextDelta):
             self.so_far += happening.text
@@ -149,14 +200,24 @@ class Conversation:
             self.so_far = ""
 
     async def _begin(self, letter: Letter) -> tuple[Letter, Route, Session]:
-        store = self._desk.store
         if letter.state == "running" and letter.session is not None:
             return await self._resume(letter, letter.session)
         route = await self.route(letter.source)
-        session = self.session(route)
-        letter = await self._desk.ask(store.mail.begin, letter, session)
+        session, letter = await self._desk.ask(self._place, letter, route, self.session(route))
         self._joined = [letter]
         return letter, route, session
+
+    def _place(self, letter: Letter, route: Route, session: Session) -> tuple[Session, Letter]:
+        """Give the message of a letter its place. The session that begins with it may start warm."""
+        office, store = self._office, self._desk.store
+        if office.starter is None or not store.preludes.is_new(session):
+            return session, store.mail.begin(letter, session)
+        context = office.tools_for(route)
+        tools, said = office.toolbox.definitions(context), letter.message.text
+        newcomer = Newcomer(session, said, tools, str(context.cwd), session.owner)
+        return begin(
+            store, office.starter, newcomer, lambda session: store.mail.begin(letter, session)
+        )
 
     async def _resume(self, letter: Letter, session: str) -> tuple[Letter, Route, Session]:
         """Take up a turn that was interrupted, with all that had joined it."""
@@ -182,7 +243,7 @@ class Conversation:
             reason=ended.reason,
         )
         self.so_far = ""
-        await self._desk.ask(store.routes.touch, self.key, ended.tokens)
+        await self._desk.ask(store.routes.touch, self.key, ended.usage)
 
     async def _notices(self, letter: Letter, route: Route) -> list[tuple[Source, str]]:
         """What the user is told once after an automatic reset."""
@@ -197,22 +258,24 @@ class Conversation:
             return None
         return (await self._desk.ask(self._desk.store.session, session)).title
 
-    def _opening(self, source: Source, route: Route) -> list[Message]:
+    async def _opening(self, source: Source, route: Route, session: Session) -> list[Message]:
         office = self._office
+        start = await self._desk.ask(self._desk.store.preludes.start, session)
+        homes = await self._desk.ask(office.homes)
         told = [
             office.prompt,
-            context_prompt(source, platforms=office.platforms, homes=office.homes),
+            context_prompt(source, platforms=office.platforms, homes=homes),
         ]
         if route.reset is not None:
             told.append(notice.for_model(_why(route.reset), office.policy_for(source)))
-        return [Message("system", "\n\n".join(told))]
+        return opening("\n\n".join(told), start.messages)
 
     async def _steer(self) -> list[Message]:
         """What was said meanwhile joins the turn, up to the next command."""
         store = self._desk.store
         said: list[Message] = []
         for letter in await self._desk.ask(store.mail.waiting, self.key):
-            if letter.state != "waiting":
+            if letter.state != "waiting" or is_note(letter.message):
                 continue
             if is_command(letter.message) or not same_place(letter, self._joined[0]):
                 break
@@ -246,6 +309,11 @@ def session_of(office: Office, route: Route) -> Session:
 def is_command(message: Message) -> bool:
     """Whether a message is for the gateway and not for the model."""
     return message.role == "user" and _COMMAND.match(message.text) is not None
+
+
+def is_note(message: Message) -> bool:
+    """Whether a message needs no answer: it is passed on, and what follows is said with it known."""
+    return message.role == "assistant"
 
 
 def same_place(one: Letter, other: Letter) -> bool:

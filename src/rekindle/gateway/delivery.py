@@ -137,7 +137,7 @@ class Delivery:
         """Send what can be sent, in order, up to the first that must be tried again."""
         for parcel in parcels:
             wait = min(parcel.next_try - time.time(), self._stamina.longest)
-            if wait > 0:
+            if wait > 0 and parcel.attempts:  # else it is late only by a clock that was put back
                 await asyncio.sleep(wait)
             try:
                 if not await self._deliver(parcel):

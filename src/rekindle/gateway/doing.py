@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from ..agent.turn import amount
 from ..errors import InvalidInput, NotFound
 from ..routing.policy import next_reset
-from ..routing.source import describe
+from ..routing.source import LOCAL, describe
 from ..routing.strangers import clean
 from ..store import Filter, Store
 from ..store.mail import Letter
-from ..types import Policy, Route, Session, Tokens
-from .homes import Homes
+from ..types import Policy, Route, Session, Tokens, Usage
 from .office import Office, owner_of
 
 LISTED = 10
 _LOOKED_AT = 40  # of which the newest that go on are listed
 _WORDS_SHOWN = 60
 _MOST_TURNS = 1000
-_REMEMBERED = 10_000  # lists that were shown
 _AGES = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 
@@ -31,19 +30,19 @@ class Moment(NamedTuple):
 
     stopped: int = 0  # letters that it stopped
     running: bool = False
+    busy: bool = False  # has its session running background processes?
 
 
 class At(NamedTuple):
     """Where a command was given. `session` is None while nothing was said there."""
 
     office: Office
-    homes: Homes | None
     letter: Letter
     route: Route
     session: Session | None
     argument: str
     moment: Moment
-    shown: dict[str, list[str]]  # by key: the sessions listed last
+    listed: list[str]  # the sessions that the answer lists, in order: a number picks from them
 
     @property
     def store(self) -> Store:
@@ -57,7 +56,7 @@ class At(NamedTuple):
 def new(at: At) -> str:
     at.store.routes.reset(at.letter.key)
     way_back = " /back returns to the last one." if at.session else ""
-    return f"{_stopped(at)}A new conversation.{way_back}\n{here(None)}"
+    return f"{stopped(at)}A new conversation.{way_back}\n{here(None)}"
 
 
 def back(at: At) -> str:
@@ -112,7 +111,7 @@ def undo(at: At) -> str:
         raise NotFound("there is nothing to take back")
     rewind = at.store.undo(at.session, turns)
     left = at.session._replace(message_count=at.session.message_count - rewind.messages)
-    return f"{_stopped(at)}Took back {_count(rewind.messages, 'message')}.\n{here(left)}"
+    return f"{stopped(at)}Took back {_count(rewind.messages, 'message')}.\n{here(left)}"
 
 
 def fork(at: At) -> str:
@@ -124,14 +123,14 @@ def fork(at: At) -> str:
 
 
 def stop(at: At) -> str:
-    said = _stopped(at).strip() or "Nothing was running."
+    said = stopped(at).strip() or "Nothing was running."
     return f"{said}\n{here(at.session)}"
 
 
 def set_home(at: At) -> str:
-    if at.homes is None:
-        raise InvalidInput("there are no home channels here")
-    at.homes.set(at.letter.source)
+    if at.letter.source.platform == LOCAL:
+        raise InvalidInput("a terminal can be no home: nothing can be sent there when it is closed")
+    at.store.routes.set_home(at.letter.source)
     place = clean(describe(at.letter.source))
     return f"The home of {clean(at.letter.source.platform)} is now: {place}.\n{here(at.session)}"
 
@@ -139,20 +138,33 @@ def set_home(at: At) -> str:
 def status(at: At) -> str:
     source, now = at.letter.source, time.time()
     policy = at.office.policy_for(source)
-    busy = at.office.is_busy(at.route.session)
-    due = next_reset(policy, at.route.updated, now, busy=busy)
+    due = next_reset(policy, at.route.updated, now, busy=at.moment.busy)
     of_session = at.session.tokens if at.session else Tokens()
     lines = [
         f"Place: {clean(describe(source))}",
         f"Session: {at.route.session}",
         f"Model: {clean(at.office.model.endpoint.model)}",
+        f"Start: {_start(at)}",
         f"Tokens of this session: {_tokens(of_session)}",
+        *_by_model(at.store.usage(at.session) if at.session else {}),
         f"Tokens of this chat: {_tokens(at.route.tokens)}",
+        *_by_model(at.route.usage),
         f"Reset: {_reset(policy, due)}",
         "An answer is being written." if at.moment.running else "Nothing is running.",
         here(at.session),
     ]
     return "\n".join(lines)
+
+
+def _start(at: At) -> str:
+    """How the session was started: warm with which template, or cold."""
+    one = at.store.preludes.start(at.route.session)
+    if not one.messages:
+        kept = " (kept so, to compare with)" if one.arm == "cold" else ""
+        return f"cold{kept}"
+    calls = sum(len(message.tool_calls) for message in one.messages)
+    shown = f", {_count(calls, 'call')} shown" if calls else ""
+    return f"warm, from “{clean(one.template or '', 100)}” (revision {one.revision}{shown})"
 
 
 def here(session: Session | None) -> str:
@@ -179,7 +191,7 @@ def _called(session: Session) -> str:
     return f"the conversation that began with “{words}”" if words else "a conversation"
 
 
-def _stopped(at: At) -> str:
+def stopped(at: At) -> str:
     """What is said about the letters that a command stopped."""
     if not at.moment.stopped:
         return ""
@@ -190,19 +202,16 @@ def _stopped(at: At) -> str:
 
 def _switched(at: At, target: Session) -> str:
     if target.id == at.route.session:
-        return f"{_stopped(at)}You are there already.\n{here(target)}"
+        return f"{stopped(at)}You are there already.\n{here(target)}"
     at.store.routes.switch(at.letter.key, target)
-    return f"{_stopped(at)}Back in an earlier conversation.\n{here(target)}"
+    return f"{stopped(at)}Back in an earlier conversation.\n{here(target)}"
 
 
 def _picked(at: At) -> Session | None:
     """The session of a number in the list that was shown here last."""
     if not (at.argument.isascii() and at.argument.isdigit() and len(at.argument) <= 3):
         return None
-    shown = at.shown.get(at.letter.key)
-    if shown is None:  # listed by another gateway, or before a restart
-        shown = [session.id for session in _going_on(at, Filter(titled=True))]
-    number = int(at.argument)
+    shown, number = at.store.routes.shown(at.letter.key), int(at.argument)
     if not 1 <= number <= len(shown):
         return None
     return at.store.session(shown[number - 1], owner=at.owner)
@@ -215,9 +224,7 @@ def _going_on(at: At, where: Filter) -> list[Session]:
 
 
 def _list(at: At, found: list[Session], snippets: dict[str, str] | None = None) -> str:
-    if len(at.shown) >= _REMEMBERED:
-        at.shown.pop(next(iter(at.shown)))
-    at.shown[at.letter.key] = [session.id for session in found]
+    at.listed[:] = [session.id for session in found]
     now = time.time()
     return "\n".join(_lines(at, found, snippets or {}, now))
 
@@ -237,6 +244,14 @@ def _ago(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds // size:.0f} {unit} ago"
     return "now"
+
+
+def _by_model(usage: Mapping[str, Usage]) -> Iterable[str]:
+    """A line for each model, where there is more to tell than the sum."""
+    if len(usage) > 1 or any(taken.cost for taken in usage.values()):
+        for model, (tokens, cost) in usage.items():
+            worth = f", cost {amount(cost)}" if cost else ""
+            yield f"  {clean(model) or 'unknown model'}: {_tokens(tokens)}{worth}"
 
 
 def _tokens(tokens: Tokens) -> str:

@@ -18,11 +18,13 @@ from typing import NamedTuple, TypeVar
 
 from ..errors import InvalidInput, StoreError
 from ..platforms import Incoming, Platform
+from ..processes.values import Processes
 from ..routing.key import Slot, join
 from ..store.mail import Accepted
+from .attempts import Attempts
+from .background import pass_on
 from .commands import Commands
 from .delivery import Delivery, Stamina
-from .homes import Homes
 from .log import KEY
 from .office import Office
 from .worker import Shop, Worker
@@ -59,20 +61,24 @@ class Gateway:
         platforms: Iterable[Platform],
         *,
         habits: Habits = _USUAL,
-        homes: Homes | None = None,
+        processes: Processes | None = None,
     ) -> None:
+        """`processes` report to the chats in which they were started."""
         self.office = office
         self.platforms = {platform.name: platform for platform in platforms}
         self.begun = time.time()
         self.accepted = 0
         self._habits = habits
+        self._processes = processes
         self._desk = office.desk
         self._mail = office.desk.store.mail
         self._delivery = Delivery(office, self.platforms, habits.stamina)
+        self._attempts = Attempts(office)
         self._shop = Shop(
             office,
-            Commands(office, homes),
+            Commands(office),
             self._delivery,
+            self._attempts,
             self.platforms.get,
             asyncio.Semaphore(habits.turns),
             habits.edit_seconds,
@@ -104,6 +110,8 @@ class Gateway:
             self._every(self.office.lease / 3, self._renew),
             self._every(self._habits.look, self._look),
         ]
+        if self._processes is not None:
+            loops.append(pass_on(self._processes, self.platforms, self.take_in))
         tasks = [asyncio.create_task(loop) for loop in loops]
         try:
             await self._stopping.wait()
@@ -127,14 +135,19 @@ class Gateway:
             trouble = min(trouble * 2, _LONGEST_TROUBLE)
 
     async def _take_in(self, platform: Platform, incoming: Incoming) -> None:
+        await self.take_in(incoming)
+        await platform.acknowledge(incoming)
+
+    async def take_in(self, incoming: Incoming) -> None:
+        """Keep what came in, and see that somebody works on it. The same message is kept once."""
         try:
             key = self.office.key_of(incoming.source)
             bound = KEY.set(key)
             accepted = await self._persist(lambda: self._accept(key, incoming))
         except InvalidInput as error:
             # It would be refused each time it is given again.
-            logger.error("%s: a message cannot be taken in: %s", platform.name, error)
-            await platform.acknowledge(incoming)
+            platform = incoming.source.platform
+            logger.error("%s: a message cannot be taken in: %s", platform, error)
             return
         if accepted.is_new:
             self.accepted += 1
@@ -143,7 +156,6 @@ class Gateway:
             elif worker := self._workers.get(key):
                 worker.arrived(accepted.letter)
         KEY.reset(bound)
-        await platform.acknowledge(incoming)
 
     async def _accept(self, key: str, incoming: Incoming) -> Accepted:
         return await self._desk.ask(
@@ -195,6 +207,8 @@ class Gateway:
             if key not in held and worker is not None and worker.turn is turn:
                 logger.warning("%s was taken over by another gateway", key)
                 self._tasks[key].cancel()
+                if worker.letter is not None:
+                    await self._attempts.leave(worker.letter)
         self._delivery.keep(sending, held)
         for key in held:  # ours, and nobody at it: it must not wait for nobody
             if self._is_served(key) and key not in self._workers:
@@ -254,6 +268,7 @@ class Gateway:
         for platform in self.platforms.values():
             await platform.close()
         try:
+            await self._attempts.leave()
             await self._desk.ask(self._mail.give_up, self.office.runner)
         except StoreError as error:
             logger.warning("the leases could not be given back: %s", error)

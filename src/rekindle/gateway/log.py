@@ -37,15 +37,29 @@ class JsonLines(logging.Formatter):
 
 
 class Lines(logging.Formatter):
-    """A line for people, with the same facts behind the message."""
+    """A line for people, with the same facts behind the message.
+
+    Messages quote what strangers typed: nothing in them moves the cursor or begins a line.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         when = time.strftime("%H:%M:%S", time.localtime(record.created))
-        line = f"{when} {record.levelname.lower():7} {record.getMessage()}"
+        line = f"{when} {record.levelname.lower():7} {_visible(record.getMessage())}"
         for name in ("key", "session"):
             if value := getattr(record, name, None):
-                line += f"  {name}={value}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+                line += f"  {name}={_visible(str(value))}"
+        if record.exc_info:
+            trace = self.formatException(record.exc_info).splitlines()
+            line = "\n".join([line, *(f"  {_visible(one)}" for one in trace)])
+        return line
+
+
+def _visible(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
 
 
 def start(level: int = logging.INFO, *, lines: bool | None = None) -> None:

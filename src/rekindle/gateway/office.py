@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
 from ..agent.desk import Desk
 from ..agent.model import Model
 from ..agent.registry import Toolbox
 from ..agent.tools.tool import ToolContext
-from ..agent.turn import Limits, Price
-from ..routing.key import key_of, rule_for
+from ..agent.turn import Limits
+from ..routing.key import Slot, join, key_of, rule_for
 from ..routing.policy import policy_for
 from ..routing.source import LOCAL
-from ..types import KeyRule, Layered, Policy, Route, Source
+from ..starts import Starter
+from ..types import KeyRule, Layered, Policy, Price, Route, Source, Tokens, Usage
 
 # A message during a turn waits for its own, joins the running one, or stops it.
 Arriving: TypeAlias = Literal["queue", "steer", "interrupt"]
@@ -24,16 +25,22 @@ PROMPT = (
 )
 
 
-def _idle(_: str) -> bool:
+async def _idle(owner: str, session: str) -> bool:
     return False
+
+
+def _nowhere() -> Iterable[Source]:
+    return ()
 
 
 class Office(NamedTuple):
     """The services and settings of a gateway, or of a chat in the terminal.
 
     `runner` names this program among those that share the store; its leases hold `lease` seconds.
-    `tools_for` gives what tools may do in a conversation. `is_busy` tells whether a session has
-    running background processes. `platforms` are those connected, `homes` their home channels.
+    `tools_for` gives what tools may do in a conversation. `is_busy` tells whether a session of an
+    owner has running background processes. `platforms` are those connected, `homes` reads their
+    home channels. A letter on which `attempts` programs have died is given up. `starter` warms new
+    sessions.
     """
 
     desk: Desk
@@ -48,9 +55,11 @@ class Office(NamedTuple):
     limits: Limits = Limits()
     price: Price = Price()
     arriving: Arriving = "queue"
-    is_busy: Callable[[str], bool] = _idle
+    is_busy: Callable[[str, str], Awaitable[bool]] = _idle
     platforms: Iterable[str] = ()
-    homes: Iterable[Source] = ()
+    homes: Callable[[], Iterable[Source]] = _nowhere
+    attempts: int = 3
+    starter: Starter | None = None
 
     def key_of(self, source: Source) -> str:
         """The key of the conversation that a source belongs to."""
@@ -59,7 +68,13 @@ class Office(NamedTuple):
     def policy_for(self, source: Source) -> Policy:
         return policy_for(self.policies, source)
 
+    def taken(self, tokens: Tokens) -> tuple[str, Usage]:
+        """The name of the model, and what these tokens of it are worth."""
+        return self.model.endpoint.model, Usage(tokens, self.price.of(tokens))
+
 
 def owner_of(key: str, source: Source) -> str:
-    """Whose the sessions of a conversation are: its key. All terminals of a machine are one owner."""
-    return f"agent:main:{LOCAL}:dm" if source.platform == LOCAL else key
+    """Whose the sessions of a conversation are: its key. A person's terminals are one owner."""
+    if source.platform != LOCAL:
+        return key
+    return join(Slot(LOCAL, "dm", user=source.user_id or None))

@@ -8,24 +8,26 @@ import os
 import signal
 import time
 from collections.abc import MutableMapping
+from contextlib import aclosing
 from pathlib import Path
 
 from ..agent.desk import Desk
+from ..agent.equip import Equipment, equipped
 from ..agent.model import Endpoint, Model
-from ..agent.registry import Registry
-from ..agent.tools.standard import STANDARD
 from ..agent.tools.tool import ToolContext
-from ..agent.turn import Limits
 from ..config import Config, surroundings
 from ..errors import InvalidSetting
 from ..platforms import Platform
 from ..platforms.plugins import connect
+from ..processes.opened import processes_of
+from ..starts import starter_of
 from ..store import Store
-from ..types import JSON, Route
+from ..types import JSON, Price, Route
+from ..warm_session import tool_of
+from .background import address_of, busy_of
 from .delivery import Stamina
 from .gateway import Gateway, Habits
 from .health import page
-from .homes import Homes
 from .office import Office, owner_of
 from .runner import Runner, enter
 
@@ -46,32 +48,38 @@ async def _serve(config: Config, store: Store, runner: Runner) -> None:
     desk = Desk(store)
     endpoint = Endpoint(config.model.base_url, config.model.name, config.model.api_key)
     try:
-        async with Model(endpoint) as model:
+        price = config.price_of(endpoint.model)
+        processes = processes_of(config)
+        tools = equipped(config, more=[tool_of(config, shared=True)], processes=processes)
+        async with Model(endpoint) as model, aclosing(processes), tools as equipment:
             platforms = connect(config.gateway.platforms)
-            homes = Homes(config.home / "gateway" / "homes.json")
-            office = office_of(config, desk, model, runner.name, platforms, homes)
-            gateway = Gateway(office, platforms, habits=habits_of(config), homes=homes)
+            office = office_of(config, desk, model, runner.name, platforms, equipment, price)
+            office = office._replace(is_busy=busy_of(processes, desk))
+            gateway = Gateway(office, platforms, habits=habits_of(config), processes=processes)
             _end_by_signal(gateway)
             async with page(gateway, config.gateway.health_port) as port:
                 runner.tell({"pid": os.getpid(), "port": port, "runner": runner.name,
                              "begun": time.time()})  # fmt: skip
-                logger.info(
-                    "%s serves %s, health page at %d", runner.name, [*gateway.platforms], port
-                )
+                names = ", ".join(gateway.platforms)
+                logger.info("%s serves %s; http://127.0.0.1:%d/health", runner.name, names, port)
                 await gateway.run()
     finally:
         desk.close()
 
 
 def office_of(
-    config: Config, desk: Desk, model: Model, runner: str, platforms: list[Platform], homes: Homes
+    config: Config,
+    desk: Desk,
+    model: Model,
+    runner: str,
+    platforms: list[Platform],
+    equipment: Equipment,
+    price: Price,
 ) -> Office:
     """What all conversations share, as the settings want it."""
     one = config.gateway
-    names = tuple(name.strip() for name in one.tools.split(",") if name.strip())
     workdir = Path(one.workdir)
     workdir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    folders = tuple(Path(each).expanduser() for each in one.folders.split(os.pathsep) if each)
     _, environment = surroundings()
     notes: dict[str, MutableMapping[str, JSON]] = {}
 
@@ -82,26 +90,30 @@ def office_of(
             session=route.session,
             cwd=workdir,
             owner=owner_of(route.key, route.origin),
-            folders=(workdir, *folders),
+            folders=(workdir, *equipment.folders),
             approval=one.approval,
             store=desk.store,
             environment=environment,
             notes=notes.setdefault(route.session, {}),
+            address=address_of(route.origin),
         )
 
     return Office(
         desk=desk,
         model=model,
-        toolbox=Registry(STANDARD).select(names),
+        toolbox=equipment.toolbox,
         tools_for=tools_for,
         runner=runner,
         policies=config.policies,
         key_rules=config.key_rules,
         lease=one.lease_seconds,
-        limits=Limits(iterations=one.steps, tokens=one.tokens, context=one.context),
+        limits=equipment.limits,
+        price=price,
         arriving=one.arriving,
         platforms=[platform.name for platform in platforms],
-        homes=homes,
+        homes=desk.store.routes.homes,
+        attempts=one.turn_attempts,
+        starter=starter_of(config, desk.store, model.provider),
     )
 
 

@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 from ..errors import StoreError
 from ..platforms import Platform
-from ..store.mail import Letter
+from ..store.mail import Letter, Parcel
+from .attempts import Attempts
 from .commands import Commands, when_of
-from .conversation import Conversation, Parts, is_command, same_place
+from .conversation import Conversation, Parts, is_command, is_note, same_place
 from .delivery import Delivery
 from .doing import Moment
 from .draft import Draft
@@ -37,6 +38,7 @@ class Shop(NamedTuple):
     office: Office
     commands: Commands
     delivery: Delivery
+    attempts: Attempts
     platform_of: Callable[[str], Platform | None]
     places: asyncio.Semaphore
     edit_seconds: float = 1.0  # between two looks at an answer that is being written; 0: none
@@ -64,6 +66,11 @@ class Worker:
         """The turn that is under way."""
         return self._turn
 
+    @property
+    def letter(self) -> Letter | None:
+        """Whose turn is, or was last, under way."""
+        return self._letter
+
     def arrived(self, letter: Letter) -> None:
         """Something more came in: it may have to be heard at once."""
         turn, running = self._turn, self._letter
@@ -72,6 +79,8 @@ class Worker:
         if letter.state != "waiting" or letter.num == running.num:
             return
         if not is_command(letter.message):
+            if is_note(letter.message):
+                return
             if self._shop.office.arriving == "interrupt" and same_place(letter, running):
                 turn.cancel()
             return
@@ -116,6 +125,8 @@ class Worker:
                 if when_of(command.message) == "stopping":
                     stopped = await self._stop(letters[:place], command)
                 await self._carry_out(command, Moment(stopped))
+            elif is_note(letters[0].message):
+                self._shop.delivery.send(await self._noted(letters[0]), letters[0])
             else:
                 await self._answer(letters)
         except asyncio.CancelledError:
@@ -131,6 +142,8 @@ class Worker:
         if first.state == "running" and self._shop.office.arriving == "interrupt":
             joining = [first]
             for letter in letters[1:]:
+                if is_note(letter.message):
+                    continue
                 if is_command(letter.message) or not same_place(letter, first):
                     break
                 joining.append(letter)
@@ -150,6 +163,9 @@ class Worker:
         finally:
             self._turn = None
 
+    async def _noted(self, letter: Letter) -> Sequence[Parcel]:
+        return await Conversation(self._shop.office, self.key, self._parts(letter)).tell(letter)
+
     async def _end_turn(self) -> None:
         turn = self._turn
         if turn is not None:
@@ -157,26 +173,46 @@ class Worker:
             await asyncio.gather(turn, return_exceptions=True)
 
     async def _run_turn(self, letter: Letter) -> None:
-        conversation, draft = self._conversation, self._draft
-        async with self._shop.places:
+        conversation, attempts = self._conversation, self._shop.attempts
+        # Who waits to be worked on alone must not keep others from a place.
+        async with attempts.turn(letter), self._shop.places:
             if self.leaving:
                 return
+            verdict = await attempts.begin(letter)
+            if verdict == "over":
+                return
             logger.info("turn of letter %d begins", letter.num)
-            try:
-                async with aclosing(conversation.answer(letter)) as happenings:
-                    async for happening in happenings:
-                        if draft is not None and conversation.reset is None:
-                            draft.note(happening)
-            finally:
-                if draft is not None:
-                    await draft.close()
+            if verdict == "hopeless":
+                await self._give_up(letter)
+            else:
+                await self._hear_out(letter)
         logger.info("turn of letter %d ended", letter.num)
-        self._draft = None
+        attempts.end([letter])
+        draft, self._draft = self._draft, None
         self._shop.delivery.send(conversation.posted, letter, draft)
+
+    async def _hear_out(self, letter: Letter) -> None:
+        conversation, draft = self._conversation, self._draft
+        try:
+            async with aclosing(conversation.answer(letter)) as happenings:
+                async for happening in happenings:
+                    if draft is not None and conversation.reset is None:
+                        draft.note(happening)
+        finally:
+            if draft is not None:
+                await draft.close()
+
+    async def _give_up(self, letter: Letter) -> None:
+        logger.error("letter %d is given up: it ended the program each time", letter.num)
+        await self._conversation.give_up(letter)
 
     async def _stop(self, letters: Sequence[Letter], command: Letter) -> int:
         """End what waits before a command that stops it; how many letters that were."""
-        told = [one for one in letters if one.state == "running" or not is_command(one.message)]
+        told = [
+            one
+            for one in letters
+            if one.state == "running" or not (is_command(one.message) or is_note(one.message))
+        ]
         if not told:
             return 0
         draft, self._draft = self._draft or self._new_draft(told[0]), None
@@ -188,9 +224,18 @@ class Worker:
 
     async def _carry_out(self, letter: Letter, moment: Moment) -> None:
         logger.info("command %s", letter.message.text[:40].split(maxsplit=1)[0])
-        parts = self._parts(letter)
-        outcome = await self._shop.commands.run(letter, parts, moment)
-        self._shop.delivery.send(outcome.posted, letter)
+        parts, attempts = self._parts(letter), self._shop.attempts
+        async with attempts.turn(letter):
+            verdict = await attempts.begin(letter)
+            if verdict == "hopeless":
+                hopeless = Conversation(self._shop.office, self.key, parts)
+                logger.error("command %d is given up: it ended the program each time", letter.num)
+                self._shop.delivery.send(await hopeless.give_up(letter), letter)
+            elif verdict == "go on":
+                outcome = await self._shop.commands.run(letter, parts, moment)
+                self._shop.delivery.send(outcome.posted, letter)
+                if outcome.turn is None:
+                    attempts.end([letter])
 
     async def _failed(self, letters: Sequence[Letter], error: Exception) -> None:
         self._tries += 1

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..errors import StoreDamaged
 from ..types import Finding
-from . import outcomes
+from . import mined, outcomes, standing, usage
 from .engine import Engine, Progress, Transaction
 from .rows import MESSAGE_COLUMNS, message_of
 from .text import unescape
@@ -33,10 +33,12 @@ AND NOT EXISTS (SELECT 1 FROM rewinds r WHERE r.num = m.rewind)
 
 
 def verify(engine: Engine, tx: Transaction, progress: Progress | None) -> Iterator[Finding]:
-    """Check every count, order, chain, index and foreign key, and that every message can be read."""
+    """Check every count, order, chain, index, route and foreign key, and that all can be read."""
     yield from engine.check(tx)
     yield from _check_counts(tx)
+    yield from usage.check(tx)
     yield from _check_links(tx)
+    yield from standing.verify(tx)
     yield from _check_messages(tx, progress)
 
 
@@ -121,7 +123,10 @@ def repair(engine: Engine, tx: Transaction, progress: Progress | None) -> list[s
         mended.append(f"{len(lost)} messages came back whose rewind was not there")
     tx.run("DELETE FROM rewinds WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.num = session)")
     mended += _repair_counts(tx)
+    mended += usage.repair(tx)
+    mended += standing.repair(tx)
     outcomes.forget(tx)
+    mined.forget(tx)
     engine.reindex(tx, progress)
     return mended
 

@@ -54,6 +54,14 @@ def _child(parent: Session, new_id: Callable[[], str], now: float) -> Session:
     )
 
 
+def _hand_on(tx: Transaction, parent: int, child: int) -> None:
+    """Give a child what its parent was started with: it sends the same prefix."""
+    rows = tx.run("SELECT template_revision, prelude FROM sessions WHERE num = ?", (parent,))
+    if rows[0][1] is not None:
+        sql = "UPDATE sessions SET template_revision = ?, prelude = ? WHERE num = ?"
+        tx.run(sql, (*rows[0], child))
+
+
 def _next_title(tx: Transaction, parent: Session, title: str | None) -> str | None:
     if title:
         return titles.clean(title)
@@ -85,6 +93,7 @@ def fork(
         forked_at=stop,
     )
     child_num = create(tx, child)
+    _hand_on(tx, num, child_num)
     tx.run(_COPY, (child_num, num, stop))
     tx.run(
         "UPDATE sessions SET changes = changes + 1, preview = ?, next_position ="
@@ -106,7 +115,7 @@ def compress(
     now: float,
 ) -> Session:
     """End a session with reason `compression` and go on in a child that starts with `messages`."""
-    _, parent = by_id(tx, session_id)
+    num, parent = by_id(tx, session_id)
     if parent.end_reason == "compression":
         raise InvalidInput(
             f"session {session_id} was compressed already; it goes on in {tip(tx, session_id).id}"
@@ -119,6 +128,7 @@ def compress(
     end(tx, session_id, "compression", now)
     child = replace(_child(parent, new_id, now), title=title, preview=None)
     appended = append(engine, tx, child, messages, now)
+    _hand_on(tx, num, appended.num)
     return by_num(tx, appended.num)
 
 

@@ -14,6 +14,12 @@ from .rows import SESSION_COLUMNS, session_of
 from .sessions import change
 from .text import escape
 
+# What a deleted session was started with, unless another still names it.
+_SWEEP = (
+    "DELETE FROM preludes WHERE hash = ?"
+    " AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.prelude = preludes.hash)"
+)
+
 
 def affected(
     tx: Transaction, where: Filter, active_seconds: float, now: float
@@ -62,5 +68,6 @@ def purge_one(engine: Engine, tx: Transaction, before: float) -> int:
     for (num,) in rows:
         engine.unindex(tx, num)
         tx.run("DELETE FROM messages WHERE session = ?", (num,))
-        tx.run("DELETE FROM sessions WHERE num = ?", (num,))
+        gone = tx.run("DELETE FROM sessions WHERE num = ? RETURNING prelude", (num,))
+        tx.run(_SWEEP, (gone[0][0],))
     return len(rows)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from ..errors import InvalidInput, NotFound
 from ..routing.source import from_json
-from ..types import Route, Session, Source, Tokens, checked_name, plain, replace
+from ..types import Route, Session, Source, Tokens, Usage, checked_name, plain, replace
 from . import sessions
 from .engine import Engine, Row, Transaction
 from .rows import decode_json, encode_json
@@ -15,10 +16,10 @@ from .text import escape, unescape
 
 Stale: TypeAlias = Callable[[Route], str | None]  # why a route must start anew, if it must
 
-_NONE = Tokens()
-_COLUMNS = "key, session, origin, display_name, created, updated, previous, reset, tokens"
+_NOTHING: Mapping[str, Usage] = {}
+COLUMNS = "key, session, origin, display_name, created, updated, previous, reset, tokens, usage"
 # To change the row is the lock: on PostgreSQL whoever else wants this key waits here.
-_HOLD = f"UPDATE routes SET changes = changes + 1 WHERE key = ? RETURNING {_COLUMNS}"
+_HOLD = f"UPDATE routes SET changes = changes + 1 WHERE key = ? RETURNING {COLUMNS}"
 
 
 class Routes:
@@ -56,21 +57,23 @@ class Routes:
     def get(self, key: str) -> Route:
         """The route of a key as it is."""
         with self._engine.reading() as tx:
-            rows = tx.run(f"SELECT {_COLUMNS} FROM routes WHERE key = ?", (escape(key),))
+            rows = tx.run(f"SELECT {COLUMNS} FROM routes WHERE key = ?", (escape(key),))
         if not rows:
             raise NotFound(f"no conversation {key!r}")
-        return _route(rows[0])
+        return route_of(rows[0])
 
-    def touch(self, key: str, tokens: Tokens = _NONE) -> Route:
-        """Something happened in the conversation; count the tokens it took."""
+    def touch(self, key: str, usage: Mapping[str, Usage] = _NOTHING) -> Route:
+        """Something happened in the conversation; count what each model took."""
         now = self._clock()
 
         def work(tx: Transaction) -> Route:
             route = _need(tx, key)
-            grown = replace(
-                route, updated=max(now, route.updated), tokens=route.tokens.plus(tokens)
-            )
-            return _save(tx, grown)
+            sums, tokens = dict(route.usage), route.tokens
+            for model, taken in usage.items():
+                sums[model] = sums.get(model, Usage()).plus(taken)
+                tokens = tokens.plus(taken.tokens)
+            updated = max(now, route.updated)
+            return _save(tx, replace(route, updated=updated, tokens=tokens, usage=sums))
 
         return self._write(work)
 
@@ -129,16 +132,57 @@ class Routes:
         since = -1.0 if active_minutes is None else self._clock() - active_minutes * 60
         with self._engine.reading() as tx:
             rows = tx.run(
-                f"SELECT {_COLUMNS} FROM routes WHERE updated >= ?"
+                f"SELECT {COLUMNS} FROM routes WHERE updated >= ?"
                 " ORDER BY updated DESC, key LIMIT ? OFFSET ?",
                 (since, limit, offset),
             )
-        return [_route(row) for row in rows]
+        return [route_of(row) for row in rows]
+
+    def under(self, beginning: str) -> list[Route]:
+        """Routes whose keys begin so, in the order of their keys."""
+        first = escape(beginning)
+        with self._engine.reading() as tx:
+            rows = tx.run(
+                f"SELECT {COLUMNS} FROM routes WHERE key >= ? AND key < ? ORDER BY key",
+                (first, first[:-1] + chr(ord(first[-1]) + 1)),
+            )
+        return [route_of(row) for row in rows]
+
+    # -- what was listed, and where home is
+
+    def show(self, key: str, sessions: Sequence[str]) -> None:
+        """Remember the sessions that were listed in a conversation; a number picks from them."""
+        sql = "UPDATE routes SET shown = ? WHERE key = ?"
+        self._write(lambda tx: tx.run(sql, (encode_json([*sessions]), escape(key))))
+
+    def shown(self, key: str) -> list[str]:
+        """The sessions that were listed last in a conversation, wherever it was answered."""
+        with self._engine.reading() as tx:
+            rows = tx.run("SELECT shown FROM routes WHERE key = ?", (escape(key),))
+        return decode_json(rows[0][0]) if rows and rows[0][0] is not None else []
+
+    def set_home(self, source: Source) -> Source:
+        """Make a chat the home channel of its platform. Who asked for it is no part of it."""
+        home = source._replace(user_id=None, user_name=None)
+        self._write(
+            lambda tx: tx.run(
+                "INSERT INTO homes (platform, source) VALUES (?, ?)"
+                " ON CONFLICT (platform) DO UPDATE SET source = excluded.source",
+                (escape(home.platform), encode_json(plain(home))),
+            )
+        )
+        return home
+
+    def homes(self) -> list[Source]:
+        """The home channels, at most one for each platform."""
+        with self._engine.reading() as tx:
+            rows = tx.run("SELECT source FROM homes ORDER BY platform")
+        return [from_json(decode_json(source)) for (source,) in rows]
 
 
 def _held(tx: Transaction, key: str) -> Route | None:
     rows = tx.run(_HOLD, (escape(key),))
-    return _route(rows[0]) if rows else None
+    return route_of(rows[0]) if rows else None
 
 
 def _need(tx: Transaction, key: str) -> Route:
@@ -163,7 +207,7 @@ def _create(
 
 def _save(tx: Transaction, route: Route) -> Route:
     tx.run(
-        "UPDATE routes SET session = ?, previous = ?, updated = ?, reset = ?, tokens = ?,"
+        "UPDATE routes SET session = ?, previous = ?, updated = ?, reset = ?, tokens = ?, usage = ?,"
         " origin = ?, display_name = ?, platform = ?, chat_type = ? WHERE key = ?",
         (
             escape(route.session),
@@ -171,6 +215,7 @@ def _save(tx: Transaction, route: Route) -> Route:
             route.updated,
             None if route.reset is None else escape(route.reset),
             encode_json(route.tokens),
+            encode_json({name: [*of.tokens, str(of.cost)] for name, of in route.usage.items()}),
             encode_json(plain(route.origin)),
             escape(route.display_name),
             escape(route.origin.platform),
@@ -198,8 +243,8 @@ def _end(tx: Transaction, session: str, reason: str, now: float) -> None:
         sessions.end(tx, session, reason, now)
 
 
-def _route(row: Row) -> Route:
-    key, session, origin, name, created, updated, previous, reset, tokens = row
+def route_of(row: Row) -> Route:
+    key, session, origin, name, created, updated, previous, reset, tokens, usage = row
     return Route(
         key=unescape(key),
         session=unescape(session),
@@ -210,4 +255,10 @@ def _route(row: Row) -> Route:
         previous=None if previous is None else unescape(previous),
         reset=None if reset is None else unescape(reset),
         tokens=Tokens(*decode_json(tokens)),
+        usage={model: _usage(*taken) for model, taken in decode_json(usage).items()},
     )
+
+
+def _usage(*told: Any) -> Usage:
+    *tokens, cost = told
+    return Usage(Tokens(*tokens), Decimal(cost))

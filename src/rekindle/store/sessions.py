@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..errors import Ambiguous, InvalidInput, NotFound
-from ..types import LAST_MOMENT, Message, Session, Tokens, checked_name
+from ..types import LAST_MOMENT, Message, Session, checked_name
 from . import titles
 from .engine import Engine, Transaction
 from .rows import (
@@ -17,7 +17,6 @@ from .rows import (
     encode_json,
     escaped,
     message_row,
-    nano,
     preview_of,
     session_of,
     session_row,
@@ -182,20 +181,28 @@ def tool_names(
     called = {} if called is None else called
     names: list[str | None] = []
     for message in messages:
+        calls = message.tool_calls
+        if not calls and message.role != "tool":
+            names.append(None)
+            continue
         found: list[str] = []
-        for call in message.tool_calls:
+        for call in calls:
             called[num, call.id] = call.name
-            found.append(call.name)
+            found.append(_as_word(call.name))
         if message.role == "tool":
             call_id = message.tool_call_id or ""
             name = message.name or called.pop((num, call_id), None)
             name = name or _called_before(tx, num, call_id)
-            found += [name] if name else []
-        words = ("_".join(escape(name).split()) for name in found)
-        names.append(f" {' '.join(words)} " if found else None)
+            found += [_as_word(name)] if name else []
+        names.append(f" {' '.join(found)} " if found else None)
     if len(called) > REMEMBERED_CALLS:
         called.clear()
     return names
+
+
+@lru_cache(maxsize=1024)
+def _as_word(name: str) -> str:
+    return "_".join(escape(name).split())
 
 
 def _called_before(tx: Transaction, num: int, call_id: str) -> str | None:
@@ -319,10 +326,15 @@ def checked_text(field: str, value: object) -> None:
 
 def change(tx: Transaction, num: int, columns: dict[str, Any]) -> Session:
     """Set columns of a session and return it as it is now."""
+    assign(tx, num, columns)
+    return by_num(tx, num)
+
+
+def assign(tx: Transaction, num: int, columns: dict[str, Any]) -> None:
+    """Set columns of a session."""
     assignments = ", ".join(f"{name} = ?" for name in columns)
     sql = f"UPDATE sessions SET changes = changes + 1, {assignments} WHERE num = ?"
     tx.run(sql, [*columns.values(), num])
-    return by_num(tx, num)
 
 
 def by_num(tx: Transaction, num: int) -> Session:
@@ -374,15 +386,3 @@ def update(tx: Transaction, session_id: str, fields: dict[str, Any]) -> Session:
             columns |= escaped({"user_name" if name == "user" else name: value})
     num, session = by_id(tx, session_id)
     return change(tx, num, columns) if columns else session
-
-
-def add_usage(tx: Transaction, session_id: str, tokens: Tokens, cost: Decimal) -> Session:
-    num, _ = by_id(tx, session_id)
-    tx.run(
-        "UPDATE sessions SET changes = changes + 1,"
-        " tokens_input = tokens_input + ?, tokens_output = tokens_output + ?,"
-        " tokens_read = tokens_read + ?, tokens_write = tokens_write + ?,"
-        " tokens_reasoning = tokens_reasoning + ?, cost_nano = cost_nano + ? WHERE num = ?",
-        (*tokens, nano(cost), num),
-    )
-    return by_num(tx, num)

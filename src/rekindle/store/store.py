@@ -26,10 +26,22 @@ from ..types import (
     Session,
     Stats,
     Tokens,
+    Usage,
     checked,
     replace,
 )
-from . import check, lineage, outcomes, retention, rewind, sessions, titles, transfer
+from . import (
+    check,
+    lineage,
+    outcomes,
+    retention,
+    rewind,
+    sessions,
+    standing,
+    titles,
+    transfer,
+    usage,
+)
 from .arrivals import Arrival, Arrived, arrive
 from .commit import GroupCommit
 from .engine import Engine, Progress, Transaction
@@ -39,14 +51,19 @@ from .query import SNIPPET
 from .rows import MESSAGE_COLUMNS, message_of
 from .search import search as find_messages
 from .text import escape, unescape
-from .transfer import LoadReport
+from .transfer import CopyReport, LoadReport
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from .choosing import Choosing
     from .mail import Mail
+    from .mined import Mined
+    from .patterns import Patterns
+    from .preludes import Preludes
     from .routes import Routes
+    from .trials import Trials
 
 T = TypeVar("T")
 DAY = 86_400.0
@@ -281,13 +298,29 @@ class Store:
 
     def update(self, session: Session | str, **fields: Any) -> Session:
         """Change user, model, model_config, cwd, git_branch, template or arm."""
-        return self._write(lambda tx: sessions.update(tx, _id(session), fields))
+
+        def work(tx: Transaction) -> Session:
+            if "model" in fields:
+                usage.settle(tx, _id(session))
+            return sessions.update(tx, _id(session), fields)
+
+        return self._write(work)
 
     def add_usage(
-        self, session: Session | str, tokens: Tokens, cost: Decimal = Decimal(0)
+        self,
+        session: Session | str,
+        tokens: Tokens,
+        cost: Decimal = Decimal(0),
+        *,
+        model: str | None = None,
     ) -> Session:
-        """Count tokens and cost towards a session."""
-        return self._write(lambda tx: sessions.add_usage(tx, _id(session), tokens, cost))
+        """Count tokens and cost towards a session and the model that took them (default: its own)."""
+        return self._write(lambda tx: usage.add(tx, _id(session), Usage(tokens, cost), model))
+
+    def usage(self, session: Session | str, *, owner: str | None = None) -> dict[str, Usage]:
+        """What each model took of a session; under "" what no model is known for."""
+        with self._engine.reading() as tx:
+            return usage.of_session(tx, *sessions.by_id(tx, _id(session), owner))
 
     # -- lineage
 
@@ -403,6 +436,8 @@ class Store:
         purged = 0
         while self._write(lambda tx: retention.purge_one(self._engine, tx, before)):
             purged += 1
+        if purged:
+            self._write(standing.forget)
         return purged
 
     # -- coming and going
@@ -447,14 +482,16 @@ class Store:
                 progress(messages)
         return LoadReport(loaded, messages, skipped)
 
-    def copy_to(self, other: Store, progress: Progress | None = None) -> LoadReport:
-        """Copy everything into another store, of either engine, without loss."""
+    def copy_to(self, other: Store, progress: Progress | None = None) -> CopyReport:
+        """Copy everything, routes and mail too, into another store, of either engine, without loss."""
         with self._engine.reading() as tx:
             total = tx.run("SELECT count(*) FROM messages")[0][0]
             ledger = tx.run("SELECT path, stamp, time FROM imports")
         report = other.load(self.dump(), progress=progress and (lambda done: progress(done, total)))
         other._write(lambda tx: _copy_ledger(tx, ledger))
-        return report
+        with self._engine.reading() as tx:
+            moved = standing.copy(tx, other._engine, other._write)
+        return CopyReport(*report, *moved)
 
     def take_in(
         self, arrivals: Sequence[Arrival], files: Mapping[str, str] | None = None
@@ -517,6 +554,41 @@ class Store:
         from .mail import Mail
 
         return Mail(self._engine, self._write, self._clock)
+
+    @cached_property
+    def mined(self) -> Mined:
+        """What was found in sessions that could be patterns."""
+        from .mined import Mined
+
+        return Mined(self._engine, self._write, self._clock)
+
+    @cached_property
+    def patterns(self) -> Patterns:
+        """The index of templates and their patterns, for choosing."""
+        from .patterns import Patterns
+
+        return Patterns(self._engine, self._write)
+
+    @cached_property
+    def choosing(self) -> Choosing:
+        """The index of patterns, as choosing asks it."""
+        from .choosing import Choosing
+
+        return Choosing(self._engine)
+
+    @cached_property
+    def preludes(self) -> Preludes:
+        """What warm sessions were started with."""
+        from .preludes import Preludes
+
+        return Preludes(self._engine, self._write, self._clock)
+
+    @cached_property
+    def trials(self) -> Trials:
+        """Experiments, and who was assigned what in them."""
+        from .trials import Trials
+
+        return Trials(self._engine, self._write, self._clock)
 
     def has_any_sessions(self, besides: Session | str | None = None) -> bool:
         """Has another session ever been stored?"""
@@ -602,6 +674,7 @@ class Store:
                 disk_bytes=disk,
                 index_bytes=index,
                 by_source=_by_source(tx),
+                by_model=usage.by_model(tx),
                 first=first,
                 last=last,
             )

@@ -1,10 +1,12 @@
 """Sessions as JSONL that can be read in again without loss, by any engine.
 
-One line for the session, one for each of its messages in order, one for each rewind:
+One line for the session, one for each of its messages in order, one for each rewind, and one for each
+model that is known to have taken tokens:
 
     {"type": "session", "format": 1, "id": …, "title": …, …}
     {"type": "message", "position": 0, "role": "user", "content": …, "timestamp": …, …}
     {"type": "rewind", "id": 1, "kind": "undo", "since": 4, …}
+    {"type": "usage", "model": "small", "tokens": {"input": 120, …}, "cost": "0.0004"}
 
 A message that was taken out names its rewind, one that a fork copied names where it came from.
 """
@@ -16,8 +18,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple, cast
 
 from ..errors import InvalidInput
-from ..types import Message, Session, Tokens, ToolCall, checked, checked_name, plain
-from . import titles
+from ..types import Message, Session, Tokens, ToolCall, Usage, checked, checked_name, plain
+from . import titles, usage
 from .engine import Engine, Row, Transaction
 from .lineage import recount
 from .rows import (
@@ -44,6 +46,16 @@ class LoadReport(NamedTuple):
     sessions: int
     messages: int
     skipped: list[str]
+
+
+class CopyReport(NamedTuple):
+    """What a copy brought: as a load, and routes and mail (letters and parcels) too."""
+
+    sessions: int
+    messages: int
+    skipped: list[str]
+    routes: int
+    mail: int
 
 
 def dump_one(tx: Transaction, session_id: str) -> Iterator[bytes]:
@@ -76,6 +88,8 @@ def dump_one(tx: Transaction, session_id: str) -> Iterator[bytes]:
             yield _line(
                 {"type": "rewind", "id": numbers[old], **dict(zip(names, line, strict=True))}
             )
+        for model, taken in usage.told(tx, num).items():
+            yield _line({"type": "usage", "model": model, **plain(taken)})
 
 
 def _line(value: Mapping[str, Any]) -> bytes:
@@ -108,6 +122,7 @@ class Parcel:
         self.continues = continues
         self.messages: list[tuple[Message, dict[str, Any]]] = []
         self.rewinds: list[dict[str, Any]] = []
+        self.usage: dict[str, Usage] = {}
         self._seen: set[int | str | None] = set()
 
     def add(self, message: Message, place: dict[str, Any]) -> None:
@@ -138,6 +153,8 @@ def parcels(lines: Iterable[bytes], skipped: list[str]) -> Iterator[Parcel]:
                 raise InvalidInput(f"a {kind} without a session before it")
             elif kind == "message":
                 parcel.add(*_read_message(fields))
+            elif kind == "usage":
+                parcel.usage |= _read_usage(fields)
             else:
                 parcel.rewinds.append(_read_rewind(fields))
         except (ValueError, TypeError) as error:
@@ -152,8 +169,8 @@ def _read_line(line: bytes) -> tuple[str, dict[str, Any]]:
         raise InvalidInput("expected a JSON object")
     fields = cast(dict[str, Any], found)
     kind = fields.pop("type", None)
-    if kind not in ("session", "message", "rewind"):
-        raise InvalidInput(f"type: expected session, message or rewind, got {kind!r:.40}")
+    if kind not in ("session", "message", "rewind", "usage"):
+        raise InvalidInput(f"type: expected session, message, rewind or usage, got {kind!r:.40}")
     return kind, fields
 
 
@@ -185,6 +202,7 @@ _REWIND: dict[str, tuple[type, ...]] = {
     "time": (int, float),
     "restored": _NUMBER,
 }
+_USAGE: dict[str, tuple[type, ...]] = {"model": (str,), "tokens": (dict,), "cost": _TEXT}
 
 
 def _typed(fields: Mapping[str, Any], types: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
@@ -205,12 +223,25 @@ def _read_session(fields: dict[str, Any]) -> Session:
         raise InvalidInput(f"format: this Rekindle reads format {FORMAT}")
     fields = _typed(fields, _SESSION)
     checked_name("id", fields.get("id", ""))
+    fields["tokens"], fields["cost"] = _taken(fields)
+    return Session(**fields)
+
+
+def _taken(fields: Mapping[str, Any]) -> Usage:
     try:
-        fields["tokens"] = Tokens(**fields.get("tokens", {}))
-        fields["cost"] = Decimal(fields.get("cost") or 0)
+        return Usage(Tokens(**fields.get("tokens", {})), Decimal(fields.get("cost") or 0))
     except (TypeError, InvalidOperation):
         raise InvalidInput("tokens and cost: expected numbers") from None
-    return Session(**fields)
+
+
+def _read_usage(fields: dict[str, Any]) -> dict[str, Usage]:
+    fields = _typed(fields, _USAGE)
+    taken = _taken(fields)
+    if not (taken.cost.is_finite() and all(type(count) is int for count in taken.tokens)):
+        raise InvalidInput("tokens and cost: expected numbers")
+    if not all(0 <= count < 2**62 for count in (*taken.tokens, taken.cost)):
+        raise InvalidInput("tokens and cost: expected numbers from 0")
+    return {fields.get("model", ""): taken}
 
 
 def _read_message(fields: dict[str, Any]) -> tuple[Message, dict[str, Any]]:
@@ -266,6 +297,11 @@ def load_one(engine: Engine, tx: Transaction, parcel: Parcel, skipped: list[str]
             (parcel.continues, num, session.title),
         )
     _describe(tx, num, session, [message for message, _ in new])
+    if usage.is_within(session, parcel.usage):
+        usage.put(tx, num, parcel.usage)
+    else:
+        skipped.append(f"session {session.id}: its models are said to have taken more than it did")
+        usage.put(tx, num, {})
     return len(new)
 
 

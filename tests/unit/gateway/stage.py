@@ -16,10 +16,9 @@ from rekindle.agent.registry import Registry
 from rekindle.agent.tools.tool import Tool, ToolContext, schema
 from rekindle.gateway.delivery import Stamina
 from rekindle.gateway.gateway import Gateway, Habits
-from rekindle.gateway.homes import Homes
 from rekindle.gateway.office import Office
-from rekindle.testing import ScriptedModel
-from rekindle.testing_platform import ChatServer, MemoryPlatform
+from rekindle.processes.values import Processes
+from rekindle.testing import ChatServer, MemoryPlatform, ScriptedModel
 from rekindle.types import KeyRule, Layered, Route, Source
 
 ADA = Source("memory", "ada", user_id="1", user_name="Ada")
@@ -41,7 +40,8 @@ def office_of(desk: Desk, model: Model, folder: Path, **more: Any) -> Office:
     def tools_for(route: Route) -> ToolContext:
         return ToolContext(route.session, folder, store=desk.store, approval="refuse")
 
-    given = {"runner": "one", "key_rules": SHARED, "lease": 5.0, **more}
+    homes = desk.store.routes.homes
+    given = {"runner": "one", "key_rules": SHARED, "lease": 5.0, "homes": homes, **more}
     return Office(desk, model, Registry([PAUSE]).select(), tools_for, **given)
 
 
@@ -60,6 +60,7 @@ class Stage:
         habits: Habits = FAST,
         platform: Mapping[str, Any] | None = None,
         kill: bool = False,
+        processes: Processes | None = None,
         **office: Any,
     ) -> AsyncIterator[Gateway]:
         """A gateway that runs; `kill` ends it as a crash does, without any farewell."""
@@ -69,7 +70,7 @@ class Stage:
             office_of(desk, model, self.folder, **office),
             [MemoryPlatform(self.server.address, pause=0.02, **(platform or {}))],
             habits=habits,
-            homes=Homes(self.folder / "homes.json"),
+            processes=processes,
         )
         running = asyncio.create_task(gateway.run())
         try:

@@ -167,6 +167,28 @@ def test_a_number_picks_from_the_list_that_was_shown(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
+def test_a_number_means_the_list_shown_after_a_restart_and_on_another_gateway(
+    tmp_path: Path,
+) -> None:
+    async def act() -> None:
+        async with stage(tmp_path / "sessions.db", tmp_path) as on:
+            talk, whole = Talk(on), {"can_edit": False}
+            async with on.gateway(platform=whole):
+                assert "No session" in await talk.say("/resume 1"), "nothing was listed yet"
+                for name in ("one", "two", "three"):
+                    await talk.say(f"about {name}")
+                    await talk.say(f"/title {name}")
+                    await talk.say("/new")
+                assert (await talk.say("/sessions about")).startswith("1. ")
+                shown = (await talk.say("/resume")).splitlines()
+                assert shown[2].startswith("3. one")
+            on.store.append(on.store.resolve("one"), Message("user", "x", timestamp=2e9))
+            async with on.gateway(platform=whole, runner="two"):
+                assert "You are in “one”" in await talk.say("/resume 3")
+
+    asyncio.run(act())
+
+
 def test_nobody_reaches_the_sessions_of_another(tmp_path: Path) -> None:
     async def act(on: Stage) -> None:
         ada, bob = Talk(on), Talk(on, BOB)
@@ -287,7 +309,9 @@ def test_a_home_is_kept_and_told_to_the_model(tmp_path: Path) -> None:
     async def act(on: Stage) -> None:
         talk = Talk(on)
         assert (await talk.say("/sethome")).startswith("The home of memory is now: DM with Ada.")
-        assert (tmp_path / "homes.json").exists()
+        assert [home.chat_id for home in on.store.routes.homes()] == ["ada"]
+        await talk.say("hello")
+        assert "Home channels:\n  - memory" in on.model.requests[-1].messages[0].text
 
     play(tmp_path, act)
 
@@ -299,6 +323,7 @@ def test_a_command_that_leads_elsewhere_stops_the_turn(tmp_path: Path, command: 
         await talk.say("first")
         await talk.say("/title First")
         await talk.say("/new")
+        await talk.say("/resume")
         on.server.say(ADA, "slow")
         await until(lambda: on.store.mail.counts().running == 1)
         slow = on.store.routes.get(ADA_KEY).session

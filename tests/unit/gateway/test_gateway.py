@@ -11,7 +11,7 @@ import pytest
 
 from rekindle import Message
 from rekindle.errors import PlatformError, StoreBusy
-from rekindle.testing_platform import Faults
+from rekindle.testing import Faults
 from rekindle.types import KeyRule, Layered, Policy, Source
 
 from .stage import ADA, ADA_KEY, BOB, FAST, stage, until

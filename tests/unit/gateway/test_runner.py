@@ -8,12 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from rekindle.errors import InvalidInput
-from rekindle.gateway.homes import Homes
 from rekindle.gateway.runner import enter, living
-from rekindle.types import Source
 
 HOLD = """
 import sys, time
@@ -68,16 +63,3 @@ def test_a_damaged_name_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "gateway" / "1.runner").write_bytes(b"\xff\0 \n")
     with enter(tmp_path) as one:
         assert one.name.startswith("gateway-")
-
-
-def test_homes_are_kept_without_who_asked(tmp_path: Path) -> None:
-    file = tmp_path / "gateway" / "homes.json"
-    homes = Homes(file)
-    homes.set(Source("a", "1", "Ops", "group", user_id="7", user_name="Ada"))
-    homes.set(Source("b", "2"))
-    homes.set(Source("a", "3"))
-    assert sorted(Homes(file)) == [Source("a", "3"), Source("b", "2")]
-    assert file.stat().st_mode & 0o077 == 0
-    file.write_text("{")
-    with pytest.raises(InvalidInput, match=r"homes\.json: the home channels cannot be read"):
-        Homes(file)

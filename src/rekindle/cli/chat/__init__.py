@@ -2,11 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
 from ..output import AsJson
+
+_Name: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SESSION]...",
+        help="With --resume: a title, an id, or the beginning of one.",
+        show_default=False,
+    ),
+]
+_GoOn: TypeAlias = Annotated[
+    bool, typer.Option("--continue", "-c", help="Continue the newest conversation.")
+]
+_Resume: TypeAlias = Annotated[
+    bool, typer.Option("--resume", "-r", help="Resume a conversation; without a name, choose one.")
+]
+_Fork: TypeAlias = Annotated[
+    bool, typer.Option("--fork", help="With -c or -r: go on in a copy, and leave it as it is.")
+]
+_Model: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--model", "-m", metavar="NAME", help="The model to ask.", show_default=False),
+]
+_Tools: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tools",
+        metavar="NAMES",
+        help="Only these tools or toolsets, separated by commas.",
+        show_default=False,
+    ),
+]
+_Cold: TypeAlias = Annotated[
+    bool, typer.Option("--cold", help="Begin with nothing of what earlier sessions have shown.")
+]
+_Template: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--template", metavar="NAME", help="Begin with this template.", show_default=False
+    ),
+]
+_NoTools: TypeAlias = Annotated[bool, typer.Option("--no-tools", help="No tools at all.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -15,38 +56,15 @@ def register(app: typer.Typer) -> None:
 
 
 def chat(
-    name: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[SESSION]...",
-            help="With --resume: a title, an id, or the beginning of one.",
-            show_default=False,
-        ),
-    ] = None,
-    go_on: Annotated[
-        bool, typer.Option("--continue", "-c", help="Continue the newest conversation.")
-    ] = False,
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", "-r", help="Resume a conversation; without a name, choose one."),
-    ] = False,
-    fork: Annotated[
-        bool, typer.Option("--fork", help="With -c or -r: go on in a copy, and leave it as it is.")
-    ] = False,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", metavar="NAME", help="The model to ask.", show_default=False),
-    ] = None,
-    tools: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--tools",
-            metavar="NAMES",
-            help="Only these tools or toolsets, separated by commas.",
-            show_default=False,
-        ),
-    ] = None,
-    no_tools: Annotated[bool, typer.Option("--no-tools", help="No tools at all.")] = False,
+    name: _Name = None,
+    go_on: _GoOn = False,
+    resume: _Resume = False,
+    fork: _Fork = False,
+    model: _Model = None,
+    tools: _Tools = None,
+    no_tools: _NoTools = False,
+    cold: _Cold = False,
+    template: _Template = None,
     json: AsJson = False,
 ) -> None:
     """Talk with an agent. In a pipe, what comes in is asked, and the answer alone goes out.
@@ -63,15 +81,17 @@ def chat(
       echo 'What is the capital of France?' | rekindle chat --json
     """
     title = " ".join(name or ())
-    if title and not resume:
-        raise typer.BadParameter(f"to resume {title!r:.60} say: rekindle chat --resume {title}")
-    if go_on and resume:
-        raise typer.BadParameter("--continue and --resume are two things: give one of them")
-    if fork and not (go_on or resume):
-        raise typer.BadParameter("--fork needs --continue or --resume")
-    if tools and no_tools:
-        raise typer.BadParameter("--tools and --no-tools exclude each other")
-    from .run import Wish, chat
+    problems = {
+        f"to resume {title!r:.60} say: rekindle chat --resume {title}": title and not resume,
+        "--continue and --resume are two things: give one of them": go_on and resume,
+        "--fork needs --continue or --resume": fork and not (go_on or resume),
+        "--cold and --template exclude each other": cold and template,
+        "--cold and --template are for new conversations": (cold or template) and (go_on or resume),
+        "--tools and --no-tools exclude each other": tools and no_tools,
+    }
+    for problem in (text for text, holds in problems.items() if holds):
+        raise typer.BadParameter(problem)
+    from .run import Wish, chat  # only now: it loads the model client
 
     wish = Wish(
         go_on=go_on,
@@ -80,6 +100,8 @@ def chat(
         model=model,
         tools=() if no_tools else _names(tools),
         json=json,
+        cold=cold,
+        template=template,
     )
     if code := chat(wish):
         raise typer.Exit(code)

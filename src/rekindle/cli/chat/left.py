@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...routing.key import Slot, join
 from ...routing.source import LOCAL
 
 if TYPE_CHECKING:
     from ...store import Store
     from ...store.mail import Letter, Parcel
-    from ...types import Route, Session
+    from ...types import Session
     from .presence import Presence
 
-_PAGE, _LOOKED_AT = 1000, 5000  # routes, newest first
+_RUNNER = "chat-"
+_TERMINALS = join(Slot(LOCAL, "dm", ""))  # how the keys of all of them begin
 
 
 class Left(NamedTuple):
@@ -26,15 +27,19 @@ class Left(NamedTuple):
 
 def runner_of(terminal: str) -> str:
     """The name of a terminal among those that work on conversations."""
-    return f"chat-{terminal}"
+    return f"{_RUNNER}{terminal}"
 
 
-def left_behind(store: Store, presence: Presence, session: Session | None) -> Left:
-    """What was left in a session; and what was said last and never got into any session."""
+def left_behind(
+    store: Store, presence: Presence, owner: str | None, session: Session | None
+) -> Left:
+    """What a person left in a session; and what they said last and never got into any session."""
     letters: list[Letter] = []
     parcels: list[Parcel] = []
     is_shared = False
-    for route in _terminals(store):
+    for route in store.routes.under(_TERMINALS):
+        if route.origin.user_id != owner:
+            continue
         here = session is not None and route.session == session.id
         newer = session is None or route.updated > session.last_active
         if not (here or newer):
@@ -53,15 +58,19 @@ def left_behind(store: Store, presence: Presence, session: Session | None) -> Le
     )
 
 
-def take_over(store: Store, letter: Letter, runner: str, lease: float) -> bool:
-    """Work on a letter in place of the terminal that is gone; False if another was faster."""
-    store.mail.give_up(runner_of(letter.source.chat_id))
+def take_over(store: Store, presence: Presence, letter: Letter, runner: str, lease: float) -> bool:
+    """Work on a letter in place of a terminal that is gone; False if another works on it."""
+    holder = store.mail.holder(letter.key) or ""  # not always the one where it was said
+    if holder.startswith(_RUNNER) and presence.is_gone(holder.removeprefix(_RUNNER)):
+        store.mail.give_up(holder)
     return letter.key in store.mail.adopt(runner, lease, under=[letter.key])
 
 
-def _terminals(store: Store) -> Iterator[Route]:
-    for offset in range(0, _LOOKED_AT, _PAGE):
-        page = store.routes.list(limit=_PAGE, offset=offset)
-        yield from (route for route in page if route.origin.platform == LOCAL)
-        if len(page) < _PAGE:
-            return
+def clear_away(store: Store, presence: Presence, ours: str) -> None:
+    """Remove what a terminal that ends, or ended, needs no more: its sessions are all that stays.
+
+    What it left unfinished stays too, for whoever continues the conversation.
+    """
+    for route in store.routes.under(_TERMINALS):
+        if route.origin.chat_id == ours or presence.is_gone(route.origin.chat_id):
+            store.mail.forget(route.key)

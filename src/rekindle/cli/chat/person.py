@@ -7,6 +7,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...agent.tools.tool import Question
@@ -15,7 +16,7 @@ from ...gateway.commands import COMMANDS, parse
 from ..output import counted, name_of, one_line, printable, write_sessions
 from .fold import visible
 from .talk import Interrupted
-from .terminal import PROMPT, ask, echo, typist
+from .terminal import PROMPT, Typist, ask, echo, typist
 
 if TYPE_CHECKING:
     from ...agent.model import Endpoint
@@ -28,6 +29,7 @@ LEAVING = ("quit", "exit")
 _ELSEWHERE = ("stop", "sethome")  # commands for where no key stops an answer
 _SHOWN, _LAST = 60, 300
 _YES = ("y", "yes")
+_LISTENED, _PAUSE = 60.0, 1.0  # seconds for one question about reports, and between two
 
 
 class Person:
@@ -65,7 +67,7 @@ class Person:
         is_leaving = False
         while True:
             try:
-                text = await lines.read()
+                text = await self._read(lines, talk)
             except EOFError:
                 return
             except KeyboardInterrupt:
@@ -79,6 +81,24 @@ class Person:
                 return
             if text.strip():
                 await self._say(talk, text)
+
+    async def _read(self, lines: Typist, talk: Talk) -> str:
+        """What is typed next. Meanwhile it is shown what background processes report."""
+
+        async def show(text: str) -> None:
+            await lines.above(partial(self._screen.note, text))
+
+        async def listen() -> None:
+            while True:
+                await talk.hear(show, _LISTENED)
+                await asyncio.sleep(_PAUSE)
+
+        listening = asyncio.create_task(listen())
+        try:
+            return await lines.read()
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
 
     async def _say(self, talk: Talk, text: str) -> None:
         # Between the prompt and the turn there is nothing yet that Ctrl-C could stop.

@@ -8,37 +8,42 @@ import os
 import signal
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...agent.desk import Desk
+from ...agent.equip import Equipment, equipped
 from ...agent.model import Endpoint, Model
-from ...agent.registry import Registry, Toolbox
-from ...agent.tools.standard import STANDARD
-from ...agent.tools.tool import Approve, ToolContext
-from ...agent.turn import Limits
+from ...agent.tools.tool import Approve, Tool, ToolContext
 from ...config import Config, surroundings
-from ...errors import InvalidInput, InvalidSetting, NotFound
+from ...errors import InvalidInput, InvalidSetting, NotFound, StoreError
+from ...gateway.background import busy_of
+from ...gateway.commands import COMMANDS, parse, unknown
+from ...gateway.conversation import is_command
 from ...gateway.office import Office, owner_of
+from ...processes.opened import processes_of
+from ...processes.values import Processes
 from ...routing.source import LOCAL
-from ...types import JSON, KeyRule, Layered, Route, Session, Source
+from ...starts import Starter, starter_of
+from ...types import JSON, KeyRule, Layered, Message, Price, Route, Session, Source
+from ...warm_session import tool_of
 from ..opening import outlive_connections, settings, writing
 from .history import History
-from .left import Left, left_behind, runner_of, take_over
+from .left import Left, clear_away, left_behind, runner_of, take_over
 from .person import Person
 from .presence import Presence
+from .reports import Reports
 from .screen import Lines, Pipe, Screen, View
-from .talk import Interrupted, Talk
+from .talk import Interrupted, Talk, Went
 from .terminal import echo
 
 if TYPE_CHECKING:
     from ...store import Store
     from ...store.mail import Letter
 
-OK, FAILED, INTERRUPTED, TERMINATED = 0, 1, 130, 143
+OK, INTERRUPTED, TERMINATED = 0, 130, 143
 THREADS = 4
-OWNER = owner_of("", Source(LOCAL, ""))  # of the sessions of all terminals
 _OPENAI = "https://api.openai.com"
 
 
@@ -51,6 +56,8 @@ class Wish(NamedTuple):
     model: str | None = None
     tools: tuple[str, ...] | None = None
     json: bool = False
+    cold: bool = False
+    template: str | None = None  # to start from, whatever fits
 
 
 def chat(wish: Wish) -> int:
@@ -58,13 +65,17 @@ def chat(wish: Wish) -> int:
     outlive_connections()
     config = settings()
     endpoint = _endpoint(config, wish.model)
-    names = _tool_names(config) if wish.tools is None else wish.tools
-    toolbox = Registry(STANDARD).select(names)
+    price = config.price_of(endpoint.model)
     presence = Presence(config.home / "chat")
     _log_to(config.home / "chat.log")
     with presence.enter() as terminal, writing(new=True) as store:
-        place = _Place(config, wish, store, presence, Source(LOCAL, terminal))
-        return asyncio.run(_run(place, endpoint, toolbox))
+        source = Source(LOCAL, terminal, user_id=config.chat.owner or _login_name())
+        place = _Place(config, wish, store, presence, source)
+        try:
+            return asyncio.run(_run(place, endpoint, price))
+        finally:
+            with suppress(StoreError):  # the next terminal does it
+                clear_away(store, presence, terminal)
 
 
 def _endpoint(config: Config, name: str | None) -> Endpoint:
@@ -82,16 +93,22 @@ def _endpoint(config: Config, name: str | None) -> Endpoint:
     return Endpoint(config.model.base_url, model, config.model.api_key)
 
 
+def _login_name() -> str:
+    """Who we are to the system, whatever the environment says."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may run under a number that nobody has
+        return str(os.getuid())
+
+
 def _log_to(file: Path) -> None:
     """Keep warnings off the screen: they are not for who is talking."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     file.touch(mode=0o600)
     form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(filename=file, level=logging.WARNING, format=form)
-
-
-def _tool_names(config: Config) -> tuple[str, ...]:
-    return tuple(name.strip() for name in config.chat.tools.split(",") if name.strip())
 
 
 class _Place(NamedTuple):
@@ -103,18 +120,40 @@ class _Place(NamedTuple):
     presence: Presence
     source: Source
 
+    @property
+    def owner(self) -> str:
+        """Of the sessions of all our terminals."""
+        return owner_of("", self.source)
 
-async def _run(place: _Place, endpoint: Endpoint, toolbox: Toolbox) -> int:
+
+class _Agent(NamedTuple):
+    """Who is talked with, and what they can do."""
+
+    model: Model
+    price: Price
+    equipment: Equipment
+    processes: Processes
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        return self.equipment.toolbox.tools
+
+
+async def _run(place: _Place, endpoint: Endpoint, price: Price) -> int:
     ours = asyncio.current_task()
     assert ours is not None
     # An end from outside takes the way of all ends, so that the terminal is left as it was.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ours.cancel)
     desk = Desk(place.store, THREADS)
     try:
-        async with Model(endpoint) as model:
+        more = [tool_of(place.config, shared=False)]
+        processes = processes_of(place.config)
+        tools = equipped(place.config, place.wish.tools, more, processes)
+        async with Model(endpoint) as model, aclosing(processes), tools as equipment:
+            agent = _Agent(model, price, equipment, processes)
             if _is_person(place.wish):
-                return await _with_person(place, desk, model, toolbox)
-            return await _with_program(place, desk, model, toolbox)
+                return await _with_person(place, desk, agent)
+            return await _with_program(place, desk, agent)
     except asyncio.CancelledError:
         return TERMINATED
     except Interrupted:
@@ -127,59 +166,69 @@ def _is_person(wish: Wish) -> bool:
     return not wish.json and sys.stdin.isatty() and sys.stdout.isatty()
 
 
-async def _with_person(place: _Place, desk: Desk, model: Model, toolbox: Toolbox) -> int:
-    config = place.config
-    screen = Screen(toolbox.tools, reasoning=config.chat.reasoning == "dim")
+async def _with_person(place: _Place, desk: Desk, agent: _Agent) -> int:
+    config, model = place.config, agent.model
+    screen = Screen(agent.tools, reasoning=config.chat.reasoning == "dim")
     history = History(config.home / "chat_history", config.chat.history)
-    person = Person(screen, history, lambda: place.store.recent(50, owner=OWNER))
-    office = _office(place, desk, model, toolbox, person.approve)
-    talk = Talk(office, place.source, **_facts(model))
+    person = Person(screen, history, lambda: place.store.recent(50, owner=place.owner))
+    office = _office(place, desk, agent, person.approve)
+    reports = Reports(agent.processes, desk, place.owner)
+    talk = Talk(office, place.source, reports, **_facts(model))
     if place.wish.resume == "":
-        chosen = await person.choose(await desk.ask(_own, place.store))
+        chosen = await person.choose(await desk.ask(_own, place))
         if chosen is None:
             return OK
         place = place._replace(wish=place.wish._replace(resume=chosen.id))
     session, left = await desk.ask(_wanted, place)
     said = [] if session is None else await desk.ask(place.store.messages, session)
     person.greet(model.endpoint, session, said)
+    for problem in agent.equipment.problems:
+        screen.note(f"MCP: {problem}")
     if left.is_shared:
         screen.note("Another terminal is in this conversation too; both write to it.")
     with echo(on=False), suppress(Interrupted):
-        await _catch_up(talk, session, left, screen)
+        await _catch_up(talk, place.presence, session, left, screen)
     await person.converse(talk)
     person.part(await talk.leave("user_exit"))
     return OK
 
 
-async def _with_program(place: _Place, desk: Desk, model: Model, toolbox: Toolbox) -> int:
+async def _with_program(place: _Place, desk: Desk, agent: _Agent) -> int:
     if place.wish.resume == "":
         raise InvalidInput("--resume: name the session; there is nobody here to choose one")
     text = (await asyncio.to_thread(sys.stdin.buffer.read)).decode("utf-8", "replace")
     text = text.strip("\n")
-    office = _office(place, desk, model, toolbox, None)
-    talk = Talk(office, place.source, **_facts(model))
+    _refuse_unknown(text)
+    office = _office(place, desk, agent, None)
+    reports = Reports(agent.processes, desk, place.owner)
+    talk = Talk(office, place.source, reports, **_facts(agent.model))
     session, left = await desk.ask(_wanted, place)
     if not text.strip() and not left.letters and not left.parcels:
         raise InvalidInput("nothing was said: give a text on stdin")
-    view: View = Lines() if place.wish.json else Pipe(toolbox.tools)
+    view: View = Lines() if place.wish.json else Pipe(agent.tools)
+    for problem in agent.equipment.problems:
+        view.note(f"MCP: {problem}")
     earlier: View = view
     if text.strip() and not place.wish.json:
-        earlier = Pipe(toolbox.tools, sys.stderr)  # what is late is not the answer
-    went_well = await _catch_up(talk, session, left, earlier)
+        earlier = Pipe(agent.tools, sys.stderr)  # what is late is not the answer
+    went = await _catch_up(talk, place.presence, session, left, earlier)
     if text.strip():
-        went_well = await talk.say(text, view)
-    return OK if went_well else FAILED
+        went = await talk.say(text, view)
+    return int(went)
+
+
+def _refuse_unknown(text: str) -> None:
+    """A mistyped command is a mistake, not something to say."""
+    if is_command(Message("user", text)) and (name := parse(text).name) not in COMMANDS:
+        raise InvalidInput(unknown(name))
 
 
 def _facts(model: Model) -> dict[str, str]:
     return {"cwd": str(Path.cwd()), "model": model.endpoint.model}
 
 
-def _office(
-    place: _Place, desk: Desk, model: Model, toolbox: Toolbox, approve: Approve | None
-) -> Office:
-    one = place.config.chat
-    folders = tuple(Path(each).expanduser() for each in one.folders.split(os.pathsep) if each)
+def _office(place: _Place, desk: Desk, agent: _Agent, approve: Approve | None) -> Office:
+    one, equipment = place.config.chat, agent.equipment
     notes: dict[str, dict[str, JSON]] = {}
     _, environment = surroundings()
 
@@ -187,8 +236,8 @@ def _office(
         return ToolContext(
             session=route.session,
             cwd=Path.cwd(),
-            owner=OWNER,
-            folders=(Path.cwd(), *folders),
+            owner=place.owner,
+            folders=(Path.cwd(), *equipment.folders),
             approval=one.approval,
             approve=approve,
             store=place.store,
@@ -198,14 +247,24 @@ def _office(
 
     return Office(
         desk=desk,
-        model=model,
-        toolbox=toolbox,
+        model=agent.model,
+        toolbox=equipment.toolbox,
         tools_for=tools_for,
         runner=runner_of(place.source.chat_id),
         policies=place.config.policies,
         key_rules=_each_terminal(place.config.key_rules),
-        limits=Limits(iterations=one.steps, tokens=one.tokens, context=one.context),
+        limits=equipment.limits,
+        price=agent.price,
+        is_busy=busy_of(agent.processes, desk),
+        attempts=place.config.gateway.turn_attempts,
+        starter=_starter(place, agent.model),
     )
+
+
+def _starter(place: _Place, model: Model) -> Starter | None:
+    if place.wish.cold:
+        return None
+    return starter_of(place.config, place.store, model.provider, place.wish.template)
 
 
 def _each_terminal(rules: Layered[KeyRule]) -> Layered[KeyRule]:
@@ -218,25 +277,26 @@ def _each_terminal(rules: Layered[KeyRule]) -> Layered[KeyRule]:
 # -- which session
 
 
-def _own(store: Store) -> list[Session]:
-    return [one for one in store.recent(40, owner=OWNER) if one.end_reason != "compression"][:20]
+def _own(place: _Place) -> list[Session]:
+    found = place.store.recent(40, owner=place.owner)
+    return [one for one in found if one.end_reason != "compression"][:20]
 
 
 def _wanted(place: _Place) -> tuple[Session | None, Left]:
     """The session to go on in, and what was left there; neither for a new conversation."""
-    wish, store = place.wish, place.store
+    wish, store, owner = place.wish, place.store, place.owner
     if wish.resume is not None:
-        session = store.tip(store.resolve(wish.resume, owner=OWNER), owner=OWNER)
+        session = store.tip(store.resolve(wish.resume, owner=owner), owner=owner)
     elif wish.go_on:
-        newest = store.recent(1, owner=OWNER)
-        session = store.tip(newest[0], owner=OWNER) if newest else None
+        newest = store.recent(1, owner=owner)
+        session = store.tip(newest[0], owner=owner) if newest else None
     else:
         return None, Left()
     if wish.fork:
         if session is None:
             raise NotFound("there is no conversation to continue yet")
         return store.fork(session), Left()
-    left = left_behind(store, place.presence, session)
+    left = left_behind(store, place.presence, place.source.user_id, session)
     if wish.resume is not None:
         left = left._replace(letters=tuple(one for one in left.letters if one.session))
     if session is None and not left.letters:
@@ -244,9 +304,11 @@ def _wanted(place: _Place) -> tuple[Session | None, Left]:
     return session, left
 
 
-async def _catch_up(talk: Talk, session: Session | None, left: Left, view: View) -> bool:
+async def _catch_up(
+    talk: Talk, presence: Presence, session: Session | None, left: Left, view: View
+) -> Went:
     """Show what was not shown, answer what was not answered, and go on from there."""
-    went_well, stopped = True, None
+    went, stopped = Went.WELL, None
     for parcel in left.parcels:
         view.reply(parcel.text)
         await talk.shown([parcel])
@@ -254,12 +316,13 @@ async def _catch_up(talk: Talk, session: Session | None, left: Left, view: View)
     for letter in _first_of_each(left.letters):
         earlier = Talk(talk.office, letter.source)
         runner, lease = talk.office.runner, talk.office.lease
-        if not await desk.ask(take_over, store, letter, runner, lease):
+        if not await desk.ask(take_over, store, presence, letter, runner, lease):
+            view.note(f"Another terminal is answering: {letter.message.text[:200]}")
             continue
         for one in await desk.ask(store.mail.waiting, letter.key):
             view.note(f"Not answered yet: {one.message.text[:200]}")
             try:
-                went_well = await earlier.take(one, view)
+                went = await earlier.take(one, view)
             except Interrupted as error:
                 stopped = error
         route = await desk.ask(store.routes.get, letter.key)
@@ -268,7 +331,7 @@ async def _catch_up(talk: Talk, session: Session | None, left: Left, view: View)
         await talk.go_to(session)
     if stopped is not None:
         raise stopped
-    return went_well
+    return went
 
 
 def _first_of_each(letters: Iterable[Letter]) -> list[Letter]:

@@ -45,8 +45,8 @@ class View(Protocol):
         """The turn is over; `why` says what broke it off, if anything did."""
         ...
 
-    def reply(self, text: str) -> None:
-        """The answer of a command, or one that was not shown in time."""
+    def reply(self, text: str, *, ok: bool = True) -> None:
+        """The answer of a command, or one that was not shown in time; not `ok`: it was refused."""
         ...
 
     def note(self, text: str) -> None:
@@ -146,7 +146,7 @@ class Screen:
 
     # -- beside the turns
 
-    def reply(self, text: str) -> None:
+    def reply(self, text: str, *, ok: bool = True) -> None:
         flow = Flow(self._width, styled=self._colour)
         self._still()
         self._write(flow.feed(text) + flow.finish() + "\n")
@@ -267,7 +267,10 @@ class Pipe:
         if why:
             self.note(why)
 
-    def reply(self, text: str) -> None:
+    def reply(self, text: str, *, ok: bool = True) -> None:
+        if not ok:
+            self.note(f"rekindle: {text}")
+            return
         # Programs get every character; a terminal must not obey what a model wrote.
         end = "" if text.endswith("\n") else "\n"
         self._out.write(f"{printable(text) if self._out.isatty() else text}{end}")
@@ -309,8 +312,8 @@ class Lines:
         if why:
             self.note(why)
 
-    def reply(self, text: str) -> None:
-        self._write("reply", text=text)
+    def reply(self, text: str, *, ok: bool = True) -> None:
+        self._write("reply", text=text, ok=ok)
 
     def note(self, text: str) -> None:
         self._write("note", text=text)

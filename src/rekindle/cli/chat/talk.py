@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from ...agent.turn import Ended
 from ...errors import NotFound, RekindleError
+from ...gateway.attempts import Attempts
 from ...gateway.commands import Commands
 from ...gateway.conversation import Conversation, is_command
 from ...routing import notice
@@ -25,10 +27,19 @@ if TYPE_CHECKING:
     from ...gateway.office import Office
     from ...store.mail import Letter, Parcel
     from ...types import Route, Session, Source
+    from .reports import Reports, Show
     from .screen import View
 
 STOPPED = "stopped by the user"
 PRINTED = "printed"  # what stands for a message id where a text was shown on a screen
+
+
+class Went(IntEnum):
+    """How it went, as exit codes."""
+
+    WELL = 0
+    FAILED = 1
+    REFUSED = 2  # a mistake in what was said
 
 
 class Interrupted(Exception):
@@ -38,14 +49,18 @@ class Interrupted(Exception):
 class Talk:
     """A conversation at this terminal. One turn runs at a time."""
 
-    def __init__(self, office: Office, source: Source, **facts: JSON) -> None:
+    def __init__(
+        self, office: Office, source: Source, reports: Reports | None = None, **facts: JSON
+    ) -> None:
         """`facts` are kept with the session: the folder one is in, the model that answers."""
         self.office = office
         self.source = source
         self.key = office.key_of(source)
         self.conversation = Conversation(office, self.key)
         self._commands = Commands(office)
+        self._attempts = Attempts(office)
         self._facts = facts
+        self._reports = reports
         self._told: set[str] = set()  # the sessions that have them
         self._store = office.desk.store
         self._ask = office.desk.ask
@@ -59,20 +74,32 @@ class Talk:
         await self.route()
         return await self._ask(self._store.routes.switch, self.key, session)
 
-    async def say(self, text: str, view: View) -> bool:
-        """Say something, or give a command, and show what comes of it; whether all went well."""
+    async def say(self, text: str, view: View) -> Went:
+        """Say something, or give a command, and show what comes of it."""
         said = Message("user", text)
         route = await self._ask(self._store.routes.open, self.key, self.source)
         if not is_command(said):  # a command never starts a conversation anew by itself
             route = await self.route()
             if route.reset is not None:
                 view.note(await self._notice(route))
+
+        async def show(text: str) -> None:
+            view.note(text)
+
+        await self.hear(show)
         runner, lease = self.office.runner, self.office.lease
         accept = self._store.mail.accept
         accepted = await self._ask(accept, self.key, self.source, said, runner=runner, lease=lease)
         return await self.take(accepted.letter, view)
 
-    async def take(self, letter: Letter, view: View) -> bool:
+    async def hear(self, show: Show, wait: float = 0.0) -> None:
+        """Show what processes of this conversation reported; waits so long for a first report."""
+        if self._reports is not None:
+            with suppress(NotFound):
+                route = await self._ask(self._store.routes.get, self.key)
+                await self._reports.pass_on(route.session, show, wait)
+
+    async def take(self, letter: Letter, view: View) -> Went:
         """Do what a letter asks for. `Interrupted` if the user stops it with Ctrl-C."""
         work = asyncio.ensure_future(self._do(letter, view))
         is_stopped = False
@@ -86,30 +113,39 @@ class Talk:
         async with _interrupts(stop):
             try:
                 async with self._alive():
-                    went_well = await work
+                    went = await work
             except asyncio.CancelledError:
-                if not is_stopped:
-                    raise  # the program itself is ended: what is unfinished stays in the inbox
+                if not is_stopped:  # the program itself is ended: what is unfinished stays
+                    await self._attempts.leave(letter)
+                    raise
                 view.end("Stopped.")
                 await self._stop(letter)
                 raise Interrupted from None
             except RekindleError as error:
                 view.end(str(error))
                 await self._give_up(letter, error)
-                return False
+                return Went.FAILED
             await self._over(letter)
         view.end()
-        return went_well
+        return went
 
-    async def _do(self, letter: Letter, view: View) -> bool:
+    async def _do(self, letter: Letter, view: View) -> Went:
+        verdict = await self._attempts.begin(letter)
+        if verdict == "hopeless":
+            for parcel in await self.conversation.give_up(letter):
+                view.reply(parcel.text, ok=False)
+        if verdict != "go on":
+            return Went.FAILED
         if not _is_new_command(letter):
             return await self._turn(letter, view)
         outcome = await self._commands.run(letter, lambda text: (text,))
         for parcel in outcome.posted:
-            view.reply(parcel.text)
-        return outcome.turn is None or await self._turn(outcome.turn, view)
+            view.reply(parcel.text, ok=not outcome.refused)
+        if outcome.turn is not None:
+            return await self._turn(outcome.turn, view)
+        return Went.REFUSED if outcome.refused else Went.WELL
 
-    async def _turn(self, letter: Letter, view: View) -> bool:
+    async def _turn(self, letter: Letter, view: View) -> Went:
         ended: Ended | None = None
         async with aclosing(self.conversation.answer(letter)) as happenings:
             async for happening in happenings:
@@ -117,11 +153,11 @@ class Talk:
                 if isinstance(happening, Ended):
                     ended = happening
         if ended is None:
-            return False
+            return Went.FAILED
         if self._facts and ended.session.id not in self._told:
             await self._ask(self._store.update, ended.session, **self._facts)
             self._told.add(ended.session.id)
-        return ended.reason is None
+        return Went.WELL if ended.reason is None else Went.FAILED
 
     async def _stop(self, letter: Letter) -> None:
         """The user wants no answer any more; what was said so far stays."""
@@ -134,6 +170,7 @@ class Talk:
         await self._over(letter)
 
     async def _over(self, letter: Letter) -> None:
+        self._attempts.end([letter])
         await self.shown(await self._ask(self._store.mail.parcels, letter.key))
         await self._ask(self._store.mail.release, self.key, self.office.runner)
 

@@ -35,6 +35,10 @@ class Typist(Protocol):
         """What is said next. `EOFError` at the end, `KeyboardInterrupt` for Ctrl-C."""
         ...
 
+    async def above(self, write: Callable[[], None]) -> None:
+        """Write something above the line that is being typed."""
+        ...
+
 
 def typist(history: History, complete: Complete) -> Typist:
     """The best way to read lines that there is here."""
@@ -74,6 +78,13 @@ class Editor:
         text = await self._session.prompt_async()
         self._history.add(text)
         return text
+
+    async def above(self, write: Callable[[], None]) -> None:
+        from prompt_toolkit.application import run_in_terminal
+        from prompt_toolkit.application.current import set_app
+
+        with set_app(self._session.app):
+            await run_in_terminal(write)
 
 
 def _keys(complete: Complete) -> KeyBindings:
@@ -150,6 +161,9 @@ class Plain:
         text = "\n".join(lines)
         self._history.add(text)
         return text
+
+    async def above(self, write: Callable[[], None]) -> None:
+        write()
 
 
 def _completion_of(complete: Complete) -> Callable[[str, int], str | None]:

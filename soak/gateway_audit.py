@@ -1,0 +1,140 @@
+"""What came of a run in which gateways were killed, held against what was said."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, get_args
+
+from rekindle import Message, Store
+from rekindle.agent.history import repaired
+from rekindle.agent.providers import Provider, violations
+from rekindle.store.mail import Letter
+from rekindle.testing import ChatServer
+
+if TYPE_CHECKING:
+    from .gateway import People
+
+GAVE_UP = "I gave this message up"
+
+
+@dataclass
+class Report:
+    """What was done, and every promise that was broken."""
+
+    kills: int = 0
+    when: Counter[str] = field(default_factory=Counter[str])  # what was going on at each kill
+    messages: int = 0
+    commands: int = 0
+    undeliverable: int = 0
+    given_up: int = 0
+    model_calls: int = 0
+    repeats: int = 0
+    seconds: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+
+    def summary(self) -> str:
+        return (
+            f"{self.kills} kills in {self.seconds:.0f} s ({self.moments()});"
+            f" {self.messages} messages and {self.commands} commands,"
+            f" {self.undeliverable} answers undeliverable and {self.given_up} messages given up, with"
+            f" the reason;"
+            f" {self.model_calls} model calls, {self.repeats} sends repeated and recognised;"
+            f" {len(self.wrong)} promises broken"
+        )
+
+    def moments(self) -> str:
+        return ", ".join(f"{count} {what}" for what, count in self.when.most_common())
+
+
+def audit(store: Store, server: ChatServer, people: People, report: Report) -> None:
+    """Add every promise that was broken to the report."""
+    report.messages = sum(map(len, people.said.values()))
+    report.commands = sum(map(len, people.commands.values()))
+    if server.unheard:
+        report.wrong.append(f"never taken in: {server.unheard}")
+    if any(store.mail.counts()[:3]):
+        report.wrong.append(f"left over: {store.mail.counts()}")
+    for chat in sorted({*people.said, *people.commands}):
+        report.wrong += _chat(store, server, people, report, chat)
+    report.wrong += _transcripts(store)
+    report.wrong += [f"verify: {finding}" for finding in store.verify()]
+
+
+def _chat(
+    store: Store, server: ChatServer, people: People, report: Report, chat: str
+) -> Iterator[str]:
+    """What is wrong with what one chat shows and what is stored of it."""
+    key = f"agent:main:memory:dm:{chat}"
+    failed = [parcel for parcel in store.mail.parcels(key) if parcel.state == "failed"]
+    hopeless = {
+        one.message.text: one
+        for one in store.mail.undeliverable(100_000)
+        if isinstance(one, Letter) and one.key == key
+    }
+    report.undeliverable += len(failed)
+    report.given_up += len(hopeless)
+    reasons = [one.reason for one in (*failed, *hopeless.values())]
+    yield from (f"{chat}: undeliverable without a reason" for reason in reasons if not reason)
+    missing = {one.text for one in failed}
+    texts = [shown.text for shown in server.seen(chat)]
+    named = Counter(found for text in texts for found in re.findall(r"^Named\.\n.*“(t\d+)”", text))
+    for title in people.commands[chat]:
+        excused = f"/title {title}" in hopeless or any(f"“{title}”" in text for text in missing)
+        if named[title] != 1 and not excused:
+            yield f"{chat}: /title {title} was answered {named[title]} times"
+    given_up = [text for text in texts if text.startswith(GAVE_UP)]
+    if len(given_up) != len(hopeless) and not missing:
+        yield f"{chat}: {len(hopeless)} messages were given up, {len(given_up)} were told"
+    if not any(text.startswith("/title") for text in hopeless):  # whose place among them varies
+        yield from _words(store, people, chat, texts, hopeless, whole=not missing)
+
+
+def _words(
+    store: Store,
+    people: People,
+    chat: str,
+    texts: list[str],
+    hopeless: Mapping[str, Letter],
+    *,
+    whole: bool,
+) -> Iterator[str]:
+    """What is wrong with the order and the words of the answers."""
+    notice = next((text for text in texts if text.startswith(GAVE_UP)), GAVE_UP)
+    said = people.said[chat]
+    wanted = [notice if text in hopeless else answer for text, answer in said]
+    shown = " ".join(" ".join(text for text in texts if not text.startswith("Named.")).split())
+    if whole and shown != " ".join(" ".join(wanted).split()):
+        yield f"{chat}: shows\n    {_differing(shown, ' '.join(wanted))}"
+    session = store.routes.get(f"agent:main:memory:dm:{chat}").session
+    unplaced = {text for text, one in hopeless.items() if one.session is None}
+    stored = [m.text for m in store.messages(session) if m.role == "user"]
+    if stored != [text for text, _ in said if text not in unplaced]:
+        yield f"{chat}: of {len(said)} said {len(stored)} are stored, or in another order"
+    finals = [m.text for m in store.messages(session) if is_final(m)]
+    placed = [
+        answer for (text, _), answer in zip(said, wanted, strict=True) if text not in unplaced
+    ]
+    if finals != placed:
+        yield f"{chat}: the stored answers are not those that were given"
+
+
+def is_final(message: Message) -> bool:
+    return message.role == "assistant" and not message.tool_calls
+
+
+def _differing(shown: str, wanted: str) -> str:
+    place = next((n for n, (a, b) in enumerate(zip(shown, wanted, strict=False)) if a != b), -1)
+    start = max(0, place - 60)
+    return f"…{shown[start : place + 80]!r}\n    wanted …{wanted[start : place + 80]!r}"
+
+
+def _transcripts(store: Store) -> Iterator[str]:
+    for session in store.recent(10_000):
+        messages = store.messages(session)
+        for provider in get_args(Provider):
+            found = violations(provider, repaired(messages, provider))
+            if found:
+                yield f"session {session.id} is not valid for {provider}: {found[0]}"

@@ -1,0 +1,345 @@
+"""What was found in sessions: candidates for patterns, kept beside the messages.
+
+Nothing here mines. A session is due when it has changed since it was looked through, or other rules
+did it. What is kept is small: numbers for each candidate, and once for each session the calls that
+its candidates are made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..types import Call, ToolCall
+from .engine import Engine, Row, Transaction
+from .filter import Filter
+from .rows import decode_json
+from .text import ESCAPE, escape, unescape
+
+TOGETHER = 200  # sessions whose calls are read with one statement
+_CALLS = (
+    "session, position, number, id, tool, work, digest, outcome, failed, error_kind, fault, rule,"
+    " confidence, duration, answered"
+)
+
+
+class Pending(NamedTuple):
+    """A session that may be learned from; `known` is what is kept about it, if that is of today."""
+
+    num: int
+    id: str
+    source: str
+    cwd: str | None
+    parent: str | None
+    messages: int
+    end_reason: str | None
+    changes: int
+    is_new: bool  # never looked through
+    known: Facts | None
+
+
+class Facts(NamedTuple):
+    """What a session was like."""
+
+    task: str
+    judged: int
+    failed: int
+    gain: float | None
+
+
+class Deal(NamedTuple):
+    """A session as it is looked through: its calls with what became of them, and when users spoke."""
+
+    num: int
+    calls: list[tuple[Call, ToolCall]]
+    users: list[int]
+
+
+class Findings(NamedTuple):
+    """What looking through a session gave. Candidates: shape, kind, place, support, tainted."""
+
+    pending: Pending
+    facts: Facts
+    calls: bytes
+    candidates: Sequence[tuple[int, str, str, int, bool]]
+    attempts: Sequence[tuple[str, int, int]]  # a sort of calls, how many, how many failed
+
+
+class Tally(NamedTuple):
+    """How many independent sessions had a candidate, and how often."""
+
+    shape: int
+    kind: str
+    families: int
+    support: int
+
+
+class Place(NamedTuple):
+    """A candidate in one session."""
+
+    num: int
+    session: str
+    family: int
+    time: float
+    place: str
+    support: int
+    tainted: bool
+
+
+class Mined:
+    """The store's memory of what was mined. Use `store.mined`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        write: Callable[[Callable[[Transaction], Any]], Any],
+        clock: Callable[[], float],
+    ) -> None:
+        self._engine = engine
+        self._write = write
+        self._clock = clock
+
+    def pending(self, rules: str, where: Filter) -> list[Pending]:
+        """Sessions that a filter finds, the newest first, with what is known of them already."""
+        condition, params = where.sql(self._clock())
+        with self._engine.reading() as tx:
+            rows = tx.run(
+                "SELECT s.num, s.id, s.source, s.cwd, s.parent, s.message_count, s.end_reason,"
+                " s.changes, m.rules, m.changes, m.task, m.judged, m.failed, m.gain"
+                " FROM sessions s LEFT JOIN mined m ON m.session = s.num"
+                f" WHERE {condition} ORDER BY s.last_active DESC, s.num DESC",
+                params,
+            )
+        return [_pending(row, rules) for row in rows]
+
+    def count(self) -> int:
+        """How many sessions were looked through."""
+        with self._engine.reading() as tx:
+            return tx.run("SELECT count(*) FROM mined")[0][0]
+
+    def deals(self, nums: Sequence[int]) -> Iterator[Deal]:
+        """Sessions with the calls that were judged, in the order of their numbers."""
+        with self._engine.reading() as tx:
+            for start in range(0, len(nums), TOGETHER):
+                yield from _deals(tx, sorted(nums[start : start + TOGETHER]))
+
+    def keep(self, rules: str, findings: Sequence[Findings]) -> None:
+        """Put what was found in place of what was known about these sessions."""
+        self._write(lambda tx: _keep(tx, rules, findings))
+
+    def tally(self, nums: Sequence[int] | None, least: int) -> list[Tally]:
+        """Candidates that enough independent sessions had; recoveries also from a single one."""
+        with self._engine.reading() as tx:
+            rows = tx.run(
+                "SELECT shape, min(kind), count(DISTINCT family), sum(support) FROM candidates"
+                f" WHERE {_among(nums)} GROUP BY shape HAVING count(DISTINCT family) >= ?"
+                " OR min(kind) = 'retry' ORDER BY 3 DESC, 4 DESC, shape",
+                (least,),
+            )
+        return [
+            Tally(shape, kind, families, int(support)) for shape, kind, families, support in rows
+        ]
+
+    def places(
+        self, shapes: Sequence[int], nums: Sequence[int] | None, most: int
+    ) -> dict[int, list[Place]]:
+        """Where candidates were found: the newest sessions of each."""
+        among = None if nums is None else set(nums)
+        with self._engine.reading() as tx:
+            return {shape: _places(tx, shape, among, most) for shape in shapes}
+
+    def calls(self, nums: Sequence[int]) -> dict[int, bytes]:
+        """The calls that the candidates of these sessions are made of."""
+        found: dict[int, bytes] = {}
+        with self._engine.reading() as tx:
+            for start in range(0, len(nums), TOGETHER):
+                some = _among(nums[start : start + TOGETHER])
+                found |= {
+                    num: bytes(calls)
+                    for num, calls in tx.run(f"SELECT session, calls FROM mined WHERE {some}")
+                }
+        return found
+
+    def attempts(self, nums: Sequence[int] | None) -> dict[str, tuple[int, int]]:
+        """How often calls of each sort were made, and how often they failed."""
+        with self._engine.reading() as tx:
+            rows = tx.run(
+                "SELECT work, sum(calls), sum(failed) FROM attempts"
+                f" WHERE {_among(nums)} GROUP BY work"
+            )
+        return {unescape(work): (int(calls), int(failed)) for work, calls, failed in rows}
+
+    def tools(self) -> set[str]:
+        """The names of all tools that were ever called, in sessions that were judged."""
+        with self._engine.reading() as tx:
+            return {unescape(tool) for (tool,) in tx.run("SELECT DISTINCT tool FROM calls")}
+
+    def forget(self) -> None:
+        """Throw everything away; it is found anew when it is asked for."""
+        self._write(forget)
+
+
+def forget(tx: Transaction) -> None:
+    """Throw everything away that is derived from the sessions."""
+    for table in ("candidates", "attempts", "mined"):
+        tx.run(f"DELETE FROM {table}")
+
+
+def _among(nums: Sequence[int] | None, column: str = "session") -> str:
+    """A condition; whole numbers of our own may stand in the statement, however many there are."""
+    if nums is None:
+        return "true"
+    return f"{column} IN ({', '.join(str(int(num)) for num in nums)})" if nums else "false"
+
+
+def _pending(row: Row, rules: str) -> Pending:
+    num, id, source, cwd, parent, messages, reason, changes, by, at, *facts = row
+    known = Facts(*facts) if by == rules and at == changes else None
+    folder = None if cwd is None else unescape(cwd)
+    return Pending(
+        num,
+        unescape(id),
+        unescape(source),
+        folder,
+        parent,
+        messages,
+        reason,
+        changes,
+        by is None,
+        known,
+    )
+
+
+def _places(tx: Transaction, shape: int, among: set[int] | None, most: int) -> list[Place]:
+    """The newest sessions that had a candidate, of those that count."""
+    found: list[Place] = []
+    before = 2**62
+    while len(found) < most:
+        rows = tx.run(
+            "SELECT c.session, s.id, c.family, s.last_active, c.place, c.support, c.tainted"
+            " FROM candidates c JOIN sessions s ON s.num = c.session"
+            f" WHERE c.shape = ? AND c.session < ? ORDER BY c.session DESC LIMIT {4 * most}",
+            (shape, before),
+        )
+        found += [_place(row) for row in rows if among is None or row[0] in among]
+        if len(rows) < 4 * most:
+            break
+        before = rows[-1][0]
+    return found[:most]
+
+
+def _place(row: Row) -> Place:
+    num, session, family, time, place, support, tainted = row
+    return Place(num, unescape(session), family, time, place, support, bool(tainted))
+
+
+def _deals(tx: Transaction, nums: Sequence[int]) -> Iterator[Deal]:
+    some = _among(nums)
+    sql = f"SELECT {_CALLS} FROM calls WHERE {some} ORDER BY session, position, number"
+    verdicts = {num: list(rows) for num, rows in groupby(tx.run(sql), key=lambda row: row[0])}
+    spoken = tx.stream(
+        "SELECT session, position, CASE WHEN calls > 0 THEN body END FROM messages"
+        f" WHERE {some} AND rewind IS NULL AND (calls > 0 OR role = 'user')"
+        " ORDER BY session, position"
+    )
+    for num, rows in groupby(spoken, key=lambda row: row[0]):
+        users: list[int] = []
+        made: dict[int, list[tuple[str, str, Any]]] = {}
+        for _, position, body in rows:
+            if body is None:
+                users.append(position)
+            else:
+                made[position] = _made(body)
+        yield Deal(num, _paired(verdicts.get(num, ()), made), users)
+
+
+class _Body(msgspec.Struct, gc=False):
+    """What is looked for in the body of a message; the rest is passed over."""
+
+    tool_calls: list[tuple[str, str, Any]] = []
+
+
+_decode = msgspec.json.Decoder(_Body).decode
+
+
+def _made(body: str) -> list[tuple[str, str, Any]]:
+    """The calls of a message."""
+    try:
+        return _decode(body if ESCAPE not in body else unescape(body)).tool_calls
+    except (
+        msgspec.MsgspecError,
+        UnicodeEncodeError,
+    ):  # the lenient way reads what UTF-8 cannot say
+        return decode_json(body)["tool_calls"]
+
+
+def _paired(
+    verdicts: Sequence[Row], made: dict[int, list[tuple[str, str, Any]]]
+) -> list[tuple[Call, ToolCall]]:
+    paired: list[tuple[Call, ToolCall]] = []
+    for verdict in verdicts:  # its columns are the fields of a call, in their order
+        calls = made.get(verdict[1])
+        if calls is not None and verdict[2] < len(calls):
+            paired.append((Call._make(verdict), ToolCall(*calls[int(verdict[2])])))
+    return paired
+
+
+def _keep(tx: Transaction, rules: str, findings: Sequence[Findings]) -> None:
+    there = {
+        num for (num,) in tx.run(f"SELECT num FROM sessions WHERE {_among(_nums(findings), 'num')}")
+    }
+    kept = [one for one in findings if one.pending.num in there]  # others were deleted meanwhile
+    if old := [one.pending.num for one in kept if not one.pending.is_new]:
+        for table in ("candidates", "attempts", "mined"):
+            tx.run(f"DELETE FROM {table} WHERE {_among(old)}")
+    families = {one.pending.num: _family(tx, one.pending.num, one.pending.parent) for one in kept}
+    tx.many(
+        "INSERT INTO mined (session, rules, changes, family, task, judged, failed, gain, calls)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session) DO NOTHING",
+        [
+            (
+                one.pending.num,
+                rules,
+                one.pending.changes,
+                families[one.pending.num],
+                *one.facts,
+                one.calls,
+            )
+            for one in kept
+        ],
+    )
+    tx.many(
+        "INSERT INTO candidates (session, shape, family, kind, place, support, tainted)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session, shape) DO NOTHING",
+        [
+            (one.pending.num, shape, families[one.pending.num], kind, place, support, int(tainted))
+            for one in kept
+            for shape, kind, place, support, tainted in one.candidates
+        ],
+    )
+    tx.many(
+        "INSERT INTO attempts (session, work, calls, failed) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (session, work) DO NOTHING",
+        [
+            (one.pending.num, escape(work), calls, failed)
+            for one in kept
+            for work, calls, failed in one.attempts
+        ],
+    )
+
+
+def _nums(findings: Sequence[Findings]) -> list[int]:
+    return [one.pending.num for one in findings]
+
+
+def _family(tx: Transaction, num: int, parent: str | None) -> int:
+    """The first session of the line that this one goes on."""
+    for _ in range(100):
+        rows = parent and tx.run("SELECT num, parent FROM sessions WHERE id = ?", (parent,))
+        if not rows:
+            break
+        num, parent = rows[0]
+    return num

@@ -1,0 +1,106 @@
+"""The index of templates and their patterns: made from the template files, asked by `choosing`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..types import Pattern, Template, plain
+from ..warm.choose import tokens_of
+from .engine import Engine, Transaction
+from .rows import encode_json
+from .text import escape, unescape
+
+
+class Patterns:
+    """The index, to be brought up to date. Use `store.patterns`."""
+
+    def __init__(
+        self, engine: Engine, write: Callable[[Callable[[Transaction], Any]], Any]
+    ) -> None:
+        self._engine = engine
+        self._write = write
+
+    def stamps(self) -> dict[str, str]:
+        """The templates that are in the index, and the stamps of the files they were read from."""
+        with self._engine.reading() as tx:
+            rows = tx.run("SELECT id, stamp FROM templates")
+        return {unescape(id): unescape(stamp) for id, stamp in rows}
+
+    def put(self, template: Template, stamp: str) -> None:
+        """Put a template into the index, in place of what it was."""
+        self._write(lambda tx: self._put(tx, template, stamp))
+
+    def drop(self, ids: Iterable[str]) -> None:
+        """Take templates out of the index."""
+        names = list(ids)
+        self._write(lambda tx: [self._drop(tx, name) for name in names])
+
+    def _put(self, tx: Transaction, template: Template, stamp: str) -> None:
+        self._drop(tx, template.id)
+        head = {**plain(template._replace(patterns=())), "seed": plain(template.seed)}
+        rows = tx.run(
+            "INSERT INTO templates (id, revision, stamp, state, task_type, head)"
+            " VALUES (?, ?, ?, ?, ?, ?) RETURNING num",
+            (
+                escape(template.id),
+                template.revision,
+                stamp,
+                template.state,
+                escape(template.task_type),
+                encode_json(head),
+            ),
+        )
+        num = rows[0][0]
+        if self._engine.name == "sqlite":
+            for pattern in template.patterns:
+                self._put_sqlite(tx, num, pattern)
+        else:
+            tx.many(
+                "INSERT INTO patterns (template, id, kind, tools, tainted, score, body, words)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?::tsvector)",
+                [(*_row(num, one), _vector(tokens_of(one))) for one in template.patterns],
+            )
+
+    @staticmethod
+    def _put_sqlite(tx: Transaction, num: int, pattern: Pattern) -> None:
+        rows = tx.run(
+            "INSERT INTO patterns (template, id, kind, tools, tainted, score, body)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING num",
+            _row(num, pattern),
+        )
+        tx.run(
+            "INSERT INTO pattern_words (rowid, text) VALUES (?, ?)",
+            (rows[0][0], escape(tokens_of(pattern))),
+        )
+
+    def _drop(self, tx: Transaction, id: str) -> None:
+        found = tx.run("SELECT num FROM templates WHERE id = ?", (escape(id),))
+        for (num,) in found:
+            if self._engine.name == "sqlite":
+                tx.run(
+                    "DELETE FROM pattern_words WHERE rowid IN"
+                    " (SELECT num FROM patterns WHERE template = ?)",
+                    (num,),
+                )
+            tx.run("DELETE FROM patterns WHERE template = ?", (num,))
+            tx.run("DELETE FROM templates WHERE num = ?", (num,))
+
+
+def _row(num: int, pattern: Pattern) -> tuple[Any, ...]:
+    tools = " ".join(dict.fromkeys(step.tool for step in pattern.steps))
+    return (
+        num,
+        pattern.id,
+        pattern.kind,
+        escape(f" {tools} "),
+        int(pattern.tainted),
+        pattern.score,
+        encode_json(plain(pattern)),
+    )
+
+
+def _vector(tokens: str) -> str:
+    """Tokens are letters and digits: as lexemes they need no more than quotes."""
+    words = [word[:500].replace("\\", "\\\\").replace("'", "''") for word in tokens.split()]
+    return " ".join(f"'{escape(word)}':{place}" for place, word in enumerate(words[:16_000], 1))

@@ -1,0 +1,272 @@
+"""Learning from what the store holds: what is new alone, what qualifies, what is removed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rekindle import Message, Store, ToolCall, building, learn
+from rekindle.errors import InvalidInput, NotFound
+from rekindle.store import Filter
+from rekindle.templates import Templates, exported
+from rekindle.types import replace
+from rekindle.warm.redact import Redactor
+
+from ..conftest import Clock
+from .said import answer, user
+
+NOW = 1_800_000_000.0
+SECRET = "ghp_" + "a8Xk2Lq9Zt4Vb7Nc1Ms5Wd3Rf6Hj0Py2Gu4K"
+
+
+def call(id: str, command: str, code: int = 0, said: str = "fine") -> tuple[Message, Message]:
+    made = ToolCall(id, "terminal", json.dumps({"command": command}))
+    result = Message("tool", said, tool_call_id=id, name="terminal", meta={"exit_code": code})
+    return Message("assistant", tool_calls=[made]), result
+
+
+def work(
+    store: Store,
+    *commands: str,
+    failed: tuple[str, ...] = (),
+    asked: str = "mend the parser",
+    **fields: str,
+) -> str:
+    """A session of at least 30 messages that ran these commands."""
+    session = store.begin(**fields)  # pyright: ignore[reportArgumentType]
+    messages = [user(asked)]
+    for number, command in enumerate((*failed, *commands)):
+        messages += call(f"c{number}", command, int(command in failed) * 2)
+    while len(messages) < 30:
+        messages.append(answer("…"))
+    store.append(session, *messages)
+    return session.id
+
+
+def learned(store: Store, **wanted: object) -> learn.Learned:
+    return learn.learn(store, Redactor(), learn.Wanted(**wanted), now=NOW)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Templates:
+    return Templates(tmp_path / "templates", clock=lambda: NOW)
+
+
+def commands(found: learn.Learned, kind: str = "example") -> list[object]:
+    return [
+        step.arguments["command"]
+        for one in found.patterns
+        if one.kind == kind
+        for step in one.steps
+    ]
+
+
+def test_what_sessions_share_is_learned_with_where_it_is_known_from(store: Store) -> None:
+    first = work(store, "uv run pytest -q tests/a.py", "ls")
+    second = work(store, "uv run pytest -q tests/b.py", "ls", asked="add a test for dates")
+    found = learned(store)
+    assert commands(found) == ["uv run pytest -q <path:py>"]
+    (one,) = [one for one in found.patterns if one.kind == "example"]
+    assert set(one.sessions) == {first, second}
+    assert one.asked in ("mend the parser", "add a test for dates")
+    assert one.steps[0].result == "fine"
+    assert found.scan.scanned == found.scan.qualified == found.scan.looked_through == 2
+
+
+def test_a_second_run_looks_only_at_what_is_new(store: Store) -> None:
+    for _ in range(3):
+        work(store, "make docs", "make check")
+    assert learned(store).scan.looked_through == 3
+    assert learned(store).scan.looked_through == 0
+    grown = work(store, "make docs")
+    assert learned(store).scan.looked_through == 1
+    store.append(grown, *call("new", "make check"))
+    again = learned(store)
+    assert again.scan.looked_through == 1
+    assert again.scan.qualified == 4
+
+
+def test_what_was_undone_is_unlearned(store: Store) -> None:
+    one = work(store, "make docs")
+    work(store, "make docs")
+    store.append(one, user("and now"), *call("x", "make check --all"))
+    two = work(store, "make check --all")
+    assert "make check --all" in commands(learned(store))
+    store.undo(one)
+    assert "make check --all" not in commands(learned(store))
+    assert two
+
+
+def test_other_rules_look_at_everything_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work(store, "make docs")
+    learned(store, least=1)
+    monkeypatch.setattr(learn, "MINING_RULES", "other")
+    assert learned(store, least=1).scan.looked_through == 1
+
+
+def test_sessions_are_left_out_for_a_reason_that_is_told(store: Store, clock: Clock) -> None:
+    work(store, "make docs")
+    short = store.begin()
+    store.append(short, user("hi"), *call("a", "make docs"))
+    bad = work(store, failed=("make a", "make b", "make c"))
+    given_up = work(store, "make docs")
+    store.end(given_up, "cancelled")
+    done = work(store, "make docs")
+    store.end(done, "completed")
+    work(store, "make docs", source="codex")
+    found = learned(store)
+    assert found.scan.skipped == {
+        "under 30 messages": 1,
+        "ended otherwise": 1,
+        "over 50% of the calls failed": 1,
+    }
+    assert bad not in found.sessions
+    assert {given_up, bad} & set(found.sessions) == set()
+    assert learned(store, source="codex").scan.qualified == 1
+    assert learned(store, max_sessions=2).scan.skipped["more than wanted"] >= 1
+    assert learned(store, min_messages=2).scan.qualified == 4
+
+
+def test_owners_see_only_their_own(store: Store) -> None:
+    work(store, "make docs --ours", owner="ada")
+    work(store, "make docs --ours", owner="ada")
+    work(store, "make docs --theirs", owner="bob")
+    work(store, "make docs --theirs", owner="bob")
+    assert commands(learned(store, owner="ada")) == ["make docs --ours"]
+
+
+def test_sessions_that_continue_each_other_count_once(store: Store) -> None:
+    one = work(store, "make docs --once")
+    work(store, "make docs --once", parent=one)
+    assert commands(learned(store)) == []
+    work(store, "make docs --once")
+    assert commands(learned(store)) == ["make docs --once"]
+
+
+def test_secrets_are_removed_before_anything_is_kept(store: Store, folder: Templates) -> None:
+    for _ in range(2):
+        work(store, f"deskctl login --token {SECRET} --all", asked=f"log in with {SECRET}")
+    built = building.build(store, folder, Redactor(), "Desk", now=NOW)
+    kept = folder.path("desk").read_text()
+    assert SECRET not in kept
+    assert "deskctl login" in kept
+    nums = [one.num for one in store.mined.pending(learn.MINING_RULES, Filter())]
+    assert nums
+    assert all(SECRET.encode() not in blob for blob in store.mined.calls(nums).values())
+    assert all(SECRET not in sort for sort in store.mined.attempts(None))
+    assert sum(built.scan.removed.values()) > 0
+
+
+def test_a_deleted_session_takes_what_was_learned_from_it_along(store: Store, clock: Clock) -> None:
+    work(store, "make docs")
+    work(store, "make docs")
+    assert commands(learned(store)) == ["make docs"]
+    clock.now += 10 * 86_400
+    store.prune(Filter.parse("messages>1"))
+    store.purge(older_than=-1)
+    assert store.mined.count() == 0
+    assert learned(store).patterns == ()
+
+
+def test_a_template_is_built_and_built_anew(store: Store, folder: Templates) -> None:
+    work(store, "make docs --strict")
+    work(store, "make docs --strict")
+    built = building.build(store, folder, Redactor(), "Our Docs", now=NOW, tags=["docs"])
+    assert built.template == folder.find("our-docs")
+    assert (built.template.made, built.template.state, built.template.revision) == (
+        "built",
+        "active",
+        1,
+    )
+    assert built.template.scan["qualified"] == 2
+    assert store.patterns.stamps().keys() == {"our-docs"}
+    again = building.build(store, folder, Redactor(), "Our Docs", now=NOW)
+    assert again.template.revision == 2
+    with pytest.raises(NotFound, match=r"none of 2 sessions qualified.*under 500 messages"):
+        building.build(store, folder, Redactor(), "x", learn.Wanted(min_messages=500), now=NOW)
+    with pytest.raises(InvalidInput, match="type: expected one of"):
+        building.build(store, folder, Redactor(), "x", learn.Wanted(task="odd"), now=NOW)
+
+
+def test_an_automatic_template_waits_to_be_accepted(store: Store, folder: Templates) -> None:
+    work(store, "make docs --strict")
+    work(store, "make docs --strict")
+    work(store, *["make docs --strict"] * 3, failed=("make x", "make y"))
+    built = building.build(store, folder, Redactor(), "auto", now=NOW, automatic=True)
+    assert (built.template.state, built.template.made) == ("quarantined", "automatic")
+    assert built.scan.qualified == 2, "only sessions that did well"
+    assert building.accept(store, folder, "auto").state == "active"
+    assert building.retire(store, folder, "auto").state == "retired"
+
+
+def test_a_session_is_extracted(store: Store, folder: Templates) -> None:
+    id = work(store, "make docs --strict", "ls", asked="Always use make. Look at docs/plan.md")
+    made = building.extract(store, folder, Redactor(), id, "One", now=NOW)
+    assert [one.steps[0].arguments for one in made.patterns] == [{"command": "make docs --strict"}]
+    assert made.seed.instructions == ("Always use make.",)
+    assert "docs/plan.md" in made.seed.markers
+    assert made.sources == (id,)
+    with pytest.raises(NotFound):
+        building.extract(store, folder, Redactor(), "nobody", "Two", now=NOW)
+
+
+def test_templates_are_merged_without_doubles(store: Store, folder: Templates) -> None:
+    work(store, "make docs --strict", "make check")
+    work(store, "make docs --strict", "make check")
+    one = building.build(store, folder, Redactor(), "One", now=NOW).template
+    folder.create(replace(one, id="two", name="Two", tags=("b",)))
+    both = building.merge(store, folder, Redactor(), ["One", "two"], "Both", most=40)
+    assert len(both.patterns) == len(one.patterns)
+    assert both.tags == ("b",)
+    with pytest.raises(InvalidInput, match="two different"):
+        building.merge(store, folder, Redactor(), ["One", "one"], "Same", most=40)
+
+
+def test_what_comes_from_elsewhere_is_looked_through_and_kept_apart(
+    store: Store, folder: Templates
+) -> None:
+    work(store, "make docs --strict")
+    work(store, "make docs --strict")
+    one = building.build(store, folder, Redactor(), "One", now=NOW).template
+    bad = replace(one, description=f"use {SECRET}", name="Theirs")
+    pattern = one.patterns[0]
+    foreign = replace(pattern, steps=(replace(pattern.steps[0], tool="odd_tool"),))
+    data = exported(replace(bad, patterns=(*one.patterns, foreign)), "rekindle", NOW)
+    got = building.receive(store, folder, Redactor(), data, "file", None)
+    assert got.template.state == "quarantined"
+    assert got.template.id == "theirs"
+    assert got.missing == ("odd_tool",)
+    assert SECRET not in folder.path("theirs").read_text()
+    assert got.removed
+    with pytest.raises(InvalidInput, match="there is one already"):
+        building.receive(store, folder, Redactor(), data, "file", None)
+
+
+def test_the_index_follows_the_files(store: Store, folder: Templates) -> None:
+    work(store, "make docs --strict")
+    work(store, "make docs --strict")
+    building.build(store, folder, Redactor(), "One", now=NOW)
+    assert building.index(store, folder) == 0
+    path = folder.path("one")
+    path.write_text(path.read_text().replace("Learned from", "Known from"))
+    assert building.index(store, folder) == 1
+    told: list[str] = []
+    path.write_text("{}")
+    building.index(store, folder, tell=told.append)
+    assert store.patterns.stamps() == {}
+    assert "this is no template" in told[0]
+
+
+def test_the_use_of_a_template_is_counted_from_its_sessions(store: Store) -> None:
+    for number in range(3):
+        session = store.begin(template="one", arm="warm")
+        store.append(session, user("go"), *call("a", "make"), *call("b", "make x", number and 2))
+    store.append(store.begin(), user("go"), *call("a", "make", 2))
+    use = building.use_of(store, "one")
+    assert (use.sessions, use.calls, use.failed) == (3, 6, 2)
+    assert use.success_rate == round(4 / 6, 4)
+    assert building.use_of(store, "two") == building.Use()

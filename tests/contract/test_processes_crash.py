@@ -1,0 +1,493 @@
+"""Background processes when programs are killed, disks are full, and names are taken."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rekindle.errors import JournalUnwritable, ProcessError, SupervisorGone
+from rekindle.processes import line, tree, wire
+from rekindle.processes.client import Client
+from rekindle.processes.journal import Journal, Record
+from rekindle.processes.place import Size
+from rekindle.processes.registry import Registry
+from rekindle.processes.supervisor import SOCKET
+from rekindle.processes.values import Process, Watch
+
+from ..acceptance.faults import read_only_view, small_disk
+from ..processes import (
+    NASTY,
+    OWNER,
+    QUICK,
+    alive,
+    embedded,
+    eventually,
+    output_of,
+    python,
+    runs,
+    stop,
+    supervised,
+    supervisor_of,
+)
+
+COUNTING = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo line $i; sleep 0.05; done; exit 7"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "processes"
+
+
+async def sh(client: Client | Registry, script: str, **more: object) -> Process:
+    return await client.start(["sh", "-c", script], **{"owner": OWNER, **more})  # type: ignore
+
+
+def keeper_of(folder: Path) -> int:
+    """The keeper: the parent of nobody, known by the socket it listens at."""
+    where = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    where.connect(str(wire.sockets(folder) / "keeper.sock"))
+    pid = wire.peer(where)[0]
+    where.close()
+    return pid
+
+
+def kill_supervisor(folder: Path) -> int:
+    pid = supervisor_of(folder)
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+# -- the supervisor is killed
+
+
+@pytest.mark.parametrize("pty", [None, Size()], ids=["pipes", "terminal"])
+@runs
+async def test_processes_go_on_when_the_supervisor_is_killed(
+    folder: Path, pty: Size | None
+) -> None:
+    async with supervised(folder) as client:
+        one = await sh(client, COUNTING, pty=pty)
+        cat = await client.start(["cat"], owner=OWNER, pty=pty)
+        for _ in range(3):
+            await asyncio.sleep(0.3)
+            kill_supervisor(folder)
+            found = {p.id: p for p in await client.list()}
+            assert (found[cat.id].state, found[cat.id].pid) == ("running", cat.pid)
+        await client.submit(cat.id, "still there")
+        await output_of(client, cat.id, "still there")
+        waited = await client.wait(one.id, 20)
+        assert (waited.process.state, waited.process.exit_code) == ("exited", 7)
+        assert waited.output == "".join(f"line {i}\n" for i in range(1, 41))
+
+
+@runs
+async def test_a_live_stream_goes_on_with_the_next_supervisor(folder: Path) -> None:
+    async with supervised(folder) as client:
+        one = await sh(client, COUNTING)
+        data = b""
+        async for chunk in client.attach(one.id):
+            if not data:
+                kill_supervisor(folder)
+            data += chunk.data
+        assert data.decode() == "".join(f"line {i}\n" for i in range(1, 41))
+
+
+@runs
+async def test_a_process_that_ended_without_a_supervisor_has_its_exit_code(folder: Path) -> None:
+    async with supervised(folder) as client:
+        one = await sh(client, "sleep 0.5; echo last words; exit 9", watches=[Watch("end")])
+        keeper = keeper_of(folder)
+        os.kill(keeper, signal.SIGSTOP)  # so that it starts no other one
+        kill_supervisor(folder)
+        await eventually(lambda: not alive(one.pid or 0))
+        os.kill(keeper, signal.SIGCONT)
+        waited = await client.wait(one.id, 20)
+        assert (waited.process.state, waited.process.exit_code) == ("exited", 9)
+        assert waited.output == "last words\n"
+        assert [e.kind for e in await client.events(wait=5)] == ["end"]
+
+
+@runs
+async def test_the_keeper_starts_a_supervisor_so_that_nobody_stands_still(folder: Path) -> None:
+    async with supervised(folder) as client:
+        pids = folder / "done"
+        code = f"import sys; sys.stdout.write('x' * 500_000); open({str(pids)!r}, 'w')"
+        one = await sh(client, f'sleep 0.3; exec {sys.executable} -c "{code}"')
+        kill_supervisor(folder)
+        await eventually(pids.exists)  # more than a pipe holds, and no client asked
+        assert (await client.wait(one.id, 20)).process.bytes == 500_000
+
+
+@runs
+async def test_a_dead_keeper_is_replaced(folder: Path) -> None:
+    async with supervised(folder) as client:
+        one = await sh(client, COUNTING)
+        first = keeper_of(folder)
+        os.kill(first, signal.SIGKILL)
+        await eventually(lambda: _other_keeper(folder, first))
+        kill_supervisor(folder)
+        waited = await client.wait(one.id, 20)
+        assert waited.output.count("\n") == 40
+        assert waited.process.exit_code == 7
+
+
+def _other_keeper(folder: Path, first: int) -> bool:
+    try:
+        return keeper_of(folder) != first
+    except OSError:
+        return False
+
+
+@runs
+async def test_with_keeper_and_supervisor_killed_a_quiet_process_goes_on(folder: Path) -> None:
+    async with supervised(folder) as client:
+        go = folder / "go"
+        one = await sh(client, f"while [ ! -e {go} ]; do sleep 0.05; done; exit 6")
+        loud = await sh(client, f"while [ ! -e {go} ]; do sleep 0.05; done; echo out; sleep 20")
+        os.kill(keeper_of(folder), signal.SIGKILL)
+        kill_supervisor(folder)
+        found = {p.id: p.state for p in await client.list()}
+        assert found[one.id] == "running"
+        go.touch()
+        process = (await client.wait(one.id, 20)).process
+        assert (process.state, process.exit_code) == ("exited", 6)
+        # What writes into a broken pipe is ended by the kernel; that is told as it is.
+        process = (await client.wait(loud.id, 20)).process
+        assert process.state in ("exited", "running")
+
+
+@runs
+async def test_a_kill_that_was_begun_is_brought_to_its_end(folder: Path, tmp_path: Path) -> None:
+    async with supervised(folder) as client:
+        pids = tmp_path / "pids"
+        one = await client.start(python(NASTY, str(pids)), owner=OWNER)
+        await eventually(lambda: pids.exists() and pids.read_text().count("\n") == 3)
+        killing = asyncio.create_task(client.kill(one.id))
+        await asyncio.sleep(0.5)
+        kill_supervisor(folder)
+        killed = await killing
+        assert killed.state == "killed"
+        assert [pid for pid in map(int, pids.read_text().split()) if alive(pid)] == []
+
+
+@runs
+async def test_a_process_whose_shim_was_killed_is_lost_and_says_so(folder: Path) -> None:
+    async with supervised(folder) as client:
+        one = await sh(client, "sleep 0.3")
+        shim = tree.look(one.pid or 0)
+        assert shim
+        os.kill(shim.ppid, signal.SIGKILL)
+        process = (await client.wait(one.id, 20)).process
+        assert (process.state, process.exit_code) == ("lost", None)
+        assert "exit code was killed" in process.why
+
+
+# -- what the journal says
+
+
+def planted(folder: Path, **fields: object) -> Record:
+    """A record that an earlier program left."""
+    journal = Journal(folder)
+    journal.prepare()
+    known = {"owner": OWNER, "argv": ("sleep", "30"), "place": "local", "started": time.time()}
+    record = Record(**{"id": "pearlier", **known, **fields})  # type: ignore[arg-type]
+    journal.create(record)
+    return record
+
+
+@runs
+async def test_a_start_that_a_crash_cut_short_is_told_plainly(folder: Path) -> None:
+    planted(folder, state="starting")
+    async with embedded(folder) as registry:
+        (one,) = await registry.list()
+        assert (one.state, one.exit_code) == ("failed", None)
+        assert "never ran" in one.why
+
+
+@runs
+async def test_a_recycled_process_id_is_not_the_process(folder: Path) -> None:
+    other = subprocess.Popen(["sleep", "30"], start_new_session=True)
+    seen = tree.look(other.pid)
+    assert seen
+    ref = {"pid": other.pid, "started": seen.started - 1, "boot": tree.boot(), "group": ""}
+    planted(folder, state="running", ref=ref, pid=other.pid)
+    async with embedded(folder) as registry:
+        (one,) = await registry.list()
+        assert one.state == "lost"
+        await registry.kill(one.id)
+        assert alive(other.pid)
+    other.kill()
+    other.wait()
+
+
+@runs
+async def test_after_a_restart_of_the_machine_nothing_is_taken_for_running(folder: Path) -> None:
+    me = tree.look(os.getpid())
+    assert me
+    ref = {"pid": os.getpid(), "started": me.started, "boot": "another boot", "group": ""}
+    planted(folder, state="running", ref=ref)
+    async with embedded(folder) as registry:
+        (one,) = await registry.list()
+        assert one.state == "lost"
+        assert "restarted" in one.why
+
+
+@runs
+async def test_a_clock_that_was_set_back_keeps_nothing_for_ever(folder: Path) -> None:
+    planted(folder, state="exited", code=0, ended=time.time() + 86_400)
+    async with embedded(folder, QUICK._replace(finished=0.3)) as registry:
+        assert len(await registry.list()) == 1
+
+        async def gone() -> bool:
+            return await registry.list() == []
+
+        await eventually(gone)
+
+
+# -- clients
+
+
+@runs
+async def test_a_client_killed_in_the_middle_of_output_loses_nothing(folder: Path) -> None:
+    code = f"""
+import asyncio, sys
+from pathlib import Path
+from rekindle.processes.client import Client
+async def main():
+    client = Client(Path({str(folder)!r}))
+    one = await client.start(["sh", "-c", {COUNTING!r}], owner="ada")
+    print(one.id, flush=True)
+    async for chunk in client.attach(one.id):
+        print(len(chunk.data), flush=True)
+asyncio.run(main())
+"""
+    async with supervised(folder) as client:
+        await client.busy(OWNER)
+        program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        assert program.stdout
+        id = (await asyncio.to_thread(program.stdout.readline)).strip()
+        await asyncio.to_thread(program.stdout.readline)
+        program.kill()
+        await asyncio.to_thread(program.wait)
+        waited = await client.wait(id, 20)
+        assert waited.process.exit_code == 7
+        assert waited.output.count("\n") == 40
+
+
+@runs
+async def test_two_clients_that_start_at_once_share_one_supervisor(folder: Path) -> None:
+    clients = [Client(folder, linger=20) for _ in range(4)]
+    try:
+        started = await asyncio.gather(*(sh(client, "sleep 30") for client in clients))
+        for client in clients:
+            assert {p.id for p in await client.list()} == {p.id for p in started}
+        await clients[0].close_owner(OWNER)
+    finally:
+        for client in clients:
+            await client.aclose()
+        stop(folder)
+
+
+@runs
+async def test_a_stale_socket_is_no_hindrance(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    wire.prepare(wire.sockets(folder))
+    old = socket.socket(socket.AF_UNIX)
+    old.bind(str(wire.sockets(folder) / SOCKET))
+    old.close()
+    async with supervised(folder) as client:
+        assert (await sh(client, "sleep 30")).state == "running"
+        assert os.stat(wire.sockets(folder) / SOCKET).st_mode & 0o777 == 0o600
+
+
+@runs
+async def test_an_old_supervisor_makes_room_for_a_newer_client(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with supervised(folder) as client:
+        one = await sh(client, "sleep 30")
+        first = supervisor_of(folder)
+        newer = Client(folder)
+        with monkeypatch.context() as patch:
+            patch.setattr(line, "__version__", "999.0")
+            connected = newer._line.connected()  # pyright: ignore[reportPrivateUsage]
+            assert not await connected  # it has asked the old one to go, and it went
+        assert supervisor_of(folder) is None
+        found = await newer.list()
+        assert [(p.id, p.state, p.pid) for p in found] == [(one.id, "running", one.pid)]
+        assert supervisor_of(folder) != first
+        await newer.aclose()
+
+
+@runs
+async def test_a_long_home_has_its_sockets_elsewhere(tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 40) / "processes"
+    async with supervised(folder) as client:
+        assert (await sh(client, "sleep 30")).state == "running"
+        where = wire.sockets(folder)
+        assert where != folder
+        assert os.stat(where).st_mode & 0o777 == 0o700
+    assert not where.exists()
+
+
+@runs
+async def test_a_supervisor_goes_after_its_last_process_and_the_disk_tells_the_rest(
+    folder: Path,
+) -> None:
+    async with supervised(folder, linger=0.3) as client:
+        one = await sh(client, "echo said; exit 2", watches=[Watch("end")])
+        await client.wait(one.id, 20)
+        await eventually(lambda: supervisor_of(folder) is None)
+        (found,) = await client.list()
+        assert (found.id, found.state, found.exit_code) == (one.id, "exited", 2)
+        assert (await client.log(one.id)).output == "said\n"
+        assert (await client.poll(one.id, reader="new")).output == "said\n"
+        assert (await client.wait(one.id, 5)).process.exit_code == 2
+        assert [e.kind for e in await client.events()] == ["end"]
+        assert [chunk.data async for chunk in client.attach(one.id)] == [b"said\n"]
+        assert supervisor_of(folder) is None
+
+
+@runs
+async def test_only_one_program_keeps_a_folder(folder: Path) -> None:
+    async with embedded(folder):
+        with pytest.raises(SupervisorGone, match="another program"):
+            await Registry.open(folder)
+
+
+# -- the disk
+
+
+@runs
+async def test_a_full_disk_is_told_and_nothing_is_started(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "300k") as disk:
+        async with embedded(disk / "processes") as registry:
+            one = await sh(registry, "exit 3")  # its ring takes most of the space
+            with pytest.raises(JournalUnwritable, match="no space is left"):
+                await sh(registry, "sleep 30")
+            assert [p.id for p in await registry.list()] == [one.id]
+            process = (await registry.wait(one.id, 20)).process
+            assert (process.state, process.exit_code) == ("exited", 3)
+
+
+@runs
+async def test_the_exit_code_is_noted_on_a_disk_that_became_full(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "400k") as disk:
+        registry = await Registry.open(disk / "processes")
+        one = await sh(registry, "read x; exit 3")
+        with pytest.raises(OSError, match="space"):
+            (disk / "rest").write_bytes(bytes(1 << 20))
+        await registry.submit(one.id, "go")
+        process = (await registry.wait(one.id, 20)).process
+        assert (process.state, process.exit_code) == ("exited", 3)
+        await registry.aclose()
+        (disk / "rest").unlink()
+        again = await Registry.open(disk / "processes")
+        (process,) = await again.list()
+        assert (process.state, process.exit_code) == ("exited", 3)
+        await again.aclose()
+
+
+@runs
+async def test_a_home_that_can_only_be_read_still_tells(folder: Path, tmp_path: Path) -> None:
+    async with supervised(folder, linger=0.2) as client:
+        one = await sh(client, "echo said; exit 2")
+        await client.wait(one.id, 20)
+        await eventually(lambda: supervisor_of(folder) is None)
+    with read_only_view(folder.parent, tmp_path / "view") as view:
+        reader = Client(view / "processes")
+        assert [(p.id, p.exit_code) for p in await reader.list()] == [(one.id, 2)]
+        assert (await reader.log(one.id)).output == "said\n"
+        with pytest.raises(ProcessError, match=r"cannot be (started|written)"):
+            await sh(reader, "true")
+        await reader.aclose()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
+@runs
+async def test_another_user_is_not_answered(folder: Path) -> None:
+    code = """
+import os, socket, sys
+os.setuid(65534)
+line = socket.socket(socket.AF_UNIX)
+line.connect(sys.argv[1])
+print(line.recv(100))
+"""
+    async with supervised(folder) as client:
+        await sh(client, "sleep 30")
+        path = wire.sockets(folder) / SOCKET
+        os.chmod(path, 0o666)  # as if the modes of the folders were not enough
+        link = Path("/tmp") / f"rekindle-test-{os.getpid()}.sock"
+        os.link(path, link)
+        try:
+            command = [sys.executable, "-c", code, str(link)]
+            done = await asyncio.to_thread(
+                subprocess.run, command, capture_output=True, text=True, timeout=20
+            )
+        finally:
+            link.unlink()
+        assert done.stdout == "b''\n"
+
+
+def test_a_record_holds_no_value_of_the_environment(folder: Path) -> None:
+    async def run() -> None:
+        async with embedded(folder) as registry:
+            env = {"PATH": os.environ["PATH"], "TOKEN": "very-secret-value"}
+            one = await registry.start(["sleep", "30"], owner=OWNER, env=env)
+            for path in (folder / one.id).iterdir():
+                assert b"very-secret-value" not in path.read_bytes()
+            assert json.loads((folder / one.id / "record.json").read_text())["argv"] == [
+                "sleep",
+                "30",
+            ]
+
+    asyncio.run(run())
+
+
+@runs
+async def test_a_process_of_a_revived_supervisor_is_like_any_other(folder: Path) -> None:
+    """Signals, limits and the mask of new files are those that it would have had without us."""
+    # Without the signals that the C library keeps for itself.
+    asked = "grep SigBlk /proc/self/status; grep SigIgn /proc/self/status | tail -c 8"
+    asked += "; ulimit -S -n; umask"
+    here = subprocess.run(
+        ["sh", "-c", asked], capture_output=True, text=True, check=True, restore_signals=True
+    ).stdout
+    async with supervised(folder) as client:
+        stays = await sh(client, "sleep 30")
+        first = await sh(client, asked)
+        assert (await client.wait(first.id, 20)).output == here
+        kill_supervisor(folder)
+        await eventually(lambda: supervisor_of(folder) is not None)  # started by the keeper
+        second = await sh(client, asked)
+        assert (await client.wait(second.id, 20)).output == here
+        assert (await client.kill(stays.id)).exit_code == 143
+
+
+@runs
+async def test_a_module_in_the_folder_one_is_in_is_not_run(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "asyncio.py").write_text("raise SystemExit('hijacked')")
+    monkeypatch.chdir(tmp_path)
+    async with supervised(folder) as client:
+        assert (await sh(client, "sleep 30")).cwd == str(tmp_path)
+
+
+@runs
+async def test_short_names_in_the_environment_arrive_as_they_are(folder: Path) -> None:
+    async with embedded(folder) as registry:
+        env = {"PATH": os.environ["PATH"], **{name: f"<{name}>" for name in "abcdefgprst"}}
+        one = await registry.start(["env"], owner=OWNER, env=env)
+        said = (await registry.wait(one.id, 20)).output.splitlines()
+        assert {f"{name}=<{name}>" for name in "abcdefgprst"} <= set(said)
