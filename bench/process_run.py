@@ -1,0 +1,271 @@
+"""The measurements of `bench/processes.py`, in a process of their own: figures as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+from rekindle.processes import wire
+from rekindle.processes.client import Client
+from rekindle.processes.journal import Journal, Record
+from rekindle.processes.local import Local
+from rekindle.processes.place import Spec
+from rekindle.processes.registry import Registry
+from rekindle.processes.ring import Ring
+from rekindle.processes.supervisor import SOCKET
+from rekindle.processes.values import Limits
+
+OWNER = "bench"
+LIMITS = Limits(per_owner=2000, in_all=2000)
+TICK = os.sysconf("SC_CLK_TCK")
+WRITING = (
+    "while :; do echo a line of output that is of the usual length, more or less; sleep 0.01; done"
+)
+FLOOD = (
+    "import os, time\nblock = b'x' * 65536\nbegun, sent = time.monotonic(), 0\n"
+    "while True:\n    sent += os.write(1, block)\n"
+    "    ahead = sent / 500e6 - (time.monotonic() - begun)\n"
+    "    if ahead > 0.002: time.sleep(ahead)\n"
+)
+
+
+def cpu(pids: Iterable[int]) -> float:
+    """Seconds of processor time that these processes have used."""
+    total = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / TICK
+
+
+def private(pids: Iterable[int]) -> float:
+    """MB that belong to these processes alone."""
+    total = 0
+    for pid in pids:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith(("Private_Clean:", "Private_Dirty:")):
+                total += int(line.split()[1])
+    return total / 1024
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    return {"p50": median(values) * 1e3, "p95": quantiles(values, n=20)[-1] * 1e3}
+
+
+# -- starting
+
+
+async def spawn(folder: Path, count: int) -> dict[str, Any]:
+    """By turns: the bare way, our place without a record, and the whole registry."""
+    taken: dict[str, list[float]] = {}
+    plain, grouped = Local(), Local(groups=True)
+    registry = await Registry.open(folder / "registry", limits=LIMITS)
+    journal = Journal(folder / "records")
+    journal.prepare()
+    for number in range(count):
+        for name, seconds in (
+            *_bare(),
+            *await _placed("place", plain, folder / f"a{number}"),
+            *await _placed("place, control group", grouped, folder / f"b{number}"),
+            *await _registered(registry),
+            *_recorded(journal, number),
+        ):
+            taken.setdefault(name, []).append(seconds)
+    await registry.aclose()
+    await plain.close()
+    await grouped.close()
+    return {name: median(values) * 1e3 for name, values in taken.items()}
+
+
+def _bare() -> list[tuple[str, float]]:
+    begun = time.perf_counter()
+    one = subprocess.Popen(
+        ["/bin/echo", "x"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
+    called = time.perf_counter() - begun
+    assert one.stdout
+    assert one.stdin
+    one.stdout.read(1)
+    ran = time.perf_counter() - begun
+    one.stdout.close()
+    one.stdin.close()
+    one.wait()
+    return [("Popen: call", called), ("Popen: first output", ran)]
+
+
+async def _placed(name: str, place: Local, folder: Path) -> list[tuple[str, float]]:
+    folder.mkdir()
+    ring = Ring.create(folder / "ring")
+    begun = time.perf_counter()
+    spec = Spec(f"b{os.urandom(5).hex()}", ("/bin/echo", "x"), "/", dict(os.environ), None, folder)
+    running = await place.start(spec)
+    called = time.perf_counter() - begun
+    copying = asyncio.create_task(running.copy(ring))
+    while not ring.total:
+        await asyncio.sleep(0)
+    ran = time.perf_counter() - begun
+    await running.wait()
+    await copying
+    await running.forget()
+    shutil.rmtree(folder)
+    return [(f"{name}: call", called), (f"{name}: first output", ran)]
+
+
+async def _registered(registry: Registry) -> list[tuple[str, float]]:
+    begun = time.perf_counter()
+    one = await registry.start(["/bin/echo", "x"], owner=OWNER)
+    called = time.perf_counter() - begun
+    await registry.wait(one.id, 10)
+    return [("registry: call", called)]
+
+
+def _recorded(journal: Journal, number: int) -> list[tuple[str, float]]:
+    record = Record(f"r{number}", OWNER, ("/bin/echo", "x"), "local", "starting", time.time())
+    begun = time.perf_counter()
+    journal.create(record)
+    Ring.create(journal.ring_of(record.id)).close()
+    return [("one durable record", time.perf_counter() - begun)]
+
+
+# -- living
+
+
+def _pids(client: Client, folder: Path) -> list[int]:
+    """Supervisor and keeper."""
+    import socket
+
+    found: list[int] = []
+    where = wire.sockets(folder)
+    for name, kind in ((SOCKET, socket.SOCK_STREAM), ("keeper.sock", socket.SOCK_SEQPACKET)):
+        with socket.socket(socket.AF_UNIX, kind) as line:
+            line.connect(str(where / name))
+            found.append(wire.peer(line)[0])
+    return found
+
+
+def _shims(processes: Iterable[int]) -> list[int]:
+    return [
+        int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        for pid in processes
+    ]
+
+
+async def crowd(folder: Path, count: int, seconds: float) -> dict[str, Any]:
+    client = Client(folder / "crowd", limits=LIMITS, linger=30)
+    first = await client.start(["sleep", "600"], owner=OWNER)
+    ours = _pids(client, folder / "crowd")
+    before = private(ours)
+    begun = time.perf_counter()
+    started = [first]
+    for _ in range(0, count - 1, 10):
+        many = min(10, count - len(started))
+        started += await asyncio.gather(
+            *(client.start(["sleep", "600"], owner=OWNER) for _ in range(many))
+        )
+    took = time.perf_counter() - begun
+    await asyncio.sleep(1)
+    used = cpu(ours)
+    await asyncio.sleep(seconds)
+    used = cpu(ours) - used
+    shims = private(_shims(p.pid for p in started if p.pid))
+    listing = []
+    for _ in range(20):
+        at = time.perf_counter()
+        assert len(await client.list(owner=OWNER)) >= count
+        listing.append(time.perf_counter() - at)
+    figures = {
+        "processes": len(started),
+        "started per second": (len(started) - 1) / took,
+        "idle, % of a core": 100 * used / seconds,
+        "private memory each, MB": (private(ours) - before + shims) / len(started),
+        "of that the shim, MB": shims / len(started),
+        "listing all, p50 ms": median(listing) * 1e3,
+    }
+    at = time.perf_counter()
+    await client.close_owner(OWNER)
+    figures["ending all, s"] = time.perf_counter() - at
+    await _stop(client, folder / "crowd")
+    return figures
+
+
+async def _stop(client: Client, folder: Path) -> None:
+    supervisor = _pids(client, folder)[0]
+    await client.aclose()
+    os.kill(supervisor, 15)
+    while Path(f"/proc/{supervisor}").exists():
+        await asyncio.sleep(0.05)
+
+
+# -- writing
+
+
+async def writers(folder: Path, count: int, looks: int) -> dict[str, Any]:
+    client = Client(folder / "writers", limits=LIMITS, linger=30)
+    quiet = await client.start(["cat"], owner=OWNER)
+    loud = [await client.start(["sh", "-c", WRITING], owner=OWNER) for _ in range(count)]
+    figures: dict[str, Any] = {}
+    polls = [await _poll(client, loud[n % count].id) for n in range(looks)]
+    figures["poll beside writers"] = spread(polls)
+    for one in loud:
+        await client.kill(one.id)
+    ours = _pids(client, folder / "writers")
+    figures["round trip of a line"] = spread([await _echo(client, quiet.id) for _ in range(200)])
+    before = private(ours)
+    flood = await client.start([sys.executable, "-c", FLOOD], owner=OWNER)
+    await asyncio.sleep(1)
+    at, begun = (await client.poll(flood.id, reader="count")).process.bytes, time.perf_counter()
+    trips = [await _echo(client, quiet.id) for _ in range(200)]
+    polls = [await _poll(client, quiet.id) for _ in range(looks)]
+    took = time.perf_counter() - begun
+    written = (await client.poll(flood.id, reader="count")).process.bytes - at
+    figures["flood, MB/s"] = written / took / 1e6
+    figures["round trip beside the flood"] = spread(trips)
+    figures["poll beside the flood"] = spread(polls)
+    figures["memory grew by, MB"] = private(ours) - before
+    await client.close_owner(OWNER)
+    await _stop(client, folder / "writers")
+    return figures
+
+
+async def _poll(client: Client, id: str) -> float:
+    begun = time.perf_counter()
+    await client.poll(id)
+    took = time.perf_counter() - begun
+    await asyncio.sleep(0.002)
+    return took
+
+
+async def _echo(client: Client, id: str) -> float:
+    """A line to `cat` and back."""
+    position = (await client.log(id, tail=0)).process.bytes
+    begun = time.perf_counter()
+    await client.submit(id, "x")
+    async for _ in client.attach(id, since=position):
+        break
+    return time.perf_counter() - begun
+
+
+async def main(quick: bool) -> dict[str, Any]:
+    folder = Path(tempfile.mkdtemp(prefix="rekindle-bench-"))
+    try:
+        return {
+            "spawn": await spawn(folder, 30 if quick else 200),
+            "crowd": await crowd(folder, 50 if quick else 500, 3 if quick else 20),
+            "writers": await writers(folder, 10 if quick else 50, 200 if quick else 1000),
+        }
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(main("--quick" in sys.argv))))

@@ -1,0 +1,1 @@
+"""Background processes that outlive the program that started them."""

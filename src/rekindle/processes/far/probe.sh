@@ -1,0 +1,16 @@
+# probe.sh ID: how is it? Answers `running PID BOOT`, `ended CODE`, `starting`, `gone` or `lost WHY`.
+dir=/tmp/rekindle-$(id -u)/$1
+[ -d "$dir" ] || { echo gone; exit 0; }
+[ ! -e "$dir/exit" ] || { echo "ended $(cat "$dir/exit")"; exit 0; }
+boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
+if [ ! -s "$dir/pid" ]; then
+    echo starting
+elif [ "$(cat "$dir/boot")" != "$boot" ]; then
+    echo "lost the machine was started anew"
+elif kill -0 "$(cat "$dir/waiter")" 2>/dev/null || grep -q "REKINDLE_PROCESS=$1" "/proc/$(cat "$dir/pid")/environ" 2>/dev/null; then
+    echo "running $(cat "$dir/pid") $boot"
+elif [ -e "$dir/exit" ]; then
+    echo "ended $(cat "$dir/exit")"
+else
+    echo "lost the shell that waited for it was killed"
+fi

@@ -1,0 +1,48 @@
+# run.sh ID ROWS COLUMNS LINE PROGRAM ARGUMENT…: the parent of the process, in a session of its own.
+# It learns the exit code. LINE is the program and its arguments, quoted for a shell at a terminal.
+# Output goes into pieces named by where they begin, of which the last ones stay.
+dir=${0%/*} id=$1 rows=$2 columns=$3 line=$4
+shift 4
+unset REKINDLE_RUNNER
+trap : HUP INT TERM
+cat /proc/sys/kernel/random/boot_id >"$dir/boot" 2>/dev/null
+# While this one sleeps, the process's input stays open; to end it is to close the input.
+(trap - HUP INT TERM && exec sleep 2147483647 >"$dir/in") &
+echo $! >"$dir/holder"
+echo $$ >"$dir/runner"
+program() {
+    sh -c 'echo $PPID' >"$dir/waiter"
+    export REKINDLE_PROCESS="$id"
+    if [ -n "$rows" ]; then
+        export SHELL=/bin/sh REKINDLE_DIR="$dir"
+        begin="stty rows $rows cols $columns 2>/dev/null; tty >\"\$REKINDLE_DIR/tty\"; dir=\$REKINDLE_DIR; unset REKINDLE_DIR"
+        line="$begin; sh -c 'echo \$\$ >\"\$0/pid\"; exec \"\$@\"' \"\$dir\" $line; echo \$? >\"\$dir/code\""
+        script -qfc "$line" /dev/null <"$dir/in" 2>&1
+        [ -e "$dir/code" ] || echo $? >"$dir/code" # the shell at the terminal was killed too
+    else
+        sh -c 'echo $$ >"$0/pid"; exec "$@"' "$dir" "$@" <"$dir/in" 2>&1
+        echo $? >"$dir/code"
+    fi
+    mv "$dir/code" "$dir/exit"
+    kill "$(cat "$dir/holder")" 2>/dev/null
+}
+
+# What collects the output is no part of the session: to end that must not lose the last words.
+# What this shell itself has to say (`Killed`) is no output.
+program "$@" 2>/dev/null | setsid sh -c '
+    dir=$0 at=0 pieces=
+    trap : HUP INT TERM
+    while :; do
+        dd bs=16384 count=4096 of="$dir/out.$at" 2>/dev/null
+        size=$(wc -c <"$dir/out.$at")
+        [ "$size" -gt 0 ] || break
+        at=$((at + size)) pieces="$pieces $at"
+        set -- $pieces
+        while [ $((at - $1)) -gt 4194304 ]; do
+            rm -f "$dir/out.${before:-0}"
+            before=$1
+            shift
+        done
+        pieces=$*
+    done
+    : >"$dir/eof"' "$dir"

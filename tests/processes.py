@@ -1,0 +1,153 @@
+"""Ways to keep background processes in a test, and programs to run there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from rekindle.processes import wire
+from rekindle.processes.client import Client
+from rekindle.processes.local import Local
+from rekindle.processes.place import Place
+from rekindle.processes.places import open_place
+from rekindle.processes.registry import Registry
+from rekindle.processes.supervisor import SOCKET
+from rekindle.processes.values import Limits, Processes
+
+Test: TypeAlias = Callable[..., Coroutine[Any, Any, None]]
+
+OWNER = "ada"
+QUICK = Limits(gap=0.3)
+# Ignores the polite signal, and leaves children that fork twice, in sessions of their own, with
+# and without the environment; each writes its process id down.
+NASTY = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+def note(): open(sys.argv[1], "a").write(f"{os.getpid()}\\n")
+for clean in (False, True):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.setsid()
+            note()
+            if clean:
+                os.execve("/bin/sleep", ["sleep", "300"], {})
+            time.sleep(300)
+        os._exit(0)
+note()
+time.sleep(300)
+"""
+
+
+def runs(test: Test) -> Callable[..., None]:
+    """A test that is a coroutine, for at most a minute."""
+
+    @wraps(test)
+    def run(**fixtures: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(**fixtures), 60))
+
+    return run
+
+
+@asynccontextmanager
+async def embedded(
+    folder: Path, limits: Limits = QUICK, groups: bool = False
+) -> AsyncGenerator[Registry]:
+    """A registry in this program; what it started is ended with the test."""
+    local = Local(groups=groups)
+
+    def places(name: str) -> Place:
+        return local if name == "local" else open_place(name)
+
+    registry = await Registry.open(folder, limits=limits, places=places)
+    try:
+        yield registry
+    finally:
+        await _end_all(registry)
+        await registry.aclose()
+
+
+@asynccontextmanager
+async def supervised(
+    folder: Path, limits: Limits = QUICK, linger: float = 60.0
+) -> AsyncGenerator[Client]:
+    """A supervisor of its own; it and what it started are ended with the test."""
+    client = Client(folder, limits=limits, linger=linger)
+    try:
+        yield client
+    finally:
+        await asyncio.wait_for(_end_all(client), 60)
+        await client.aclose()
+        stop(folder)
+
+
+async def _end_all(processes: Processes) -> None:
+    for owner in {one.owner for one in await processes.list()}:
+        await processes.close_owner(owner)
+
+
+def supervisor_of(folder: Path) -> int | None:
+    """The process id of the supervisor that answers for a folder."""
+    import socket
+
+    line = socket.socket(socket.AF_UNIX)
+    try:
+        line.connect(str(wire.sockets(folder) / SOCKET))
+        return wire.peer(line)[0]
+    except OSError:
+        return None
+    finally:
+        line.close()
+
+
+def stop(folder: Path) -> None:
+    """Let the supervisor go, and wait until it has."""
+    if pid := supervisor_of(folder):
+        os.kill(pid, 15)
+        end = time.monotonic() + 10
+        while alive(pid) and time.monotonic() < end:
+            time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that nobody has waited for yet does not."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+async def eventually(true: Callable[[], Awaitable[bool] | bool], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while True:
+        said = true()
+        if said if isinstance(said, bool) else await said:
+            return
+        assert time.monotonic() < end, "it did not come true"
+        await asyncio.sleep(0.02)
+
+
+async def output_of(processes: Processes, id: str, text: str) -> str:
+    """All its output, as soon as that has the text in it."""
+    said = ""
+
+    async def there() -> bool:
+        nonlocal said
+        said = (await processes.log(id)).output
+        return text in said
+
+    await eventually(there)
+    return said
+
+
+def python(code: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-u", "-c", code, *arguments]
