@@ -7,9 +7,10 @@ import json
 import sys
 from datetime import UTC, datetime
 
-from . import gateway, growth, importing, judging, report, store_run
+from . import choosing, gateway, growth, importing, judging, mining, processes, report, store_run
 from .contestants import PEERS
 from .runner import WORK, alone
+from .warm import command as warm
 
 
 def parse() -> argparse.Namespace:
@@ -36,6 +37,10 @@ def parse() -> argparse.Namespace:
     )
     importing.add_arguments(commands.add_parser("import", help="an import against its floor"))
     gateway.add_arguments(commands.add_parser("gateway", help="time before the model, and a crowd"))
+    choosing.add_arguments(commands.add_parser("choose", help="the start of a warm session"))
+    mining.add_arguments(commands.add_parser("mine", help="mining against reading the rows"))
+    processes.add_arguments(commands.add_parser("processes", help="background processes and peers"))
+    warm.add_arguments(commands.add_parser("warm", help="warm starts with a real model"))
     judging.add_arguments(commands.add_parser("judge", help="verdicts against hidden labels"))
     return parser.parse_args()
 
@@ -102,8 +107,14 @@ if __name__ == "__main__":
         judging.run(args)
         raise SystemExit
     with alone():
-        if args.command == "gateway":
-            gateway.run(args)
+        if section := {
+            "gateway": gateway,
+            "choose": choosing,
+            "mine": mining,
+            "processes": processes,
+            "warm": warm,
+        }.get(args.command):
+            section.run(args)
             raise SystemExit
         {"store": measure_store, "growth": measure_growth, "import": measure_import}[args.command](
             args

@@ -44,7 +44,7 @@ def _run(*args: str | Path) -> None:
         raise NotInstalled(" ".join(lines[-3:]).replace(str(ROOT), ".")[-300:] or "install failed")
 
 
-def _install(env: str, *packages: str | Path, again: tuple[str, ...] = ()) -> None:
+def install(env: str, *packages: str | Path, again: tuple[str, ...] = ()) -> None:
     fresh = not python(env).exists()
     if shutil.which("uv"):
         if fresh:
@@ -69,10 +69,10 @@ def prepare(name: str) -> Path:
     wanted = "\n".join(entry.packages)
     if entry.env == OURS:
         needs = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-        _install(OURS, *needs)  # by itself, so that the floors run beside a broken checkout too
-        _install(OURS, ROOT, again=("rekindle",))
+        install(OURS, *needs)  # by itself, so that the floors run beside a broken checkout too
+        install(OURS, ROOT, again=("rekindle",))
     elif not stamp.exists() or stamp.read_text() != wanted:
-        _install(entry.env, *entry.packages)
+        install(entry.env, *entry.packages)
         stamp.write_text(wanted)
     return python(entry.env)
 

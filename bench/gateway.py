@@ -191,7 +191,7 @@ async def _probe(folder: Path, routes: int) -> list[float]:
 
 
 def crowd_of(people: int) -> Figures:
-    from rekindle.testing_platform import ChatServer
+    from rekindle.testing import ChatServer
 
     folder = empty("gateway-crowd")
     script = folder / "script.json"
@@ -214,7 +214,7 @@ def crowd_of(people: int) -> Figures:
                 REKINDLE_MODEL="scripted",
                 REKINDLE_KEYS_DIRECT="shared",
                 REKINDLE_GATEWAY_TURNS=str(people),
-                REKINDLE_GATEWAY_PLATFORMS=f"rekindle.testing_platform:connect={server.address},edit=no",
+                REKINDLE_GATEWAY_PLATFORMS=f"rekindle.testing:connect={server.address},edit=no",
             ),
         )
         try:

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import gc
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
 
-from .errors import NotFound
+import msgspec
+
+from . import gathering
+from .errors import InvalidInput, NotFound
 from .store import Filter, Store
+from .store.mined import Deal, Facts, Findings, Pending
 from .store.outcomes import Due, Verdicts
-from .types import Judged, Message
+from .types import Judged, Message, Pattern
 from .warm import calls as judging
-from .warm import outcome
+from .warm import mine, outcome
+from .warm.deeds import Reader
+from .warm.profile import END_SHARE, FEWEST, TASK_KINDS, task_of
+from .warm.rules.wording import words
+
+if TYPE_CHECKING:
+    from .warm.redact import Redactor
 
 Progress = Callable[[int, int], None]
 
@@ -17,6 +31,17 @@ RULES = str(outcome.RULES_VERSION)
 PAGE = 500  # messages read at a time: a session of any length costs the same memory
 TOGETHER = 2_000  # calls kept in one transaction
 _EVERYTHING = Filter()
+
+MINING_RULES = f"{RULES}.{mine.RULES_VERSION}"
+SESSIONS_AT_ONCE = 200  # looked through and kept in one transaction
+MOST_ERRORS = 0.5  # of the calls: a session that fails more often is no example
+FINISHED = words(
+    """
+    completed complete completed_successfully success succeeded finished finish done submitted
+    user_exit user_stop exit quit stop end_turn compression
+    """
+)
+LONGEST_WORK = 200  # characters of the name of a sort of calls
 
 
 def judge(
@@ -93,3 +118,253 @@ class _Watched:
             if message.meta and message.meta.get("compacted"):
                 self.compressions.append(position)
             yield message
+
+
+# ── mining
+
+
+class Wanted(NamedTuple):
+    """Which sessions to learn from, and how many patterns to keep."""
+
+    source: str | None = None
+    owner: str | None = None
+    since: float | None = None
+    task: str | None = None  # code, file, research or mixed
+    min_messages: int = 30
+    max_sessions: int = 50
+    most: int = 40  # patterns
+    least: int = 2  # independent sessions that must have had one
+    most_errors: float = MOST_ERRORS
+
+    def checked(self) -> Wanted:
+        """The same, or a refusal that names what is wrong."""
+        if self.task is not None and self.task not in (*TASK_KINDS, "mixed"):
+            known = ", ".join((*TASK_KINDS, "mixed"))
+            raise InvalidInput(f"type: expected one of {known}, got {self.task!r:.40}")
+        for name, least in (("min_messages", 0), ("max_sessions", 1), ("most", 1), ("least", 1)):
+            if getattr(self, name) < least:
+                raise InvalidInput(f"{name}: expected {least} or more, got {getattr(self, name)}")
+        return self
+
+
+class Scan(NamedTuple):
+    """What a scan looked at, and why sessions were left out."""
+
+    scanned: int
+    qualified: int
+    skipped: Mapping[str, int]
+    looked_through: int  # anew; the others were known from before
+    sources: Mapping[str, int]
+    tasks: Mapping[str, int]
+    avg_proficiency_gain: (
+        float | None
+    )  # errors of the last fifth less the first; negative is better
+    removed: Mapping[str, int] = {}  # by redaction, in this run
+
+
+class Learned(NamedTuple):
+    """Patterns, the sessions they come from (newest first), and the scan that gave them."""
+
+    patterns: tuple[Pattern, ...]
+    sessions: tuple[str, ...]
+    scan: Scan
+
+
+def learn(
+    store: Store,
+    redactor: Redactor,
+    wanted: Wanted | None = None,
+    *,
+    now: float,
+    progress: Progress | None = None,
+) -> Learned:
+    """Mine what is new among the sessions that qualify, and put together what they share."""
+    wanted = (wanted or Wanted()).checked()
+    with _uncollected():
+        chosen, scan = _scanned(store, redactor, wanted, progress)
+        found = gathering.patterns(
+            store, [one.num for one in chosen], least=wanted.least, most=wanted.most, now=now
+        )
+    told = [gathering.told(store, redactor, *one) for one in found]
+    removed: Counter[str] = Counter()
+    for (kind, _), count in redactor.report.items():
+        removed[kind] += count
+    scan = scan._replace(removed=dict(removed.most_common()))
+    return Learned(tuple(told), tuple(one.id for one in chosen), scan)
+
+
+@contextmanager
+def _uncollected() -> Generator[None]:
+    """Without the collector: so many small values, no cycle among them, and half the time it takes."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+class Single(NamedTuple):
+    """What one session teaches by itself."""
+
+    patterns: tuple[Pattern, ...]
+    task: str
+    arguments: tuple[str, ...]  # of its calls, redacted
+
+
+def learn_one(store: Store, redactor: Redactor, session: str, *, now: float, most: int) -> Single:
+    """The calls of one session that are worth showing, whatever other sessions did."""
+    judge(store, session=session)
+    one = next(
+        one for one in store.mined.pending(MINING_RULES, Filter(archived=None)) if one.id == session
+    )
+    reader = Reader(lambda value: redactor.value(value, "arguments"))
+    facts = one.known or _mined(store, reader, [one], {})[one.num]
+    found = gathering.patterns(store, [one.num], least=1, most=most * 4, now=now)
+    examples = [one for one in found if one[0].kind == "example"][:most]
+    chosen = [gathering.told(store, redactor, *one) for one in examples]
+    deeds = gathering.deeds_of(store.mined.calls([one.num])[one.num])
+    texts = tuple(" ".join(value for value in deed.form.values if value) for deed in deeds)
+    return Single(tuple(chosen), facts.task, texts)
+
+
+def all_messages(store: Store, session: str) -> Iterator[Message]:
+    """The messages of a session, page by page."""
+    after = -1
+    while page := store.messages(session, after=after, limit=PAGE):
+        yield from page
+        after = page[-1].position or 0
+
+
+def _scanned(
+    store: Store, redactor: Redactor, wanted: Wanted, progress: Progress | None
+) -> tuple[list[Pending], Scan]:
+    where = Filter(source=wanted.source, owner=wanted.owner, since=wanted.since)
+    found = store.mined.pending(MINING_RULES, where)
+    skipped: Counter[str] = Counter()
+    eligible: list[Pending] = []
+    for one in found:
+        reason = _passed_over(one, wanted)
+        if reason:
+            skipped[reason] += 1
+        else:
+            eligible.append(one)
+    eligible = _in_turn(eligible)
+    chosen: list[tuple[Pending, Facts]] = []
+    looked = 0
+    waiting = {due.session: due for due in store.due(RULES, where)} if eligible else {}
+    reader = Reader(lambda value: redactor.value(value, "arguments"))
+    for start in range(0, len(eligible), SESSIONS_AT_ONCE):
+        room = wanted.max_sessions - len(chosen)
+        if room <= 0:
+            skipped["more than wanted"] += len(eligible) - start
+            break
+        part = eligible[start : start + SESSIONS_AT_ONCE]
+        fresh = _mined(store, reader, [one for one in part if one.known is None], waiting)
+        looked += len(fresh)
+        for one in part:
+            facts = one.known or fresh.get(one.num)
+            reason = "deleted meanwhile" if facts is None else _unfit(facts, wanted)
+            if reason or facts is None:
+                skipped[reason] += 1
+            elif len(chosen) < wanted.max_sessions:
+                chosen.append((one, facts))
+            else:
+                skipped["more than wanted"] += 1
+        if progress:
+            done = len(chosen) if wanted.max_sessions < len(eligible) else start + len(part)
+            progress(done, min(wanted.max_sessions, len(eligible)))
+    return [one for one, _ in chosen], _scan(len(found), chosen, skipped, looked)
+
+
+def _scan(
+    scanned: int, chosen: Sequence[tuple[Pending, Facts]], skipped: Counter[str], looked: int
+) -> Scan:
+    gains = [facts.gain for _, facts in chosen if facts.gain is not None]
+    return Scan(
+        scanned,
+        len(chosen),
+        dict(skipped.most_common()),
+        looked,
+        dict(Counter(one.source for one, _ in chosen).most_common()),
+        dict(Counter(facts.task for _, facts in chosen).most_common()),
+        round(sum(gains) / len(gains), 4) if gains else None,
+    )
+
+
+def _in_turn(found: Sequence[Pending]) -> list[Pending]:
+    """The newest of every source in turn: one busy source must not crowd out the others."""
+    seen: Counter[str] = Counter()
+    ranked: list[tuple[int, Pending]] = []
+    for one in found:
+        ranked.append((seen[one.source], one))
+        seen[one.source] += 1
+    return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def _passed_over(one: Pending, wanted: Wanted) -> str:
+    if one.messages < wanted.min_messages:
+        return f"under {wanted.min_messages} messages"
+    reason = (one.end_reason or "").strip().lower().replace("-", "_").replace(" ", "_")
+    return "ended otherwise" if reason and reason not in FINISHED else ""
+
+
+def _unfit(facts: Facts, wanted: Wanted) -> str:
+    if not facts.judged:
+        return "no judged calls"
+    if facts.failed > wanted.most_errors * facts.judged:
+        return f"over {wanted.most_errors:.0%} of the calls failed"
+    return "other type of task" if wanted.task not in (None, facts.task) else ""
+
+
+def _mined(
+    store: Store, reader: Reader, pending: Sequence[Pending], waiting: Mapping[str, Due]
+) -> dict[int, Facts]:
+    """Look through sessions, and keep what was found; what they were like."""
+    if not pending:
+        return {}
+    batch: list[Verdicts] = []
+    for one in pending:
+        if (due := waiting.get(one.id)) is not None:
+            batch.append(_verdicts(store, due))
+    if batch:
+        store.keep_verdicts(RULES, batch)
+    by_num = {one.num: one for one in pending}
+    deals = list(store.mined.deals([*by_num]))
+    reader.prepare((deal.calls, by_num[deal.num].cwd) for deal in deals)
+    found = [_findings(by_num[deal.num], deal, reader) for deal in deals]
+    silent = by_num.keys() - {one.pending.num for one in found}
+    found += [Findings(by_num[num], Facts("mixed", 0, 0, None), b"[]", (), ()) for num in silent]
+    store.mined.keep(MINING_RULES, found)
+    return {one.pending.num: one.facts for one in found}
+
+
+def _findings(pending: Pending, deal: Deal, reader: Reader) -> Findings:
+    deeds = list(reader.deeds(deal.calls, deal.users, pending.cwd))
+    found = mine.candidates(deeds)
+    used = sorted({number for one in found for number in one.place})
+    places = {number: f"{place}" for place, number in enumerate(used)}
+    candidates = [
+        (shape, kind, ",".join([places[number] for number in place]), support, tainted)
+        for shape, kind, place, support, tainted in found
+    ]
+    kept = msgspec.json.encode([deeds[number] for number in used])
+    counts: dict[str, list[int]] = {}
+    for deed in deeds:
+        if deed.form.tier and (deed.ok or deed.failed):
+            count = counts.setdefault(deed.form.work, [0, 0])
+            count[0] += 1
+            count[1] += deed.failed
+    attempts = [(work, a, b) for work, (a, b) in counts.items() if len(work) <= LONGEST_WORK]
+    return Findings(pending, _facts(deal), kept, candidates, attempts)
+
+
+def _facts(deal: Deal) -> Facts:
+    calls = [call for call, _ in deal.calls]
+    known = [bool(c.failed) for c in calls if c.failed is not None and c.work != "bookkeeping"]
+    gain = None
+    if len(known) >= FEWEST:
+        size = len(known) // END_SHARE
+        gain = (sum(known[-size:]) - sum(known[:size])) / size
+    return Facts(task_of(calls), len(known), sum(known), gain)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pwd
 import signal
 import stat
 import subprocess
@@ -16,13 +17,14 @@ from typing import Any
 
 import pytest
 
-from rekindle import Session, open_store
+from rekindle import Session, Store, open_store
 from rekindle.testing import ScriptedModel
 
+from ..servers import wait_until
 from .terminals import ALT_ENTER, CTRL_C, CTRL_D, ENTER, TAB, UP, Terminal
 
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "rekindle")
-OWNER = "agent:main:local:dm"
+OWNER = f"agent:main:local:dm:u={pwd.getpwuid(os.getuid()).pw_name}"
 NUMBERS = "one two three four five six seven eight nine ten eleven twelve"
 
 
@@ -73,6 +75,10 @@ SCRIPT: dict[str, Any] = {
         {
             "user": "overload",
             "steps": [{"text": "never", "faults": [{"status": 401, "always": True}]}],
+        },
+        {
+            "user": "poison",
+            "steps": [*[{"calls": [call("kill -9 $PPID")]}] * 3, {"text": "survived"}],
         },
         {"user": "long", "steps": [{"text": "The quick brown fox jumps over the lazy dog."}]},
         {"user": "escape", "steps": [{"text": "a\x1b[2Jb\x07c"}]},
@@ -670,6 +676,107 @@ def test_a_command_works_in_a_pipe_too(here: Chat) -> None:
     assert "1. greet me · 2 messages" in here.pipe("/sessions").stdout
 
 
+@pytest.mark.parametrize("option", ["--no-tools", "--json"])
+def test_a_mistyped_command_in_a_pipe_is_a_mistake_and_nothing_is_said(
+    here: Chat, option: str
+) -> None:
+    done = here.pipe("/sttaus", option, code=2)
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.endswith("There is no command /sttaus; did you mean /status?")
+    assert here.sessions() == []
+    assert here.model.requests == []
+
+
+def test_a_mistyped_command_at_a_terminal_is_just_told(here: Chat) -> None:
+    terminal = here.terminal()
+    terminal.say("/sttaus")
+    terminal.wait_for("There is no command /sttaus; did you mean /status?")
+    terminal.say("greet me")
+    terminal.wait_for("Hello, Ada!")
+    terminal.say("/quit")
+    assert terminal.left() == 0
+
+
+def test_a_command_that_is_refused_in_a_pipe_is_a_mistake(here: Chat) -> None:
+    done = here.pipe("/resume no such thing", code=2)
+    assert done.stdout == ""
+    assert "No session with the id or title 'no such thing'" in done.stderr
+    (event,) = here.events("/undo 0", code=2)
+    assert (event["event"], event["ok"]) == ("reply", False)
+    (event,) = here.events("/help")
+    assert event["ok"] is True
+
+
+def test_however_often_it_is_run_nothing_but_sessions_grows(chat: Chat) -> None:
+    for _ in range(3):
+        chat.pipe("greet me")
+    chat.pipe("and more", "-c")
+    chat.pipe("/sessions")
+    chat.pipe("overload", code=1)
+    with open_store(chat.target) as store:
+        assert store.routes.list() == []
+        assert store.mail.counts() == (0, 0, 0, 0)
+        assert rows_of(store, "inbox", "outbox", "leases") == [0, 0, 0]
+    assert len(chat.sessions()) == 4
+
+
+def test_what_a_killed_terminal_left_is_cleared_away_once_it_is_continued(chat: Chat) -> None:
+    for kill in (True, False):
+        child = subprocess.Popen(
+            [COMMAND, "chat"], env=chat.env, cwd=chat.work, stdin=subprocess.PIPE
+        )
+        assert child.stdin is not None
+        before = len(chat.model.requests)
+        child.stdin.write(b"please count" if kill else b"greet me")
+        child.stdin.close()
+        wait_until(lambda: len(chat.model.requests) > before, 20)  # noqa: B023
+        if kill:
+            child.kill()
+        child.wait(20)
+    with open_store(chat.target) as store:
+        assert len(store.routes.list()) == 1, "what is not answered stays"
+    chat.pipe("go on", "-r", chat.sessions()[1].id)
+    with open_store(chat.target) as store:
+        assert store.routes.list() == []
+        assert rows_of(store, "inbox", "outbox", "leases") == [0, 0, 0]
+
+
+def rows_of(store: Store, *tables: str) -> list[int]:
+    with store._engine.reading() as tx:
+        return [tx.run(f"SELECT count(*) FROM {table}")[0][0] for table in tables]
+
+
+def test_a_message_that_kills_the_terminal_each_time_is_given_up(chat: Chat) -> None:
+    chat.env["REKINDLE_CHAT_APPROVAL"] = "never"
+    died = -signal.SIGKILL
+    chat.pipe("poison", code=died)
+    for _ in range(2):
+        chat.pipe("", "-c", code=died)
+    done = chat.pipe("", "-c", code=1)
+    assert done.stdout == ""
+    assert "I gave this message up: the program ended 3 times" in done.stderr
+    assert chat.pipe("greet me", "-c").stdout.startswith("Hello")
+
+
+# -- whose conversations
+
+
+def test_people_who_share_a_store_have_their_own_conversations(chat: Chat) -> None:
+    chat.pipe("greet me", REKINDLE_CHAT_OWNER="ada@example.org")
+    chat.pipe("/title Plan", "-c", REKINDLE_CHAT_OWNER="ada@example.org")
+    home = str(chat.home.parent / "another")
+    assert chat.pipe("hello", "-c", code=2).stdout == "", "hers is not ours"
+    assert "no conversation to continue" in chat.pipe("hello", "-c", code=2).stderr
+    assert "Plan" not in chat.pipe("/sessions").stdout
+    chat.pipe("hello", "-r", "Plan", code=2)
+    theirs = {"REKINDLE_CHAT_OWNER": "ada@example.org", "REKINDLE_HOME": home}
+    assert "Hello" in chat.pipe("greet me", "-r", "Plan", **theirs).stdout, "at another machine"
+    with open_store(chat.target) as store:
+        owner = "agent:main:local:dm:u=ada@example.org"
+        assert [one.message_count for one in store.recent(owner=owner)] == [4]
+
+
 def test_ctrl_c_in_a_pipe_ends_the_command_and_not_the_conversation(here: Chat) -> None:
     child = subprocess.Popen(
         [COMMAND, "chat"],
@@ -730,7 +837,7 @@ def test_without_a_model_one_sentence_says_what_to_set(here: Chat) -> None:
 def test_the_model_and_the_tools_can_be_chosen(here: Chat) -> None:
     here.pipe("greet me", "-m", "other", "--tools", "files,todo")
     here.pipe("greet me", "--no-tools")
-    here.pipe("greet me", REKINDLE_CHAT_TOOLS="terminal")
+    here.pipe("greet me", REKINDLE_AGENT_TOOLS="terminal")
     chosen, none, by_setting = (request.body for request in here.model.requests)
     assert chosen["model"] == "other"
     names = {tool["function"]["name"] for tool in chosen["tools"]}

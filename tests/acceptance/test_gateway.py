@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from soak.gateway import gateway
 
-from rekindle.testing import ScriptedModel
-from rekindle.testing_platform import ChatServer
+from rekindle import open_store
+from rekindle.testing import ChatServer, ScriptedModel
 from rekindle.types import Source
 
 from ..servers import wait_until
@@ -29,8 +29,21 @@ SCRIPT = {
     "turns": [
         {"user": "slow", "steps": [{"text": "at last", "wait": 1.0}]},
         {"user": "forever", "steps": [{"text": "never", "wait": 60.0}]},
+        {
+            "user": "poison",
+            "steps": [
+                {"calls": [{"name": "terminal", "arguments": {"command": "kill -9 $PPID"}}]},
+                {"calls": [{"name": "terminal", "arguments": {"command": "kill -9 $PPID"}}]},
+                {"calls": [{"name": "terminal", "arguments": {"command": "kill -9 $PPID"}}]},
+                {"text": "survived"},
+            ],
+        },
     ]
 }
+GIVEN_UP = (
+    "I gave this message up: the program ended 3 times while it worked on it. Say it again, perhaps in"
+    " other words, to let it be tried once more."
+)
 
 
 class Place:
@@ -38,6 +51,7 @@ class Place:
 
     def __init__(self, home: Path, target: str, server: ChatServer, model: ScriptedModel) -> None:
         self.server = server
+        self.model = model
         kept = {n: v for n, v in os.environ.items() if not n.startswith(("REKINDLE_", "OPENAI_"))}
         self.env = {
             **kept,
@@ -48,7 +62,7 @@ class Place:
             "REKINDLE_KEYS_DIRECT": "shared",
             "REKINDLE_GATEWAY_GRACE_SECONDS": "5",
             "REKINDLE_GATEWAY_LEASE_SECONDS": "2",
-            "REKINDLE_GATEWAY_PLATFORMS": f"rekindle.testing_platform:connect={server.address}",
+            "REKINDLE_GATEWAY_PLATFORMS": f"rekindle.testing:connect={server.address}",
         }
 
     @contextmanager
@@ -69,6 +83,11 @@ class Place:
 
     def status(self) -> dict[str, Any]:
         return json.loads(self.run("gateway", "status", "--json").stdout)
+
+    def is_answering(self) -> None:
+        """Wait until a turn runs. (To ask the command would take longer than some turns.)"""
+        with open_store(self.env["REKINDLE_STORE"]) as store:
+            wait_until(lambda: store.mail.counts().running == 1, 20)
 
     def reads(self, chat: str, *texts: str) -> None:
         def shown() -> list[str]:
@@ -115,7 +134,7 @@ def test_a_gateway_answers_tells_how_it_is_and_stops_cleanly(place: Place) -> No
 def test_a_turn_that_does_not_end_in_time_is_parked_for_the_next_life(place: Place) -> None:
     with place.gateway(REKINDLE_GATEWAY_GRACE_SECONDS="0.2") as process:
         place.server.say(ADA, "slow")
-        wait_until(lambda: place.status()["mail"]["running"] == 1)
+        place.is_answering()
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     assert place.server.seen("ada") == []
@@ -131,7 +150,7 @@ def test_two_gateways_on_one_store_take_over_from_each_other(place: Place) -> No
         place.reads("ada", "You said: one")
         place.reads("bob", "You said: two")
         place.server.say(ADA, "forever")
-        wait_until(lambda: place.status()["mail"]["running"] == 1)
+        place.is_answering()
         place.server.say(ADA, "/stop")
         wait_until(lambda: len(place.server.seen("ada")) >= 2, 20)
         assert place.server.seen("ada")[-1].text.startswith("Stopped the answer.")
@@ -141,6 +160,53 @@ def test_two_gateways_on_one_store_take_over_from_each_other(place: Place) -> No
         place.reads("bob", "You said: two", "You said: four")
         wait_until(lambda: place.server.seen("ada")[-1].text == "You said: three", 20)
         assert second.poll() is None
+
+
+def test_a_message_that_kills_the_gateway_each_time_is_given_up_and_the_others_go_on(
+    place: Place,
+) -> None:
+    place.env["REKINDLE_GATEWAY_APPROVAL"] = "never"
+    place.server.say(ADA, "poison")
+    place.server.say(ADA, "after it")
+    place.server.say(BOB, "slow")
+    for _ in range(3):  # as whatever starts it again after a crash does
+        with place.gateway() as process:
+            assert process.wait(30) == -signal.SIGKILL
+    with place.gateway() as process:
+        place.reads("ada", GIVEN_UP, "You said: after it")
+        place.reads("bob", "at last")  # though it was being answered each time
+        told = place.status()
+        assert told["mail"] == {"waiting": 0, "running": 0, "unsent": 0, "undeliverable": 1}
+        (given_up,) = told["undeliverable"]
+        assert given_up["key"] == "agent:main:memory:dm:ada"
+        assert given_up["reason"] == "given up: the program ended 3 times while it worked on it"
+        assert "given up: the program ended 3 times" in place.run("gateway", "status").stdout
+        place.server.say(ADA, "go on")
+        place.reads("ada", GIVEN_UP, "You said: after it", "You said: go on")
+    assert place.run("sessions", "verify").returncode == 0
+
+
+def test_a_turn_that_is_killed_less_often_is_answered(place: Place) -> None:
+    place.env["REKINDLE_GATEWAY_TURN_ATTEMPTS"] = "4"
+    place.env["REKINDLE_GATEWAY_APPROVAL"] = "never"
+    place.server.say(ADA, "poison")
+    for _ in range(3):
+        with place.gateway() as process:
+            assert process.wait(30) == -signal.SIGKILL
+    with place.gateway():
+        place.reads("ada", "survived")
+
+
+def test_to_be_stopped_in_good_order_is_no_attempt(place: Place) -> None:
+    place.env["REKINDLE_GATEWAY_TURN_ATTEMPTS"] = "1"
+    place.server.say(ADA, "slow")
+    for life in (1, 2):
+        with place.gateway(REKINDLE_GATEWAY_GRACE_SECONDS="0.1") as process:
+            wait_until(lambda: len(place.model.requests) == life, 30)  # noqa: B023
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+    with place.gateway():
+        place.reads("ada", "at last")
 
 
 def test_a_gateway_without_a_platform_says_what_to_set(place: Place) -> None:

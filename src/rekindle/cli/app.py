@@ -18,10 +18,12 @@ from . import (
     health,
     insights,
     opening,
+    processes,
     retention,
     sessions,
     settings,
     start,
+    warm,
 )
 from .output import printable
 
@@ -65,6 +67,8 @@ start.register(app)
 settings.register(app)
 insights.register(app)
 chat.register(app)
+warm.register(app)
+processes.register(app)
 app.add_typer(sessions.group, name="sessions")
 app.add_typer(gateway.group, name="gateway")
 for part in (sessions, changes, retention, exchange, health):

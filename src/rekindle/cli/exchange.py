@@ -264,10 +264,13 @@ def copy(
         with progress("Copying") as show:
             report = old.copy_to(new, progress=show)
     if json:
-        counts = {"sessions": report.sessions, "messages": report.messages}
+        counts = report._asdict()
+        del counts["skipped"]
         say(encode({"from": masked(here), "to": masked(there), **counts}).decode())
     else:
         copied = f"{counted(report.sessions, 'session')} and {counted(report.messages, 'message')}"
+        if report.routes or report.mail:
+            copied += f", {counted(report.routes, 'route')} and {report.mail:,} of their mail"
         say(f"{copied} copied to {masked(there)}")
     _tell_skipped(report.skipped)
     if report.skipped:  # nobody should throw the old store away now

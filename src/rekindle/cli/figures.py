@@ -55,8 +55,12 @@ def points(estimate: Estimate | None) -> str:
     """`−1.2 [−2.4, +0.1]`, a difference in percentage points."""
     if estimate is None:
         return NOTHING
-    low, high = 100 * estimate.low, 100 * estimate.high
-    return f"{_signed(100 * estimate.value)} [{_signed(low)}, {_signed(high)}]"
+    return points_in(estimate.value, estimate.low, estimate.high)
+
+
+def points_in(value: float, low: float, high: float) -> str:
+    """A difference of shares and its interval, in percentage points."""
+    return f"{_signed(100 * value)} [{_signed(100 * low)}, {_signed(100 * high)}]"
 
 
 def _signed(value: float) -> str:

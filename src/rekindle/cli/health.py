@@ -23,6 +23,8 @@ from .output import (
     say,
     size_of,
     time_of,
+    usage_lines,
+    usage_record,
     write_array,
     write_table,
 )
@@ -144,10 +146,13 @@ def stats(json: AsJson = False) -> None:
     with reading() as store:
         held = store.stats()
     if json:
-        say(encode(held._asdict()).decode())
+        told = {**held._asdict(), "by_model": usage_record(held.by_model)}
+        say(encode(told).decode())
         return
     for label, value in _facts(held):
         say(f"{label:<12}{value}")
+    for line in usage_lines(held.by_model):
+        say(f"{'tokens':<12}{line}")
     if held.by_source:
         say()
         _plot(held)

@@ -10,7 +10,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 import typer
 
 from ..config import is_colourful
-from ..types import Session, plain
+from ..types import Session, Usage, plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,6 +57,23 @@ def _dumps(value: Any, *, ensure_ascii: bool) -> str:
 def record(session: Session) -> dict[str, Any]:
     """A session with all its fields, also those that say nothing."""
     return {**session._asdict(), "tokens": session.tokens._asdict()}
+
+
+def usage_record(usage: Mapping[str, Usage]) -> dict[str, Any]:
+    """What each model took, by its name."""
+    return {
+        model: {"tokens": taken.tokens._asdict(), "cost": f"{taken.cost.normalize():f}"}
+        for model, taken in usage.items()
+    }
+
+
+def usage_lines(usage: Mapping[str, Usage]) -> Iterator[str]:
+    """What each model took, a line for each."""
+    for model, (tokens, cost) in usage.items():
+        cached = f" ({tokens.cache_read:,} from the cache)" if tokens.cache_read else ""
+        worth = f", cost {cost.normalize():f}" if cost else ""
+        name = printable(model) or "unknown model"
+        yield f"{name}: {tokens.input:,} in{cached}, {tokens.output:,} out{worth}"
 
 
 def write_array(values: Iterable[Any]) -> None:

@@ -17,12 +17,16 @@ from .output import (
     Line,
     Owner,
     counted,
+    encode,
     name_of,
     note,
     one_line,
     printable,
     record,
+    say,
     time_of,
+    usage_lines,
+    usage_record,
     write_array,
     write_lines,
     write_sessions,
@@ -90,6 +94,7 @@ def show(
     full: Annotated[bool, typer.Option("--full", "-f", help="Unfold everything.")] = False,
     rewound: Annotated[bool, typer.Option("--rewound", help="Also what was undone.")] = False,
     last: Annotated[int | None, typer.Option(min=1, help="Only the last messages.")] = None,
+    usage: Annotated[bool, typer.Option("--usage", help="Only what each model took.")] = False,
     owner: Owner = None,
     json: AsJson = False,
 ) -> None:
@@ -102,11 +107,19 @@ def show(
       rekindle sessions show 'My Project'
       rekindle sessions show 20260105_1403 --full | less
       rekindle sessions show 'My Project' --json | jq -r .role
+      rekindle sessions show 'My Project' --usage --json
     """
     from .show import render
 
     with reading() as store:
         session = store.resolve(name, owner=owner)
+        taken = store.usage(session)
+        if usage:
+            told = {**record(session), "usage": usage_record(taken)}
+            lines = [encode(told).decode()] if json else [*usage_lines(taken)]
+            for line in lines or ["No tokens were counted."]:
+                say(line)
+            return
         after = None
         if last is not None:
             kept = store.messages(session, rewound=rewound)[-last:]
@@ -116,7 +129,7 @@ def show(
             write_lines(messages)
         else:
             width = get_terminal_size().columns
-            write_styled(render(session, messages, full=full, width=width))
+            write_styled(render(session, messages, full=full, width=width, usage=taken))
 
 
 def paged(

@@ -23,7 +23,7 @@ def show_settings(json: AsJson = False) -> None:
       REKINDLE_STORE=postgresql://localhost/rekindle rekindle config --json
     """
     config = settings()
-    names = [*SETTINGS, *config.by_place]
+    names = [*SETTINGS, *config.more]
     if json:
         write_array(_row(config, name) for name in names)
         return
@@ -38,11 +38,11 @@ def show_settings(json: AsJson = False) -> None:
 
 
 def _row(config: Config, name: str) -> dict[str, Value | None]:
-    one, value = setting_of(name), config.value(name)
-    shown = config.shown(name) if value and isinstance(value, str) else value
+    one = setting_of(name)
+    value = one.public(config.value(name))
     return {
         "name": name,
-        "value": None if value == "" else shown,
+        "value": None if value == "" else value,
         "origin": config.origins[name],
         "default": None if one.default == "" else one.default,
         "allowed": one.expected,

@@ -10,10 +10,19 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from .output import Line, counted, name_of, one_line, printable, size_of, time_of
+from .output import (
+    Line,
+    counted,
+    name_of,
+    one_line,
+    printable,
+    size_of,
+    time_of,
+    usage_lines,
+)
 
 if TYPE_CHECKING:
-    from ..types import Message, Session, ToolCall
+    from ..types import Message, Session, ToolCall, Usage
 
 _ROLE_STYLES = {"user": "bold green", "assistant": "bold blue", "system": "bold magenta"}
 _ARGUMENTS, _ERROR, _FOLDED = 20, 2000, 100
@@ -30,10 +39,17 @@ class Group(NamedTuple):
 
 
 def render(
-    session: Session, messages: Iterable[Message], *, full: bool = False, width: int = 80
+    session: Session,
+    messages: Iterable[Message],
+    *,
+    full: bool = False,
+    width: int = 80,
+    usage: Mapping[str, Usage] | None = None,
 ) -> Iterator[Row]:
     """The lines of the whole conversation; a folded call fits into one of that width."""
     yield from heading(session)
+    if usage and len(usage) > 1:  # of a single model the heading tells all
+        yield from ([Line(line, "dim")] for line in usage_lines(usage))
     for group in grouped(messages):
         yield [Line("")]
         yield from _message(group, full, width)

@@ -1,0 +1,253 @@
+"""Mining against its floor: reading and decoding the same rows, in the same run.
+
+Ten thousand invented sessions of a coding agent in one store. Each figure is taken in a process of
+its own, on the same file, after the calls were judged: `floor` reads every session through the store
+and decodes its messages and the verdicts on its calls, which are the rows that mining is about;
+`first` mines all of them, `second` does it again after one in a hundred sessions has come anew.
+Judging is timed beside them; it is done once for everything that is learned.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import random
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from . import report
+from .runner import WORK
+
+SESSIONS, SMALL = 10_000, 2_000
+# As in the transcripts that we have: a call in 0.37 of the messages, 1 kB in each, 6% of calls fail.
+CALLS, CHATTER = 7, 5
+NEW = 0.01
+SEED = 4711
+FILES = [
+    f"src/{part}/{name}.py" for part in ("core", "web", "store", "cli") for name in "abcdefghij"
+]
+MUST = {"first": 3.0, "second": 0.05}
+
+
+def lines(draw: random.Random, size: int) -> str:
+    words = (
+        "value",
+        "row",
+        "import",
+        "return",
+        "handler",
+        "index",
+        "total",
+        "def",
+        "class",
+        "none",
+    )
+    return "\n".join(" ".join(draw.choices(words, k=12)) for _ in range(max(1, size // 75)))
+
+
+def call(draw: random.Random) -> tuple[str, dict[str, Any], str, int]:
+    """A tool, its arguments, its result and its exit code."""
+    file, other = draw.choice(FILES), f"tests/{draw.randrange(200)}/test_{draw.randrange(50)}.py"
+    size = int(draw.lognormvariate(7.1, 1.0))
+    day, said = f"2026-0{draw.randrange(1, 9)}-11", lines(draw, size)
+    edit = {"path": file, "old_string": lines(draw, 200), "new_string": lines(draw, 300)}
+    kinds: list[tuple[str, dict[str, Any], str, int]] = [
+        ("read_file", {"path": file, "offset": draw.randrange(400), "limit": 200}, said, 0),
+        ("terminal", {"command": f"rg -n {draw.choice(('total', 'row'))} {file}"}, said, 0),
+        ("terminal", {"command": f"uv run pytest -q {other}"}, f"{said}\n12 passed", 0),
+        ("terminal", {"command": f"uv run ruff check {file} --fix"}, "All checks passed!", 0),
+        ("patch", edit, "ok", 0),
+        ("terminal", {"command": "make build-docs STRICT=1"}, said, 0),
+        ("terminal", {"command": f"pytest {other}"}, "sh: pytest: command not found", 127),
+        ("terminal", {"command": f"./tools/deskctl rooms add --day {day}"}, "done", 0),
+    ]
+    return draw.choices(kinds, weights=(2, 2, 2, 2, 3, 2, 1, 2))[0]
+
+
+def fill(path: Path, count: int, first: int = 0) -> None:
+    from rekindle.store import open_store
+    from rekindle.types import Message, ToolCall
+
+    with open_store(path, durability="relaxed") as store:
+        for number in range(first, first + count):
+            draw = random.Random(SEED + number)
+            session = store.begin(
+                id=f"made-{number:06}",
+                source="bench",
+                cwd="/home/ada/work",
+                started=1.7e9 + 60 * number,
+            )
+            said = [
+                Message(
+                    "user",
+                    f"Fix the {draw.choice(('parser', 'report', 'index'))} in {draw.choice(FILES)}",
+                )
+            ]
+            for turn in range(CALLS):
+                tool, arguments, result, code = call(draw)
+                id = f"call_{number:06x}{turn:03x}Zq7"
+                made = ToolCall(id, tool, json.dumps(arguments))
+                said.append(Message("assistant", None, [made]))
+                meta = {"exit_code": code} if tool == "terminal" else None
+                said.append(Message("tool", result, tool_call_id=id, name=tool, meta=meta))
+            for turn in range(CHATTER):
+                said.append(Message("user" if turn % 2 else "assistant", lines(draw, 700)))
+            store.append(session, *said)
+
+
+def read_all(path: Path) -> dict[str, Any]:
+    from rekindle.store import open_store
+
+    with open_store(path) as store:
+        started = time.perf_counter()
+        names = [one.session.id for one in store.judged()]
+        count = sum(len(store.messages(name)) for name in names)
+        return {"seconds": time.perf_counter() - started, "messages": count}
+
+
+def judge_all(path: Path) -> dict[str, Any]:
+    from rekindle import learn
+    from rekindle.store import open_store
+
+    with open_store(path) as store:
+        started = time.perf_counter()
+        calls = learn.judge(store)
+        return {"seconds": time.perf_counter() - started, "calls": calls}
+
+
+def mine_all(path: Path) -> dict[str, Any]:
+    from rekindle import learn
+    from rekindle.store import open_store
+    from rekindle.warm.redact import Redactor
+
+    with open_store(path) as store:
+        wanted = learn.Wanted(min_messages=1, max_sessions=10**9)
+        started = time.perf_counter()
+        learned = learn.learn(store, Redactor(home="/home/ada"), wanted, now=1.8e9)
+        return {
+            "seconds": time.perf_counter() - started,
+            "anew": learned.scan.looked_through,
+            "patterns": len(learned.patterns),
+        }
+
+
+def forget_all(path: Path) -> dict[str, Any]:
+    from rekindle.store import open_store
+
+    with open_store(path) as store:
+        store.mined.forget()
+        return {}
+
+
+CHILDREN = {"floor": read_all, "judge": judge_all, "mine": mine_all, "forget": forget_all}
+
+
+def child(what: str, path: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "bench.mining", what, str(path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+def grown(path: Path, count: int, first: int) -> Path:
+    fill(path, count, first)
+    return path
+
+
+def measure(sessions: int, rounds: int) -> dict[str, Any]:
+    folder = WORK / "mining"
+    folder.mkdir(parents=True, exist_ok=True)
+    small, large = folder / f"made-{SMALL}.db", folder / f"made-{sessions}.db"
+    for path in (small, large):
+        for old in path.parent.glob(f"{path.name}*"):
+            old.unlink()
+    fill(small, SMALL)
+    fill(large, sessions)
+    rows = {"judge": child("judge", large), "size": large.stat().st_size}
+    child("judge", small)
+    rows["memory small"] = child("mine", small)
+    floors, firsts, seconds = list[Any](), list[Any](), list[Any]()
+    new = max(1, int(sessions * NEW))
+    for turn in range(rounds):
+        floors.append(child("floor", large))
+        child("forget", large)
+        firsts.append(child("mine", large))
+        fill(large, new, sessions + turn * new)
+        child("judge", large)
+        seconds.append(child("mine", large))
+    rows |= {"floor": floors, "first": firsts, "second": seconds}
+    for path in folder.glob("made-*"):
+        path.unlink()
+    return rows
+
+
+def taken(rows: list[dict[str, Any]], field: str = "seconds") -> float:
+    return median(row[field] for row in rows)
+
+
+def render(rows: dict[str, Any], command: str) -> str:
+    one, count = rows["first"][0], rows["floor"][0]["messages"]
+    table = ["| work | floor | ours | ratio | must reach | reached |", "|---|---|---|---|---|---|"]
+    for field, unit in (("seconds", "s"), ("cpu", "CPU s")):
+        floor, first, second = (taken(rows[name], field) for name in ("floor", "first", "second"))
+        table += [
+            _row(f"mine {one['anew']:,} sessions anew: {unit}", floor, first, "first"),
+            _row(f"again, {rows['second'][0]['anew']:,} new: {unit}", first, second, "second"),
+        ]
+    memory = (
+        f"Peak memory while mining: {rows['memory small']['peak_mb']:.0f} MB for {SMALL:,} sessions,"
+        f" {max(row['peak_mb'] for row in rows['first']):.0f} MB for all."
+    )
+    judged = (
+        f"Judging their {rows['judge']['calls']:,} calls took {rows['judge']['seconds']:.1f} s before"
+        " that; it is done once, for everything that is learned."
+    )
+    size, rounds = rows["size"] / 1e6, len(rows["floor"])
+    head = (
+        f"`{command}` on {report.machine()}. A store of {size:.0f} MB, {count:,} messages; medians of"
+        f" {rounds}. The floor reads and decodes the messages and the verdicts on their calls; of the"
+        " second run it is the first."
+    )
+    return "\n\n".join(["## Mining", head, "\n".join(table), f"{judged} {memory}"]) + "\n"
+
+
+def _row(work: str, floor: float, ours: float, name: str) -> str:
+    must, ratio = MUST[name], ours / floor
+    told = f"≤ {must:g} ×" if must >= 1 else f"≤ {must:.0%}"
+    shown = f"{ratio:.2f}" if must >= 1 else f"{ratio:.1%}"
+    reached = "yes" if ratio <= must else "**no**"
+    return f"| {work} | {floor:.3g} | {ours:.3g} | {shown} | {told} | {reached} |"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--quick", action="store_true", help="a small slice; writes no results file"
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    rows = measure(1_000, 1) if args.quick else measure(SESSIONS, 3)
+    text = render(rows, "python -m bench mine")
+    print(text)
+    if not args.quick:
+        report.write("mining", text)
+
+
+def main(arguments: list[str]) -> Iterator[str]:
+    what, path = arguments
+    importlib.import_module("rekindle.learn")  # before the clock starts, for all alike
+    began = time.process_time()
+    found = CHILDREN[what](Path(path))
+    found["cpu"] = time.process_time() - began
+    found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    yield json.dumps(found)
+
+
+if __name__ == "__main__":
+    print(*main(sys.argv[1:]))

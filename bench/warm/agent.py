@@ -1,0 +1,132 @@
+"""One task, done by Rekindle's own agent with its real tools, in a world of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import NamedTuple
+
+from rekindle import Message, Store
+from rekindle.agent.desk import Desk
+from rekindle.agent.model import Endpoint, Patience
+from rekindle.agent.registry import Registry
+from rekindle.agent.tools.read_file import READ_FILE
+from rekindle.agent.tools.terminal import TERMINAL
+from rekindle.agent.tools.tool import ToolContext, schema
+from rekindle.agent.turn import Ended, Limits, Setting, turn
+from rekindle.types import Session
+
+from . import world
+from .model import NoModel, Served
+from .small import SmallModel, went_well
+from .tasks import Task
+
+# The real tools; what is said of them is short, since a small model reads slowly.
+TOOLBOX = Registry(
+    (
+        TERMINAL._replace(
+            description="Run a shell command.",
+            parameters=schema("command", command={"type": "string"}),
+        ),
+        READ_FILE._replace(
+            description="Read a text file.", parameters=schema("path", path={"type": "string"})
+        ),
+    )
+).select()
+STEPS = 5
+OWN_FAULTS = ("it took ", "the model answered with nothing")  # reasons of a turn that count
+FIRST_CALLS = 10
+OPTIONS = {"temperature": 0.0, "top_k": 1, "max_tokens": 120, "parallel_tool_calls": False}
+SYSTEM = (
+    "You work in the folder of the project Quayside, with tool calls, one at a time. If a call fails,"
+    " read its message and call again in another way. As soon as it is done, answer in one short"
+    " sentence with what was asked for.\n"
+    "The program `quay`, run in the terminal, is used for tests, berths, settings, the logbook and"
+    " loads."
+)
+
+
+class Done(NamedTuple):
+    """How a task went."""
+
+    success: bool
+    answer: str
+    stopped: str | None  # why there was no answer of its own
+    calls: int
+    errors: int  # among the first calls
+    first: int  # how many these are
+    repeats: int  # calls that an earlier one of the session had made already
+    tokens_in: int
+    tokens_out: int
+    seconds: float
+
+
+async def do(
+    store: Store,
+    served: Served,
+    session: Session,
+    task: Task,
+    folder: Path,
+    opening: Sequence[Message],
+) -> Done:
+    """Let the agent answer what the session holds, in a world made anew."""
+    place = await asyncio.to_thread(world.build, folder, task.id)
+    endpoint = Endpoint(served.url, served.name, silence_seconds=600, options=OPTIONS)
+    desk, began = Desk(store, 2), time.monotonic()
+    try:
+        async with SmallModel(endpoint, patience=Patience(attempts=2)) as model:
+            setting = Setting(
+                model, TOOLBOX, context_of(session, place), opening, Limits(iterations=STEPS)
+            )
+            async with aclosing(turn(desk, session, setting)) as happenings:
+                ended = [event async for event in happenings if isinstance(event, Ended)][-1]
+    finally:
+        desk.close()
+    seconds = time.monotonic() - began
+    if ended.reason and not ended.reason.startswith(OWN_FAULTS):
+        raise NoModel(f"{task.id}: {ended.reason}")  # the engine's doing says nothing of the arm
+    store.append(session, ended.message)
+    store.end(session, "completed" if ended.reason is None else "max_steps")
+    answer = ended.message.text if ended.reason is None else ""
+    return Done(
+        await asyncio.to_thread(task.check, place, answer),
+        answer,
+        ended.reason,
+        *counted(store.messages(session)),
+        ended.tokens.input + ended.tokens.cache_read,
+        ended.tokens.output,
+        round(seconds, 2),
+    )
+
+
+def context_of(session: Session, place: world.World) -> ToolContext:
+    """Where the tools of a session work."""
+    return ToolContext(
+        session.id, place.work, approval="refuse", environment=place.environment, notes={}
+    )
+
+
+def counted(messages: Sequence[Message]) -> tuple[int, int, int, int]:
+    """Calls, errors among the first of them, how many these are, and calls made once more."""
+    seen: set[str] = set()
+    made = repeats = 0
+    for call in (call for message in messages for call in message.tool_calls):
+        made += 1
+        sign = json.dumps([call.name, _read(call.arguments)], sort_keys=True)
+        repeats += sign in seen
+        seen.add(sign)
+    results = [message for message in messages if message.role == "tool"][:FIRST_CALLS]
+    errors = sum(not went_well(message) for message in results)
+    return made, errors, len(results), repeats
+
+
+def _read(arguments: object) -> object:
+    """What arguments say, whether they came as text or not."""
+    try:
+        return json.loads(arguments) if isinstance(arguments, str) else arguments
+    except json.JSONDecodeError:
+        return arguments

@@ -1,0 +1,111 @@
+"""`python -m bench warm`: does a warm start help a real model?
+
+    fetch    bring the model and its engine
+    record   run the training tasks, with the handbook's lines
+    build    mine the recorded sessions into a template
+    run      the test tasks in every arm, after whatever of the above is missing
+    table    the table of what was run
+
+A run that was stopped goes on where it was. `--slice` is a small course by itself: fewer tasks, and
+nothing of it goes into the results file.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from .. import report
+from . import course as courses
+from . import figures, model
+from .course import Course, Row
+
+STEPS = ("fetch", "record", "build", "run", "table")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("step", choices=STEPS)
+    parser.add_argument("--model", choices=tuple(model.KNOWN), default="1.5b")
+    parser.add_argument("--slice", action="store_true", help="fewer tasks; no results file")
+    parser.add_argument("--threads", type=int, default=2, metavar="N", help="of the engine")
+
+
+def run(args: argparse.Namespace) -> None:
+    course = Course(args.model, args.slice)
+    if args.step == "fetch":
+        print(model.bring(args.model))
+        model.engine()
+    elif args.step == "record":
+        record(course, args.threads)
+    elif args.step == "build":
+        build(course)
+    else:
+        if args.step == "run":
+            test(course, args.threads)
+        show(course, courses.rows(course.ran))
+
+
+def record(course: Course, threads: int) -> None:
+    with model.serving(course.model, threads) as served:
+        told_training(courses.record(course, served))
+
+
+def told_training(rows: Sequence[Row]) -> None:
+    done = sum(row["success"] for row in rows)
+    print(f"{len(rows)} training sessions, {done} of them did their task", flush=True)
+
+
+def build(course: Course) -> None:
+    template, scan = courses.build(course)
+    print(
+        f"template “{template.name}”: {len(template.patterns)} patterns from {scan.qualified} of"
+        f" {scan.scanned} sessions; {course.templates.path(template.id)}",
+        flush=True,
+    )
+
+
+def test(course: Course, threads: int) -> None:
+    with model.serving(course.model, threads) as served:
+        recorded = {row["task"] for row in courses.rows(course.recorded)}
+        if missing := [one for one in course.tasks("train") if one.id not in recorded]:
+            print(f"{len(missing)} training tasks are to be recorded", flush=True)
+            told_training(courses.record(course, served))
+        if missing or not course.templates.path(courses.NAME).exists():
+            build(course)
+        courses.run(course, served)
+
+
+def show(course: Course, rows: Sequence[Row]) -> None:
+    if not rows:
+        print("nothing was run yet")
+        return
+    text = figures.table(rows, head(course, rows))
+    print(text)
+    wanted = {(task.id, arm) for task in course.tasks("test") for arm in figures.ARMS}
+    if missing := wanted - {(row["task"], row["arm"]) for row in rows}:
+        print(f"{len(missing)} of {len(wanted)} sessions are missing: no results file is written")
+    elif not course.is_slice:
+        report.write(f"warm-{course.model}", text)
+
+
+def head(course: Course, rows: Sequence[Row]) -> str:
+    """What was run, with what, and how long it took."""
+    recorded = courses.rows(course.recorded)
+    done = sum(row["success"] for row in recorded)
+    newest = {(row["task"], row["arm"]): row for row in rows}.values()
+    minutes = sum(row["seconds"] for row in [*recorded, *newest]) / 60
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    command = f"python -m bench warm run --model {course.model}"
+    return (
+        f"{model.KNOWN[course.model].title} ({model.ENGINE}), greedy, at most"
+        f" {courses.agent.STEPS} steps a task; `{command}{' --slice' if course.is_slice else ''}`,"
+        f" {report.machine()}, {now}; the sessions took {minutes:.0f} minutes together.\n\n"
+        f"{len(recorded)} training tasks, asked with the lines of the handbook that they need:"
+        f" {done} done. The template is mined from these sessions alone. A test task is the bare"
+        " request, and shares neither wording nor values with any of them. *warm* and *placebo* are"
+        " what Rekindle gives with its usual settings; *naive* has every call of the training that"
+        " went well in its system message. A call is an error if it says so or its command ends with"
+        " another code than 0; *made once more* are calls that the session had made before. Intervals"
+        " are of 95%."
+    )

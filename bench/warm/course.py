@@ -1,0 +1,207 @@
+"""The course of the proof: record the training tasks, build a template from them, run the test tasks.
+
+Each session that was run is a line of JSON, so that a run that was killed goes on where it stopped.
+A line counts only for the beginning that it was run with: when that changes, the task is run anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rekindle import Message, Store
+from rekindle.building import Built
+from rekindle.building import build as build_template
+from rekindle.learn import Wanted
+from rekindle.starts import opening
+from rekindle.store import open_store
+from rekindle.templates import Templates
+from rekindle.types import Session
+from rekindle.warm.redact import Redactor
+
+from ..runner import WORK
+from . import agent
+from .arms import ARMS, Arm, Given, Past, pasted
+from .handbook import first_message
+from .model import NoModel, Served
+from .tasks import Split, Task, tasks
+
+NAME = "harbour"  # of the template
+TRAINING, TESTING = "bench-train", "bench-test"  # sources of sessions
+SLICE: dict[Split, int] = {"train": 3, "test": 2}  # tasks of a family
+Row = dict[str, Any]
+
+
+class Course(NamedTuple):
+    """A course with one model, and where it keeps what it makes."""
+
+    model: str
+    is_slice: bool = False
+    root: Path = WORK / "warm"
+
+    @property
+    def folder(self) -> Path:
+        return self.root / (f"{self.model}-slice" if self.is_slice else self.model)
+
+    @property
+    def project(self) -> Path:
+        """The folder of the world: always the same, as a project is."""
+        return self.folder / "quayside"
+
+    @property
+    def recorded(self) -> Path:
+        return self.folder / "recorded.jsonl"
+
+    @property
+    def ran(self) -> Path:
+        return self.folder / "ran.jsonl"
+
+    @property
+    def templates(self) -> Templates:
+        return Templates(self.folder / "templates")
+
+    def tasks(self, split: Split) -> list[Task]:
+        """The tasks of this course: all, or of each family the first few."""
+        most = SLICE[split] if self.is_slice else None
+        return [one for one in tasks(split) if most is None or int(one.id[-2:]) < most]
+
+    @contextmanager
+    def store(self, name: str) -> Generator[Store]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open_store(str(self.folder / f"{name}.db")) as store:
+            yield store
+
+
+def rows(file: Path) -> list[Row]:
+    """The lines of a file; one that was cut off in the middle is left out."""
+    if not file.exists():
+        return []
+    found: list[Row] = []
+    for line in file.read_text().splitlines():
+        try:
+            found.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return found
+
+
+def _add(file: Path, row: Row) -> None:
+    was_cut = file.exists() and file.read_bytes()[-1:] not in (b"", b"\n")
+    with open(file, "a") as out:
+        out.write(("\n" if was_cut else "") + json.dumps(row) + "\n")
+
+
+def say(row: Row, number: int, of: int) -> None:
+    how = "done" if row["success"] else "not done"
+    print(
+        f"  {number:>3} of {of}  {row['task']:<16} {row['arm']:<8} {how:<9}"
+        f" {row['errors']} of {row['first']} calls failed, {row['seconds']:.0f} s",
+        flush=True,
+    )
+
+
+# -- training
+
+
+def record(course: Course, served: Served) -> list[Row]:
+    """Run the training tasks that are not recorded yet, with the handbook's lines; all rows."""
+    begun = Given(tuple(opening(agent.SYSTEM, ())))
+    wanted = course.tasks("train")
+    if any(row["begun"] != begun.sign for row in rows(course.recorded)):
+        raise NoModel(f"{course.folder} was recorded with another agent: remove it")
+    with course.store("past") as store:
+        known = {row["session"] for row in rows(course.recorded)}
+        for session in store.recent(10_000):
+            if session.id not in known:
+                store.end(session, "killed")  # nobody learns from half a session
+        done = {row["task"] for row in rows(course.recorded)}
+        for number, task in enumerate(wanted, 1):
+            if task.id in done:
+                continue
+            session = _begun(course, store, served, task, TRAINING, first_message(task))
+            result = asyncio.run(
+                agent.do(store, served, session, task, course.project, begun.opening)
+            )
+            row = _row(task, "training", session, begun, result)
+            _add(course.recorded, row)
+            say(row, number, len(wanted))
+    return rows(course.recorded)
+
+
+def _begun(
+    course: Course, store: Store, served: Served, task: Task, source: str, text: str,
+    arm: str | None = None,
+) -> Session:  # fmt: skip
+    where = str(course.project / "work")
+    session = store.begin(source=source, owner="bench", model=served.name, arm=arm, cwd=where)
+    store.append(session, Message("user", text))
+    return session
+
+
+def build(course: Course) -> Built:
+    """Mine the recorded sessions into the template, anew."""
+    shutil.rmtree(course.templates.folder, ignore_errors=True)
+    course.templates.folder.mkdir(parents=True)
+    with course.store("past") as store:
+        count = len(course.tasks("train"))
+        wanted = Wanted(source=TRAINING, min_messages=1, max_sessions=count)
+        redactor = Redactor({}, str(Path.home()))
+        return build_template(store, course.templates, redactor, NAME, wanted, now=time.time())
+
+
+# -- testing
+
+
+def run(course: Course, served: Served, arms: Sequence[Arm] = ARMS) -> list[Row]:
+    """Run the test tasks in each arm, where that is not done yet; all rows."""
+    wanted: list[tuple[Task, Arm]] = [
+        (task, arm) for n, task in enumerate(course.tasks("test")) for arm in turned(arms, n)
+    ]
+    known = {(row["task"], row["arm"]): row["begun"] for row in rows(course.ran)}
+    with course.store("past") as past_store, course.store("tests") as store:
+        past = _past(course, past_store)
+        for number, (task, arm) in enumerate(wanted, 1):
+            session = store.begin(source=TESTING)  # nothing is written before its first message
+            given = past.given(arm, session, task, course.project)
+            if known.get((task.id, arm)) == given.sign:
+                continue
+            session = _begun(course, store, served, task, TESTING, first_message(task), arm)
+            result = asyncio.run(
+                agent.do(store, served, session, task, course.project, given.opening)
+            )
+            row = _row(task, arm, session, given, result)
+            _add(course.ran, row)
+            say(row, number, len(wanted))
+    return rows(course.ran)
+
+
+def _past(course: Course, store: Store) -> Past:
+    sessions = {row["task"]: row["session"] for row in rows(course.recorded)}
+    recorded = [(task, sessions[task.id]) for task in course.tasks("train") if task.id in sessions]
+    return Past(store, course.templates, pasted(store, recorded))
+
+
+def turned(arms: Sequence[Arm], number: int) -> list[Arm]:
+    """The arms, another one first each time: none has always the cooler machine."""
+    place = number % len(arms)
+    return [*arms[place:], *arms[:place]]
+
+
+def _row(task: Task, arm: str, session: Session, given: Given, result: agent.Done) -> Row:
+    return {
+        "task": task.id,
+        "family": task.family,
+        "arm": arm,
+        "session": session.id,
+        "begun": given.sign,
+        "given_tokens": given.tokens,
+        "given_patterns": given.patterns,
+        "why": given.why,
+        **result._asdict(),
+    }

@@ -1,0 +1,201 @@
+"""From the rows of a run to its table: shares with intervals, and arms beside each other, task by task.
+
+Tasks are what was drawn, so they are the clusters: calls of one task fail together, and each task
+was done in every arm. Success is compared by McNemar's exact test on the tasks that differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import comb
+from typing import Any, NamedTuple
+
+from rekindle.warm.clusters import Estimate, Parts, difference, rate_of
+from rekindle.warm.statistics import wilson
+
+from .arms import ARMS
+
+UNSEEN = "papers"
+Row = Mapping[str, Any]
+Done = Mapping[str, Mapping[str, Row]]  # by arm, by task
+CONTRASTS = (
+    ("warm", "cold"), ("placebo", "cold"), ("naive", "cold"), ("warm", "placebo"), ("warm", "naive"),
+)  # fmt: skip
+
+
+class Paired(NamedTuple):
+    """One arm beside another, on the tasks that both did: the difference is arm less other."""
+
+    arm: str
+    other: str
+    tasks: int
+    won: int  # tasks that only `arm` did
+    lost: int
+    p: float  # McNemar's
+    success: Estimate | None
+    errors: Estimate | None
+
+
+def by_arm(rows: Iterable[Row]) -> Done:
+    """The newest row of each task in each arm."""
+    found: dict[str, dict[str, Row]] = {arm: {} for arm in ARMS}
+    for row in rows:
+        found[row["arm"]][row["task"]] = row
+    return found
+
+
+def only(done: Done, keep: Callable[[Row], bool]) -> Done:
+    return {arm: {t: row for t, row in kept.items() if keep(row)} for arm, kept in done.items()}
+
+
+def is_unseen(row: Row) -> bool:
+    return row["family"] == UNSEEN
+
+
+def paired(done: Done, arm: str, other: str) -> Paired:
+    """Two arms beside each other."""
+    ours, theirs = done[arm], done[other]
+    both = sorted(ours.keys() & theirs.keys())
+    won = sum(ours[t]["success"] and not theirs[t]["success"] for t in both)
+    lost = sum(theirs[t]["success"] and not ours[t]["success"] for t in both)
+
+    def parts(rows: Mapping[str, Row], top: str, base: str | None) -> Parts:
+        return {t: (float(rows[t][top]), float(rows[t][base]) if base else 1.0) for t in both}
+
+    return Paired(
+        arm,
+        other,
+        len(both),
+        won,
+        lost,
+        mcnemar(won, lost),
+        difference(parts(ours, "success", None), parts(theirs, "success", None)),
+        difference(parts(ours, "errors", "first"), parts(theirs, "errors", "first")),
+    )
+
+
+def mcnemar(won: int, lost: int) -> float:
+    """How likely is a split at least this uneven, if either arm were as good?"""
+    count = won + lost
+    tail = sum(comb(count, k) for k in range(min(won, lost) + 1))
+    return min(1.0, 2 * tail / 2**count)
+
+
+# -- in words
+
+
+def table(rows: Iterable[Row], head: str) -> str:
+    """The section of the results file."""
+    done = by_arm(rows)
+    known, unseen = only(done, lambda row: not is_unseen(row)), only(done, is_unseen)
+    parts = [
+        "## Warm starts with a real model",
+        head,
+        "### Families that the training tasks were of",
+        _arms(known),
+        "Arm less other, task by task:",
+        _contrasts(known),
+        "Tasks done, by family:",
+        _families(known),
+        "### The family that no training task was of",
+        _told_unseen(unseen),
+        _arms(unseen),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _lines(*lines: Sequence[str]) -> str:
+    head, *rest = lines
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *rest))
+
+
+def _arms(done: Done) -> str:
+    head = (
+        "arm", "tasks done", "errors in the first 10 calls", "calls a task", "made once more",
+        "tokens in", "tokens out", "seconds", "given: sessions, tokens",
+    )  # fmt: skip
+    return _lines(head, *(_arm(arm, [*done[arm].values()]) for arm in ARMS if done[arm]))
+
+
+def _arm(arm: str, rows: Sequence[Row]) -> list[str]:
+    count = len(rows)
+    good = sum(row["success"] for row in rows)
+    low, high = wilson(good, count)
+    parts = {row["task"]: (row["errors"], row["first"]) for row in rows}
+    rate = rate_of(parts, count)
+    errors = "–" if rate.rate is None else f"{rate.rate:.0%} of {rate.calls}"
+    if rate.low is not None and rate.high is not None:
+        errors += f" ({rate.low:.0%} to {rate.high:.0%})"
+    given = [row["given_tokens"] for row in rows if row["given_tokens"]]
+    mean_given = f"{sum(given) / len(given):.0f}" if given else "–"
+    calls = sum(row["calls"] for row in rows)
+    return [
+        arm,
+        f"{good} of {count} = {good / count:.0%} ({low:.0%} to {high:.0%})",
+        errors,
+        f"{calls / count:.1f}",
+        f"{sum(row['repeats'] for row in rows) / calls:.0%}" if calls else "–",
+        f"{sum(row['tokens_in'] for row in rows) / count:,.0f}",
+        f"{sum(row['tokens_out'] for row in rows) / count:,.0f}",
+        f"{sum(row['seconds'] for row in rows) / count:.1f}",
+        f"{len(given)}, {mean_given}",
+    ]
+
+
+def _contrasts(done: Done) -> str:
+    lines: list[list[str]] = []
+    for arm, other in CONTRASTS:
+        if not done[arm].keys() & done[other].keys():
+            continue
+        one = paired(done, arm, other)
+        lines.append(
+            [
+                f"{arm} less {other}",
+                str(one.tasks),
+                _points(one.success),
+                f"{one.won}, {one.lost}",
+                _chance(one.p),
+                _points(one.errors),
+                "–" if one.errors is None or one.errors.p is None else _chance(one.errors.p),
+            ]
+        )
+    head = (
+        "", "tasks", "done, points", "only it did, only the other did", "p (McNemar)",
+        "errors, points", "p (tasks as clusters)",
+    )  # fmt: skip
+    return _lines(head, *lines)
+
+
+def _points(one: Estimate | None) -> str:
+    if one is None:
+        return "–"
+    return f"{100 * one.value:+.0f} ({100 * one.low:+.0f} to {100 * one.high:+.0f})"
+
+
+def _chance(p: float) -> str:
+    return "< .001" if p < 0.001 else f"{p:.3f}".lstrip("0")
+
+
+def _families(done: Done) -> str:
+    names = sorted({row["family"] for kept in done.values() for row in kept.values()})
+    lines = [
+        [
+            name,
+            *(_share(row for row in done[arm].values() if row["family"] == name) for arm in ARMS),
+        ]
+        for name in names
+    ]
+    return _lines(("family", *ARMS), *lines)
+
+
+def _share(rows: Iterable[Row]) -> str:
+    kept = list(rows)
+    return f"{sum(row['success'] for row in kept)} of {len(kept)}" if kept else "–"
+
+
+def _told_unseen(done: Done) -> str:
+    rows = [*done["warm"].values()]
+    given = sum(bool(row["given_tokens"]) for row in rows)
+    said = "as it should be" if not given else "where nothing would have been right"
+    return f"Something was given to {given} of {len(rows)} warm sessions, {said}."

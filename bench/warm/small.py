@@ -1,0 +1,67 @@
+"""A small model, held to its work, and understood when it writes a call in a form of its own.
+
+Left alone this model talks about calls instead of making them, and gives up at the first error. So as
+long as nothing has come back in good order its answer begins with the beginning of a call. It is held
+in every arm alike; which tool it calls with what remains its own choice.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, cast
+
+from rekindle import Message
+from rekindle.agent.model import Done, Event, Model
+from rekindle.types import ToolCall, replace
+
+BEGUN = '{"name": "'  # what chat.jinja lets a held answer begin with
+
+
+class SmallModel(Model):
+    """The client, with both done around each request."""
+
+    async def stream(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
+    ) -> AsyncGenerator[Event]:
+        held = not went_well(messages[-1])
+        async with aclosing(super().stream(messages, tools)) as events:
+            async for event in events:
+                if isinstance(event, Done) and not event.answer.message.tool_calls:
+                    message = understood(event.answer.message, held, len(messages))
+                    event = Done(event.answer._replace(message=message))
+                yield event
+
+    def _request(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        template = {"must_call": not went_well(messages[-1])}
+        request = super()._request(messages, tools)
+        return {**request, "chat_template_kwargs": template}
+
+
+def went_well(last: Message) -> bool:
+    """Is this the result of a call that did not fail?"""
+    meta = last.meta or {}
+    return last.role == "tool" and not meta.get("is_error") and not meta.get("exit_code")
+
+
+def understood(message: Message, held: bool, number: int) -> Message:
+    """The message with the call that its text is, or as it is."""
+    text = (BEGUN if held else "") + message.text.strip()
+    found = re.match(r"(?:```(?:json)?\s*)?(\{.*)", text, re.DOTALL)
+    if not found:
+        return message
+    try:
+        read, _ = json.JSONDecoder(strict=False).raw_decode(found[1])
+    except json.JSONDecodeError:
+        return message
+    value = cast("dict[str, Any]", read if isinstance(read, dict) else {})
+    if not isinstance(value.get("name"), str):
+        return message
+    given = value.get("arguments")
+    arguments = cast("dict[str, Any]", given if isinstance(given, dict) else {})
+    call = ToolCall(f"call{number:05}", value["name"], arguments)
+    return replace(message, content=None, tool_calls=(call,), finish_reason="tool_calls")

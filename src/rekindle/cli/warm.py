@@ -1,0 +1,373 @@
+"""`rekindle warm build`, `extract`, `list`, `show`, `edit`, `delete`: what new sessions start from."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import InvalidInput, NotFound, RekindleError
+from . import insights
+from .choice import Name
+from .opening import reading, settings, writing
+from .output import AsJson, Owner, Yes, confirm, counted, encode, note, progress, say, write_array
+
+if TYPE_CHECKING:
+    from ..store import Store
+    from ..templates import Templates
+    from ..types import Template
+    from ..warm.redact import Redactor
+
+group = typer.Typer(
+    help="Learn from sessions, and start new ones with what was learned.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+def folder() -> Templates:
+    """The templates of this home."""
+    from ..templates import Templates
+
+    return Templates(settings().home / "templates")
+
+
+def redactor() -> Redactor:
+    """Redaction that knows this machine: its user, home folder and secrets."""
+    from ..config import surroundings
+    from ..warm.redact import Redactor
+    from ..warm.secrets.known import secret_values
+
+    home, env = surroundings()
+    return Redactor(secret_values(env), str(home), env.get("USER") or None)
+
+
+def complete_template(incomplete: str) -> list[tuple[str, str]]:
+    """Templates for the shell to complete, with their names beside them."""
+    try:
+        entries = folder().all()
+    except (RekindleError, OSError):
+        return []
+    return [
+        (one.id, one.template.name)
+        for one in entries
+        if one.template and one.id.startswith(incomplete)
+    ]
+
+
+TemplateName = Annotated[
+    str,
+    typer.Argument(
+        metavar="TEMPLATE",
+        help="A template's id or name.",
+        autocompletion=complete_template,
+        show_default=False,
+    ),
+]
+NewName = Annotated[
+    str,
+    typer.Option("--name", "-n", metavar="NAME", help="The template's name.", show_default=False),
+]
+Tags = Annotated[
+    list[str] | None, typer.Option("--tag", metavar="TAG", help="A tag; may be given again.")
+]
+Type = Annotated[
+    str | None,
+    typer.Option("--type", metavar="TYPE", help="Type of task: code, file, research or mixed."),
+]
+Source = Annotated[
+    str | None, typer.Option(metavar="SOURCE", help="Only sessions from here, such as codex.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this file, and those that belong to the group."""
+    from . import experiment, warm_share, warm_start
+
+    app.add_typer(group, name="warm")
+    warm_share.register(group)
+    warm_start.register(group)
+    group.add_typer(experiment.group, name="experiment")
+    for command in (insights.profile, insights.compress_check, insights.compare):
+        group.command(command.__name__.replace("_", "-"))(command)
+
+
+@group.command()
+def build(
+    name: NewName,
+    min_messages: Annotated[
+        int, typer.Option(help="Sessions with at least so many messages.")
+    ] = 30,
+    max_sessions: Annotated[
+        int, typer.Option(help="Learn from at most so many, newest first.")
+    ] = 50,
+    source: Source = None,
+    type: Type = None,
+    tag: Tags = None,
+    max: Annotated[int, typer.Option("--max", help="Keep at most so many patterns.")] = 40,
+    min_support: Annotated[
+        int, typer.Option(help="A pattern must come from so many independent sessions.")
+    ] = 2,
+    since: Annotated[
+        str | None, typer.Option(metavar="DATE", help="Only sessions that were active since then.")
+    ] = None,
+    description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    auto: Annotated[
+        bool,
+        typer.Option("--auto", help="From sessions that did well; in quarantine until accepted."),
+    ] = False,
+    owner: Owner = None,
+    json: AsJson = False,
+) -> None:
+    """Mine sessions into a template: what they share, and what mended their errors.
+
+    Looks only at what is new since the last time. Secrets and private data are removed before
+    anything is learned; what was removed is counted.
+
+    \b
+    Examples:
+      rekindle warm build --name 'Our repository' --source claude-code
+      rekindle warm build --name reviews --type code --min-messages 50 --tag review
+      rekindle warm build --name weekly --since 2026-01-01 --auto
+    """
+    from .. import building
+    from ..learn import Wanted
+    from ..store.filter import moment
+
+    wanted = Wanted(
+        source,
+        owner,
+        moment(since) if since else None,
+        type,
+        min_messages,
+        max_sessions,
+        max,
+        min_support,
+    )
+    with writing() as store, progress("Learning") as show:
+        built = building.build(
+            store,
+            folder(),
+            redactor(),
+            name,
+            wanted,
+            now=time.time(),
+            description=description,
+            tags=tag or (),
+            automatic=auto,
+            progress=show,
+        )
+    template, scan = built
+    if json:
+        say(encode({**_head(template), "metrics": scan}).decode())
+        return
+    from .warm_view import write_scan
+
+    write_scan(template, scan)
+
+
+@group.command()
+def extract(
+    session: Name,
+    name: NewName,
+    tag: Tags = None,
+    description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    owner: Owner = None,
+    json: AsJson = False,
+) -> None:
+    """Make a template of one session: what it was about, how its user speaks, calls that worked.
+
+    \b
+    Examples:
+      rekindle warm extract 'My Project' --name my-project
+    """
+    from .. import building
+
+    with writing() as store:
+        template = building.extract(
+            store, folder(), redactor(), session, name,
+            now=time.time(), description=description, tags=tag or (), owner=owner,
+        )  # fmt: skip
+    if json:
+        say(encode(_head(template)).decode())
+        return
+    say(f"Template {template.id!r}: {counted(len(template.patterns), 'example')}.")
+    say(f"See it with: rekindle warm show {template.id}")
+
+
+@group.command("list")
+def list_(
+    type: Type = None,
+    tag: Annotated[
+        str | None, typer.Option(metavar="TAG", help="Only those with this tag.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(metavar="SOURCE", help="Only those learned from this source.")
+    ] = None,
+    state: Annotated[
+        str | None, typer.Option(metavar="STATE", help="active, quarantined or retired.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """List the templates, with how often they were used and how that went.
+
+    \b
+    Examples:
+      rekindle warm list
+      rekindle warm list --type code --tag review
+    """
+    entries = folder().all()
+    for entry in entries:
+        if entry.template is None:
+            note(f"rekindle: {entry.problem}")
+    found = [
+        e.template for e in entries if e.template and _fits(e.template, type, tag, source, state)
+    ]
+    with reading() as store:
+        rows = [(one, _use(store, one)) for one in found]
+    if json:
+        write_array({**_head(one), "use": use} for one, use in rows)
+        return
+    if not rows:
+        note("No templates here: make one with `rekindle warm build --name NAME`.")
+        return
+    from .warm_view import write_list
+
+    write_list(rows)
+
+
+def _fits(
+    one: Template, type: str | None, tag: str | None, source: str | None, state: str | None
+) -> bool:
+    sources: Any = one.scan.get("sources") or {}
+    return (
+        type in (None, one.task_type)
+        and (tag is None or tag in one.tags)
+        and (source is None or source in sources)
+        and state in (None, one.state)
+    )
+
+
+def _use(store: Store, template: Template) -> Any:
+    from .. import building
+
+    return building.use_of(store, template.id)
+
+
+def _head(template: Template) -> dict[str, Any]:
+    """A template without its patterns, for programs."""
+    kept = template._asdict()
+    for name in ("patterns", "seed", "scan"):
+        del kept[name]
+    tools = sorted({step.tool for one in template.patterns for step in one.steps})
+    return {
+        **kept,
+        "tags": list(template.tags),
+        "pattern_count": len(template.patterns),
+        "tools": tools,
+    }
+
+
+@group.command()
+def show(name: TemplateName, json: AsJson = False) -> None:
+    """Show a template: what it advises, where that is known from, and how it did.
+
+    \b
+    Examples:
+      rekindle warm show our-repository
+      rekindle warm show 'Our repository' --json
+    """
+    from .. import building
+
+    template = folder().find(name)
+    with reading() as store:
+        use = building.use_of(store, template.id)
+        known = store.mined.tools()
+    if json:
+        from ..warm.written import fields_of
+
+        say(encode({**fields_of(template), "use": use}).decode())
+        return
+    from .warm_view import write_template
+
+    write_template(template, use, known)
+
+
+@group.command()
+def edit(
+    name: TemplateName,
+    description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    rename: Annotated[str | None, typer.Option(metavar="NAME", help="Another name.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="Add a tag.")] = None,
+    untag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="Take a tag away.")] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(metavar="PATTERN", help="Drop a pattern, by its id.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Change a template's description, name or tags, or drop a pattern. Its id stays.
+
+    \b
+    Examples:
+      rekindle warm edit our-repository --description 'How we work here' --tag go
+      rekindle warm edit our-repository --drop 3f2a
+    """
+    from .. import building
+    from ..templates import checked_name
+    from ..types import replace
+
+    if not any(value is not None for value in (description, rename, tag, untag, drop)):
+        raise typer.BadParameter(
+            "say what to change: --description, --rename, --tag, --untag, --drop"
+        )
+
+    def change(old: Template) -> Template:
+        tags = [*old.tags, *(one for one in tag or () if one not in old.tags)]
+        gone = {_pattern_id(old, one) for one in drop or ()}
+        return replace(
+            old,
+            name=old.name if rename is None else checked_name(rename),
+            description=old.description if description is None else description,
+            tags=tuple(one for one in tags if one not in (untag or ())),
+            patterns=tuple(one for one in old.patterns if one.id not in gone),
+        )
+
+    templates = folder()
+    with writing() as store:
+        template = templates.change(name, change)
+        building.index(store, templates)
+    if json:
+        say(encode(_head(template)).decode())
+    else:
+        say(f"Template {template.id!r} now has revision {template.revision}.")
+
+
+def _pattern_id(template: Template, start: str) -> str:
+    found = [one.id for one in template.patterns if start and one.id.startswith(start)]
+    if len(found) != 1:
+        many = "more than one pattern begins" if found else "no pattern begins"
+        raise NotFound(f"template {template.id!r}: {many} with {start!r:.60}")
+    return found[0]
+
+
+@group.command()
+def delete(name: TemplateName, yes: Yes = False, json: AsJson = False) -> None:
+    """Delete a template. Sessions that used it stay as they are.
+
+    \b
+    Examples:
+      rekindle warm delete our-repository
+    """
+    from .. import building
+
+    templates = folder()
+    try:
+        id = templates.find(name).id
+    except InvalidInput:
+        id = name  # a file that cannot be read can still be deleted
+    confirm(f"Delete the template {id!r}?", yes=yes)
+    with writing() as store:
+        templates.delete(id)
+        building.index(store, templates)
+    say(encode({"deleted": id}).decode() if json else f"Deleted {id!r}.")

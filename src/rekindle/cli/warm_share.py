@@ -1,0 +1,140 @@
+"""`rekindle warm export`, `import`, `accept`, `retire` and `merge`: templates on their way."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .opening import writing
+from .output import AsJson, counted, encode, note, say
+from .warm import NewName, TemplateName, folder, redactor
+
+
+def register(group: typer.Typer) -> None:
+    """Add the commands of this file."""
+    group.command("export")(export)
+    group.command("import")(import_)
+    group.command()(accept)
+    group.command()(retire)
+    group.command()(merge)
+
+
+def export(
+    name: TemplateName,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it here.")
+    ] = None,
+) -> None:
+    """Write a template as one file for others, with a checksum and where it comes from.
+
+    \b
+    Examples:
+      rekindle warm export our-repository -o our-repository.json
+      rekindle warm export our-repository | ssh there rekindle warm import -
+    """
+    from .. import __version__
+    from ..templates import exported, write_private
+
+    data = exported(folder().find(name), f"rekindle {__version__}", time.time())
+    if output is None:
+        sys.stdout.buffer.write(data)
+        return
+    write_private(output.expanduser().absolute(), data)
+    note(f"Written to {output}")
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An exported template; - is stdin.")],
+    name: Annotated[str | None, typer.Option("--name", "-n", help="Call it so here.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Take in a template from elsewhere. It stays in quarantine until you accept it.
+
+    Its checksum is checked, and its texts are redacted again.
+
+    \b
+    Examples:
+      rekindle warm import our-repository.json
+      rekindle warm import - --name theirs < our-repository.json
+    """
+    from .. import building
+    from ..warm.written import MOST_BYTES
+
+    if str(file) == "-":
+        data = sys.stdin.buffer.read(2 * MOST_BYTES)
+    else:
+        with file.expanduser().open("rb") as opened:
+            data = opened.read(2 * MOST_BYTES)
+    with writing(new=True) as store:
+        got = building.receive(store, folder(), redactor(), data, str(file), name)
+    template, missing, removed = got
+    if json:
+        answer = {"id": template.id, "name": template.name, "state": template.state}
+        say(encode({**answer, "missing_tools": missing, "removed": removed}).decode())
+        return
+    say(f"Template {template.id!r}: {counted(len(template.patterns), 'pattern')}, in quarantine.")
+    if removed:
+        say(f"Removed: {', '.join(f'{kind} {count}' for kind, count in removed.items())}.")
+    if missing:
+        say(f"Never called here: {', '.join(missing)}. What needs them will not be shown.")
+    say(f"Look at it (rekindle warm show {template.id}), then: rekindle warm accept {template.id}")
+
+
+def accept(name: TemplateName, json: AsJson = False) -> None:
+    """Let new sessions use a template that is in quarantine or was retired.
+
+    \b
+    Examples:
+      rekindle warm accept theirs
+    """
+    from .. import building
+
+    with writing(new=True) as store:
+        template = building.accept(store, folder(), name)
+    _told(template.id, template.state, json)
+
+
+def retire(name: TemplateName, json: AsJson = False) -> None:
+    """Keep a template, but let no new session use it.
+
+    \b
+    Examples:
+      rekindle warm retire our-repository
+    """
+    from .. import building
+
+    with writing(new=True) as store:
+        template = building.retire(store, folder(), name)
+    _told(template.id, template.state, json)
+
+
+def _told(id: str, state: str, json: bool) -> None:
+    say(encode({"id": id, "state": state}).decode() if json else f"Template {id!r} is {state}.")
+
+
+def merge(
+    names: Annotated[
+        list[str], typer.Argument(metavar="TEMPLATE...", help="Two or more templates.")
+    ],
+    name: NewName,
+    max: Annotated[int, typer.Option("--max", help="Keep at most so many patterns.")] = 60,
+    json: AsJson = False,
+) -> None:
+    """Make one template of several, without what they say twice.
+
+    \b
+    Examples:
+      rekindle warm merge backend frontend --name 'Whole repository'
+    """
+    from .. import building
+
+    with writing(new=True) as store:
+        template = building.merge(store, folder(), redactor(), names, name, most=max)
+    if json:
+        say(encode({"id": template.id, "pattern_count": len(template.patterns)}).decode())
+    else:
+        say(f"Template {template.id!r}: {counted(len(template.patterns), 'pattern')}.")

@@ -1,0 +1,142 @@
+"""Puts what was found in many sessions together: candidates into patterns, with what was asked and
+what came back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from .store import Store
+from .store.mined import Place
+from .types import Message, Pattern, PatternKind
+from .warm import brief, merge, mine
+from .warm.deeds import Deed
+from .warm.forms import Form
+
+if TYPE_CHECKING:
+    from .warm.redact import Redactor
+
+MOST_SHAPES: Mapping[str, int] = {  # that are looked at closely, of each kind
+    "example": 80, "sequence": 60, "retry": 60, "init": 30, "final": 20,
+}  # fmt: skip
+LOOKED_BACK = 60  # messages, for what a user wanted
+MOST_PLACES = 6  # sessions that a pattern is put together from
+
+_decode = msgspec.json.Decoder(list[Any]).decode
+
+
+def deeds_of(blob: bytes) -> list[Deed]:
+    """The calls that are kept of a session."""
+    return [_deed(line) for line in _decode(blob)]
+
+
+def patterns(
+    store: Store, nums: Sequence[int], *, least: int, most: int, now: float
+) -> list[tuple[Pattern, list[Deed], str]]:
+    among = None if store.mined.count() == len(nums) else nums
+    tally = store.mined.tally(among, least)
+    rooms = dict(MOST_SHAPES)
+    shapes: dict[int, str] = {}
+    for one in tally:
+        if rooms[one.kind] > 0:
+            rooms[one.kind] -= 1
+            shapes[one.shape] = one.kind
+    places = store.mined.places([*shapes], among, MOST_PLACES)
+    sessions = {place.num for found in places.values() for place in found}
+    blobs = store.mined.calls([*sessions])
+    deeds = {num: deeds_of(blob) for num, blob in blobs.items()}
+    sorts = {work: merge.Sort(*counts) for work, counts in store.mined.attempts(among).items()}
+    families = {one.shape: (one.families, one.support) for one in tally}
+    made: list[Pattern] = []
+    origins: dict[str, tuple[list[Deed], str]] = {}
+    for shape, kind in shapes.items():
+        for found, counts in _ways(kind, places[shape], deeds, families[shape]):
+            one = merge.pattern(cast("PatternKind", kind), found, sorts, counts, now)
+            if one is not None:
+                made.append(one)
+                origins[one.id] = ([*found[0].deeds], found[0].session)
+    return [(one, *origins[one.id]) for one in merge.select(made, most)]
+
+
+def _ways(
+    kind: str, places: Sequence[Place], deeds: Mapping[int, Sequence[Deed]], counts: tuple[int, int]
+) -> Iterator[tuple[list[merge.Found], tuple[int, int]]]:
+    """The places of a candidate as what was found there; two steps also with those that follow."""
+    if kind != "sequence":
+        yield [_found(one, [deeds[one.num][at] for at in _numbers(one)]) for one in places], counts
+        return
+    ways: dict[tuple[int, ...], list[merge.Found]] = {}
+    for place in places:
+        own = deeds[place.num]
+        for way in mine.longer(own, _numbers(place)):
+            signs = tuple(own[number].form.digest for number in way)
+            ways.setdefault(signs, []).append(_found(place, [own[number] for number in way]))
+    for signs, found in ways.items():
+        families = len({one.family for one in found})
+        if len(signs) == 2:
+            yield found, counts
+        elif families > 1:
+            yield found, (families, len(found))
+
+
+def _numbers(place: Place) -> list[int]:
+    return [int(number) for number in place.place.split(",")]
+
+
+def _deed(line: list[Any]) -> Deed:
+    form, *rest = line
+    tool, work, tier, skeleton, values, *others = form
+    return Deed(Form(tool, work, tier, skeleton, tuple(values), *others), *rest)
+
+
+def _found(place: Place, own: Sequence[Deed]) -> merge.Found:
+    tainted = all(deed.tainted for deed in own) or place.tainted
+    return merge.Found(place.session, place.family, place.time, tuple(own), place.support, tainted)
+
+
+def told(
+    store: Store, redactor: Redactor, pattern: Pattern, deeds: Sequence[Deed], session: str
+) -> Pattern:
+    """The pattern with what was asked for and what came back, where that can be told."""
+    own = deeds[-len(pattern.steps) :]
+    steps = [
+        step
+        if deed.answered is None
+        else step._replace(result=_result(store, redactor, deed, session))
+        for step, deed in zip(pattern.steps, own, strict=True)
+    ]
+    return pattern._replace(steps=tuple(steps), asked=_asked(store, redactor, own[0], session))
+
+
+def _asked(store: Store, redactor: Redactor, deed: Deed, session: str) -> str:
+    """What the user wanted: said in this turn, or, where that only says yes, in an earlier one."""
+    if deed.turn < 0:
+        return ""
+    after = max(-1, deed.turn - 1 - LOOKED_BACK)
+    spoken = store.messages(session, after=after, limit=min(deed.turn - after, LOOKED_BACK + 1))
+    for message in reversed(spoken):
+        if message.role == "user":
+            said = brief.request(message.text, lambda text: redactor.text(text, "requests"))
+            if said and not brief.is_assent(said):
+                return said
+    return ""
+
+
+def _result(store: Store, redactor: Redactor, deed: Deed, session: str) -> str:
+    message = _message(store, session, deed.answered or 0)
+    if message is None:
+        return ""
+    return brief.result(
+        message.text,
+        deed.form.family,
+        lambda text: redactor.text(text, "results"),
+        tainted=deed.tainted,
+    )
+
+
+def _message(store: Store, session: str, position: int) -> Message | None:
+    found = store.messages(session, after=position - 1, limit=1)
+    return found[0] if found and found[0].position == position else None

@@ -1,0 +1,147 @@
+"""Candidates for patterns in one session: how it opened and closed, what was done together, what was
+worth showing by itself, and what mended an error.
+
+Whether a candidate is a pattern is known only when other sessions had it too (see `merge`). So here
+nothing is weighed; each candidate has a digest that is the same wherever the same was done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from ..types import PatternKind
+from .commands import PLAIN, TELLING
+from .deeds import Deed
+from .forms import digest
+from .recover import recoveries
+
+# Raised with every change that may change a candidate: what is kept under an older one is made anew.
+RULES_VERSION = 1
+
+OPENING = 5  # calls
+CLOSING = 3
+LONGEST = 6  # calls of a sequence
+MOST_DEEDS = 4_000  # of one session are looked at: the last ones
+
+
+class Candidate(NamedTuple):
+    """Something that may be a pattern; `place` are the numbers of its calls, a failed one first."""
+
+    shape: int
+    kind: PatternKind
+    place: tuple[int, ...]
+    support: int
+    tainted: bool
+
+
+def candidates(deeds: Sequence[Deed]) -> list[Candidate]:
+    """What a session has to offer, each thing once, with how often it was done."""
+    first = max(0, len(deeds) - MOST_DEEDS)
+    numbered = list(enumerate(deeds))[first:]
+    found: dict[tuple[PatternKind, tuple[int, ...]], tuple[tuple[int, ...], int, bool]] = {}
+    for kind, signs, place in _all(numbered, deeds, is_whole=first == 0):
+        tainted = deeds[place[0]].tainted or deeds[place[-1]].tainted  # taint stays to a turn's end
+        key = (kind, signs)
+        known = found.get(key)
+        if known is None:
+            found[key] = (place, 1, tainted)
+        else:
+            clean = place if known[2] and not tainted else known[0]
+            found[key] = (clean, known[1] + 1, known[2] and tainted)
+    return [
+        Candidate(mixed(_KINDS[kind], *signs), kind, *rest) for (kind, signs), rest in found.items()
+    ]
+
+
+_Numbered = tuple[int, Deed]
+_Found = tuple[PatternKind, tuple[int, ...], tuple[int, ...]]
+_KINDS: Mapping[str, int] = {"init": 1, "final": 2, "example": 3, "sequence": 4, "retry": 5}
+_EXACT = 1  # beside a digest: of the call with all that stands in its slots
+
+
+def mixed(*numbers: int) -> int:
+    """One number out of several, the same in every process; their order counts."""
+    state = 0x9E3779B97F4A7C15
+    for number in numbers:
+        state = ((state ^ (number & _ALL)) * 0xBF58476D1CE4E5B9) & _ALL
+        state ^= state >> 29
+    return state - (1 << 64) if state >> 63 else state
+
+
+_ALL = (1 << 64) - 1
+
+
+def _all(numbered: list[_Numbered], deeds: Sequence[Deed], *, is_whole: bool) -> Iterator[_Found]:
+    good = [one for one in numbered if one[1].ok and not one[1].form.barred]
+    if is_whole:
+        yield from _openings(good)
+    steps = [one for one in good if one[1].form.tier]
+    yield from _closings(steps, numbered[-1][1].turn if numbered else -1)
+    before: _Numbered | None = None
+    for one in steps:
+        number, deed = one
+        form = deed.form
+        if form.tier == TELLING:
+            yield "example", (form.digest,), (number,)
+            if form.steady:
+                yield "example", (_EXACT, form.exact), (number,)
+        if before is not None and before[1].turn == deed.turn:
+            first = before[1].form
+            if first.digest == form.digest:
+                continue  # the same call again and again is one step
+            # Two steps in a row. What follows them is seen when sessions are put together.
+            if form.tier == TELLING or first.tier == TELLING:
+                yield "sequence", (first.digest, form.digest), (before[0], number)
+        before = one
+    for recovery in recoveries(numbered, deeds):
+        yield "retry", (digest(recovery.sign),), recovery.place
+
+
+def _openings(good: list[_Numbered]) -> Iterator[_Found]:
+    first = [one for one in good[: OPENING + 3] if one[0] < OPENING + 3][:OPENING]
+    for number, deed in first:
+        if deed.form.steady and deed.form.tier < TELLING:  # the others are examples anyway
+            yield "init", (_EXACT, deed.form.exact), (number,)
+    for size in (2, 3):
+        window = first[:size]
+        if len(window) == size and len({deed.form.digest for _, deed in window}) == size:
+            yield "init", tuple(d.form.digest for _, d in window), tuple(n for n, _ in window)
+
+
+def _closings(steps: list[_Numbered], last_turn: int) -> Iterator[_Found]:
+    last = [one for one in steps if one[1].turn == last_turn][-CLOSING:]
+    for size in range(1, len(last) + 1):
+        window = last[-size:]
+        signs = tuple(deed.form.digest for _, deed in window)
+        if len(set(signs)) == size and any(deed.form.tier == TELLING for _, deed in window):
+            yield "final", signs, tuple(number for number, _ in window)
+
+
+def _collapsed(turn: Iterable[_Numbered]) -> list[_Numbered]:
+    """The same call again and again is one step."""
+    return [next(group) for _, group in groupby(turn, key=lambda one: one[1].form.digest)]
+
+
+def longer(deeds: Sequence[Deed], place: Sequence[int]) -> list[list[int]]:
+    """The ways of a session that begin with a pair: the pair, and with each step more."""
+    turn = deeds[place[-1]].turn
+    rest = [
+        (number, deeds[number])
+        for number in range(place[-1], len(deeds))
+        if deeds[number].turn == turn and _is_step(deeds[number])
+    ]
+    way, ways = list(place), [list(place)]
+    seen = {deeds[number].form.digest for number in place}
+    for number, deed in _collapsed(rest)[1:]:
+        if deed.form.digest in seen or len(way) >= LONGEST:
+            break
+        seen.add(deed.form.digest)
+        way.append(number)
+        ways.append(list(way))
+    return ways
+
+
+def _is_step(deed: Deed) -> bool:
+    return deed.ok and not deed.form.barred and deed.form.tier >= PLAIN

@@ -1,0 +1,59 @@
+"""Secrets of several lines: private keys in all their forms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from .spans import Look, Span, Stems, secret
+
+_BEGIN = re.compile(r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}\Z")
+_END = re.compile(r"-{4,5} ?END [A-Z0-9 ]{0,40}\Z")
+_STOP = re.compile(r"-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
+# What a key's lines are made of, where its end is cut off. Breaks may be escaped, several times over.
+_LINES = re.compile(
+    r"(?:[ \t]{0,20}(?:[A-Za-z][A-Za-z-]{2,30}: [^\n\\]{1,120}|[A-Za-z0-9+/=_%-]{0,200})"
+    r"(?:\r?\n|\\{1,8}r?n|\\{1,8}r\\{1,8}n|\Z|(?=[\"'`]))){0,2000}"
+)
+_TAIL = re.compile(r"(?:[A-Za-z0-9+/=]{20,200}(?:\r?\n|\\{1,8}n)[ \t]{0,20}){1,2000}\Z")
+_PUTTY = re.compile(
+    r"private-lines: ?\d{1,4}(?:\r?\n|\\{1,8}n)"
+    r"(?P<value>(?:[ \t]{0,20}[A-Za-z0-9+/=]{1,80}(?:\r?\n|\\{1,8}n|\Z|(?=[\"'`]))){1,400})",
+    re.I,
+)
+_LONGEST = 40_000
+
+
+def _block(look: Look, at: int) -> Iterator[Span]:
+    """A private key: whole, without its end, or without its beginning."""
+    text, at = look.text, at - len("private ")
+    if not look.low.startswith(b"private key", max(0, at)):
+        return
+    before = text[max(0, at - 60) : at]
+    if begin := _BEGIN.search(before):
+        yield secret(at - len(before) + begin.start(), _end(text, at), "private-key")
+    elif end := _END.search(before):
+        stop = at - len(before) + end.start()
+        if tail := _TAIL.search(text, max(0, stop - 8_000), stop):
+            yield secret(tail.start(), tail.end(), "private-key")
+
+
+def _putty(look: Look, at: int) -> Iterator[Span]:
+    if found := _PUTTY.match(look.text, at):
+        yield secret(found.start("value"), found.end("value"), "private-key")
+
+
+def _end(text: str, at: int) -> int:
+    """Where the key that begins here ends."""
+    body = text.find("-", at + 11)
+    while text[body : body + 1] == "-":
+        body += 1
+    following = text.find("BEGIN", at, at + _LONGEST)  # no key has another one in it
+    limit = following if following >= 0 else at + _LONGEST
+    if stop := _STOP.search(text, at, limit):
+        return stop.end()
+    lines = _LINES.match(text, body, limit)
+    return max(body, lines.end() if lines else body)
+
+
+STEMS: Stems = ((b"key", _block), (b"private-lines", _putty))

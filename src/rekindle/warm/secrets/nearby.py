@@ -1,0 +1,37 @@
+"""Random text in the same line as a secret's name: "the new API key for staging → …"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from .chance import is_digest, is_placeholder, is_random
+from .spans import Look, Span, secret
+
+_REACH = 60
+_IMAGE = bytes(
+    97 if chr(c) in "_+/=.!~-" or (chr(c).isalnum() and c < 128) else 32 for c in range(256)
+)
+_LONG = b"a" * 16
+_RUN = re.compile(r"(?<![\w/.+-])[A-Za-z0-9_+/=.!~-]{16,400}(?![\w(/])")
+
+
+def nearby(look: Look, at: int) -> Iterator[Span]:
+    """What is random, no digest and no path, shortly behind a secret's name that ends here."""
+    if _LONG not in look.raw[at : at + _REACH + len(_LONG)].translate(_IMAGE):
+        return
+    text = look.text
+    line = text.find("\n", at, at + _REACH)
+    end = line if line >= 0 else at + _REACH
+    for run in _RUN.finditer(text, at, end + (0 if line >= 0 else 400)):
+        if run.start() >= end:
+            return
+        if _is_secret(run.group().rstrip(".=")):
+            yield secret(run.start(), run.end(), "random")
+
+
+def _is_secret(value: str) -> bool:
+    if "/" in value or "--" in value or is_digest(value) or is_placeholder(value):
+        return False
+    pieces = re.split(r"[.=_-]", value)
+    return is_random(value, 16) and any(is_random(piece, 12) for piece in pieces)

@@ -1,0 +1,259 @@
+"""A template as its file says it: JSON that a person can read and diff, and that is checked when read.
+
+What is not known is refused by name: a file that says more than this program understands would lose
+it when it is written again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, cast, get_args
+
+from ..errors import InvalidInput
+from ..types import JSON, Pattern, PatternKind, Seed, Step, Style, Template, TemplateState
+
+FORMAT = 1
+MOST_BYTES = 5_000_000
+MOST_PATTERNS = 2_000
+MOST_STEPS = 6
+LONGEST = 20_000  # characters of a text
+
+_MADE = ("built", "extracted", "merged", "imported", "automatic")
+
+
+def text_of(template: Template) -> str:
+    """The file of a template: indented, its keys in a fixed order."""
+    return json.dumps(fields_of(template), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def fields_of(template: Template) -> dict[str, JSON]:
+    """A template as JSON can say it."""
+    fields = {name: getattr(template, name) for name in Template._fields}
+    fields |= {
+        "tags": list(template.tags),
+        "sources": list(template.sources),
+        "scan": dict(template.scan),
+        "seed": _seed_fields(template.seed),
+        "patterns": [_pattern_fields(one) for one in template.patterns],
+    }
+    patterns = fields.pop("patterns")
+    return {"format": FORMAT, **fields, "patterns": patterns}
+
+
+def _seed_fields(seed: Seed) -> dict[str, JSON]:
+    return {
+        "system": seed.system,
+        "instructions": list(seed.instructions),
+        "markers": list(seed.markers),
+        "style": seed.style._asdict(),
+    }
+
+
+def _pattern_fields(pattern: Pattern) -> dict[str, JSON]:
+    fields = pattern._asdict()
+    fields["steps"] = [_step_fields(step) for step in pattern.steps]
+    fields["before"] = None if pattern.before is None else _step_fields(pattern.before)
+    fields["sessions"] = list(pattern.sessions)
+    empty = {"asked": "", "before": None, "lesson": "", "error_rate": 0.0, "tainted": False}
+    return {name: value for name, value in fields.items() if empty.get(name, ...) != value}
+
+
+def _step_fields(step: Step) -> dict[str, JSON]:
+    fields: dict[str, JSON] = {"tool": step.tool, "arguments": dict(step.arguments)}
+    return {**fields, "result": step.result} if step.result else fields
+
+
+def checksum(template: Template) -> str:
+    """A sum of everything a template says."""
+    said = json.dumps(fields_of(template), sort_keys=True, ensure_ascii=True, allow_nan=False)
+    return f"sha256:{hashlib.sha256(said.encode()).hexdigest()}"
+
+
+# ── reading
+
+
+def parsed(data: bytes, where: str) -> dict[str, JSON]:
+    """The JSON object of a file that somebody may have written by hand."""
+    if len(data) > MOST_BYTES:
+        raise InvalidInput(
+            f"{where} has {len(data):,} bytes, a template has at most {MOST_BYTES:,}:"
+            " take patterns out of it, or make two of it"
+        )
+    try:
+        value = json.loads(data, parse_constant=lambda name: _not_json(name))
+    except RecursionError:
+        raise InvalidInput(f"{where}: it is nested too deeply") from None
+    except ValueError as error:
+        raise InvalidInput(f"{where} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{where}: expected a JSON object")
+    return cast("dict[str, JSON]", value)
+
+
+def _not_json(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+def template_of(fields: Mapping[str, JSON], where: str) -> Template:
+    """The template that a file says, or a refusal that names the field."""
+    given = dict(fields)
+    version = given.pop("format", None)
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise InvalidInput(f"{where}: format: expected {FORMAT}: this is no template")
+    if version > FORMAT:
+        raise InvalidInput(
+            f"{where} has format {version}, this Rekindle reads format {FORMAT}: upgrade Rekindle"
+        )
+    read = _Reading(where, given, Template._fields)
+    return Template(
+        id=read.text("id", least=1, most=64),
+        name=read.text("name", least=1, most=100),
+        description=read.text("description", ""),
+        task_type=read.text("task_type", "mixed", most=40),
+        tags=read.texts("tags", most=50),
+        patterns=tuple(
+            _pattern(one, f"{where}: patterns[{n}]")
+            for n, one in enumerate(read.items("patterns", most=MOST_PATTERNS))
+        ),
+        seed=_seed(read.object("seed"), f"{where}: seed"),
+        sources=read.texts("sources", most=100_000),
+        state=cast("TemplateState", read.one_of("state", get_args(TemplateState), "active")),
+        made=read.one_of("made", _MADE, "built"),
+        revision=read.whole("revision", 1, least=1),
+        created=read.number("created"),
+        updated=read.number("updated"),
+        scan=read.object("scan"),
+    )
+
+
+def _seed(fields: Mapping[str, JSON], where: str) -> Seed:
+    read = _Reading(where, fields, Seed._fields)
+    style = _Reading(f"{where}.style", read.object("style"), Style._fields)
+    return Seed(
+        read.text("system", ""),
+        read.texts("instructions", most=50),
+        read.texts("markers", most=500),
+        Style(
+            style.whole("messages", 0),
+            style.number("mean_length"),
+            style.number("questions"),
+            style.number("commands"),
+            style.text("preferred", ""),
+        ),
+    )
+
+
+def _pattern(value: JSON, where: str) -> Pattern:
+    read = _Reading(where, _object(value, where), Pattern._fields)
+    steps = read.items("steps", most=MOST_STEPS)
+    if not steps:
+        raise InvalidInput(f"{where}.steps: expected 1 to {MOST_STEPS} steps, got none")
+    before = read.given.get("before")
+    return Pattern(
+        id=read.text("id", least=1, most=64),
+        kind=cast("PatternKind", read.one_of("kind", get_args(PatternKind))),
+        steps=tuple(_step(one, f"{where}.steps[{n}]") for n, one in enumerate(steps)),
+        asked=read.text("asked", ""),
+        before=None if before is None else _step(before, f"{where}.before"),
+        lesson=read.text("lesson", ""),
+        support=read.whole("support", 1),
+        sessions=read.texts("sessions", most=10_000),
+        seen_in=read.whole("seen_in", 1),
+        last_seen=read.number("last_seen"),
+        error_rate=read.number("error_rate"),
+        score=read.number("score"),
+        tainted=read.flag("tainted"),
+    )
+
+
+def _step(value: JSON, where: str) -> Step:
+    read = _Reading(where, _object(value, where), Step._fields)
+    return Step(
+        read.text("tool", least=1, most=200), read.object("arguments"), read.text("result", "")
+    )
+
+
+def _object(value: JSON, where: str) -> Mapping[str, JSON]:
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{where}: expected an object, got {_kind(value)}")
+    return cast("dict[str, JSON]", value)
+
+
+def _kind(value: object) -> str:
+    return f"{value!r:.40}"
+
+
+class _Reading:
+    """The fields of one object, read by name; what is not known is refused at once."""
+
+    def __init__(self, where: str, given: Mapping[str, JSON], known: Sequence[str]) -> None:
+        self.where = where
+        self.given = given
+        for name in given:
+            if name not in known:
+                raise InvalidInput(
+                    f"{where}: unknown field {name!r:.60}; known are {', '.join(known)}"
+                )
+
+    def _wrong(self, name: str, expected: str) -> NoReturn:
+        got = _kind(self.given.get(name)) if name in self.given else "nothing"
+        raise InvalidInput(f"{self.where}: {name}: expected {expected}, got {got}")
+
+    def text(
+        self, name: str, default: str | None = None, *, least: int = 0, most: int = LONGEST
+    ) -> str:
+        value = self.given.get(name, default)
+        if not isinstance(value, str) or not least <= len(value) <= most:
+            self._wrong(name, f"text of {least} to {most} characters")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            self._wrong(name, "text that UTF-8 can say")
+        return value
+
+    def texts(self, name: str, *, most: int) -> tuple[str, ...]:
+        values = self.items(name, most=most)
+        if not all(isinstance(value, str) and len(value) <= LONGEST for value in values):
+            self._wrong(name, "a list of texts")
+        return tuple(values)
+
+    def items(self, name: str, *, most: int) -> list[Any]:
+        value = self.given.get(name, [])
+        if not isinstance(value, list) or len(cast("list[Any]", value)) > most:
+            self._wrong(name, f"a list of at most {most}")
+        return cast("list[Any]", value)
+
+    def object(self, name: str) -> Mapping[str, JSON]:
+        value = self.given.get(name, {})
+        if not isinstance(value, dict):
+            self._wrong(name, "an object")
+        return cast("dict[str, JSON]", value)
+
+    def one_of(self, name: str, allowed: Sequence[str], default: str | None = None) -> str:
+        value = self.given.get(name, default)
+        if value not in allowed:
+            self._wrong(name, f"one of {', '.join(allowed)}")
+        return cast("str", value)
+
+    def whole(self, name: str, default: int, *, least: int = 0) -> int:
+        value = self.given.get(name, default)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**53:
+            self._wrong(name, f"a whole number from {least}")
+        return value
+
+    def number(self, name: str) -> float:
+        value = self.given.get(name, 0.0)
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            self._wrong(name, "a number")
+        if not math.isfinite(value):
+            self._wrong(name, "a number")
+        return float(value)
+
+    def flag(self, name: str) -> bool:
+        value = self.given.get(name, False)
+        if not isinstance(value, bool):
+            self._wrong(name, "true or false")
+        return value

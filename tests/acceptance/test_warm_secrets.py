@@ -1,0 +1,154 @@
+"""Two hundred kinds of secrets are planted in sessions; none gets into anything that is learned."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from rekindle.templates import Templates, exported
+from rekindle.types import Step
+from rekindle.warm.secrets.known import forms
+from tests.unit.warm.canaries import Canary, planted
+
+from .test_cli import Rekindle
+
+CANARIES = tuple(planted(11))
+TOGETHER = 24  # canaries in one session
+ENV_SECRET = "Tr0ub4dor-and-3-horses"
+
+
+def line(kind: str, **more: object) -> str:
+    return json.dumps({"type": kind, **more})
+
+
+def transcript(session: str, canaries: tuple[Canary, ...]) -> Iterator[str]:
+    """A session in the form of another agent, with secrets in prompts, calls, results and answers."""
+
+    def entry(kind: str, number: int, role: str, content: object, **more: object) -> str:
+        return line(
+            kind,
+            uuid=f"{session}-{number}",
+            sessionId=session,
+            timestamp=f"2026-03-01T10:{number // 60 % 60:02}:{number % 60:02}.000Z",
+            cwd="/home/adalovelace/work",
+            version="1.0.0",
+            message={"role": role, "content": content},
+            **more,
+        )
+
+    number = 0
+    for place, canary in enumerate(canaries):
+        tool = f"toolu_01{session[-4:]}{place:04}aB3dE5"
+        yield entry("user", number, "user", f"Run the sync for part {place}. {canary.text}")
+        command = f"deskctl sync --part {place} # {canary.text}"
+        call = {"type": "tool_use", "id": tool, "name": "Bash", "input": {"command": command}}
+        yield entry("assistant", number + 1, "assistant", [call])
+        result = {"type": "tool_result", "tool_use_id": tool, "content": f"ok\n{canary.text}"}
+        yield entry("user", number + 2, "user", [result])
+        said = [{"type": "text", "text": f"Done: {canary.text}"}]
+        yield entry("assistant", number + 3, "assistant", said)
+        number += 4
+
+
+@pytest.fixture(scope="module")
+def rekindle(tmp_path_factory: pytest.TempPathFactory) -> Rekindle:
+    """Every canary in two sessions, so that what they share is worth learning; then all is learned."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "rekindle").mkdir()
+    rekindle = Rekindle(home)
+    rekindle.env["DEPLOY_PASSWORD"] = ENV_SECRET
+    logs = home / "logs"
+    logs.mkdir()
+    extra = Canary("environment", f"deploy with {ENV_SECRET} now", (ENV_SECRET,))
+    everything = (*CANARIES, extra)
+    for copy in ("a", "b"):
+        for start in range(0, len(everything), TOGETHER):
+            session = f"00000000-0000-4000-8000-00000000{copy}{start:03}"
+            rows = transcript(session, everything[start : start + TOGETHER])
+            (logs / f"{session}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    rekindle("import", str(logs))
+    rekindle("warm", "build", "--name", "planted", "--max-sessions", "100", "--max", "500",
+             "--min-messages", "4")  # fmt: skip
+    for row in rekindle.json("sessions", "list", "--limit", "100"):
+        rekindle("warm", "extract", row["id"], "--name", f"one {row['id'][-4:]}")
+    return rekindle
+
+
+def leaks(text: str) -> list[str]:
+    """The canaries that are in a text, as they are or encoded."""
+    whole = [*CANARIES, Canary("environment", "", (ENV_SECRET,))]
+    return [
+        f"{canary.kind}: {value}"
+        for canary in whole
+        for value in canary.values
+        if len(value) > 5 and any(form in text for form in forms(value))
+    ]
+
+
+def templates(rekindle: Rekindle) -> list[Path]:
+    return sorted((rekindle.home / "rekindle" / "templates").glob("*.json"))
+
+
+def test_the_canaries_reach_the_sessions_and_something_is_learned(rekindle: Rekindle) -> None:
+    rows = rekindle.json("sessions", "list", "--limit", "100")
+    assert len(rows) >= 2 * len(CANARIES) // TOGETHER
+    told = rekindle("sessions", "show", rows[0]["id"], "--json")
+    assert leaks(told)
+    assert "deskctl sync" in rekindle("warm", "show", "planted")
+    assert len(templates(rekindle)) == len(rows) + 1
+
+
+def test_no_canary_is_in_any_template_file(rekindle: Rekindle) -> None:
+    for file in templates(rekindle):
+        assert leaks(file.read_text(encoding="utf-8")) == [], file.name
+
+
+def test_no_canary_is_in_any_table_of_what_was_learned(rekindle: Rekindle) -> None:
+    database = apsw.Connection(str(rekindle.store), flags=apsw.SQLITE_OPEN_READONLY)
+    names = [
+        name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    ]
+    learned = [name for name in names if name in ("mined", "candidates", "patterns", "templates",
+               "preludes", "attempts") or name.startswith("pattern_words")]  # fmt: skip
+    assert {"mined", "candidates", "patterns", "templates"} <= {*learned}
+    count = 0
+    for name in learned:
+        for row in database.execute(f'SELECT * FROM "{name}"'):
+            count += 1
+            shown = "\n".join(
+                value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+                for value in row
+            )
+            assert leaks(shown) == [], name
+    assert count > 50
+
+
+def test_no_canary_is_in_what_is_shown_exported_or_sent(rekindle: Rekindle) -> None:
+    for id in (file.stem for file in templates(rekindle)):
+        assert leaks(rekindle("warm", "show", id, "--json")) == [], id
+        assert leaks(rekindle("warm", "export", id)) == [], id
+    assert leaks(rekindle("warm", "show", "planted")) == []
+    for asked in ("run the sync for part 3", "sync the desk", "deploy"):
+        assert leaks(rekindle("warm", "test", "planted", asked, "--json")) == []
+        assert leaks(rekindle("warm", "pick", asked, "--json")) == []
+
+
+def test_a_template_with_a_secret_in_it_loses_it_on_import(
+    rekindle: Rekindle, tmp_path: Path
+) -> None:
+    """Whoever wrote the file may have put it in, with a checksum that is right."""
+    token = "gh" + "p_" + "a1B2c3D4e5" * 4
+    found = Templates(rekindle.home / "rekindle" / "templates").find("planted")
+    step = Step("terminal", {"command": f"deskctl sync --key {token}"}, f"used {token}")
+    theirs = found._replace(patterns=(found.patterns[0]._replace(steps=(step,)),))
+    file = tmp_path / "theirs.json"
+    file.write_bytes(exported(theirs, "rekindle", 0.0))
+    assert token.encode() in file.read_bytes()
+    rekindle("warm", "import", file, "--name", "theirs")
+    shown = rekindle("warm", "show", "theirs", "--json")
+    assert token not in shown
+    assert "deskctl sync --key" in shown

@@ -1,0 +1,227 @@
+"""Sessions that start warm, through the real command and a model that follows a script."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rekindle import open_store
+from rekindle.templates import Templates
+from rekindle.testing import ScriptedModel
+from rekindle.types import Pattern, Seed, Step, Template
+
+COMMAND = str(Path(sysconfig.get_path("scripts")) / "rekindle")
+ASKED = "count the rows of march.csv by region"
+SCRIPT: dict[str, Any] = {
+    "turns": [{"user": "count the rows", "steps": [{"text": "There are 12."}]}]
+}
+ROWS = Pattern(
+    "rows1",
+    "example",
+    (Step("terminal", {"command": "rowctl tally --in <path:csv> --by <word>"}, "north 12"),),
+    "count the rows of sales.csv by city",
+    seen_in=3,
+)
+
+
+class Home:
+    """The command in a home of its own."""
+
+    def __init__(self, folder: Path, target: str, model: ScriptedModel) -> None:
+        self.target = target
+        self.model = model
+        self.home = folder / "rekindle"
+        self.work = folder / "work"
+        self.work.mkdir()
+        self.templates = Templates(self.home / "templates")
+        kept = {name: text for name, text in os.environ.items() if not name.startswith("REKINDLE_")}
+        self.env = {
+            **kept,
+            "HOME": str(folder),
+            "REKINDLE_HOME": str(self.home),
+            "REKINDLE_STORE": target,
+            "REKINDLE_MODEL": "scripted",
+            "REKINDLE_WARM_SHARE_COLD": "0",
+            "OPENAI_BASE_URL": model.url,
+            "OPENAI_API_KEY": "a-key",
+        }
+
+    def run(self, *words: str, said: str = "", code: int = 0, **env: str) -> str:
+        done = subprocess.run(
+            [COMMAND, *words],
+            input=said,
+            env={**self.env, **env},
+            cwd=self.work,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == code, (done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr
+        return done.stdout if code == 0 else done.stderr
+
+    def sent(self) -> list[dict[str, Any]]:
+        """The messages of the last request."""
+        return self.model.requests[-1].body["messages"]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    with ScriptedModel(SCRIPT) as model:
+        made = Home(tmp_path, str(tmp_path / "sessions.db"), model)
+        made.templates.create(Template("rows", "Row Counting", patterns=(ROWS,)))
+        yield made
+
+
+def tallied(messages: list[dict[str, Any]]) -> bool:
+    return "rowctl tally --in sales.csv --by city" in json.dumps(messages)
+
+
+def test_a_first_message_that_fits_goes_out_with_the_examples_before_it(home: Home) -> None:
+    home.run("chat", said=ASKED, REKINDLE_WARM_FORM="turns")
+    roles = [message["role"] for message in home.sent()]
+    assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]
+    assert tallied(home.sent()[:-1])
+    assert home.sent()[-1]["content"] == ASKED
+    assert home.model.requests[-1].violations == []
+
+
+def test_as_a_digest_they_stand_in_the_one_system_message(home: Home) -> None:
+    home.run("chat", said=ASKED, REKINDLE_WARM_FORM="digest")
+    assert [message["role"] for message in home.sent()] == ["system", "user"]
+    assert tallied(home.sent()[:1])
+
+
+def test_what_does_not_fit_and_what_is_to_be_cold_starts_cold(home: Home) -> None:
+    home.run("chat", said="tell me a joke about whales")
+    assert [message["role"] for message in home.sent()] == ["system", "user"]
+    assert not tallied(home.sent())
+    home.run("chat", "--cold", said=ASKED)
+    assert not tallied(home.sent())
+    home.run("chat", said=ASKED, REKINDLE_WARM_ENABLED="false")
+    assert not tallied(home.sent())
+    home.run("chat", said=ASKED, REKINDLE_WARM_SHARE_COLD="1")
+    assert not tallied(home.sent())
+
+
+def test_a_resumed_session_sends_the_same_prefix_though_the_template_has_changed(
+    home: Home,
+) -> None:
+    home.run("chat", said=ASKED, REKINDLE_WARM_FORM="turns")
+    first = json.dumps(home.sent())
+    home.templates.change("rows", lambda one: one._replace(patterns=()))
+    home.run("chat", "-c", said="count the rows again", REKINDLE_WARM_FORM="digest")
+    assert json.dumps(home.sent()).startswith(first[:-1])
+    home.run("chat", "-c", "--fork", said="count the rows once more")
+    assert json.dumps(home.sent()).startswith(first[:-1])
+
+
+def test_the_examples_are_no_messages_of_the_session(home: Home) -> None:
+    home.run("chat", said=ASKED)
+    with open_store(home.target) as store:
+        (session,) = store.recent()
+        assert [message.role for message in store.messages(session)] == ["user", "assistant"]
+        assert session.message_count == 2
+        assert session.tool_call_count == 0
+        assert (session.arm, session.template) == ("warm", "rows")
+        assert store.search("rowctl") == []
+        assert store.preludes.start(session).revision == 1
+
+
+def test_the_arm_of_a_session_that_was_kept_cold_is_known(home: Home) -> None:
+    home.run("chat", said=ASKED, REKINDLE_WARM_SHARE_COLD="1")
+    with open_store(home.target) as store:
+        (session,) = store.recent()
+        assert (session.arm, session.template) == ("cold", None)
+
+
+def test_a_template_can_be_asked_for_by_name_whatever_fits(home: Home) -> None:
+    home.run("chat", "--template", "Row Counting", said="tell me a joke")
+    assert tallied(home.sent())
+    assert "no template" in home.run("chat", "--template", "nothing", said="x", code=2)
+    home.templates.change("rows", lambda one: one._replace(state="quarantined"))
+    assert "quarantine" in home.run("chat", "--template", "rows", said="x", code=2)
+    assert "new conversation" in home.run("chat", "--template", "rows", "-c", said="x", code=2)
+
+
+def test_a_template_in_quarantine_and_one_that_cannot_be_read_start_nothing(home: Home) -> None:
+    home.templates.change("rows", lambda one: one._replace(state="quarantined"))
+    home.templates.path("broken").write_text("{ this is not JSON")
+    home.run("chat", said=ASKED)
+    assert not tallied(home.sent())
+
+
+def test_status_says_how_the_session_was_started(home: Home) -> None:
+    home.run("chat", said=ASKED)
+    assert "Start: warm, from “rows” (revision 1)" in home.run("chat", "-c", said="/status")
+    home.run("chat", "--cold", said=ASKED)
+    assert "Start: cold" in home.run("chat", "-c", said="/status")
+
+
+def test_wishes_are_told_where_their_template_was_asked_for_and_not_elsewhere(home: Home) -> None:
+    seed = Seed(instructions=("Use tabs, never spaces",))
+    home.templates.change("rows", lambda one: one._replace(seed=seed))
+    home.run("chat", said=ASKED)
+    assert "Use tabs" not in json.dumps(home.sent())
+    home.run("chat", "--template", "rows", said=ASKED)
+    assert "Use tabs" in json.dumps(home.sent())
+
+
+# ── looking before one starts
+
+
+def test_warm_test_shows_the_messages_and_what_they_take(home: Home) -> None:
+    shown = home.run("warm", "test", "Row Counting", ASKED, "--form", "turns")
+    assert '→ terminal {"command": "rowctl tally --in sales.csv --by city"}' in shown
+    assert ASKED in shown
+    assert "tokens" in shown
+    told = json.loads(home.run("warm", "test", "rows", ASKED, "--form", "turns", "--json"))
+    home.run("chat", said=ASKED, REKINDLE_WARM_FORM="turns")
+    assert told["messages"] == home.sent()[1:]
+    assert told["tokens"] > 0
+    assert told["patterns"] == ["rows1"]
+
+
+def test_warm_test_keeps_the_rules_of_a_provider(home: Home) -> None:
+    told = json.loads(
+        home.run("warm", "test", "rows", ASKED, "--form", "turns", "--provider", "gemini", "--json")
+    )
+    assert [message["role"] for message in told["messages"]] == ["system", "user"]
+    assert "--provider" in home.run("warm", "test", "rows", ASKED, "--provider", "x", code=2)
+    assert "--form" in home.run("warm", "test", "rows", ASKED, "--form", "x", code=2)
+    assert "--max" in home.run("warm", "test", "rows", ASKED, "--max", "99", code=2)
+    assert "no template" in home.run("warm", "test", "nothing", ASKED, code=2)
+
+
+def test_warm_pick_says_what_would_be_chosen_or_that_nothing_fits(home: Home) -> None:
+    shown = home.run("warm", "pick", ASKED)
+    assert "Row Counting (rows)" in shown
+    assert "count the rows of sales.csv by city" in shown
+    told = json.loads(home.run("warm", "pick", ASKED, "--json"))
+    assert told["template"] == "rows"
+    assert told["patterns"][0]["fit"] > 0.35
+    assert "start cold" in home.run("warm", "pick", "tell me a joke about whales")
+    nothing = json.loads(home.run("warm", "pick", "tell me a joke about whales", "--json"))
+    assert nothing["template"] is None
+    assert nothing["why"]
+
+
+def test_warm_load_gives_messages_for_other_programs(home: Home) -> None:
+    messages = json.loads(home.run("warm", "load", "rows", "--form", "turns"))
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool", "assistant"]
+    assert json.loads(home.run("warm", "load", "rows", "--form", "turns", "--tool", "bash")) != []
+    assert json.loads(home.run("warm", "load", "rows", "--tool", "write_letter")) == []
+    assert json.loads(home.run("warm", "load", "rows", "--no-examples")) == []
+
+
+def test_the_tool_is_there_for_the_model_and_answers_it(home: Home) -> None:
+    home.run("chat", said=ASKED)
+    names = [tool["function"]["name"] for tool in home.model.requests[-1].body["tools"]]
+    assert "warm_session" in names

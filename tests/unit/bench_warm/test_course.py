@@ -1,0 +1,272 @@
+"""The course of the proof: what is recorded, what each arm begins with, what is taken up again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.warm import agent, arms, course
+from bench.warm.course import Course
+from bench.warm.handbook import LINES, first_message
+from bench.warm.model import NoModel, Served
+from bench.warm.tasks import FAMILIES, Task, tasks
+
+from rekindle import Message, Store
+from rekindle.building import index
+from rekindle.store import open_store
+from rekindle.templates import Templates
+from rekindle.testing import ScriptedModel
+from rekindle.types import Pattern, Step, Template, ToolCall
+
+from .solving import words_for
+
+BELL = Task("bell-test-00", "prove", "test", "Ring the bell of tower 7.", {"held": "7"})
+
+
+def calling(command: str) -> dict[str, Any]:
+    return {"calls": [{"name": "terminal", "arguments": {"command": command}}]}
+
+
+def solved(task: Task) -> dict[str, Any]:
+    """The turn of a model that knows the way."""
+    command = shlex.join(["quay", *words_for(task)]) if task.family != "papers" else "ls docs"
+    return {"user": task.ask, "steps": [calling(command), {"text": "It says: {result}"}]}
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    script = {"turns": [solved(task) for task in [*tasks("train"), *tasks("test")]]}
+    with ScriptedModel(script) as model:
+        yield Served(model.url, "scripted", 0)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(str(tmp_path / "s.db")) as store:
+        yield store
+
+
+def bells(store: Store, folder: Path) -> Templates:
+    """A template about bells, and one thing that has nothing to do with them."""
+    kept = Templates(folder)
+    made = [
+        ("ring", "Ring the bell of tower 3.", "carillon strike --tower 3"),
+        ("oven", "Bake bread for breakfast", "oven heat --loaves 2"),
+    ]
+    patterns = tuple(
+        Pattern(id, "example", (Step("terminal", {"command": run}, "1 line"),), asked, seen_in=3)
+        for id, asked, run in made
+    )
+    kept.create(Template("bells", "bells", patterns=patterns))
+    index(store, kept)
+    return kept
+
+
+# -- what a session begins with
+
+
+def test_only_tasks_to_learn_from_come_with_lines_of_the_handbook() -> None:
+    for task in tasks("train"):
+        assert first_message(task).startswith(task.ask)
+        assert LINES[task.family] in first_message(task)
+    assert all(first_message(task) == task.ask for task in tasks("test"))
+    assert LINES.keys() == {name for name in FAMILIES if "train" in FAMILIES[name].splits}
+
+
+def test_the_handbook_has_no_value_of_any_task() -> None:
+    for task in [*tasks("train"), *tasks("test")]:
+        told = LINES.get(task.family, "")
+        assert not any(value in told for value in task.wanted.values() if len(value) > 1)
+
+
+def test_each_arm_differs_from_cold_by_what_it_is_given_alone(tmp_path: Path, store: Store) -> None:
+    past = arms.Past(store, bells(store, tmp_path / "t"), "Examples:\n\nUser: x\nCall: y")
+    given = {a: past.given(a, store.begin(), BELL, tmp_path / "w") for a in arms.ARMS}
+    cold = given["cold"].opening
+    assert cold == (Message("system", agent.SYSTEM),)
+    assert all(one.opening[0].text.startswith(agent.SYSTEM) for one in given.values())
+    assert "carillon strike" in given["warm"].opening[0].text
+    assert "oven" not in given["warm"].opening[0].text
+    assert "oven heat" in given["placebo"].opening[0].text
+    assert "carillon" not in given["placebo"].opening[0].text
+    assert given["naive"].opening[0].text.endswith("Call: y")
+    assert (given["cold"].tokens, given["naive"].patterns) == (0, 1)
+    assert len({one.sign for one in given.values()}) == 4
+
+
+def test_what_nothing_fits_begins_as_in_the_cold_arm(tmp_path: Path, store: Store) -> None:
+    past = arms.Past(store, bells(store, tmp_path / "t"), "")
+    other = BELL._replace(ask="Translate the letter into Greek, carefully")
+    cold, warm = (past.given(a, store.begin(), other, tmp_path / "w") for a in ("cold", "warm"))
+    assert warm.sign == cold.sign
+    assert (warm.tokens, warm.patterns) == (0, 0)
+
+
+def test_the_placebo_is_the_same_when_a_run_is_taken_up_again(tmp_path: Path, store: Store) -> None:
+    past = arms.Past(store, bells(store, tmp_path / "t"), "")
+    once, again = (past.given("placebo", store.begin(), BELL, tmp_path / "w") for _ in range(2))
+    assert once.sign == again.sign
+
+
+def test_all_calls_that_went_well_are_pasted_and_no_others(store: Store) -> None:
+    session = store.begin()
+    store.append(
+        session,
+        Message("user", "handbook and all"),
+        Message("assistant", None, (ToolCall("a", "terminal", {"command": "wrong"}),)),
+        Message("tool", "no", tool_call_id="a", meta={"exit_code": 2}),
+        Message("assistant", None, (ToolCall("b", "terminal", '{"command": "right"}'),)),
+        Message("tool", "yes", tool_call_id="b", meta={"exit_code": 0}),
+    )
+    text = arms.pasted(store, [(BELL, session.id)])
+    assert text.endswith(
+        'User: Ring the bell of tower 7.\nCall: terminal {"command": "right"}\nResult: yes'
+    )
+    assert "wrong" not in text
+    assert "handbook" not in text
+
+
+# -- one task
+
+
+def test_calls_errors_and_repetitions_are_counted() -> None:
+    def call(id: str, arguments: Any) -> Message:
+        return Message("assistant", None, (ToolCall(id, "terminal", arguments),))
+
+    def result(id: str, code: int) -> Message:
+        return Message("tool", "", tool_call_id=id, meta={"exit_code": code})
+
+    messages = [
+        Message("user", "x"),
+        call("a", {"command": "ls"}), result("a", 0),
+        call("b", '{"command":"ls"}'), result("b", 0),
+        call("c", {"command": "quay"}), result("c", 2),
+    ]  # fmt: skip
+    assert agent.counted(messages) == (3, 1, 3, 1)
+    assert agent.counted([call(str(n), {"n": n}) for n in range(12)])[0] == 12
+
+
+def test_the_model_is_told_that_it_must_call_as_long_as_nothing_went_well(
+    tmp_path: Path, store: Store
+) -> None:
+    task = tasks("test")[0]
+    steps = [calling("quay tests"), solved(task)["steps"][0], {"text": "{result}"}]
+    with ScriptedModel({"turns": [{"user": task.ask, "steps": steps}]}) as model:
+        session = store.begin()
+        store.append(session, Message("user", task.ask))
+        begun = [Message("system", agent.SYSTEM)]
+        doing = agent.do(
+            store, Served(model.url, "m", 0), session, task, tmp_path / "quayside", begun
+        )
+        done = asyncio.run(doing)
+        held = [one.body["chat_template_kwargs"]["must_call"] for one in model.requests]
+    assert held == [True, True, False]
+    assert done.success
+    assert (done.calls, done.errors, done.first, done.repeats) == (2, 1, 2, 0)
+
+
+def test_a_task_without_an_answer_is_not_done_and_nobody_learns_from_it(
+    tmp_path: Path, store: Store
+) -> None:
+    task = tasks("test")[0]
+    endless = {**calling("quay tests"), "endless": True}
+    with ScriptedModel({"otherwise": [endless]}) as model:
+        session = store.begin()
+        store.append(session, Message("user", task.ask))
+        doing = agent.do(store, Served(model.url, "m", 0), session, task, tmp_path / "quayside", [])
+        done = asyncio.run(doing)
+    assert not done.success
+    assert (done.calls, done.errors, done.repeats) == (agent.STEPS, agent.STEPS, agent.STEPS - 1)
+    assert store.resolve(session.id).end_reason == "max_steps"
+
+
+# -- the course
+
+
+def test_a_course_is_taken_up_where_it_was_stopped(tmp_path: Path, served: Served) -> None:
+    one = Course("scripted", is_slice=True, root=tmp_path)
+    first = course.record(one, served)
+    assert [row["task"] for row in first] == [task.id for task in one.tasks("train")]
+    assert all(row["success"] for row in first)
+
+    lines = one.recorded.read_text().splitlines()
+    one.recorded.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:20])
+    again = course.record(one, served)
+    assert again[:-1] == first[:-1]
+    assert (again[-1]["task"], again[-1]["session"] != first[-1]["session"]) == (
+        first[-1]["task"],
+        True,
+    )
+    with one.store("past") as store:
+        assert store.resolve(first[-1]["session"]).end_reason == "completed"
+        assert len(store.recent(100)) == len(first) + 1
+
+
+def test_what_another_agent_recorded_is_not_mixed_with_ours(tmp_path: Path, served: Served) -> None:
+    one = Course("scripted", is_slice=True, root=tmp_path)
+    first = course.record(one, served)
+    one.recorded.write_text(json.dumps({**first[0], "begun": "other"}) + "\n")
+    with pytest.raises(NoModel, match="remove it"):
+        course.record(one, served)
+
+
+def test_a_failing_engine_stops_the_run_and_counts_for_no_arm(tmp_path: Path, store: Store) -> None:
+    task = tasks("test")[0]
+    broken = {"text": "x", "faults": [{"status": 400, "message": "no", "always": True}]}
+    with ScriptedModel({"otherwise": [broken]}) as model:
+        session = store.begin()
+        store.append(session, Message("user", task.ask))
+        doing = agent.do(store, Served(model.url, "m", 0), session, task, tmp_path / "quayside", [])
+        with pytest.raises(NoModel, match=task.id):
+            asyncio.run(doing)
+
+
+def test_a_session_that_was_killed_is_no_example(tmp_path: Path, served: Served) -> None:
+    one = Course("scripted", is_slice=True, root=tmp_path)
+    with one.store("past") as store:
+        half = store.begin(source=course.TRAINING)
+        store.append(half, Message("user", "x"))
+    course.record(one, served)
+    with one.store("past") as store:
+        assert store.resolve(half.id).end_reason == "killed"
+
+
+def test_every_test_task_is_run_in_every_arm_once(tmp_path: Path, served: Served) -> None:
+    one = Course("scripted", is_slice=True, root=tmp_path)
+    with one.store("past") as store:
+        bells(store, one.templates.folder)
+    rows = course.run(one, served)
+    wanted = {(task.id, arm) for task in one.tasks("test") for arm in arms.ARMS}
+    assert {(row["task"], row["arm"]) for row in rows} == wanted
+    assert len(rows) == len(wanted)
+    assert all(row["success"] for row in rows if row["family"] != "papers")
+    assert course.run(one, served) == rows
+
+
+def test_a_task_is_run_again_when_its_beginning_changed(tmp_path: Path, served: Served) -> None:
+    one = Course("scripted", is_slice=True, root=tmp_path)
+    with one.store("past") as store:
+        bells(store, one.templates.folder)
+    rows = course.run(one, served, ["cold"])
+    rows[0]["begun"] = "other"
+    one.ran.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    again = course.run(one, served, ["cold"])
+    assert [row["task"] for row in again[len(rows) :]] == [rows[0]["task"]]
+
+
+def test_each_arm_comes_first_in_its_turn() -> None:
+    assert [course.turned(arms.ARMS, n)[0] for n in range(5)] == [*arms.ARMS, "cold"]
+    assert all(sorted(course.turned(arms.ARMS, n)) == sorted(arms.ARMS) for n in range(4))
+
+
+def test_a_slice_has_every_family_and_fewer_tasks() -> None:
+    whole, part = Course("m"), Course("m", is_slice=True)
+    for split in ("train", "test"):
+        assert {t.family for t in whole.tasks(split)} == {t.family for t in part.tasks(split)}
+        assert len(part.tasks(split)) < len(whole.tasks(split))
+    assert whole.folder != part.folder

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+from rekindle.types import Pattern, PatternKind, Step
+from rekindle.warm import merge, mine
+from rekindle.warm.deeds import Deed
+
+from .mining import Did, run
+
+NOW = 1_000_000.0
+
+
+def kinds(deeds: list[Deed], kind: str) -> list[list[str]]:
+    """The commands of the candidates of a kind."""
+    found: list[list[str]] = []
+    for one in mine.candidates(deeds):
+        if one.kind == kind:
+            found.append([deeds[number].form.work for number in one.place])
+    return found
+
+
+def together(kind: PatternKind, *sessions: list[Deed]) -> list[Pattern]:
+    """The patterns of a kind that several sessions make."""
+    found: dict[int, list[merge.Found]] = {}
+    for number, deeds in enumerate(sessions):
+        for one in mine.candidates(deeds):
+            if one.kind == kind:
+                own = tuple(deeds[place] for place in one.place)
+                found.setdefault(one.shape, []).append(
+                    merge.Found(f"s{number}", number, NOW - number, own, one.support, one.tainted)
+                )
+    made = [
+        merge.pattern(kind, places, {}, (len({p.family for p in places}), len(places)), NOW)
+        for places in found.values()
+        if kind == "retry" or len({p.family for p in places}) > 1
+    ]
+    return merge.select([one for one in made if one is not None], 20)
+
+
+def commands(pattern: Pattern) -> list[object]:
+    return [step.arguments.get("command", step.arguments) for step in pattern.steps]
+
+
+def test_a_literal_that_recurs_stays_and_what_varies_becomes_a_slot() -> None:
+    made = together(
+        "example",
+        run("uv run pytest -q tests/a.py"),
+        run("uv run pytest -q tests/b.py"),
+        run("uv run pytest -q tests/c.py"),
+    )
+    assert [commands(one) for one in made] == [["uv run pytest -q <path:py>"]]
+    assert made[0].seen_in == 3
+
+
+def test_the_same_file_in_every_session_stays_as_it_is() -> None:
+    made = together(
+        "example", run("uv run tool check docs/plan.md"), run("uv run tool check docs/plan.md")
+    )
+    assert [commands(one) for one in made] == [["uv run tool check docs/plan.md"]]
+
+
+def test_what_only_one_session_did_is_no_pattern() -> None:
+    assert together("example", run("make docs"), run("make tests")) == []
+
+
+def test_a_call_that_failed_or_may_have_failed_is_no_example() -> None:
+    assert kinds(run(Did("make docs", ok=False), Did("make docs", sure=0.4)), "example") == []
+
+
+def test_what_destroys_is_no_example() -> None:
+    for command in ("make x && rm -rf build", "git reset --hard && make", "sudo make install"):
+        assert kinds(run(command), "example") == [], command
+
+
+def test_what_everybody_knows_is_no_example() -> None:
+    assert kinds(run("ls -la", "cat a.txt", "git status", "pwd"), "example") == []
+
+
+def test_a_bare_script_of_the_moment_is_no_pattern() -> None:
+    assert together("example", run("python3 try.py"), run("python3 try.py")) == []
+
+
+def test_a_session_opens_and_closes() -> None:
+    deeds = run(
+        ("ls"),
+        Did(("read_file", {"path": "docs/guide.md"})),
+        "make setup",
+        "make docs",
+        "make check",
+    )
+    assert ["read_file"] in kinds(deeds, "init")
+    assert kinds(deeds, "final")[-1] == [
+        "terminal make setup",
+        "terminal make docs",
+        "terminal make check",
+    ]
+
+
+def test_steps_in_a_row_are_a_sequence_and_grow_as_far_as_sessions_agree() -> None:
+    sessions = [run("make fmt", "make lint", "make check", last) for last in ("make a", "make b")]
+    (pair,) = [
+        one
+        for one in mine.candidates(sessions[0])
+        if one.kind == "sequence" and one.place == (0, 1)
+    ]
+    ways = mine.longer(sessions[0], pair.place)
+    assert ways == [[0, 1], [0, 1, 2], [0, 1, 2, 3]]
+
+
+def test_the_same_step_again_and_again_is_one() -> None:
+    deeds = run("make fmt", "make fmt", "make check")
+    assert kinds(deeds, "sequence") == [["terminal make fmt", "terminal make check"]]
+
+
+def test_a_sequence_does_not_reach_over_a_new_request() -> None:
+    assert kinds(run("make fmt", "make check", users=(0, 2)), "sequence") == []
+
+
+def test_the_call_that_mended_an_error_tells_the_difference() -> None:
+    (one,) = together("retry", run(Did("pytest tests/a.py", ok=False), "uv run pytest tests/a.py"))
+    assert one.lesson == "Add `uv run`."
+    assert one.before == Step("terminal", {"command": "pytest tests/a.py"})
+    assert commands(one) == ["uv run pytest tests/a.py"]
+    (two,) = together("retry", run(Did("pytest tests/a.py", ok=False), "bin/test tests/a.py"))
+    assert two.lesson == "Instead of `pytest` use `bin/test`."
+
+
+def test_what_had_to_be_done_first_is_the_lesson() -> None:
+    session = run(Did("npm run check", ok=False), "npm run format", "npm run check")
+    (one,) = together("retry", session)
+    assert one.lesson == "It worked after `npm run format`."
+
+
+def test_another_file_is_no_lesson() -> None:
+    assert together("retry", run(Did("make docs a.md", ok=False), "make docs b.md")) == []
+    assert together("retry", run(Did("ls nowhere", ok=False), "ls")) == []
+
+
+def test_the_fault_of_the_environment_teaches_nothing() -> None:
+    failed = Did("pytest tests/a.py", ok=False, fault="environment")
+    assert together("retry", run(failed, "uv run pytest tests/a.py")) == []
+
+
+def test_an_edit_that_is_refused_sends_back_to_the_file() -> None:
+    edit = {"path": "src/a.py", "old_string": "x", "new_string": "y"}
+    session = [
+        Did(("patch", edit), ok=False),
+        Did(("read_file", {"path": "src/a.py"})),
+        Did(("patch", edit)),
+    ]
+    (one,) = together("retry", run(*session), run(*session))
+    assert "look at the file again" in one.lesson
+    assert together("retry", run(*session)) == [], "one file of one session teaches nobody"
+
+
+def test_after_words_of_strangers_a_turn_is_tainted() -> None:
+    page = Did(("web_extract", {"url": "https://example.org"}))
+    deeds = run("make a", page, "make docs", "make b", users=(0, 6))
+    assert [deed.tainted for deed in deeds] == [False, True, True, False]
+    made = together("example", run(page, "make docs"), run(page, "make docs"))
+    assert made[0].tainted
+    clean = together("example", run(page, "make docs"), run("make docs"))
+    assert not clean[0].tainted
+
+
+def test_ids_and_dates_never_get_into_a_pattern() -> None:
+    call = Did(("book", {"user_id": "ada_li_1234", "day": "2026-01-31", "cabin": "economy"}))
+    (one,) = together("example", run(call), run(call), run(call))
+    assert one.steps[0].arguments == {"user_id": "<id>", "day": "<date>", "cabin": "economy"}
+
+
+def test_near_duplicates_are_merged() -> None:
+    sessions = [
+        run(f"make docs LANG={word} && make check --all --strict -v") for word in ("de", "fr", "it")
+    ]
+    assert len(together("example", *sessions, *sessions)) == 1
+
+
+def test_more_sessions_errors_and_news_make_a_better_score() -> None:
+    def scored(families: int, failed: int, age: float) -> float:
+        deeds = tuple(run("make docs --strict"))
+        found = [merge.Found("s", n, NOW - age, deeds, 1, False) for n in range(families)]
+        sorts = {"terminal make docs": merge.Sort(100, failed)}
+        made = merge.pattern("example", found, sorts, (families, families), NOW)
+        assert made is not None
+        return made.score
+
+    assert scored(5, 10, 0) > scored(2, 10, 0)
+    assert scored(3, 30, 0) > scored(3, 2, 0)
+    assert scored(3, 10, 0) > scored(3, 10, 400 * 86_400)
+
+
+def test_a_copy_of_a_session_counts_once() -> None:
+    deeds = tuple(deed._replace(id="toolu_01AbC3dE5fG7h") for deed in run("make docs --strict"))
+    found = [merge.Found(f"s{n}", n, NOW, deeds, 1, False) for n in range(2)]
+    made = merge.pattern("example", found, {}, (2, 2), NOW)
+    assert made is not None
+    assert made.seen_in == 1
