@@ -843,7 +843,7 @@ def test_the_model_and_the_tools_can_be_chosen(here: Chat) -> None:
     names = {tool["function"]["name"] for tool in chosen["tools"]}
     assert names == {"read_file", "write_file", "patch", "search_files", "todo"}
     assert "tools" not in none
-    assert [tool["function"]["name"] for tool in by_setting["tools"]] == ["terminal"]
+    assert [tool["function"]["name"] for tool in by_setting["tools"]] == ["terminal", "process"]
     assert "allowed: all" in here.pipe("x", "--tools", "hammer", code=2).stderr
 
 

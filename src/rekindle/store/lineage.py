@@ -58,7 +58,10 @@ def _hand_on(tx: Transaction, parent: int, child: int) -> None:
     """Give a child what its parent was started with: it sends the same prefix."""
     rows = tx.run("SELECT template_revision, prelude FROM sessions WHERE num = ?", (parent,))
     if rows[0][1] is not None:
-        sql = "UPDATE sessions SET template_revision = ?, prelude = ? WHERE num = ?"
+        sql = (
+            "UPDATE sessions SET changes = changes + 1, template_revision = ?, prelude = ?"
+            " WHERE num = ?"
+        )
         tx.run(sql, (*rows[0], child))
 
 

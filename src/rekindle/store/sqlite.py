@@ -28,7 +28,7 @@ from ..errors import (
     StoreReadOnly,
 )
 from ..types import Finding, Message
-from . import sqlite_words
+from . import handles, sqlite_words
 from .engine import Clause, Progress, Row, Transaction, Work
 from .migrate import LATEST, refuse_newer, upgrade
 from .pool import Pool
@@ -99,13 +99,19 @@ class SqliteEngine:
         self._turns: Turns | None = None
         self._writer: apsw.Connection | None = None
         self._readers = Pool(self._connect_reader, Reader.close, apsw.Error, READERS)
+        self._file: handles.File | None = None
         with self._explained():
-            self._open()
+            try:
+                self._open()
+            except BaseException:
+                self._let_go()
+                raise
 
     # -- opening
 
     def _open(self) -> None:
         if self._readonly:
+            self._file = handles.opened(self.path)
             with self._readers.lend() as reader:
                 self._check_version(reader.connection)
             return
@@ -116,6 +122,7 @@ class SqliteEngine:
                 " move the log away to start anew"
             )
         self._turns = Turns(self.path, self._busy_seconds)
+        self._file = handles.opened(self.path)
         writer = apsw.Connection(self.location, flags=apsw.SQLITE_OPEN_READWRITE)
         writer.set_busy_handler(self._turns.wait)
         self._writer = writer
@@ -217,7 +224,7 @@ class SqliteEngine:
                 f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {LATEST}"
             )
             _script(writer, version_now)
-            _sync(self.path)
+            handles.flush(self.path, self._file)
             _sync(os.path.dirname(self.path))
             writer.execute("COMMIT")  # in the log, which the first message flushes as a whole
         except BaseException:
@@ -397,11 +404,18 @@ class SqliteEngine:
         with self._closing:
             self._readers.close()
             writer, self._writer = self._writer, None
-            if writer:
-                with self._explained():
-                    writer.close()
+            try:
+                if writer:
+                    with self._explained():
+                        writer.close()
+            finally:
+                self._let_go()
             if self._turns:
                 self._turns.close()
+
+    def _let_go(self) -> None:
+        file, self._file = self._file, None
+        handles.closed(file)
 
 
 def _script(connection: apsw.Connection, sql: str) -> None:
