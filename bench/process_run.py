@@ -25,9 +25,10 @@ from rekindle.processes.ring import Ring
 from rekindle.processes.supervisor import SOCKET
 from rekindle.processes.values import Limits
 
+from .usage import cpu, private
+
 OWNER = "bench"
 LIMITS = Limits(per_owner=2000, in_all=2000)
-TICK = os.sysconf("SC_CLK_TCK")
 WRITING = (
     "while :; do echo a line of output that is of the usual length, more or less; sleep 0.01; done"
 )
@@ -37,25 +38,6 @@ FLOOD = (
     "    ahead = sent / 500e6 - (time.monotonic() - begun)\n"
     "    if ahead > 0.002: time.sleep(ahead)\n"
 )
-
-
-def cpu(pids: Iterable[int]) -> float:
-    """Seconds of processor time that these processes have used."""
-    total = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / TICK
-
-
-def private(pids: Iterable[int]) -> float:
-    """MB that belong to these processes alone."""
-    total = 0
-    for pid in pids:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith(("Private_Clean:", "Private_Dirty:")):
-                total += int(line.split()[1])
-    return total / 1024
 
 
 def spread(values: list[float]) -> dict[str, float]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -24,11 +23,11 @@ from typing import Any
 
 from . import report
 from .envs import ENVS, ROOT, NotInstalled, install, python
+from .usage import cpu, private
 
 MANY, QUICK = 500, 50
 IDLE_SECONDS = 20.0
 SUPERVISOR = "supervisor==4.3.0"
-TICK = os.sysconf("SC_CLK_TCK")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -142,33 +141,16 @@ def _timed(act: Callable[[], object]) -> float:
 
 def _living(pids: list[int], many: int, took: float, looks: list[float]) -> dict[str, float]:
     time.sleep(1)
-    used = _cpu(pids)
+    used = cpu(pids)
     time.sleep(IDLE_SECONDS if many == MANY else 3)
-    used = _cpu(pids) - used
+    used = cpu(pids) - used
     return {
         "started per second": many / took,
         "idle, % of a core": 100 * used / (IDLE_SECONDS if many == MANY else 3),
-        "private memory each, MB": _private(pids) / many,
+        "private memory each, MB": private(pids) / many,
         "look p50": median(looks) * 1e3,
         "look p95": quantiles(looks, n=20)[-1] * 1e3,
     }
-
-
-def _cpu(pids: list[int]) -> float:
-    total = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / TICK
-
-
-def _private(pids: list[int]) -> float:
-    total = 0
-    for pid in pids:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith(("Private_Clean:", "Private_Dirty:")):
-                total += int(line.split()[1])
-    return total / 1024
 
 
 # -- the page

@@ -107,9 +107,7 @@ class Templates:
         path = self.path(id)
         try:
             with path.open("rb") as file:
-                data = file.read(written.MOST_BYTES + 1)
-                if len(data) > written.MOST_BYTES:
-                    data += b"\0" * max(0, os.fstat(file.fileno()).st_size - len(data))
+                data = file.read(written.MOST_BYTES + 1)  # one more tells that it is too large
         except FileNotFoundError:
             raise NotFound(f"no template {id!r}") from None
         template = written.template_of(written.parsed(data, str(path)), str(path))

@@ -207,12 +207,10 @@ def test_a_file_that_cannot_be_read_hides_no_other_and_can_be_deleted(folder: Te
 def test_a_file_that_is_too_large_is_refused_before_it_is_parsed(folder: Templates) -> None:
     folder.create(TEMPLATE)
     folder.path("tests").write_bytes(b'{"format": 1, "x": "' + b"y" * 10_000_000 + b'"}')
-    with pytest.raises(
-        InvalidInput, match=r"has 10,000,0.. bytes, a template has at most 5,000,000"
-    ):
+    with pytest.raises(InvalidInput, match="larger than the 5,000,000 bytes"):
         folder.find("tests")
     large = replace(TEMPLATE, id="large", patterns=(replace(PATTERN, lesson="x" * 19_000),) * 300)
-    with pytest.raises(InvalidInput, match="at most 5,000,000"):
+    with pytest.raises(InvalidInput, match="larger than the 5,000,000"):
         folder.create(large)
     assert not folder.path("large").exists()
 

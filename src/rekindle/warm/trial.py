@@ -14,7 +14,6 @@ from math import isfinite
 from typing import NamedTuple
 
 from ..errors import InvalidInput
-from ..types import Call
 from .clusters import Rate, rate_of
 from .sequence import PLANNED, Effect, Seen, Sums, needed
 
@@ -122,18 +121,6 @@ def assign(trial: Trial, session: str) -> str:
         if place < 0:
             return arm
     return trial.shares[-1].arm
-
-
-def first_calls(calls: Iterable[Call], count: int = FIRST_CALLS) -> tuple[int, int]:
-    """How many of the first calls could be judged, and how many of those failed."""
-    judged = failed = 0
-    for call in calls:
-        if judged == count:
-            break
-        if call.work != "bookkeeping" and call.failed is not None:
-            judged += 1
-            failed += call.failed
-    return judged, failed
 
 
 def report(trial: Trial, sessions: Sequence[Assigned]) -> Report:

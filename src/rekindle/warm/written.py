@@ -79,7 +79,7 @@ def parsed(data: bytes, where: str) -> dict[str, JSON]:
     """The JSON object of a file that somebody may have written by hand."""
     if len(data) > MOST_BYTES:
         raise InvalidInput(
-            f"{where} has {len(data):,} bytes, a template has at most {MOST_BYTES:,}:"
+            f"{where} is larger than the {MOST_BYTES:,} bytes that a template may have:"
             " take patterns out of it, or make two of it"
         )
     try:
