@@ -1,7 +1,7 @@
 """`python -m bench warm`: does a warm start help a real model?
 
     fetch    bring the model and its engine
-    record   run the training tasks, with the handbook's lines
+    record   run the training tasks, with a line of the handbook
     build    mine the recorded sessions into a template
     run      the test tasks in every arm, after whatever of the above is missing
     table    the table of what was run
@@ -101,7 +101,7 @@ def head(course: Course, rows: Sequence[Row]) -> str:
         f"{model.KNOWN[course.model].title} ({model.ENGINE}), greedy, at most"
         f" {courses.agent.STEPS} steps a task; `{command}{' --slice' if course.is_slice else ''}`,"
         f" {report.machine()}, {now}; the sessions took {minutes:.0f} minutes together.\n\n"
-        f"{len(recorded)} training tasks, asked with the lines of the handbook that they need:"
+        f"{len(recorded)} training tasks, asked with the line of the handbook that does them:"
         f" {done} done. The template is mined from these sessions alone. A test task is the bare"
         " request, and shares neither wording nor values with any of them. *warm* and *placebo* are"
         " what Rekindle gives with its usual settings; *naive* has every call of the training that"

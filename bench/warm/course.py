@@ -110,7 +110,7 @@ def say(row: Row, number: int, of: int) -> None:
 
 
 def record(course: Course, served: Served) -> list[Row]:
-    """Run the training tasks that are not recorded yet, with the handbook's lines; all rows."""
+    """Run the training tasks that are not recorded yet, with a line of the handbook; all rows."""
     begun = Given(tuple(opening(agent.SYSTEM, ())))
     wanted = course.tasks("train")
     if any(row["begun"] != begun.sign for row in rows(course.recorded)):

@@ -1,7 +1,7 @@
-"""What a person adds to a request the first time: the lines of the project's handbook about it.
+"""What a person adds to a request the first time: how it is done here.
 
-Only tasks to learn from come with them, so that there is something to be learned. They say how a
-thing is done here, with other values than those of any task; a task of the test is the bare request.
+Only tasks to learn from come with it, so that there is something to be learned; a task of the test is
+the bare request. It stands in a block of its own, as something pasted would.
 """
 
 from __future__ import annotations
@@ -10,33 +10,18 @@ from collections.abc import Mapping
 
 from .tasks import Task
 
-LINES: Mapping[str, str] = {
-    "prove": (
-        "Tests of a module are run with `quay prove`, the name of the module alone, and"
-        " `--lane dry`. It prints how many tests held (these pass) and how many broke."
-    ),
-    "berth": (
-        "What is known of a berth is shown by `quay berth show` with its tag. A tag is B, a dash and"
-        " the number in four digits: berth 7 has the tag B-0007. The answer stands in the output."
-    ),
-    "knob": (
-        "A setting is changed with `quay knob` and KNOB=VALUE, and `--write` behind it. The two words"
-        " of a knob are joined by a dot, minutes are written like 5min."
-    ),
-    "log": (
-        "A note is filed with `quay log`, `--day` and the day, `--say` and the note in quotes. A day"
-        " is two digits, three capital letters of the month, two digits of the year: the 9th of"
-        " January 2024 is 09JAN24."
-    ),
-    "load": (
-        "A load is booked with `quay load`, the ship in capital letters, the goods, and `--kg` with"
-        " whole kilograms. A tonne has 1000 of them."
-    ),
+WAYS: Mapping[str, str] = {
+    "prove": "quay prove {module} --lane dry",
+    "berth": "quay berth show {tag}",
+    "knob": "quay knob {knob}={value} --write",
+    "log": "quay log --day {day} --say '{note}'",
+    "load": "quay load {ship} {goods} --kg {kg}",
 }
 
 
 def first_message(task: Task) -> str:
-    """What the user says at first: a task to learn from comes with the handbook's lines."""
+    """What the user says at first: a task to learn from comes with the way it is done."""
     if task.split == "test":
         return task.ask
-    return f"{task.ask}\n\nFrom our handbook:\n```\n{LINES[task.family]}\n```"
+    way = WAYS[task.family].format(**task.wanted)
+    return f"{task.ask}\n\nWe do it like this:\n```\n{way}\n```"
