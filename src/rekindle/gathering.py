@@ -11,8 +11,8 @@ import msgspec
 
 from .store import Store
 from .store.mined import Place
-from .types import Message, Pattern, PatternKind
-from .warm import brief, merge, mine
+from .types import Message, Pattern, PatternKind, Step
+from .warm import brief, instance, merge, mine
 from .warm.deeds import Deed
 from .warm.forms import Form
 
@@ -24,6 +24,7 @@ MOST_SHAPES: Mapping[str, int] = {  # that are looked at closely, of each kind
 }  # fmt: skip
 LOOKED_BACK = 60  # messages, for what a user wanted
 MOST_PLACES = 6  # sessions that a pattern is put together from
+MOST_ASKED = 3  # requests that are told of a pattern
 
 _decode = msgspec.json.Decoder(list[Any]).decode
 
@@ -35,30 +36,30 @@ def deeds_of(blob: bytes) -> list[Deed]:
 
 def patterns(
     store: Store, nums: Sequence[int], *, least: int, most: int, now: float
-) -> list[tuple[Pattern, list[Deed], str]]:
-    among = None if store.mined.count() == len(nums) else nums
-    tally = store.mined.tally(among, least)
+) -> list[tuple[Pattern, Sequence[merge.Found]]]:
+    """Patterns that these sessions share, each with the newest places it is known from."""
+    tally, attempts = store.mined.tally(nums, least)
     rooms = dict(MOST_SHAPES)
     shapes: dict[int, str] = {}
     for one in tally:
         if rooms[one.kind] > 0:
             rooms[one.kind] -= 1
             shapes[one.shape] = one.kind
-    places = store.mined.places([*shapes], among, MOST_PLACES)
+    places = store.mined.places([*shapes], nums, MOST_PLACES)
     sessions = {place.num for found in places.values() for place in found}
     blobs = store.mined.calls([*sessions])
     deeds = {num: deeds_of(blob) for num, blob in blobs.items()}
-    sorts = {work: merge.Sort(*counts) for work, counts in store.mined.attempts(among).items()}
+    sorts = {work: merge.Sort(*counts) for work, counts in attempts.items()}
     families = {one.shape: (one.families, one.support) for one in tally}
     made: list[Pattern] = []
-    origins: dict[str, tuple[list[Deed], str]] = {}
+    origins: dict[str, Sequence[merge.Found]] = {}
     for shape, kind in shapes.items():
         for found, counts in _ways(kind, places[shape], deeds, families[shape]):
             one = merge.pattern(cast("PatternKind", kind), found, sorts, counts, now)
             if one is not None:
                 made.append(one)
-                origins[one.id] = ([*found[0].deeds], found[0].session)
-    return [(one, *origins[one.id]) for one in merge.select(made, most)]
+                origins[one.id] = sorted(found, key=lambda place: -place.time)[:MOST_ASKED]
+    return [(one, origins[one.id]) for one in merge.select(made, most)]
 
 
 def _ways(
@@ -98,17 +99,18 @@ def _found(place: Place, own: Sequence[Deed]) -> merge.Found:
 
 
 def told(
-    store: Store, redactor: Redactor, pattern: Pattern, deeds: Sequence[Deed], session: str
+    store: Store, redactor: Redactor, pattern: Pattern, found: Sequence[merge.Found]
 ) -> Pattern:
-    """The pattern with what was asked for and what came back, where that can be told."""
-    own = deeds[-len(pattern.steps) :]
-    steps = [
-        step
-        if deed.answered is None
-        else step._replace(result=_result(store, redactor, deed, session))
-        for step, deed in zip(pattern.steps, own, strict=True)
-    ]
-    return pattern._replace(steps=tuple(steps), asked=_asked(store, redactor, own[0], session))
+    """The pattern with what was asked for, how it was done then and what came back, as far as told."""
+    first = found[0]
+    asked = [_asked(store, redactor, one.deeds[-len(pattern.steps)], one.session) for one in found]
+    steps: list[Step] = []
+    for step, deed in zip(pattern.steps, first.deeds[-len(pattern.steps) :], strict=True):
+        result = "" if deed.answered is None else _result(store, redactor, deed, first.session)
+        shown = None if deed.tainted else instance.of(deed.form, step.arguments, asked[0])
+        steps.append(step._replace(result=result, example=shown))
+    also = [text for text in dict.fromkeys(asked[1:]) if text not in ("", asked[0])]
+    return pattern._replace(steps=tuple(steps), asked=asked[0], also=tuple(also))
 
 
 def _asked(store: Store, redactor: Redactor, deed: Deed, session: str) -> str:

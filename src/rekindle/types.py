@@ -55,9 +55,9 @@ class _Entry(NamedTuple):
     rewound: bool
 
 
+_new = cast(Any, tuple).__new__
 _SAID = 9  # the fields before `timestamp`
 _INFINITE = float("inf")
-_TEXTS = {str, type(None)}
 _SCALARS = {str, int, bool, type(None)}  # what JSON can say without a closer look
 
 
@@ -86,12 +86,12 @@ class Message(_Entry):
         position: int | None = None,
         rewound: bool = False,
     ) -> Message:
-        return cast(Any, tuple).__new__(
+        return _new(
             cls,
             (
                 role,
                 list(content) if isinstance(content, tuple) else content,
-                tuple(tool_calls or ()),
+                tuple(tool_calls) if tool_calls else (),
                 tool_call_id,
                 name,
                 reasoning,
@@ -131,7 +131,7 @@ class Tokens(NamedTuple):
     reasoning: int = 0
 
     def plus(self, other: Tokens) -> Tokens:
-        return Tokens(*map(add, self, other))
+        return Tokens._make(map(add, self, other))
 
     @property
     def total(self) -> int:
@@ -334,12 +334,15 @@ class Layered(NamedTuple, Generic[V]):
 class Step(NamedTuple):
     """One call of a pattern, as it is shown again: slots such as `<path:py>` stand where it varies.
 
-    `result` is a short account of what came back, empty where nothing is worth telling.
+    `result` is a short account of what came back, empty where nothing is worth telling. `example`
+    are the arguments of one such call as it was made for what was asked, redacted: what they are like
+    is what a slot cannot tell.
     """
 
     tool: str
     arguments: Mapping[str, JSON]
     result: str = ""
+    example: Mapping[str, JSON] | None = None
 
 
 class Pattern(NamedTuple):
@@ -363,6 +366,7 @@ class Pattern(NamedTuple):
     error_rate: float = 0.0  # of such calls elsewhere: where others fail, an example helps
     score: float = 0.0
     tainted: bool = False  # it may stem from words of strangers
+    also: tuple[str, ...] = ()  # other requests that it served, redacted
 
 
 class Style(NamedTuple):
@@ -405,7 +409,12 @@ class Template(NamedTuple):
 
 def replace(value: V, **changes: Any) -> V:
     """The value, with some of its fields changed."""
-    return cast(Any, value)._replace(**changes)
+    # Not `_replace`: it goes through all fields to change one, and a session has two dozen.
+    kind: Any = type(value)
+    fields = list(value)
+    for name, new in changes.items():
+        fields[kind._fields.index(name)] = new
+    return kind._make(fields)
 
 
 def plain(value: Any) -> Any:
@@ -432,7 +441,13 @@ def checked(message: Message) -> Message:
         _check_parts(content)
     if calls:
         _check_calls(calls)
-    if not {type(call_id), type(name), type(reasoning), type(finish)} <= _TEXTS:
+    # Every message that is stored comes by here: what most of them lack is passed over without a call.
+    if not (
+        (call_id is None or isinstance(call_id, str))
+        and (name is None or isinstance(name, str))
+        and (reasoning is None or isinstance(reasoning, str))
+        and (finish is None or isinstance(finish, str))
+    ):
         _check_text(message, "tool_call_id", "name", "reasoning", "finish_reason")
     if platform_id is not None:
         checked_name("message.platform_message_id", platform_id)
@@ -457,17 +472,17 @@ def _check_parts(content: object) -> None:
 
 
 def _check_json(field: str, value: object, *, allow_nan: bool = False) -> None:
-    import json
-
     if isinstance(value, Mapping):
         facts = cast(Mapping[object, object], value).items()
         for key, fact in facts:
             kind = type(fact)
-            is_finite = kind is float and abs(cast(float, fact)) < _INFINITE
-            if type(key) is not str or not (kind in _SCALARS or is_finite):
+            is_plain = kind in _SCALARS or (kind is float and abs(cast(float, fact)) < _INFINITE)
+            if not is_plain or type(key) is not str:
                 break
         else:
             return
+    import json
+
     try:
         json.dumps(value, allow_nan=allow_nan)
     except (TypeError, ValueError, RecursionError) as error:

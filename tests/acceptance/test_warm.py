@@ -194,7 +194,7 @@ def test_names_that_reach_outside_are_refused(rekindle: Rekindle) -> None:
 
 
 SPOILED: list[tuple[str, str, str]] = [
-    ('"format": 1', '"format": 7', "upgrade Rekindle"),
+    ('"format": 2', '"format": 7', "upgrade Rekindle"),
     ('"tags"', '"taggs"', "unknown field 'taggs'"),
     ('"patterns"', "patterns", "is not JSON"),
     ('"patterns"', " " * 10_000_000 + '"patterns"', "larger than the 5,000,000"),

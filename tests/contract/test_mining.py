@@ -64,14 +64,18 @@ def commands(found: learn.Learned, kind: str = "example") -> list[object]:
 
 
 def test_what_sessions_share_is_learned_with_where_it_is_known_from(store: Store) -> None:
-    first = work(store, "uv run pytest -q tests/a.py", "ls")
+    first = work(store, "uv run pytest -q tests/a.py", "ls", asked="mend the parser of dates")
     second = work(store, "uv run pytest -q tests/b.py", "ls", asked="add a test for dates")
     found = learned(store)
     assert commands(found) == ["uv run pytest -q <path:py>"]
     (one,) = [one for one in found.patterns if one.kind == "example"]
     assert set(one.sessions) == {first, second}
-    assert one.asked in ("mend the parser", "add a test for dates")
+    assert {one.asked, *one.also} == {"mend the parser of dates", "add a test for dates"}
     assert one.steps[0].result == "fine"
+    assert one.steps[0].example in (
+        {"command": "uv run pytest -q tests/a.py"},
+        {"command": "uv run pytest -q tests/b.py"},
+    )
     assert found.scan.scanned == found.scan.qualified == found.scan.looked_through == 2
 
 
@@ -157,7 +161,9 @@ def test_secrets_are_removed_before_anything_is_kept(store: Store, folder: Templ
     nums = [one.num for one in store.mined.pending(learn.MINING_RULES, Filter())]
     assert nums
     assert all(SECRET.encode() not in blob for blob in store.mined.calls(nums).values())
-    assert all(SECRET not in sort for sort in store.mined.attempts(None))
+    _, sorts = store.mined.tally(nums, 1)
+    assert sorts
+    assert all(SECRET not in sort for sort in sorts)
     assert sum(built.scan.removed.values()) > 0
 
 
@@ -168,8 +174,34 @@ def test_a_deleted_session_takes_what_was_learned_from_it_along(store: Store, cl
     clock.now += 10 * 86_400
     store.prune(Filter.parse("messages>1"))
     store.purge(older_than=-1)
-    assert store.mined.count() == 0
+    assert store.mined.calls(range(1, 10)) == {}
     assert learned(store).patterns == ()
+
+
+def test_sums_are_those_of_the_sessions_that_are_left(store: Store, clock: Clock) -> None:
+    def sums(among: list[int]) -> tuple[object, object]:
+        kept = store.mined.tally(among, 1)
+        store.mined.forget()
+        learned(store)
+        return kept, store.mined.tally(among, 1)
+
+    first = work(store, "make docs --a", "make test --b")
+    second = work(store, "make docs --a", "make lint --c", parent=first)
+    work(store, "make docs --a", "make test --b")
+    gone = work(store, "make lint --c", "make test --b", source="gone")
+    learned(store)
+    nums = {one.id: one.num for one in store.mined.pending(learn.MINING_RULES, Filter())}
+    for left_out in ([], [first], [second], [gone], [first, gone]):
+        among = [num for id, num in nums.items() if id not in left_out]
+        kept, anew = sums(among)
+        assert kept == anew
+    store.append(second, *call("more", "make test --b"))  # looked through once more
+    clock.now += 10 * 86_400
+    store.prune(Filter(source="gone"))
+    store.purge(older_than=-1)
+    learned(store)
+    kept, anew = sums([num for id, num in nums.items() if id != gone])
+    assert kept == anew
 
 
 def test_a_template_is_built_and_built_anew(store: Store, folder: Templates) -> None:

@@ -67,7 +67,7 @@ def test_the_file_can_be_read_and_diffed_and_is_private(folder: Templates) -> No
     folder.create(TEMPLATE)
     path = folder.path("tests")
     text = path.read_text()
-    assert text.startswith('{\n  "format": 1,\n  "id": "tests",\n  "name": "Tests",')
+    assert text.startswith('{\n  "format": 2,\n  "id": "tests",\n  "name": "Tests",')
     assert "ü" in text
     assert text.endswith("}\n")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -164,7 +164,7 @@ def test_a_write_that_fails_leaves_the_old_file(
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"format": 2}, "upgrade Rekindle"),
+    ({"format": 3}, "upgrade Rekindle"),
     ({"format": None}, "no template"),
     ({"taggs": []}, "unknown field 'taggs'; known are id, name"),
     ({"name": 5}, "name: expected text"),
@@ -206,7 +206,7 @@ def test_a_file_that_cannot_be_read_hides_no_other_and_can_be_deleted(folder: Te
 
 def test_a_file_that_is_too_large_is_refused_before_it_is_parsed(folder: Templates) -> None:
     folder.create(TEMPLATE)
-    folder.path("tests").write_bytes(b'{"format": 1, "x": "' + b"y" * 10_000_000 + b'"}')
+    folder.path("tests").write_bytes(b'{"format": 2, "x": "' + b"y" * 10_000_000 + b'"}')
     with pytest.raises(InvalidInput, match="larger than the 5,000,000 bytes"):
         folder.find("tests")
     large = replace(TEMPLATE, id="large", patterns=(replace(PATTERN, lesson="x" * 19_000),) * 300)
@@ -223,7 +223,7 @@ def test_an_export_is_whole_or_refused() -> None:
         (data[:-20], "not JSON"),
         (b"[]", "expected a JSON object"),
         (written.text_of(TEMPLATE).encode(), "not an exported template"),
-        (data.replace(b'"format": 1', b'"format": 9', 1), "upgrade"),
+        (data.replace(b'"format": 2', b'"format": 9', 1), "upgrade"),
         (data.replace(b'"provenance"', b'"provenence"'), "unknown field"),
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=said):

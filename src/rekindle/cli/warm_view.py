@@ -149,6 +149,9 @@ def _advice(one: Pattern, known_tools: set[str]) -> Iterator[str]:
         yield f"  • {steps[0]}"
         for text in steps[1:]:
             yield f"    → {text}"
+    if one.steps[0].example is not None:
+        made = one.steps[0]._replace(arguments=one.steps[0].example)
+        yield f"    such as {one_line(step_text(made), _WIDE)}"
     yield f"    {_origin(one, known_tools)}"
 
 

@@ -228,6 +228,7 @@ def template_of(fields: Mapping[str, JSON], row: _Row) -> Template:
 def pattern_of(fields: Mapping[str, JSON]) -> Pattern:
     known: dict[str, Any] = dict(fields)
     known["steps"] = tuple(Step(**step) for step in fields["steps"])
+    known["also"] = tuple(fields.get("also", ()))
     known["before"] = Step(**fields["before"]) if fields.get("before") else None
     known["sessions"] = tuple(fields.get("sessions", ()))
     return Pattern(**known)

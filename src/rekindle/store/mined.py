@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..types import Call, ToolCall
+from . import tallies
 from .engine import Engine, Row, Transaction
 from .filter import Filter
 from .rows import decode_json
+from .tallies import Tally, among
 from .text import ESCAPE, escape, unescape
 
 TOGETHER = 200  # sessions whose calls are read with one statement
@@ -37,7 +39,6 @@ class Pending(NamedTuple):
     messages: int
     end_reason: str | None
     changes: int
-    is_new: bool  # never looked through
     known: Facts | None
 
 
@@ -66,15 +67,6 @@ class Findings(NamedTuple):
     calls: bytes
     candidates: Sequence[tuple[int, str, str, int, bool]]
     attempts: Sequence[tuple[str, int, int]]  # a sort of calls, how many, how many failed
-
-
-class Tally(NamedTuple):
-    """How many independent sessions had a candidate, and how often."""
-
-    shape: int
-    kind: str
-    families: int
-    support: int
 
 
 class Place(NamedTuple):
@@ -115,11 +107,6 @@ class Mined:
             )
         return [_pending(row, rules) for row in rows]
 
-    def count(self) -> int:
-        """How many sessions were looked through."""
-        with self._engine.reading() as tx:
-            return tx.run("SELECT count(*) FROM mined")[0][0]
-
     def deals(self, nums: Sequence[int]) -> Iterator[Deal]:
         """Sessions with the calls that were judged, in the order of their numbers."""
         with self._engine.reading() as tx:
@@ -130,47 +117,36 @@ class Mined:
         """Put what was found in place of what was known about these sessions."""
         self._write(lambda tx: _keep(tx, rules, findings))
 
-    def tally(self, nums: Sequence[int] | None, least: int) -> list[Tally]:
-        """Candidates that enough independent sessions had; recoveries also from a single one."""
+    def tally(
+        self, nums: Sequence[int], least: int
+    ) -> tuple[list[Tally], dict[str, tuple[int, int]]]:
+        """Candidates that enough of these sessions had; how often their calls were made and failed."""
         with self._engine.reading() as tx:
-            rows = tx.run(
-                "SELECT shape, min(kind), count(DISTINCT family), sum(support) FROM candidates"
-                f" WHERE {_among(nums)} GROUP BY shape HAVING count(DISTINCT family) >= ?"
-                " OR min(kind) = 'retry' ORDER BY 3 DESC, 4 DESC, shape",
-                (least,),
-            )
-        return [
-            Tally(shape, kind, families, int(support)) for shape, kind, families, support in rows
-        ]
+            if tallies.are_true(tx):
+                return tallies.tallied(tx, nums, least)
+        self._write(tallies.renew)
+        with self._engine.reading() as tx:
+            return tallies.tallied(tx, nums, least)
 
     def places(
-        self, shapes: Sequence[int], nums: Sequence[int] | None, most: int
+        self, shapes: Sequence[int], nums: Sequence[int], most: int
     ) -> dict[int, list[Place]]:
         """Where candidates were found: the newest sessions of each."""
-        among = None if nums is None else set(nums)
+        wanted = set(nums)
         with self._engine.reading() as tx:
-            return {shape: _places(tx, shape, among, most) for shape in shapes}
+            return {shape: _places(tx, shape, wanted, most) for shape in shapes}
 
     def calls(self, nums: Sequence[int]) -> dict[int, bytes]:
         """The calls that the candidates of these sessions are made of."""
         found: dict[int, bytes] = {}
         with self._engine.reading() as tx:
             for start in range(0, len(nums), TOGETHER):
-                some = _among(nums[start : start + TOGETHER])
+                some = among(nums[start : start + TOGETHER])
                 found |= {
                     num: bytes(calls)
                     for num, calls in tx.run(f"SELECT session, calls FROM mined WHERE {some}")
                 }
         return found
-
-    def attempts(self, nums: Sequence[int] | None) -> dict[str, tuple[int, int]]:
-        """How often calls of each sort were made, and how often they failed."""
-        with self._engine.reading() as tx:
-            rows = tx.run(
-                "SELECT work, sum(calls), sum(failed) FROM attempts"
-                f" WHERE {_among(nums)} GROUP BY work"
-            )
-        return {unescape(work): (int(calls), int(failed)) for work, calls, failed in rows}
 
     def tools(self) -> set[str]:
         """The names of all tools that were ever called, in sessions that were judged."""
@@ -186,13 +162,7 @@ def forget(tx: Transaction) -> None:
     """Throw everything away that is derived from the sessions."""
     for table in ("candidates", "attempts", "mined"):
         tx.run(f"DELETE FROM {table}")
-
-
-def _among(nums: Sequence[int] | None, column: str = "session") -> str:
-    """A condition; whole numbers of our own may stand in the statement, however many there are."""
-    if nums is None:
-        return "true"
-    return f"{column} IN ({', '.join(str(int(num)) for num in nums)})" if nums else "false"
+    tallies.forget(tx)
 
 
 def _pending(row: Row, rules: str) -> Pending:
@@ -208,12 +178,11 @@ def _pending(row: Row, rules: str) -> Pending:
         messages,
         reason,
         changes,
-        by is None,
         known,
     )
 
 
-def _places(tx: Transaction, shape: int, among: set[int] | None, most: int) -> list[Place]:
+def _places(tx: Transaction, shape: int, wanted: set[int], most: int) -> list[Place]:
     """The newest sessions that had a candidate, of those that count."""
     found: list[Place] = []
     before = 2**62
@@ -224,7 +193,7 @@ def _places(tx: Transaction, shape: int, among: set[int] | None, most: int) -> l
             f" WHERE c.shape = ? AND c.session < ? ORDER BY c.session DESC LIMIT {4 * most}",
             (shape, before),
         )
-        found += [_place(row) for row in rows if among is None or row[0] in among]
+        found += [_place(row) for row in rows if row[0] in wanted]
         if len(rows) < 4 * most:
             break
         before = rows[-1][0]
@@ -237,7 +206,7 @@ def _place(row: Row) -> Place:
 
 
 def _deals(tx: Transaction, nums: Sequence[int]) -> Iterator[Deal]:
-    some = _among(nums)
+    some = among(nums)
     sql = f"SELECT {_CALLS} FROM calls WHERE {some} ORDER BY session, position, number"
     verdicts = {num: list(rows) for num, rows in groupby(tx.run(sql), key=lambda row: row[0])}
     spoken = tx.stream(
@@ -288,47 +257,54 @@ def _paired(
 
 
 def _keep(tx: Transaction, rules: str, findings: Sequence[Findings]) -> None:
+    tallies.hold(tx)
     there = {
-        num for (num,) in tx.run(f"SELECT num FROM sessions WHERE {_among(_nums(findings), 'num')}")
+        num for (num,) in tx.run(f"SELECT num FROM sessions WHERE {among(_nums(findings), 'num')}")
     }
     kept = [one for one in findings if one.pending.num in there]  # others were deleted meanwhile
-    if old := [one.pending.num for one in kept if not one.pending.is_new]:
-        for table in ("candidates", "attempts", "mined"):
-            tx.run(f"DELETE FROM {table} WHERE {_among(old)}")
+    _drop(tx, _nums(kept))
     families = {one.pending.num: _family(tx, one.pending.num, one.pending.parent) for one in kept}
+    counted = tallies.counted(tx, families)
     tx.many(
         "INSERT INTO mined (session, rules, changes, family, task, judged, failed, gain, calls)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session) DO NOTHING",
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
-            (
-                one.pending.num,
-                rules,
-                one.pending.changes,
-                families[one.pending.num],
-                *one.facts,
-                one.calls,
-            )
+            (num, rules, changes, families[num], *one.facts, one.calls)
             for one in kept
+            for num, changes in ((one.pending.num, one.pending.changes),)
         ],
     )
+    candidates = [
+        (one.pending.num, shape, families[one.pending.num], kind, place, support, int(tainted))
+        for one in kept
+        for shape, kind, place, support, tainted in one.candidates
+    ]
     tx.many(
         "INSERT INTO candidates (session, shape, family, kind, place, support, tainted)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session, shape) DO NOTHING",
-        [
-            (one.pending.num, shape, families[one.pending.num], kind, place, support, int(tainted))
-            for one in kept
-            for shape, kind, place, support, tainted in one.candidates
-        ],
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        candidates,
     )
-    tx.many(
-        "INSERT INTO attempts (session, work, calls, failed) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (session, work) DO NOTHING",
-        [
-            (one.pending.num, escape(work), calls, failed)
-            for one in kept
-            for work, calls, failed in one.attempts
-        ],
+    attempts = [
+        (one.pending.num, escape(work), calls, failed)
+        for one in kept
+        for work, calls, failed in one.attempts
+    ]
+    tx.many("INSERT INTO attempts (session, work, calls, failed) VALUES (?, ?, ?, ?)", attempts)
+    sums = tallies.summed(
+        ((shape, kind, family, support) for _, shape, family, kind, _, support, _ in candidates),
+        (row[1:] for row in attempts),
+        counted,
     )
+    tallies.add(tx, sums, len(kept))
+
+
+def _drop(tx: Transaction, nums: Sequence[int]) -> None:
+    """Take out what is known of these sessions."""
+    old = [num for (num,) in tx.run(f"SELECT session FROM mined WHERE {among(nums)}")]
+    if old:
+        tallies.add(tx, tallies.of(tx, old), -len(old))
+        for table in ("candidates", "attempts", "mined"):
+            tx.run(f"DELETE FROM {table} WHERE {among(old)}")
 
 
 def _nums(findings: Sequence[Findings]) -> list[int]:

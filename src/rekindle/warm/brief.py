@@ -45,7 +45,12 @@ def result(text: str, family: str, redact: Callable[[str], str], *, tainted: boo
     if not text:
         return "no output" if family in ("shell", "code") else ""
     if text[:1] in "{[" and text[-1:] in "}]":
-        return _of_json(text)
+        inside = _output(text) if family in _QUOTABLE else None
+        if inside is None:
+            return _of_json(text)
+        text = inside.strip()
+        if not text:
+            return "no output"
     lines = [line for line in text.splitlines() if line.strip()]
     while lines and _CLOSING_LINE.fullmatch(lines[-1]):
         lines.pop()
@@ -63,6 +68,23 @@ def result(text: str, family: str, redact: Callable[[str], str], *, tainted: boo
 
 def _count(lines: int) -> str:
     return "1 line" if lines == 1 else f"{lines} lines"
+
+
+class _Envelope(msgspec.Struct):
+    """What a program printed, as some tools hand it over: beside how it ended."""
+
+    output: str
+    exit_code: int | None
+
+
+_envelope = msgspec.json.Decoder(_Envelope)
+
+
+def _output(text: str) -> str | None:
+    try:
+        return _envelope.decode(text).output
+    except (msgspec.MsgspecError, UnicodeEncodeError):
+        return None
 
 
 def _of_json(text: str) -> str:

@@ -168,7 +168,8 @@ class _Scored(NamedTuple):
 def words_of(pattern: Pattern) -> Said:
     """What a pattern is about: what was asked counts most, then what was called and learned."""
     calls = " ".join(f"{step.tool} {_values(step.arguments)}" for step in pattern.steps)
-    return said((pattern.asked, 1.0), (calls, 0.6), (pattern.lesson, 0.6))
+    also = [(text, 0.5) for text in pattern.also]
+    return said((pattern.asked, 1.0), (calls, 0.6), (pattern.lesson, 0.6), *also)
 
 
 def tokens_of(pattern: Pattern) -> str:

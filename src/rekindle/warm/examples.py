@@ -63,7 +63,8 @@ def example(pattern: Pattern, tools: Tools) -> Example | None:
     filling = Filling(pattern.id, pattern.asked)
     steps: list[Step] = []
     for step in pattern.steps:
-        filled = Step(step.tool, _object(filling.value(step.arguments)), filling.text(step.result))
+        given = step.arguments if step.example is None else step.example
+        filled = Step(step.tool, _object(filling.value(given)), filling.text(step.result))
         usable = ported(filled, tools)
         if usable is None:
             return None

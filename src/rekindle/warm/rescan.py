@@ -39,9 +39,13 @@ def _pattern(pattern: Pattern, redactor: Redactor, where: str) -> Pattern:
         before=None if pattern.before is None else _step(pattern.before, redactor, where),
         asked=redactor.text(pattern.asked, where),
         lesson=redactor.text(pattern.lesson, where),
+        also=tuple(redactor.text(one, where) for one in pattern.also),
     )
 
 
 def _step(step: Step, redactor: Redactor, where: str) -> Step:
-    arguments: JSON = redactor.value(dict(step.arguments), where)
-    return Step(step.tool, cast("Mapping[str, JSON]", arguments), redactor.text(step.result, where))
+    def clean(arguments: Mapping[str, JSON]) -> Mapping[str, JSON]:
+        return cast("Mapping[str, JSON]", redactor.value(dict(arguments), where))
+
+    example = None if step.example is None else clean(step.example)
+    return Step(step.tool, clean(step.arguments), redactor.text(step.result, where), example)

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, cast, get_args
 from ..errors import InvalidInput
 from ..types import JSON, Pattern, PatternKind, Seed, Step, Style, Template, TemplateState
 
-FORMAT = 1
+FORMAT = 2
 MOST_BYTES = 5_000_000
 MOST_PATTERNS = 2_000
 MOST_STEPS = 6
@@ -56,13 +56,16 @@ def _pattern_fields(pattern: Pattern) -> dict[str, JSON]:
     fields = pattern._asdict()
     fields["steps"] = [_step_fields(step) for step in pattern.steps]
     fields["before"] = None if pattern.before is None else _step_fields(pattern.before)
-    fields["sessions"] = list(pattern.sessions)
-    empty = {"asked": "", "before": None, "lesson": "", "error_rate": 0.0, "tainted": False}
+    fields |= {"sessions": list(pattern.sessions), "also": list(pattern.also)}
+    empty: dict[str, JSON] = {"asked": "", "before": None, "lesson": "", "also": []}
+    empty |= {"error_rate": 0.0, "tainted": False}
     return {name: value for name, value in fields.items() if empty.get(name, ...) != value}
 
 
 def _step_fields(step: Step) -> dict[str, JSON]:
     fields: dict[str, JSON] = {"tool": step.tool, "arguments": dict(step.arguments)}
+    if step.example is not None:
+        fields["example"] = dict(step.example)
     return {**fields, "result": step.result} if step.result else fields
 
 
@@ -166,13 +169,17 @@ def _pattern(value: JSON, where: str) -> Pattern:
         error_rate=read.number("error_rate"),
         score=read.number("score"),
         tainted=read.flag("tainted"),
+        also=read.texts("also", most=20),
     )
 
 
 def _step(value: JSON, where: str) -> Step:
     read = _Reading(where, _object(value, where), Step._fields)
     return Step(
-        read.text("tool", least=1, most=200), read.object("arguments"), read.text("result", "")
+        read.text("tool", least=1, most=200),
+        read.object("arguments"),
+        read.text("result", ""),
+        read.object("example") if "example" in read.given else None,
     )
 
 

@@ -230,7 +230,9 @@ _name = st.sampled_from([*TOOLS, "Bash", "Read", "Grep", "gone", "1tool", "a b",
 _arguments = st.dictionaries(
     st.sampled_from(["command", "path", "pattern", "cmd"]), _value, max_size=2
 )
-_step = st.builds(Step, _name, _arguments, _text | _slotted | st.just("r" * 9_000))
+_step = st.builds(
+    Step, _name, _arguments, _text | _slotted | st.just("r" * 9_000), st.none() | _arguments
+)
 _pattern = st.builds(
     Pattern,
     id=_text,
@@ -239,6 +241,7 @@ _pattern = st.builds(
     asked=_text | _slotted,
     before=st.none() | _step,
     lesson=_text | _slotted,
+    also=st.lists(_text, max_size=2).map(tuple),
 )
 _seed = st.builds(
     Seed,

@@ -1,0 +1,27 @@
+-- Sums over what was mined, so that what is new costs what is new. Derived, like what they sum up.
+CREATE TABLE tallies (
+    shape    INTEGER PRIMARY KEY,
+    kind     TEXT NOT NULL,
+    families INTEGER NOT NULL,  -- independent sessions that had it
+    support  INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE sorts (
+    work   TEXT PRIMARY KEY,
+    calls  INTEGER NOT NULL,
+    failed INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- How many sessions the sums are of. Fewer of them are left when some were deleted: then sum anew.
+CREATE TABLE summed (
+    one      INTEGER PRIMARY KEY CHECK (one = 1),
+    sessions INTEGER NOT NULL
+) STRICT;
+
+DELETE FROM mined;
+DELETE FROM candidates;
+DELETE FROM attempts;
+INSERT INTO summed VALUES (1, 0);
+CREATE INDEX mined_family ON mined (family);
+DROP INDEX candidates_shape;
+CREATE INDEX candidates_shape ON candidates (shape, session);
