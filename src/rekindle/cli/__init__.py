@@ -12,6 +12,10 @@ def main() -> None:
 
         sys.stdout.write(f"rekindle {__version__}\n")
         return
-    from .app import run
+    try:
+        from .app import run
 
-    sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:  # while modules were still loaded: nothing had begun
+        code = 130
+    sys.exit(code)

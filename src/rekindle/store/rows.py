@@ -166,11 +166,28 @@ def searchable(content: str | None, body: str | None) -> str:
 
 def _values(arguments: str | Mapping[str, JSON]) -> str:
     """What stands in the arguments of a call, without the JSON around it."""
+    given: JSON = arguments
     if isinstance(arguments, str):
         try:
-            arguments = _loads(arguments)
+            given = _parsed(arguments)
         except (ValueError, RecursionError):
             return arguments
+    try:
+        return "\n".join(given.values())  # nearly always: an object with texts alone
+    except (TypeError, AttributeError):
+        return _values_below(given)
+
+
+def _parsed(text: str) -> JSON:
+    """The JSON value in `text`. Mostly there is no white space around it, and no need to look."""
+    try:
+        value, end = _scan(text, 0)
+    except StopIteration:
+        return _loads(text)
+    return value if end == len(text) else _loads(text)
+
+
+def _values_below(arguments: JSON) -> str:
     found: list[str] = []
     rest: list[Any] = [arguments]
     while rest:

@@ -70,7 +70,8 @@ def detect(path: str | Path) -> Format | None:
     head = Head.of(Path(path))
     if not head.data:
         return None
-    asked = [format for format in FORMATS if format.binary or not head.is_binary]
+    is_binary = head.is_binary
+    asked = [format for format in FORMATS if format.binary or not is_binary]
     return next((format for format in asked if format.sniff(head)), None)
 
 

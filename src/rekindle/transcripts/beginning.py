@@ -38,9 +38,9 @@ def _seen(data: bytes) -> _Seen | None:
     if not data.startswith((b"{", b"[")):
         return None
     line, _, rest = data.partition(b"\n")
-    if (sound := Sound.of(line)) is not None:
+    if (sound := _whole(line)) is not None:
         return None if rest.strip() else _Seen(sound)
-    if (sound := Sound.of(data)) is not None:
+    if rest and (sound := _whole(data)) is not None:
         return _Seen(sound)
     # Outside of strings is every other part between quotes, once those that are escaped are gone.
     parts = data.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
@@ -56,6 +56,11 @@ def _seen(data: bytes) -> _Seen | None:
         text, cut = text[:-1], cut - 1
     sound = Sound.of(text + still_open[::-1].translate(_CLOSING))
     return None if sound is None else _Seen(sound, cut)
+
+
+def _whole(data: bytes) -> Sound | None:
+    # What is cut ends anywhere, mostly not on a bracket: to see that costs less than to parse it.
+    return Sound.of(data) if data.rstrip().endswith((b"}", b"]")) else None
 
 
 def _last_quote(data: bytes) -> int:

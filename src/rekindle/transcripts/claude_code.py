@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, TypedDict, cast
 
 from ..types import JSON, Message, Session, Tokens, ToolCall, replace
 from .fields import (
@@ -31,6 +31,7 @@ from .fields import (
     text_part,
 )
 from .head import Head
+from .lines import picking
 from .lines import records as lines_of
 from .transcript import Damage, Event, Learned, Opened
 from .turn import Turn
@@ -57,6 +58,52 @@ _FACTS = {
 _MASKED = {"", "REDACTED"}
 
 
+class _About(TypedDict, total=False):
+    """What is read of `toolUseResult`. The rest is the result once more, or whole files."""
+
+    interrupted: Any
+    returnCodeInterpretation: Any
+    agentId: Any
+    totalTokens: Any
+    totalToolUseCount: Any
+    backgroundTaskId: Any
+    status: Any
+    code: Any
+    durationMs: Any
+    totalDurationMs: Any
+    durationSeconds: Any
+
+
+class _Line(TypedDict, total=False):
+    """What is read of a line."""
+
+    type: Any
+    subtype: Any
+    sessionId: Any
+    agentId: Any
+    isSidechain: Any
+    forkedFrom: Any
+    uuid: Any
+    parentUuid: Any
+    leafUuid: Any
+    timestamp: Any
+    cwd: Any
+    gitBranch: Any
+    message: Any
+    toolUseResult: _About | list[Any] | str | float | bool | None
+    toolDenialKind: Any
+    isMeta: Any
+    isCompactSummary: Any
+    isApiErrorMessage: Any
+    compactMetadata: Any
+    summary: Any
+    aiTitle: Any
+    customTitle: Any
+
+
+_decode_line = picking(_Line)
+
+
 def sniff(head: Head) -> bool:
     return any(
         line.get("type") in _TYPES and any(mark in line for mark in _MARKS) for line in head.records
@@ -65,11 +112,11 @@ def sniff(head: Head) -> bool:
 
 def read(path: Path) -> Iterator[Event]:
     file = _File()
-    for entry in lines_of(path):
+    for entry in lines_of(path, _decode_line):
         if isinstance(entry, Damage):
             yield entry
-        else:
-            yield from file.take(*entry)
+        elif said := file.take(*entry):
+            yield from said
     yield from file.finish()
 
 
@@ -84,18 +131,19 @@ class _File:
         self.promised: dict[str, str] = {}
         self.recent: deque[tuple[str, _Thread]] = deque(maxlen=64)
 
-    def take(self, number: int, line: Record) -> Iterator[Event]:
+    def take(self, number: int, line: Record) -> Sequence[Event]:
+        # Lists, not generators: most lines say nothing yet, and to start a generator takes longer.
         kind = line.get("type")
         if kind in ("summary", "ai-title", "custom-title"):
             self._name(kind, line)
-            return
+            return ()
         session = text(line, "sessionId")
         if session is None or kind not in ("user", "assistant", "system"):
-            return
+            return ()
         thread = self._thread(session, line)
         if uuid := text(line, "uuid"):
             self.recent.append((uuid, thread))
-            if title := self.promised.pop(uuid, None):
+            if self.promised and (title := self.promised.pop(uuid, None)):
                 thread.name(title, 0)
         thread.learn(line)
         if kind == "assistant":
@@ -104,22 +152,21 @@ class _File:
             said = thread.listen(number, line)
         else:
             said = thread.note(line)
-        yield from self._say(thread, said)
+        return self._say(thread, said) if said else ()
 
     def finish(self) -> Iterator[Event]:
         for thread in self.threads.values():
             yield from self._say(thread, thread.close())
         for thread in self.threads.values():
             if thread.opened:
-                yield Learned(thread.session)
+                yield Learned(replace(thread.session, tokens=thread.tokens))
 
-    def _say(self, thread: _Thread, messages: Iterator[Message]) -> Iterator[Event]:
-        for message in messages:
-            if self.speaking is not thread:
-                self.speaking = thread
-                thread.opened = True
-                yield Opened(thread.session)
-            yield message
+    def _say(self, thread: _Thread, messages: Sequence[Message]) -> Sequence[Event]:
+        if not messages or self.speaking is thread:
+            return messages
+        self.speaking = thread
+        thread.opened = True
+        return [Opened(thread.session), *messages]
 
     def _thread(self, session: str, line: Record) -> _Thread:
         agent = None
@@ -162,6 +209,7 @@ class _Thread:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.tokens = Tokens()
         self.opened = False
         self.turns: dict[str, Turn] = {}
         # Ids alone, never content: the price of knowing a copy when it comes.
@@ -187,36 +235,40 @@ class _Thread:
             self.rank = rank
             self.session = replace(self.session, title=title)
 
-    def note(self, line: Record) -> Iterator[Message]:
+    def note(self, line: Record) -> Sequence[Message]:
         """A compaction, to be told with the next message; other system lines are bookkeeping."""
-        if line.get("subtype") == "compact_boundary":
-            yield from self.close()
-            about = record(line.get("compactMetadata"))
-            self.marks["compacted"] = {
-                "trigger": text(about, "trigger"),
-                "tokens_before": count(about.get("preTokens")),
-            }
+        if line.get("subtype") != "compact_boundary":
+            return ()
+        closed = self.close()
+        about = record(line.get("compactMetadata"))
+        self.marks["compacted"] = {
+            "trigger": text(about, "trigger"),
+            "tokens_before": count(about.get("preTokens")),
+        }
+        return closed
 
-    def answer(self, number: int, line: Record) -> Iterator[Message]:
+    def answer(self, number: int, line: Record) -> Sequence[Message]:
         """A line of an answer; gives what is complete because this one began."""
         said = record(line.get("message"))
         id = text(said, "id") or text(line, "uuid") or f"line:{number}"
         blocks = _blocks(said.get("content"))
         turn = self.turns.get(id)
+        closed: Sequence[Message] = ()
         if turn is None:
             if id in self.seen:
                 blocks = [block for block in blocks if self._is_new_call(block)]
                 if not blocks:
-                    return
+                    return ()
                 id = f"{id}+{blocks[0]['id']}"
             while len(self.turns) >= _OPEN_TURNS:
-                yield from self._close(next(iter(self.turns)))
+                closed = [*closed, *self._close(next(iter(self.turns)))]
             turn = self.turns[id] = Turn(id, seconds(line.get("timestamp")))
             turn.facts.update(self.marks)
             self.marks = {}
         self._add(turn, said, blocks, number)
         if line.get("isApiErrorMessage") is True:
             turn.facts["api_error"] = True
+        return closed
 
     def _is_new_call(self, block: Record) -> bool:
         id = text(block, "id")
@@ -237,7 +289,7 @@ class _Thread:
                 turn.add_part(block)
         turn.finish = text(said, "stop_reason") or turn.finish
         if usage := record(said.get("usage")):
-            turn.tokens = _tokens(usage)
+            turn.usage = usage
         model = text(said, "model")
         if model is None or model == "<synthetic>":
             return
@@ -246,24 +298,31 @@ class _Thread:
         elif model != self.session.model:
             turn.facts["model"] = model
 
-    def listen(self, number: int, line: Record) -> Iterator[Message]:
+    def listen(self, number: int, line: Record) -> Sequence[Message]:
         """A line from the user's side: results of calls, something typed, or both."""
         said = record(line.get("message")).get("content")
         if line.get("isCompactSummary") is True:
             compacted = record(self.marks.get("compacted"))
             self.marks["compacted"] = {**compacted, "summary": _plain(said)}
-            return
+            return ()
         if line.get("isMeta") is True:
-            return
+            return ()
         blocks = _blocks(said)
         results = [block for block in blocks if block.get("type") == "tool_result"]
+        orphans: list[Message] = []
         for index, block in enumerate(results):
             about = record(line.get("toolUseResult")) if len(results) == 1 else {}
-            yield from self._result(block, line, about, f"line:{number}:{index}")
+            orphans += self._result(block, line, about, f"line:{number}:{index}")
+        if len(results) == len(blocks):
+            return orphans
+        return [*orphans, *self._prompt(number, line, blocks)]
+
+    def _prompt(self, number: int, line: Record, blocks: list[Record]) -> Sequence[Message]:
+        """Something typed; gives it, unless an answer is open that it has to wait for."""
         typed = [_part(block) for block in blocks if block.get("type") != "tool_result"]
         uuid = text(line, "uuid") or f"line:{number}"
-        if not typed or f"line {uuid}" in self.seen:
-            return
+        if f"line {uuid}" in self.seen:
+            return ()
         self.seen.add(f"line {uuid}")
         prompt = Message(
             role="user",
@@ -276,15 +335,15 @@ class _Thread:
         if newest is not None and len(newest.prompts) < _HELD_PROMPTS:
             # Typed while the answer was being written: the answer may go on after it.
             newest.prompts.append(prompt)
-        else:
-            yield from self.close()
-            yield prompt
+            return ()
+        return [*self.close(), prompt]
 
-    def _result(self, block: Record, line: Record, about: Record, place: str) -> Iterator[Message]:
+    def _result(self, block: Record, line: Record, about: Record, place: str) -> Sequence[Message]:
+        """The result of a call; gives it when no answer is open that it goes with."""
         call = text(block, "tool_use_id") or ""
         masked = call in _MASKED
         if not masked and f"result {call}" in self.seen:
-            return
+            return ()
         self.seen.add(f"result {call}")
         owner = next((turn for turn in self.turns.values() if call in turn.calls), None)
         message = Message(
@@ -298,23 +357,21 @@ class _Thread:
         )
         owner = owner or next(reversed(self.turns.values()), None)
         if owner is None:
-            yield message
-        else:
-            owner.results.append(message)
+            return (message,)
+        owner.results.append(message)
+        return ()
 
-    def close(self) -> Iterator[Message]:
+    def close(self) -> list[Message]:
         """The answers that are still open, each with what came meanwhile."""
-        for id in list(self.turns):
-            yield from self._close(id)
+        return [message for id in list(self.turns) for message in self._close(id)]
 
-    def _close(self, id: str) -> Iterator[Message]:
+    def _close(self, id: str) -> list[Message]:
         turn = self.turns.pop(id)
         self.seen.add(id)
         self.seen.update(f"call {call}" for call in turn.calls)
-        self.session = replace(self.session, tokens=self.session.tokens.plus(turn.tokens))
-        yield turn.message()
-        yield from turn.results
-        yield from turn.prompts
+        if turn.usage:
+            self.tokens = self.tokens.plus(_tokens(turn.usage))
+        return [turn.message(), *turn.results, *turn.prompts]
 
     def _take_marks(self) -> dict[str, JSON] | None:
         marks, self.marks = self.marks, {}
@@ -349,9 +406,9 @@ def _facts(block: Record, line: Record, about: Record) -> dict[str, JSON]:
     facts: dict[str, JSON] = {"is_error": failed}
     if failed and (match := _EXIT_CODE.match(_plain(block.get("content")))):
         facts["exit_code"] = int(match[1])
-    for name, fact in _FACTS.items():
+    for name, fact in _FACTS.items() if about else ():
         value = about.get(name)
-        if isinstance(value, (str, int, float)) and value:
+        if value and isinstance(value, (str, int, float)):
             facts[fact] = value
     milliseconds = number(about.get("durationMs")) or number(about.get("totalDurationMs"))
     facts["duration"] = (

@@ -9,7 +9,7 @@ with its own `session_meta` and then repeats the history of its parent, and is r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -46,6 +46,7 @@ _INJECTED = (
 _ABORTED = "<turn_aborted>"
 _EXIT_CODE = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d{1,9})\s*$", re.MULTILINE)
 _WALL_TIME = re.compile(r"^Wall time: (\d{1,9}(?:\.\d{1,9})?) seconds", re.MULTILINE)
+_OUTPUT = re.compile(r"^(?:Output|Total output lines):", re.MULTILINE)
 _RUNNING = re.compile(r"^Process running with session ID", re.MULTILINE)
 _HEADER = 600
 # Tools whose results carry a header whenever they ran; without one the harness refused the call.
@@ -66,8 +67,8 @@ def read(path: Path) -> Iterator[Event]:
     for entry in lines_of(path):
         if isinstance(entry, Damage):
             yield entry
-        else:
-            yield from rollout.take(*entry)
+        elif said := rollout.take(*entry):
+            yield from said
     yield from rollout.finish()
 
 
@@ -78,37 +79,39 @@ class _Rollout:
         self.session = Session(id=path.stem, source=SOURCE)
         self.named = False
         self.opened = False
+        self.total: Record = {}  # tokens, as they were told last
         self.turn: Turn | None = None
         self.names: dict[str, str] = {}
         self.ends: dict[str, dict[str, JSON]] = {}
         self.marks: dict[str, JSON] = {}
 
-    def take(self, number: int, line: Record) -> Iterator[Event]:
+    def take(self, number: int, line: Record) -> Sequence[Event]:
+        # Lists, not generators: most lines say nothing yet, and to start a generator takes longer.
         kind, payload = line.get("type"), record(line.get("payload"))
-        if kind == "session_meta":
-            self._introduce(payload, seconds(line.get("timestamp")))
+        said: Sequence[Message] = ()
+        if kind == "response_item":
+            said = self._item(payload, f"line:{number}", seconds(line.get("timestamp")))
+        elif kind == "event_msg":
+            said = self._hear(payload)
         elif kind == "turn_context":
             self._learn(model=text(payload, "model"), cwd=text(payload, "cwd"))
-        elif kind == "event_msg":
-            yield from self._say(self._hear(payload))
+        elif kind == "session_meta":
+            self._introduce(payload, seconds(line.get("timestamp")))
         elif kind == "compacted":
-            yield from self._say(self._close())
+            said = self._close()
             self.marks["compacted"] = present({"summary": text(payload, "message")}) or {}
-        elif kind == "response_item":
-            time = seconds(line.get("timestamp"))
-            yield from self._say(self._item(payload, f"line:{number}", time))
+        return self._say(said) if said else ()
 
     def finish(self) -> Iterator[Event]:
         yield from self._say(self._close())
         if self.opened:
-            yield Learned(self.session)
+            yield Learned(replace(self.session, tokens=_tokens(self.total)))
 
-    def _say(self, messages: Iterator[Message]) -> Iterator[Event]:
-        for message in messages:
-            if not self.opened:
-                self.opened = True
-                yield Opened(self.session)
-            yield message
+    def _say(self, messages: Sequence[Message]) -> Sequence[Event]:
+        if not messages or self.opened:
+            return messages
+        self.opened = True
+        return [Opened(self.session), *messages]
 
     def _introduce(self, meta: Record, time: float | None) -> None:
         if self.named:
@@ -131,26 +134,27 @@ class _Rollout:
         if not (known.model and known.cwd):
             self.session = replace(known, model=known.model or model, cwd=known.cwd or cwd)
 
-    def _hear(self, event: Record) -> Iterator[Message]:
+    def _hear(self, event: Record) -> Sequence[Message]:
         kind = event.get("type")
         if kind == "token_count":
-            yield from self._close()
-            if total := record(record(event.get("info")).get("total_token_usage")):
-                self.session = replace(self.session, tokens=_tokens(total))
-        elif kind == "thread_name_updated":
+            total = record(record(event.get("info")).get("total_token_usage"))
+            self.total = total or self.total
+            return self._close()
+        if kind == "thread_name_updated":
             title = text(event, "thread_name") or self.session.title
             self.session = replace(self.session, title=title)
         elif (call := text(event, "call_id")) and (facts := _end(event)):
             self.ends[call] = facts
             if len(self.ends) > _WAITING:
                 del self.ends[next(iter(self.ends))]
+        return ()
 
-    def _item(self, item: Record, place: str, time: float | None) -> Iterator[Message]:
+    def _item(self, item: Record, place: str, time: float | None) -> Sequence[Message]:
         kind = item.get("type")
         if kind == "message":
             if item.get("role") == "user":
-                yield from self._prompt(item, place, time)
-            elif item.get("role") == "assistant":
+                return self._prompt(item, place, time)
+            if item.get("role") == "assistant":
                 turn = self._turn(place, time)
                 for part in _parts(item.get("content")):
                     turn.add_part(part)
@@ -168,8 +172,8 @@ class _Rollout:
             searches = self._turn(place, time).facts.setdefault("web_searches", [])
             cast("list[JSON]", searches).append(record(item.get("action")))
         elif kind in ("function_call_output", "custom_tool_call_output"):
-            yield from self._close()
-            yield self._result(item, place, time)
+            return [*self._close(), self._result(item, place, time)]
+        return ()
 
     def _turn(self, place: str, time: float | None) -> Turn:
         if self.turn is None:
@@ -177,31 +181,34 @@ class _Rollout:
             self.turn.facts.update(self._take_marks())
         return self.turn
 
-    def _close(self) -> Iterator[Message]:
+    def _close(self) -> Sequence[Message]:
         # Thoughts alone are not an answer yet: the answer comes after them.
-        if self.turn is not None and self.turn.speaks:
-            turn, self.turn = self.turn, None
-            yield turn.message()
+        if self.turn is None or not self.turn.speaks:
+            return ()
+        turn, self.turn = self.turn, None
+        return (turn.message(),)
 
-    def _prompt(self, item: Record, place: str, time: float | None) -> Iterator[Message]:
+    def _prompt(self, item: Record, place: str, time: float | None) -> Sequence[Message]:
         said = content(_parts(item.get("content")))
         message = Message(role="user", content=said, platform_message_id=place, timestamp=time)
         if message.text.startswith(_ABORTED):
             self.marks["aborted"] = True
         elif said and not message.text.startswith(_INJECTED):
-            yield from self._close()
-            yield replace(message, meta=present(self._take_marks()))
+            closed = self._close()
+            return [*closed, replace(message, meta=present(self._take_marks()))]
+        return ()
 
     def _result(self, item: Record, place: str, time: float | None) -> Message:
         call = text(item, "call_id") or ""
         output = item.get("output")
+        parts = _parts(output)
         name = self.names.pop(call, None)
-        facts = {**_told(output), **self.ends.pop(call, {})}
+        facts = {**_told(output, parts), **self.ends.pop(call, {})}
         if not facts and name in _HEADED:
             facts["refused"] = True
         return Message(
             role="tool",
-            content=content(_parts(output)),
+            content=content(parts),
             tool_call_id=call or None,
             name=name,
             platform_message_id=call or place,
@@ -236,9 +243,8 @@ def _call(item: Record, place: str) -> ToolCall:
     return ToolCall(text(item, "call_id", "id") or place, name, arguments)
 
 
-def _told(output: object) -> dict[str, JSON]:
+def _told(output: object, parts: list[dict[str, JSON]]) -> dict[str, JSON]:
     """What the harness wrote above the output: exit code, time taken, still running."""
-    parts = _parts(output)
     first = next((value for part in parts if (value := text(part, "text"))), "")
     head = first[:_HEADER]
     facts: dict[str, JSON] = {}
@@ -254,7 +260,7 @@ def _told(output: object) -> dict[str, JSON]:
     elif isinstance(output, dict) and isinstance(record(cast(object, output)).get("success"), bool):
         facts["success"] = record(cast(object, output))["success"]
     # The command's own output begins after this line and may well speak of exit codes itself.
-    head = re.split(r"^(?:Output|Total output lines):", head, maxsplit=1, flags=re.MULTILINE)[0]
+    head = _OUTPUT.split(head, maxsplit=1)[0]
     if match := _EXIT_CODE.search(head):
         facts["exit_code"] = int(match[1])
     if match := _WALL_TIME.search(head):

@@ -9,9 +9,13 @@ from pathlib import Path
 MASKED = frozenset({"", "REDACTED"})
 
 
-def made_id(kind: str, path: Path, place: str) -> str:
-    """An id that the file repeats while it grows, and that no other file gives."""
-    return hashed_id(kind, f"{path.resolve()}\n{place}")
+def made_id(kind: str, path: Path | str, place: str) -> str:
+    """An id that the file repeats while it grows, and that no other file gives.
+
+    A path that is text is resolved already: each time that would look at every folder above it.
+    """
+    whole = path if isinstance(path, str) else path.resolve()
+    return hashed_id(kind, f"{whole}\n{place}")
 
 
 def hashed_id(kind: str, words: str) -> str:

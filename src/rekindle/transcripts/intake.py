@@ -244,14 +244,15 @@ class _File:
     def _hear(self, seat: _Seat, message: Message) -> None:
         if not seat.batch:
             self.spoken[seat.session.id] = seat
-        self.intake.count += 1
-        self.intake.size += seat.add(message)
-        self._write_if_full()
+        intake = self.intake
+        intake.count += 1
+        intake.size += seat.add(message)
+        if intake.count >= _BATCH or intake.size >= _BATCH_CHARACTERS:
+            self._write()
 
-    def _write_if_full(self) -> None:
-        if self.intake.count >= _BATCH or self.intake.size >= _BATCH_CHARACTERS:
-            self.hand_over()
-            self.intake.write()
+    def _write(self) -> None:
+        self.hand_over()
+        self.intake.write()
 
     def _seat(self, session: Session) -> _Seat:
         id = _bounded(session.id) or ""
@@ -268,7 +269,8 @@ class _File:
         session = _bounded_session(told, told.started or seat.session.started)
         self.intake.waiting.append((Arrival(session, seat.take(), is_whole=True), self))
         self.intake.count += 1
-        self._write_if_full()
+        if self.intake.count >= _BATCH:
+            self._write()
 
     def hand_over(self) -> None:
         """Give what was heard so far to what waits to be written."""
@@ -299,13 +301,15 @@ class _Seat:
 
     def add(self, message: Message) -> int:
         """Keep a message until it is written; about how much memory that takes."""
-        id, time = message.platform_message_id, message.timestamp
+        _, content, calls, _, _, reasoning, _, id, _, time, _, _ = message
         if time is None or (id is not None and len(id) > MAX_NAME):
             time = self.time if time is None else time
-            # Not `replace`: half of all messages of some formats come without a time.
-            message = Message(*message[:7], _bounded(id), message.meta, time)
+            # Neither `replace` nor the constructor: half of all messages come without a time.
+            message = Message._make((*message[:7], _bounded(id), message.meta, time, None, False))
         self.time = time
         self.batch.append(message)
+        if isinstance(content, str) and not (calls or reasoning):
+            return len(content)
         return _weight(message)
 
     def take(self) -> list[Message]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,6 +14,8 @@ from .transcript import Damage
 
 # A line that is longer is no message of anybody; without a bound one file could take all memory.
 LONGEST_LINE = 256 * 1024 * 1024
+# Lines of ten kilobytes are common, and with the usual buffer each is put together from pieces.
+BUFFER = 256 * 1024
 _decode = msgspec.json.Decoder().decode
 
 
@@ -34,18 +36,29 @@ def decode(data: bytes | msgspec.Raw) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def records(path: Path) -> Iterator[tuple[int, Record] | Damage]:
+def picking(shape: type) -> Callable[[bytes], Any]:
+    """A decoder that builds the fields of a TypedDict alone and passes over all others.
+
+    A line tells much that no message needs, such as a result that stands in it twice.
+    """
+    return msgspec.json.Decoder(shape).decode
+
+
+def records(
+    path: Path, decode_line: Callable[[bytes], Any] = _decode
+) -> Iterator[tuple[int, Record] | Damage]:
     """Each line that holds a JSON object with its number, and the damage between them.
 
     Lines end with a line feed and with nothing else: JSON text may hold U+2028 and its kin raw.
-    Blank lines and `//` comments are no damage.
+    Blank lines and `//` comments are no damage. `decode_line` is the way of a reader that wants
+    only some fields, see `picking`; a line that it refuses is read as any other.
     """
     number = 0
-    with path.open("rb") as file:
+    with path.open("rb", buffering=BUFFER) as file:
         while line := file.readline(LONGEST_LINE):
             number += 1
             try:
-                value = _decode(line)
+                value = decode_line(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 yield from _odd_line(file, path, number, line)
                 continue

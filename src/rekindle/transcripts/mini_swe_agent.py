@@ -164,9 +164,10 @@ class _Run:
             model=self.session.model or text(response, "model"),
             tokens=self.session.tokens.plus(_tokens(response or said)),
         )
-        calls = _native(said, place) or _in_text(spoken.content, extra, place)
+        native = _native(said, place)
+        calls = native or _in_text(spoken.content, extra, place)
         self.names.update((call.id, call.name) for call in calls)
-        self.waiting = calls[0] if len(calls) == 1 and not _native(said, place) else None
+        self.waiting = calls[0] if len(calls) == 1 and not native else None
         return Message(
             role="assistant",
             content=spoken.content,

@@ -111,14 +111,15 @@ def _apart(whole: Value, opens: Callable[[Place], bool]) -> Iterator[Step]:
 
 def _parsed(sound: Sound, name: str, opens: Callable[[Place], bool]) -> Iterator[Step]:
     """What a walk through a document that is sound would give."""
+    data, line_at = sound.data, sound.line_at
     place: Place = ()
     inside = iter(sound.parts)
     above: list[tuple[Iterator[Part], Place]] = []
     while True:
         for key, at, raw in inside:
             below: Place = (*place, key)
-            line = sound.line_at(at)
-            if sound.begins(at) in (b"{", b"[") and len(below) < _DEEPEST and opens(below):
+            line = line_at(at)
+            if data[at] in b"{[" and len(below) < _DEEPEST and opens(below):
                 parts = sound.inside(raw, at)
                 if parts is None:
                     yield from _Walk(BytesIO(bytes(raw)), name, opens, below, line).steps()

@@ -79,14 +79,15 @@ def _is_message(value: Record) -> bool:
 
 
 def _read_lines(path: Path) -> Iterator[Event]:
-    whole = Conversation(made_id("chat", path, ""))
+    where = str(path.resolve())
+    whole = Conversation(made_id("chat", where, ""))
     for entry in lines_of(path):
         if isinstance(entry, Damage):
             yield entry
             continue
         number, line = entry
         if isinstance(line.get("messages"), list):
-            one = Conversation(made_id("chat", path, f"line {number}"))
+            one = Conversation(made_id("chat", where, f"line {number}"))
             one.learn(line)
             for index, said in enumerate(cast("list[object]", line["messages"]), 1):
                 yield from one.take(said, f"item:{index}", path, number)
@@ -102,6 +103,7 @@ def _read_documents(path: Path) -> Iterator[Event]:
     # What stands beside the messages may come after them, so it is learned when it comes and the
     # id, which must be known before, is taken from the keys in front of the messages or the path.
     one = Conversation("")
+    where = str(path.resolve())
     document = -1
     for piece in pieces(path, {"messages"}):
         if isinstance(piece, Damage):
@@ -110,7 +112,7 @@ def _read_documents(path: Path) -> Iterator[Event]:
         if piece.document != document:
             yield from one.finish()
             document = piece.document
-            one = Conversation(made_id("chat", path, f"document {document}" if document else ""))
+            one = Conversation(made_id("chat", where, f"document {document}" if document else ""))
         try:
             value = decode(piece.data)
         except ValueError as error:
@@ -125,6 +127,7 @@ def _read_documents(path: Path) -> Iterator[Event]:
 
 def _read_list(path: Path) -> Iterator[Event]:
     one = Conversation("")
+    where = str(path.resolve())
     element = None
     for step in documents(path, _opens):
         if isinstance(step, Damage):
@@ -133,7 +136,7 @@ def _read_list(path: Path) -> Iterator[Event]:
         if step.place[:1] != element:
             yield from one.finish()
             element = step.place[:1]
-            one = Conversation(made_id("chat", path, f"element {element[0] if element else ''}"))
+            one = Conversation(made_id("chat", where, f"element {element[0] if element else ''}"))
         if isinstance(step, Closed):
             continue
         if isinstance(step.place[-1], int):

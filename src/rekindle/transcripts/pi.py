@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import cast
@@ -63,8 +63,8 @@ def read(path: Path) -> Iterator[Event]:
     for entry in lines_of(path):
         if isinstance(entry, Damage):
             yield entry
-        else:
-            yield from session.take(*entry)
+        elif said := session.take(*entry):
+            yield from said
     yield from session.finish()
 
 
@@ -81,11 +81,11 @@ class _Session:
         self.seen: set[str] = set()
         self.marks: dict[str, JSON] = {}
 
-    def take(self, number: int, line: Record) -> Iterator[Event]:
+    def take(self, number: int, line: Record) -> Sequence[Event]:
         kind = line.get("type")
         if kind == "session":
             self._introduce(line)
-            return
+            return ()
         self._follow(line)
         if kind in ("compaction", "branch_summary"):
             self._count(record(line.get("usage")))
@@ -103,12 +103,15 @@ class _Session:
             said = record(line.get("message"))
             time = seconds(said.get("timestamp")) or seconds(line.get("timestamp"))
             message = self._message(said, self._id(said, line, number), time)
-            if message is None:
-                return
-            if not self.opened:
-                self.opened = True
-                yield Opened(self.session)
-            yield message
+            if message is not None:
+                return self._say(message)
+        return ()
+
+    def _say(self, message: Message) -> Sequence[Event]:
+        if self.opened:
+            return (message,)
+        self.opened = True
+        return (Opened(self.session), message)
 
     def finish(self) -> Iterator[Event]:
         if self.opened:
@@ -212,14 +215,16 @@ class _Session:
     def _learn(self, said: Record) -> str | None:
         """Count what the answer cost; gives its model where it is not the session's first."""
         model = text(said, "model")
-        self._count(record(said.get("usage")))
-        self.session = replace(self.session, model=self.session.model or model)
+        self._count(record(said.get("usage")), model)
         return model if model != self.session.model else None
 
-    def _count(self, usage: Record) -> None:
+    def _count(self, usage: Record, model: str | None = None) -> None:
         known = self.session
         self.session = replace(
-            known, tokens=known.tokens.plus(_tokens(usage)), cost=known.cost + _cost(usage)
+            known,
+            model=known.model or model,
+            tokens=known.tokens.plus(_tokens(usage)),
+            cost=known.cost + _cost(usage),
         )
 
     def _take_marks(self) -> dict[str, JSON]:

@@ -7,6 +7,7 @@ what turns out to be wrong with it can be located. For documents that fit into m
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TypeAlias, cast
 
 import msgspec
@@ -20,7 +21,8 @@ Part: TypeAlias = tuple[str | int, int, msgspec.Raw]
 _Parts: TypeAlias = dict[str, msgspec.Raw] | list[msgspec.Raw]
 
 _PARTS = msgspec.json.Decoder(_Parts)
-_BEFORE_ITEM = re.compile(rb"[\s,]*")
+# It always matches, if only nothing.
+_before_item = cast("Callable[[bytes, int], re.Match[bytes]]", re.compile(rb"[\s,]*").match)
 _BEFORE_VALUE = re.compile(rb'[\s,]*"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*:\s*')
 _END = re.compile(rb"\s*\}")
 
@@ -39,7 +41,7 @@ class Sound:
     def of(cls, data: bytes) -> Sound | None:
         """The document, if there is one alone, an object or a list, and it is sound."""
         sound = cls(data)
-        start = cast("re.Match[bytes]", _BEFORE_ITEM.match(data)).end()
+        start = _before_item(data, 0).end()
         try:
             parts = sound.inside(data, start)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -60,7 +62,7 @@ class Sound:
         found: list[Part] = []
         if isinstance(parts, list):
             for number, value in enumerate(parts):
-                at = cast("re.Match[bytes]", _BEFORE_ITEM.match(data, at)).end()
+                at = _before_item(data, at).end()
                 found.append((number, at, value))
                 at += len(value)
             return found

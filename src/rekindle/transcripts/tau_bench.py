@@ -9,7 +9,7 @@ in the `meta` of its last message.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..types import JSON, Message, replace
@@ -17,7 +17,7 @@ from .beginning import fields_so_far, opening
 from .fields import Record, number, present, record
 from .head import Head
 from .ids import made_id
-from .nested import Closed, Place, steps
+from .nested import Place, Value, steps
 from .openai_chat import Conversation
 from .transcript import Damage, Event
 
@@ -39,15 +39,16 @@ def _is_trial(about: Record) -> bool:
 def read(path: Path) -> Iterator[Event]:
     runs = _Runs(path)
     for step in steps(path, _opens):
-        if isinstance(step, Damage):
+        if isinstance(step, Value):
+            _, line, place, value = step
+            if isinstance(key := place[-1], int):
+                yield from runs.take(value, key, line)
+            else:
+                runs.learn(key, value)
+        elif isinstance(step, Damage):
             yield step
-        elif isinstance(step, Closed):
-            if not step.place or isinstance(step.place[-1], int):
-                yield from runs.finish()
-        elif isinstance(key := step.place[-1], int):
-            yield from runs.take(step.value, key, step.line)
-        else:
-            runs.learn(key, step.value)
+        elif not step.place or isinstance(step.place[-1], int):
+            yield from runs.finish()
     yield from runs.finish()
 
 
@@ -61,6 +62,7 @@ class _Runs:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.where = str(path.resolve())
         self.counts: Counter[str] = Counter()
         self.about: Record = {}
         self.one: Conversation | None = None
@@ -70,21 +72,19 @@ class _Runs:
     def learn(self, key: str, value: JSON) -> None:
         self.about[key] = value
 
-    def take(self, value: object, index: int, line: int) -> Iterator[Event]:
+    def take(self, value: object, index: int, line: int) -> Sequence[Event]:
         """An element of `traj`; the policy that stands in front is no message."""
         if record(value).get("role") == "system":
-            return
+            return ()
         if self.one is None:
             self.one = Conversation(self._id(), SOURCE)
         heard = self.one.hear(value, f"item:{index + 1}", self.path, line)
         if isinstance(heard, Damage):
-            yield heard
-            return
-        if self.last is not None:
-            yield self.last
-        elif not self.one.opened:
-            yield self.one.open()
-        self.last = heard
+            return (heard,)
+        last, self.last = self.last, heard
+        if last is not None:
+            return (last,)
+        return () if self.one.opened else (self.one.open(),)
 
     def finish(self) -> Iterator[Event]:
         """The end of a trial."""
@@ -97,7 +97,7 @@ class _Runs:
     def _id(self) -> str:
         task = str(self.about.get("task_id", ""))[:80]
         self.counts[task] += 1
-        return f"{made_id('tau', self.path, task)}-{self.counts[task]}"
+        return f"{made_id('tau', self.where, task)}-{self.counts[task]}"
 
     def _worth(self) -> dict[str, JSON]:
         task = self.about.get("task_id")

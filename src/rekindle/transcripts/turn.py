@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..types import JSON, Message, Tokens, ToolCall
-from .fields import content, present, text_part
+from ..types import JSON, Message, ToolCall
+from .fields import Record, content, present, text_part
 
 
 class Turn:
@@ -20,7 +20,7 @@ class Turn:
         self.results: list[Message] = []
         self.prompts: list[Message] = []
         self.finish: str | None = None
-        self.tokens = Tokens()
+        self.usage: Record = {}  # as its last line tells it
         self.facts: dict[str, JSON] = {}
 
     @property

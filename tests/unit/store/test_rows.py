@@ -16,6 +16,7 @@ from rekindle.store.rows import (
     message_row,
     nano,
     preview_of,
+    said,
     searchable,
 )
 from rekindle.store.text import is_holdable
@@ -105,3 +106,21 @@ def test_a_preview_is_the_first_user_text_on_one_line() -> None:
 @given(cost=st.decimals(0, 1_000_000, places=9))
 def test_cost_is_kept_to_the_billionth(cost: Decimal) -> None:
     assert Decimal(nano(cost)) / 1_000_000_000 == cost
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ('{"path": "a.py", "text": ""}', "a.py\n"),
+        (' {"path": "a.py"}\n', "a.py"),
+        ('{"path": "a.py", "lines": [1, {"to": "b"}]}', "a.py\n1\nb"),
+        ('{"path": "a.py"} and more', '{"path": "a.py"} and more'),
+        ('["x", null, true]', "x\nTrue"),
+        ({"path": "a.py", "depth": 2}, "a.py\n2"),
+    ],
+)
+def test_the_values_of_a_call_are_found_and_not_the_json_around_them(
+    arguments: str | dict[str, object], words: str
+) -> None:
+    call = ToolCall("c1", "edit", arguments)
+    assert said(Message("assistant", None, (call,))) == f"edit\n{words}"

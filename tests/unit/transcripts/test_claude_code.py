@@ -233,3 +233,12 @@ def test_orphans_masked_ids_and_pictures_come_through(write: Write) -> None:
         "type": "image_url",
         "image_url": {"url": "data:image/gif;base64,R0"},
     }
+
+
+def test_a_result_is_told_whatever_stands_beside_it(write: Write) -> None:
+    c = Claude()
+    beside: list[object] = ["Error: no", ["part"], 7, 0.5, True, None, {"durationMs": 1500}]
+    lines = [{**c.result(f"t{n}", "done"), "toolUseResult": it} for n, it in enumerate(beside)]
+    told = messages(read(write(*lines)))
+    assert [message.text for message in told] == ["done"] * len(beside)
+    assert (told[-1].meta or {}).get("duration") == 1.5
