@@ -74,7 +74,7 @@ def run(cycles: int, clients: int, supervisors: int, seed: int, say: Say) -> Rep
 
 async def _cycles(folder: Path, count: int, report: Report, say: Say) -> None:
     """Half of them by a kill of the tree, half by their own end; with and without a terminal."""
-    begun, before, groups_before, local = time.monotonic(), _marked(), _groups(), Local()
+    begun, groups_before, local, ids = time.monotonic(), _groups(), Local(), set[str]()
     registry = await Registry.open(folder, limits=Limits(finished=1.0), places=lambda _: local)
     await registry.wait((await registry.start(["true"], owner=OWNER)).id, 60)
     await _settled(registry)
@@ -84,6 +84,7 @@ async def _cycles(folder: Path, count: int, report: Report, say: Say) -> None:
         script = ("sleep 300", "exit 3", TREE if number % 20 == 2 else "sleep 300 & sleep 300")
         pty = Size() if number % 5 == 0 else None
         started = await registry.start(["sh", "-c", script[number % 3]], owner=OWNER, pty=pty)
+        ids.add(started.id)
         if number % 3 == 1:
             waited = await registry.wait(started.id, 60)
             if waited.process.exit_code != 3:
@@ -98,7 +99,7 @@ async def _cycles(folder: Path, count: int, report: Report, say: Say) -> None:
         if at % 100 == 0:
             say(f"{at}/{count} cycles, {time.monotonic() - begun:.0f} s")
     await _settled(registry)
-    left = _marked() - before
+    left = _marked(ids)
     rest = [path.name for path in folder.iterdir() if path.is_dir()]
     groups = _groups() - groups_before
     more = _open() - files
@@ -214,15 +215,17 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def _marked() -> set[int]:
-    """Processes that bear the mark of a background process."""
+def _marked(ids: set[str]) -> set[int]:
+    """Processes that bear the mark of one of these; others may be run on this machine meanwhile."""
     found: set[int] = set()
     for name in os.listdir("/proc"):
         try:
             words = Path(f"/proc/{name}/environ").read_bytes() if name.isdigit() else b""
         except OSError:
             continue
-        if b"REKINDLE_PROCESS=" in words and _alive(int(name)):
+        marks = (word.partition(b"=") for word in words.split(b"\0"))
+        mark = next((value for key, _, value in marks if key == b"REKINDLE_PROCESS"), b"")
+        if mark.decode() in ids and _alive(int(name)):
             found.add(int(name))
     return found
 

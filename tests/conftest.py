@@ -8,7 +8,7 @@ import pytest
 
 from rekindle import Store, open_store
 
-from . import servers
+from . import far, servers
 
 ENGINES = ("sqlite", "postgresql")
 
@@ -19,6 +19,28 @@ def postgres() -> Iterator[servers.Postgres]:
         server = servers.Postgres()
     except servers.Missing as reason:
         warnings.warn(f"POSTGRESQL IS NOT TESTED: {reason}", stacklevel=1)
+        pytest.skip(str(reason))
+    yield server
+    server.remove()
+
+
+@pytest.fixture(scope="session")
+def podman() -> Iterator[far.Podman]:
+    try:
+        server = far.Podman()
+    except servers.Missing as reason:
+        warnings.warn(f"CONTAINERS ARE NOT TESTED: {reason}", stacklevel=1)
+        pytest.skip(str(reason))
+    yield server
+    server.remove()
+
+
+@pytest.fixture(scope="session")
+def sshd() -> Iterator[far.Sshd]:
+    try:
+        server = far.Sshd()
+    except servers.Missing as reason:
+        warnings.warn(f"SSH IS NOT TESTED: {reason}", stacklevel=1)
         pytest.skip(str(reason))
     yield server
     server.remove()

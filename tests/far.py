@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -52,6 +53,8 @@ class Sshd:
             f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {self._folder}/host\n"
             f"AuthorizedKeysFile {self._folder}/id_ed25519.pub\nUsePAM no\nStrictModes no\n"
             f"PidFile {self._folder}/pid\nMaxStartups 100\nMaxSessions 100\n"
+            # Not the home of who runs the tests: what its shell does first may take its time.
+            f"SetEnv HOME={self.home}\n"
         )
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)
@@ -114,6 +117,12 @@ class Podman:
     @property
     def url(self) -> str:
         return f"unix://{self.folder}/service.sock"
+
+    @cached_property
+    def proc(self) -> Path:
+        """What the container has under /proc, seen from here."""
+        pid = self._run("inspect", "--format", "{{.State.Pid}}", self.name).strip()
+        return Path(f"/proc/{pid}/root/proc")
 
     def start(self) -> None:
         self._service = subprocess.Popen(

@@ -6,11 +6,11 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from rekindle.processes import wire
 from rekindle.processes.client import Client
@@ -19,7 +19,7 @@ from rekindle.processes.place import Place
 from rekindle.processes.places import open_place
 from rekindle.processes.registry import Registry
 from rekindle.processes.supervisor import SOCKET
-from rekindle.processes.values import Limits, Processes
+from rekindle.processes.values import Limits, Process, Processes
 
 Test: TypeAlias = Callable[..., Coroutine[Any, Any, None]]
 
@@ -57,9 +57,55 @@ def runs(test: Test) -> Callable[..., None]:
     return run
 
 
+class Kept:
+    """A way to keep processes: call it for a keeper. What was started there ends with it."""
+
+    def __init__(
+        self,
+        keeper: str,
+        folder: Path,
+        place: str = "local",
+        proc: Path = Path("/proc"),
+        groups: bool = False,
+    ) -> None:
+        self.here = place == "local"
+        self._keeper, self._folder, self._place = keeper, folder, place
+        self._proc, self._groups = proc, groups
+
+    @asynccontextmanager
+    async def __call__(
+        self, limits: Limits = QUICK, leave: bool = False
+    ) -> AsyncGenerator[Processes]:
+        """`leave`: the keeper goes, its processes stay for the next one."""
+        if self._keeper == "supervisor":
+            opened = supervised(self._folder, limits, leave=leave)
+        else:
+            opened = embedded(self._folder, limits, groups=self._groups, leave=leave)
+        async with opened as keeper:
+            yield cast("Processes", _At(keeper, self._place))
+
+    def alive(self, pid: int) -> bool:
+        """Whether a process runs in its place."""
+        return alive(pid, self._proc)
+
+
+class _At:
+    """A keeper whose processes run in one place, if not told otherwise."""
+
+    def __init__(self, keeper: Processes, place: str) -> None:
+        self._keeper, self._place = keeper, place
+
+    async def start(self, argv: Sequence[str], **more: Any) -> Process:
+        more.setdefault("place", self._place)
+        return await self._keeper.start(argv, **more)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._keeper, name)
+
+
 @asynccontextmanager
 async def embedded(
-    folder: Path, limits: Limits = QUICK, groups: bool = False
+    folder: Path, limits: Limits = QUICK, groups: bool = False, leave: bool = False
 ) -> AsyncGenerator[Registry]:
     """A registry in this program; what it started is ended with the test."""
     local = Local(groups=groups)
@@ -71,20 +117,22 @@ async def embedded(
     try:
         yield registry
     finally:
-        await _end_all(registry)
+        if not leave:
+            await _end_all(registry)
         await registry.aclose()
 
 
 @asynccontextmanager
 async def supervised(
-    folder: Path, limits: Limits = QUICK, linger: float = 60.0
+    folder: Path, limits: Limits = QUICK, linger: float = 60.0, leave: bool = False
 ) -> AsyncGenerator[Client]:
     """A supervisor of its own; it and what it started are ended with the test."""
     client = Client(folder, limits=limits, linger=linger)
     try:
         yield client
     finally:
-        await asyncio.wait_for(_end_all(client), 60)
+        if not leave:
+            await asyncio.wait_for(_end_all(client), 60)
         await client.aclose()
         stop(folder)
 
@@ -117,10 +165,10 @@ def stop(folder: Path) -> None:
             time.sleep(0.01)
 
 
-def alive(pid: int) -> bool:
+def alive(pid: int, proc: Path = Path("/proc")) -> bool:
     """Whether a process runs; one that nobody has waited for yet does not."""
     try:
-        with open(f"/proc/{pid}/stat") as file:
+        with open(proc / str(pid) / "stat") as file:
             return file.read().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False

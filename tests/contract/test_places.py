@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import warnings
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from functools import wraps
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,7 +21,7 @@ from rekindle.processes.places import open_place
 from rekindle.processes.remote import Line, Remote
 from rekindle.processes.ssh import SshLine
 from tests import far
-from tests.servers import Missing
+from tests.processes import runs
 
 PLACES = ("container", "ssh", "apptainer", "modal")
 Open: TypeAlias = Callable[[], Remote]
@@ -41,26 +39,6 @@ class Kept:
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
         self.data += data
-
-
-@pytest.fixture(scope="session")
-def podman() -> Iterator[far.Podman]:
-    yield from _or_skip(far.Podman)
-
-
-@pytest.fixture(scope="session")
-def sshd() -> Iterator[far.Sshd]:
-    yield from _or_skip(far.Sshd)
-
-
-def _or_skip(make: Callable[[], Any]) -> Iterator[Any]:
-    try:
-        server = make()
-    except Missing as reason:
-        warnings.warn(f"A PLACE IS NOT TESTED: {reason}", stacklevel=1)
-        pytest.skip(str(reason))
-    yield server
-    server.remove()
 
 
 @pytest.fixture(params=PLACES)
@@ -83,17 +61,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 def spec(*argv: str, **fields: Any) -> Spec:
     known: dict[str, Any] = {"cwd": "", "env": {}, "pty": None, "folder": Path()}
     return Spec(f"p{secrets.token_hex(6)}", argv, **{**known, **fields})
-
-
-Test: TypeAlias = Callable[..., Coroutine[Any, Any, None]]
-
-
-def runs(test: Test) -> Callable[..., None]:
-    @wraps(test)
-    def run(**fixtures: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(**fixtures), 60))
-
-    return run
 
 
 @asynccontextmanager

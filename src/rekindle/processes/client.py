@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import SupervisorGone
+from .glance import Glance
 from .line import Line, Lost
 from .place import Size
 from .registry import new_id, redactor
@@ -41,11 +43,22 @@ class Client:
         self._limits = limits
         self._folder = folder.absolute()
         self._redact = redact
+        self._glance: Glance | None = None
 
     @property
     def _shelf(self) -> Shelf:
         self._redact = self._redact or redactor()
         return Shelf(self._folder, self._limits, self._redact)
+
+    async def _glanced(self, id: str, owner: str | None, reader: str, plain: bool) -> Polled | None:
+        """A look at the files of a supervisor that runs; None if it must be asked."""
+        await asyncio.sleep(0)  # that the loop may hear of its death
+        if not self._line.up:
+            return None
+        if self._glance is None:
+            self._redact = self._redact or redactor()
+            self._glance = Glance(self._folder, self._redact)
+        return self._glance.poll(id, owner, reader, plain)
 
     async def _call(self, method: str, type: Any, *, again: bool = True, **arguments: Any) -> Any:
         """Ask the supervisor; `again`: to be asked twice does no harm."""
@@ -122,14 +135,18 @@ class Client:
     async def poll(
         self, id: str, *, owner: str | None = None, reader: str = "", plain: bool = True
     ) -> Polled:
+        if found := await self._glanced(id, owner, reader, plain):
+            return found
+        asked = _number()
         return await self._tell(
             "poll",
             Polled,
-            lambda shelf: shelf.poll(id, owner, reader, plain),
+            lambda shelf: shelf.poll(id, owner, reader, plain, asked),
             id=id,
             owner=owner,
             reader=reader,
             plain=plain,
+            asked=asked,
         )
 
     async def log(
@@ -166,13 +183,14 @@ class Client:
         plain: bool = True,
     ) -> Waited:
         end = time.monotonic() + seconds
-        asked = {"id": id, "owner": owner, "reader": reader, "plain": plain}
+        number = _number()
+        asked = {"id": id, "owner": owner, "reader": reader, "plain": plain, "asked": number}
         while not await self._settled():
             try:
                 return await self._line.ask("wait", Waited, {**asked, "seconds": seconds})
             except Lost:
                 seconds = max(0.0, end - time.monotonic())
-        polled = await asyncio.to_thread(self._shelf.poll, id, owner, reader, plain)
+        polled = await asyncio.to_thread(self._shelf.poll, id, owner, reader, plain, number)
         clamped = self._limits.wait if seconds > self._limits.wait else None
         return Waited(polled.process, polled.output, polled.dropped, False, clamped)
 
@@ -254,4 +272,12 @@ class Client:
         return await self._tell("close_owner", int, lambda _: 0, owner=owner)
 
     async def aclose(self) -> None:
+        if self._glance:
+            self._glance.close()
+            self._glance = None
         await self._line.close()
+
+
+def _number() -> int:
+    """The number of a question, to ask it again without losing what its answer said."""
+    return secrets.randbits(63) | 1

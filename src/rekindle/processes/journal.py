@@ -81,6 +81,9 @@ class Journal:
     def home_of(self, id: str) -> Path:
         return self.folder / id
 
+    def record_of(self, id: str) -> Path:
+        return self.folder / id / _RECORD
+
     def ring_of(self, id: str) -> Path:
         return self.folder / id / _RING
 

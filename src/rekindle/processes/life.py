@@ -56,6 +56,7 @@ class Life:
 
     def follow(self, entry: Entry, running: Running) -> None:
         entry.running = running
+        entry.ring.asks = False
         self.restore_watches(entry)
         entry.copying = asyncio.create_task(self._copy(entry, running))
         entry.following = asyncio.create_task(self._follow(entry, running))
@@ -95,6 +96,7 @@ class Life:
             return
         if entry.record.killing:
             state, code, why = "killed", code if code is not None else _KILLED, ""
+        entry.ring.asks = True  # until the record is written; after that the disk can tell
         entry.record = entry.record.changed(
             state=state, code=code, why=why, ended=time.time(), total=entry.ring.total
         )
@@ -105,6 +107,7 @@ class Life:
         entry.wake()
         try:
             await asyncio.to_thread(self._journal.save, entry.record, durable=True)
+            entry.ring.asks = False
         except JournalUnwritable as error:
             # The exit code stands in the shim's file; a later program learns it there.
             logger.warning("process %s: %s", entry.record.id, error)

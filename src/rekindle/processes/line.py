@@ -42,6 +42,11 @@ class Line:
         self._number = 0
         self._opening = asyncio.Lock()
 
+    @property
+    def up(self) -> bool:
+        """Whether the supervisor was there when the loop last heard of it."""
+        return self._writer is not None
+
     async def connected(self) -> bool:
         """Whether a supervisor answers; none is started."""
         if self._writer is not None:

@@ -23,11 +23,12 @@ class Reading:
         self._redact = redact
         self._ended = record.state not in LIVE
 
-    def poll(self, reader: str, *, plain: bool, remember: bool = True) -> Polled:
-        span = self._ring.read(self._ring.position(reader))
-        span = whole(span, ended=self._ended, plain=plain)
-        if remember and span.end != self._ring.position(reader):
-            self._ring.seen(reader, span.end)
+    def poll(self, reader: str, *, plain: bool, remember: bool = True, asked: int = 0) -> Polled:
+        """What came since this reader's last look; the same once more for the same `asked`."""
+        since = self._ring.position(reader, asked)
+        span = whole(self._ring.read(since), ended=self._ended, plain=plain)
+        if remember and (span.end != since or not self._ring.knows(reader)):
+            self._ring.seen(reader, span.end, since, asked)
         return Polled(self._process(), text(span.data, plain=plain), span.dropped)
 
     def log(

@@ -221,10 +221,18 @@ class Registry:
         ]
 
     async def poll(
-        self, id: str, *, owner: str | None = None, reader: str = "", plain: bool = True
+        self,
+        id: str,
+        *,
+        owner: str | None = None,
+        reader: str = "",
+        plain: bool = True,
+        asked: int = 0,
     ) -> Polled:
+        """`asked`: a number of one's own, to ask the same again if the answer was lost."""
         entry = self._entry(id, owner)
-        return Reading(entry.record, entry.ring, self._redact).poll(reader, plain=plain)
+        reading = Reading(entry.record, entry.ring, self._redact)
+        return reading.poll(reader, plain=plain, asked=asked)
 
     async def log(
         self,
@@ -249,6 +257,7 @@ class Registry:
         owner: str | None = None,
         reader: str = "",
         plain: bool = True,
+        asked: int = 0,
     ) -> Waited:
         entry = self._entry(id, owner)
         if not seconds >= 0:
@@ -259,7 +268,8 @@ class Registry:
                 await entry.done.wait()
         except TimeoutError:
             pass
-        polled = Reading(entry.record, entry.ring, self._redact).poll(reader, plain=plain)
+        reading = Reading(entry.record, entry.ring, self._redact)
+        polled = reading.poll(reader, plain=plain, asked=asked)
         return Waited(polled.process, polled.output, polled.dropped, entry.live, clamped)
 
     async def attach(

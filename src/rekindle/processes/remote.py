@@ -23,8 +23,9 @@ from .place import GRACE, Ended, Lost, Output, Ref, Running, Size, Spec
 
 logger = logging.getLogger(__name__)
 
-PATIENCE = 5.0  # seconds until a process that does not read is given up, or one that must begin
-STEP = 0.05
+PATIENCE = 5.0  # seconds until a process that does not read is given up
+BEGIN = 30.0  # seconds for one to begin: the machine there may be busy
+TRIES = "25"  # looks of one script at a process that is about to begin, some of a second apart
 PIECE = 4096  # bytes of input that a pipe takes as one
 FIRST_WAIT, LONGEST_WAIT = 0.2, 15.0  # before a lost connection is tried again
 
@@ -73,13 +74,13 @@ class Remote:
                 f"{spec.argv[0]} on {self.name}: {said.removeprefix('refused ').strip()}"
             )
         try:
-            async with asyncio.timeout(PATIENCE):
-                while (state := await self._probe(spec.id)) == "starting":
-                    await asyncio.sleep(STEP)
+            async with asyncio.timeout(BEGIN):
+                while (state := await self._probe(spec.id, TRIES)) == "starting":
+                    pass
         except TimeoutError:
             await self._line.run(script("kill"), spec.id, "0")
             await self._line.run(script("forget"), spec.id)
-            why = f"it did not begin within {PATIENCE:g} s"
+            why = f"it did not begin within {BEGIN:g} s"
             raise NotStarted(f"{spec.argv[0]} on {self.name}: {why}") from None
         word, _, rest = state.partition(" ")
         if word in ("gone", "lost"):
@@ -101,8 +102,8 @@ class Remote:
     async def close(self) -> None:
         await self._line.close()
 
-    async def _probe(self, id: str) -> str:
-        return (await self._line.run(script("probe"), id)).strip()
+    async def _probe(self, id: str, *tries: str) -> str:
+        return (await self._line.run(script("probe"), id, *tries)).strip()
 
 
 class Far:
@@ -128,10 +129,14 @@ class Far:
         while True:
             before = output.total
             try:
-                if await self._follow(output):
-                    break
+                last = await self._follow(output)
             except PlaceUnreachable as error:
                 logger.info("process %s: %s; trying again", self._id, error)
+                last = b""
+            if last == b"end":
+                break
+            if last == b"again":
+                continue
             pause = FIRST_WAIT if output.total > before else min(pause * 2, LONGEST_WAIT)
             await asyncio.sleep(pause)
         if not self._code.done():
@@ -175,8 +180,8 @@ class Far:
     def release(self) -> None:
         """Nothing is held here."""
 
-    async def _follow(self, output: Output) -> bool:
-        """Take what comes over one connection; whether the end was reached."""
+    async def _follow(self, output: Output) -> bytes:
+        """Take what comes over one connection; the word it ended with, if there was one."""
         async with self._line.stream(script("follow"), self._id, str(output.total)) as pieces:
             reader = _Reader(pieces)
             while line := await reader.line():
@@ -185,9 +190,9 @@ class Far:
                     await reader.copy(int(rest[1]), output)
                 elif word == b"exit" and not self._code.done():
                     self._code.set_result(int(rest[0]))
-                elif word == b"end":
-                    return True
-        return False
+                elif word in (b"end", b"again"):
+                    return word
+        return b""
 
 
 class _Reader:

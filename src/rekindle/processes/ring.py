@@ -21,19 +21,22 @@ import termios
 from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from .place import CHUNK
 from .values import RING
 
-_MAGIC = b"REKRING1"
+_MAGIC = b"REKRING2"
+_OLDER = b"REKRING1"  # the same, but the places of its readers are written otherwise
 _HEAD = 4096
 _SIZES = struct.Struct("<8sQ")  # magic, bytes that can be seen
 _COUNT = struct.Struct("<QQ")  # bytes ever written; bytes that are being read right now
 _COUNT_AT = 16
 _MARK_AT = 32
 _MARK = 8
-_READER = struct.Struct("<16sQQ")  # name, position, when it looked last
+_ASKS_AT = _MARK_AT + _MARK
+# Name, position, when it looked last; where that look began, and the number of its question.
+_READER = struct.Struct("<16sQQQQ")
 _READERS_AT = 256
 _READERS = (_HEAD - _READERS_AT) // _READER.size
 
@@ -75,21 +78,30 @@ class Ring:
         map[_MARK_AT : _MARK_AT + _MARK] = os.urandom(_MARK)
         ring = cls(map, capacity)
         ring._mark = map[_MARK_AT : _MARK_AT + _MARK]
+        ring.seen("", 0)  # who gives no name has a place from the start
         return ring
 
     @classmethod
-    def open(cls, path: Path, *, writing: bool = False) -> Ring:
-        """An existing file; `writing` puts right what a crash left. ValueError if it is no ring."""
-        file = os.open(path, (os.O_RDWR if writing else os.O_RDONLY) | os.O_CLOEXEC)
+    def open(cls, path: Path, *, writing: bool = False, beside: bool = False) -> Self:
+        """An existing file; `writing` puts right what a crash left. ValueError if it is no ring.
+
+        `beside` another program that writes, only the places of readers may be changed.
+        """
+        mode = os.O_RDWR if writing or beside else os.O_RDONLY
+        file = os.open(path, mode | os.O_CLOEXEC)
         try:
             size = os.fstat(file).st_size
             if size < _HEAD:
                 raise ValueError(f"{path} is not an output ring")
-            access = mmap.ACCESS_WRITE if writing else mmap.ACCESS_READ
+            access = mmap.ACCESS_WRITE if writing or beside else mmap.ACCESS_READ
             map = mmap.mmap(file, size, access=access)
         finally:
             os.close(file)
         magic, capacity = _SIZES.unpack_from(map, 0)
+        if magic == _OLDER and writing:  # readers see again what they saw, rather than miss some
+            map[_ASKS_AT:_HEAD] = bytes(_HEAD - _ASKS_AT)
+            _SIZES.pack_into(map, 0, _MAGIC, capacity)
+            magic = _MAGIC
         if magic != _MAGIC or size != _HEAD + capacity + CHUNK:
             map.close()
             raise ValueError(f"{path} is not an output ring")
@@ -192,14 +204,34 @@ class Ring:
             data += self._view[_HEAD : _HEAD + end - start - step]
         return Span(data, start, end, start - since)
 
+    # -- what another program that looks at the files must know
+
+    @property
+    def asks(self) -> bool:
+        """Whether the record on disk is not the truth now, so that one must ask who keeps it."""
+        return self._map[_ASKS_AT] != 0
+
+    @asks.setter
+    def asks(self, value: bool) -> None:
+        self._map[_ASKS_AT] = value
+
     # -- where each reader is, kept with the output
 
-    def position(self, reader: str) -> int:
-        """How far this reader has seen."""
-        found = self._slot(_key(reader))
-        return 0 if found is None else _READER.unpack_from(self._map, found)[1]
+    def knows(self, reader: str) -> bool:
+        return self._slot(_key(reader)) is not None
 
-    def seen(self, reader: str, position: int) -> None:
+    def position(self, reader: str, asked: int = 0) -> int:
+        """How far this reader has seen: without what the same question, `asked`, was told before.
+
+        Who asks it again has not heard the answer.
+        """
+        found = self._slot(_key(reader))
+        if found is None:
+            return 0
+        _, position, _, before, number = _READER.unpack_from(self._map, found)
+        return before if asked and asked == number else position
+
+    def seen(self, reader: str, position: int, before: int = 0, asked: int = 0) -> None:
         """This reader has seen everything before `position`. The oldest reader makes room."""
         key = _key(reader)
         slots = [_READERS_AT + i * _READER.size for i in range(_READERS)]
@@ -209,7 +241,7 @@ class Ring:
         if found is None:
             found = min(slots, key=lambda slot: _READER.unpack_from(self._map, slot)[2])
         self._stamp += 1
-        _READER.pack_into(self._map, found, key, position, self._stamp)
+        _READER.pack_into(self._map, found, key, position, self._stamp, before, asked)
 
     def _slot(self, key: bytes) -> int | None:
         at = self._map.find(key, _READERS_AT, _HEAD)

@@ -39,12 +39,12 @@ class Shelf:
     def process(self, id: str, owner: str | None) -> Process:
         return self._told(self._record(id, owner))
 
-    def poll(self, id: str, owner: str | None, reader: str, plain: bool) -> Polled:
+    def poll(self, id: str, owner: str | None, reader: str, plain: bool, asked: int = 0) -> Polled:
         record = self._record(id, owner)
         ring, writable = self._ring(record)
         try:
             reading = Reading(record, ring, self._redact)
-            return reading.poll(reader, plain=plain, remember=writable)
+            return reading.poll(reader, plain=plain, remember=writable, asked=asked)
         finally:
             ring.close()
 

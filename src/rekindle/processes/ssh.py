@@ -55,10 +55,13 @@ class SshLine:
         command, _ = _command(script, arguments, None)
         connection = await self._connected()
         try:
-            async with connection.create_process(
+            process = await connection.create_process(
                 command, stdin=asyncssh.DEVNULL, encoding=None
-            ) as process:
+            )
+            try:
                 yield self._pieces(process)
+            finally:
+                process.close()  # its end is not waited for: the shell there notices in its time
         except (asyncssh.Error, OSError) as error:
             raise self._lost(error) from error
 

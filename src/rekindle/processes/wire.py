@@ -22,7 +22,7 @@ import msgspec
 from .. import errors
 from ..errors import ProcessError, RekindleError, SupervisorGone
 
-PROTOCOL = 1
+PROTOCOL = 2
 _LENGTH = struct.Struct(">I")
 _LARGEST = 64 * 1024 * 1024
 _LONGEST_PATH = 100  # what fits into a socket's address everywhere

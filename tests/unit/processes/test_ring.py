@@ -147,3 +147,28 @@ def test_the_end_of_a_pipe_is_told(tmp_path: Path) -> None:
     assert (ring.fill(read), ring.fill(read)) == (4, 0)
     assert ring.read().data == b"last"
     os.close(read)
+
+
+def test_an_answer_that_was_lost_is_given_again_to_who_asks_the_same(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path / "ring", 1000)
+    ring.append(b"one ")
+    assert ring.position("x", asked=7) == 0
+    ring.seen("x", 4, before=0, asked=7)
+    ring.append(b"two")
+    after = Ring.open(tmp_path / "ring", writing=True)  # by the next program
+    assert after.read(after.position("x", asked=7)).data == b"one two"
+    assert after.read(after.position("x", asked=8)).data == b"two"
+    assert after.read(after.position("x")).data == b"two"
+
+
+def test_a_ring_of_the_version_before_keeps_its_output(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path / "ring", 1000)
+    ring.append(b"what it said")
+    ring.close()
+    data = bytearray((tmp_path / "ring").read_bytes())
+    data[:8] = b"REKRING1"
+    (tmp_path / "ring").write_bytes(data)
+    again = Ring.open(tmp_path / "ring", writing=True)
+    assert bytes(again.read(again.position("")).data) == b"what it said"
+    again.close()
+    Ring.open(tmp_path / "ring").close()

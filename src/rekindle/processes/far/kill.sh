@@ -15,24 +15,33 @@ alive() { # without the shell that waits, what it started by itself, and the dea
             esac
         done
 }
-each() { for one in $(alive); do kill -s "$1" "$one" 2>/dev/null; done; }
-each TERM
+left=$(alive)
+each() { # $2: whom it is not for
+    for one in $left; do
+        case " $2 " in *" $one "*) ;; *) kill -s "$1" "$one" 2>/dev/null ;; esac
+    done
+}
+# What carries a terminal ends with the program, whose last words and exit code it brings.
+each TERM "$(cat "$dir/carriers" 2>/dev/null)"
 waited=0
-while [ -n "$(alive)" ] && [ "$waited" -lt "$((grace * 10))" ]; do
-    sleep 0.1 2>/dev/null || { sleep 1 && waited=$((waited + 9)); }
+while [ -n "$left" ] && [ "$waited" -lt "$((grace * 20))" ]; do
+    sleep 0.05 2>/dev/null || { sleep 1 && waited=$((waited + 19)); }
     waited=$((waited + 1))
+    left=$(alive)
 done
 tries=0
-while [ -n "$(alive)" ] && [ "$tries" -lt 50 ]; do
+while [ -n "$left" ] && [ "$tries" -lt 50 ]; do
     each KILL
     sleep 0.05 2>/dev/null || sleep 1
     tries=$((tries + 1))
+    left=$(alive)
 done
 kill "$(cat "$dir/holder" 2>/dev/null)" 2>/dev/null
 # What is left is the shell that waits: it writes the exit code now.
 tries=0
-while [ -d "$dir" ] && [ ! -e "$dir/exit" ] && [ "$tries" -lt 20 ]; do
-    sleep 0.1 2>/dev/null || sleep 1
+while [ -d "$dir" ] && [ ! -e "$dir/exit" ] && [ "$tries" -lt 40 ]; do
+    sleep 0.05 2>/dev/null || sleep 1
     tries=$((tries + 1))
 done
-echo "left $(alive | wc -l)"
+set -- $left
+echo "left $#"

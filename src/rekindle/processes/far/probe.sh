@@ -1,6 +1,11 @@
-# probe.sh ID: how is it? Answers `running PID BOOT`, `ended CODE`, `starting`, `gone` or `lost WHY`.
-dir=/tmp/rekindle-$(id -u)/$1
+# probe.sh ID [TRIES]: how is it? Answers `running PID BOOT`, `ended CODE`, `starting`, `gone` or
+# `lost WHY`; looks so many times until it has begun.
+dir=/tmp/rekindle-$(id -u)/$1 tries=${2:-0}
 [ -d "$dir" ] || { echo gone; exit 0; }
+while [ "$tries" -gt 0 ] && [ ! -s "$dir/pid" ]; do
+    sleep 0.02 2>/dev/null || sleep 1
+    tries=$((tries - 1))
+done
 [ ! -e "$dir/exit" ] || { echo "ended $(cat "$dir/exit")"; exit 0; }
 boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
 if [ ! -s "$dir/pid" ]; then

@@ -15,10 +15,12 @@ program() {
     export REKINDLE_PROCESS="$id"
     if [ -n "$rows" ]; then
         export SHELL=/bin/sh REKINDLE_DIR="$dir"
-        begin="stty rows $rows cols $columns 2>/dev/null; tty >\"\$REKINDLE_DIR/tty\"; dir=\$REKINDLE_DIR; unset REKINDLE_DIR"
+        # Keys and the polite signal are for the program: this shell must live to learn its exit code.
+        begin="trap : HUP INT QUIT TERM; dir=\$REKINDLE_DIR; unset REKINDLE_DIR; echo \$\$ \$PPID >\"\$dir/carriers\""
+        begin="$begin; stty rows $rows cols $columns 2>/dev/null; tty >\"\$dir/tty\""
         line="$begin; sh -c 'echo \$\$ >\"\$0/pid\"; exec \"\$@\"' \"\$dir\" $line; echo \$? >\"\$dir/code\""
         script -qfc "$line" /dev/null <"$dir/in" 2>&1
-        [ -e "$dir/code" ] || echo $? >"$dir/code" # the shell at the terminal was killed too
+        [ -e "$dir/code" ] || echo 137 >"$dir/code" # the shell at the terminal was killed too
     else
         sh -c 'echo $$ >"$0/pid"; exec "$@"' "$dir" "$@" <"$dir/in" 2>&1
         echo $? >"$dir/code"

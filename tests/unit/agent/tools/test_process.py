@@ -23,6 +23,7 @@ from rekindle.processes.registry import Registry
 from rekindle.processes.values import Limits, Processes
 from rekindle.types import ToolCall
 
+from ....far import Podman
 from ....processes import QUICK, alive, embedded, eventually, output_of, runs, supervised
 
 
@@ -276,6 +277,31 @@ async def test_a_place_that_cannot_be_reached_is_never_replaced_by_this_machine(
         assert os.listdir(work) == []
     finally:
         await processes.aclose()
+
+
+@runs
+async def test_a_command_in_front_runs_in_the_place_of_the_session_and_leaves_nothing_there(
+    tmp_path: Path,
+    context: ToolContext,
+    work: Path,
+    podman: Podman,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", podman.url)
+    async with embedded(tmp_path / "p") as processes:
+        agent = Agent(processes, context, f"container:{podman.name}")
+        said = await agent.call("terminal", command="ls -d /bin/busybox; pwd; cat; exit 4")
+        assert said == {"output": "/bin/busybox\n/\n", "exit_code": 4, "error": None}
+        said = await agent.call("terminal", command="pwd", workdir="/tmp")
+        assert said == {"output": "/tmp\n", "exit_code": 0, "error": None}
+        assert os.listdir(work) == []
+        late = await agent.raw("terminal", command="echo $$; sleep 300", timeout=1)
+        assert late.failed
+        said = json.loads(late.content)
+        assert "took longer than 1 s" in said["error"]
+        assert not alive(int(said["output"]), podman.proc)
+        said = await agent.error("terminal", command="true", workdir="/no/such/folder")
+        assert "/no/such/folder" in said
 
 
 @runs
