@@ -116,6 +116,7 @@ async def _settled(registry: Registry) -> None:
     end = time.monotonic() + 30
     while await registry.list() and time.monotonic() < end:
         await asyncio.sleep(0.1)
+    await asyncio.sleep(0.5)  # what is no longer listed is being put away
 
 
 async def _clients(folder: Path, count: int, seed: int, report: Report, say: Say) -> None:

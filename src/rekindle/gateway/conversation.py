@@ -9,7 +9,7 @@ After a crash the letter is still there. If its turn had begun, the turn goes on
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from time import time
 from typing import TypeAlias
@@ -80,8 +80,13 @@ class Conversation:
         """The route's session as it begins: nothing is written before its first message."""
         return session_of(self._office, route)
 
-    async def answer(self, letter: Letter) -> AsyncGenerator[Happening]:
-        """Run the turn of a letter, and tell what happens; at the end the answer is on its way."""
+    async def answer(
+        self, letter: Letter, quiet: Callable[[], Awaitable[None]] | None = None
+    ) -> AsyncGenerator[Happening]:
+        """Run the turn of a letter, and tell what happens; at the end the answer is on its way.
+
+        `quiet` is waited for before: from then on another gateway may send the answer.
+        """
         self.posted, self.so_far = [], ""
         letter, route, session = await self._begin(letter)
         self._session, self.reset = session, route.reset
@@ -101,6 +106,8 @@ class Conversation:
                 async for happening in happenings:
                     self._hear(happening)
                     if isinstance(happening, Ended):
+                        if quiet is not None:
+                            await quiet()
                         await self._end(letter, route, happening)
                     yield happening
         finally:

@@ -20,6 +20,7 @@ from ..store.mail import Letter
 logger = logging.getLogger(__name__)
 
 WRITING = " …"
+SETTLE_SECONDS = 2.0
 
 
 def nonce_of(letter: Letter) -> str:
@@ -58,6 +59,12 @@ class Draft:
         self._changed.set()
         if self._task is None:
             self._task = asyncio.create_task(self._show())
+
+    async def settle(self) -> None:
+        """Show no more, and wait a little for what is under way; the answer must not wait for ever."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=SETTLE_SECONDS)
 
     async def close(self) -> None:
         """Show no more; what is under way is waited for, so that it cannot undo what comes next."""

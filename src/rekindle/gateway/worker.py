@@ -194,7 +194,8 @@ class Worker:
     async def _hear_out(self, letter: Letter) -> None:
         conversation, draft = self._conversation, self._draft
         try:
-            async with aclosing(conversation.answer(letter)) as happenings:
+            quiet = draft.settle if draft is not None else None
+            async with aclosing(conversation.answer(letter, quiet)) as happenings:
                 async for happening in happenings:
                     if draft is not None and conversation.reset is None:
                         draft.note(happening)

@@ -50,6 +50,8 @@ class Entry:
         """It is forgotten. Who still reads the ring may: it goes with its last reader."""
         self.ring.heard = nobody
         self.wake()
+        # Without these no circle is left, so its files are closed now and not at some later time.
+        self.running = self.copying = self.following = self.killing = None
 
     async def next_sound(self) -> None:
         """Wait until something is written, or it ends."""

@@ -166,8 +166,9 @@ class Life:
 
     async def _forget_old(self) -> None:
         now = time.monotonic()
-        for entry in list(self._entries.values()):
-            if entry.forget_at <= now and not is_open(entry):
+        for id in list(self._entries):  # not the entries: the last would hold all before it open
+            entry = self._entries.get(id)
+            if entry and entry.forget_at <= now and not is_open(entry):
                 await self.forget(entry)
 
     async def _make_room(self, owner: str) -> None:

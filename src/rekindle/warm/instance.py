@@ -29,6 +29,8 @@ def of(form: Form, arguments: Mapping[str, JSON], asked: str) -> Mapping[str, JS
         value if value and _may_show(kind, value, form.family, said) else None
         for kind, value in zip(marks(skeleton), form.values, strict=False)
     ]
+    if not any(chosen):
+        return None
     filled = cast("Mapping[str, JSON]", fill(skeleton, chosen))
     shown = {name: filled[name] for name in arguments if name in filled}
     return shown if shown.keys() == arguments.keys() and shown != dict(arguments) else None

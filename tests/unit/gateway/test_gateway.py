@@ -11,7 +11,7 @@ import pytest
 
 from rekindle import Message
 from rekindle.errors import PlatformError, StoreBusy
-from rekindle.testing import Faults
+from rekindle.testing import Faults, MemoryPlatform
 from rekindle.types import KeyRule, Layered, Policy, Source
 
 from .stage import ADA, ADA_KEY, BOB, FAST, stage, until
@@ -178,6 +178,32 @@ def test_an_answer_grows_in_one_message_and_ends_exact(db: Path, tmp_path: Path)
             assert (parcel.state, parcel.platform_message_id) == ("sent", on.server.seen()[0].id)
 
     asyncio.run(play())
+
+
+def test_an_answer_is_not_there_to_be_sent_while_its_draft_is_still_being_shown(
+    db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else another gateway could send it, and the draft would come after it."""
+    script = {"otherwise": [{"text": "one two three four five six", "chunk": 4, "pause": 0.02}]}
+    usual, waiting = MemoryPlatform.edit, list[bool]()
+
+    async def play() -> None:
+        async with stage(db, tmp_path, script) as on:
+
+            async def slow(self: MemoryPlatform, target: Source, id: str, text: str) -> None:
+                await asyncio.sleep(0.3)
+                if text.endswith(" …"):
+                    waiting.append(not on.store.mail.is_sent(ADA_KEY))
+                await usual(self, target, id, text)
+
+            monkeypatch.setattr(MemoryPlatform, "edit", slow)
+            async with on.gateway():
+                on.server.say(ADA, "go")
+                await until(lambda: on.texts() == ["one two three four five six"], shown=on.texts)
+
+    asyncio.run(play())
+    assert waiting
+    assert not any(waiting)
 
 
 def test_a_platform_that_cannot_edit_gets_the_whole_answer_once(db: Path, tmp_path: Path) -> None:

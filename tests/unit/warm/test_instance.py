@@ -61,6 +61,11 @@ def test_the_affairs_of_others_are_shown_only_as_far_as_the_request_tells_them()
     assert "mia" not in str(told)
 
 
+def test_an_example_of_nothing_but_slots_is_none() -> None:
+    form = form_of(draft(ToolCall("c", "book", {"user_id": "mia_li_3668"}), None), lambda v: v)
+    assert instance.of(form, {"user_id": "<word>"}, "") is None
+
+
 def test_a_pattern_without_slots_needs_no_example() -> None:
     form = form_of(draft(ToolCall("c", "terminal", {"command": "make docs"}), None), lambda v: v)
     assert instance.of(form, {"command": "make docs"}, "") is None
