@@ -32,20 +32,25 @@ def serve(line: socket.socket) -> None:
         if len(head) < _LENGTH.size:
             return
         (length,) = _LENGTH.unpack(head)
-        words = _exactly(line, length).split(b"\0")
+        # All that can be worked out is, before the fork: what a child touches has to be copied for it.
+        count, folder, *words = _exactly(line, length).split(b"\0")
+        argv, pairs = words[: int(count)], words[int(count) :]
+        env = {name: value for name, _, value in (pair.partition(b"=") for pair in pairs)}
         try:
             pid = os.fork()
         except OSError:
             pid = 0
         else:
             if pid == 0:
-                _become(words, files, prctl)
+                _become(argv, folder or b"/", env, files, prctl)
         for file in files:
             os.close(file)
         line.sendall(_ANSWER.pack(pid, _started(pid)))
 
 
-def _become(words: list[bytes], files: list[int], prctl: object) -> None:
+def _become(
+    argv: list[bytes], folder: bytes, env: dict[bytes, bytes], files: list[int], prctl: object
+) -> None:
     """In the child: turn into the command, or end."""
     try:
         os.setsid()
@@ -56,11 +61,8 @@ def _become(words: list[bytes], files: list[int], prctl: object) -> None:
         null = os.open(os.devnull, os.O_RDWR)
         for target, file in enumerate((*(files or (null, null)), null)):
             os.dup2(file, target)
-        count = int(words[0])
-        os.chdir(words[1] or b"/")
-        pairs = (word.partition(b"=") for word in words[2 + count :])
-        env = {name: value for name, _, value in pairs}
-        os.execve(words[2], words[2 : 2 + count], env)
+        os.chdir(folder)
+        os.execve(argv[0], argv, env)
     finally:
         os._exit(127)
 
