@@ -3,6 +3,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -13,37 +14,32 @@ from . import far, servers
 ENGINES = ("sqlite", "postgresql")
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[servers.Postgres]:
+T = TypeVar("T", servers.Postgres, far.Podman, far.Sshd)
+
+
+def _or_skipped_loudly(make: Callable[[], T], what: str) -> Iterator[T]:
     try:
-        server = servers.Postgres()
+        server = make()
     except servers.Missing as reason:
-        warnings.warn(f"POSTGRESQL IS NOT TESTED: {reason}", stacklevel=1)
+        warnings.warn(f"{what} NOT TESTED: {reason}", stacklevel=1)
         pytest.skip(str(reason))
     yield server
     server.remove()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[servers.Postgres]:
+    yield from _or_skipped_loudly(servers.Postgres, "POSTGRESQL IS")
 
 
 @pytest.fixture(scope="session")
 def podman() -> Iterator[far.Podman]:
-    try:
-        server = far.Podman()
-    except servers.Missing as reason:
-        warnings.warn(f"CONTAINERS ARE NOT TESTED: {reason}", stacklevel=1)
-        pytest.skip(str(reason))
-    yield server
-    server.remove()
+    yield from _or_skipped_loudly(far.Podman, "CONTAINERS ARE")
 
 
 @pytest.fixture(scope="session")
 def sshd() -> Iterator[far.Sshd]:
-    try:
-        server = far.Sshd()
-    except servers.Missing as reason:
-        warnings.warn(f"SSH IS NOT TESTED: {reason}", stacklevel=1)
-        pytest.skip(str(reason))
-    yield server
-    server.remove()
+    yield from _or_skipped_loudly(far.Sshd, "SSH IS")
 
 
 @pytest.fixture(params=ENGINES)
