@@ -277,7 +277,7 @@ def test_two_gateways_share_the_work_and_answer_once(db: Path, tmp_path: Path) -
 def test_a_turn_is_finished_before_the_program_ends(db: Path, tmp_path: Path) -> None:
     async def play() -> None:
         async with stage(db, tmp_path, SLOW) as on:
-            async with on.gateway(habits=FAST._replace(grace=60.0)):
+            async with on.gateway():
                 on.server.say(ADA, "slow")
                 await until(lambda: on.store.mail.counts().running == 1)
             assert on.texts() == ["done slowly"]
