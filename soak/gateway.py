@@ -179,8 +179,8 @@ def gateway(
         try:
             with open_store(target) as store:
                 report.when = _kill(store, lives, people, rng, kills, progress)
+                people.wait_for(lives)  # one that is still starting cannot stop in good order
                 _settle(store, people, report)
-            people.wait_for(lives)  # one that is still starting cannot stop in good order
             for life in lives:
                 if code := life.stop():
                     report.wrong.append(f"a gateway that was told to stop ended with {code}")

@@ -275,6 +275,14 @@ def test_one_sends_in_a_conversation_at_a_time_and_in_order(store: Store, clock:
     assert store.mail.claim("d", LEASE) == [], "not before its time"
 
 
+def test_what_a_runner_claimed_it_can_take_itself(store: Store) -> None:
+    # A look and the turn that posted the answer may both want to send it; one of them must.
+    posted = store.mail.post(KEY, ADA, "one")
+    assert store.mail.claim("a", LEASE) == [KEY]
+    assert store.mail.take(KEY, "b", LEASE) == []
+    assert store.mail.take(KEY, "a", LEASE) == [posted]
+
+
 def test_mail_can_be_taken_over_for_some_platforms_alone(store: Store, clock: Clock) -> None:
     for key in ("agent:main:chat:dm", "agent:main:chat2:dm"):
         accept(store, "hello", key=key)

@@ -105,18 +105,18 @@ class Gateway:
     async def run(self) -> None:
         """Work until stopped. What an earlier life of this gateway left is taken up at once."""
         await self._persist(lambda: self._desk.ask(self._mail.give_up, self.office.runner))
-        loops = [
+        arriving = [
             *(self._listen(platform) for platform in self.platforms.values()),
-            self._every(self.office.lease / 3, self._renew),
             self._every(self._habits.look, self._look),
         ]
         if self._processes is not None:
-            loops.append(pass_on(self._processes, self.platforms, self.take_in))
-        tasks = [asyncio.create_task(loop) for loop in loops]
+            arriving.append(pass_on(self._processes, self.platforms, self.take_in))
+        tasks = [asyncio.create_task(loop) for loop in arriving]
+        alive = asyncio.create_task(self._every(self.office.lease / 3, self._renew))
         try:
             await self._stopping.wait()
         finally:
-            await self._end(tasks)
+            await self._end(tasks, alive)
 
     # -- coming in
 
@@ -170,7 +170,9 @@ class Gateway:
     # -- working
 
     def _start(self, key: str) -> None:
-        """Let a worker begin; one that is about to leave stays."""
+        """Let a worker begin; one that is about to leave stays. At the end none begins."""
+        if self._stopping.is_set():
+            return
         if worker := self._workers.get(key):
             worker.wanted = True
             return
@@ -252,11 +254,10 @@ class Gateway:
 
     # -- the end
 
-    async def _end(self, loops: Sequence[asyncio.Task[None]]) -> None:
+    async def _end(self, arriving: Sequence[asyncio.Task[None]], alive: asyncio.Task[None]) -> None:
         """Finish what can be finished in time; the rest stays where the next life finds it."""
         end = time.monotonic() + self._habits.grace
-        listening, upkeep = loops[: len(self.platforms)], loops[len(self.platforms) :]
-        await _cancelled(listening)
+        await _cancelled(arriving)
         for worker in self._workers.values():
             worker.leaving = True
         if self._tasks:
@@ -264,7 +265,7 @@ class Gateway:
         parked = [*self._tasks.values()]
         await _cancelled(parked)
         await self._delivery.close(max(1.0, end - time.monotonic()))
-        await _cancelled(upkeep)
+        await _cancelled([alive])
         for platform in self.platforms.values():
             await platform.close()
         try:

@@ -57,11 +57,18 @@ class Outbox:
         return self._write(work)
 
     def take(self, key: str, runner: str, lease: float) -> list[Parcel]:
-        """Take over the sending in a conversation, and what waits there; nothing if another sends."""
-        now = self._clock()
+        """Take over the sending in a conversation, and what waits there; nothing if another sends.
+
+        What the runner itself claimed a moment ago, and did not come to send, is its own.
+        """
+        now, lease_of = self._clock(), SENDING + key
 
         def work(tx: Transaction) -> list[Parcel]:
-            return unsent(tx, key) if hold(tx, SENDING + key, runner, now, lease) else []
+            ours = "SELECT 1 FROM leases WHERE key = ? AND runner = ?"
+            held = hold(tx, lease_of, runner, now, lease)
+            if held or tx.run(ours, (escape(lease_of), escape(runner))):
+                return unsent(tx, key)
+            return []
 
         return self._write(work)
 
