@@ -110,6 +110,20 @@ async def test_folder_and_environment_are_those_asked_for(kept: Kept, tmp_path: 
         assert (await processes.wait(one.id, 20)).output == f"it's\nä in {tmp_path} no home\n"
 
 
+@here
+@runs
+async def test_a_script_that_names_no_interpreter_is_one_for_the_shell(
+    kept: Kept, tmp_path: Path
+) -> None:
+    script = tmp_path / "script"
+    script.write_text('echo "$1" and "$2"; exit 3\n')
+    script.chmod(0o755)
+    async with kept() as processes:
+        one = await processes.start([str(script), "one", "a b"], owner=OWNER)
+        waited = await processes.wait(one.id, 20)
+        assert (waited.output, waited.process.exit_code) == ("one and a b\n", 3)
+
+
 @pytest.mark.parametrize(
     ("argv", "cwd", "said"),
     [

@@ -106,17 +106,6 @@ class Child:
             self._done.set_result(None)
         return bool(got)
 
-    def complaint(self) -> str:
-        """What the shell said about a program that it could not execute."""
-        if self._files is None:
-            return ""
-        try:
-            said = os.read(self._files.output, CHUNK).decode("utf-8", "replace")
-        except OSError:
-            return ""
-        lines = said.strip().splitlines()
-        return lines[-1].rpartition(": ")[2].strip().lower() if lines else ""
-
     # -- the end
 
     async def wait(self) -> int | None:
@@ -174,11 +163,6 @@ class Child:
         seen = tree.look(pid) if pid else None
         if pid and seen and seen.session == self._root.pid:
             tree.send(pid, seen.started, number)
-
-    async def discard(self) -> None:
-        """It did not start: nothing of it stays."""
-        await self.kill(0.0)
-        await self.forget()
 
     async def forget(self) -> None:
         self.release()

@@ -1,20 +1,16 @@
 """Processes on this machine.
 
-Between us and the program stands a shim: a shell in a session of its own that runs the program in
-the foreground and writes its exit code into a file. Only a parent learns that code, and this parent
-outlives us. It is also a subreaper, so that what forks twice stays below it, and it catches the
-signals that are meant for the program.
+Between us and the program stands a shim (spawner.py) in a session of its own, which starts the
+program and writes its exit code into a file.
 
 A control group for each process can be had too (`groups`). It is not the rule: to move a process
 into one makes the kernel wait for all processors, which takes longer than the whole start.
-
-That the program really runs is told through a named pipe: the shell holds it only in a file that
-the kernel closes when the program is executed, so that its end comes at that moment.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import termios
@@ -29,37 +25,12 @@ from .child import Child, Files
 from .keeping import Keeping
 from .place import MARK, Ended, Lost, Ref, Running, Spec
 from .program import check
-from .spawning import Spawning
+from .spawning import Command, Spawning
 
 EXIT = "exit"
-_STARTED = "started"
 _PATIENCE = 30.0
 _UNKNOWN = b" " * 15 + b"\n"
 _PATH = "/usr/local/bin:/usr/bin:/bin"
-_SHELL = "/bin/sh"
-# $1 file for the exit code, $2 pipe that tells the start, $3 control group, $4 terminal, $5 how
-# many files may be open. The shell's own complaints go nowhere; those about the program go where
-# its output goes. Its variables have long names: one that the environment has would be changed.
-_SHIM = """\
-trap : HUP INT QUIT TERM USR1 USR2 ALRM TSTP
-exec 2>/dev/null
-rekindle_exit=$1 rekindle_told=$2
-case $5 in ?*) ulimit -S -n "$5" ;; esac
-case $3 in ?*) echo 0 >"$3/cgroup.procs" ;; esac
-case $4 in ?*) exec 0<>"$4" 1>&0 ;; esac
-shift 5
-(
-exec 3>"$rekindle_told"
-case ${BASH_VERSION-} in ?*) shopt -s execfail ;; esac
-read -r rekindle_pid rekindle_rest </proc/self/stat && echo "$rekindle_pid" >&3
-trap 'echo failed >"$rekindle_told"' EXIT
-{ exec "$@" 2>&1; } 3>&-
-rekindle_code=$?
-echo failed >&3
-exit "$rekindle_code"
-)
-echo "$?" 1<>"$rekindle_exit"
-"""
 
 
 class Local:
@@ -79,52 +50,54 @@ class Local:
         self._spawning = Spawning()
 
     async def start(self, spec: Spec) -> Running:
-        check(spec.argv, spec.cwd, spec.env)
+        path = check(spec.argv, spec.cwd, spec.env)
         try:
-            return await self._start(spec)
+            return await self._start(spec, path)
         except OSError as error:
-            raise NotStarted(f"{spec.argv[0]}: {error.strerror or error}") from error
+            why = error.strerror or error
+            if error.errno == errno.ENOENT:  # not the program itself, which was seen
+                why = "the loader that it names was not found"
+            raise NotStarted(f"{spec.argv[0]}: {why}") from error
 
-    async def _start(self, spec: Spec) -> Child:
+    async def _start(self, spec: Spec, path: str) -> Child:
         spec.folder.joinpath(EXIT).write_bytes(_UNKNOWN)
-        pipe = spec.folder / _STARTED
-        os.mkfifo(pipe, 0o600)
-        told = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        ends, group, pid = None, "", 0
+        ends, group = _terminal(spec) if spec.pty else _pipes(), ""
         try:
-            ends = _terminal(spec) if spec.pty else _pipes()
             if self._keeping:
                 self._keeping.keep(spec.id, *ends.ours)
             group = cgroup.make(self._groups, spec.id) if self._groups else ""
-            pid, started = await self._spawn(spec, ends, group)
-            root = tree.Root(spec.id, pid, started, group)
-            child = Child(spec, root, ends.ours, self._census, self._keeping)
-            try:
-                async with asyncio.timeout(_PATIENCE):
-                    child.program = await _started(told)
-            except (NotStarted, TimeoutError) as error:
-                why = child.complaint() or str(error) or "the shell does not answer"
-                await child.discard()
+            command = self._command(spec, path, ends, group)
+            async with asyncio.timeout(_PATIENCE):
+                shim, program = await self._spawning.spawn(command)
+        except BaseException as error:
+            self._undo(spec.id, ends, group)
+            if isinstance(error, TimeoutError):
+                why = f"the system has made no process for it in {_PATIENCE:g} s"
                 raise NotStarted(f"{spec.argv[0]}: {why}") from None
-            return child
-        except BaseException:
-            if not pid:
-                self._undo(spec.id, ends, group)
             raise
         finally:
-            os.close(told)
-            pipe.unlink(missing_ok=True)
-            if ends:
-                _close(ends.theirs)
+            _close(ends.theirs)
+        seen = tree.look(shim)  # unless it has ended already
+        root = tree.Root(spec.id, shim, seen.started if seen else 0, group)
+        child = Child(spec, root, ends.ours, self._census, self._keeping)
+        child.program = program
+        return child
 
-    async def _spawn(self, spec: Spec, ends: _Ends, group: str) -> tuple[int, int]:
+    def _command(self, spec: Spec, path: str, ends: _Ends, group: str) -> Command:
         env = {"PATH": _PATH, **spec.env, MARK: spec.id}
         if spec.pty:
             env.setdefault("TERM", "xterm-256color")
-        paths = (str(spec.folder / EXIT), str(spec.folder / _STARTED), group, ends.terminal)
-        shim = (_SHELL, "-c", _SHIM, f"rekindle-{spec.id}", *paths, self._files)
-        files = () if spec.pty else ends.theirs
-        return await self._spawning.spawn((*shim, *spec.argv), spec.cwd or "/", env, files)
+        return Command(
+            path,
+            spec.argv,
+            spec.cwd or "/",
+            env,
+            exit=str(spec.folder / EXIT),
+            files=() if spec.pty else ends.theirs,
+            terminal=ends.terminal,
+            group=group,
+            limit=self._files,
+        )
 
     def _undo(self, id: str, ends: _Ends | None, group: str) -> None:
         if ends:
@@ -165,10 +138,12 @@ class Local:
 
     async def _root(self, spec: Spec, ref: Ref) -> tree.Root | None:
         if not ref:  # it died between the record and the next one: was there a process?
-            for pid, one in (await self._census.take()).items():
-                if one.mark == spec.id and one.session == pid and not one.dead:
+            seen = await self._census.take()
+            for one in seen.values():
+                shim = seen.get(one.session)
+                if one.mark == spec.id and one.ppid == one.session and shim and not shim.dead:
                     group = f"{self._groups}/rekindle-{spec.id}" if self._groups else ""
-                    return tree.Root(spec.id, pid, one.started, group)
+                    return tree.Root(spec.id, one.session, shim.started, group)
             return None
         if ref.get("boot") != tree.boot():
             return None
@@ -201,28 +176,6 @@ def _ready(files: Files) -> Files:
     os.set_blocking(files.output, False)
     os.set_blocking(files.input, False)
     return files
-
-
-async def _started(told: int) -> int | None:
-    """Wait until the program is executed; its process id."""
-    loop, said = asyncio.get_running_loop(), bytearray()
-    over: asyncio.Future[None] = loop.create_future()
-
-    def hear() -> None:
-        piece = os.read(told, 256)
-        said.extend(piece)
-        if not piece and not over.done():
-            over.set_result(None)
-
-    loop.add_reader(told, hear)
-    try:
-        await over
-    finally:
-        loop.remove_reader(told)
-    words = bytes(said).split()
-    if b"failed" in words:
-        raise NotStarted("it could not be executed")
-    return int(words[0]) if words and words[0].isdigit() else None
 
 
 def exit_code(path: Path) -> int | None:

@@ -23,8 +23,8 @@ def valid(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> None:
             raise InvalidInput(f"environment: {name!r:.60} cannot be set")
 
 
-def check(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> None:
-    """NotStarted if the program, its interpreter or its folder are not there on this machine."""
+def check(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> str:
+    """Where the program is; NotStarted if it, its interpreter or its folder are not there."""
     folder = cwd or "/"
     if not os.path.isdir(folder):
         what = "is not a folder" if os.path.exists(folder) else "does not exist"
@@ -35,6 +35,7 @@ def check(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> None:
     interpreter = _interpreter(path)
     if interpreter and not os.path.exists(os.path.join(folder, interpreter)):
         raise NotStarted(f"{argv[0]}: its interpreter {interpreter} does not exist")
+    return path
 
 
 def _found(name: str, folder: str, env: Mapping[str, str]) -> str:

@@ -4,20 +4,43 @@ from __future__ import annotations
 
 import array
 import asyncio
+import errno
 import fcntl
 import os
 import socket
 import struct
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ..errors import NotStarted
 from . import spawner as program
+from .place import MARK
 
 _LENGTH = struct.Struct(">I")
-_ANSWER = struct.Struct(">IQ")
+_DIED = "the spawner died; try again"
+
+
+class Command(NamedTuple):
+    """What is to be started; `files` are its input and output, where there is no terminal."""
+
+    path: str
+    argv: Sequence[str]
+    cwd: str
+    env: Mapping[str, str]
+    exit: str
+    files: Sequence[int] = ()
+    terminal: str = ""
+    group: str = ""
+    limit: str = ""
+
+
+class Spawned(NamedTuple):
+    """The process ids of the shim and of the program below it."""
+
+    shim: int
+    program: int
 
 
 class Spawning:
@@ -26,29 +49,37 @@ class Spawning:
     def __init__(self) -> None:
         self._line: socket.socket | None = None
         self._program: subprocess.Popen[bytes] | None = None
-        self._asked: deque[asyncio.Future[tuple[int, int]]] = deque()
-        self._answer = b""
 
-    async def spawn(
-        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], files: Sequence[int]
-    ) -> tuple[int, int]:
-        """Start a program in a session of its own, as a subreaper; its id, and when it started."""
-        words = [str(len(argv)), cwd, *argv, *(f"{name}={value}" for name, value in env.items())]
-        data = b"\0".join(os.fsencode(word) for word in words)
-        line = self._line or self._open()
-        answer: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
-        self._asked.append(answer)
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
+    async def spawn(self, command: Command) -> Spawned:
+        """Start a program in a session of its own, below a shim. It is executed when this returns."""
+        words = [str(len(command.argv)), command.cwd, command.path, command.terminal]
+        words += [command.group, command.exit, command.limit, *command.argv]
+        words += [f"{name}={value}" for name, value in command.env.items()]
+        answer, theirs = os.pipe()
         try:
-            line.sendmsg([_LENGTH.pack(len(data))], rights)
-            line.sendall(data)
-        except OSError as error:
-            self._lost()
-            raise NotStarted(f"{argv[0]}: the spawner died; try again") from error
-        pid, started = await answer
-        if not pid:
-            raise NotStarted(f"{argv[0]}: the system allows no further process now")
-        return pid, started
+            try:
+                self._ask(os.fsencode("\0".join(words)), (theirs, *command.files))
+            finally:
+                os.close(theirs)
+            return _spawned(await _all_of(answer))
+        except ConnectionError as error:
+            self.close()
+            raise NotStarted(f"{command.argv[0]}: {_DIED}") from error
+        finally:
+            os.close(answer)
+
+    def _ask(self, question: bytes, files: Sequence[int]) -> None:
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))]
+        for line in (self._line, None):  # a spawner that died while nobody asked is replaced
+            line = line or self._open()
+            try:
+                line.sendmsg([_LENGTH.pack(len(question))], rights)
+            except ConnectionError:
+                self.close()
+                continue
+            line.sendall(question)
+            return
+        raise ConnectionError(_DIED)
 
     def _open(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -62,46 +93,49 @@ class Spawning:
                 pass_fds=(file,),
                 start_new_session=True,
                 cwd="/",
+                # Its shims are no part of a process that this program may itself belong to.
+                env={name: value for name, value in os.environ.items() if name != MARK},
             )
         finally:
             os.close(file)
             theirs.close()
         self._line = ours
-        asyncio.get_running_loop().add_reader(ours, self._hear)
         return ours
-
-    def _hear(self) -> None:
-        assert self._line is not None
-        try:
-            said = self._line.recv(4096)
-        except OSError:
-            said = b""
-        if not said:
-            self._lost()
-            return
-        self._answer += said
-        while len(self._answer) >= _ANSWER.size:
-            pid, started = _ANSWER.unpack(self._answer[: _ANSWER.size])
-            self._answer = self._answer[_ANSWER.size :]
-            future = self._asked.popleft()
-            if not future.done():
-                future.set_result((pid, started))
-
-    def _lost(self) -> None:
-        """It died; the next start begins another one."""
-        asked, self._asked = self._asked, deque()
-        self.close()
-        for future in asked:
-            if not future.done():
-                future.set_exception(NotStarted("the spawner died; try again"))
 
     def close(self) -> None:
         """Let it go; what it started goes on."""
         if self._line is not None:
-            asyncio.get_running_loop().remove_reader(self._line)
             self._line.close()
             self._line = None
-            self._answer = b""
         if self._program is not None:
             self._program.wait()
             self._program = None
+
+
+async def _all_of(file: int) -> bytes:
+    """What is written into a pipe up to its end."""
+    loop, said = asyncio.get_running_loop(), bytearray()
+    over: asyncio.Future[None] = loop.create_future()
+
+    def hear() -> None:
+        piece = os.read(file, 256)
+        said.extend(piece)
+        if not piece and not over.done():
+            over.set_result(None)
+
+    loop.add_reader(file, hear)
+    try:
+        await over
+    finally:
+        loop.remove_reader(file)
+    return bytes(said)
+
+
+def _spawned(said: bytes) -> Spawned:
+    ids, wrong = said[: program.IDS.size], said[program.IDS.size :]
+    if len(ids) < program.IDS.size:
+        raise ConnectionError(errno.EPIPE, _DIED)
+    if wrong:
+        (number,) = program.ERROR.unpack(wrong)
+        raise OSError(number, os.strerror(number))
+    return Spawned(*program.IDS.unpack(ids))
