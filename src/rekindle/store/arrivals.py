@@ -6,7 +6,7 @@ is, so that to bring the same again changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from ..types import Message, Session, Tokens, replace
 from . import titles
 from .engine import Engine, Transaction
 from .rows import MESSAGE_COLUMNS, encode_json, escaped, message_of, nano
-from .sessions import append, assign, by_num, create, stored_already
+from .sessions import Appended, append, assign, by_num, insert, stored_already, together
 from .text import escape
 
 # How far back the last answers of a session are looked for when more of it arrives.
@@ -43,32 +43,78 @@ class Arrived(NamedTuple):
 def arrive(
     engine: Engine,
     tx: Transaction,
-    arrival: Arrival,
+    arrivals: Sequence[Arrival],
     now: float,
     called: dict[tuple[int, str], str],
+) -> list[Arrived]:
+    """Store what is new of each arrival. A session that was pruned stays as it is."""
+    known = _known(tx, {escape(one.session.id): None for one in arrivals})
+    arrived: list[Arrived] = []
+    for one in arrivals:
+        id = escape(one.session.id)
+        num, pruned = known.get(id, (None, None))
+        if pruned is not None or (num is None and not one.messages):
+            arrived.append(Arrived())
+            continue
+        begun = None if num is not None else _begin(tx, one)
+        if begun is not None:
+            known[id] = begun, None
+            added = append(engine, tx, one.session.id, one.messages, now, begun, called, known={})
+            arrived.append(_told(added, one.messages, 0))
+        else:
+            if num is None:
+                num, _ = known[id] = _known(tx, [id])[id]
+            arrived.append(_continue(engine, tx, one, now, num, called))
+    return arrived
+
+
+def _known(tx: Transaction, ids: Iterable[str]) -> dict[str, tuple[int, float | None]]:
+    """Which of these sessions are there: number, and when it was pruned."""
+    found: dict[str, tuple[int, float | None]] = {}
+    for marks, some in together([*ids]):
+        sql = f"SELECT id, num, pruned FROM sessions WHERE id IN ({marks})"
+        found |= {id: (num, pruned) for id, num, pruned in tx.run(sql, some)}
+    return found
+
+
+def _begin(tx: Transaction, arrival: Arrival) -> int | None:
+    """Write a new session with all that is told of it; None if somebody else just did."""
+    session = arrival.session
+    if not arrival.is_whole:
+        return insert(tx, replace(session, title=None, last_active=session.started), {})
+    return insert(
+        tx,
+        replace(session, last_active=session.started),
+        _usage(Session(session.id, session.source), session.tokens, session.cost),
+    )
+
+
+def _continue(
+    engine: Engine,
+    tx: Transaction,
+    arrival: Arrival,
+    now: float,
+    num: int,
+    called: dict[tuple[int, str], str],
 ) -> Arrived:
-    """Store what is new of an arrival. A session that was pruned stays as it is."""
-    session, messages = arrival.session, arrival.messages
-    found = tx.run("SELECT num, pruned FROM sessions WHERE id = ?", (escape(session.id),))
-    num, pruned = found[0] if found else (None, None)
-    if pruned is not None or (num is None and not messages):
-        return Arrived()
-    if num is None:
-        num = create(tx, replace(session, title=None, last_active=session.started))
-    end = _next_position(tx, num)
-    known: dict[str | None, int] = {}
-    if end and messages:  # not ours alone, even if it was not there a moment ago
-        known = stored_already(tx, num, messages)
-        end = _next_position(tx, num)  # again: on PostgreSQL nobody else moves it only from here on
-        messages = [*_completed(tx, num, end, messages, known)]
-    new: dict[int, Message] = {}
+    """Store what a session lacks of an arrival."""
+    messages, arrived = arrival.messages, Arrived()
     if messages:
-        appended = append(engine, tx, session.id, messages, now, num, called, known=known)
-        placed = zip(appended.positions, messages, strict=True)
-        new = {at: message for at, message in placed if at >= end}
+        known = stored_already(tx, num, messages)
+        end = _next_position(tx, num)  # on PostgreSQL nobody else moves it from here on
+        messages = [*_completed(tx, num, end, messages, known)]
+        added = append(engine, tx, arrival.session.id, messages, now, num, called, known=known)
+        arrived = _told(added, messages, end)
     if arrival.is_whole:
-        _learn(tx, num, session)
-    return Arrived(len(new), sum(len(message.tool_calls) for message in new.values()))
+        _learn(tx, num, arrival.session)
+    return arrived
+
+
+def _told(added: Appended, messages: Sequence[Message], end: int) -> Arrived:
+    """How much of it is behind what the session had."""
+    placed = zip(added.positions, messages, strict=True)
+    new = {at: len(message.tool_calls) for at, message in placed if at >= end}
+    return Arrived(len(new), sum(new.values()))
 
 
 def _next_position(tx: Transaction, num: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -117,9 +117,15 @@ def _find_or_create(tx: Transaction, session: Session | str) -> int:
 
 
 def create(tx: Transaction, session: Session) -> int:
-    """Write the row of a session and return its number."""
+    """Write the row of a session, unless it is there, and return its number."""
+    created = insert(tx, session, {})
+    return created if created is not None else _find_or_create(tx, session.id)
+
+
+def insert(tx: Transaction, session: Session, more: Mapping[str, Any]) -> int | None:
+    """Write the row of a new session, with `more` columns; its number, None if it is there."""
     columns = session_row(session)
-    columns |= {"next_position": 0, "message_count": 0, "tool_call_count": 0}
+    columns |= {"next_position": 0, "message_count": 0, "tool_call_count": 0, **more}
     title = titles.clean(session.title) if session.title else None
     if title:
         names = ("title", "title_base", "title_number")
@@ -134,7 +140,7 @@ def create(tx: Transaction, session: Session) -> int:
         " ON CONFLICT (id) DO NOTHING RETURNING num",
         list(columns.values()),
     )
-    return created[0][0] if created else _find_or_create(tx, session.id)
+    return created[0][0] if created else None
 
 
 def stored_already(tx: Transaction, num: int, messages: Iterable[Message]) -> dict[str | None, int]:
@@ -146,16 +152,25 @@ def stored_already(tx: Transaction, num: int, messages: Iterable[Message]) -> di
     names = {message.platform_message_id: None for message in messages}
     asked = [escape(name) for name in names if name is not None]
     found: dict[str, int] = {}
-    for start in range(0, len(asked), _TOGETHER):
-        some = asked[start : start + _TOGETHER]
-        count = 1 if len(some) == 1 else _TOGETHER  # two statements, so that both stay prepared
+    for marks, some in together(asked):
         rows = tx.run(
             "SELECT platform_id, position FROM messages WHERE session = ?"
-            f" AND platform_id IN ({', '.join('?' * count)}) ORDER BY rewind IS NULL, position",
-            (num, *some, *[some[-1]] * (count - len(some))),
+            f" AND platform_id IN ({marks}) ORDER BY rewind IS NULL, position",
+            (num, *some),
         )
         found |= dict(rows)  # of several the last: the newest that is not rewound
     return {name: found[key] for name in names if name and (key := escape(name)) in found}
+
+
+def together(values: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+    """Values to ask for at once, and the marks for them in a statement.
+
+    One, or many of which the last stands there several times: so both statements stay prepared.
+    """
+    for start in range(0, len(values), _TOGETHER):
+        some = values[start : start + _TOGETHER]
+        count = 1 if len(some) == 1 else _TOGETHER
+        yield ", ".join("?" * count), [*some, *[some[-1]] * (count - len(some))]
 
 
 def _without_twins(messages: Sequence[Message]) -> list[Message]:

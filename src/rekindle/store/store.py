@@ -512,7 +512,7 @@ class Store:
         marks = [(_ledger_name(path), escape(stamp), now) for path, stamp in (files or {}).items()]
 
         def work(tx: Transaction) -> list[Arrived]:
-            arrived = [arrive(self._engine, tx, one, now, self._called) for one in good]
+            arrived = arrive(self._engine, tx, good, now, self._called)
             _copy_ledger(tx, marks)
             return arrived
 

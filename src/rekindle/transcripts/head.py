@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import cast, overload
 
 from ..store.handles import is_open
 from .beginning import fields_so_far
@@ -32,7 +33,7 @@ class Head:
             return cls(file.read(_BYTES), path)
 
     @cached_property
-    def records(self) -> list[Record]:
+    def records(self) -> Sequence[Record]:
         """The JSON objects at the beginning; a first one that is cut has what is there of it."""
         if not self.lines and self.data.startswith(b"{"):
             return [fields_so_far(self.data)]
@@ -44,21 +45,9 @@ class Head:
         return fields_so_far(self.data) if self.data.startswith(b"{") else {}
 
     @cached_property
-    def lines(self) -> list[Record]:
+    def lines(self) -> Sequence[Record]:
         """The JSON objects that stand whole on a line of their own."""
-        found: list[Record] = []
-        for line in self.data.split(b"\n", _LINES)[:_LINES]:
-            line = line.strip()
-            # The last one may be cut; to find that out by parsing it costs more than all others.
-            if not (line.startswith(b"{") and line.endswith(b"}")):
-                continue
-            try:
-                value = decode(line)
-            except ValueError:
-                continue
-            if isinstance(value, dict):
-                found.append(cast(Record, value))
-        return found
+        return _Lines(self.data.split(b"\n", _LINES)[:_LINES])
 
     @property
     def is_lines(self) -> bool:
@@ -75,6 +64,59 @@ class Head:
     @property
     def is_binary(self) -> bool:
         return b"\0" in self.data
+
+
+class _Lines(Sequence[Record]):
+    """Objects on lines, each parsed when somebody looks at it: mostly the first ones are enough."""
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self._found: list[Record] = []
+        self._rest = self._parsed(lines)
+
+    def __iter__(self) -> Iterator[Record]:
+        place = 0
+        while place < len(self._found) or self._more():
+            yield self._found[place]
+            place += 1
+
+    def __len__(self) -> int:
+        while self._more():
+            pass
+        return len(self._found)
+
+    def __bool__(self) -> bool:
+        return bool(self._found) or self._more()
+
+    @overload
+    def __getitem__(self, place: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Record]: ...
+
+    def __getitem__(self, place: int | slice) -> Record | list[Record]:
+        if place == 0 and self:
+            return self._found[0]
+        return [*self][place]
+
+    def _more(self) -> bool:
+        """Whether there was another one; it is among those that were found now."""
+        more = next(self._rest, None)
+        if more is not None:
+            self._found.append(more)
+        return more is not None
+
+    def _parsed(self, lines: list[bytes]) -> Iterator[Record]:
+        for line in lines:
+            line = line.strip()
+            # The last one may be cut; to find that out by parsing it costs more than all others.
+            if not (line.startswith(b"{") and line.endswith(b"}")):
+                continue
+            try:
+                value = decode(line)
+            except ValueError:
+                continue
+            if isinstance(value, dict):
+                yield cast(Record, value)
 
 
 def _is_json(data: bytes) -> bool:
