@@ -87,6 +87,27 @@ def test_a_dump_is_read_in_again_without_loss(store: Store, another: Opened, clo
     assert found(other, "listing", tool="ls") == found(store, "listing", tool="ls") == ["listing"]
 
 
+def test_what_a_session_was_started_with_comes_along(store: Store, another: Opened) -> None:
+    given = [
+        Message("system", f"Like this: {ODD}"),
+        Message("assistant", None, [ToolCall("w1", "ls", {"path": "."})]),
+        Message("tool", "a.py", tool_call_id="w1", name="ls"),
+    ]
+    for name in ("first", "second"):
+        started(store, "hello", id=name)
+        store.preludes.keep(name, given, revision=3)
+    lines = dumped(store)
+    other = another()
+    assert other.load(lines).skipped == []
+    for name in ("first", "second"):
+        assert other.preludes.start(name) == store.preludes.start(name)
+    assert len(other.preludes.start("first").messages) == 3
+    assert dumped(other) == lines
+    assert other.load(lines).messages == 0
+    report = another().load([lines[0], b'{"type": "prelude", "messages": [1]}', *lines[2:]])
+    assert report.skipped == ["line 2: messages: expected objects"]
+
+
 def test_a_loaded_session_goes_on_as_the_first_would(
     store: Store, another: Opened, clock: Clock
 ) -> None:

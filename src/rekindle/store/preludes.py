@@ -52,6 +52,34 @@ def unpacked(body: bytes) -> tuple[Message, ...]:
     )
 
 
+def put(
+    tx: Transaction, session: str, messages: Sequence[Message], revision: int | None, now: float
+) -> str | None:
+    """Write down what a session was started with, unless that is known; the hash, None without it."""
+    body = packed(messages)
+    tx.run(
+        "INSERT INTO preludes (hash, body, time) VALUES (?, ?, ?) ON CONFLICT (hash) DO NOTHING",
+        (hash_of(body), body, now),
+    )
+    rows = tx.run(
+        "UPDATE sessions SET changes = changes + 1, template_revision ="
+        " CASE WHEN prelude IS NULL THEN ? ELSE template_revision END,"
+        " prelude = coalesce(prelude, ?) WHERE id = ? RETURNING prelude",
+        (revision, hash_of(body), escape(session)),
+    )
+    return rows[0][0] if rows else None
+
+
+def told(tx: Transaction, num: int) -> tuple[int | None, tuple[Message, ...]]:
+    """The revision of the template that a session was started with, and the messages."""
+    rows = tx.run(
+        "SELECT s.template_revision, p.body FROM sessions s JOIN preludes p ON p.hash = s.prelude"
+        " WHERE s.num = ?",
+        (num,),
+    )
+    return (rows[0][0], unpacked(bytes(rows[0][1]))) if rows else (None, ())
+
+
 class Preludes:
     """The preludes of a store."""
 
@@ -74,26 +102,10 @@ class Preludes:
         """
         if not messages:
             return None
-        body, now = packed(messages), self._clock()
-        name = hash_of(body)
-
-        def work(tx: Transaction) -> str:
-            tx.run(
-                "INSERT INTO preludes (hash, body, time) VALUES (?, ?, ?)"
-                " ON CONFLICT (hash) DO NOTHING",
-                (name, body, now),
-            )
-            rows = tx.run(
-                "UPDATE sessions SET changes = changes + 1, template_revision ="
-                " CASE WHEN prelude IS NULL THEN ? ELSE template_revision END,"
-                " prelude = coalesce(prelude, ?) WHERE id = ? RETURNING prelude",
-                (revision, name, escape(_id(session))),
-            )
-            if not rows:
-                raise NotFound(f"no session {_id(session)!r}")
-            return rows[0][0]
-
-        return self._write(work)
+        kept = self._write(lambda tx: put(tx, _id(session), messages, revision, self._clock()))
+        if kept is None:
+            raise NotFound(f"no session {_id(session)!r}")
+        return kept
 
     def start(self, session: Session | str) -> Start:
         """How a session was started; one that is not stored yet was not started with anything."""

@@ -1,9 +1,10 @@
 """Sessions as JSONL that can be read in again without loss, by any engine.
 
-One line for the session, one for each of its messages in order, one for each rewind, and one for each
-model that is known to have taken tokens:
+One line for the session, one for what it was started with, one for each of its messages in order, one
+for each rewind, and one for each model that is known to have taken tokens:
 
     {"type": "session", "format": 1, "id": …, "title": …, …}
+    {"type": "prelude", "revision": 3, "messages": [{"role": "system", "content": …}, …]}
     {"type": "message", "position": 0, "role": "user", "content": …, "timestamp": …, …}
     {"type": "rewind", "id": 1, "kind": "undo", "since": 4, …}
     {"type": "usage", "model": "small", "tokens": {"input": 120, …}, "cost": "0.0004"}
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple, cast
 
 from ..errors import InvalidInput
 from ..types import Message, Session, Tokens, ToolCall, Usage, checked, checked_name, plain
-from . import titles, usage
+from . import preludes, titles, usage
 from .engine import Engine, Row, Transaction
 from .lineage import recount
 from .rows import (
@@ -70,6 +71,10 @@ def dump_one(tx: Transaction, session_id: str) -> Iterator[bytes]:
         if session.title and titles.split(session.title)[0].casefold() != base:
             header["continues"] = base  # a shortened title does not show it
         yield _line(header)
+        revision, prelude = preludes.told(tx, num)
+        if prelude:
+            given = [_started_with(message) for message in prelude]
+            yield _line({"type": "prelude", "revision": revision, "messages": given})
         rewinds = tx.run(
             "SELECT num, kind, since, messages, time, restored FROM rewinds WHERE session = ?"
             " ORDER BY num",
@@ -94,6 +99,10 @@ def dump_one(tx: Transaction, session_id: str) -> Iterator[bytes]:
 
 def _line(value: Mapping[str, Any]) -> bytes:
     return encode_json(value).encode() + b"\n"
+
+
+def _started_with(message: Message) -> dict[str, Any]:
+    return {name: value for name, value in plain(message).items() if name in _GIVEN}
 
 
 def _message_line(tx: Transaction, row: Row, rewinds: Mapping[int, int]) -> dict[str, Any]:
@@ -123,6 +132,8 @@ class Parcel:
         self.messages: list[tuple[Message, dict[str, Any]]] = []
         self.rewinds: list[dict[str, Any]] = []
         self.usage: dict[str, Usage] = {}
+        self.revision: int | None = None
+        self.prelude: list[Message] = []
         self._seen: set[int | str | None] = set()
 
     def add(self, message: Message, place: dict[str, Any]) -> None:
@@ -155,6 +166,8 @@ def parcels(lines: Iterable[bytes], skipped: list[str]) -> Iterator[Parcel]:
                 parcel.add(*_read_message(fields))
             elif kind == "usage":
                 parcel.usage |= _read_usage(fields)
+            elif kind == "prelude":
+                parcel.revision, parcel.prelude = _read_prelude(fields)
             else:
                 parcel.rewinds.append(_read_rewind(fields))
         except (ValueError, TypeError) as error:
@@ -169,8 +182,8 @@ def _read_line(line: bytes) -> tuple[str, dict[str, Any]]:
         raise InvalidInput("expected a JSON object")
     fields = cast(dict[str, Any], found)
     kind = fields.pop("type", None)
-    if kind not in ("session", "message", "rewind", "usage"):
-        raise InvalidInput(f"type: expected session, message, rewind or usage, got {kind!r:.40}")
+    if kind not in _KINDS:
+        raise InvalidInput(f"type: expected one of {', '.join(_KINDS)}, got {kind!r:.40}")
     return kind, fields
 
 
@@ -203,6 +216,9 @@ _REWIND: dict[str, tuple[type, ...]] = {
     "restored": _NUMBER,
 }
 _USAGE: dict[str, tuple[type, ...]] = {"model": (str,), "tokens": (dict,), "cost": _TEXT}
+_PRELUDE: dict[str, tuple[type, ...]] = {"revision": (int, type(None)), "messages": (list,)}
+_GIVEN = ("role", "content", "tool_calls", "tool_call_id", "name")  # of a message of a prelude
+_KINDS = ("session", "prelude", "message", "rewind", "usage")
 
 
 def _typed(fields: Mapping[str, Any], types: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
@@ -242,6 +258,18 @@ def _read_usage(fields: dict[str, Any]) -> dict[str, Usage]:
     if not all(0 <= count < 2**62 for count in (*taken.tokens, taken.cost)):
         raise InvalidInput("tokens and cost: expected numbers from 0")
     return {fields.get("model", ""): taken}
+
+
+def _read_prelude(fields: dict[str, Any]) -> tuple[int | None, list[Message]]:
+    fields = _typed(fields, _PRELUDE)
+    messages: list[Message] = []
+    for given in fields.get("messages", ()):
+        if not isinstance(given, dict):
+            raise InvalidInput("messages: expected objects")
+        said = _typed(cast("dict[str, Any]", given), {name: _MESSAGE[name] for name in _GIVEN})
+        said["tool_calls"] = [ToolCall(**call) for call in said.get("tool_calls", ())]
+        messages.append(checked(Message(**said)))
+    return fields.get("revision"), messages
 
 
 def _read_message(fields: dict[str, Any]) -> tuple[Message, dict[str, Any]]:
@@ -291,6 +319,8 @@ def load_one(engine: Engine, tx: Transaction, parcel: Parcel, skipped: list[str]
                 "UPDATE messages SET rewind = ? WHERE session = ? AND position = ?",
                 (rewind, num, message.position),
             )
+    if parcel.prelude:  # one that the session has stays
+        preludes.put(tx, session.id, parcel.prelude, parcel.revision, session.started)
     if parcel.continues and not found:
         tx.run(
             "UPDATE sessions SET changes = changes + 1, title_base = ? WHERE num = ? AND title = ?",
