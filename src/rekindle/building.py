@@ -13,7 +13,7 @@ from .store import Filter, Store
 from .templates import Templates
 from .types import Pattern, Template, plain, replace
 from .warm import extract as extracting
-from .warm import merge as merging
+from .warm.patterns import merge as merging
 from .warm.redact import Redactor
 from .warm.rescan import rescanned
 

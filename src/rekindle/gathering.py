@@ -12,9 +12,10 @@ import msgspec
 from .store import Store
 from .store.mined import Place
 from .types import Message, Pattern, PatternKind, Step
-from .warm import brief, instance, merge, mine
-from .warm.deeds import Deed
-from .warm.forms import Form
+from .warm import mine
+from .warm.patterns import brief, instance, merge
+from .warm.patterns.deeds import Deed
+from .warm.patterns.forms import Form
 
 if TYPE_CHECKING:
     from .warm.redact import Redactor

@@ -18,7 +18,7 @@ from .store.outcomes import Due, Verdicts
 from .types import Judged, Message, Pattern
 from .warm import calls as judging
 from .warm import mine, outcome
-from .warm.deeds import Reader
+from .warm.patterns.deeds import Reader
 from .warm.profile import END_SHARE, FEWEST, TASK_KINDS, task_of
 from .warm.rules.wording import words
 

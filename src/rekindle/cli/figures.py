@@ -9,13 +9,13 @@ from .output import Column, counted, name_of, one_line, printable, say, short_id
 
 if TYPE_CHECKING:
     from ..types import Call
-    from ..warm.claims import Claim, Reading
-    from ..warm.clusters import Estimate, Rate
     from ..warm.compare import Comparison, Side
     from ..warm.compression import Check, Kept
+    from ..warm.figures.claims import Claim, Reading
+    from ..warm.figures.clusters import Estimate, Rate
+    from ..warm.figures.sample import Totals
     from ..warm.insight import Insight, Row
     from ..warm.profile import Profile
-    from ..warm.sample import Totals
 
 TOO_FEW, NOTHING = "too few", "–"
 _PLOT, _TOOLS, _GROUPS, _KINDS, _NAME = 22, 15, 12, 6, 24

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..types import Judged
-from .clusters import MIN_SESSIONS, Estimate, Rate, difference, rate_of, spread
 from .compression import difference_of_two, rate_of_one
-from .groups import Group, counts_of, same_mix
-from .sample import Sample, Totals, gather
+from .figures.clusters import MIN_SESSIONS, Estimate, Rate, difference, rate_of, spread
+from .figures.groups import Group, counts_of, same_mix
+from .figures.sample import Sample, Totals, gather
 
 FISHER = "Fisher's exact test"
 JACKKNIFE = "t test, sessions as clusters"

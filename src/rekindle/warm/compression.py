@@ -12,11 +12,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ..types import Judged, Session
-from .claims import FEWEST_SESSIONS, NOT_ENOUGH
-from .clusters import Estimate, Rate, spread
-from .groups import Group, Pair, View, counts_of, same_session, same_session_and_tool, sides
-from .sample import Sample, Track, gather, goes_on
-from .statistics import combined, fisher, newcombe, wilson
+from .figures.claims import FEWEST_SESSIONS, NOT_ENOUGH
+from .figures.clusters import Estimate, Rate, spread
+from .figures.groups import Group, Pair, View, counts_of, same_session, same_session_and_tool, sides
+from .figures.sample import Sample, Track, gather, goes_on
+from .figures.statistics import combined, fisher, newcombe, wilson
 
 NEAR = 20  # calls to each side of a cut
 STEP = 5

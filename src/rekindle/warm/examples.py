@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias, cast
 
 from ..types import JSON, Pattern, Step
-from .filling import Filling
 from .harm import is_destructive, is_outward
+from .patterns.filling import Filling
 from .work import kind_of
 
 # The tools at hand: for each name, whether the tool would take these arguments.

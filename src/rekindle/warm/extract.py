@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..types import Message, Seed, Style
-from .brief import own_words
+from .patterns.brief import own_words
 from .rules.wording import words
 
 MOST_SYSTEM = 500  # characters

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..types import Judged
-from .claims import FEWEST_SESSIONS, LONG, MIDDLE, Claim, claims
-from .clusters import Estimate, Rate, spread
 from .compression import Around, around
-from .groups import (
+from .figures.claims import FEWEST_SESSIONS, LONG, MIDDLE, Claim, claims
+from .figures.clusters import Estimate, Rate, spread
+from .figures.groups import (
     Counts,
     Group,
     Pair,
@@ -28,8 +28,8 @@ from .groups import (
     strata,
     view,
 )
+from .figures.sample import Sample, Totals, Track, gather
 from .profile import TASK_KINDS
-from .sample import Sample, Totals, Track, gather
 from .work import work
 
 LENGTHS = ("under 30", "30–99", "100 and more")

@@ -12,10 +12,10 @@ from itertools import groupby
 from typing import NamedTuple
 
 from ..types import PatternKind
-from .commands import PLAIN, TELLING
-from .deeds import Deed
-from .forms import digest
-from .recover import recoveries
+from .patterns.commands import PLAIN, TELLING
+from .patterns.deeds import Deed
+from .patterns.forms import digest
+from .patterns.recover import recoveries
 
 # Raised with every change that may change a candidate: what is kept under an older one is made anew.
 RULES_VERSION = 1

@@ -8,7 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from ..errors import InvalidInput
-from .sequence import PLANNED, Seen, Sums, needed
+from .figures.sequence import PLANNED, Seen, Sums, needed
 from .trial import FIRST_CALLS
 
 ALIKE = 0.10  # how much calls of one session fail together: agents were seen at .05 to .2

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from ..types import Call, Judged, Session
 from . import work
-from .clusters import Estimate, Rate
-from .statistics import fisher, newcombe, wilson
+from .figures.clusters import Estimate, Rate
+from .figures.statistics import fisher, newcombe, wilson
 
 TASK_SHARE = 0.6  # over this much of one kind makes a task of that kind
 TASK_KINDS = ("code", "file", "research")

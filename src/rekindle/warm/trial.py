@@ -14,8 +14,8 @@ from math import isfinite
 from typing import NamedTuple
 
 from ..errors import InvalidInput
-from .clusters import Rate, rate_of
-from .sequence import PLANNED, Effect, Seen, Sums, needed
+from .figures.clusters import Rate, rate_of
+from .figures.sequence import PLANNED, Effect, Seen, Sums, needed
 
 WARM, COLD, PLACEBO = "warm", "cold", "placebo"
 ARMS = (WARM, COLD, PLACEBO)

@@ -9,7 +9,7 @@ from rekindle.cli.figures import bar, points, rate_text, write_insight
 from rekindle.cli.page import render
 from rekindle.cli.page.plots import scale, tick_text
 from rekindle.types import Judged
-from rekindle.warm.clusters import Estimate, Rate
+from rekindle.warm.figures.clusters import Estimate, Rate
 from rekindle.warm.insight import Insight, insight
 from tests.unit.warm.invented import RUN, judged, learning, survivors
 

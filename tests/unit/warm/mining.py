@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from rekindle.types import JSON, Call, ToolCall
 from rekindle.warm.calls import digest, work_of
-from rekindle.warm.deeds import Deed, Reader
+from rekindle.warm.patterns.deeds import Deed, Reader
 
 
 class Did(NamedTuple):

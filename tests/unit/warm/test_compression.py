@@ -5,10 +5,10 @@ import random
 import pytest
 
 from rekindle.types import Judged, Session
-from rekindle.warm.claims import NOT_ENOUGH
 from rekindle.warm.compression import KEPT, NOT_KEPT, around, chain_of, check, cuts
-from rekindle.warm.groups import strata, view
-from rekindle.warm.sample import gather
+from rekindle.warm.figures.claims import NOT_ENOUGH
+from rekindle.warm.figures.groups import strata, view
+from rekindle.warm.figures.sample import gather
 
 from .invented import judged
 

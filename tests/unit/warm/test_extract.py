@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from rekindle.types import Message
-from rekindle.warm import brief
 from rekindle.warm.extract import INSTRUCTIONS_IN_ALL, LONGEST_INSTRUCTION, marked, seed
+from rekindle.warm.patterns import brief
 
 
 def plain(text: str) -> str:

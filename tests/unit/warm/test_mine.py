@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 from rekindle.types import Pattern, PatternKind, Step
-from rekindle.warm import merge, mine
-from rekindle.warm.deeds import Deed
+from rekindle.warm import mine
+from rekindle.warm.patterns import merge
+from rekindle.warm.patterns.deeds import Deed
 
 from .mining import Did, run
 

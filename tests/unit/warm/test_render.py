@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rekindle.agent.providers import PROVIDERS, RULES, violations
 from rekindle.types import JSON, Message, Pattern, Seed, Step, Template
 from rekindle.warm import tokens
-from rekindle.warm.filling import SLOT
+from rekindle.warm.patterns.filling import SLOT
 from rekindle.warm.render import (
     CONTEXT,
     FORMS,

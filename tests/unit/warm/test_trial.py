@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rekindle.errors import InvalidInput
+from rekindle.warm.figures.sequence import FIRST_LOOK, Seen, Sums, effects, needed, reach
 from rekindle.warm.plan import plan, tried
-from rekindle.warm.sequence import FIRST_LOOK, Seen, Sums, effects, needed, reach
 from rekindle.warm.trial import (
     Assigned,
     Trial,

@@ -12,10 +12,10 @@ from . import plots
 from .style import STYLE
 
 if TYPE_CHECKING:
-    from ...warm.claims import Claim, Reading
-    from ...warm.clusters import Estimate, Rate
+    from ...warm.figures.claims import Claim, Reading
+    from ...warm.figures.clusters import Estimate, Rate
+    from ...warm.figures.sample import Totals
     from ...warm.insight import Insight, Row
-    from ...warm.sample import Totals
 
 _MOST = 25
 _CHIPS = {

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..figures import short
 
 if TYPE_CHECKING:
-    from ...warm.clusters import Estimate, Rate
     from ...warm.compression import Nearby
+    from ...warm.figures.clusters import Estimate, Rate
     from ...warm.insight import Step
 
 _STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5)

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
-from ..types import JSON
-from .rules.wording import words
+from ...types import JSON
+from ..rules.wording import words
 
 OPEN, CLOSE = "\ue000", "\ue001"
 LONGEST_VALUE = 120  # characters: a longer one is not compared, and never put back

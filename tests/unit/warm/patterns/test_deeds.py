@@ -8,11 +8,11 @@ import msgspec
 
 from rekindle.types import Call, ToolCall
 from rekindle.warm.calls import digest, work_of
-from rekindle.warm.deeds import Reader
-from rekindle.warm.forms import Remembering
+from rekindle.warm.patterns.deeds import Reader
+from rekindle.warm.patterns.forms import Remembering
 from rekindle.warm.redact import Redactor
 
-from .canaries import Canary, planted
+from ..canaries import Canary, planted
 
 CANARIES = tuple(planted())
 

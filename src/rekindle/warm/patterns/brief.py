@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
-from .rules.evidence import decoded
+from ..rules.evidence import decoded
 
 LONGEST_LINE = 80
 LONGEST_REQUEST = 160

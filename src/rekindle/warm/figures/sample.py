@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ..types import Call, Judged, Session
-from .profile import fault_of, task_of
+from ...types import Call, Judged, Session
+from ..profile import fault_of, task_of
 
 # Letters and digits change places often in what a machine drew at random.
 _CHANGES = re.compile(r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[a-z0-9]|(?<=[0-9])[A-Za-z]")

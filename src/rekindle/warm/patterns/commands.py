@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from .rules.wording import words
+from ..rules.wording import words
 from .slots import mark, shaped_word
 
 TRIVIAL, PLAIN, TELLING = 0, 1, 2

@@ -5,7 +5,7 @@ from math import sqrt
 
 import pytest
 
-from rekindle.warm.clusters import (
+from rekindle.warm.figures.clusters import (
     difference,
     minus,
     rate_of,
@@ -15,7 +15,7 @@ from rekindle.warm.clusters import (
     standardised,
     within,
 )
-from rekindle.warm.statistics import wilson
+from rekindle.warm.figures.statistics import wilson
 
 Part = list[float]
 

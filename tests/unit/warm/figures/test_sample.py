@@ -3,9 +3,9 @@
 import pytest
 
 from rekindle.types import Call, Judged, Session
-from rekindle.warm.sample import gather, goes_on, is_telling
+from rekindle.warm.figures.sample import gather, goes_on, is_telling
 
-from .invented import call, judged
+from ..invented import call, judged
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from ..types import JSON, ToolCall
+from ...types import JSON, ToolCall
+from ..harm import is_destructive
+from ..rules.wording import words
+from ..work import Kind, kind_of
 from . import commands
 from .commands import PLAIN, TELLING, TRIVIAL
-from .harm import is_destructive
-from .rules.wording import words
 from .slots import COMMENTS, FLEETING, LONGEST_TEXT, MARK, mark, marks, pruned, shape
-from .work import Kind, kind_of
 
 REMEMBERED = 20_000  # what comes again and again is kept at hand
 _TOGETHER, _FEW = 200, 4  # texts that are looked at at once, and so few that they are not halved

@@ -8,9 +8,9 @@ from typing import cast
 import pytest
 
 from rekindle.types import JSON, ToolCall
-from rekindle.warm import instance
-from rekindle.warm.forms import draft, form_of
-from rekindle.warm.slots import fill
+from rekindle.warm.patterns import instance
+from rekindle.warm.patterns.forms import draft, form_of
+from rekindle.warm.patterns.slots import fill
 
 
 def shown(tool: str, arguments: Mapping[str, JSON], asked: str = "") -> Mapping[str, JSON] | None:

@@ -7,12 +7,12 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import NamedTuple, cast
 
-from ..types import JSON, Step
+from ...types import JSON, Step
+from ..work import kind_of
 from .commands import TELLING, words_of
 from .deeds import Deed
 from .forms import Form
 from .slots import FLEETING, fill, marks
-from .work import kind_of
 
 SOON = 5  # calls after the failure
 ALIKE = 0.5  # of the words in common makes two commands tries of the same

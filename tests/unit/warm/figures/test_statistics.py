@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekindle.warm.statistics import (
+from rekindle.warm.figures.statistics import (
     Interval,
     combined,
     fisher,

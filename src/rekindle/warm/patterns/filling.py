@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import cast
 
-from ..types import JSON
-from .rules.wording import words
+from ...types import JSON
+from ..rules.wording import words
 
 SLOT = re.compile(r"<([a-z][a-z_-]*)(?::([\w.+-]{1,40}))?(?:#(\d{1,3}))?>")
 

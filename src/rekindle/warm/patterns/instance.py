@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from ..types import JSON
+from ...types import JSON
 from .forms import Form
 from .slots import fill, marks
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from rekindle.types import Judged
-from rekindle.warm.claims import (
+from rekindle.warm.figures.claims import (
     ABSENT,
     NOT_ENOUGH,
     NOT_SUPPORTED,
@@ -16,11 +16,11 @@ from rekindle.warm.claims import (
     together,
     verdict_on,
 )
-from rekindle.warm.clusters import Estimate, Rate
-from rekindle.warm.groups import strata, view
-from rekindle.warm.sample import gather
+from rekindle.warm.figures.clusters import Estimate, Rate
+from rekindle.warm.figures.groups import strata, view
+from rekindle.warm.figures.sample import gather
 
-from .invented import EDIT, RUN, drifting, judged, learning, survivors
+from ..invented import EDIT, RUN, drifting, judged, learning, survivors
 
 
 def weigh(sessions: Iterable[Judged]) -> dict[str, Claim]:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ..types import Call, ToolCall
+from ...types import Call, ToolCall
+from ..work import kind_of
 from .forms import REMEMBERED, Draft, Form, Redact, Remembering, draft, form_of, glance
-from .work import kind_of
 
 SURE = 0.7  # how far a verdict must be trusted to make an example of a call
 OPENING = 8  # calls that are looked at closely, whatever they do

@@ -13,14 +13,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, cast
 
-from ..types import JSON, Pattern, PatternKind, Step
+from ...types import JSON, Pattern, PatternKind, Step
+from ..figures.sample import is_telling
+from ..work import kind_of
 from .commands import INTERPRETERS, TELLING
 from .deeds import Deed
 from .forms import Form, digest
 from .recover import lesson
-from .sample import is_telling
 from .slots import COMMENTS, FLEETING, OPEN, fill, marks
-from .work import kind_of
 
 RECURS = 0.6  # of the sessions have the same value: it is no slot
 HALF_LIFE = 120 * 86_400.0  # seconds

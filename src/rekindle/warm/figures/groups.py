@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from ..profile import END_SHARE
 from .clusters import (
     Estimate,
     Measured,
@@ -16,7 +17,6 @@ from .clusters import (
     standardised,
     within,
 )
-from .profile import END_SHARE
 from .sample import Sample, Track
 
 # Tools that are rarer than this are one: a rate over a handful of calls says nothing.

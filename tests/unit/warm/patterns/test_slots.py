@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from rekindle.warm.commands import PLAIN, TELLING, TRIVIAL, core, line
-from rekindle.warm.slots import fill, kind_of, marks, pruned, shape
+from rekindle.warm.patterns.commands import PLAIN, TELLING, TRIVIAL, core, line
+from rekindle.warm.patterns.slots import fill, kind_of, marks, pruned, shape
 
 
 def shown(command: str) -> str:
