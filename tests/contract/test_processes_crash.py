@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,35 @@ async def test_a_dead_keeper_is_replaced(folder: Path) -> None:
         waited = await client.wait(one.id, 20)
         assert waited.output.count("\n") == 40
         assert waited.process.exit_code == 7
+
+
+@pytest.mark.parametrize("which", [0, 1, 2], ids=["spawner", "shim", "its child"])
+@runs
+async def test_a_spawner_that_was_killed_is_replaced(folder: Path, which: int) -> None:
+    async with supervised(folder) as client:
+        first = await client.start(["sleep", "30"], owner=OWNER)
+        await eventually(lambda: len(_ready(supervisor_of(folder))) == 3)
+        os.kill(_ready(supervisor_of(folder))[which], signal.SIGKILL)
+        for _ in range(2):
+            starts = [client.start(["echo", str(n)], owner=OWNER) for n in range(5)]
+            for number, one in enumerate(await asyncio.gather(*starts)):
+                assert (await client.wait(one.id, 20)).output == f"{number}\n"
+        assert (await client.poll(first.id)).process.state == "running"
+
+
+def _ready(supervisor: int | None) -> list[int]:
+    """The spawner, and the two forks that stand ready."""
+    forks: dict[int, int] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and (seen := tree.look(int(folder.name))):
+            with suppress(OSError):
+                if b"spawner.py" in (folder / "cmdline").read_bytes() and not seen.dead:
+                    forks[int(folder.name)] = seen.ppid
+    for pid, shim in forks.items():
+        spawner = forks.get(shim, 0)
+        if forks.get(spawner) == supervisor:
+            return [spawner, shim, pid]
+    return []
 
 
 def _another_holds(folder: Path, first: int) -> bool:

@@ -55,31 +55,17 @@ class Spawning:
         words = [str(len(command.argv)), command.cwd, command.path, command.terminal]
         words += [command.group, command.exit, command.limit, *command.argv]
         words += [f"{name}={value}" for name, value in command.env.items()]
-        answer, theirs = os.pipe()
-        try:
+        question = os.fsencode("\0".join(words))
+        died: ConnectionError | None = None
+        for _ in range(2):
+            line = self._line or self._open()
             try:
-                self._ask(os.fsencode("\0".join(words)), (theirs, *command.files))
-            finally:
-                os.close(theirs)
-            return _spawned(await _all_of(answer))
-        except ConnectionError as error:
-            self.close()
-            raise NotStarted(f"{command.argv[0]}: {_DIED}") from error
-        finally:
-            os.close(answer)
-
-    def _ask(self, question: bytes, files: Sequence[int]) -> None:
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))]
-        for line in (self._line, None):  # a spawner that died while nobody asked is replaced
-            line = line or self._open()
-            try:
-                line.sendmsg([_LENGTH.pack(len(question))], rights)
-            except ConnectionError:
-                self.close()
-                continue
-            line.sendall(question)
-            return
-        raise ConnectionError(_DIED)
+                return await _asked(line, question, command.files)
+            except ConnectionError as error:  # and nothing was started: ask another one
+                died = error
+                if self._line is line:
+                    self.close()
+        raise NotStarted(f"{command.argv[0]}: {_DIED}") from died
 
     def _open(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -110,6 +96,21 @@ class Spawning:
         if self._program is not None:
             self._program.wait()
             self._program = None
+
+
+async def _asked(line: socket.socket, question: bytes, files: Sequence[int]) -> Spawned:
+    """What the spawner answers; ConnectionError if it dies before it has started anything."""
+    answer, theirs = os.pipe()
+    try:
+        try:
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", (theirs, *files)))]
+            line.sendmsg([_LENGTH.pack(len(question))], rights)
+            line.sendall(question)
+        finally:
+            os.close(theirs)
+        return _spawned(await _all_of(answer))
+    finally:
+        os.close(answer)
 
 
 async def _all_of(file: int) -> bytes:

@@ -14,11 +14,23 @@ from ..types import Message, Session, Tokens, replace
 from . import titles
 from .engine import Engine, Transaction
 from .rows import MESSAGE_COLUMNS, encode_json, escaped, message_of, nano
-from .sessions import Appended, append, assign, by_num, insert, stored_already, together
+from .sessions import (
+    Growth,
+    append,
+    assign,
+    by_num,
+    growth_of,
+    insert,
+    put,
+    stored_already,
+    together,
+    without_twins,
+)
 from .text import escape
 
 # How far back the last answers of a session are looked for when more of it arrives.
 TAIL = 64
+_NOTHING = Session("")
 
 
 class Arrival(NamedTuple):
@@ -56,15 +68,17 @@ def arrive(
         if pruned is not None or (num is None and not one.messages):
             arrived.append(Arrived())
             continue
-        begun = None if num is not None else _begin(tx, one)
-        if begun is not None:
-            known[id] = begun, None
-            added = append(engine, tx, one.session.id, one.messages, now, begun, called, known={})
-            arrived.append(_told(added, one.messages, 0))
-        else:
-            if num is None:
-                num, _ = known[id] = _known(tx, [id])[id]
-            arrived.append(_continue(engine, tx, one, now, num, called))
+        if num is None:
+            messages = without_twins(one.messages)
+            num = _begin(tx, one, growth_of(messages, now))
+            if num is not None:
+                known[id] = num, None
+                put(engine, tx, num, 0, messages, now, called)
+                calls = sum(len(message.tool_calls) for message in messages)
+                arrived.append(Arrived(len(messages), calls))
+                continue
+            num, _ = known[id] = _known(tx, [id])[id]  # somebody else began it just now
+        arrived.append(_continue(engine, tx, one, now, num, called))
     return arrived
 
 
@@ -77,16 +91,22 @@ def _known(tx: Transaction, ids: Iterable[str]) -> dict[str, tuple[int, float | 
     return found
 
 
-def _begin(tx: Transaction, arrival: Arrival) -> int | None:
-    """Write a new session with all that is told of it; None if somebody else just did."""
+def _begin(tx: Transaction, arrival: Arrival, growth: Growth) -> int | None:
+    """Write the row of a new session with all that is told of it; None if it is there."""
     session = arrival.session
-    if not arrival.is_whole:
-        return insert(tx, replace(session, title=None, last_active=session.started), {})
-    return insert(
-        tx,
-        replace(session, last_active=session.started),
-        _usage(Session(session.id, session.source), session.tokens, session.cost),
-    )
+    columns: dict[str, Any] = {
+        "changes": 1,
+        "next_position": growth.messages,
+        "message_count": growth.messages,
+        "tool_call_count": growth.calls,
+        "preview": growth.preview,
+    }
+    if arrival.is_whole:
+        columns |= _usage(_NOTHING, session.tokens, session.cost)
+    else:
+        session = replace(session, title=None)
+    latest = max(session.started, growth.latest)
+    return insert(tx, replace(session, last_active=latest), columns)
 
 
 def _continue(
@@ -104,17 +124,12 @@ def _continue(
         end = _next_position(tx, num)  # on PostgreSQL nobody else moves it from here on
         messages = [*_completed(tx, num, end, messages, known)]
         added = append(engine, tx, arrival.session.id, messages, now, num, called, known=known)
-        arrived = _told(added, messages, end)
+        placed = zip(added.positions, messages, strict=True)
+        new = {at: len(message.tool_calls) for at, message in placed if at >= end}
+        arrived = Arrived(len(new), sum(new.values()))
     if arrival.is_whole:
         _learn(tx, num, arrival.session)
     return arrived
-
-
-def _told(added: Appended, messages: Sequence[Message], end: int) -> Arrived:
-    """How much of it is behind what the session had."""
-    placed = zip(added.positions, messages, strict=True)
-    new = {at: len(message.tool_calls) for at, message in placed if at >= end}
-    return Arrived(len(new), sum(new.values()))
 
 
 def _next_position(tx: Transaction, num: int) -> int:

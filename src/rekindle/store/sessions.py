@@ -67,29 +67,61 @@ def append(
     new = messages
     if not again and any(m.platform_message_id is not None for m in messages):
         old = stored_already(tx, num, messages) if known is None else known
-        new = _without_twins([m for m in messages if m.platform_message_id not in old])
+        new = without_twins([m for m in messages if m.platform_message_id not in old])
     if not new:
         return Appended(num, [old[message.platform_message_id] for message in messages])
-    times = [now if message.timestamp is None else message.timestamp for message in new]
-    calls = sum(len(message.tool_calls) for message in new)
-    latest = max(times)
-    preview = preview_of(new)
-    grown = tx.run(_GROW, (len(new), len(new), calls, latest, latest, preview, num))
+    count, calls, latest, preview = growth_of(new, now)
+    grown = tx.run(_GROW, (count, count, calls, latest, latest, preview, num))
     if not grown:
         raise NotFound(f"session {_id(session)} was deleted")
-    start = grown[0][0] - len(new)
-    names = tool_names(tx, num, new, called)
-    rows = [
-        message_row(message, num, start + index, times[index], names[index])
-        for index, message in enumerate(new)
-    ]
-    tx.many(INSERT_MESSAGE, rows)
-    size = sum(len(row[-1] or row[-2] or "") for row in rows)
-    engine.index(tx, num, start, len(rows), size, new)
+    start = grown[0][0] - count
+    put(engine, tx, num, start, new, now, called)
     if len(new) == len(messages):
         return Appended(num, list(range(start, start + len(new))))
     placed = {message.platform_message_id: start + index for index, message in enumerate(new)}
     return Appended(num, _positions(messages, new, start, {**placed, **old}))
+
+
+class Growth(NamedTuple):
+    """What messages add to the row of their session."""
+
+    messages: int
+    calls: int
+    latest: float
+    preview: str | None
+
+
+def growth_of(messages: Sequence[Message], now: float) -> Growth:
+    """What these messages add; those without a time were said now."""
+    times = [now if message.timestamp is None else message.timestamp for message in messages]
+    calls = sum([len(message.tool_calls) for message in messages])
+    return Growth(len(messages), calls, max(times), preview_of(messages))
+
+
+def put(
+    engine: Engine,
+    tx: Transaction,
+    num: int,
+    start: int,
+    messages: Sequence[Message],
+    now: float,
+    called: dict[tuple[int, str], str] | None = None,
+) -> None:
+    """Write messages from a position on, where the row of their session has counted them."""
+    names = tool_names(tx, num, messages, called)
+    rows = [
+        message_row(
+            message,
+            num,
+            start + index,
+            now if message.timestamp is None else message.timestamp,
+            names[index],
+        )
+        for index, message in enumerate(messages)
+    ]
+    tx.many(INSERT_MESSAGE, rows)
+    size = sum([len(row[-1] or row[-2] or "") for row in rows])
+    engine.index(tx, num, start, len(rows), size, messages)
 
 
 def _positions(
@@ -173,7 +205,7 @@ def together(values: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
         yield ", ".join("?" * count), [*some, *[some[-1]] * (count - len(some))]
 
 
-def _without_twins(messages: Sequence[Message]) -> list[Message]:
+def without_twins(messages: Sequence[Message]) -> list[Message]:
     """Drop a message whose platform id occurs before it in the same call."""
     seen: set[str] = set()
     kept: list[Message] = []
