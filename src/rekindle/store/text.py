@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import cache
 
 ESCAPE = "\U0010fffe"
 # Patterns are compiled by their first use, not by the import: a first write has no need of them.
@@ -101,8 +102,16 @@ def indexable(text: str) -> str:
     if len(strange) > _FEW or not all(_SPACED[char] for char in strange):
         return " ".join(words(text))
     for char in strange:
-        text = text.replace(char, _SPACED[char])
+        put = _SPACED[char]
+        if put != char and not (put == " " and _is_space_there(char)):
+            text = text.replace(char, put)
     return text
+
+
+@cache
+def _is_space_there(char: str) -> bool:
+    """Whether SQLite's index, which knows signs as they were in Unicode 6.1, splits words there."""
+    return unicodedata.ucd_3_2_0.category(char)[0] in "SPZ"
 
 
 class _Spaced(dict[str, str]):
