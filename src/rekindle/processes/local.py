@@ -92,7 +92,7 @@ class Local:
             spec.argv,
             spec.cwd or "/",
             env,
-            exit=str(spec.folder / EXIT),
+            exit=os.path.abspath(spec.folder / EXIT),  # the shim stands elsewhere
             files=() if spec.pty else ends.theirs,
             terminal=ends.terminal,
             group=group,

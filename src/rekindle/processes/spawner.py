@@ -209,7 +209,10 @@ def main() -> None:
     os.set_inheritable(line.fileno(), False)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the exit code stands in a file
     for number in _CAUGHT:
-        signal.signal(number, _nothing)  # caught, not ignored: that would be passed on
+        if (
+            signal.getsignal(number) != signal.SIG_IGN
+        ):  # what everyone here ignores, programs do too
+            signal.signal(number, _nothing)  # caught, not ignored: that would be passed on
     serve(line)
 
 
