@@ -55,7 +55,8 @@ class Local:
             return await self._start(spec, path)
         except OSError as error:
             why = error.strerror or error
-            if error.errno == errno.ENOENT:  # not the program itself, which was seen
+            # Of the kernel, about no file of ours: the program itself was seen.
+            if error.errno == errno.ENOENT and error.filename is None:
                 why = "the loader that it names was not found"
             raise NotStarted(f"{spec.argv[0]}: {why}") from error
 
