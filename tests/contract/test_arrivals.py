@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -229,3 +230,39 @@ def test_a_call_that_json_cannot_say_is_refused(store: Store) -> None:
     assert len(arrived.refused) == 2
     with pytest.raises(InvalidInput, match=r"tool_calls\.arguments"):
         store.append("a", refused[1])
+
+
+def test_the_words_around_odd_signs_are_found_in_a_full_batch(store: Store) -> None:
+    odd = [f"left{n}\0right{n}" for n in range(70)] + ["\ud800between\udfff", ""]
+    store.take_in([Arrival(Session("a"), [Message("user", text) for text in odd])])
+    assert found(store, "right3") == ["left3\0right3"]
+    assert found(store, "left69 right69") == ["left69\0right69"]
+    assert found(store, "between") == ["\ud800between\udfff"]
+    assert store.verify() == []
+
+
+def test_words_are_found_where_others_went_from_among_them(store: Store) -> None:
+    for number in range(30):
+        store.append(store.begin(id=f"s{number}"), Message("user", f"word{number}"))
+    for number in range(0, 30, 7):
+        store.append(f"s{number}", Message("user", "more"))
+        store.end(f"s{number}", "done")
+    store.prune(Filter(messages=((">", 1),)))
+    store.purge(older_than=-1)
+    store.take_in([Arrival(Session("a"), said(*(f"later{n}" for n in range(100))))])
+    for number in range(30):
+        assert found(store, f"word{number}") == ([f"word{number}"] if number % 7 else [])
+    assert found(store, "later99") == ["later99"]
+    assert store.verify() == []
+
+
+def test_what_is_done_meanwhile_may_fail_and_what_was_brought_is_there(store: Store) -> None:
+    def fail() -> None:
+        raise ArithmeticError("meanwhile")
+
+    with suppress(ArithmeticError):  # an engine may leave it undone
+        store.take_in([Arrival(Session("a"), said("one"))], {"/a": "1"}, fail)
+    assert texts(store, "a") == ["one"]
+    assert store.stamps(["/a"]) == {"/a": "1"}
+    store.append("a", Message("user", "two"))
+    assert store.verify() == []

@@ -30,6 +30,13 @@ class Transaction(Protocol):
 
     def stream(self, sql: str, params: Sequence[Any] = ()) -> Iterator[Row]: ...
 
+    def meanwhile(self, do: Callable[[], None]) -> None:
+        """What the caller has to do while the transaction is made durable.
+
+        It must not write to the store. An engine that cannot do two things at once leaves it undone.
+        """
+        ...
+
 
 Work: TypeAlias = Callable[[Transaction], Any]
 

@@ -87,6 +87,9 @@ class PostgresTransaction:
             cursor.execute(_dialect(sql), params)  # pyright: ignore[reportArgumentType]
             yield from cursor
 
+    def meanwhile(self, do: Callable[[], None]) -> None:
+        """Nothing: little is left to do here when the works are done."""
+
 
 class PostgresEngine:
     """A database on a server."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -49,10 +49,11 @@ SALVAGE = "run `rekindle sessions repair`, or restore a backup"
 class SqliteTransaction:
     """Statements on one connection, inside its transaction."""
 
-    __slots__ = ("_execute", "_many", "connection")
+    __slots__ = ("_execute", "_many", "besides", "connection")
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
+        self.besides: Callable[[], None] | None = None
         self._execute = connection.execute
         self._many = connection.executemany
 
@@ -67,6 +68,9 @@ class SqliteTransaction:
 
     def stream(self, sql: str, params: Sequence[Any] = ()) -> Iterator[Row]:
         return self._execute(sql, params)
+
+    def meanwhile(self, do: Callable[[], None]) -> None:
+        self.besides = do
 
     def close(self) -> None:
         self.connection.close()
@@ -250,9 +254,10 @@ class SqliteEngine:
             writer.execute("BEGIN IMMEDIATE")
             tx = SqliteTransaction(writer)
             results = [work(tx) for work in works]
-            if self._batch.is_full:
-                self._batch.settle(tx)
-            writer.execute("COMMIT")
+            if tx.besides is None:
+                self._finish(tx)
+            else:
+                _at_once(lambda: self._finish(tx), tx.besides)
         except BaseException as error:
             with self._explained():
                 if writer.in_transaction:
@@ -262,6 +267,11 @@ class SqliteEngine:
             self._batch.forget()
             turns.end()
         return results
+
+    def _finish(self, tx: SqliteTransaction) -> None:
+        if self._batch.is_full:
+            self._batch.settle(tx)
+        tx.connection.execute("COMMIT")
 
     def _refusal(self) -> StoreError:
         if self._readonly:
@@ -421,6 +431,26 @@ class SqliteEngine:
 def _script(connection: apsw.Connection, sql: str) -> None:
     """Run every statement of `sql`, whether or not one of them answers with rows."""
     connection.execute(sql).fetchall()
+
+
+def _at_once(finish: Callable[[], None], besides: Callable[[], None]) -> None:
+    """Do both, the first in a thread of its own: most of it is SQLite's work, not Python's."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            finish()
+        except BaseException as error:  # noqa: BLE001  it goes to whoever waits for the end
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name="rekindle-commit")
+    thread.start()
+    try:
+        besides()
+    finally:
+        thread.join()
+        if failed:
+            raise failed[0]
 
 
 def _copy(source: apsw.Connection, path: str, progress: Progress | None) -> None:

@@ -13,8 +13,9 @@ follow, newest first.
 from __future__ import annotations
 
 import heapq
+import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -41,7 +42,9 @@ CREATE VIRTUAL TABLE temp.tail USING fts5 (
 """
 _LAST = "coalesce((SELECT max(id) FROM words_docsize), 0)"
 _WAITING = f"SELECT id, session, position FROM messages WHERE id > {_LAST}"
-_ADD = "INSERT INTO {} (rowid, text) VALUES (?, ?)"
+_PLACES = (  # the same as one value
+    f"SELECT json_group_array(json_array(id, session, position) ORDER BY id) FROM ({_WAITING})"
+)
 
 
 class Batch:
@@ -78,8 +81,8 @@ class Batch:
             # What an import brings at once then becomes one piece of the index, not several to merge.
             tx.run("INSERT INTO words (words, rank) VALUES ('hashsize', ?)", (GATHERED,))
             self._gathers = True
-        waiting = tx.run(f"{_WAITING} ORDER BY id")
-        tx.many(_ADD.format("words"), ((id, self._words(tx, *place)) for id, *place in waiting))
+        waiting: list[tuple[int, int, int]] = json.loads(tx.run(_PLACES)[0][0])
+        _add(tx, "words", ((id, self._words(tx, *place)) for id, *place in waiting))
         self._messages = self._bytes = 0
 
     def _words(self, tx: Transaction, num: int, position: int) -> str:
@@ -91,10 +94,33 @@ class Batch:
 
 
 def _index(tx: Transaction, rows: Sequence[Row], table: str = "words") -> None:
-    tx.many(
-        _ADD.format(table),
-        ((id, indexable(searchable(content, body))) for id, content, body in rows),
-    )
+    found = ((id, indexable(searchable(content, body))) for id, content, body in rows)
+    _add(tx, table, found)
+
+
+def _add(tx: Transaction, table: str, found: Iterable[tuple[int, str]]) -> None:
+    """Index texts by their ids.
+
+    In few steps, one for ids that follow each other: during a step of SQLite another thread has
+    Python for itself, and after it the thread has to wait for its turn.
+    """
+    sql = f"INSERT INTO {table} (rowid, text) SELECT ? + rowid, value FROM carray(?)"
+    for before, texts in _runs(found):
+        tx.run(sql, (before, apsw.carray(texts)))  # pyright: ignore[reportUnknownMemberType]
+
+
+def _runs(found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Texts whose ids follow each other, and the id before the first of them."""
+    before, texts = 0, list[str]()
+    for id, text in found:
+        if texts and id != before + len(texts) + 1:
+            yield before, tuple(texts)
+            texts = []
+        if not texts:
+            before = id - 1
+        texts.append(text)
+    if texts:
+        yield before, tuple(texts)
 
 
 def forget(tx: Transaction, num: int) -> None:

@@ -494,12 +494,16 @@ class Store:
         return CopyReport(*report, *moved)
 
     def take_in(
-        self, arrivals: Sequence[Arrival], files: Mapping[str, str] | None = None
+        self,
+        arrivals: Sequence[Arrival],
+        files: Mapping[str, str] | None = None,
+        meanwhile: Callable[[], None] | None = None,
     ) -> list[Arrived]:
         """Add what an import brings, and remember its files by their stamps, in one transaction.
 
         What the store has already changes nothing; a message that cannot be stored is refused by
-        itself. A session that was pruned does not come back by this.
+        itself. A session that was pruned does not come back by this. `meanwhile` is done, where the
+        engine can, while all this is indexed and flushed; it must not write to the store.
         """
         good: list[Arrival] = []
         refused: list[tuple[str, ...]] = []
@@ -514,6 +518,8 @@ class Store:
         def work(tx: Transaction) -> list[Arrived]:
             arrived = arrive(self._engine, tx, good, now, self._called)
             _copy_ledger(tx, marks)
+            if meanwhile:
+                tx.meanwhile(meanwhile)
             return arrived
 
         done = self._write(work)

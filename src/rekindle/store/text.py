@@ -93,6 +93,7 @@ def fold(text: str) -> str:
 
 def indexable(text: str) -> str:
     """Return what a full-text index has to be given to know exactly the words of `text`."""
+    text = text.replace("\0", " ")
     if text.isascii():
         return text
     # An index splits ASCII as we do. What else there is are mostly a few arrows, dashes and letters,

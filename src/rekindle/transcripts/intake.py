@@ -12,11 +12,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias, cast
 
-from ..errors import InvalidInput, NotFound, StoreError
+from ..errors import InvalidInput, NotFound
 from ..store import Store
 from ..store.arrivals import Arrival
 from ..types import MAX_NAME, MAX_TITLE, Message, Session, replace
@@ -83,8 +83,31 @@ def take_in(store: Store, paths: Iterable[str | Path], progress: Progress | None
     the store itself is raised. `progress` is told bytes done and bytes in all.
     """
     intake = _Intake(store)
+    batches = _batches(intake, paths, progress)
+    ahead: list[_Batch | Exception | None] = []
+
+    def read_on() -> None:
+        if not ahead:
+            try:
+                ahead.append(next(batches, None))
+            except Exception as error:  # noqa: BLE001  raised when what was read before is written
+                ahead.append(error)
+
+    read_on()
+    while batch := ahead.pop():
+        if isinstance(batch, Exception):
+            raise batch
+        intake.write(batch, read_on)
+        read_on()
+    return intake.total()
+
+
+def _batches(
+    intake: _Intake, paths: Iterable[str | Path], progress: Progress | None
+) -> Iterator[_Batch]:
+    """What the files say, in pieces that are worth a transaction."""
     files = [*find(paths, intake.fail)]
-    stamps = store.stamps(file.path for file in files)
+    stamps = intake.store.stamps(file.path for file in files)
     total = sum(file.size for file in files)
     done = 0
     for file in files:
@@ -94,12 +117,11 @@ def take_in(store: Store, paths: Iterable[str | Path], progress: Progress | None
         elif stamp == _unknown(file):
             intake.unknown.append(file.path)
         else:
-            _File(intake, file).take(_teller(progress, done, file.size, total))
+            yield from _File(intake, file).take(_teller(progress, done, file.size, total))
         done += file.size
         if progress:
             progress(done, total)
-    intake.write()
-    return intake.total()
+    yield intake.batch()
 
 
 def _teller(
@@ -113,13 +135,19 @@ def _unknown(file: Found) -> str:
     return f"{file.stamp}:{len(FORMATS)}"
 
 
+class _Batch(NamedTuple):
+    """What goes into one transaction, and the files that are complete with it."""
+
+    arrivals: list[tuple[Arrival, _File]]
+    files: list[_File]
+
+
 class _Intake:
     """An intake under way: what waits to be written, and what was counted."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.waiting: list[tuple[Arrival, _File]] = []
-        self.done: dict[str, str] = {}
+        self.waiting = _Batch([], [])
         self.count = self.size = 0
         self.unchanged = 0
         self.tallies: dict[str, _Tally] = {}
@@ -130,33 +158,42 @@ class _Intake:
     def fail(self, path: str, why: str) -> None:
         self.failed.append(Failure(path, why))
 
-    def write(self) -> None:
-        """Write everything that waits, in one transaction, with the files that are complete."""
-        waiting, done = self.waiting, self.done
-        self.waiting, self.done, self.count, self.size = [], {}, 0, 0
-        if not (waiting or done):
+    def batch(self) -> _Batch:
+        """Everything that waits."""
+        batch, self.waiting = self.waiting, _Batch([], [])
+        self.count = self.size = 0
+        return batch
+
+    def write(self, batch: _Batch, meanwhile: Callable[[], None]) -> None:
+        """Write a batch in one transaction; `meanwhile`, the next may be read."""
+        if not (batch.arrivals or batch.files):
             return
         try:
-            self._write(waiting, done)
+            self._write(batch, meanwhile)
         except _UNSTORABLE:
-            self._write_singly(waiting, done)
+            self._write_singly(batch)
 
-    def _write_singly(self, waiting: Sequence[tuple[Arrival, _File]], done: dict[str, str]) -> None:
+    def _write_singly(self, batch: _Batch) -> None:
         """Find out what it is that cannot be stored, and store the rest."""
-        for arrival, file in waiting:
+        for arrival, file in batch.arrivals:
             try:
-                self._write([(arrival, file)], {})
+                self._write(_Batch([(arrival, file)], []))
             except _UNSTORABLE as error:
-                done.pop(file.found.path, None)
                 file.fail(f"session {arrival.session.id:.80}: {error}")
-        self.store.take_in((), done)
+        self._write(_Batch([], batch.files))
 
-    def _write(self, waiting: Sequence[tuple[Arrival, _File]], done: Mapping[str, str]) -> None:
-        arrived = self.store.take_in([arrival for arrival, _ in waiting], done)
-        for (arrival, file), new in zip(waiting, arrived, strict=True):
+    def _write(self, batch: _Batch, meanwhile: Callable[[], None] | None = None) -> None:
+        # A file may fail by what it said in an earlier batch, when this one was read already.
+        whole = [file for file in batch.files if not file.is_failed]
+        marks = {file.found.path: file.stamp for file in whole}
+        arrivals = [arrival for arrival, _ in batch.arrivals]
+        arrived = self.store.take_in(arrivals, marks, meanwhile)
+        for (arrival, file), new in zip(batch.arrivals, arrived, strict=True):
             file.tally.add(arrival.session.id, new.messages, new.calls)
             for why in new.refused:
                 file.report(Damage(file.found.path, 0, f"session {arrival.session.id:.80}: {why}"))
+        for file in whole:
+            file.tally.files += 1
 
     def total(self) -> Intake:
         shares = {name: tally.share() for name, tally in sorted(self.tallies.items())}
@@ -201,13 +238,11 @@ class _File:
         self.damage = 0
         self.is_failed = False
 
-    def take(self, tell: Callable[[int], None] | None) -> None:
+    def take(self, tell: Callable[[int], None] | None) -> Iterator[_Batch]:
         """Read the file. What it says is written together with what others say."""
         path = _Watched(self.found.path)
         try:
-            self._read(path, detect(path), tell)
-        except StoreError:
-            raise
+            yield from self._read(path, detect(path), tell)
         except (OSError, InvalidInput) as error:
             self.fail((isinstance(error, OSError) and error.strerror) or str(error))
         except Exception as error:
@@ -215,18 +250,17 @@ class _File:
             log.exception("cannot read %s", path)
             self.fail(f"{type(error).__name__}: {error}")
         self.hand_over()
-        if not self.is_failed:
-            self.tally.files += 1
-            self.intake.done[self.found.path] = self.stamp
+        self.intake.waiting.files.append(self)
 
     def _read(
         self, path: _Watched, format: Format | None, tell: Callable[[int], None] | None
-    ) -> None:
+    ) -> Iterator[_Batch]:
         if format is None:
             self.intake.unknown.append(self.found.path)
             self.stamp = _unknown(self.found)
             return
         self.tally = self.intake.tallies.setdefault(format.name, self.tally)
+        intake = self.intake
         seat: _Seat | None = None
         for number, event in enumerate(format.read(path)):
             if isinstance(event, Message):
@@ -238,21 +272,17 @@ class _File:
                 self.report(event)
             else:
                 self._learn(event.session)
+            if intake.count >= _BATCH or intake.size >= _BATCH_CHARACTERS:
+                self.hand_over()
+                yield intake.batch()
             if tell and not number % _STEP:
                 tell(path.place())
 
     def _hear(self, seat: _Seat, message: Message) -> None:
         if not seat.batch:
             self.spoken[seat.session.id] = seat
-        intake = self.intake
-        intake.count += 1
-        intake.size += seat.add(message)
-        if intake.count >= _BATCH or intake.size >= _BATCH_CHARACTERS:
-            self._write()
-
-    def _write(self) -> None:
-        self.hand_over()
-        self.intake.write()
+        self.intake.count += 1
+        self.intake.size += seat.add(message)
 
     def _seat(self, session: Session) -> _Seat:
         id = _bounded(session.id) or ""
@@ -267,15 +297,13 @@ class _File:
         seat = self.seats.pop(id, None) or _Seat(told, self.found.time)
         self.spoken.pop(id, None)
         session = _bounded_session(told, told.started or seat.session.started)
-        self.intake.waiting.append((Arrival(session, seat.take(), is_whole=True), self))
+        self.intake.waiting.arrivals.append((Arrival(session, seat.take(), is_whole=True), self))
         self.intake.count += 1
-        if self.intake.count >= _BATCH:
-            self._write()
 
     def hand_over(self) -> None:
         """Give what was heard so far to what waits to be written."""
         for seat in self.spoken.values():
-            self.intake.waiting.append((Arrival(seat.session, seat.take()), self))
+            self.intake.waiting.arrivals.append((Arrival(seat.session, seat.take()), self))
         self.spoken.clear()
 
     def fail(self, why: str) -> None:

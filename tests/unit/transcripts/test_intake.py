@@ -449,3 +449,98 @@ def test_the_corpus_is_taken_in_whole_and_once(store: Store, corpus: Path) -> No
     second = take_in(store, folders)
     assert (second.files, second.messages) == (0, 0)
     assert store.verify() == []
+
+
+def test_the_next_batch_is_read_while_the_last_is_written(
+    store: Store, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_BATCH", 1)
+    done: list[str] = []
+    real = store.take_in
+
+    def taken(*given: Any) -> Any:
+        done.append("begin")
+        answer = real(*given)
+        done.append("end")
+        return answer
+
+    def read(path: Path) -> Iterator[Any]:
+        yield Opened(Session("s"))
+        for name in ("one", "two", "three"):
+            done.append(name)
+            yield line(name)
+
+    reading(monkeypatch, read)
+    monkeypatch.setattr(store, "take_in", taken)
+    intake = take_in(store, [write(Claude("a").prompt("x"))])
+    assert (intake.files, intake.messages) == (1, 3)
+    assert done[:7] == ["one", "begin", "two", "end", "begin", "three", "end"]
+    assert [message.text for message in store.messages("s")] == ["one", "two", "three"]
+
+
+def test_a_file_is_not_done_when_what_it_said_first_fails_after_its_end_was_read(
+    store: Store, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_BATCH", 1)
+    path = write(Claude("a").prompt("x"))
+    real = store.take_in
+
+    def taken(arrivals: Any, files: Any, meanwhile: Any = None) -> Any:
+        if meanwhile:
+            meanwhile()
+        if any(one.session.id == "bad" for one in arrivals):
+            raise ValueError("no room")
+        return real(arrivals, files)
+
+    def read(path: Path) -> Iterator[Any]:
+        yield Opened(Session("bad"))
+        yield line("one")
+        yield Opened(Session("good"))
+        yield line("two")
+
+    with monkeypatch.context() as patch:
+        reading(patch, read)
+        patch.setattr(store, "take_in", taken)
+        intake = take_in(store, [path])
+    assert (intake.files, intake.messages) == (0, 1)
+    assert [failure.why for failure in intake.failed] == ["session bad: no room"]
+    assert take_in(store, [path]).files == 1
+
+
+def test_trouble_with_telling_the_progress_stops_the_intake_after_what_was_read(
+    store: Store, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_BATCH", 1)
+    monkeypatch.setattr(module, "_teller", lambda *_: None)  # between the files alone
+    write(Claude("a").prompt("x"), name="in/a.jsonl")
+    folder = write(Claude("b").prompt("z"), name="in/b.jsonl").parent
+
+    def tell(done: int, total: int) -> None:
+        if done == total:
+            raise ValueError("the terminal is gone")
+
+    with pytest.raises(ValueError, match="terminal"):
+        take_in(store, [folder], tell)
+    assert {session.id for session in store.recent()} == {"a", "b"}
+
+
+def test_an_intake_that_is_interrupted_while_it_writes_is_completed_by_the_next(
+    store: Store, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_BATCH", 1)
+    path = write(Claude("a").prompt("x"))
+
+    def read(path: Path, stop: bool = True) -> Iterator[Any]:
+        yield Opened(Session("s"))
+        yield line("one")
+        if stop:
+            raise KeyboardInterrupt
+        yield line("two")
+
+    reading(monkeypatch, read)
+    with pytest.raises(KeyboardInterrupt):
+        take_in(store, [path])
+    assert [message.text for message in store.messages("s")] == ["one"]
+    reading(monkeypatch, lambda path: read(path, stop=False))
+    assert take_in(store, [path]).messages == 1
+    assert store.verify() == []
