@@ -5,7 +5,7 @@ what came back.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -15,7 +15,6 @@ from .types import Message, Pattern, PatternKind, Step
 from .warm import mine
 from .warm.patterns import brief, instance, merge
 from .warm.patterns.deeds import Deed
-from .warm.patterns.forms import Form
 
 if TYPE_CHECKING:
     from .warm.redact import Redactor
@@ -27,25 +26,16 @@ LOOKED_BACK = 60  # messages, for what a user wanted
 MOST_PLACES = 6  # sessions that a pattern is put together from
 MOST_ASKED = 3  # requests that are told of a pattern
 
-_decode = msgspec.json.Decoder(list[Any]).decode
-
-
-def deeds_of(blob: bytes) -> list[Deed]:
-    """The calls that are kept of a session."""
-    return [_deed(line) for line in _decode(blob)]
+# The calls that are kept of a session.
+deeds_of = msgspec.json.Decoder(list[Deed]).decode
 
 
 def patterns(
     store: Store, nums: Sequence[int], *, least: int, most: int, now: float
 ) -> list[tuple[Pattern, Sequence[merge.Found]]]:
     """Patterns that these sessions share, each with the newest places it is known from."""
-    tally, attempts = store.mined.tally(nums, least)
-    rooms = dict(MOST_SHAPES)
-    shapes: dict[int, str] = {}
-    for one in tally:
-        if rooms[one.kind] > 0:
-            rooms[one.kind] -= 1
-            shapes[one.shape] = one.kind
+    tally, attempts = store.mined.tally(nums, least, MOST_SHAPES)
+    shapes = {one.shape: one.kind for one in tally}
     places = store.mined.places([*shapes], nums, MOST_PLACES)
     sessions = {place.num for found in places.values() for place in found}
     blobs = store.mined.calls([*sessions])
@@ -86,12 +76,6 @@ def _ways(
 
 def _numbers(place: Place) -> list[int]:
     return [int(number) for number in place.place.split(",")]
-
-
-def _deed(line: list[Any]) -> Deed:
-    form, *rest = line
-    tool, work, tier, skeleton, values, *others = form
-    return Deed(Form(tool, work, tier, skeleton, tuple(values), *others), *rest)
 
 
 def _found(place: Place, own: Sequence[Deed]) -> merge.Found:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import itertools
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -18,7 +21,7 @@ from .store.outcomes import Due, Verdicts
 from .types import Judged, Message, Pattern
 from .warm import calls as judging
 from .warm import mine, outcome
-from .warm.patterns.deeds import Reader
+from .warm.patterns.deeds import Deed, Done, Reader
 from .warm.profile import END_SHARE, FEWEST, TASK_KINDS, task_of
 from .warm.rules.wording import words
 
@@ -34,6 +37,7 @@ _EVERYTHING = Filter()
 
 MINING_RULES = f"{RULES}.{mine.RULES_VERSION}"
 SESSIONS_AT_ONCE = 200  # looked through and kept in one transaction
+FEW_NEW = 0.2  # of what is known: so much is added to the sums, for more they are made anew
 MOST_ERRORS = 0.5  # of the calls: a session that fails more often is no example
 FINISHED = words(
     """
@@ -244,10 +248,12 @@ def _scanned(
     found = store.mined.pending(MINING_RULES, where)
     skipped: Counter[str] = Counter()
     eligible: list[Pending] = []
+    too_short = f"under {wanted.min_messages} messages"
     for one in found:
-        reason = _passed_over(one, wanted)
-        if reason:
-            skipped[reason] += 1
+        if one.messages < wanted.min_messages:
+            skipped[too_short] += 1
+        elif one.end_reason and not _is_finished(one.end_reason):
+            skipped["ended otherwise"] += 1
         else:
             eligible.append(one)
     eligible = _in_turn(eligible)
@@ -255,13 +261,16 @@ def _scanned(
     looked = 0
     waiting = {due.session: due for due in store.due(RULES, where)} if eligible else {}
     reader = Reader(lambda value: redactor.value(value, "arguments"))
+    known = sum(one.known is not None for one in eligible)
+    is_summed = min(len(eligible) - known, wanted.max_sessions) <= FEW_NEW * known
     for start in range(0, len(eligible), SESSIONS_AT_ONCE):
         room = wanted.max_sessions - len(chosen)
         if room <= 0:
             skipped["more than wanted"] += len(eligible) - start
             break
         part = eligible[start : start + SESSIONS_AT_ONCE]
-        fresh = _mined(store, reader, [one for one in part if one.known is None], waiting)
+        new = [one for one in part if one.known is None]
+        fresh = _mined(store, reader, new, waiting, is_summed=is_summed)
         looked += len(fresh)
         for one in part:
             facts = one.known or fresh.get(one.num)
@@ -287,27 +296,25 @@ def _scan(
         len(chosen),
         dict(skipped.most_common()),
         looked,
-        dict(Counter(one.source for one, _ in chosen).most_common()),
-        dict(Counter(facts.task for _, facts in chosen).most_common()),
+        dict(Counter([one.source for one, _ in chosen]).most_common()),
+        dict(Counter([facts.task for _, facts in chosen]).most_common()),
         round(sum(gains) / len(gains), 4) if gains else None,
     )
 
 
 def _in_turn(found: Sequence[Pending]) -> list[Pending]:
     """The newest of every source in turn: one busy source must not crowd out the others."""
-    seen: Counter[str] = Counter()
-    ranked: list[tuple[int, Pending]] = []
-    for one in found:
-        ranked.append((seen[one.source], one))
-        seen[one.source] += 1
-    return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
+    ranks: dict[str, Iterator[int]] = {one.source: itertools.count() for one in found}
+    if len(ranks) == 1:
+        return [*found]
+    ranked = [(next(ranks[one.source]), one) for one in found]
+    return [one for _, one in sorted(ranked, key=itemgetter(0))]
 
 
-def _passed_over(one: Pending, wanted: Wanted) -> str:
-    if one.messages < wanted.min_messages:
-        return f"under {wanted.min_messages} messages"
-    reason = (one.end_reason or "").strip().lower().replace("-", "_").replace(" ", "_")
-    return "ended otherwise" if reason and reason not in FINISHED else ""
+@lru_cache(maxsize=1_000)
+def _is_finished(end_reason: str) -> bool:
+    reason = end_reason.strip().lower().replace("-", "_").replace(" ", "_")
+    return not reason or reason in FINISHED
 
 
 def _unfit(facts: Facts, wanted: Wanted) -> str:
@@ -319,7 +326,12 @@ def _unfit(facts: Facts, wanted: Wanted) -> str:
 
 
 def _mined(
-    store: Store, reader: Reader, pending: Sequence[Pending], waiting: Mapping[str, Due]
+    store: Store,
+    reader: Reader,
+    pending: Sequence[Pending],
+    waiting: Mapping[str, Due],
+    *,
+    is_summed: bool = True,
 ) -> dict[int, Facts]:
     """Look through sessions, and keep what was found; what they were like."""
     if not pending:
@@ -332,21 +344,28 @@ def _mined(
         store.keep_verdicts(RULES, batch)
     by_num = {one.num: one for one in pending}
     deals = list(store.mined.deals([*by_num]))
-    reader.prepare((deal.calls, by_num[deal.num].cwd) for deal in deals)
-    found = [_findings(by_num[deal.num], deal, reader) for deal in deals]
+    done = reader.deeds(Done(deal.calls, deal.users, by_num[deal.num].cwd) for deal in deals)
+    found = [
+        _findings(by_num[deal.num], deal, deeds) for deal, deeds in zip(deals, done, strict=True)
+    ]
     silent = by_num.keys() - {one.pending.num for one in found}
     found += [Findings(by_num[num], Facts("mixed", 0, 0, None), b"[]", (), ()) for num in silent]
-    store.mined.keep(MINING_RULES, found)
+    store.mined.keep(MINING_RULES, found, is_summed=is_summed)
     return {one.pending.num: one.facts for one in found}
 
 
-def _findings(pending: Pending, deal: Deal, reader: Reader) -> Findings:
-    deeds = list(reader.deeds(deal.calls, deal.users, pending.cwd))
+def _findings(pending: Pending, deal: Deal, deeds: Sequence[Deed]) -> Findings:
     found = mine.candidates(deeds)
-    used = sorted({number for one in found for number in one.place})
+    used = sorted({number for _, _, place, _, _ in found for number in place})
     places = {number: f"{place}" for place, number in enumerate(used)}
     candidates = [
-        (shape, kind, ",".join([places[number] for number in place]), support, tainted)
+        (
+            shape,
+            kind,
+            places[place[0]] if len(place) == 1 else ",".join([places[one] for one in place]),
+            support,
+            tainted,
+        )
         for shape, kind, place, support, tainted in found
     ]
     kept = msgspec.json.encode([deeds[number] for number in used])
@@ -362,7 +381,7 @@ def _findings(pending: Pending, deal: Deal, reader: Reader) -> Findings:
 
 def _facts(deal: Deal) -> Facts:
     calls = [call for call, _ in deal.calls]
-    known = [bool(c.failed) for c in calls if c.failed is not None and c.work != "bookkeeping"]
+    known = [c.failed for c in calls if c.failed is not None and c.work != "bookkeeping"]
     gain = None
     if len(known) >= FEWEST:
         size = len(known) // END_SHARE

@@ -7,9 +7,10 @@ its candidates are made of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -100,7 +101,7 @@ class Mined:
         with self._engine.reading() as tx:
             rows = tx.run(
                 "SELECT s.num, s.id, s.source, s.cwd, s.parent, s.message_count, s.end_reason,"
-                " s.changes, m.rules, m.changes, m.task, m.judged, m.failed, m.gain"
+                " s.changes, m.task, m.judged, m.failed, m.gain, m.rules, m.changes, s.is_escaped"
                 " FROM sessions s LEFT JOIN mined m ON m.session = s.num"
                 f" WHERE {condition} ORDER BY s.last_active DESC, s.num DESC",
                 params,
@@ -113,20 +114,26 @@ class Mined:
             for start in range(0, len(nums), TOGETHER):
                 yield from _deals(tx, sorted(nums[start : start + TOGETHER]))
 
-    def keep(self, rules: str, findings: Sequence[Findings]) -> None:
-        """Put what was found in place of what was known about these sessions."""
-        self._write(lambda tx: _keep(tx, rules, findings))
+    def keep(self, rules: str, findings: Sequence[Findings], *, is_summed: bool = True) -> None:
+        """Put what was found in place of what was known about these sessions.
+
+        Where much is new, it is faster to sum everything anew afterwards than to keep the sums up.
+        """
+        self._write(lambda tx: _keep(tx, rules, findings, is_summed))
 
     def tally(
-        self, nums: Sequence[int], least: int
+        self, nums: Sequence[int], least: int, most: Mapping[str, int]
     ) -> tuple[list[Tally], dict[str, tuple[int, int]]]:
-        """Candidates that enough of these sessions had; how often their calls were made and failed."""
+        """Candidates that enough of these sessions had, of each kind at `most` so many.
+
+        And how often calls of each sort were made and failed.
+        """
         with self._engine.reading() as tx:
             if tallies.are_true(tx):
-                return tallies.tallied(tx, nums, least)
+                return tallies.tallied(tx, nums, least, most)
         self._write(tallies.renew)
         with self._engine.reading() as tx:
-            return tallies.tallied(tx, nums, least)
+            return tallies.tallied(tx, nums, least, most)
 
     def places(
         self, shapes: Sequence[int], nums: Sequence[int], most: int
@@ -166,37 +173,31 @@ def forget(tx: Transaction) -> None:
 
 
 def _pending(row: Row, rules: str) -> Pending:
-    num, id, source, cwd, parent, messages, reason, changes, by, at, *facts = row
-    known = Facts(*facts) if by == rules and at == changes else None
-    folder = None if cwd is None else unescape(cwd)
-    return Pending(
-        num,
-        unescape(id),
-        unescape(source),
-        folder,
-        parent,
-        messages,
-        reason,
-        changes,
-        known,
-    )
+    is_of_today = row[12] == rules and row[13] == row[7]
+    known = _new(Facts, row[8:12]) if is_of_today else None
+    found: Pending = _new(Pending, (*row[:8], known))
+    if row[14]:
+        id, source, cwd = found[1:4]
+        folder = None if cwd is None else unescape(cwd)
+        found = found._replace(id=unescape(id), source=unescape(source), cwd=folder)
+    return found
 
 
 def _places(tx: Transaction, shape: int, wanted: set[int], most: int) -> list[Place]:
     """The newest sessions that had a candidate, of those that count."""
     found: list[Place] = []
-    before = 2**62
+    before, count = 2**62, most  # mostly all of them count
     while len(found) < most:
         rows = tx.run(
             "SELECT c.session, s.id, c.family, s.last_active, c.place, c.support, c.tainted"
             " FROM candidates c JOIN sessions s ON s.num = c.session"
-            f" WHERE c.shape = ? AND c.session < ? ORDER BY c.session DESC LIMIT {4 * most}",
+            f" WHERE c.shape = ? AND c.session < ? ORDER BY c.session DESC LIMIT {count}",
             (shape, before),
         )
         found += [_place(row) for row in rows if row[0] in wanted]
-        if len(rows) < 4 * most:
+        if len(rows) < count:
             break
-        before = rows[-1][0]
+        before, count = rows[-1][0], 8 * most
     return found[:most]
 
 
@@ -208,13 +209,13 @@ def _place(row: Row) -> Place:
 def _deals(tx: Transaction, nums: Sequence[int]) -> Iterator[Deal]:
     some = among(nums)
     sql = f"SELECT {_CALLS} FROM calls WHERE {some} ORDER BY session, position, number"
-    verdicts = {num: list(rows) for num, rows in groupby(tx.run(sql), key=lambda row: row[0])}
+    verdicts = {num: list(rows) for num, rows in groupby(tx.run(sql), key=_first)}
     spoken = tx.stream(
         "SELECT session, position, CASE WHEN calls > 0 THEN body END FROM messages"
         f" WHERE {some} AND rewind IS NULL AND (calls > 0 OR role = 'user')"
         " ORDER BY session, position"
     )
-    for num, rows in groupby(spoken, key=lambda row: row[0]):
+    for num, rows in groupby(spoken, key=_first):
         users: list[int] = []
         made: dict[int, list[tuple[str, str, Any]]] = {}
         for _, position, body in rows:
@@ -232,6 +233,8 @@ class _Body(msgspec.Struct, gc=False):
 
 
 _decode = msgspec.json.Decoder(_Body).decode
+_first = itemgetter(0)
+_new = cast(Any, tuple).__new__  # so many are made that the constructors would count
 
 
 def _made(body: str) -> list[tuple[str, str, Any]]:
@@ -252,19 +255,21 @@ def _paired(
     for verdict in verdicts:  # its columns are the fields of a call, in their order
         calls = made.get(verdict[1])
         if calls is not None and verdict[2] < len(calls):
-            paired.append((Call._make(verdict), ToolCall(*calls[int(verdict[2])])))
+            paired.append((_new(Call, verdict), _new(ToolCall, calls[verdict[2]])))
     return paired
 
 
-def _keep(tx: Transaction, rules: str, findings: Sequence[Findings]) -> None:
+def _keep(tx: Transaction, rules: str, findings: Sequence[Findings], is_summed: bool) -> None:
     tallies.hold(tx)
+    if not is_summed:
+        tallies.outdate(tx)
     there = {
         num for (num,) in tx.run(f"SELECT num FROM sessions WHERE {among(_nums(findings), 'num')}")
     }
     kept = [one for one in findings if one.pending.num in there]  # others were deleted meanwhile
-    _drop(tx, _nums(kept))
+    _drop(tx, _nums(kept), is_summed)
     families = {one.pending.num: _family(tx, one.pending.num, one.pending.parent) for one in kept}
-    counted = tallies.counted(tx, families)
+    counted = tallies.counted(tx, families) if is_summed else set[tuple[int, int]]()
     tx.many(
         "INSERT INTO mined (session, rules, changes, family, task, judged, failed, gain, calls)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -290,6 +295,8 @@ def _keep(tx: Transaction, rules: str, findings: Sequence[Findings]) -> None:
         for work, calls, failed in one.attempts
     ]
     tx.many("INSERT INTO attempts (session, work, calls, failed) VALUES (?, ?, ?, ?)", attempts)
+    if not is_summed:
+        return
     sums = tallies.summed(
         ((shape, kind, family, support) for _, shape, family, kind, _, support, _ in candidates),
         (row[1:] for row in attempts),
@@ -298,11 +305,12 @@ def _keep(tx: Transaction, rules: str, findings: Sequence[Findings]) -> None:
     tallies.add(tx, sums, len(kept))
 
 
-def _drop(tx: Transaction, nums: Sequence[int]) -> None:
+def _drop(tx: Transaction, nums: Sequence[int], is_summed: bool) -> None:
     """Take out what is known of these sessions."""
     old = [num for (num,) in tx.run(f"SELECT session FROM mined WHERE {among(nums)}")]
     if old:
-        tallies.add(tx, tallies.of(tx, old), -len(old))
+        if is_summed:
+            tallies.add(tx, tallies.of(tx, old), -len(old))
         for table in ("candidates", "attempts", "mined"):
             tx.run(f"DELETE FROM {table} WHERE {among(old)}")
 

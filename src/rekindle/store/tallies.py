@@ -16,6 +16,8 @@ from .text import unescape
 
 FEW = 0.25  # of the sessions that count: so many others are taken off the sums, else sum anew
 
+_OUTDATED = -(2**40)  # sessions: so many that it is never right, whatever is added
+
 
 class Tally(NamedTuple):
     """How many independent sessions had a candidate, and how often."""
@@ -66,12 +68,15 @@ def summed(
 ) -> Sums:
     """Candidates (shape, kind, family, support) and attempts (sort, calls, failed) as sums."""
     sums = Sums({}, Counter(), Counter(), Counter(), Counter())
+    kinds, families, supports, _, _ = sums
     for shape, kind, family, support in candidates:
-        sums.kinds[shape] = kind
-        sums.support[shape] += support
+        if shape in kinds:
+            supports[shape] += support
+        else:
+            kinds[shape], supports[shape], families[shape] = kind, support, 0
         if (family, shape) not in counted:
             counted.add((family, shape))
-            sums.families[shape] += 1
+            families[shape] += 1
     for work, calls, failed in attempts:
         sums.calls[work] += calls
         sums.failed[work] += failed
@@ -112,6 +117,11 @@ def add(tx: Transaction, sums: Sums, sessions: int) -> None:
     tx.run("UPDATE summed SET sessions = sessions + ? WHERE one = 1", (sessions,))
 
 
+def outdate(tx: Transaction) -> None:
+    """Let the sums be made anew before they are used: they are not kept up with what comes now."""
+    tx.run("UPDATE summed SET sessions = ? WHERE one = 1", (_OUTDATED,))
+
+
 def forget(tx: Transaction) -> None:
     """The sums of no session."""
     tx.run("DELETE FROM tallies")
@@ -146,21 +156,27 @@ def renew(tx: Transaction) -> None:
 
 
 def tallied(
-    tx: Transaction, nums: Sequence[int], least: int
+    tx: Transaction, nums: Sequence[int], least: int, most: Mapping[str, int]
 ) -> tuple[list[Tally], dict[str, tuple[int, int]]]:
     """Candidates that enough of these sessions had, and how their calls went, by sort.
 
-    Recoveries count also from a single session. The sums must be true.
+    Of each kind at `most` so many. Recoveries count also from a single session. The sums must be
+    true, and the sessions among those that they are of.
     """
+    sorts = tx.run("SELECT work, calls, failed FROM sorts WHERE calls > 0")
+    if tx.run("SELECT count(*) FROM mined") == [(len(nums),)]:
+        best = [one for kind, count in most.items() for one in _best(tx, kind, least, count)]
+        return _ranked(best, least, most), {
+            unescape(work): (int(calls), int(failed)) for work, calls, failed in sorts
+        }
     wanted = set(nums)
     others = [num for (num,) in tx.run("SELECT session FROM mined") if num not in wanted]
     if len(others) > FEW * len(wanted):
-        return _summed_anew(tx, nums, least)
+        return _summed_anew(tx, nums, least, most)
     rows = tx.run(
         "SELECT shape, kind, families, support FROM tallies WHERE families >= ? OR kind = 'retry'",
         (least,),
     )
-    sorts = tx.run("SELECT work, calls, failed FROM sorts WHERE calls > 0")
     less = of(tx, others)
     found = [
         Tally(shape, kind, families - less.families[shape], int(support) - less.support[shape])
@@ -170,11 +186,21 @@ def tallied(
         unescape(work): (int(calls) - less.calls[work], int(failed) - less.failed[work])
         for work, calls, failed in sorts
     }
-    return _ranked(found, least), attempts
+    return _ranked(found, least, most), attempts
+
+
+def _best(tx: Transaction, kind: str, least: int, most: int) -> list[Tally]:
+    """Of one kind, those that most sessions had."""
+    rows = tx.run(
+        "SELECT shape, kind, families, support FROM tallies WHERE kind = ? AND families >= ?"
+        " ORDER BY families DESC, support DESC, shape LIMIT ?",
+        (kind, 1 if kind == "retry" else least, most),
+    )
+    return [Tally(shape, kind, families, int(support)) for shape, kind, families, support in rows]
 
 
 def _summed_anew(
-    tx: Transaction, nums: Sequence[int], least: int
+    tx: Transaction, nums: Sequence[int], least: int, most: Mapping[str, int]
 ) -> tuple[list[Tally], dict[str, tuple[int, int]]]:
     some = among(nums)
     found = [
@@ -186,11 +212,15 @@ def _summed_anew(
     ]
     rows = tx.run(f"SELECT work, sum(calls), sum(failed) FROM attempts WHERE {some} GROUP BY work")
     attempts = {unescape(work): (int(calls), int(failed)) for work, calls, failed in rows}
-    return _ranked(found, least), attempts
+    return _ranked(found, least, most), attempts
 
 
-def _ranked(found: list[Tally], least: int) -> list[Tally]:
-    kept = [
-        one for one in found if one.families >= least or (one.kind == "retry" and one.families > 0)
-    ]
-    return sorted(kept, key=lambda one: (-one.families, -one.support, one.shape))
+def _ranked(found: list[Tally], least: int, most: Mapping[str, int]) -> list[Tally]:
+    rooms = dict(most)
+    kept: list[Tally] = []
+    for one in sorted(found, key=lambda one: (-one.families, -one.support, one.shape)):
+        is_enough = one.families >= least or (one.kind == "retry" and one.families > 0)
+        if is_enough and rooms[one.kind] > 0:
+            rooms[one.kind] -= 1
+            kept.append(one)
+    return kept

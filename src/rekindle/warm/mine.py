@@ -7,12 +7,13 @@ nothing is weighed; each candidate has a digest that is the same wherever the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ..types import PatternKind
-from .patterns.commands import PLAIN, TELLING
+from .patterns.commands import PLAIN, TELLING, TRIVIAL
 from .patterns.deeds import Deed
 from .patterns.forms import digest
 from .patterns.recover import recoveries
@@ -51,20 +52,22 @@ def candidates(deeds: Sequence[Deed]) -> list[Candidate]:
             clean = place if known[2] and not tainted else known[0]
             found[key] = (clean, known[1] + 1, known[2] and tainted)
     return [
-        Candidate(mixed(_KINDS[kind], *signs), kind, *rest) for (kind, signs), rest in found.items()
+        _new(Candidate, (_shape(kind, signs), kind, *rest)) for (kind, signs), rest in found.items()
     ]
 
 
+_new = cast(Any, tuple).__new__  # so many are made that the constructor would count
 _Numbered = tuple[int, Deed]
 _Found = tuple[PatternKind, tuple[int, ...], tuple[int, ...]]
 _KINDS: Mapping[str, int] = {"init": 1, "final": 2, "example": 3, "sequence": 4, "retry": 5}
 _EXACT = 1  # beside a digest: of the call with all that stands in its slots
 
 
-def mixed(*numbers: int) -> int:
+@lru_cache(maxsize=50_000)
+def _shape(kind: str, signs: tuple[int, ...]) -> int:
     """One number out of several, the same in every process; their order counts."""
     state = 0x9E3779B97F4A7C15
-    for number in numbers:
+    for number in (_KINDS[kind], *signs):
         state = ((state ^ (number & _ALL)) * 0xBF58476D1CE4E5B9) & _ALL
         state ^= state >> 29
     return state - (1 << 64) if state >> 63 else state
@@ -73,50 +76,61 @@ def mixed(*numbers: int) -> int:
 _ALL = (1 << 64) - 1
 
 
-def _all(numbered: list[_Numbered], deeds: Sequence[Deed], *, is_whole: bool) -> Iterator[_Found]:
+def _all(numbered: list[_Numbered], deeds: Sequence[Deed], *, is_whole: bool) -> list[_Found]:
     good = [one for one in numbered if one[1].ok and not one[1].form.barred]
-    if is_whole:
-        yield from _openings(good)
+    found: list[_Found] = _openings(good) if is_whole else []
     steps = [one for one in good if one[1].form.tier]
-    yield from _closings(steps, numbered[-1][1].turn if numbered else -1)
-    before: _Numbered | None = None
-    for one in steps:
-        number, deed = one
-        form = deed.form
-        if form.tier == TELLING:
-            yield "example", (form.digest,), (number,)
+    found += _closings(steps, numbered[-1][1].turn if numbered else -1)
+    number_before, sign_before, tier_before, turn_before = -1, 0, TRIVIAL, -2
+    for number, deed in steps:
+        form, turn = deed.form, deed.turn
+        sign, tier = form.digest, form.tier
+        if tier == TELLING:
+            found.append(("example", (sign,), (number,)))
             if form.steady:
-                yield "example", (_EXACT, form.exact), (number,)
-        if before is not None and before[1].turn == deed.turn:
-            first = before[1].form
-            if first.digest == form.digest:
+                found.append(("example", (_EXACT, form.exact), (number,)))
+        if turn_before == turn:
+            if sign_before == sign:
                 continue  # the same call again and again is one step
             # Two steps in a row. What follows them is seen when sessions are put together.
-            if form.tier == TELLING or first.tier == TELLING:
-                yield "sequence", (first.digest, form.digest), (before[0], number)
-        before = one
+            if TELLING in (tier, tier_before):
+                found.append(("sequence", (sign_before, sign), (number_before, number)))
+        number_before, sign_before, tier_before, turn_before = number, sign, tier, turn
     for recovery in recoveries(numbered, deeds):
-        yield "retry", (digest(recovery.sign),), recovery.place
+        found.append(("retry", (digest(recovery.sign),), recovery.place))
+    return found
 
 
-def _openings(good: list[_Numbered]) -> Iterator[_Found]:
+def _openings(good: list[_Numbered]) -> list[_Found]:
     first = [one for one in good[: OPENING + 3] if one[0] < OPENING + 3][:OPENING]
+    found: list[_Found] = []
     for number, deed in first:
-        if deed.form.steady and deed.form.tier < TELLING:  # the others are examples anyway
-            yield "init", (_EXACT, deed.form.exact), (number,)
+        form = deed.form
+        if form.steady and form.tier < TELLING:  # the others are examples anyway
+            found.append(("init", (_EXACT, form.exact), (number,)))
+    signs = tuple([deed.form.digest for _, deed in first[:3]])
     for size in (2, 3):
-        window = first[:size]
-        if len(window) == size and len({deed.form.digest for _, deed in window}) == size:
-            yield "init", tuple(d.form.digest for _, d in window), tuple(n for n, _ in window)
+        if len(set(signs[:size])) == size:
+            found.append(("init", signs[:size], tuple([number for number, _ in first[:size]])))
+    return found
 
 
-def _closings(steps: list[_Numbered], last_turn: int) -> Iterator[_Found]:
-    last = [one for one in steps if one[1].turn == last_turn][-CLOSING:]
-    for size in range(1, len(last) + 1):
-        window = last[-size:]
-        signs = tuple(deed.form.digest for _, deed in window)
-        if len(set(signs)) == size and any(deed.form.tier == TELLING for _, deed in window):
-            yield "final", signs, tuple(number for number, _ in window)
+def _closings(steps: list[_Numbered], last_turn: int) -> list[_Found]:
+    # Turns follow each other: those of the last one are the last steps.
+    last = [one for one in steps[-CLOSING:] if one[1].turn == last_turn]
+    found: list[_Found] = []
+    signs: tuple[int, ...] = ()
+    place: tuple[int, ...] = ()
+    is_telling = False
+    for number, deed in reversed(last):
+        form = deed.form
+        if form.digest in signs:
+            break
+        signs, place = (form.digest, *signs), (number, *place)
+        is_telling = is_telling or form.tier == TELLING
+        if is_telling:
+            found.append(("final", signs, place))
+    return found
 
 
 def _collapsed(turn: Iterable[_Numbered]) -> list[_Numbered]:

@@ -115,10 +115,10 @@ def fault_of(call: Call) -> str:
 
 def task_of(calls: Iterable[Call]) -> str:
     """code, file or research, whichever is over 60% of the calls; else mixed."""
-    counts = Counter([call.work for call in calls])
-    whole = counts.total() - counts["bookkeeping"]
+    kinds = [call.work for call in calls]
+    whole = len(kinds) - kinds.count("bookkeeping")
     for kind in TASK_KINDS:
-        if counts[kind] > TASK_SHARE * whole:
+        if kinds.count(kind) > TASK_SHARE * whole:
             return kind
     return "mixed"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple, cast
 
 from ...types import Call, ToolCall
 from ..work import kind_of
@@ -17,6 +18,7 @@ OPENING = 8  # calls that are looked at closely, whatever they do
 _STRANGERS = re.compile(
     r"(?i)mail|inbox|imap|gmail|outlook|slack|discord|telegram|tweet|rss|feed|comment|issue|ticket"
 )
+_new = cast(Any, tuple).__new__  # so many are made that the constructor would count
 _FETCHES = re.compile(r"\b(?:curl|wget|http|https|lynx|w3m|gh|glab)\b")
 
 
@@ -36,82 +38,108 @@ class Deed(NamedTuple):
     id: str
 
 
+class Done(NamedTuple):
+    """A session to read: its calls with the verdicts on them, when users spoke, and its folder."""
+
+    calls: Sequence[tuple[Call, ToolCall]]
+    users: Sequence[int]
+    cwd: str | None
+
+
 class Reader:
     """Makes deeds of calls; remembers the form of calls that are made again."""
 
     def __init__(self, redact: Redact) -> None:
         self._redact = Remembering(redact)
         self._known: dict[tuple[int, str], Form] = {}
-        self._drafts: dict[tuple[int, str], Draft] = {}
 
-    def deeds(
-        self, calls: Sequence[tuple[Call, ToolCall]], users: Iterable[int], cwd: str | None
-    ) -> Iterator[Deed]:
-        """The calls of one session in their order; `users` are the positions of user messages."""
-        counted = [pair for pair in calls if pair[0].work != "bookkeeping"]
-        asked = iter(users)
+    def deeds(self, sessions: Iterable[Done]) -> Iterator[list[Deed]]:
+        """The calls of each session in their order. Redacted together, it is faster."""
+        ready = [_Ready.of(one) for one in sessions]
+        drafts: dict[tuple[int, str], Draft] = {}
+        for one in ready:
+            for place, (verdict, call) in enumerate(one.calls):
+                key = (verdict.digest, one.folder)
+                if key in self._known or key in drafts:
+                    continue
+                if place < one.closely or glance(call) is None:
+                    drafts[key] = draft(call, one.folder)
+        self._redact.look_at([text for made in drafts.values() for text in made.texts])
+        for one in ready:
+            yield self._deeds(one, drafts)
+
+    def _deeds(self, session: _Ready, drafts: dict[tuple[int, str], Draft]) -> list[Deed]:
+        found: list[Deed] = []
+        asked = iter(session.users)
         ahead = next(asked, None)
         turn, tainted = -1, False
-        for (verdict, _), form in zip(counted, self._forms(counted, cwd or ""), strict=True):
-            while ahead is not None and ahead < verdict.position:
+        for verdict, form in self._forms(session, drafts):
+            position = verdict.position
+            while ahead is not None and ahead < position:
                 turn, tainted, ahead = ahead, False, next(asked, None)
-            tainted = tainted or _brings_in(form, verdict.work)
-            sure = verdict.confidence >= SURE
-            yield Deed(
-                form,
-                verdict.position,
-                verdict.number,
-                verdict.answered,
-                turn,
-                verdict.outcome == "ok" and sure,
-                verdict.outcome == "error" and sure,
-                verdict.error_kind or "",
-                verdict.fault or "",
-                tainted,
-                verdict.id,
+            tainted = tainted or _brings_in(
+                form.tool, form.family, form.work, form.tier, verdict.work
             )
+            sure = verdict.confidence >= SURE
+            found.append(
+                _new(
+                    Deed,
+                    (
+                        form,
+                        position,
+                        verdict.number,
+                        verdict.answered,
+                        turn,
+                        sure and verdict.outcome == "ok",
+                        sure and verdict.outcome == "error",
+                        verdict.error_kind or "",
+                        verdict.fault or "",
+                        tainted,
+                        verdict.id,
+                    ),
+                )
+            )
+        return found
 
-    def prepare(
-        self, sessions: Iterable[tuple[Sequence[tuple[Call, ToolCall]], str | None]]
-    ) -> None:
-        """Get the calls of some sessions and their folders ready: redacted at once, it is faster."""
-        self._drafts.clear()
-        for calls, cwd in sessions:
-            folder = cwd or ""
-            counted = [pair for pair in calls if pair[0].work != "bookkeeping"]
-            closely = _closely(counted)
-            for place, (verdict, call) in enumerate(counted):
-                key = (verdict.digest, folder)
-                if key in self._known or key in self._drafts:
-                    continue
-                if place < closely or glance(call) is None:
-                    self._drafts[key] = draft(call, folder)
-        self._redact.look_at([text for made in self._drafts.values() for text in made.texts])
-
-    def _forms(self, calls: Sequence[tuple[Call, ToolCall]], cwd: str) -> Iterator[Form]:
-        closely = _closely(calls)
-        for place, (verdict, call) in enumerate(calls):
-            key = (verdict.digest, cwd)
+    def _forms(
+        self, session: _Ready, drafts: dict[tuple[int, str], Draft]
+    ) -> Iterator[tuple[Call, Form]]:
+        folder, closely = session.folder, session.closely
+        for place, (verdict, call) in enumerate(session.calls):
+            key = (verdict.digest, folder)
             form = self._known.get(key)
             if form is None and place >= closely:
                 form = glance(call)
             if form is None:
-                form = form_of(self._drafts.pop(key, None) or draft(call, cwd), self._redact)
+                form = form_of(drafts.get(key) or draft(call, folder), self._redact)
                 if len(self._known) >= REMEMBERED:
                     self._known.clear()
                 self._known[key] = form
-            yield form
+            yield verdict, form
 
 
-def _closely(calls: Sequence[tuple[Call, ToolCall]]) -> int:
-    """How many calls to look at closely: what was read matters at first, and where an edit failed."""
-    wrong = any(verdict.failed and kind_of(call.name).shape == "edit" for verdict, call in calls)
-    return len(calls) if wrong else OPENING
+class _Ready(NamedTuple):
+    """A session without its bookkeeping, and how many of its calls are to be looked at closely."""
+
+    calls: Sequence[tuple[Call, ToolCall]]
+    users: Sequence[int]
+    folder: str
+    closely: int
+
+    @classmethod
+    def of(cls, session: Done) -> _Ready:
+        calls = [pair for pair in session.calls if pair[0].work != "bookkeeping"]
+        # What was read matters at first, and where an edit failed.
+        wrong = [call for verdict, call in calls if verdict.failed]
+        is_edit = any(kind_of(call.name).shape == "edit" for call in wrong) if wrong else False
+        return cls(calls, session.users, session.cwd or "", len(calls) if is_edit else OPENING)
 
 
-def _brings_in(form: Form, work: str) -> bool:
-    if work == "research" or form.family == "web":
+@lru_cache(maxsize=REMEMBERED)
+def _brings_in(tool: str, family: str, sort: str, tier: int, work: str) -> bool:
+    """Whether a call like this brings in what strangers wrote."""
+    if work == "research" or family == "web":
         return True
-    if form.family in ("shell", "code"):
-        return form.tier > 0 and _FETCHES.search(form.work) is not None
-    return form.family == "call" and _STRANGERS.search(form.tool) is not None
+    if family in ("shell", "code"):
+        return tier > 0 and _FETCHES.search(sort) is not None
+    return family == "call" and _STRANGERS.search(tool) is not None

@@ -164,7 +164,7 @@ def _command_form(made: Draft, redact: Redact) -> Form:
     if made.kind.shape == "code" and tier == TRIVIAL:
         tier = PLAIN
     work = f"{made.tool} {found.work}" if found.work else made.tool
-    steady = bool(found.values) and _is_steady(found.skeleton)
+    sign, steady = _sign(made.tool, found.skeleton)
     return Form(
         made.tool,
         work,
@@ -172,7 +172,7 @@ def _command_form(made: Draft, redact: Redact) -> Form:
         skeleton,
         values,
         made.kind.shape,
-        digest((made.tool, found.skeleton)),
+        sign,
         digest((made.tool, found.skeleton, found.values)) if steady else 0,
         steady,
         is_destructive(command),
@@ -180,6 +180,12 @@ def _command_form(made: Draft, redact: Redact) -> Form:
 
 
 _line = lru_cache(maxsize=REMEMBERED)(commands.line)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _sign(tool: str, skeleton: str) -> tuple[int, bool]:
+    """The digest of a command line, and whether it is steady: few skeletons, many commands."""
+    return digest((tool, skeleton)), _is_steady(skeleton)
 
 
 def _is_steady(skeleton: JSON) -> bool:
@@ -266,9 +272,9 @@ class Remembering:
     def __call__(self, value: JSON) -> JSON:
         if isinstance(value, str):
             return self._one("", value)
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             return self._redact(value)
-        parts = cast("Mapping[str, JSON]", value)
+        parts = cast("dict[str, JSON]", value)
         if not parts.keys() <= _HARMLESS:
             return self._whole(dict(parts))
         return {key: self._one(key, part) for key, part in parts.items()}

@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple, cast
 
 from ...types import JSON, Pattern, PatternKind, Step
@@ -137,24 +138,19 @@ def _apart(found: Sequence[Found]) -> list[Found]:
 
 def _step(forms: Sequence[Form]) -> Step:
     """One call of a pattern, from the calls it was in different sessions."""
-    keys = Counter(key for form in forms for key in _keys(form))
-    order = {key: None for form in forms for key in _keys(form)}
+    keys = Counter([key for form in forms for key in form.skeleton if key not in COMMENTS])
     arguments: dict[str, JSON] = {}
-    for key in order:
-        if 2 * keys[key] >= len(forms) + (len(forms) > 1):
+    for key, count in keys.items():
+        if 2 * count >= len(forms) + (len(forms) > 1):
             arguments[key] = _argument(key, forms)
     return Step(forms[0].tool, arguments)
 
 
-def _keys(form: Form) -> Iterable[str]:
-    return (key for key in cast("Mapping[str, JSON]", form.skeleton) if key not in COMMENTS)
-
-
 def _argument(key: str, forms: Sequence[Form]) -> JSON:
     having = [_part(form, key) for form in forms if key in form.skeleton]
-    likes = Counter(digest(skeleton) for skeleton, _ in having)
-    usual = likes.most_common(1)[0][0]
-    alike = [(skeleton, values) for skeleton, values in having if digest(skeleton) == usual]
+    signs = [part if isinstance(part, str) else digest(part) for part, _ in having]
+    usual = max(Counter(signs).items(), key=itemgetter(1))[0]
+    alike = [one for one, sign in zip(having, signs, strict=True) if sign == usual]
     skeleton = alike[0][0]
     if 2 * len(alike) < len(having) and isinstance(skeleton, str) and OPEN in skeleton:
         return "<text>" if " " in skeleton else fill(skeleton, ())

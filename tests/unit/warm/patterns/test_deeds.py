@@ -8,7 +8,7 @@ import msgspec
 
 from rekindle.types import Call, ToolCall
 from rekindle.warm.calls import digest, work_of
-from rekindle.warm.patterns.deeds import Reader
+from rekindle.warm.patterns.deeds import Done, Reader
 from rekindle.warm.patterns.forms import Remembering
 from rekindle.warm.redact import Redactor
 
@@ -46,9 +46,11 @@ def kept_of(calls: list[ToolCall], redactor: Redactor, *, at_once: bool) -> str:
         )  # fmt: skip
         judged.append((verdict, call))
     reader = Reader(lambda value: redactor.value(value, "arguments"))
-    if at_once:
-        reader.prepare([(judged, None)])
-    deeds = [deed._replace(id="") for deed in reader.deeds(judged, [], None)]
+    parts = [judged] if at_once else [[one] for one in judged]
+    made = [
+        deed for part in parts for deeds in reader.deeds([Done(part, [], None)]) for deed in deeds
+    ]
+    deeds = [deed._replace(id="") for deed in made]
     return msgspec.json.encode(deeds).decode()
 
 
