@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from rekindle.templates import Templates
 from rekindle.testing import ChatServer, ScriptedModel
-from rekindle.types import Source
+from rekindle.types import Pattern, Source, Step, Template
 
 from ..servers import wait_until
 
@@ -39,6 +40,15 @@ SCRIPT: dict[str, Any] = {
         {"user": "plain", "steps": [{"text": "Yes.", "usage": USAGE}]},
     ]
 }
+
+SUM = Pattern(
+    "sum1",
+    "example",
+    (Step("mcp__small__add", {"a": 20, "b": 22}, "42"),),
+    "add up the lengths of the pipes",
+    seen_in=3,
+)
+ADD = "add up the pipes in the cellar"
 
 
 class Home:
@@ -143,7 +153,34 @@ def test_no_server_is_started_for_a_chat_without_its_tools(home: Home, tmp_path:
     home.write(f'[mcp.servers.small]\ncommand = "{sys.executable}"\nargs = {words}\n')
     assert home.run("chat", "--no-tools", said="plain").stdout == "Yes.\n"
     assert home.run("chat", "--tools", "todo", said="plain").stdout == "Yes.\n"
+    assert home.run("warm", "pick", "plain", REKINDLE_AGENT_TOOLS="todo").returncode == 0
     assert not starts.exists()
+
+
+def test_a_look_at_what_a_chat_is_started_with_knows_the_tools_of_servers(home: Home) -> None:
+    home.write(small() + '[warm]\nform = "turns"\nshare_cold = 0\n')
+    Templates(home.folder / "templates").create(Template("sums", "Sums", patterns=(SUM,)))
+    told = home.json("warm", "test", "sums", ADD)
+    assert home.run("chat", said=ADD).returncode == 0
+    assert told["messages"] == home.model.requests[0].body["messages"][1:]
+    assert "mcp__small__add" in json.dumps(told["messages"])
+    assert home.json("warm", "pick", ADD)["template"] == "sums"
+    home.write("")
+    assert home.json("warm", "test", "sums", ADD)["patterns"] == []
+    assert home.json("warm", "pick", ADD)["template"] is None
+
+
+def test_a_look_says_once_which_server_could_not_be_asked(home: Home) -> None:
+    failing = {"gone": "/nonexistent/server", "dying": "true"}
+    tables = (f'[mcp.servers.{name}]\ncommand = "{path}"\n' for name, path in failing.items())
+    home.write(small() + "".join(tables))
+    Templates(home.folder / "templates").create(Template("sums", "Sums", patterns=(SUM,)))
+    for words in (("test", "sums", ADD), ("pick", ADD)):
+        done = home.run("warm", *words, "--json")
+        assert json.loads(done.stdout)["template"] == "sums"
+        for name in failing:
+            assert done.stderr.count(f"the server {name} cannot be reached") == 1
+        assert done.stderr.count("\n") == len(failing)
 
 
 def test_the_gateway_has_the_tools_of_servers_too(home: Home) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sysconfig
 from collections.abc import Iterator
@@ -211,6 +212,20 @@ def test_warm_pick_says_what_would_be_chosen_or_that_nothing_fits(home: Home) ->
     nothing = json.loads(home.run("warm", "pick", "tell me a joke about whales", "--json"))
     assert nothing["template"] is None
     assert nothing["why"]
+
+
+def test_a_look_ends_in_silence_with_the_pipe_that_it_is_for(home: Home) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    done = subprocess.run(
+        [COMMAND, "warm", "test", "rows", ASKED],
+        env=home.env,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        timeout=60,
+    )
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b"")
 
 
 def test_warm_load_gives_messages_for_other_programs(home: Home) -> None:

@@ -6,7 +6,6 @@ The chat and the gateway both begin here, so that a setting means the same in bo
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -21,11 +20,12 @@ from .tools.standard import STANDARD
 from .tools.tool import Tool
 from .turn import Limits
 
-logger = logging.getLogger(__name__)
-
 
 class Equipment(NamedTuple):
-    """Tools, limits and folders of an agent. `problems` are servers that could not be reached."""
+    """Tools, limits and folders of an agent.
+
+    `problems` are servers that could not be reached: whoever opened it tells its user.
+    """
 
     toolbox: Toolbox
     limits: Limits
@@ -58,8 +58,6 @@ async def equipped(
         tools, problems = await connect(connections, (tool.name for tool in registry.tools))
         for tool in tools:
             registry.register(tool)
-        for problem in problems:
-            logger.warning("MCP: %s", problem)
         here = _without_missing(wanted, servers, registry)
         folders = tuple(Path(each).expanduser() for each in one.folders.split(os.pathsep) if each)
         limits = Limits(one.steps, one.tokens, one.cost, one.context)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mcp.types import Tool as ServerTool
 
 logger = logging.getLogger(__name__)
+logging.getLogger("mcp").addHandler(logging.NullHandler())  # we tell of servers that fail
 
 CONNECT_SECONDS = 20.0
 _ALIVE_SECONDS = 5.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from typing import Annotated, Any, cast
 
@@ -78,7 +77,7 @@ for part in (sessions, changes, retention, exchange, health):
 def run(arguments: list[str]) -> int:
     """Run one command line; the exit code is 0 ok, 1 failed, 2 wrong use."""
     _speak_any_text()
-    _end_with_the_pipe()
+    opening.end_with_the_pipe()
     try:
         code = app(_store_first(arguments), prog_name="rekindle", standalone_mode=False)
         sys.stdout.flush()
@@ -142,9 +141,3 @@ def _speak_any_text() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure:
             reconfigure(errors="backslashreplace")
-
-
-def _end_with_the_pipe() -> None:
-    """Let `| head` end us as it ends every other command: at once and in silence."""
-    if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)

@@ -35,6 +35,14 @@ def outlive_connections() -> None:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
 
+def end_with_the_pipe() -> None:
+    """Let `| head` end us as it ends every other command: at once and in silence."""
+    import signal
+
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
 @contextmanager
 def reading() -> Generator[Store]:
     """The store, to look at. A store that only lets us read will do; a mistyped name will not."""

@@ -79,6 +79,20 @@ Type = Annotated[
 Source = Annotated[
     str | None, typer.Option(metavar="SOURCE", help="Only sessions from here, such as codex.")
 ]
+Description = Annotated[str | None, typer.Option(help="What it is for.")]
+# Which sessions a template is learned from, and how much of them it keeps.
+MinMessages = Annotated[int, typer.Option(help="Sessions with at least so many messages.")]
+MaxSessions = Annotated[int, typer.Option(help="Learn from at most so many, newest first.")]
+Since = Annotated[
+    str | None, typer.Option(metavar="DATE", help="Only sessions that were active since then.")
+]
+MaxPatterns = Annotated[int, typer.Option("--max", help="Keep at most so many patterns.")]
+MinSupport = Annotated[
+    int, typer.Option(help="A pattern must come from so many independent sessions.")
+]
+Auto = Annotated[
+    bool, typer.Option("--auto", help="From sessions that did well; in quarantine until accepted.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -96,27 +110,16 @@ def register(app: typer.Typer) -> None:
 @group.command()
 def build(
     name: NewName,
-    min_messages: Annotated[
-        int, typer.Option(help="Sessions with at least so many messages.")
-    ] = 30,
-    max_sessions: Annotated[
-        int, typer.Option(help="Learn from at most so many, newest first.")
-    ] = 50,
+    min_messages: MinMessages = 30,
+    max_sessions: MaxSessions = 50,
     source: Source = None,
     type: Type = None,
     tag: Tags = None,
-    max: Annotated[int, typer.Option("--max", help="Keep at most so many patterns.")] = 40,
-    min_support: Annotated[
-        int, typer.Option(help="A pattern must come from so many independent sessions.")
-    ] = 2,
-    since: Annotated[
-        str | None, typer.Option(metavar="DATE", help="Only sessions that were active since then.")
-    ] = None,
-    description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
-    auto: Annotated[
-        bool,
-        typer.Option("--auto", help="From sessions that did well; in quarantine until accepted."),
-    ] = False,
+    max: MaxPatterns = 40,
+    min_support: MinSupport = 2,
+    since: Since = None,
+    description: Description = None,
+    auto: Auto = False,
     owner: Owner = None,
     json: AsJson = False,
 ) -> None:
@@ -135,30 +138,15 @@ def build(
     from ..learn import Wanted
     from ..store.filter import moment
 
+    active = moment(since) if since else None
     wanted = Wanted(
-        source,
-        owner,
-        moment(since) if since else None,
-        type,
-        min_messages,
-        max_sessions,
-        max,
-        min_support,
+        source, owner, active, type, min_messages, max_sessions, most=max, least=min_support
     )
     with writing() as store, progress("Learning") as show:
-        built = building.build(
-            store,
-            folder(),
-            redactor(),
-            name,
-            wanted,
-            now=time.time(),
-            description=description,
-            tags=tag or (),
-            automatic=auto,
-            progress=show,
-        )
-    template, scan = built
+        template, scan = building.build(
+            store, folder(), redactor(), name, wanted,
+            now=time.time(), description=description, tags=tag or (), automatic=auto, progress=show,
+        )  # fmt: skip
     if json:
         say(encode({**_head(template), "metrics": scan}).decode())
         return
@@ -172,7 +160,7 @@ def extract(
     session: Name,
     name: NewName,
     tag: Tags = None,
-    description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    description: Description = None,
     owner: Owner = None,
     json: AsJson = False,
 ) -> None:
@@ -297,7 +285,7 @@ def show(name: TemplateName, json: AsJson = False) -> None:
 @group.command()
 def edit(
     name: TemplateName,
-    description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    description: Description = None,
     rename: Annotated[str | None, typer.Option(metavar="NAME", help="Another name.")] = None,
     tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="Add a tag.")] = None,
     untag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="Take a tag away.")] = None,

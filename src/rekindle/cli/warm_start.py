@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InvalidInput
-from .opening import settings, writing
+from .opening import end_with_the_pipe, outlive_connections, settings, writing
 from .output import AsJson, encode, note, one_line, printable, say
 
 if TYPE_CHECKING:
     from ..agent.providers import Provider
+    from ..agent.tools.tool import ToolContext
     from ..config import Config
     from ..starts import Newcomer, Prelude, Starter
     from ..store import Store
@@ -67,7 +68,8 @@ def try_out(
 ) -> None:
     """Show the exact messages that a session with this template would send before the first answer.
 
-    They stand behind the system message of the agent. Tokens are estimated, a little too high.
+    They stand behind the system message of the agent. Tokens are estimated, a little too high. MCP
+    servers in the settings are asked for their tools, as a chat does.
 
     \b
     Examples:
@@ -153,6 +155,8 @@ def pick(
 ) -> None:
     """Show which template a session with this first message would get, and why; or that none fits.
 
+    MCP servers in the settings are asked for their tools, as a chat does.
+
     \b
     Examples:
       rekindle warm pick 'fix the failing test'
@@ -203,21 +207,38 @@ def _starter(
 
 
 def _newcomer(config: Config, store: Store, message: str, folder: Path | None = None) -> Newcomer:
-    """A session that would begin here, with the tools that the settings give."""
-    from ..agent.registry import Registry
-    from ..agent.tools.standard import STANDARD
+    """A session that a chat would begin here, with the tools that it would have."""
+    import asyncio
+
     from ..agent.tools.tool import ToolContext
     from ..starts import Newcomer
 
     if not message.strip():
         raise InvalidInput("MESSAGE: nothing was said; give the first message of a session")
     here = (folder or Path.cwd()).expanduser().absolute()
-    registry = Registry(STANDARD)
-    known = {*(one.name for one in registry.tools), *(one.toolset for one in registry.tools), "all"}
-    wanted = [name.strip() for name in config.agent.tools.split(",")]
-    toolbox = registry.select([name for name in wanted if name in known])
-    context = ToolContext("", here, owner="", store=store)
-    return Newcomer(store.begin(), message, toolbox.definitions(context), str(here))
+    context = ToolContext("", here, owner="", store=store, notes={})
+    outlive_connections()  # a server may die while it is asked
+    tools = asyncio.run(_definitions(config, context))
+    end_with_the_pipe()
+    return Newcomer(store.begin(), message, tools, str(here))
+
+
+async def _definitions(config: Config, context: ToolContext) -> list[dict[str, JSON]]:
+    """What the model of a chat is told about its tools; servers are asked as a chat asks them."""
+    from contextlib import aclosing
+
+    from ..agent.equip import equipped
+    from ..processes.opened import processes_of
+    from ..warm_session import tool_of
+
+    more = [tool_of(config, shared=False)]
+    async with (
+        aclosing(processes_of(config)) as processes,
+        equipped(config, None, more, processes) as equipment,
+    ):
+        for problem in equipment.problems:
+            note(printable(f"MCP: {problem}"))
+        return equipment.toolbox.definitions(context)
 
 
 def _form(form: str) -> Form:

@@ -52,6 +52,8 @@ async def _serve(config: Config, store: Store, runner: Runner) -> None:
         processes = processes_of(config)
         tools = equipped(config, more=[tool_of(config, shared=True)], processes=processes)
         async with Model(endpoint) as model, aclosing(processes), tools as equipment:
+            for problem in equipment.problems:
+                logger.warning("MCP: %s", problem)
             platforms = connect(config.gateway.platforms)
             office = office_of(config, desk, model, runner.name, platforms, equipment, price)
             office = office._replace(is_busy=busy_of(processes, desk))

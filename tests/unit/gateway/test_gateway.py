@@ -11,6 +11,7 @@ import pytest
 
 from rekindle import Message
 from rekindle.errors import PlatformError, StoreBusy
+from rekindle.platforms import Incoming
 from rekindle.testing import Faults, MemoryPlatform
 from rekindle.types import KeyRule, Layered, Policy, Source
 
@@ -296,6 +297,29 @@ def test_a_turn_that_takes_too_long_is_parked_and_taken_up_again(db: Path, tmp_p
             async with on.gateway(runner="another"):
                 await on.reads("done slowly")
             assert on.conversation() == ["slow", "done slowly"]
+
+    asyncio.run(play())
+
+
+def test_what_comes_in_at_the_end_begins_no_turn_and_is_kept_for_the_next_life(
+    db: Path, tmp_path: Path
+) -> None:
+    """The turn that is still finished leaves time in which leases are renewed, and looked at."""
+
+    async def play() -> None:
+        async with stage(db, tmp_path, SLOW) as on:
+            async with on.gateway(lease=0.3) as gateway:
+                on.server.say(BOB, "slow")
+                await until(lambda: on.store.mail.counts().running == 1)
+                gateway.stop()
+                said = Message("user", "hello", platform_message_id="m1")
+                await gateway.take_in(Incoming(ADA, said))
+            assert on.texts("bob") == ["done slowly"]
+            assert on.texts() == []
+            assert len(on.model.requests) == 1
+            assert on.store.mail.counts() == (1, 0, 0, 0)
+            async with on.gateway():
+                await on.reads("You said: hello")
 
     asyncio.run(play())
 
