@@ -101,11 +101,12 @@ class Mined:
         with self._engine.reading() as tx:
             rows = tx.run(
                 "SELECT s.num, s.id, s.source, s.cwd, s.parent, s.message_count, s.end_reason,"
-                " s.changes, m.task, m.judged, m.failed, m.gain, m.rules, m.changes, s.is_escaped"
-                " FROM sessions s LEFT JOIN mined m ON m.session = s.num"
-                f" WHERE {condition} ORDER BY s.last_active DESC, s.num DESC",
+                " s.changes, m.task, m.judged, m.failed, m.gain, m.rules, m.changes, s.is_escaped,"
+                " s.last_active FROM sessions s LEFT JOIN mined m ON m.session = s.num"
+                f" WHERE {condition}",
                 params,
             )
+        rows.sort(key=_newest, reverse=True)  # in the order of the rows they are read much faster
         return [_pending(row, rules) for row in rows]
 
     def deals(self, nums: Sequence[int]) -> Iterator[Deal]:
@@ -234,6 +235,7 @@ class _Body(msgspec.Struct, gc=False):
 
 _decode = msgspec.json.Decoder(_Body).decode
 _first = itemgetter(0)
+_newest = itemgetter(15, 0)
 _new = cast(Any, tuple).__new__  # so many are made that the constructors would count
 
 

@@ -74,28 +74,28 @@ class Reader:
         ahead = next(asked, None)
         turn, tainted = -1, False
         for verdict, form in self._forms(session, drafts):
-            position = verdict.position
+            _, position, number, id, _, work, _, outcome, _, kind, fault, _, trust, _, answered = (
+                verdict
+            )
             while ahead is not None and ahead < position:
                 turn, tainted, ahead = ahead, False, next(asked, None)
-            tainted = tainted or _brings_in(
-                form.tool, form.family, form.work, form.tier, verdict.work
-            )
-            sure = verdict.confidence >= SURE
+            tainted = tainted or _brings_in(form.tool, form.family, form.work, form.tier, work)
+            sure = trust >= SURE
             found.append(
                 _new(
                     Deed,
                     (
                         form,
                         position,
-                        verdict.number,
-                        verdict.answered,
+                        number,
+                        answered,
                         turn,
-                        sure and verdict.outcome == "ok",
-                        sure and verdict.outcome == "error",
-                        verdict.error_kind or "",
-                        verdict.fault or "",
+                        sure and outcome == "ok",
+                        sure and outcome == "error",
+                        kind or "",
+                        fault or "",
                         tainted,
-                        verdict.id,
+                        id,
                     ),
                 )
             )

@@ -113,7 +113,8 @@ def form_of(made: Draft, redact: Redact) -> Form:
     likeness = (made.tool, _likeness(skeleton) if is_own else work)
     steady = family == "read" and _is_steady(skeleton)
     exact = digest((likeness, values)) if steady or is_own else 0
-    return Form(made.tool, work, tier, skeleton, values, family, digest(likeness), exact, steady)
+    sign = digest(likeness) if is_own else _bare(made.tool, work, family).digest
+    return Form(made.tool, work, tier, skeleton, values, family, sign, exact, steady)
 
 
 def glance(call: ToolCall) -> Form | None:
