@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 # What is written together: a full-text index costs half in transactions of this size.
 _BATCH = 2_000
 _BATCH_CHARACTERS = 4_000_000
+_FEWEST = 250  # messages that are worth one towards the end
 _ALLOCATED = 100_000  # values between two looks for cycles
 # How many events of a file pass before the progress is told again.
 _STEP = 200
@@ -124,7 +125,7 @@ def _batches(
     files = [*find(paths, intake.fail)]
     stamps = intake.store.stamps(file.path for file in files)
     total = sum(file.size for file in files)
-    done = 0
+    done = given = 0
     for file in files:
         stamp = stamps.get(file.path)
         if stamp == file.stamp:
@@ -132,10 +133,16 @@ def _batches(
         elif stamp == _unknown(file):
             intake.unknown.append(file.path)
         else:
-            yield from _File(intake, file).take(_teller(progress, done, file.size, total))
+            for batch in _File(intake, file).take(_teller(progress, done, file.size, total)):
+                given = done
+                yield batch
         done += file.size
         if progress:
             progress(done, total)
+        # Nothing is read while the last one is written, so it had better be small.
+        if intake.count >= _FEWEST and 2 * (done - given) >= total - done:
+            given = done
+            yield intake.batch()
     yield intake.batch()
 
 
