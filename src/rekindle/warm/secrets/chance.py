@@ -18,6 +18,9 @@ _PLACEHOLDER = re.compile(
     """,
     re.X | re.I,
 )
+# All that may begin with one of these letters or digits and be a placeholder is cut short by dots.
+_ORDINARY = frozenset("abcdeijklnpqtuvwzABCDEIJKLNPQTUVWZ0123456789")
+_CUT = re.compile(r"\w{0,8}(?:\*{3,}|•{3,}|…|\.{3})\w{0,6}\Z")
 _REFERENCE = re.compile(r"<[a-z][\w:.-]*>|~|\$\{\w+\}|\$[A-Z_][A-Z0-9_]*|\{\{[^}]*\}\}|\*{3,}")
 _DIGEST = re.compile(
     r"(?:[0-9a-f]{7,12}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{56}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128})"
@@ -34,7 +37,8 @@ def words(text: str) -> frozenset[str]:
 
 def is_placeholder(value: str) -> bool:
     """A mask, a variable, or something that a reader is to fill in: not a secret itself."""
-    return _PLACEHOLDER.match(value) is not None
+    pattern = _CUT if value[:1] in _ORDINARY else _PLACEHOLDER
+    return pattern.match(value) is not None
 
 
 def is_reference(value: str) -> bool:

@@ -33,8 +33,8 @@ def nearby(look: Look, at: int) -> Iterator[Span]:
 
 
 def _is_secret(value: str) -> bool:
-    if "/" in value or "--" in value or is_digest(value) or is_placeholder(value):
+    if "/" in value or "--" in value or not is_random(value, 16):
         return False
-    if not is_random(value, 16):
+    if is_digest(value) or is_placeholder(value):
         return False
     return any(is_random(piece, 12) for piece in re.split(r"[.=_-]", value))

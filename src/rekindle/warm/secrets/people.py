@@ -87,6 +87,8 @@ def _is_ending(ending: str) -> bool:
 def numbers(look: Look) -> Iterator[Span]:
     """Phone numbers and payment cards."""
     image = look.raw.translate(_DIGITS)
+    if b"d" not in image:
+        return
     for at in hits(image, b"+d"):
         yield from _international(look.text, at)
     for at in hits(image, b"(ddd)"):

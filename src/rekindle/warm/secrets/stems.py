@@ -18,8 +18,8 @@ _STEMS = (
 )  # fmt: skip
 KNOWN = frozenset(stem.encode() for stem in _STEMS)
 # Letters at which the sweep stops, the seldom ones first: a literal is known by the first it has.
-# More of them would not pay: each stop costs as much as the search for a literal in fifty letters.
-_SELDOM = "j*qv6wk/ghb"
+# More of them do not pay: a stop costs as much as searching some fifty letters for one literal.
+_SELDOM = "j*qv6wk/ghbpuc"
 
 
 def _around(stem: str, at: int) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from .spans import Look, Rule, Runs, Span, opens, secret
 
-_DECODING = (b"base64", b"b64", b"atob(")
+_DECODING = frozenset((b"base64", b"b64", b"atob("))
 _KIND = b"kind: secret"
 _LEAST = 12
 # An image in which a run of base64 is a row of `a`.
@@ -67,7 +67,8 @@ def wrapped(holds: Callable[[str], bool]) -> Rule:
                     yield secret(start, end, "base64")
         else:
             for mark in _MARKS:
-                yield from _marked(look, mark, holds)
+                if mark.letters.lower() in look.places:
+                    yield from _marked(look, mark, holds)
         for start, end in _encoded(look):
             if holds(unquote(look.text[start:end], errors="replace")):
                 yield secret(start, end, "encoded")
@@ -78,9 +79,7 @@ def wrapped(holds: Callable[[str], bool]) -> Rule:
 def _is_decoding(look: Look) -> bool:
     """Does the text speak of base64?"""
     found = look.places
-    if any(word in found for word in _DECODING):
-        return True
-    return b"secret" in found and _KIND in look.low
+    return not _DECODING.isdisjoint(found) or (b"secret" in found and _KIND in look.low)
 
 
 def _runs(look: Look) -> Iterator[tuple[int, int]]:
@@ -99,7 +98,7 @@ def _runs(look: Look) -> Iterator[tuple[int, int]]:
 def _marked(look: Look, mark: _Mark, holds: Callable[[str], bool]) -> Iterator[Span]:
     """Runs of base64 that say by their first letters what they are: JSON, or a key."""
     run = tries = done = 0
-    for at in look.places.get(mark.letters.lower(), ()):
+    for at in look.places[mark.letters.lower()]:
         if not (look.raw.startswith(mark.letters, at) and opens(look.text, at)):
             continue
         stop, end = mark.end(look, at), _RUN.end(look, at, len(look.raw))
@@ -123,6 +122,8 @@ def _padded(raw: bytes, end: int) -> tuple[int, bool]:
 
 def _encoded(look: Look) -> Iterator[tuple[int, int]]:
     """Stretches with percent-encoded characters in them."""
+    if b"%" not in look.raw:
+        return
     for found in _PERCENT.finditer(look.text):
         at = found.start()
         chunk = look.raw[max(0, at - 200) : at]
