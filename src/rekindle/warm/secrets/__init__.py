@@ -1,6 +1,7 @@
 """What must not be kept, one subject per file.
 
     spans.py      what a rule looks at, and what it answers
+    stems.py      where the literals stand that rules wait for
     chance.py     is this text random, a placeholder, a digest?
     names.py      which names announce a secret: `db_password`, `apiKey`, not `token_count`
     literal.py    is the value behind such a name the secret, or code that speaks of it?
@@ -40,6 +41,7 @@ _STEMS = (
 RULES: tuple[Rule, ...] = (
     tokens,
     where_they_stand(_STEMS),
+    people.mails,
     commands.options,
     files.hashes,
     people.numbers,

@@ -9,7 +9,7 @@ from .chance import is_random
 from .literal import is_secret_string, is_secret_word
 from .names import TOKEN, Name, announced
 from .nearby import nearby
-from .spans import NOTHING, Look, Span, Stems, secret
+from .spans import NOTHING, Look, Runs, Span, Stems, secret
 
 # What every secret's name holds; the name around it decides.
 _WORDS = (
@@ -23,10 +23,11 @@ _LONGEST = 64  # of a name, on either side of the word
 _QUOTE = r"""(?:\\{0,7}["'`]|&quot;|&\#3[49];|%2[27]|\\{1,4}u002[27]|\\{1,4}x2[27])"""
 _SPACE = r"(?:[ \t]|\\{1,2}[nrt]|\r?\n|\\\r?\n){0,24}"
 _SIGN = r"(?::=|=>|={1,3}|!==?|:(?!:)|%3[ADad]|\\{1,4}u003[dDaA]|&\#61;)"
-_TYPE = r"[A-Za-z_][\w.\[\], |?<>]{0,60}?[ ]?=[ ]{0,4}(?=[fbruFBRU]{0,2}[\"'])"
+_TYPE = r"[A-Za-z_][\w.\[\], |?<>]{0,60}+[ ]?=[ ]{0,4}(?=[fbruFBRU]{0,2}[\"'])"
 
 _BETWEEN = re.compile(
-    rf"""(?P<pair>{_QUOTE}{_SPACE},{_SPACE}(?={_QUOTE}))
+    rf"""(?P<tight>{_SIGN})(?:[ ]{{0,4}}{_TYPE})?
+      | (?P<pair>{_QUOTE}{_SPACE},{_SPACE}(?={_QUOTE}))
       | (?:{_QUOTE}{_SPACE},?|(?=[ ]{{0,8}}(?:\\r?\\?n|\r?\n))){_SPACE}
         {_QUOTE}?value{_QUOTE}?[ ]?(?P<listed>[:=])
       | (?P<call>\([ ]{{0,4}}(?=["']))
@@ -43,9 +44,14 @@ _AFTER = re.compile(
     r"|[ \t]{0,40}"
 )
 _OPEN = re.compile(rf'"""|{_QUOTE}', re.X)
-_PLAIN = re.compile(r"[^\s\"'`,;&<>(){}\[\]|\\]{1,400}")
-_SHELL = re.compile(r"(?:\\(?!\\*[nrt\"'])[^\n]|[^\s\"'`;&|<>\\]){1,400}")
-_PARAMETER = re.compile(r"[^\s\"'`&#<>\\;]{1,2000}")
+_OPENS = frozenset("\"'`\\&%")  # what may begin a quote
+_FOLLOWS = _OPENS | frozenset(" \t\r\n(>]?:=!")  # and what may stand behind a name
+_BLANKS = _OPENS | frozenset(" \t\r\n(fbruFBRU@$")  # and what may stand before a value
+_PLAIN = Runs(r"[^\s\"'`,;&<>(){}\[\]|\\]")
+_WORD = Runs(r"[^\s\"'`;&|<>\\]")
+_ESCAPED = re.compile(r"(?:\\(?!\\*[nrt\"'])[^\n]|[^\s\"'`;&|<>\\]){1,400}+")
+_INDENT = Runs(r"[ \t\-#>]")
+_PARAMETER = Runs(r"[^\s\"'`&#<>\\;]")
 _IN_TAG = re.compile(r"[^<\n]{1,400}(?=</)")
 _BLOCK = re.compile(
     r"[|>][+-]?\d?[ \t]{0,8}((?:(?:\r?\n|\\n)[ \t]{1,40}[^\s\\][^\n\\]{0,400}){1,60})"
@@ -56,6 +62,7 @@ _FURTHER = re.compile(
 _SETS = re.compile(
     r"(?:\bset|\bconfig|\badd|\bput|:set|wifi[^\n|;]{0,60})[ ]+(?:--\w+[ ]+)?[\w./:@-]*\Z"
 )
+_SETTERS = ("set", "config", "add", "put", "wifi")
 
 
 def _named(look: Look, at: int) -> Iterable[Span]:
@@ -69,16 +76,22 @@ def _named(look: Look, at: int) -> Iterable[Span]:
         return NOTHING
     name = look.text[at - before : at + after].rstrip(".-")
     start = at - before
+    if start in look.names:  # by another stem of the same name
+        return NOTHING
+    look.names.add(start)
     says = announced(name)
     if says is None:
         if name.lower() in ("key", "keys") and _QUALIFIED.search(low, max(0, start - 12), start):
             return nearby(look, start + len(name))
         return NOTHING
-    found = list(_value(look.text, start, start + len(name), says))
-    return found or nearby(look, start + len(name))
+    end = start + len(name)
+    if look.text[end : end + 1] in _FOLLOWS and (found := list(_value(look, start, end, says))):
+        return found
+    return nearby(look, end)
 
 
-def _value(text: str, start: int, end: int, name: Name) -> Iterator[Span]:
+def _value(look: Look, start: int, end: int, name: Name) -> Iterator[Span]:
+    text = look.text
     between = _BETWEEN.match(text, end, end + 160)
     if between is None or text.startswith("${", max(0, start - 2)):
         return
@@ -89,20 +102,22 @@ def _value(text: str, start: int, end: int, name: Name) -> Iterator[Span]:
         return
     if how == "space" and not _takes_a_word(text, start, name):
         return
-    after = _AFTER.match(text, between.end(), between.end() + 120)
-    at = after.end() if after else between.end()
-    if opening := _OPEN.match(text, at):
+    at = between.end()
+    if text[at : at + 1] in _BLANKS and (after := _AFTER.match(text, at, at + 120)):
+        at = after.end()
+    first = text[at : at + 1]
+    if first in _OPENS and (opening := _OPEN.match(text, at)):
         yield from _quoted(text, opening, name, how)
     elif how in ("pair", "call") or (how == "space" and not _is_option(text, start)):
         return
     elif how == "xml":
         if (found := _IN_TAG.match(text, at)) and is_secret_word(name, found.group(), bare=True):
             yield secret(found.start(), found.end(), name.kind)
-    elif block := _BLOCK.match(text, at):
+    elif first in ("|", ">") and (block := _BLOCK.match(text, at)):
         if name.strong:
             yield secret(block.start(1) + 1, block.end(1), name.kind)
     else:
-        yield from _unquoted(text, start, at, name, between)
+        yield from _unquoted(look, start, at, name, between)
 
 
 def _takes_a_word(text: str, start: int, name: Name) -> bool:
@@ -114,7 +129,13 @@ def _takes_a_word(text: str, start: int, name: Name) -> bool:
 
 def _is_option(text: str, start: int) -> bool:
     """`--password`, or `config set password`: a word may follow."""
-    return text.startswith("-", start) or bool(_SETS.search(text[max(0, start - 60) : start]))
+    if text.startswith("-", start):
+        return True
+    space = text.rfind(" ", max(0, start - 60), start)
+    if space < 0:
+        return False
+    before = text[max(0, start - 60) : start]
+    return any(word in before for word in _SETTERS) and _SETS.search(before) is not None
 
 
 def _quoted(text: str, opening: re.Match[str], name: Name, how: str) -> Iterator[Span]:
@@ -152,23 +173,25 @@ def _is_odd(value: str) -> bool:
     return len(value) >= 6 and not value.replace("_", "").replace("-", "").isalpha()
 
 
-def _unquoted(text: str, start: int, at: int, name: Name, between: re.Match[str]) -> Iterator[Span]:
-    sign, is_option = between["sign"] or "", _is_option(text, start)
+def _unquoted(
+    look: Look, start: int, at: int, name: Name, between: re.Match[str]
+) -> Iterator[Span]:
+    text = look.text
+    sign, is_option = between["tight"] or between["sign"] or "", _is_option(text, start)
     tight = bool(sign) and not between["before"] and at == between.end()
     if sign and tight and text[start - 1 : start] in ("?", "&", ";"):
-        pattern = _PARAMETER
+        end = _PARAMETER.end(look, at, 2000)
         name = name if name.strong else TOKEN  # whoever has the address has what it allows
     elif is_option or (tight and sign == "="):
-        pattern = _SHELL
+        end = _shell_word(look, at)
     else:
-        pattern = _PLAIN
-    found = pattern.match(text, at)
-    if found is None or (found.group().startswith(("-", "$", "@")) and is_option):
+        end = _PLAIN.end(look, at, 400)
+    if end == at or (is_option and text[at] in "-$@"):
         return
-    value = found.group().rstrip(".,:)") if between["prose"] else found.group().rstrip(",")
-    follows = text[found.end() : found.end() + 1]
+    value = text[at:end].rstrip(".,:)" if between["prose"] else ",")
+    follows = text[end : end + 1]
     ends = follows in ("", "\n", "\r", " ", "&", ";", '"', "'", "\\", "`", "<", "|")
-    bare = ends and (is_option or _is_setting(text, start, at, sign, tight, follows))
+    bare = ends and (is_option or _is_setting(look, start, sign, tight, follows))
     if between["prose"]:
         bare = False
         if not _is_odd(value) or not any(letter.isdigit() for letter in value):
@@ -181,13 +204,24 @@ def _unquoted(text: str, start: int, at: int, name: Name, between: re.Match[str]
         yield secret(at, at + len(value), name.kind)
 
 
-def _is_setting(text: str, start: int, at: int, sign: str, tight: bool, follows: str) -> bool:
+def _shell_word(look: Look, at: int) -> int:
+    """Where a word of a shell ends, which may have escaped characters in it."""
+    end = _WORD.end(look, at, 400)
+    if end < at + 400 and look.text.startswith("\\", end):
+        escaped = _ESCAPED.match(look.text, at)
+        return escaped.end() if escaped else at
+    return end
+
+
+def _is_setting(look: Look, start: int, sign: str, tight: bool, follows: str) -> bool:
     """A line of a settings file, or `NAME=value` for a shell: no language writes this for code."""
-    line = text.rfind("\n", max(0, start - 80), start) + 1
-    opens = not text[line:start].strip(" \t-#>") or text[line:start].endswith(("\\n", "export "))
     if tight and sign == "=":
         return True
-    return opens and sign == ":" and follows in ("", "\n", "\r", "\\", '"', "'")
+    if sign != ":" or follows not in ("", "\n", "\r", "\\", '"', "'"):
+        return False
+    line = look.text.rfind("\n", max(0, start - 80), start) + 1
+    is_first = _INDENT.end(look, line, len(look.text)) >= start
+    return is_first or look.text.endswith(("\\n", "export "), line, start)
 
 
 STEMS: Stems = tuple((stem, _named) for stem in _WORDS)

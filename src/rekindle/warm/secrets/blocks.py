@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from .spans import Look, Span, Stems, secret
+from .spans import NOTHING, Look, Span, Stems, secret
 
 _BEGIN = re.compile(r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}\Z")
 _END = re.compile(r"-{4,5} ?END [A-Z0-9 ]{0,40}\Z")
@@ -15,7 +15,8 @@ _LINES = re.compile(
     r"(?:[ \t]{0,20}(?:[A-Za-z][A-Za-z-]{2,30}: [^\n\\]{1,120}|[A-Za-z0-9+/=_%-]{0,200})"
     r"(?:\r?\n|\\{1,8}r?n|\\{1,8}r\\{1,8}n|\Z|(?=[\"'`]))){0,2000}"
 )
-_TAIL = re.compile(r"(?:[A-Za-z0-9+/=]{20,200}(?:\r?\n|\\{1,8}n)[ \t]{0,20}){1,2000}\Z")
+_ALPHABET = bytes(c for c in range(128) if chr(c).isalnum()) + b"+/="
+_BREAK = re.compile(rb"(?:\r?\n|(?<!\\)\\{1,8}n)[ \t]{0,20}\Z")
 _PUTTY = re.compile(
     r"private-lines: ?\d{1,4}(?:\r?\n|\\{1,8}n)"
     r"(?P<value>(?:[ \t]{0,20}[A-Za-z0-9+/=]{1,80}(?:\r?\n|\\{1,8}n|\Z|(?=[\"'`]))){1,400})",
@@ -24,23 +25,46 @@ _PUTTY = re.compile(
 _LONGEST = 40_000
 
 
-def _block(look: Look, at: int) -> Iterator[Span]:
+def _block(look: Look, at: int) -> Iterable[Span]:
     """A private key: whole, without its end, or without its beginning."""
-    text, at = look.text, at - len("private ")
-    if not look.low.startswith(b"private key", max(0, at)):
-        return
+    at -= len("private ")
+    return _key(look, at) if look.low.startswith(b"private key", max(0, at)) else NOTHING
+
+
+def _key(look: Look, at: int) -> Iterator[Span]:
+    text = look.text
     before = text[max(0, at - 60) : at]
     if begin := _BEGIN.search(before):
         yield secret(at - len(before) + begin.start(), _end(text, at), "private-key")
     elif end := _END.search(before):
         stop = at - len(before) + end.start()
-        if tail := _TAIL.search(text, max(0, stop - 8_000), stop):
-            yield secret(tail.start(), tail.end(), "private-key")
+        start = _tail(look.raw, max(0, stop - 8_000), stop)
+        if start < stop:
+            yield secret(start, stop, "private-key")
 
 
 def _putty(look: Look, at: int) -> Iterator[Span]:
     if found := _PUTTY.match(look.text, at):
         yield secret(found.start("value"), found.end("value"), "private-key")
+
+
+def _tail(raw: bytes, least: int, stop: int) -> int:
+    """Where the lines of a key begin of which the last one ends here, going up line by line."""
+    start = at = stop
+    while gap := _BREAK.search(raw, max(least, at - 32), at):
+        line = raw[max(least, gap.start() - 201) : gap.start()]
+        size = len(line) - len(line.rstrip(_ALPHABET))
+        if size < 20:
+            break
+        start = gap.start() - min(size, 200)
+        at = gap.start() - size
+        if line[-size:].startswith(b"n") and raw[max(least, at - 1) : at] == b"\\":
+            if size <= 20:
+                break
+            at += 1  # the end of an escape
+        if at < gap.start() - 200:
+            break
+    return start
 
 
 def _end(text: str, at: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import lru_cache
 from math import log2
 
@@ -11,12 +12,15 @@ _PLACEHOLDER = re.compile(
     r"""<[^<>\n]{0,80}>\Z | <[%?\w:.-]*\Z | <secret: | [~]\Z
       | \$\{?[A-Za-z_]\w*\}?\Z | \$\{[^}]*\} | \$\( | \$\{\{ | \{\{ | \{[\w.\[\]'"!:]*\}\Z
       | %\(\w+\)s | %s\Z | %\w+%\Z | \#\{ | ` | <% | @[\w.]+@\Z | ![\w:]+[ ]
-      | [*•.…_-]{3,}\Z | \w{0,8}(?:\*{3,}|•{3,}|…|\.{3})\w{0,6}\Z | [xX]{3,}[xX-]*\Z
+      | [*•.…_-]{3,}\Z | \w{0,8}(?:\*{3,}|•{3,}|…|\.{3})\w{0,6}\Z | [xX]{3,}+[xX-]*\Z
       | [\[<(]?(?:redacted|hidden|masked|filtered|omitted|removed)\b | your[\W_]
       | (?:sk|ghp|xox\w)[-_](?:x{3,}|\.{3}|your)
     """,
     re.X | re.I,
 )
+# All that may begin with one of these letters or digits and be a placeholder is cut short by dots.
+_ORDINARY = frozenset("abcdeijklnpqtuvwzABCDEIJKLNPQTUVWZ0123456789")
+_CUT = re.compile(r"\w{0,8}(?:\*{3,}|•{3,}|…|\.{3})\w{0,6}\Z")
 _REFERENCE = re.compile(r"<[a-z][\w:.-]*>|~|\$\{\w+\}|\$[A-Z_][A-Z0-9_]*|\{\{[^}]*\}\}|\*{3,}")
 _DIGEST = re.compile(
     r"(?:[0-9a-f]{7,12}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{56}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128})"
@@ -33,7 +37,8 @@ def words(text: str) -> frozenset[str]:
 
 def is_placeholder(value: str) -> bool:
     """A mask, a variable, or something that a reader is to fill in: not a secret itself."""
-    return _PLACEHOLDER.match(value) is not None
+    pattern = _CUT if value[:1] in _ORDINARY else _PLACEHOLDER
+    return pattern.match(value) is not None
 
 
 def is_reference(value: str) -> bool:
@@ -70,7 +75,7 @@ def is_random(value: str, least: int = 12) -> bool:
 def entropy(value: str) -> float:
     """Bits per character, by how often each one stands in the text."""
     size = len(value)
-    shares = [value.count(letter) / size for letter in set(value)]
+    shares = [count / size for count in Counter(value).values()]
     return -sum(share * log2(share) for share in shares)
 
 
@@ -79,15 +84,22 @@ def _changes(value: str) -> tuple[int, int, int]:
 
     Dates, versions and words joined by hyphens change at the hyphen only, which does not count.
     """
-    changes = digits = letters = 0
-    last = ""
-    for letter in value:
-        if letter.isdigit():
-            digits, now = digits + 1, "d"
-        elif letter.isalpha():
-            letters, now = letters + 1, "u" if letter.isupper() else "l"
-        else:
-            now = ""
-        changes += bool(now and last and now != last)
-        last = now
-    return changes, digits, letters
+    image = value.encode().translate(_CLASSES) if value.isascii() else bytes(map(_class, value))
+    number = int.from_bytes(image)
+    beside = (number ^ number >> 8).to_bytes(len(image))  # each class with the one before it
+    changes = len(beside.translate(None, _NO_CHANGE))
+    return changes, len(image.translate(None, b"\2\4\x08")), len(image.translate(None, b"\1\x08"))
+
+
+@lru_cache(maxsize=4096)
+def _class(letter: str) -> int:
+    """A digit is 1, a capital 2, another letter 4, all else 8: two of them tell in their sum which."""
+    if letter.isdigit():
+        return 1
+    if letter.isalpha():
+        return 2 if letter.isupper() else 4
+    return 8
+
+
+_CLASSES = bytes(_class(chr(code)) if code < 128 else 8 for code in range(256))
+_NO_CHANGE = bytes(range(256)).translate(None, bytes((1 ^ 2, 1 ^ 4, 2 ^ 4)))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from .chance import is_placeholder, is_random
 from .names import announced
-from .spans import AtStem, Look, Span, Stems, secret
+from .spans import NOTHING, AtStem, Look, Span, Stems, secret
 
 _WORD = (
     r"""(?:"(?P<double>[^"\n]{1,200})"|'(?P<single>[^'\n]{1,200})'"""
@@ -32,10 +32,30 @@ _TIGHT = r"mysql\w*|mariadb\w*|7z[ar]?|sshpass|rar|unrar|mongo\w*"
 _PAIRS = (
     r"curl|wget|https?|xh|ab|lftp|smbclient|rpcclient|wrk|siege|artifactory|elasticsearch\S*|nxc"
 )
-_PROGRAMS = {letter: re.compile(rf"\b(?:{names})\b[^|;&]*\Z") for letter, names in _SPACED.items()}
-_TIGHT_BEFORE = re.compile(rf"\b(?:{_TIGHT})\b[^|;&]*\Z")
-_PAIR_BEFORE = re.compile(rf"\b(?:{_PAIRS})\b[^|;]*\Z")
-_HTPASSWD = re.compile(r"passwd\b[^|;&\n]{0,120}?-\w*b\w*[ ]+(?:\S+[ ]+){2}(\S{3,200})")
+
+
+class _Programs:
+    """Does one of these programs stand before an option, in the same command?"""
+
+    def __init__(self, names: str, ends: str = "|;&") -> None:
+        self._pattern = re.compile(rf"\b(?:{names})\b[^{ends}]*\Z")
+        # A text that has none of the names is told by that, which is far cheaper than the pattern.
+        plain = (
+            re.sub(r"\\.[*+]?|\[.*|.\?", "", name) for name in names.replace("[ ]", " ").split("|")
+        )
+        self._names = tuple(plain)
+
+    def stand_in(self, before: str) -> bool:
+        for name in self._names:
+            if name in before:
+                return self._pattern.search(before) is not None
+        return False
+
+
+_PROGRAMS = {letter: _Programs(names) for letter, names in _SPACED.items()}
+_TIGHT_PROGRAMS = _Programs(_TIGHT)
+_PAIR_PROGRAMS = _Programs(_PAIRS, "|;")
+_HTPASSWD = re.compile(r"passwd\b[^|;&\n]{0,120}?-(?=\w*b)\w++[ ]+(?:\S+[ ]+){2}(\S{3,200})")
 _PAIR = re.compile(r"""[ ]{0,4}\\{0,3}["']?[^\s:%"',]{0,80}[:%,](?P<password>[^\s"'\\]{2,200})""")
 
 # Everything else that is found by a word of its own: the stem, and the form that begins with it.
@@ -61,7 +81,8 @@ _FORMS: tuple[tuple[bytes, str], ...] = (
     (b"net us", r"""net[ ]user?[ ]+(?:\S+:?[ ]+\\\S+[ ]+)?(?!/)[\w.-]{1,40}[ ]+
         (?P<value>[^\s/"'*]{4,100})(?=[ ]+/)"""),
     (b"net us", r"""net[ ]use[^\n]{0,120}/user:\S{1,80}[ ]+(?P<value>[^\s/"'*]{4,100})"""),
-    (b"sqlplus", rf"""sqlplus[ ]+(?:-\w+[ ]+)*{_Q}\w{{1,60}}/{_Q}(?P<value>[^\s@"'\\/]{{2,100}})"""),
+    (b"sqlplus", rf"""sqlplus[ ]+(?:-\w+[ ]+){{0,20}}
+        {_Q}\w{{1,60}}/{_Q}(?P<value>[^\s@"'\\/]{{2,100}})"""),
     (b"kv put", rf"kv[ ]put[ ]+\S{{1,120}}[ ]+[\w.-]{{1,60}}={_VALUES}"),
     (b"http-basic.", rf"http-basic\.\S{{1,60}}[ ]+\S{{1,80}}[ ]+{_VALUES}"),
     (b"token", rf"token(?<=pypi-token)\.[\w-]{{1,60}}[ ]+{_VALUES}"),
@@ -86,7 +107,7 @@ def behind_options(words: Sequence[str]) -> Iterator[int]:
         if says is not None:
             is_password = says.strong or is_random(word, 10)
         else:
-            is_password = program and program.search(" ".join((*words[:number], "")))
+            is_password = program and program.stand_in(" ".join((*words[:number], "")))
         if is_password:
             yield number
 
@@ -94,16 +115,18 @@ def behind_options(words: Sequence[str]) -> Iterator[int]:
 def _form(form: str) -> AtStem:
     pattern = re.compile(form, re.X | re.I)
 
-    def rule(look: Look, at: int) -> Iterator[Span]:
+    def rule(look: Look, at: int) -> Iterable[Span]:
         if (found := pattern.match(look.text, at)) and (one := _named(found)):
-            yield one
+            return (one,)
+        return NOTHING
 
     return rule
 
 
-def _htpasswd(look: Look, at: int) -> Iterator[Span]:
+def _htpasswd(look: Look, at: int) -> Iterable[Span]:
     if look.low.startswith(b"ht", max(0, at - 2)) and (found := _HTPASSWD.match(look.text, at)):
-        yield secret(found.start(1), found.end(1), "password")
+        return (secret(found.start(1), found.end(1), "password"),)
+    return NOTHING
 
 
 def _option(text: str, found: re.Match[str]) -> Span | None:
@@ -112,16 +135,16 @@ def _option(text: str, found: re.Match[str]) -> Span | None:
     before = text[max(line, 0, at - 240) : at]
     if letter in "uU":
         pair = _PAIR.match(text, at)
-        if pair and _PAIR_BEFORE.search(before) and not pair["password"].isdigit():
+        if pair and not pair["password"].isdigit() and _PAIR_PROGRAMS.stand_in(before):
             return _masked(pair, "password")
         return None
     spaced = text[at : at + 1] == " "
     if letter == "p" and not spaced:
-        if not _TIGHT_BEFORE.search(before):
+        if not _TIGHT_PROGRAMS.stand_in(before):
             return None
         return _first(_JOINED.match(text, at), 3)
     program = _PROGRAMS.get(letter)
-    if program is None or not program.search(before):
+    if program is None or not program.stand_in(before):
         return None
     return _first(_VALUE.match(text, at), 3 if letter != "c" else 6)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from binascii import Error
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from .chance import is_placeholder
-from .spans import AtStem, Look, Span, Stems, secret
+from .spans import NOTHING, AtStem, Look, Runs, Span, Stems, secret
 
 _GAP = r"(?:[ \t]|\r?\n|\\n|\\t){1,20}"
 _NETRC = re.compile(
@@ -21,7 +21,8 @@ _PGPASS = re.compile(
 _CRYPT = re.compile(
     r"\$(?:[156y]|2[abxy]|apr1|argon2\w{1,2}|sha1|scrypt|pbkdf2-\w+|\d{4,7})\$[^\s\"'`:,;\\]{12,400}"
 )
-_NPM = re.compile(r"auth[ ]?=[ ]?[\"']?(?P<value>[A-Za-z0-9+/=_-]{6,2000})")
+_NPM = re.compile(r"auth[ ]?=[ ]?[\"']?(?=[A-Za-z0-9+/=_-]{6})")
+_BASE64 = Runs(r"[A-Za-z0-9+/=_-]")
 _DOCKER = re.compile(
     r"""auth\\{0,7}["'][ ]?:[ ]?\\{0,7}["'](?P<value>[A-Za-z0-9+/]{6,2000}={0,2})"""
 )
@@ -34,17 +35,28 @@ _VAULT = re.compile(
 
 
 def _line(pattern: re.Pattern[str], kind: str) -> AtStem:
-    def rule(look: Look, at: int) -> Iterator[Span]:
+    def rule(look: Look, at: int) -> Iterable[Span]:
         found = pattern.match(look.text, at)
-        if found and not is_placeholder(found["value"]):
-            yield secret(found.start("value"), found.end("value"), kind)
+        if found is None or is_placeholder(found["value"]):
+            return NOTHING
+        return (secret(found.start("value"), found.end("value"), kind),)
 
     return rule
 
 
-def _docker(look: Look, at: int) -> Iterator[Span]:
+def _npm(look: Look, at: int) -> Iterable[Span]:
+    found = _NPM.match(look.text, at)
+    if found is None:
+        return NOTHING
+    start = found.end()
+    end = _BASE64.end(look, start, 2000)
+    return NOTHING if is_placeholder(look.text[start:end]) else (secret(start, end, "npm"),)
+
+
+def _docker(look: Look, at: int) -> Iterable[Span]:
     if (found := _DOCKER.match(look.text, at)) and is_login(found["value"]):
-        yield secret(found.start("value"), found.end("value"), "docker")
+        return (secret(found.start("value"), found.end("value"), "docker"),)
+    return NOTHING
 
 
 def hashes(look: Look) -> Iterator[Span]:
@@ -66,7 +78,7 @@ STEMS: Stems = (
     (b"login", _line(_NETRC, "password")),
     (b":5432:", _line(_PGPASS, "password")),
     (b":*:", _line(_PGPASS, "password")),
-    (b"auth", _line(_NPM, "npm")),
+    (b"auth", _npm),
     (b"auth", _docker),
     (b"key", _line(_KEY_DATA, "private-key")),
     (b"$ansible_vault", _line(_VAULT, "vault")),

@@ -20,6 +20,7 @@ _UNSAID = words(
     await async function def class lambda static public private protected readonly
     """
 )
+_LONGEST_UNSAID = max(map(len, _UNSAID))
 # An expression: a name with a dot, a call, an index, an arrow behind it.
 _EXPRESSION = re.compile(
     r"""[A-Za-z_$][\w$]*(?:\s?(?:\.|\?\.|->|::)\s?[A-Za-z_$][\w$]*)*\s?[(\[{<]
@@ -43,7 +44,7 @@ _PROSE = re.compile(
 
 def is_secret_string(name: Name, value: str) -> bool:
     """Is a text in quotes, after a secret's name, the secret?"""
-    if is_placeholder(value) or value.lower() in _UNSAID:
+    if is_placeholder(value) or _is_unsaid(value):
         return False
     if not name.strong:
         return _is_token(name, value)
@@ -60,7 +61,7 @@ def is_secret_string(name: Name, value: str) -> bool:
 
 def is_secret_word(name: Name, value: str, *, bare: bool) -> bool:
     """The same for a text without quotes; `bare` where it cannot be code: a setting, an option."""
-    if len(value) < 3 or is_placeholder(value) or value.lower() in _UNSAID:
+    if len(value) < 3 or is_placeholder(value) or _is_unsaid(value):
         return False
     if not name.strong:
         return _is_token(name, value) and not _EXPRESSION.match(value)
@@ -77,6 +78,10 @@ def is_secret_word(name: Name, value: str, *, bare: bool) -> bool:
     return (not (_CONSTANT.match(value) and announced(value)) and not value.isdigit()) or len(
         value
     ) > 3
+
+
+def _is_unsaid(value: str) -> bool:
+    return len(value) <= _LONGEST_UNSAID and value.lower() in _UNSAID
 
 
 def is_path(value: str) -> bool:

@@ -13,7 +13,8 @@ _IMAGE = bytes(
     97 if chr(c) in "_+/=.!~-" or (chr(c).isalnum() and c < 128) else 32 for c in range(256)
 )
 _LONG = b"a" * 16
-_RUN = re.compile(r"(?<![\w/.+-])[A-Za-z0-9_+/=.!~-]{16,400}(?![\w(/])")
+_BEGINS = re.compile(r"[A-Za-z0-9_+/=.!~-](?<![\w/.+-].)[A-Za-z0-9_+/=.!~-]{15}")
+_RUN = re.compile(r"[A-Za-z0-9_+/=.!~-]{16,400}(?![\w(/])")
 
 
 def nearby(look: Look, at: int) -> Iterator[Span]:
@@ -23,15 +24,17 @@ def nearby(look: Look, at: int) -> Iterator[Span]:
     text = look.text
     line = text.find("\n", at, at + _REACH)
     end = line if line >= 0 else at + _REACH
-    for run in _RUN.finditer(text, at, end + (0 if line >= 0 else 400)):
-        if run.start() >= end:
-            return
-        if _is_secret(run.group().rstrip(".=")):
+    last = end if line >= 0 else end + len(_LONG) - 1  # of a run that begins within reach
+    while begins := _BEGINS.search(text, at, last):
+        run = _RUN.match(text, begins.start())
+        at = run.end() if run else begins.start() + 1
+        if run and _is_secret(run.group().rstrip(".=")):
             yield secret(run.start(), run.end(), "random")
 
 
 def _is_secret(value: str) -> bool:
-    if "/" in value or "--" in value or is_digest(value) or is_placeholder(value):
+    if "/" in value or "--" in value or not is_random(value, 16):
         return False
-    pieces = re.split(r"[.=_-]", value)
-    return is_random(value, 16) and any(is_random(piece, 12) for piece in pieces)
+    if is_digest(value) or is_placeholder(value):
+        return False
+    return any(is_random(piece, 12) for piece in re.split(r"[.=_-]", value))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from .chance import words
-from .spans import Look, Rule, Span, Stems, hits
+from .spans import NOTHING, Look, Rule, Span, Stems, hits
 
 _LOCAL = bytes(c for c in range(128) if chr(c).isalnum()) + b"._%+-"
-_DOMAIN = re.compile(
-    r"@((?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,6})([A-Za-z]{2,18})(?![A-Za-z0-9(=\[])"
+_MAIL = re.compile(
+    r"@(?<=[A-Za-z0-9._%+-]@)((?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,6})([A-Za-z]{2,18})(?![A-Za-z0-9(=\[])"
 )
 # Names that belong to programs; whoever they stand for is nobody.
 _NOBODY = frozenset((b"git", b"noreply", b"no-reply", b"hg", b"svn", b"npm", b"donotreply"))
@@ -52,6 +52,8 @@ _HOME = re.compile(
       |\\{1,8}(?P<owner>[^\\/:*?"<>|\s][^\\/:*?"<>|\n']{0,40}?)(?=[\\/"'\s:;,)]|\Z))""",
     re.X | re.I,
 )
+_HOME_BEGINS = b"h"[0]  # as opposed to `users`
+_PARTS = frozenset((b"/", b"\\", b"%", b"-"))
 _BEFORE_HOME = re.compile(
     r"(?:(?<![\w.~})\]>*?/-])"
     r"(?:/mnt/[a-z]|/[a-z](?=/)|[A-Za-z]:(?:\\{1,8}|/)?|/var|/export|/usr|/data)?"
@@ -60,17 +62,22 @@ _BEFORE_HOME = re.compile(
 _SHARED = frozenset(("shared", "public", "default", "all", "index", "profile", "me", "list"))
 
 
-def _mail(look: Look, at: int) -> Iterator[Span]:
-    found = _DOMAIN.match(look.text, at)
-    if found is None or not _is_ending(found[2].lower()):
-        return
+def mails(look: Look) -> Iterator[Span]:
+    """Mail addresses."""
+    for found in _MAIL.finditer(look.text):
+        if _is_ending(found[2].lower()):
+            yield from _address(look, found.start(), found.end())
+
+
+def _address(look: Look, at: int, end: int) -> Iterable[Span]:
     chunk = look.raw[max(0, at - 64) : at]
     local = chunk[len(chunk.rstrip(_LOCAL)) :].lstrip(b".-%")
     start = at - len(local)
     if local[:1] in (b"n", b"r", b"t") and look.raw[start - 1 : start] == b"\\":
         start += 1  # the end of an escape
     if start < at and local.lower() not in _NOBODY:
-        yield Span(start, found.end(), "mail", "<mail>")
+        return (Span(start, end, "mail", "<mail>"),)
+    return NOTHING
 
 
 def _is_ending(ending: str) -> bool:
@@ -80,6 +87,8 @@ def _is_ending(ending: str) -> bool:
 def numbers(look: Look) -> Iterator[Span]:
     """Phone numbers and payment cards."""
     image = look.raw.translate(_DIGITS)
+    if b"d" not in image:
+        return
     for at in hits(image, b"+d"):
         yield from _international(look.text, at)
     for at in hits(image, b"(ddd)"):
@@ -126,10 +135,13 @@ def _is_card(text: str) -> bool:
     return total % 10 == 0
 
 
-def _home(look: Look, at: int) -> Iterator[Span]:
+def _home(look: Look, at: int) -> Iterable[Span]:
+    behind = at + (4 if look.low[at] == _HOME_BEGINS else 5)
+    if look.low[behind : behind + 1] not in _PARTS:
+        return NOTHING
     found = _HOME.match(look.text, at)
     if found is None:
-        return
+        return NOTHING
     group = "user" if found["user"] else "owner"
     user, part = found[group].rstrip("."), found["part"]
     if part == "-":  # a path in which agents put hyphens for slashes
@@ -137,13 +149,13 @@ def _home(look: Look, at: int) -> Iterator[Span]:
     start = max(0, at - 12)
     before = _BEFORE_HOME.search(look.text[start:at])
     if before is None or not before.group() or user.lower() in _SHARED:
-        return
+        return NOTHING
     if (part == "-") != before.group().endswith("-"):
-        return
+        return NOTHING
     begin = start + before.start()
     if look.text.startswith("file:", begin):
         begin += len("file://")
-    yield Span(begin, found.start(group) + len(user), "home", "~")
+    return (Span(begin, found.start(group) + len(user), "home", "~"),)
 
 
 _COMMON = words(
@@ -179,7 +191,6 @@ def _bounded(word: str) -> re.Pattern[str]:
 
 
 STEMS: Stems = (
-    (b"@", _mail),
     (b"phone", _called),
     (b"tel:", _called),
     (b"home", _home),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from .chance import entropy, is_digest, is_placeholder, is_random
 from .providers import SHAPES, Shape
-from .spans import Look, Span, opens, secret
+from .spans import NOTHING, Look, Span, opens, secret
 
 _LEAST = 20  # what providers issue is at least as long
 _RUN = bytes.maketrans(
@@ -18,7 +18,8 @@ _NEEDLE = b"a" * _LEAST
 _REACH = 600  # a token that is split over lines is looked for as far as this
 
 _INSIDE = re.compile(r"[A-Za-z0-9_-]*\Z")
-_STARTS = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]")
+# What tokens are made of: where this ends, a token does, or is broken.
+_TOKEN = re.compile(r"[A-Za-z0-9_.%/+=,:-]*+")
 _END = re.compile(r"[A-Za-z0-9_-]*")
 # Where a token is broken: the end of a line, an escaped one, two strings that are put together.
 _BREAK = re.compile(
@@ -37,6 +38,15 @@ for _shape in SHAPES:
     else:
         _MARKED.append(_shape)
 _MARKS = tuple(_shape.prefix for _shape in _MARKED)
+_LAST = frozenset(_mark[-1] for _mark in _MARKS)
+_SECOND = {
+    first: "".join(sorted(start[1] for start in _BY_START if start[0] == first))
+    for first in sorted({start[0] for start in _BY_START})
+}
+# Where in a run a token may begin, other than at its start.
+_STARTS = re.compile(
+    "[_-](?=" + "|".join(f"{first}[{second}]" for first, second in _SECOND.items()) + ")"
+)
 
 # Tokens without first letters of their own. Each is tried where a run begins.
 _WHOLE = re.compile(
@@ -46,19 +56,31 @@ _WHOLE = re.compile(
     """,
     re.X,
 )
-# What stands before a run makes it a token: `123456789:AA…`. By the character right before it.
+_LEAST_WHOLE = 36  # the shortest of them, but for the one in which a dot follows the run
+
+
+def _shaped(literals: tuple[str, ...], pattern: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
+    return literals, re.compile(pattern)
+
+
+# What stands before a run makes it a token: `123456789:AA…`. By the character right before it, with
+# what every such token has in it, which is looked for first.
 _BEFORE = {
-    ":": re.compile(
+    ":": _shaped(
+        (":AA", "1/", "2/"),
         r"(?P<telegram>(?<!\d)\d{8,12}:AA[A-Za-z0-9_-]{30,40})"
-        r"|(?P<asana>[12]/\d{12,20}(?:/\d{12,20})?:[0-9a-f]{32})"
+        r"|(?P<asana>[12]/\d{12,20}(?:/\d{12,20})?:[0-9a-f]{32})",
     ),
-    ".": re.compile(
+    ".": _shaped(
+        ("pat", ".atlasv1."),
         r"(?P<airtable>pat[A-Za-z0-9]{14}\.[0-9a-f]{64})"
-        r"|(?P<terraform>[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{40,100})"
+        r"|(?P<terraform>[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{40,100})",
     ),
-    "$": re.compile(r"(?P<paypal>access_token\$\w{4,12}\$[A-Za-z0-9]{16}\$[0-9a-f]{32})"),
-    "!": re.compile(r"(?P<salesforce>00D[A-Za-z0-9]{12,15}![A-Za-z0-9._]{40,200})"),
-    "~": re.compile(r"(?P<azure>[A-Za-z0-9_.~-]{3}\dQ~[A-Za-z0-9_.~-]{31,40})"),
+    "$": _shaped(
+        ("access_token$",), r"(?P<paypal>access_token\$\w{4,12}\$[A-Za-z0-9]{16}\$[0-9a-f]{32})"
+    ),
+    "!": _shaped(("00D",), r"(?P<salesforce>00D[A-Za-z0-9]{12,15}![A-Za-z0-9._]{40,200})"),
+    "~": _shaped(("Q~",), r"(?P<azure>[A-Za-z0-9_.~-]{3}\dQ~[A-Za-z0-9_.~-]{31,40})"),
 }
 
 
@@ -84,48 +106,59 @@ def _is_name(run: bytes) -> bool:
     return letters.isalpha() and (letters.islower() or (letters.isupper() and letters != run))
 
 
-def _in_run(text: str, start: int, end: int) -> Iterator[Span]:
-    if found := _whole(text, start):
-        yield found
-        return
+def _in_run(text: str, start: int, end: int) -> Iterable[Span]:
+    before = text[start - 1 : start]
+    if found := _whole(text, start, end, before):
+        return (found,)
     for at in _candidates(text, start, end):
         for shape in _BY_START.get(text[at : at + 2], ()):
             if text.startswith(shape.prefix, at) and (found := _token(text, at, end, shape)):
+                return (found,)
+    if before in _LAST and text.endswith(_MARKS, max(0, start - 24), start):
+        return list(_marked(text, start, end))
+    return NOTHING
+
+
+def _marked(text: str, start: int, end: int) -> Iterator[Span]:
+    for shape in _MARKED:
+        at = start - len(shape.prefix)
+        if text.endswith(shape.prefix, max(0, start - 24), start) and opens(text, at):
+            found = _token(text, at, end, shape)
+            if found is not None:
                 yield found
-                return
-    before = text[max(0, start - 24) : start]
-    if before.endswith(_MARKS):
-        for shape in _MARKED:
-            at = start - len(shape.prefix)
-            if before.endswith(shape.prefix) and opens(text, at):
-                found = _token(text, at, end, shape)
-                if found is not None:
-                    yield found
 
 
-def _candidates(text: str, start: int, end: int) -> Iterator[int]:
+def _candidates(text: str, start: int, end: int) -> list[int]:
     """Where in a run a token may begin: at its start, behind an escape, behind `_` or `-`."""
-    for word in _STARTS.finditer(text, start, end):
-        yield word.start()
+    found = [mark.end() for mark in _STARTS.finditer(text, start, end)]
+    if text[start] not in "_-":
+        found.insert(0, start)
     if start and text[start - 1] in "\\%[u":
-        yield from (at for at in range(start + 1, min(start + 6, end)) if opens(text, at))
+        found += [at for at in range(start + 1, min(start + 6, end)) if opens(text, at)]
+    return found
 
 
-def _whole(text: str, start: int) -> Span | None:
-    if (found := _WHOLE.match(text, start)) and found.lastgroup:
+def _whole(text: str, start: int, end: int, before: str) -> Span | None:
+    may_be = end - start >= _LEAST_WHOLE or text.startswith(".", end)
+    if may_be and (found := _WHOLE.match(text, start)) and found.lastgroup:
         return secret(start, found.end(), found.lastgroup)
-    shape = _BEFORE.get(text[start - 1]) if start else None
-    if shape and (found := shape.search(text, max(0, start - 64), start + 320)):
-        return secret(found.start(), found.end(), found.lastgroup or "token")
-    return None
+    if before not in _BEFORE:
+        return None
+    literals, pattern = _BEFORE[before]
+    begin, stop = max(0, start - 64), start + 320
+    if all(text.find(literal, begin, stop) < 0 for literal in literals):
+        return None
+    found = pattern.search(text, begin, stop)
+    return secret(found.start(), found.end(), found.lastgroup or "token") if found else None
 
 
 def _token(text: str, at: int, end: int, shape: Shape) -> Span | None:
     """The token of that shape which begins here, in a run that ends there, or goes on below."""
-    if found := shape.pattern.match(text, at, at + 9000):
+    dotted = shape.dotted and not text.startswith(".", end)  # it has a dot where the run ends
+    if not dotted and (found := shape.pattern.match(text, at, at + 9000)):
         rest = text[at + len(shape.prefix) : found.end()]
         stop = _more(text, max(end, found.end()))
-    elif end - at > _REACH:
+    elif end - at > _REACH or not _is_broken(text, at):
         return None
     else:
         window = text[at : at + _REACH]
@@ -137,6 +170,15 @@ def _token(text: str, at: int, end: int, shape: Shape) -> Span | None:
     if is_placeholder(rest) or not _is_drawn(shape.prefix, rest):
         return None
     return secret(at, stop, shape.kind)
+
+
+def _is_broken(text: str, at: int) -> bool:
+    """Is there a break right behind the characters of a token?"""
+    found = _TOKEN.match(text, at, at + _REACH)
+    end = found.end() if found else at
+    return _BREAK.match(text, end) is not None or (
+        text[end - 1] in ".+" and _BREAK.match(text, end - 1) is not None
+    )
 
 
 _FAINT = frozenset(("s.", "00", "sk-", "pa-", "st."))  # ordinary text has them too

@@ -188,6 +188,7 @@ class Shape(NamedTuple):
     kind: str
     prefix: str
     rest: str
+    dotted: bool  # it goes on to a dot, whatever stands before that
 
     @property
     def pattern(self) -> re.Pattern[str]:
@@ -205,8 +206,11 @@ def _compiled(prefix: str, rest: str) -> re.Pattern[str]:
 def _read(table: str) -> tuple[Shape, ...]:
     rows = (line.split() for line in table.splitlines() if line and not line.startswith("#"))
     return tuple(
-        Shape(kind, prefix, rest) for kind, some, rest in rows for prefix in some.split(",")
+        Shape(kind, prefix, rest, _DOTTED.match(rest) is not None)
+        for kind, some, rest in rows
+        for prefix in some.split(",")
     )
 
 
+_DOTTED = re.compile(r"@w\{\d+,\d+\}\\\.")
 SHAPES = _read(_TABLE)

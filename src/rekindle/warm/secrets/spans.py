@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
+
+from .stems import KNOWN, places
 
 
 class Span(NamedTuple):
@@ -20,14 +23,49 @@ class Look:
 
     Both images have one byte per character, so that positions are the same in all three. `raw` has
     a question mark where a character is not ASCII; `low` is `raw` in small letters.
+
+    `names` are the beginnings of the names that were looked at, and `runs` the last run that was
+    measured of each kind, so that what belongs to many places is done once for all of them.
     """
 
-    __slots__ = ("low", "raw", "text")
+    __slots__ = ("_places", "low", "names", "raw", "runs", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.raw = text.encode("ascii", "replace")
         self.low = self.raw.lower()
+        self.names: set[int] = set()
+        self.runs: dict[Runs, tuple[int, int]] = {}
+        self._places: dict[bytes, list[int]] | None = None
+
+    @property
+    def places(self) -> Mapping[bytes, Sequence[int]]:
+        """Where the literals of `stems.py` stand in `low`; those that do not are left out."""
+        if self._places is None:
+            self._places = places(self.low)
+        return self._places
+
+
+class Runs:
+    """Stretches of characters of one kind.
+
+    Where names stand in one long run, each of them asks how far it goes on. It is measured once,
+    else a text that is nothing but names would cost its length times the longest value.
+    """
+
+    __slots__ = ("_pattern",)
+
+    def __init__(self, kind: str) -> None:
+        self._pattern = re.compile(rf"{kind}*+")
+
+    def end(self, look: Look, at: int, most: int) -> int:
+        """Where the run that goes on here ends, `most` characters from here at the latest."""
+        start, stop = look.runs.get(self, (0, 0))
+        if not start <= at < stop:
+            found = self._pattern.match(look.text, at)
+            stop = found.end() if found else at
+            look.runs[self] = (at, stop)
+        return min(stop, at + most)
 
 
 # A rule looks at a whole text. Most only look where a stem stands, a literal in small letters;
@@ -57,17 +95,18 @@ def where_they_stand(stems: Stems) -> Rule:
     table: dict[bytes, list[AtStem]] = {}
     for stem, waiting in stems:
         table.setdefault(stem, []).append(waiting)
-    pairs = tuple(table.items())
+    if unknown := table.keys() - KNOWN:
+        raise ValueError(f"stems.py has no {unknown}")
+    order = {stem: number for number, stem in enumerate(table)}
 
     def rule(look: Look) -> list[Span]:
         spans: list[Span] = []
-        low = look.low
-        for stem, rules in pairs:
-            at = low.find(stem)
-            while at >= 0:
+        found = look.places
+        for stem in sorted(found.keys() & order.keys(), key=order.__getitem__):
+            rules = table[stem]
+            for at in found[stem]:
                 for one in rules:
                     spans.extend(one(look, at))
-                at = low.find(stem, at + len(stem))
         return spans
 
     return rule
