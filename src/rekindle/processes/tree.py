@@ -204,11 +204,16 @@ async def end(
         await hunt.strike(_PATIENCE)
     finally:
         send(root.pid, root.started, signal.SIGCONT)
-    # What escaped through a gap of the counts while the root was going.
+    # What escaped through a gap of the counts while the root was going, or goes on to do so.
+    last = time.monotonic() + _PATIENCE
     await hunt.strike(_PATIENCE)
-    if alive := await hunt.alive():
-        pids = ", ".join(map(str, alive))
-        raise ProcessError(f"process {root.id}: the kernel does not end {pids}; try again later")
+    while alive := await hunt.alive():
+        if time.monotonic() > last:
+            pids = ", ".join(map(str, alive))
+            raise ProcessError(
+                f"process {root.id}: the kernel does not end {pids}; try again later"
+            )
+        await hunt.strike(_PATIENCE)
     await _released(root)
     if root.group:
         await asyncio.to_thread(cgroup.remove, root.group)
@@ -268,19 +273,22 @@ def _strike(root: Root, known: dict[int, int], spared: frozenset[int]) -> None:
     """Kill what is known and all below it, each as soon as it is seen.
 
     A program that forks and ends, over and over, is faster than a whole count. What it leaves is
-    below the root, below something that was just killed, or marked; strangers are looked at once.
+    below the root, below something that was just killed, or marked. Strangers are looked at once, and
+    so are the dead: while the root is held nobody takes them away, and there may be thousands.
     """
     struck = dict(known)
-    strangers = {os.getpid(), *spared}
+    passed = {os.getpid(), root.pid, *spared}
     held = lives(root.pid, root.started)
     idle, end = 0, time.monotonic() + _STRIKE
     while idle < 3 and time.monotonic() < end:
+        time.sleep(0.004 * (idle > 0))  # a look is quick, and what was just forked takes a moment
         idle += 1
-        for name in os.listdir("/proc"):
-            if not name.isdigit() or (pid := int(name)) in strangers or pid == root.pid:
+        for name in reversed(os.listdir("/proc")):  # the newest first: only they go on
+            if not name.isdigit() or (pid := int(name)) in passed:
                 continue
             seen = look(pid)
             if seen is None or seen.dead:
+                passed.add(pid)
                 continue
             below = (held and seen.ppid == root.pid) or _was(seen.ppid, struck)
             if below or struck.get(pid) == seen.started or _mark(pid, 0) == (0, root.id):
@@ -288,7 +296,7 @@ def _strike(root: Root, known: dict[int, int], spared: frozenset[int]) -> None:
                 send(pid, seen.started, signal.SIGKILL)
                 idle = 0
             else:
-                strangers.add(pid)
+                passed.add(pid)
 
 
 def _was(pid: int, struck: dict[int, int]) -> bool:
