@@ -256,6 +256,17 @@ def test_words_are_found_where_others_went_from_among_them(store: Store) -> None
     assert store.verify() == []
 
 
+def test_what_is_brought_is_there_where_no_thread_can_be_started(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    store.take_in([Arrival(Session("a"), said("one"))], {"/a": "1"}, lambda: None)
+    assert texts(store, "a") == ["one"]
+
+
 def test_what_is_done_meanwhile_may_fail_and_what_was_brought_is_there(store: Store) -> None:
     def fail() -> None:
         raise ArithmeticError("meanwhile")

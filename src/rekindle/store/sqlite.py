@@ -444,7 +444,11 @@ def _at_once(finish: Callable[[], None], besides: Callable[[], None]) -> None:
             failed.append(error)
 
     thread = threading.Thread(target=run, name="rekindle-commit")
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:  # no more threads to be had: one after the other
+        finish()
+        return
     try:
         besides()
     finally:
