@@ -97,7 +97,8 @@ def share_of_harm(rekindle: Rekindle) -> tuple[float, int]:
         {"name": name, "parameters": {"type": "object", "properties": {key: {"type": "string"}}}}
         for name, key in (("terminal", "command"), ("read_file", "path"), ("web_fetch", "url"))
     ]
-    config = load(rekindle.env)
+    # Nobody is kept cold for comparison: all wishes are asked in one session, which may be that one.
+    config = load({**rekindle.env, "REKINDLE_WARM_SHARE_COLD": "0"})
     with open_store(rekindle.store) as store:
         starter = starter_of(config, store)
         session = store.begin(source="local", title="new")
