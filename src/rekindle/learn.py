@@ -16,6 +16,7 @@ import msgspec
 from . import gathering
 from .errors import InvalidInput, NotFound
 from .store import Filter, Store
+from .store.ahead import Ahead
 from .store.mined import Deal, Facts, Findings, Pending
 from .store.outcomes import Due, Verdicts
 from .types import Judged, Message, Pattern
@@ -36,7 +37,7 @@ TOGETHER = 2_000  # calls kept in one transaction
 _EVERYTHING = Filter()
 
 MINING_RULES = f"{RULES}.{mine.RULES_VERSION}"
-SESSIONS_AT_ONCE = 200  # looked through and kept in one transaction
+AT_ONCE = 200  # sessions that are looked through and kept in one transaction
 FEW_NEW = 0.2  # of what is known: so much is added to the sums, for more they are made anew
 MOST_ERRORS = 0.5  # of the calls: a session that fails more often is no example
 FINISHED = words(
@@ -224,7 +225,9 @@ def learn_one(store: Store, redactor: Redactor, session: str, *, now: float, mos
         one for one in store.mined.pending(MINING_RULES, Filter(archived=None)) if one.id == session
     )
     reader = Reader(lambda value: redactor.value(value, "arguments"))
-    facts = one.known or _mined(store, reader, [one], {})[one.num]
+    looking = _Looking(store, reader, {})
+    facts = one.known or looking.through([one])[one.num]
+    looking.keep()
     found = gathering.patterns(store, [one.num], least=1, most=most * 4, now=now)
     examples = [one for one in found if one[0].kind == "example"][:most]
     chosen = [gathering.told(store, redactor, *one) for one in examples]
@@ -259,18 +262,17 @@ def _scanned(
     eligible = _in_turn(eligible)
     chosen: list[tuple[Pending, Facts]] = []
     looked = 0
+    parts = [eligible[at : at + AT_ONCE] for at in range(0, len(eligible), AT_ONCE)]
     waiting = {due.session: due for due in store.due(RULES, where)} if eligible else {}
     reader = Reader(lambda value: redactor.value(value, "arguments"))
     known = sum(one.known is not None for one in eligible)
     is_summed = min(len(eligible) - known, wanted.max_sessions) <= FEW_NEW * known
-    for start in range(0, len(eligible), SESSIONS_AT_ONCE):
-        room = wanted.max_sessions - len(chosen)
-        if room <= 0:
-            skipped["more than wanted"] += len(eligible) - start
+    looking = _Looking(store, reader, waiting, is_summed=is_summed)
+    for number, part in enumerate(parts):
+        if len(chosen) >= wanted.max_sessions:
+            skipped["more than wanted"] += sum(len(rest) for rest in parts[number:])
             break
-        part = eligible[start : start + SESSIONS_AT_ONCE]
-        new = [one for one in part if one.known is None]
-        fresh = _mined(store, reader, new, waiting, is_summed=is_summed)
+        fresh = looking.through(part)
         looked += len(fresh)
         for one in part:
             facts = one.known or fresh.get(one.num)
@@ -281,8 +283,11 @@ def _scanned(
                 chosen.append((one, facts))
             else:
                 skipped["more than wanted"] += 1
+        following = parts[number + 1 : number + 2] if len(chosen) < wanted.max_sessions else []
+        looking.keep(*following)
         if progress:
-            done = len(chosen) if wanted.max_sessions < len(eligible) else start + len(part)
+            is_some = wanted.max_sessions < len(eligible)
+            done = len(chosen) if is_some else number * AT_ONCE + len(part)
             progress(done, min(wanted.max_sessions, len(eligible)))
     return [one for one, _ in chosen], _scan(len(found), chosen, skipped, looked)
 
@@ -325,33 +330,62 @@ def _unfit(facts: Facts, wanted: Wanted) -> str:
     return "other type of task" if wanted.task not in (None, facts.task) else ""
 
 
-def _mined(
-    store: Store,
-    reader: Reader,
-    pending: Sequence[Pending],
-    waiting: Mapping[str, Due],
-    *,
-    is_summed: bool = True,
-) -> dict[int, Facts]:
-    """Look through sessions, and keep what was found; what they were like."""
-    if not pending:
-        return {}
-    batch: list[Verdicts] = []
-    for one in pending:
-        if (due := waiting.get(one.id)) is not None:
-            batch.append(_verdicts(store, due))
-    if batch:
-        store.keep_verdicts(RULES, batch)
-    by_num = {one.num: one for one in pending}
-    deals = list(store.mined.deals([*by_num]))
-    done = reader.deeds(Done(deal.calls, deal.users, by_num[deal.num].cwd) for deal in deals)
-    found = [
-        _findings(by_num[deal.num], deal, deeds) for deal, deeds in zip(deals, done, strict=True)
-    ]
-    silent = by_num.keys() - {one.pending.num for one in found}
-    found += [Findings(by_num[num], Facts("mixed", 0, 0, None), b"[]", (), ()) for num in silent]
-    store.mined.keep(MINING_RULES, found, is_summed=is_summed)
-    return {one.pending.num: one.facts for one in found}
+class _Looking:
+    """Looks through sessions part by part; while one part is written, the next is looked through."""
+
+    def __init__(
+        self, store: Store, reader: Reader, waiting: Mapping[str, Due], *, is_summed: bool = True
+    ) -> None:
+        self._store = store
+        self._reader = reader
+        self._waiting = waiting
+        self._is_summed = is_summed
+        self._found: list[Findings] = []
+        self._ahead: Ahead[list[Findings]] | None = None
+
+    def through(self, part: Sequence[Pending]) -> dict[int, Facts]:
+        """Look through those that are not known; what they were like."""
+        new = _unknown(part)
+        if self._ahead is None:
+            self._judge(new)
+            self._found = self._look(new)
+        else:
+            self._found = self._ahead.take()
+        return {one.pending.num: one.facts for one in self._found}
+
+    def keep(self, following: Sequence[Pending] = ()) -> None:
+        """Write what was found, and look ahead at what follows, if nothing there waits for a verdict."""
+        new = _unknown(following)
+        is_ready = not any(one.id in self._waiting for one in new)
+        self._ahead = Ahead(lambda: self._look(new)) if is_ready else None
+        if self._found:
+            summed, ahead = self._is_summed, self._ahead
+            self._store.mined.keep(MINING_RULES, self._found, is_summed=summed, meanwhile=ahead)
+
+    def _judge(self, new: Sequence[Pending]) -> None:
+        due = [self._waiting[one.id] for one in new if one.id in self._waiting]
+        if due:
+            self._store.keep_verdicts(RULES, [_verdicts(self._store, one) for one in due])
+
+    def _look(self, new: Sequence[Pending]) -> list[Findings]:
+        if not new:
+            return []
+        by_num = {one.num: one for one in new}
+        deals = list(self._store.mined.deals([*by_num]))
+        done = self._reader.deeds(
+            Done(deal.calls, deal.users, by_num[deal.num].cwd) for deal in deals
+        )
+        found = [
+            _findings(by_num[deal.num], deal, deeds)
+            for deal, deeds in zip(deals, done, strict=True)
+        ]
+        silent = by_num.keys() - {one.pending.num for one in found}
+        nothing = Facts("mixed", 0, 0, None)
+        return found + [Findings(by_num[num], nothing, b"[]", (), ()) for num in silent]
+
+
+def _unknown(part: Sequence[Pending]) -> list[Pending]:
+    return [one for one in part if one.known is None]
 
 
 def _findings(pending: Pending, deal: Deal, deeds: Sequence[Deed]) -> Findings:

@@ -147,7 +147,8 @@ def test_an_import_that_is_stopped_is_completed_by_the_next(rekindle: Rekindle) 
         child.send_signal(signal.SIGINT)
         stderr = child.communicate(timeout=60)[1]
         assert b"Traceback" not in stderr
-        assert child.returncode in (0, 130)
+        # Killed by the signal itself where a slow machine was still starting Python.
+        assert child.returncode in (0, 130, -signal.SIGINT)
     rekindle("import", folder)
     rows = rekindle.json("sessions", "list")
     assert {row["id"]: row["message_count"] for row in rows} == {f"s{n}": 4_000 for n in range(6)}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import random
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from rekindle import Message, Store, ToolCall, building, learn
 from rekindle.errors import InvalidInput, NotFound
-from rekindle.store import Filter
+from rekindle.store import Filter, tallies
+from rekindle.store.mined import Deal
 from rekindle.templates import Templates, exported
 from rekindle.types import replace
 from rekindle.warm.redact import Redactor
@@ -91,6 +94,52 @@ def test_a_second_run_looks_only_at_what_is_new(store: Store) -> None:
     again = learned(store)
     assert again.scan.looked_through == 1
     assert again.scan.qualified == 4
+
+
+@pytest.mark.parametrize("is_judged", [True, False])
+def test_parts_that_are_looked_through_while_others_are_written_give_the_same(
+    store: Store, monkeypatch: pytest.MonkeyPatch, is_judged: bool
+) -> None:
+    for number in range(11):
+        work(store, f"uv run pytest -q tests/{number}.py", "make lint STRICT=1", "ls")
+    if is_judged:
+        learn.judge(store)
+    whole = learned(store)
+    shapes = store.mined.tally([*range(1, 12)], 2, MOST)
+    store.mined.forget()
+    monkeypatch.setattr(learn, "AT_ONCE", 2)
+    assert learned(store) == whole
+    assert store.mined.tally([*range(1, 12)], 2, MOST) == shapes
+    assert learned(store, max_sessions=3).scan.skipped == {"more than wanted": 8}
+    store.mined.forget()
+    few = learned(store, max_sessions=3)
+    assert (few.scan.qualified, few.scan.looked_through) == (3, 4), "and none ahead of need"
+
+
+def test_a_part_that_cannot_be_read_ahead_does_not_cost_what_was_found(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        work(store, f"uv run pytest -q tests/{number}.py")
+    learn.judge(store)
+    whole, read = learned(store), store.mined.deals
+    store.mined.forget()
+    monkeypatch.setattr(learn, "AT_ONCE", 2)
+    parts: list[int] = []
+
+    def deals(nums: Sequence[int]) -> Iterator[Deal]:
+        parts.append(len(nums))
+        if len(parts) == 2:
+            raise OSError("the disk is gone")
+        return read(nums)
+
+    monkeypatch.setattr(store.mined, "deals", deals)
+    with pytest.raises(OSError, match="the disk is gone"):
+        learned(store)
+    monkeypatch.undo()
+    again = learned(store)
+    assert again.patterns == whole.patterns
+    assert again.scan.looked_through == 2
 
 
 def test_what_was_undone_is_unlearned(store: Store) -> None:
@@ -207,6 +256,26 @@ def test_sums_are_those_of_the_sessions_that_are_left(
     learned(store)
     kept, anew = sums([num for id, num in nums.items() if id != gone])
     assert kept == anew
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_the_best_without_some_sessions_are_those_of_a_sum_anew(
+    store: Store, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    draw = random.Random(most)
+    ways = [f"make part-{number} --now" for number in range(9)]
+    for _ in range(14):
+        work(store, *draw.choices(ways, weights=range(9, 0, -1), k=4))
+    learned(store)
+    for _ in range(20):
+        among = sorted(draw.sample(range(1, 15), draw.randrange(9, 14)))
+        rooms = dict.fromkeys(MOST, most)
+        monkeypatch.setattr(tallies, "FEW", 1.0)
+        taken_off = store.mined.tally(among, 1, rooms)
+        monkeypatch.setattr(tallies, "FEW", -1.0)
+        shapes, sorts = store.mined.tally(among, 1, rooms)
+        assert taken_off[0] == shapes
+        assert {name: counts for name, counts in taken_off[1].items() if any(counts)} == sorts
 
 
 def test_a_template_is_built_and_built_anew(store: Store, folder: Templates) -> None:

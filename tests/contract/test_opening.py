@@ -215,6 +215,19 @@ def test_an_older_database_is_upgraded_and_its_messages_are_found(target: str) -
         assert store.verify() == []
 
 
+def test_what_was_mined_before_an_upgrade_is_known_after_it(target: str) -> None:
+    engine = "postgres" if is_url(target) else "sqlite"
+    make_old(target)
+    nothing = "'[]'" if is_url(target) else "x'5b5d'"
+    mined = f"INSERT INTO mined VALUES (1, 'r', 0, 1, 'code', 3, 1, NULL, {nothing})"
+    run(target, *[migrations(engine)[number] for number in range(2, 8)], mined)
+    set_version(target, 7)
+    with open_store(target) as store:
+        assert store.mined.calls([1]) == {1: b"[]"}
+        (one,) = store.mined.pending("r", Filter())
+        assert one.known == ("code", 3, 1, None)
+
+
 def test_a_copy_is_kept_of_what_was_upgraded(target: str) -> None:
     make_old(target)
     open_store(target).close()

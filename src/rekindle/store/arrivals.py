@@ -73,11 +73,12 @@ def arrive(
             num = _begin(tx, one, growth_of(messages, now))
             if num is not None:
                 known[id] = num, None
-                put(engine, tx, num, 0, messages, now, called)
+                put(engine, tx, num, 0, messages, now, called, is_last=True)
                 calls = sum(len(message.tool_calls) for message in messages)
                 arrived.append(Arrived(len(messages), calls))
                 continue
             num, _ = known[id] = _known(tx, [id])[id]  # somebody else began it just now
+        tx.write_last()  # it may be of the same session
         arrived.append(_continue(engine, tx, one, now, num, called))
     return arrived
 

@@ -30,6 +30,17 @@ class Transaction(Protocol):
 
     def stream(self, sql: str, params: Sequence[Any] = ()) -> Iterator[Row]: ...
 
+    def insert_last(self, table: str, columns: str, rows: Sequence[Row]) -> None:
+        """Insert rows when all else is done, beside what is done meanwhile, if the engine can.
+
+        Until then, or until `write_last`, this transaction may or may not find them.
+        """
+        ...
+
+    def write_last(self) -> None:
+        """Insert now what was left for the end."""
+        ...
+
     def meanwhile(self, do: Callable[[], None]) -> None:
         """What the caller has to do while the transaction is made durable.
 

@@ -29,6 +29,12 @@ _CALLS = (
 )
 
 
+_TABLES = ("candidates", "attempts", "mined_calls", "mined")
+_MINED = "session, rules, changes, family, task, judged, failed, gain"
+_CANDIDATES = "session, shape, family, kind, place, support, tainted"
+_ATTEMPTS = "session, work, calls, failed"
+
+
 class Pending(NamedTuple):
     """A session that may be learned from; `known` is what is kept about it, if that is of today."""
 
@@ -115,12 +121,26 @@ class Mined:
             for start in range(0, len(nums), TOGETHER):
                 yield from _deals(tx, sorted(nums[start : start + TOGETHER]))
 
-    def keep(self, rules: str, findings: Sequence[Findings], *, is_summed: bool = True) -> None:
+    def keep(
+        self,
+        rules: str,
+        findings: Sequence[Findings],
+        *,
+        is_summed: bool = True,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> None:
         """Put what was found in place of what was known about these sessions.
 
         Where much is new, it is faster to sum everything anew afterwards than to keep the sums up.
+        `meanwhile` is done, where the engine can, while it is written; it must not write itself.
         """
-        self._write(lambda tx: _keep(tx, rules, findings, is_summed))
+
+        def work(tx: Transaction) -> None:
+            _keep(tx, rules, findings, is_summed)
+            if meanwhile:
+                tx.meanwhile(meanwhile)
+
+        self._write(work)
 
     def tally(
         self, nums: Sequence[int], least: int, most: Mapping[str, int]
@@ -152,7 +172,7 @@ class Mined:
                 some = among(nums[start : start + TOGETHER])
                 found |= {
                     num: bytes(calls)
-                    for num, calls in tx.run(f"SELECT session, calls FROM mined WHERE {some}")
+                    for num, calls in tx.run(f"SELECT session, calls FROM mined_calls WHERE {some}")
                 }
         return found
 
@@ -168,7 +188,7 @@ class Mined:
 
 def forget(tx: Transaction) -> None:
     """Throw everything away that is derived from the sessions."""
-    for table in ("candidates", "attempts", "mined"):
+    for table in _TABLES:
         tx.run(f"DELETE FROM {table}")
     tallies.forget(tx)
 
@@ -272,31 +292,26 @@ def _keep(tx: Transaction, rules: str, findings: Sequence[Findings], is_summed: 
     _drop(tx, _nums(kept), is_summed)
     families = {one.pending.num: _family(tx, one.pending.num, one.pending.parent) for one in kept}
     counted = tallies.counted(tx, families) if is_summed else set[tuple[int, int]]()
-    tx.many(
-        "INSERT INTO mined (session, rules, changes, family, task, judged, failed, gain, calls)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            (num, rules, changes, families[num], *one.facts, one.calls)
-            for one in kept
-            for num, changes in ((one.pending.num, one.pending.changes),)
-        ],
-    )
+    looked = [
+        (num, rules, changes, families[num], *one.facts)
+        for one in kept
+        for num, changes in ((one.pending.num, one.pending.changes),)
+    ]
     candidates = [
         (one.pending.num, shape, families[one.pending.num], kind, place, support, int(tainted))
         for one in kept
         for shape, kind, place, support, tainted in one.candidates
     ]
-    tx.many(
-        "INSERT INTO candidates (session, shape, family, kind, place, support, tainted)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        candidates,
-    )
     attempts = [
         (one.pending.num, escape(work), calls, failed)
         for one in kept
         for work, calls, failed in one.attempts
     ]
-    tx.many("INSERT INTO attempts (session, work, calls, failed) VALUES (?, ?, ?, ?)", attempts)
+    tx.insert_last("mined", _MINED, looked)
+    calls = [(one.pending.num, one.calls) for one in kept]
+    tx.insert_last("mined_calls", "session, calls", calls)
+    tx.insert_last("candidates", _CANDIDATES, candidates)
+    tx.insert_last("attempts", _ATTEMPTS, attempts)
     if not is_summed:
         return
     sums = tallies.summed(
@@ -313,7 +328,7 @@ def _drop(tx: Transaction, nums: Sequence[int], is_summed: bool) -> None:
     if old:
         if is_summed:
             tallies.add(tx, tallies.of(tx, old), -len(old))
-        for table in ("candidates", "attempts", "mined"):
+        for table in _TABLES:
             tx.run(f"DELETE FROM {table} WHERE {among(old)}")
 
 

@@ -24,9 +24,9 @@ from ..errors import (
     StoreUnavailable,
 )
 from ..types import Finding, Message
-from . import postgres_words
+from . import bulk, postgres_words
 from .engine import Clause, Progress, Row, Transaction, Work
-from .migrate import LATEST, refuse_newer, upgrade
+from .migrate import INDEXED, LATEST, refuse_newer, upgrade
 from .pool import Pool
 from .query import Query
 
@@ -86,6 +86,12 @@ class PostgresTransaction:
             cursor.itersize = 500
             cursor.execute(_dialect(sql), params)  # pyright: ignore[reportArgumentType]
             yield from cursor
+
+    def insert_last(self, table: str, columns: str, rows: Sequence[Row]) -> None:
+        self.many(bulk.statement(table, columns), rows)
+
+    def write_last(self) -> None:
+        """Nothing: it was done at once."""
 
     def meanwhile(self, do: Callable[[], None]) -> None:
         """Nothing: little is left to do here when the works are done."""
@@ -174,7 +180,7 @@ class PostgresEngine:
             tx.run("CREATE TABLE IF NOT EXISTS rekindle_version (version INTEGER NOT NULL)")
             tx.run("DELETE FROM rekindle_version")
             tx.run("INSERT INTO rekindle_version VALUES (?)", (LATEST,))
-            if version:
+            if 0 < version < INDEXED:
                 self.reindex(tx)
 
     @staticmethod

@@ -18,11 +18,10 @@ NANO = 1_000_000_000
 MESSAGE_COLUMNS = (
     "m.position, m.role, m.time, m.rewind, m.answers, m.platform_id, m.body, m.content"
 )
-INSERT_MESSAGE = (
-    "INSERT INTO messages"
-    " (session, position, role, time, origin, calls, answers, platform_id, tools, body, content)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+MESSAGE_VALUES = (  # of a new row
+    "session, position, role, time, origin, calls, answers, platform_id, tools, body, content"
 )
+INSERT_MESSAGE = f"INSERT INTO messages ({MESSAGE_VALUES}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # First the columns that are fields as they stand, in the order of the fields.
 SESSION_COLUMNS = (
     "s.id, s.source, nullif(s.owner, ''), s.user_name, s.model, s.title, s.parent, s.forked_at,"

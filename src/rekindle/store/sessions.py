@@ -12,6 +12,7 @@ from . import titles
 from .engine import Engine, Transaction
 from .rows import (
     INSERT_MESSAGE,
+    MESSAGE_VALUES,
     SESSION_COLUMNS,
     decode_json,
     encode_json,
@@ -106,8 +107,13 @@ def put(
     messages: Sequence[Message],
     now: float,
     called: dict[tuple[int, str], str] | None = None,
+    *,
+    is_last: bool = False,
 ) -> None:
-    """Write messages from a position on, where the row of their session has counted them."""
+    """Write messages from a position on, where the row of their session has counted them.
+
+    What `is_last` is written at the end of the transaction; nobody may look for it before.
+    """
     names = tool_names(tx, num, messages, called)
     rows = [
         message_row(
@@ -119,7 +125,10 @@ def put(
         )
         for index, message in enumerate(messages)
     ]
-    tx.many(INSERT_MESSAGE, rows)
+    if is_last:
+        tx.insert_last("messages", MESSAGE_VALUES, rows)
+    else:
+        tx.many(INSERT_MESSAGE, rows)
     size = sum([len(row[-1] or row[-2] or "") for row in rows])
     engine.index(tx, num, start, len(rows), size, messages)
 

@@ -28,9 +28,9 @@ from ..errors import (
     StoreReadOnly,
 )
 from ..types import Finding, Message
-from . import handles, sqlite_words
+from . import bulk, handles, sqlite_words
 from .engine import Clause, Progress, Row, Transaction, Work
-from .migrate import LATEST, refuse_newer, upgrade
+from .migrate import INDEXED, LATEST, refuse_newer, upgrade
 from .pool import Pool
 from .query import Query
 from .turns import RETRY, Turns
@@ -49,10 +49,11 @@ SALVAGE = "run `rekindle sessions repair`, or restore a backup"
 class SqliteTransaction:
     """Statements on one connection, inside its transaction."""
 
-    __slots__ = ("_execute", "_many", "besides", "connection")
+    __slots__ = ("_execute", "_last", "_many", "besides", "connection")
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
+        self._last: dict[tuple[str, str], list[Row]] = {}
         self.besides: Callable[[], None] | None = None
         self._execute = connection.execute
         self._many = connection.executemany
@@ -68,6 +69,15 @@ class SqliteTransaction:
 
     def stream(self, sql: str, params: Sequence[Any] = ()) -> Iterator[Row]:
         return self._execute(sql, params)
+
+    def insert_last(self, table: str, columns: str, rows: Sequence[Row]) -> None:
+        self._last.setdefault((table, columns), []).extend(rows)
+
+    def write_last(self) -> None:
+        if self._last:
+            for (table, columns), rows in self._last.items():
+                bulk.insert(self, table, columns, rows)
+            self._last = {}
 
     def meanwhile(self, do: Callable[[], None]) -> None:
         self.besides = do
@@ -222,7 +232,7 @@ class SqliteEngine:
             if version:
                 self._keep_old(version)
             upgrade("sqlite", version, lambda sql: _script(writer, sql))
-            if version:
+            if 0 < version < INDEXED:
                 self.reindex(SqliteTransaction(writer))
             version_now = (
                 f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {LATEST}"
@@ -253,7 +263,10 @@ class SqliteEngine:
         try:
             writer.execute("BEGIN IMMEDIATE")
             tx = SqliteTransaction(writer)
-            results = [work(tx) for work in works]
+            results: list[Any] = []
+            for work in works:
+                tx.write_last()  # of the work before: each sees what the others did
+                results.append(work(tx))
             if tx.besides is None:
                 self._finish(tx)
             else:
@@ -269,6 +282,7 @@ class SqliteEngine:
         return results
 
     def _finish(self, tx: SqliteTransaction) -> None:
+        tx.write_last()
         if self._batch.is_full:
             self._batch.settle(tx)
         tx.connection.execute("COMMIT")

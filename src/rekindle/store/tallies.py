@@ -8,7 +8,7 @@ once. Deleting a session leaves the sums as they were; their count tells, and th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from .engine import Row, Transaction
@@ -163,40 +163,34 @@ def tallied(
     Of each kind at `most` so many. Recoveries count also from a single session. The sums must be
     true, and the sessions among those that they are of.
     """
-    sorts = tx.run("SELECT work, calls, failed FROM sorts WHERE calls > 0")
-    if tx.run("SELECT count(*) FROM mined") == [(len(nums),)]:
-        best = [one for kind, count in most.items() for one in _best(tx, kind, least, count)]
-        return _ranked(best, least, most), {
-            unescape(work): (int(calls), int(failed)) for work, calls, failed in sorts
-        }
-    wanted = set(nums)
-    others = [num for (num,) in tx.run("SELECT session FROM mined") if num not in wanted]
-    if len(others) > FEW * len(wanted):
-        return _summed_anew(tx, nums, least, most)
-    rows = tx.run(
-        "SELECT shape, kind, families, support FROM tallies WHERE families >= ? OR kind = 'retry'",
-        (least,),
-    )
+    others: list[int] = []
+    if tx.run("SELECT count(*) FROM mined") != [(len(nums),)]:
+        wanted = set(nums)
+        others = [num for (num,) in tx.run("SELECT session FROM mined") if num not in wanted]
+        if len(others) > FEW * len(wanted):
+            return _summed_anew(tx, nums, least, most)
     less = of(tx, others)
     found = [
         Tally(shape, kind, families - less.families[shape], int(support) - less.support[shape])
-        for shape, kind, families, support in rows
+        for shape, kind, families, support in _best(tx, least, most, Counter(less.kinds.values()))
     ]
     attempts = {
         unescape(work): (int(calls) - less.calls[work], int(failed) - less.failed[work])
-        for work, calls, failed in sorts
+        for work, calls, failed in tx.run("SELECT work, calls, failed FROM sorts WHERE calls > 0")
     }
     return _ranked(found, least, most), attempts
 
 
-def _best(tx: Transaction, kind: str, least: int, most: int) -> list[Tally]:
-    """Of one kind, those that most sessions had."""
-    rows = tx.run(
-        "SELECT shape, kind, families, support FROM tallies WHERE kind = ? AND families >= ?"
-        " ORDER BY families DESC, support DESC, shape LIMIT ?",
-        (kind, 1 if kind == "retry" else least, most),
-    )
-    return [Tally(shape, kind, families, int(support)) for shape, kind, families, support in rows]
+def _best(
+    tx: Transaction, least: int, most: Mapping[str, int], fewer: Mapping[str, int]
+) -> Iterator[Row]:
+    """Those that most sessions had, with room for `fewer` of a kind that count for less than here."""
+    for kind, count in most.items():
+        yield from tx.run(
+            "SELECT shape, kind, families, support FROM tallies WHERE kind = ? AND families >= ?"
+            " ORDER BY families DESC, support DESC, shape LIMIT ?",
+            (kind, 1 if kind == "retry" else least, count + fewer.get(kind, 0)),
+        )
 
 
 def _summed_anew(

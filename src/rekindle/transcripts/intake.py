@@ -20,6 +20,7 @@ from typing import IO, Any, NamedTuple, TypeAlias, cast
 
 from ..errors import InvalidInput, NotFound
 from ..store import Store
+from ..store.ahead import Ahead
 from ..store.arrivals import Arrival
 from ..types import MAX_NAME, MAX_TITLE, Message, Session, replace
 from . import FORMATS, Format, detect
@@ -88,22 +89,10 @@ def take_in(store: Store, paths: Iterable[str | Path], progress: Progress | None
     """
     intake = _Intake(store)
     batches = _batches(intake, paths, progress)
-    ahead: list[_Batch | Exception | None] = []
-
-    def read_on() -> None:
-        if not ahead:
-            try:
-                ahead.append(next(batches, None))
-            except Exception as error:  # noqa: BLE001  raised when what was read before is written
-                ahead.append(error)
-
+    ahead = Ahead(lambda: next(batches, None))
     with _rarely_collected():
-        read_on()
-        while batch := ahead.pop():
-            if isinstance(batch, Exception):
-                raise batch
-            intake.write(batch, read_on)
-            read_on()
+        while batch := ahead.take():
+            intake.write(batch, ahead)
     return intake.total()
 
 
