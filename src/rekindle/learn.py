@@ -38,7 +38,6 @@ _EVERYTHING = Filter()
 
 MINING_RULES = f"{RULES}.{mine.RULES_VERSION}"
 AT_ONCE = 200  # sessions that are looked through and kept in one transaction
-FEW_NEW = 0.2  # of what is known: so much is added to the sums, for more they are made anew
 MOST_ERRORS = 0.5  # of the calls: a session that fails more often is no example
 FINISHED = words(
     """
@@ -265,9 +264,7 @@ def _scanned(
     parts = [eligible[at : at + AT_ONCE] for at in range(0, len(eligible), AT_ONCE)]
     waiting = {due.session: due for due in store.due(RULES, where)} if eligible else {}
     reader = Reader(lambda value: redactor.value(value, "arguments"))
-    known = sum(one.known is not None for one in eligible)
-    is_summed = min(len(eligible) - known, wanted.max_sessions) <= FEW_NEW * known
-    looking = _Looking(store, reader, waiting, is_summed=is_summed)
+    looking = _Looking(store, reader, waiting)
     for number, part in enumerate(parts):
         if len(chosen) >= wanted.max_sessions:
             skipped["more than wanted"] += sum(len(rest) for rest in parts[number:])
@@ -333,13 +330,10 @@ def _unfit(facts: Facts, wanted: Wanted) -> str:
 class _Looking:
     """Looks through sessions part by part; while one part is written, the next is looked through."""
 
-    def __init__(
-        self, store: Store, reader: Reader, waiting: Mapping[str, Due], *, is_summed: bool = True
-    ) -> None:
+    def __init__(self, store: Store, reader: Reader, waiting: Mapping[str, Due]) -> None:
         self._store = store
         self._reader = reader
         self._waiting = waiting
-        self._is_summed = is_summed
         self._found: list[Findings] = []
         self._ahead: Ahead[list[Findings]] | None = None
 
@@ -359,8 +353,7 @@ class _Looking:
         is_ready = not any(one.id in self._waiting for one in new)
         self._ahead = Ahead(lambda: self._look(new)) if is_ready else None
         if self._found:
-            summed, ahead = self._is_summed, self._ahead
-            self._store.mined.keep(MINING_RULES, self._found, is_summed=summed, meanwhile=ahead)
+            self._store.mined.keep(MINING_RULES, self._found, meanwhile=self._ahead)
 
     def _judge(self, new: Sequence[Pending]) -> None:
         due = [self._waiting[one.id] for one in new if one.id in self._waiting]

@@ -228,16 +228,13 @@ def test_a_deleted_session_takes_what_was_learned_from_it_along(store: Store, cl
     assert learned(store).patterns == ()
 
 
-def test_sums_are_those_of_the_sessions_that_are_left(
-    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sums_are_those_of_the_sessions_that_are_left(store: Store, clock: Clock) -> None:
     def sums(among: list[int]) -> tuple[object, object]:
         kept = store.mined.tally(among, 1, MOST)
         store.mined.forget()
         learned(store)
         return kept, store.mined.tally(among, 1, MOST)
 
-    monkeypatch.setattr(learn, "FEW_NEW", 1e9)  # what comes after the first is added to its sums
     first = work(store, "make docs --a", "make test --b")
     learned(store)
     second = work(store, "make docs --a", "make lint --c", parent=first)

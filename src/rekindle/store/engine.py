@@ -37,8 +37,12 @@ class Transaction(Protocol):
         """
         ...
 
+    def run_last(self, sql: str) -> None:
+        """Run a statement behind what is inserted last."""
+        ...
+
     def write_last(self) -> None:
-        """Insert now what was left for the end."""
+        """Do now what was left for the end."""
         ...
 
     def meanwhile(self, do: Callable[[], None]) -> None:

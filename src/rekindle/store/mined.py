@@ -31,6 +31,7 @@ _CALLS = (
 
 _TABLES = ("candidates", "attempts", "mined_calls", "mined")
 _MINED = "session, rules, changes, family, task, judged, failed, gain"
+_MINED_CALLS = "session, calls"
 _CANDIDATES = "session, shape, family, kind, place, support, tainted"
 _ATTEMPTS = "session, work, calls, failed"
 
@@ -126,17 +127,15 @@ class Mined:
         rules: str,
         findings: Sequence[Findings],
         *,
-        is_summed: bool = True,
         meanwhile: Callable[[], None] | None = None,
     ) -> None:
         """Put what was found in place of what was known about these sessions.
 
-        Where much is new, it is faster to sum everything anew afterwards than to keep the sums up.
         `meanwhile` is done, where the engine can, while it is written; it must not write itself.
         """
 
         def work(tx: Transaction) -> None:
-            _keep(tx, rules, findings, is_summed)
+            _keep(tx, rules, findings)
             if meanwhile:
                 tx.meanwhile(meanwhile)
 
@@ -281,25 +280,23 @@ def _paired(
     return paired
 
 
-def _keep(tx: Transaction, rules: str, findings: Sequence[Findings], is_summed: bool) -> None:
+def _keep(tx: Transaction, rules: str, findings: Sequence[Findings]) -> None:
     tallies.hold(tx)
-    if not is_summed:
-        tallies.outdate(tx)
     there = {
         num for (num,) in tx.run(f"SELECT num FROM sessions WHERE {among(_nums(findings), 'num')}")
     }
     kept = [one for one in findings if one.pending.num in there]  # others were deleted meanwhile
-    _drop(tx, _nums(kept), is_summed)
+    _drop(tx, _nums(kept))
     families = {one.pending.num: _family(tx, one.pending.num, one.pending.parent) for one in kept}
-    counted = tallies.counted(tx, families) if is_summed else set[tuple[int, int]]()
     looked = [
         (num, rules, changes, families[num], *one.facts)
         for one in kept
         for num, changes in ((one.pending.num, one.pending.changes),)
     ]
     candidates = [
-        (one.pending.num, shape, families[one.pending.num], kind, place, support, int(tainted))
+        (num, shape, family, kind, place, support, int(tainted))
         for one in kept
+        for num, family in ((one.pending.num, families[one.pending.num]),)
         for shape, kind, place, support, tainted in one.candidates
     ]
     attempts = [
@@ -308,26 +305,19 @@ def _keep(tx: Transaction, rules: str, findings: Sequence[Findings], is_summed: 
         for work, calls, failed in one.attempts
     ]
     tx.insert_last("mined", _MINED, looked)
-    calls = [(one.pending.num, one.calls) for one in kept]
-    tx.insert_last("mined_calls", "session, calls", calls)
+    tx.insert_last("mined_calls", _MINED_CALLS, [(one.pending.num, one.calls) for one in kept])
     tx.insert_last("candidates", _CANDIDATES, candidates)
     tx.insert_last("attempts", _ATTEMPTS, attempts)
-    if not is_summed:
-        return
-    sums = tallies.summed(
-        ((shape, kind, family, support) for _, shape, family, kind, _, support, _ in candidates),
-        (row[1:] for row in attempts),
-        counted,
-    )
-    tallies.add(tx, sums, len(kept))
+    for sql in tallies.changes(tx, families, 1):
+        tx.run_last(sql)
 
 
-def _drop(tx: Transaction, nums: Sequence[int], is_summed: bool) -> None:
+def _drop(tx: Transaction, nums: Sequence[int]) -> None:
     """Take out what is known of these sessions."""
-    old = [num for (num,) in tx.run(f"SELECT session FROM mined WHERE {among(nums)}")]
+    old = tallies.families_of(tx, nums)
     if old:
-        if is_summed:
-            tallies.add(tx, tallies.of(tx, old), -len(old))
+        for sql in tallies.changes(tx, old, -1):
+            tx.run(sql)
         for table in _TABLES:
             tx.run(f"DELETE FROM {table} WHERE {among(old)}")
 

@@ -90,6 +90,9 @@ class PostgresTransaction:
     def insert_last(self, table: str, columns: str, rows: Sequence[Row]) -> None:
         self.many(bulk.statement(table, columns), rows)
 
+    def run_last(self, sql: str) -> None:
+        self.run(sql)
+
     def write_last(self) -> None:
         """Nothing: it was done at once."""
 

@@ -49,10 +49,11 @@ SALVAGE = "run `rekindle sessions repair`, or restore a backup"
 class SqliteTransaction:
     """Statements on one connection, inside its transaction."""
 
-    __slots__ = ("_execute", "_last", "_many", "besides", "connection")
+    __slots__ = ("_closing", "_execute", "_last", "_many", "besides", "connection")
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
+        self._closing: list[str] = []
         self._last: dict[tuple[str, str], list[Row]] = {}
         self.besides: Callable[[], None] | None = None
         self._execute = connection.execute
@@ -73,11 +74,16 @@ class SqliteTransaction:
     def insert_last(self, table: str, columns: str, rows: Sequence[Row]) -> None:
         self._last.setdefault((table, columns), []).extend(rows)
 
+    def run_last(self, sql: str) -> None:
+        self._closing.append(sql)
+
     def write_last(self) -> None:
         if self._last:
             for (table, columns), rows in self._last.items():
                 bulk.insert(self, table, columns, rows)
             self._last = {}
+        while self._closing:
+            self._execute(self._closing.pop(0))
 
     def meanwhile(self, do: Callable[[], None]) -> None:
         self.besides = do

@@ -16,8 +16,6 @@ from .text import unescape
 
 FEW = 0.25  # of the sessions that count: so many others are taken off the sums, else sum anew
 
-_OUTDATED = -(2**40)  # sessions: so many that it is never right, whatever is added
-
 
 class Tally(NamedTuple):
     """How many independent sessions had a candidate, and how often."""
@@ -26,16 +24,6 @@ class Tally(NamedTuple):
     kind: str
     families: int
     support: int
-
-
-class Sums(NamedTuple):
-    """What some sessions add."""
-
-    kinds: dict[int, str]
-    families: Counter[int]  # by shape
-    support: Counter[int]
-    calls: Counter[str]  # by sort
-    failed: Counter[str]
 
 
 def among(nums: Iterable[int] | None, column: str = "session") -> str:
@@ -51,75 +39,55 @@ def hold(tx: Transaction) -> None:
     tx.run("UPDATE summed SET sessions = sessions WHERE one = 1")
 
 
-def counted(tx: Transaction, families: Mapping[int, int]) -> set[tuple[int, int]]:
-    """What is counted already of the families of these sessions: family and shape."""
-    some = among(set(families.values()), "family")
-    relatives = [
-        num for (num,) in tx.run(f"SELECT session FROM mined WHERE {some}") if num not in families
-    ]
-    if not relatives:
-        return set()
-    rows = tx.run(f"SELECT family, shape FROM candidates WHERE {among(relatives)}")
-    return {(family, shape) for family, shape in rows}
+def families_of(tx: Transaction, nums: Sequence[int]) -> dict[int, int]:
+    """The families of sessions that were looked through."""
+    return dict(tx.run(f"SELECT session, family FROM mined WHERE {among(nums)}"))
 
 
-def summed(
-    candidates: Iterable[Row], attempts: Iterable[Row], counted: set[tuple[int, int]]
-) -> Sums:
-    """Candidates (shape, kind, family, support) and attempts (sort, calls, failed) as sums."""
-    sums = Sums({}, Counter(), Counter(), Counter(), Counter())
-    kinds, families, supports, _, _ = sums
-    for shape, kind, family, support in candidates:
-        if shape in kinds:
-            supports[shape] += support
-        else:
-            kinds[shape], supports[shape], families[shape] = kind, support, 0
-        if (family, shape) not in counted:
-            counted.add((family, shape))
-            families[shape] += 1
-    for work, calls, failed in attempts:
-        sums.calls[work] += calls
-        sums.failed[work] += failed
-    return sums
+def changes(tx: Transaction, families: Mapping[int, int], sign: int) -> list[str]:
+    """Statements that add what these sessions have, or take it away, with a number below zero.
 
-
-def of(tx: Transaction, nums: Sequence[int]) -> Sums:
-    """What these sessions, which were looked through, have in the sums that no others have."""
-    some = among(nums)
-    families = dict(tx.run(f"SELECT session, family FROM mined WHERE {some}"))
-    return summed(
-        tx.run(f"SELECT shape, kind, family, support FROM candidates WHERE {some}"),
-        tx.run(f"SELECT work, calls, failed FROM attempts WHERE {some}"),
-        counted(tx, families),
-    )
-
-
-def add(tx: Transaction, sums: Sums, sessions: int) -> None:
-    """Add the sums of so many sessions; both may be taken away, with a number below zero."""
-    sign = 1 if sessions >= 0 else -1
-    tx.many(
-        "INSERT INTO tallies (shape, kind, families, support) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (shape) DO UPDATE SET families = tallies.families + excluded.families,"
+    They are to be run while it is there.
+    """
+    return [
+        "INSERT INTO tallies (shape, kind, families, support)"
+        f" {_shapes(tx, families, sign)} ON CONFLICT (shape) DO UPDATE"
+        " SET families = tallies.families + excluded.families,"
         " support = tallies.support + excluded.support",
-        [
-            (shape, kind, sign * sums.families[shape], sign * sums.support[shape])
-            for shape, kind in sorted(sums.kinds.items())
-        ],
-    )
-    tx.many(
-        "INSERT INTO sorts (work, calls, failed) VALUES (?, ?, ?) ON CONFLICT (work) DO UPDATE"
+        f"INSERT INTO sorts (work, calls, failed) {_sorts(families, sign)}"
+        " ON CONFLICT (work) DO UPDATE"
         " SET calls = sorts.calls + excluded.calls, failed = sorts.failed + excluded.failed",
-        [
-            (work, sign * calls, sign * sums.failed[work])
-            for work, calls in sorted(sums.calls.items())
-        ],
+        f"UPDATE summed SET sessions = sessions + {sign * len(families)} WHERE one = 1",
+    ]
+
+
+def _shapes(tx: Transaction, families: Mapping[int, int], sign: int = 1) -> str:
+    """A query for what these sessions have that no others of their families have."""
+    counted, beside = "c.family", ""
+    if relatives := _relatives(tx, families):
+        counted = "CASE WHEN k.shape IS NULL THEN c.family END"
+        beside = (
+            f" LEFT JOIN (SELECT DISTINCT family, shape FROM candidates WHERE {among(relatives)}) k"
+            " ON k.family = c.family AND k.shape = c.shape"
+        )
+    return (
+        f"SELECT c.shape, min(c.kind), {sign} * count(DISTINCT {counted}), {sign} * sum(c.support)"
+        f" FROM candidates c{beside} WHERE {among(families, 'c.session')} GROUP BY c.shape"
     )
-    tx.run("UPDATE summed SET sessions = sessions + ? WHERE one = 1", (sessions,))
 
 
-def outdate(tx: Transaction) -> None:
-    """Let the sums be made anew before they are used: they are not kept up with what comes now."""
-    tx.run("UPDATE summed SET sessions = ? WHERE one = 1", (_OUTDATED,))
+def _relatives(tx: Transaction, families: Mapping[int, int]) -> list[int]:
+    """Other sessions of these families."""
+    some = among(set(families.values()), "family")
+    rows = tx.run(f"SELECT session FROM mined WHERE {some}")
+    return [num for (num,) in rows if num not in families]
+
+
+def _sorts(nums: Iterable[int], sign: int = 1) -> str:
+    return (
+        f"SELECT work, {sign} * sum(calls), {sign} * sum(failed) FROM attempts"
+        f" WHERE {among(nums)} GROUP BY work"
+    )
 
 
 def forget(tx: Transaction) -> None:
@@ -169,15 +137,18 @@ def tallied(
         others = [num for (num,) in tx.run("SELECT session FROM mined") if num not in wanted]
         if len(others) > FEW * len(wanted):
             return _summed_anew(tx, nums, least, most)
-    less = of(tx, others)
-    found = [
-        Tally(shape, kind, families - less.families[shape], int(support) - less.support[shape])
-        for shape, kind, families, support in _best(tx, least, most, Counter(less.kinds.values()))
-    ]
-    attempts = {
-        unescape(work): (int(calls) - less.calls[work], int(failed) - less.failed[work])
-        for work, calls, failed in tx.run("SELECT work, calls, failed FROM sorts WHERE calls > 0")
-    }
+    less = {row[0]: row for row in tx.run(_shapes(tx, families_of(tx, others)))} if others else {}
+    nothing = (0, "", 0, 0)
+    found: list[Tally] = []
+    fewer = Counter([kind for _, kind, _, _ in less.values()])
+    for shape, kind, families, support in _best(tx, least, most, fewer):
+        _, _, off, times = less.get(shape, nothing)
+        found.append(Tally(shape, kind, families - off, int(support - times)))
+    taken = {work: (calls, failed) for work, calls, failed in tx.run(_sorts(others))}
+    attempts: dict[str, tuple[int, int]] = {}
+    for work, calls, failed in tx.run("SELECT work, calls, failed FROM sorts WHERE calls > 0"):
+        off, times = taken.get(work, (0, 0))
+        attempts[unescape(work)] = int(calls - off), int(failed - times)
     return _ranked(found, least, most), attempts
 
 
@@ -196,16 +167,14 @@ def _best(
 def _summed_anew(
     tx: Transaction, nums: Sequence[int], least: int, most: Mapping[str, int]
 ) -> tuple[list[Tally], dict[str, tuple[int, int]]]:
-    some = among(nums)
-    found = [
-        Tally(shape, kind, families, int(support))
-        for shape, kind, families, support in tx.run(
-            "SELECT shape, min(kind), count(DISTINCT family), sum(support) FROM candidates"
-            f" WHERE {some} GROUP BY shape"
-        )
-    ]
-    rows = tx.run(f"SELECT work, sum(calls), sum(failed) FROM attempts WHERE {some} GROUP BY work")
-    attempts = {unescape(work): (int(calls), int(failed)) for work, calls, failed in rows}
+    rows = tx.run(
+        "SELECT shape, min(kind), count(DISTINCT family), sum(support) FROM candidates"
+        f" WHERE {among(nums)} GROUP BY shape"
+    )
+    found = [Tally(shape, kind, families, int(support)) for shape, kind, families, support in rows]
+    attempts = {
+        unescape(work): (int(calls), int(failed)) for work, calls, failed in tx.run(_sorts(nums))
+    }
     return _ranked(found, least, most), attempts
 
 

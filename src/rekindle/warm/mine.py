@@ -41,19 +41,18 @@ def candidates(deeds: Sequence[Deed]) -> list[Candidate]:
     """What a session has to offer, each thing once, with how often it was done."""
     first = max(0, len(deeds) - MOST_DEEDS)
     numbered = list(enumerate(deeds))[first:]
-    found: dict[tuple[PatternKind, tuple[int, ...]], tuple[tuple[int, ...], int, bool]] = {}
+    found: dict[int, Candidate] = {}
     for kind, signs, place in _all(numbered, deeds, is_whole=first == 0):
         tainted = deeds[place[0]].tainted or deeds[place[-1]].tainted  # taint stays to a turn's end
-        key = (kind, signs)
-        known = found.get(key)
+        shape = _shape(kind, signs)
+        known = found.get(shape)
         if known is None:
-            found[key] = (place, 1, tainted)
+            found[shape] = _new(Candidate, (shape, kind, place, 1, tainted))
         else:
-            clean = place if known[2] and not tainted else known[0]
-            found[key] = (clean, known[1] + 1, known[2] and tainted)
-    return [
-        _new(Candidate, (_shape(kind, signs), kind, *rest)) for (kind, signs), rest in found.items()
-    ]
+            clean = place if known.tainted and not tainted else known.place
+            both = known.tainted and tainted
+            found[shape] = Candidate(shape, kind, clean, known.support + 1, both)
+    return [*found.values()]
 
 
 _new = cast(Any, tuple).__new__  # so many are made that the constructor would count

@@ -33,6 +33,7 @@ _WORD = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
+_CUT = re.compile(r"[|>;&]")
 _SIGNS = re.compile(r"['\"|&;<>()\\\n]")
 _JOINED = re.compile(r"[|;&\n<>`]|\$\(")
 _SUBCOMMAND = re.compile(r"[a-z][a-z0-9:_-]{0,24}")
@@ -127,7 +128,7 @@ def core(command: str) -> str:
         if way[1][0] not in "/~$\"'" and way[1] != ".":
             break  # a folder inside: to know that one is worth something
         text = text[way.end() :]
-    if any(sign in text for sign in "|>;&"):
+    if _CUT.search(text):
         while (rest := _REST.search(text)) and rest.start() > 0:
             text = text[: rest.start()]
     return text.strip()

@@ -57,13 +57,15 @@ class Reader:
         """The calls of each session in their order. Redacted together, it is faster."""
         ready = [_Ready.of(one) for one in sessions]
         drafts: dict[tuple[int, str], Draft] = {}
+        known = self._known
         for one in ready:
+            folder, closely = one.folder, one.closely
             for place, (verdict, call) in enumerate(one.calls):
-                key = (verdict.digest, one.folder)
-                if key in self._known or key in drafts:
+                key = (verdict.digest, folder)
+                if key in known or key in drafts:
                     continue
-                if place < one.closely or glance(call) is None:
-                    drafts[key] = draft(call, one.folder)
+                if place < closely or glance(call) is None:
+                    drafts[key] = draft(call, folder)
         self._redact.look_at([text for made in drafts.values() for text in made.texts])
         for one in ready:
             yield self._deeds(one, drafts)
@@ -73,10 +75,29 @@ class Reader:
         asked = iter(session.users)
         ahead = next(asked, None)
         turn, tainted = -1, False
-        for verdict, form in self._forms(session, drafts):
-            _, position, number, id, _, work, _, outcome, _, kind, fault, _, trust, _, answered = (
-                verdict
-            )
+        known, folder, closely = self._known, session.folder, session.closely
+        for place, (verdict, call) in enumerate(session.calls):
+            (
+                _,
+                position,
+                number,
+                id,
+                _,
+                work,
+                sign,
+                outcome,
+                _,
+                kind,
+                fault,
+                _,
+                trust,
+                _,
+                answered,
+            ) = verdict
+            form = known.get((sign, folder))
+            if form is None:
+                form = glance(call) if place >= closely else None
+                form = form or self._form(call, (sign, folder), drafts)
             while ahead is not None and ahead < position:
                 turn, tainted, ahead = ahead, False, next(asked, None)
             tainted = tainted or _brings_in(form.tool, form.family, form.work, form.tier, work)
@@ -101,21 +122,14 @@ class Reader:
             )
         return found
 
-    def _forms(
-        self, session: _Ready, drafts: dict[tuple[int, str], Draft]
-    ) -> Iterator[tuple[Call, Form]]:
-        folder, closely = session.folder, session.closely
-        for place, (verdict, call) in enumerate(session.calls):
-            key = (verdict.digest, folder)
-            form = self._known.get(key)
-            if form is None and place >= closely:
-                form = glance(call)
-            if form is None:
-                form = form_of(drafts.get(key) or draft(call, folder), self._redact)
-                if len(self._known) >= REMEMBERED:
-                    self._known.clear()
-                self._known[key] = form
-            yield verdict, form
+    def _form(
+        self, call: ToolCall, key: tuple[int, str], drafts: dict[tuple[int, str], Draft]
+    ) -> Form:
+        form = form_of(drafts.get(key) or draft(call, key[1]), self._redact)
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[key] = form
+        return form
 
 
 class _Ready(NamedTuple):

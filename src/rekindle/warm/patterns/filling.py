@@ -72,7 +72,7 @@ class Filling:
                 return self._value(alone, name)
             filled = self._value(alone, name)
             return float(filled) if "." in filled else int(filled)
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             fields = cast("Mapping[str, JSON]", value).items()
             return {self.text(str(key)): self.value(field, str(key)) for key, field in fields}
         if isinstance(value, (list, tuple)):

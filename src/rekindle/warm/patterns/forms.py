@@ -237,7 +237,7 @@ def _inside(value: JSON, cwd: str) -> JSON:
     """Paths inside the working folder, as seen from there."""
     if isinstance(value, str):
         return _relative(value, cwd)
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         parts = cast("Mapping[str, JSON]", value)
         return {key: _inside(part, cwd) for key, part in parts.items()}
     if isinstance(value, list):

@@ -209,7 +209,7 @@ def _tells(step: Step, forms: Sequence[Form]) -> float:
 def _texts(value: JSON) -> list[str]:
     if isinstance(value, str):
         return [value]
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return [
             text for part in cast("Mapping[str, JSON]", value).values() for text in _texts(part)
         ]

@@ -105,7 +105,7 @@ def _part(key: str, value: JSON, values: list[str], depth: int) -> JSON:
     if depth >= DEEPEST:
         values.append("")
         return mark("value")
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         parts = cast("Mapping[str, JSON]", value)
         return {name: _part(name, part, values, depth + 1) for name, part in parts.items()}
     items = cast("Sequence[JSON]", value)
@@ -132,7 +132,7 @@ def pruned(value: JSON, depth: int = 0) -> JSON:
         if len(value) <= LONGEST_TEXT and value.count("\n") < 2:
             return value
         return mark("patch" if value.startswith(("*** Begin", "diff --git", "--- ")) else "text")
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         if depth > DEEPEST:
             return mark("value")
         parts = cast("Mapping[str, JSON]", value)
@@ -212,7 +212,7 @@ def marks(skeleton: JSON) -> list[str]:
     """The kinds of its slots, in the order of their values."""
     if isinstance(skeleton, str):
         return MARK.findall(skeleton)
-    if isinstance(skeleton, Mapping):
+    if isinstance(skeleton, dict):
         parts = list(cast("Mapping[str, JSON]", skeleton).values())
     elif isinstance(skeleton, (list, tuple)):
         parts = list(cast("list[JSON]", skeleton))
@@ -227,7 +227,7 @@ def fill(skeleton: JSON, chosen: Sequence[str | None]) -> JSON:
 
 
 def _fill(part: JSON, chosen: Any) -> JSON:
-    if isinstance(part, Mapping):
+    if isinstance(part, dict):
         parts = cast("Mapping[str, JSON]", part)
         return {key: _fill(value, chosen) for key, value in parts.items()}
     if isinstance(part, (list, tuple)):
