@@ -236,9 +236,9 @@ def select(patterns: Iterable[Pattern], most: int) -> list[Pattern]:
     counts: Counter[str] = Counter()
     rooms = {"example": 0.5, "sequence": 0.3, "retry": 0.4, "init": 0.2, "final": 0.2}
     for one in sorted(patterns, key=lambda one: (-one.score, -len(one.steps), one.id)):
-        bag = said(one)
         if one.score < _LEAST or counts[one.kind] >= max(2, math.ceil(rooms[one.kind] * most)):
             continue
+        bag = said(one)
         twin = next(
             (i for i, (other, its) in enumerate(kept) if _is_said(one, bag, other, its)), None
         )

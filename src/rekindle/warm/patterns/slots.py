@@ -211,7 +211,7 @@ def _option(word: str, values: list[str]) -> str:
 def marks(skeleton: JSON) -> list[str]:
     """The kinds of its slots, in the order of their values."""
     if isinstance(skeleton, str):
-        return MARK.findall(skeleton)
+        return [*_marks(skeleton)] if OPEN in skeleton else []
     if isinstance(skeleton, dict):
         parts = list(cast("Mapping[str, JSON]", skeleton).values())
     elif isinstance(skeleton, (list, tuple)):
@@ -219,6 +219,11 @@ def marks(skeleton: JSON) -> list[str]:
     else:
         return []
     return [kind for part in parts for kind in marks(part)]
+
+
+@lru_cache(maxsize=20_000)
+def _marks(skeleton: str) -> tuple[str, ...]:
+    return tuple(MARK.findall(skeleton))
 
 
 def fill(skeleton: JSON, chosen: Sequence[str | None]) -> JSON:
