@@ -10,20 +10,31 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from ..types import Message, Session, Tokens, replace
+from ..errors import InvalidInput
+from ..types import Message, Session, Tokens, checked, replace
 from . import titles
-from .engine import Engine, Transaction
-from .rows import MESSAGE_COLUMNS, encode_json, escaped, message_of, nano
+from .engine import Engine, Row, Transaction
+from .rows import (
+    MESSAGE_COLUMNS,
+    MESSAGE_VALUES,
+    encode_json,
+    escaped,
+    message_of,
+    nano,
+    rest_of_row,
+)
 from .sessions import (
+    REMEMBERED_CALLS,
     Growth,
     append,
     assign,
     by_num,
+    checked_session,
     growth_of,
     insert,
-    put,
     stored_already,
     together,
+    tool_names,
     without_twins,
 )
 from .text import escape
@@ -31,6 +42,15 @@ from .text import escape
 # How far back the last answers of a session are looked for when more of it arrives.
 TAIL = 64
 _NOTHING = Session("")
+
+
+class Ready(NamedTuple):
+    """The messages of a new session, as far as they can be made rows without the store."""
+
+    rows: Sequence[Row]  # without session and position
+    words: Sequence[str]
+    called: Mapping[str, str]  # the tools of calls that have no result yet
+    growth: Growth
 
 
 class Arrival(NamedTuple):
@@ -42,6 +62,8 @@ class Arrival(NamedTuple):
     session: Session
     messages: Sequence[Message] = ()
     is_whole: bool = False
+    refused: tuple[str, ...] = ()  # why messages were left out
+    ready: Ready | None = None
 
 
 class Arrived(NamedTuple):
@@ -50,6 +72,38 @@ class Arrived(NamedTuple):
     messages: int = 0
     calls: int = 0
     refused: tuple[str, ...] = ()
+
+
+def sound(arrival: Arrival) -> Arrival:
+    """An arrival with the messages that can be stored, and what is wrong with the others."""
+    checked_session(arrival.session)
+    good: list[Message] = []
+    wrong: list[str] = []
+    for message in arrival.messages:
+        try:
+            good.append(checked(message))
+        except InvalidInput as error:
+            wrong.append(str(error))
+    return arrival._replace(messages=good, refused=(*arrival.refused, *wrong))
+
+
+def ready(engine: Engine, arrival: Arrival, now: float) -> Arrival:
+    """An arrival with its messages made ready, as those of a new session."""
+    return arrival._replace(
+        ready=_ready(engine, arrival.messages, now) if arrival.messages else None
+    )
+
+
+def _ready(engine: Engine, messages: Sequence[Message], now: float) -> Ready:
+    messages = without_twins(messages)
+    called: dict[tuple[int, str], str] = {}
+    tools = tool_names(None, 0, messages, called)
+    rows = [
+        rest_of_row(message, now if message.timestamp is None else message.timestamp, names)
+        for message, names in zip(messages, tools, strict=True)
+    ]
+    open_calls = {id: name for (_, id), name in called.items()}
+    return Ready(rows, engine.words(messages), open_calls, growth_of(messages, now))
 
 
 def arrive(
@@ -66,21 +120,34 @@ def arrive(
         id = escape(one.session.id)
         num, pruned = known.get(id, (None, None))
         if pruned is not None or (num is None and not one.messages):
-            arrived.append(Arrived())
+            arrived.append(Arrived(refused=one.refused))
             continue
         if num is None:
-            messages = without_twins(one.messages)
-            num = _begin(tx, one, growth_of(messages, now))
+            made = one.ready or _ready(engine, one.messages, now)
+            num = _begin(tx, one, made.growth)
             if num is not None:
                 known[id] = num, None
-                put(engine, tx, num, 0, messages, now, called, is_last=True)
-                calls = sum(len(message.tool_calls) for message in messages)
-                arrived.append(Arrived(len(messages), calls))
+                _put(engine, tx, num, made, called)
+                arrived.append(Arrived(made.growth.messages, made.growth.calls, one.refused))
                 continue
             num, _ = known[id] = _known(tx, [id])[id]  # somebody else began it just now
         tx.write_last()  # it may be of the same session
-        arrived.append(_continue(engine, tx, one, now, num, called))
+        new = _continue(engine, tx, one, now, num, called)
+        arrived.append(new._replace(refused=one.refused))
     return arrived
+
+
+def _put(
+    engine: Engine, tx: Transaction, num: int, made: Ready, called: dict[tuple[int, str], str]
+) -> None:
+    """Write the messages of a new session, at the end of the transaction."""
+    rows: list[Row] = [(num, position, *row) for position, row in enumerate(made.rows)]
+    tx.insert_last("messages", MESSAGE_VALUES, rows)
+    size = sum([len(row[-1] or row[-2] or "") for row in rows])
+    engine.index(tx, num, 0, len(rows), size, made.words)
+    called |= {(num, id): name for id, name in made.called.items()}
+    if len(called) > REMEMBERED_CALLS:
+        called.clear()
 
 
 def _known(tx: Transaction, ids: Iterable[str]) -> dict[str, tuple[int, float | None]]:

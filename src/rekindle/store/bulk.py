@@ -12,20 +12,17 @@ from itertools import chain
 
 from .engine import Row, Transaction
 
-_COUNTS = (400, 50, 7, 1)  # rows in one statement: few sizes, so that all stay prepared
+MOST = 400  # rows in one statement
 
 
 def insert(tx: Transaction, table: str, columns: str, rows: Sequence[Row]) -> None:
     """Insert rows; `columns` are names with commas between them."""
-    start = 0
-    for count in _COUNTS:
-        sql = statement(table, columns, count)
-        while len(rows) - start >= count:
-            tx.run(sql, [*chain.from_iterable(rows[start : start + count])])
-            start += count
+    for start in range(0, len(rows), MOST):
+        some = rows[start : start + MOST]
+        tx.run(statement(table, columns, len(some)), [*chain.from_iterable(some)])
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def statement(table: str, columns: str, count: int = 1) -> str:
     """The statement for so many rows."""
     marks = f"({','.join('?' * (columns.count(',') + 1))})"

@@ -78,12 +78,16 @@ class Engine(Protocol):
         position: int,
         count: int,
         size: int,
-        messages: Sequence[Message] = (),
+        said: Sequence[Message | str] = (),
     ) -> None:
         """Make `count` messages from `position` on findable, as of this transaction.
 
-        An engine that is given the messages need not read them back.
+        An engine that is given the messages, or their words, need not read them back.
         """
+        ...
+
+    def words(self, messages: Sequence[Message]) -> Sequence[str]:
+        """The words of messages, for `index`; none where it has no use for them."""
         ...
 
     def unindex(self, tx: Transaction, num: int) -> None:

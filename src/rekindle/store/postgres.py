@@ -300,9 +300,12 @@ class PostgresEngine:
         position: int,
         count: int,
         size: int,
-        messages: Sequence[Message] = (),
+        said: Sequence[Message | str] = (),
     ) -> None:
         postgres_words.index_from(tx, num, position)
+
+    def words(self, messages: Sequence[Message]) -> Sequence[str]:
+        return ()
 
     def unindex(self, tx: Transaction, num: int) -> None:
         postgres_words.forget(tx, num)

@@ -73,6 +73,11 @@ def message_row(
     origin: int | None = None,
 ) -> Row:
     """The parameters of INSERT_MESSAGE."""
+    return (num, position, *rest_of_row(message, time, tools, origin))
+
+
+def rest_of_row(message: Message, time: float, tools: str | None, origin: int | None = None) -> Row:
+    """The values of a row behind its session and its position."""
     role, content, calls, call_id, name, reasoning, finish, platform_id, meta = message[:9]
     body: dict[str, Any] = {}
     if calls:
@@ -89,8 +94,6 @@ def message_row(
     if not is_text and content is not None:
         body["content"] = content
     return (
-        num,
-        position,
         escape(role),
         time,
         origin,

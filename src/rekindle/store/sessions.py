@@ -12,7 +12,6 @@ from . import titles
 from .engine import Engine, Transaction
 from .rows import (
     INSERT_MESSAGE,
-    MESSAGE_VALUES,
     SESSION_COLUMNS,
     decode_json,
     encode_json,
@@ -107,13 +106,8 @@ def put(
     messages: Sequence[Message],
     now: float,
     called: dict[tuple[int, str], str] | None = None,
-    *,
-    is_last: bool = False,
 ) -> None:
-    """Write messages from a position on, where the row of their session has counted them.
-
-    What `is_last` is written at the end of the transaction; nobody may look for it before.
-    """
+    """Write messages from a position on, where the row of their session has counted them."""
     names = tool_names(tx, num, messages, called)
     rows = [
         message_row(
@@ -125,10 +119,7 @@ def put(
         )
         for index, message in enumerate(messages)
     ]
-    if is_last:
-        tx.insert_last("messages", MESSAGE_VALUES, rows)
-    else:
-        tx.many(INSERT_MESSAGE, rows)
+    tx.many(INSERT_MESSAGE, rows)
     size = sum([len(row[-1] or row[-2] or "") for row in rows])
     engine.index(tx, num, start, len(rows), size, messages)
 
@@ -228,12 +219,15 @@ def without_twins(messages: Sequence[Message]) -> list[Message]:
 
 
 def tool_names(
-    tx: Transaction,
+    tx: Transaction | None,
     num: int,
     messages: Sequence[Message],
     called: dict[tuple[int, str], str] | None = None,
 ) -> list[str | None]:
-    """For each message the tools it calls or answers, each between spaces."""
+    """For each message the tools it calls or answers, each between spaces.
+
+    Without a transaction they are taken for the first of their session.
+    """
     called = {} if called is None else called
     names: list[str | None] = []
     for message in messages:
@@ -248,7 +242,7 @@ def tool_names(
         if message.role == "tool":
             call_id = message.tool_call_id or ""
             name = message.name or called.pop((num, call_id), None)
-            name = name or _called_before(tx, num, call_id)
+            name = name or (tx and _called_before(tx, num, call_id))
             found += [_as_word(name)] if name else []
         names.append(f" {' '.join(found)} " if found else None)
     if len(called) > REMEMBERED_CALLS:

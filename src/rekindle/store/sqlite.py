@@ -371,10 +371,13 @@ class SqliteEngine:
         position: int,
         count: int,
         size: int,
-        messages: Sequence[Message] = (),
+        said: Sequence[Message | str] = (),
     ) -> None:
         self._batch.note(tx, count, size)
-        self._batch.remember(num, position, messages)
+        self._batch.remember(num, position, said)
+
+    def words(self, messages: Sequence[Message]) -> Sequence[str]:
+        return [sqlite_words.words_of(message) for message in messages]
 
     def unindex(self, tx: Transaction, num: int) -> None:
         sqlite_words.forget(tx, num)

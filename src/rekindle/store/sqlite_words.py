@@ -53,7 +53,7 @@ class Batch:
     def __init__(self) -> None:
         self._messages: int | None = None
         self._bytes = 0
-        self._fresh: dict[tuple[int, int], Message] = {}
+        self._fresh: dict[tuple[int, int], Message | str] = {}
         self._gathers = False
 
     def note(self, tx: Transaction, messages: int, size: int) -> None:
@@ -67,10 +67,10 @@ class Batch:
     def is_full(self) -> bool:
         return self._bytes >= BYTES or (self._messages or 0) >= EVERY
 
-    def remember(self, num: int, position: int, messages: Sequence[Message]) -> None:
+    def remember(self, num: int, position: int, said: Sequence[Message | str]) -> None:
         """Keep what this transaction wrote at hand: `settle` then need not read it back."""
-        for place, message in enumerate(messages, position):
-            self._fresh[num, place] = message
+        for place, one in enumerate(said, position):
+            self._fresh[num, place] = one
 
     def forget(self) -> None:
         self._fresh.clear()
@@ -86,11 +86,16 @@ class Batch:
         self._messages = self._bytes = 0
 
     def _words(self, tx: Transaction, num: int, position: int) -> str:
-        message = self._fresh.get((num, position))
-        if message is not None:
-            return indexable(said(message))
+        fresh = self._fresh.get((num, position))
+        if fresh is not None:
+            return fresh if isinstance(fresh, str) else words_of(fresh)
         sql = "SELECT content, body FROM messages WHERE session = ? AND position = ?"
         return indexable(searchable(*tx.run(sql, (num, position))[0]))
+
+
+def words_of(message: Message) -> str:
+    """The text of a message as the index is given it."""
+    return indexable(said(message))
 
 
 def _index(tx: Transaction, rows: Sequence[Row], table: str = "words") -> None:

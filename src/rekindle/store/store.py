@@ -42,7 +42,7 @@ from . import (
     transfer,
     usage,
 )
-from .arrivals import Arrival, Arrived, arrive
+from .arrivals import Arrival, Arrived, arrive, ready, sound
 from .commit import GroupCommit
 from .engine import Engine, Progress, Transaction
 from .filter import Filter
@@ -505,13 +505,7 @@ class Store:
         itself. A session that was pruned does not come back by this. `meanwhile` is done, where the
         engine can, while all this is indexed and flushed; it must not write to the store.
         """
-        good: list[Arrival] = []
-        refused: list[tuple[str, ...]] = []
-        for arrival in arrivals:
-            sessions.checked_session(arrival.session)
-            messages, why = _sound(arrival.messages)
-            good.append(arrival._replace(messages=messages))
-            refused.append(why)
+        good = [one if one.ready else sound(one) for one in arrivals]
         now = self._clock()
         marks = [(_ledger_name(path), escape(stamp), now) for path, stamp in (files or {}).items()]
 
@@ -522,8 +516,11 @@ class Store:
                 tx.meanwhile(meanwhile)
             return arrived
 
-        done = self._write(work)
-        return [one._replace(refused=why) for one, why in zip(done, refused, strict=True)]
+        return self._write(work)
+
+    def ready(self, arrival: Arrival) -> Arrival:
+        """An arrival with all that can be done for it before it is taken in, as a new session."""
+        return ready(self._engine, sound(arrival), self._clock())
 
     def imported(self, path: str) -> str | None:
         """The stamp under which a file was taken in, if it was."""
@@ -746,18 +743,6 @@ def _by_source(tx: Transaction) -> dict[str, int]:
         "SELECT source, count(*) FROM sessions WHERE pruned IS NULL GROUP BY source ORDER BY 2 DESC"
     )
     return {unescape(source): count for source, count in rows}
-
-
-def _sound(messages: Sequence[Message]) -> tuple[list[Message], tuple[str, ...]]:
-    """The messages that can be stored, and what is wrong with the others."""
-    sound: list[Message] = []
-    wrong: list[str] = []
-    for message in messages:
-        try:
-            sound.append(checked(message))
-        except InvalidInput as error:
-            wrong.append(str(error))
-    return sound, tuple(wrong)
 
 
 def _ledger_name(path: str) -> str:

@@ -122,7 +122,8 @@ def _batches(
         elif stamp == _unknown(file):
             intake.unknown.append(file.path)
         else:
-            for batch in _File(intake, file).take(_teller(progress, done, file.size, total)):
+            taking = _File(intake, file, is_new=stamp is None)
+            for batch in taking.take(_teller(progress, done, file.size, total)):
                 given = done
                 yield batch
         done += file.size
@@ -170,10 +171,16 @@ class _Intake:
         self.failed.append(Failure(path, why))
 
     def batch(self) -> _Batch:
-        """Everything that waits."""
-        batch, self.waiting = self.waiting, _Batch([], [])
+        """Everything that waits, made ready as far as that can be done ahead."""
+        waiting, self.waiting = self.waiting, _Batch([], [])
         self.count = self.size = 0
-        return batch
+        return waiting._replace(arrivals=[(self._ready(*one), one[1]) for one in waiting.arrivals])
+
+    def _ready(self, arrival: Arrival, file: _File) -> Arrival:
+        try:
+            return self.store.ready(arrival) if file.is_new else arrival
+        except _UNSTORABLE:
+            return arrival  # to be told when it is written
 
     def write(self, batch: _Batch, meanwhile: Callable[[], None]) -> None:
         """Write a batch in one transaction; `meanwhile`, the next may be read."""
@@ -239,9 +246,10 @@ class _Tally:
 class _File:
     """One file on its way into the store."""
 
-    def __init__(self, intake: _Intake, found: Found) -> None:
+    def __init__(self, intake: _Intake, found: Found, *, is_new: bool) -> None:
         self.intake = intake
         self.found = found
+        self.is_new = is_new
         self.tally = _Tally()  # until the format is known
         self.stamp = found.stamp
         self.seats: dict[str, _Seat] = {}
