@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 # What is written together: a full-text index costs half in transactions of this size.
 _BATCH = 2_000
-_BATCH_CHARACTERS = 4_000_000
+_CHARACTERS = 2_000  # of a message, as a batch counts: long ones fill it sooner
 _FEWEST = 250  # messages that are worth one towards the end
 _ALLOCATED = 100_000  # values between two looks for cycles
 # How many events of a file pass before the progress is told again.
@@ -161,6 +161,7 @@ class _Intake:
         self.store = store
         self.waiting = _Batch([], [])
         self.count = self.size = 0
+        self.most = _BATCH // 2  # at first: nothing is written while it is read
         self.unchanged = 0
         self.tallies: dict[str, _Tally] = {}
         self.damage: list[Damage] = []
@@ -174,6 +175,7 @@ class _Intake:
         """Everything that waits, made ready as far as that can be done ahead."""
         waiting, self.waiting = self.waiting, _Batch([], [])
         self.count = self.size = 0
+        self.most = _BATCH
         return waiting._replace(arrivals=[(self._ready(*one), one[1]) for one in waiting.arrivals])
 
     def _ready(self, arrival: Arrival, file: _File) -> Arrival:
@@ -291,7 +293,7 @@ class _File:
                 self.report(event)
             else:
                 self._learn(event.session)
-            if intake.count >= _BATCH or intake.size >= _BATCH_CHARACTERS:
+            if intake.count >= intake.most or intake.size >= intake.most * _CHARACTERS:
                 self.hand_over()
                 yield intake.batch()
             if tell and not number % _STEP:
