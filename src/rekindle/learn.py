@@ -17,7 +17,7 @@ from . import gathering
 from .errors import InvalidInput, NotFound
 from .store import Filter, Store
 from .store.ahead import Ahead
-from .store.mined import Deal, Facts, Findings, Pending
+from .store.mined import Deal, Facts, Findings, Pending, call_of
 from .store.outcomes import Due, Verdicts
 from .types import Judged, Message, Pattern
 from .warm import calls as judging
@@ -223,8 +223,7 @@ def learn_one(store: Store, redactor: Redactor, session: str, *, now: float, mos
     one = next(
         one for one in store.mined.pending(MINING_RULES, Filter(archived=None)) if one.id == session
     )
-    reader = Reader(lambda value: redactor.value(value, "arguments"))
-    looking = _Looking(store, reader, {})
+    looking = _Looking(store, _reader(redactor), {})
     facts = one.known or looking.through([one])[one.num]
     looking.keep()
     found = gathering.patterns(store, [one.num], least=1, most=most * 4, now=now)
@@ -263,8 +262,7 @@ def _scanned(
     looked = 0
     parts = [eligible[at : at + AT_ONCE] for at in range(0, len(eligible), AT_ONCE)]
     waiting = {due.session: due for due in store.due(RULES, where)} if eligible else {}
-    reader = Reader(lambda value: redactor.value(value, "arguments"))
-    looking = _Looking(store, reader, waiting)
+    looking = _Looking(store, _reader(redactor), waiting)
     for number, part in enumerate(parts):
         if len(chosen) >= wanted.max_sessions:
             skipped["more than wanted"] += sum(len(rest) for rest in parts[number:])
@@ -327,6 +325,10 @@ def _unfit(facts: Facts, wanted: Wanted) -> str:
     return "other type of task" if wanted.task not in (None, facts.task) else ""
 
 
+def _reader(redactor: Redactor) -> Reader:
+    return Reader(lambda value: redactor.value(value, "arguments"), call_of)
+
+
 class _Looking:
     """Looks through sessions part by part; while one part is written, the next is looked through."""
 
@@ -385,13 +387,16 @@ def _findings(pending: Pending, deal: Deal, deeds: Sequence[Deed]) -> Findings:
     found = mine.candidates(deeds)
     used = sorted({number for _, _, place, _, _ in found for number in place})
     places = {number: f"{place}" for place, number in enumerate(used)}
+    num = pending.num
     candidates = [
         (
+            num,
             shape,
+            num,
             kind,
             places[place[0]] if len(place) == 1 else ",".join([places[one] for one in place]),
             support,
-            tainted,
+            int(tainted),
         )
         for shape, kind, place, support, tainted in found
     ]

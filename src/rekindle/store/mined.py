@@ -8,6 +8,7 @@ its candidates are made of.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
@@ -60,20 +61,26 @@ class Facts(NamedTuple):
 
 
 class Deal(NamedTuple):
-    """A session as it is looked through: its calls with what became of them, and when users spoke."""
+    """A session as it is looked through: what became of its calls, and when users spoke.
+
+    Beside each verdict stands the message that made the call, for `call_of`.
+    """
 
     num: int
-    calls: list[tuple[Call, ToolCall]]
+    calls: list[tuple[Call, str]]
     users: list[int]
 
 
 class Findings(NamedTuple):
-    """What looking through a session gave. Candidates: shape, kind, place, support, tainted."""
+    """What looking through a session gave.
+
+    Candidates are rows, with the session itself for its family, which is found when they are kept.
+    """
 
     pending: Pending
     facts: Facts
     calls: bytes
-    candidates: Sequence[tuple[int, str, str, int, bool]]
+    candidates: Sequence[Row]
     attempts: Sequence[tuple[str, int, int]]  # a sort of calls, how many, how many failed
 
 
@@ -114,7 +121,20 @@ class Mined:
                 params,
             )
         rows.sort(key=_newest, reverse=True)  # in the order of the rows they are read much faster
-        return [_pending(row, rules) for row in rows]
+        found: list[Pending] = [
+            _new(
+                Pending,
+                (
+                    *row[:8],
+                    _new(Facts, row[8:12]) if row[12] == rules and row[13] == row[7] else None,
+                ),
+            )
+            for row in rows
+        ]
+        for place, row in enumerate(rows):
+            if row[14]:
+                found[place] = _unescaped(found[place])
+        return found
 
     def deals(self, nums: Sequence[int]) -> Iterator[Deal]:
         """Sessions with the calls that were judged, in the order of their numbers."""
@@ -192,15 +212,9 @@ def forget(tx: Transaction) -> None:
     tallies.forget(tx)
 
 
-def _pending(row: Row, rules: str) -> Pending:
-    is_of_today = row[12] == rules and row[13] == row[7]
-    known = _new(Facts, row[8:12]) if is_of_today else None
-    found: Pending = _new(Pending, (*row[:8], known))
-    if row[14]:
-        id, source, cwd = found[1:4]
-        folder = None if cwd is None else unescape(cwd)
-        found = found._replace(id=unescape(id), source=unescape(source), cwd=folder)
-    return found
+def _unescaped(one: Pending) -> Pending:
+    folder = None if one.cwd is None else unescape(one.cwd)
+    return one._replace(id=unescape(one.id), source=unescape(one.source), cwd=folder)
 
 
 def _places(tx: Transaction, shape: int, wanted: set[int], most: int) -> list[Place]:
@@ -237,13 +251,19 @@ def _deals(tx: Transaction, nums: Sequence[int]) -> Iterator[Deal]:
     )
     for num, rows in groupby(spoken, key=_first):
         users: list[int] = []
-        made: dict[int, list[tuple[str, str, Any]]] = {}
+        made: dict[int, str] = {}
         for _, position, body in rows:
             if body is None:
                 users.append(position)
             else:
-                made[position] = _made(body)
-        yield Deal(num, _paired(verdicts.get(num, ()), made), users)
+                made[position] = body
+        calls = [
+            # The columns of a verdict are the fields of a call, in their order.
+            (_new(Call, verdict), made[verdict[1]])
+            for verdict in verdicts.get(num, ())
+            if verdict[1] in made
+        ]
+        yield _new(Deal, (num, calls, users))
 
 
 class _Body(msgspec.Struct, gc=False):
@@ -258,8 +278,15 @@ _newest = itemgetter(15, 0)
 _new = cast(Any, tuple).__new__  # so many are made that the constructors would count
 
 
+def call_of(verdict: Call, body: str) -> ToolCall | None:
+    """The call that a verdict is about, out of the message that made it."""
+    calls = _made(body)
+    return _new(ToolCall, calls[verdict.number]) if verdict.number < len(calls) else None
+
+
+@lru_cache(maxsize=4)
 def _made(body: str) -> list[tuple[str, str, Any]]:
-    """The calls of a message."""
+    """The calls of a message, of which several may be asked for one after the other."""
     try:
         return _decode(body if ESCAPE not in body else unescape(body)).tool_calls
     except (
@@ -267,17 +294,6 @@ def _made(body: str) -> list[tuple[str, str, Any]]:
         UnicodeEncodeError,
     ):  # the lenient way reads what UTF-8 cannot say
         return decode_json(body)["tool_calls"]
-
-
-def _paired(
-    verdicts: Sequence[Row], made: dict[int, list[tuple[str, str, Any]]]
-) -> list[tuple[Call, ToolCall]]:
-    paired: list[tuple[Call, ToolCall]] = []
-    for verdict in verdicts:  # its columns are the fields of a call, in their order
-        calls = made.get(verdict[1])
-        if calls is not None and verdict[2] < len(calls):
-            paired.append((_new(Call, verdict), _new(ToolCall, calls[verdict[2]])))
-    return paired
 
 
 def _keep(tx: Transaction, rules: str, findings: Sequence[Findings]) -> None:
@@ -293,12 +309,13 @@ def _keep(tx: Transaction, rules: str, findings: Sequence[Findings]) -> None:
         for one in kept
         for num, changes in ((one.pending.num, one.pending.changes),)
     ]
-    candidates = [
-        (num, shape, family, kind, place, support, int(tainted))
-        for one in kept
-        for num, family in ((one.pending.num, families[one.pending.num]),)
-        for shape, kind, place, support, tainted in one.candidates
-    ]
+    candidates: list[Row] = []
+    for one in kept:
+        num, family = one.pending.num, families[one.pending.num]
+        if family == num:
+            candidates += one.candidates
+        else:
+            candidates += [(num, shape, family, *rest) for _, shape, _, *rest in one.candidates]
     attempts = [
         (one.pending.num, escape(work), calls, failed)
         for one in kept

@@ -35,4 +35,4 @@ def run(*done: Did | str, users: Sequence[int] = (0,), cwd: str | None = None) -
             None if one.ok else one.fault, "test", one.sure, None, 2 + 2 * number,
         )  # fmt: skip
         calls.append((verdict, call))
-    return next(Reader(lambda value: value).deeds([Done(calls, users, cwd)]))
+    return next(Reader(lambda value: value, lambda _, call: call).deeds([Done(calls, users, cwd)]))

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from ...types import Call, ToolCall
 from ..work import kind_of
-from .forms import REMEMBERED, Draft, Form, Redact, Remembering, draft, form_of, glance
+from .forms import (
+    REMEMBERED,
+    Draft,
+    Form,
+    Redact,
+    Remembering,
+    draft,
+    form_of,
+    glance,
+    is_glanced_at,
+)
 
 SURE = 0.7  # how far a verdict must be trusted to make an example of a call
 OPENING = 8  # calls that are looked at closely, whatever they do
@@ -39,18 +49,25 @@ class Deed(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A session to read: its calls with the verdicts on them, when users spoke, and its folder."""
+    """A session to read: verdicts on its calls, when users spoke, and its folder.
 
-    calls: Sequence[tuple[Call, ToolCall]]
+    Beside each verdict stands what the reader's `call_of` makes the call of.
+    """
+
+    calls: Sequence[tuple[Call, Any]]
     users: Sequence[int]
     cwd: str | None
 
 
 class Reader:
-    """Makes deeds of calls; remembers the form of calls that are made again."""
+    """Makes deeds of calls; remembers the form of calls that are made again.
 
-    def __init__(self, redact: Redact) -> None:
+    Only of the others it asks `call_of` what was called.
+    """
+
+    def __init__(self, redact: Redact, call_of: Callable[[Call, Any], ToolCall | None]) -> None:
         self._redact = Remembering(redact)
+        self._call_of = call_of
         self._known: dict[tuple[int, str], Form] = {}
 
     def deeds(self, sessions: Iterable[Done]) -> Iterator[list[Deed]]:
@@ -60,12 +77,14 @@ class Reader:
         known = self._known
         for one in ready:
             folder, closely = one.folder, one.closely
-            for place, (verdict, call) in enumerate(one.calls):
+            for place, (verdict, made) in enumerate(one.calls):
                 key = (verdict.digest, folder)
                 if key in known or key in drafts:
                     continue
-                if place < closely or glance(call) is None:
-                    drafts[key] = draft(call, folder)
+                if place < closely or not is_glanced_at(verdict.tool):
+                    call = self._call_of(verdict, made)
+                    if call is not None:
+                        drafts[key] = draft(call, folder)
         self._redact.look_at([text for made in drafts.values() for text in made.texts])
         for one in ready:
             yield self._deeds(one, drafts)
@@ -76,7 +95,7 @@ class Reader:
         ahead = next(asked, None)
         turn, tainted = -1, False
         known, folder, closely = self._known, session.folder, session.closely
-        for place, (verdict, call) in enumerate(session.calls):
+        for place, (verdict, made) in enumerate(session.calls):
             (
                 _,
                 position,
@@ -96,8 +115,9 @@ class Reader:
             ) = verdict
             form = known.get((sign, folder))
             if form is None:
-                form = glance(call) if place >= closely else None
-                form = form or self._form(call, (sign, folder), drafts)
+                form = self._form(verdict, made, folder, drafts, is_near=place < closely)
+                if form is None:
+                    continue
             while ahead is not None and ahead < position:
                 turn, tainted, ahead = ahead, False, next(asked, None)
             tainted = tainted or _brings_in(form.tool, form.family, form.work, form.tier, work)
@@ -123,9 +143,24 @@ class Reader:
         return found
 
     def _form(
-        self, call: ToolCall, key: tuple[int, str], drafts: dict[tuple[int, str], Draft]
-    ) -> Form:
-        form = form_of(drafts.get(key) or draft(call, key[1]), self._redact)
+        self,
+        verdict: Call,
+        made: Any,
+        folder: str,
+        drafts: dict[tuple[int, str], Draft],
+        *,
+        is_near: bool,
+    ) -> Form | None:
+        key = (verdict.digest, folder)
+        drawn = drafts.get(key)
+        if drawn is None or not is_near:
+            call = self._call_of(verdict, made)
+            if call is None:
+                return None
+            if not is_near and (form := glance(call)) is not None:
+                return form
+            drawn = drawn or draft(call, folder)
+        form = form_of(drawn, self._redact)
         if len(self._known) >= REMEMBERED:
             self._known.clear()
         self._known[key] = form
@@ -135,7 +170,7 @@ class Reader:
 class _Ready(NamedTuple):
     """A session without its bookkeeping, and how many of its calls are to be looked at closely."""
 
-    calls: Sequence[tuple[Call, ToolCall]]
+    calls: Sequence[tuple[Call, Any]]
     users: Sequence[int]
     folder: str
     closely: int
@@ -144,8 +179,8 @@ class _Ready(NamedTuple):
     def of(cls, session: Done) -> _Ready:
         calls = [pair for pair in session.calls if pair[0].work != "bookkeeping"]
         # What was read matters at first, and where an edit failed.
-        wrong = [call for verdict, call in calls if verdict.failed]
-        is_edit = any(kind_of(call.name).shape == "edit" for call in wrong) if wrong else False
+        wrong = [verdict.tool for verdict, _ in calls if verdict.failed]
+        is_edit = any(kind_of(tool).shape == "edit" for tool in wrong) if wrong else False
         return cls(calls, session.users, session.cwd or "", len(calls) if is_edit else OPENING)
 
 

@@ -117,6 +117,11 @@ def form_of(made: Draft, redact: Redact) -> Form:
     return Form(made.tool, work, tier, skeleton, values, family, sign, exact, steady)
 
 
+def is_glanced_at(tool: str) -> bool:
+    """Does a glance tell enough of calls to this tool?"""
+    return kind_of(tool).shape in ("read", "search", "edit")
+
+
 def glance(call: ToolCall) -> Form | None:
     """The form of a call that tells nothing by itself: none of its values are taken."""
     family = kind_of(call.name).shape

@@ -45,7 +45,7 @@ def kept_of(calls: list[ToolCall], redactor: Redactor, *, at_once: bool) -> str:
             "test", 1.0,
         )  # fmt: skip
         judged.append((verdict, call))
-    reader = Reader(lambda value: redactor.value(value, "arguments"))
+    reader = Reader(lambda value: redactor.value(value, "arguments"), lambda _, call: call)
     parts = [judged] if at_once else [[one] for one in judged]
     made = [
         deed for part in parts for deeds in reader.deeds([Done(part, [], None)]) for deed in deeds
