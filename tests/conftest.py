@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,11 @@ from rekindle import Store, open_store
 from . import far, servers
 
 ENGINES = ("sqlite", "postgresql")
+
+# A shell lets what it runs in the background ignore these, and what we start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 T = TypeVar("T", servers.Postgres, far.Podman, far.Sshd)

@@ -194,7 +194,7 @@ def learn(
     for (kind, _), count in redactor.report.items():
         removed[kind] += count
     scan = scan._replace(removed=dict(removed.most_common()))
-    return Learned(tuple(told), tuple(one.id for one in chosen), scan)
+    return Learned(tuple(told), tuple([one.id for one in chosen]), scan)
 
 
 @contextmanager
@@ -261,13 +261,14 @@ def _scanned(
     chosen: list[tuple[Pending, Facts]] = []
     looked = 0
     parts = [eligible[at : at + AT_ONCE] for at in range(0, len(eligible), AT_ONCE)]
+    new = [[one for one in part if one.known is None] for part in parts]
     waiting = {due.session: due for due in store.due(RULES, where)} if eligible else {}
     looking = _Looking(store, _reader(redactor), waiting)
     for number, part in enumerate(parts):
         if len(chosen) >= wanted.max_sessions:
             skipped["more than wanted"] += sum(len(rest) for rest in parts[number:])
             break
-        fresh = looking.through(part)
+        fresh = looking.through(new[number])
         looked += len(fresh)
         for one in part:
             facts = one.known or fresh.get(one.num)
@@ -278,7 +279,7 @@ def _scanned(
                 chosen.append((one, facts))
             else:
                 skipped["more than wanted"] += 1
-        following = parts[number + 1 : number + 2] if len(chosen) < wanted.max_sessions else []
+        following = new[number + 1 : number + 2] if len(chosen) < wanted.max_sessions else []
         looking.keep(*following)
         if progress:
             is_some = wanted.max_sessions < len(eligible)
@@ -339,9 +340,8 @@ class _Looking:
         self._found: list[Findings] = []
         self._ahead: Ahead[list[Findings]] | None = None
 
-    def through(self, part: Sequence[Pending]) -> dict[int, Facts]:
-        """Look through those that are not known; what they were like."""
-        new = _unknown(part)
+    def through(self, new: Sequence[Pending]) -> dict[int, Facts]:
+        """Look through sessions; what they were like."""
         if self._ahead is None:
             self._judge(new)
             self._found = self._look(new)
@@ -351,9 +351,8 @@ class _Looking:
 
     def keep(self, following: Sequence[Pending] = ()) -> None:
         """Write what was found, and look ahead at what follows, if nothing there waits for a verdict."""
-        new = _unknown(following)
-        is_ready = not any(one.id in self._waiting for one in new)
-        self._ahead = Ahead(lambda: self._look(new)) if is_ready else None
+        is_ready = not any(one.id in self._waiting for one in following)
+        self._ahead = Ahead(lambda: self._look(following)) if is_ready else None
         if self._found:
             self._store.mined.keep(MINING_RULES, self._found, meanwhile=self._ahead)
 
@@ -377,10 +376,6 @@ class _Looking:
         silent = by_num.keys() - {one.pending.num for one in found}
         nothing = Facts("mixed", 0, 0, None)
         return found + [Findings(by_num[num], nothing, b"[]", (), ()) for num in silent]
-
-
-def _unknown(part: Sequence[Pending]) -> list[Pending]:
-    return [one for one in part if one.known is None]
 
 
 def _findings(pending: Pending, deal: Deal, deeds: Sequence[Deed]) -> Findings:

@@ -7,7 +7,7 @@ its candidates are made of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
@@ -89,8 +89,8 @@ class Place(NamedTuple):
 
     num: int
     session: str
-    family: int
     time: float
+    family: int
     place: str
     support: int
     tainted: bool
@@ -181,7 +181,15 @@ class Mined:
         """Where candidates were found: the newest sessions of each."""
         wanted = set(nums)
         with self._engine.reading() as tx:
-            return {shape: _places(tx, shape, wanted, most) for shape in shapes}
+            found = {shape: _places(tx, shape, wanted, most) for shape in shapes}
+            named = _named(tx, {row[0] for rows in found.values() for row in rows})
+        return {
+            shape: [
+                Place(num, *named[num], family, place, support, bool(tainted))
+                for num, family, place, support, tainted in rows
+            ]
+            for shape, rows in found.items()
+        }
 
     def calls(self, nums: Sequence[int]) -> dict[int, bytes]:
         """The calls that the candidates of these sessions are made of."""
@@ -217,27 +225,27 @@ def _unescaped(one: Pending) -> Pending:
     return one._replace(id=unescape(one.id), source=unescape(one.source), cwd=folder)
 
 
-def _places(tx: Transaction, shape: int, wanted: set[int], most: int) -> list[Place]:
+def _places(tx: Transaction, shape: int, wanted: set[int], most: int) -> list[Row]:
     """The newest sessions that had a candidate, of those that count."""
-    found: list[Place] = []
+    found: list[Row] = []
     before, count = 2**62, most  # mostly all of them count
     while len(found) < most:
         rows = tx.run(
-            "SELECT c.session, s.id, c.family, s.last_active, c.place, c.support, c.tainted"
-            " FROM candidates c JOIN sessions s ON s.num = c.session"
-            f" WHERE c.shape = ? AND c.session < ? ORDER BY c.session DESC LIMIT {count}",
+            "SELECT session, family, place, support, tainted FROM candidates"
+            f" WHERE shape = ? AND session < ? ORDER BY session DESC LIMIT {count}",
             (shape, before),
         )
-        found += [_place(row) for row in rows if row[0] in wanted]
+        found += [row for row in rows if row[0] in wanted]
         if len(rows) < count:
             break
         before, count = rows[-1][0], 8 * most
     return found[:most]
 
 
-def _place(row: Row) -> Place:
-    num, session, family, time, place, support, tainted = row
-    return Place(num, unescape(session), family, time, place, support, bool(tainted))
+def _named(tx: Transaction, nums: Iterable[int]) -> dict[int, tuple[str, float]]:
+    """The ids of sessions, and when they were active last."""
+    rows = tx.run(f"SELECT num, id, last_active FROM sessions WHERE {among(nums, 'num')}")
+    return {num: (unescape(id), time) for num, id, time in rows}
 
 
 def _deals(tx: Transaction, nums: Sequence[int]) -> Iterator[Deal]:

@@ -87,7 +87,7 @@ class Stage:
     def texts(self, chat: str = "ada") -> list[str]:
         return [shown.text for shown in self.server.seen(chat)]
 
-    async def reads(self, *texts: str, chat: str = "ada", seconds: float = 10.0) -> list[str]:
+    async def reads(self, *texts: str, chat: str = "ada", seconds: float = 30.0) -> list[str]:
         """Wait until the chat shows as many messages as are given, each containing its text."""
         await until(lambda: len(self.texts(chat)) >= len(texts), seconds, lambda: self.texts(chat))
         await until(
@@ -119,7 +119,7 @@ async def end_everything(running: asyncio.Task[None]) -> None:
 
 
 async def until(
-    condition: Callable[[], bool], seconds: float = 10.0, shown: Callable[[], object] = str
+    condition: Callable[[], bool], seconds: float = 30.0, shown: Callable[[], object] = str
 ) -> None:
     end = time.monotonic() + seconds
     while not condition():

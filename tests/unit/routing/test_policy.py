@@ -91,7 +91,7 @@ def test_in_a_whole_year_the_daily_resets_are_those_of_the_clock_on_the_wall(
     assert len(of_the_year) == whole - (zone in ("Pacific/Apia", "Pacific/Kwajalein"))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from(YEARS),
     st.integers(0, 23),
