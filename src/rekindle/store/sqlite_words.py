@@ -58,9 +58,8 @@ class Batch:
 
     def note(self, tx: Transaction, messages: int, size: int) -> None:
         if self._messages is None:  # others may have left some: many short runs must add up
-            self._messages = tx.run(f"SELECT count(*) FROM ({_WAITING})")[0][0]
-        else:
-            self._messages += messages
+            self._messages = int(tx.run(f"SELECT count(*) FROM ({_WAITING})")[0][0])
+        self._messages += messages  # of the first ones some may count twice
         self._bytes += size
 
     @property

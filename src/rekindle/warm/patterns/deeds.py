@@ -97,22 +97,8 @@ class Reader:
         known, folder, closely = self._known, session.folder, session.closely
         for place, (verdict, made) in enumerate(session.calls):
             (
-                _,
-                position,
-                number,
-                id,
-                _,
-                work,
-                sign,
-                outcome,
-                _,
-                kind,
-                fault,
-                _,
-                trust,
-                _,
-                answered,
-            ) = verdict
+                _, position, number, id, _, work, sign, outcome, _, kind, fault, _, trust, _, answered,
+            ) = verdict  # fmt: skip
             form = known.get((sign, folder))
             if form is None:
                 form = self._form(verdict, made, folder, drafts, is_near=place < closely)
