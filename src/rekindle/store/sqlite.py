@@ -8,6 +8,7 @@ open the same file break each other's locks.
 # apsw's own stubs leave the type of a blob open.
 from __future__ import annotations
 
+import _thread
 import os
 import threading
 import time
@@ -459,25 +460,42 @@ def _script(connection: apsw.Connection, sql: str) -> None:
 def _at_once(finish: Callable[[], None], besides: Callable[[], None]) -> None:
     """Do both, the first in a thread of its own: most of it is SQLite's work, not Python's."""
     failed: list[BaseException] = []
+    ended = threading.Event()
 
     def run() -> None:
         try:
             finish()
         except BaseException as error:  # noqa: BLE001  it goes to whoever waits for the end
             failed.append(error)
+        finally:
+            ended.set()
 
-    thread = threading.Thread(target=run, name="rekindle-commit")
     try:
-        thread.start()
+        _thread.start_new_thread(run, ())  # returns at once: nothing can interrupt it half-way
     except RuntimeError:  # no more threads to be had: one after the other
         finish()
         return
     try:
         besides()
     finally:
-        thread.join()
+        _wait_for(ended)
         if failed:
             raise failed[0]
+
+
+def _wait_for(ended: threading.Event) -> None:
+    """Wait for the end, whatever is pressed meanwhile: until then the connection is not ours.
+
+    (`Thread` would not do: interrupted in `start` or `join`, it tells nothing of what runs on.)
+    """
+    stopped: BaseException | None = None
+    while not ended.is_set():
+        try:
+            ended.wait()
+        except BaseException as error:  # noqa: BLE001  it is raised as soon as it can be
+            stopped = error
+    if stopped:
+        raise stopped
 
 
 def _copy(source: apsw.Connection, path: str, progress: Progress | None) -> None:
