@@ -56,7 +56,14 @@ class Past(NamedTuple):
     templates: Templates
     pasted: str
 
-    def given(self, arm: Arm, session: Session, task: Task, folder: Path) -> Given:
+    def given(
+        self,
+        arm: Arm,
+        session: Session,
+        task: Task,
+        folder: Path,
+        warming: Warming = Warming(),  # noqa: B008
+    ) -> Given:
         """How a session begins in this arm."""
         if arm == "cold":
             return _given(Prelude())
@@ -68,7 +75,7 @@ class Past(NamedTuple):
         def drawn(_: Store, __: Session, ___: Warming) -> Draw:
             return Draw(arm)
 
-        starter = Starter(self.store, Warming(), templates=self.templates, arm=drawn)
+        starter = Starter(self.store, warming, templates=self.templates, arm=drawn)
         # Chance has a part in the placebo: it must be the same one when a run is taken up again.
         named = session._replace(id=f"{task.id}-{arm}")
         definitions = agent.TOOLBOX.definitions(agent.context_of(session, World(folder)))

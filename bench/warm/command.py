@@ -5,6 +5,7 @@
     build    mine the recorded sessions into a template
     run      the test tasks in every arm, after whatever of the above is missing
     table    the table of what was run
+    forms    the training tasks with other numbers of examples and in other forms
 
 A run that was stopped goes on where it was. `--slice` is a small course by itself: fewer tasks, and
 nothing of it goes into the results file.
@@ -13,15 +14,15 @@ nothing of it goes into the results file.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from .. import report
 from . import course as courses
-from . import figures, model
+from . import figures, forms, model
 from .course import Course, Row
 
-STEPS = ("fetch", "record", "build", "run", "table")
+STEPS = ("fetch", "record", "build", "run", "table", "forms")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +41,8 @@ def run(args: argparse.Namespace) -> None:
         record(course, args.threads)
     elif args.step == "build":
         build(course)
+    elif args.step == "forms":
+        compare_forms(course, args.threads)
     else:
         if args.step == "run":
             test(course, args.threads)
@@ -67,13 +70,29 @@ def build(course: Course) -> None:
 
 def test(course: Course, threads: int) -> None:
     with model.serving(course.model, threads) as served:
-        recorded = {row["task"] for row in courses.rows(course.recorded)}
-        if missing := [one for one in course.tasks("train") if one.id not in recorded]:
-            print(f"{len(missing)} training tasks are to be recorded", flush=True)
-            told_training(courses.record(course, served))
-        if missing or not course.templates.path(courses.NAME).exists():
+        if recorded_now(course, served) or not course.templates.path(courses.NAME).exists():
             build(course)
         courses.run(course, served)
+
+
+def compare_forms(course: Course, threads: int) -> None:
+    with model.serving(course.model, threads) as served:
+        recorded_now(course, served)
+        rows = forms.run(course, served)
+    text = forms.table(rows, forms_head(course, rows))
+    print(text)
+    if not course.is_slice:
+        report.write(f"warm-forms-{course.model}", text)
+
+
+def recorded_now(course: Course, served: model.Served) -> bool:
+    """Record the training tasks that are not recorded; were there any?"""
+    recorded = {row["task"] for row in courses.rows(course.recorded)}
+    missing = [one for one in course.tasks("train") if one.id not in recorded]
+    if missing:
+        print(f"{len(missing)} training tasks are to be recorded", flush=True)
+        told_training(courses.record(course, served))
+    return bool(missing)
 
 
 def show(course: Course, rows: Sequence[Row]) -> None:
@@ -94,13 +113,8 @@ def head(course: Course, rows: Sequence[Row]) -> str:
     recorded = courses.rows(course.recorded)
     done = sum(row["success"] for row in recorded)
     newest = {(row["task"], row["arm"]): row for row in rows}.values()
-    minutes = sum(row["seconds"] for row in [*recorded, *newest]) / 60
-    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    command = f"python -m bench warm run --model {course.model}"
     return (
-        f"{model.KNOWN[course.model].title} ({model.ENGINE}), greedy, at most"
-        f" {courses.agent.STEPS} steps a task; `{command}{' --slice' if course.is_slice else ''}`,"
-        f" {report.machine()}, {now}; the sessions took {minutes:.0f} minutes together.\n\n"
+        f"{origin(course, 'run', [*recorded, *newest])}\n\n"
         f"{len(recorded)} training tasks, asked with the line of the handbook that does them:"
         f" {done} done. The template is mined from these sessions alone. A test task is the bare"
         " request, and shares neither wording nor values with any of them. *warm* and *placebo* are"
@@ -108,4 +122,28 @@ def head(course: Course, rows: Sequence[Row]) -> str:
         " went well in its system message. A call is an error if it says so or its command ends with"
         " another code than 0; *made once more* are calls that the session had made before. Intervals"
         " are of 95%."
+    )
+
+
+def forms_head(course: Course, rows: Sequence[Row]) -> str:
+    """What was compared, with what, and how long it took."""
+    ran = {row["session"]: row for row in rows}.values()
+    return (
+        f"{origin(course, 'forms', ran)}\n\n"
+        f"The {len(course.tasks('train'))} training tasks by the bare request, each warmed by what the"
+        " sessions of the others taught, at most so many examples in such a form. Where fewer fit,"
+        f" ways begin a task alike: {len(ran)} sessions were run for {len(rows)} beginnings. No task"
+        " of the test has a say in it."
+    )
+
+
+def origin(course: Course, step: str, ran: Iterable[Row]) -> str:
+    """Model, engine, command, machine, day, and how long the sessions took."""
+    minutes = sum(row["seconds"] for row in ran) / 60
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    command = f"python -m bench warm {step} --model {course.model}"
+    return (
+        f"{model.KNOWN[course.model].title} ({model.ENGINE}), greedy, at most"
+        f" {courses.agent.STEPS} steps a task; `{command}{' --slice' if course.is_slice else ''}`,"
+        f" {report.machine()}, {now}; the sessions took {minutes:.0f} minutes together."
     )

@@ -13,7 +13,7 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from rekindle import Message, Store
 from rekindle.building import Built
@@ -36,6 +36,7 @@ NAME = "harbour"  # of the template
 TRAINING, TESTING = "bench-train", "bench-test"  # sources of sessions
 SLICE: dict[Split, int] = {"train": 3, "test": 2}  # tasks of a family
 Row = dict[str, Any]
+T = TypeVar("T", bound=str)
 
 
 class Course(NamedTuple):
@@ -91,7 +92,7 @@ def rows(file: Path) -> list[Row]:
     return found
 
 
-def _add(file: Path, row: Row) -> None:
+def add(file: Path, row: Row) -> None:
     was_cut = file.exists() and file.read_bytes()[-1:] not in (b"", b"\n")
     with open(file, "a") as out:
         out.write(("\n" if was_cut else "") + json.dumps(row) + "\n")
@@ -111,9 +112,9 @@ def say(row: Row, number: int, of: int) -> None:
 
 def record(course: Course, served: Served) -> list[Row]:
     """Run the training tasks that are not recorded yet, with a line of the handbook; all rows."""
-    begun = Given(tuple(opening(agent.SYSTEM, ())))
+    bare = Given(tuple(opening(agent.SYSTEM, ())))
     wanted = course.tasks("train")
-    if any(row["begun"] != begun.sign for row in rows(course.recorded)):
+    if any(row["begun"] != bare.sign for row in rows(course.recorded)):
         raise NoModel(f"{course.folder} was recorded with another agent: remove it")
     with course.store("past") as store:
         known = {row["session"] for row in rows(course.recorded)}
@@ -124,17 +125,17 @@ def record(course: Course, served: Served) -> list[Row]:
         for number, task in enumerate(wanted, 1):
             if task.id in done:
                 continue
-            session = _begun(course, store, served, task, TRAINING, first_message(task))
+            session = begun(course, store, served, task, TRAINING, first_message(task))
             result = asyncio.run(
-                agent.do(store, served, session, task, course.project, begun.opening)
+                agent.do(store, served, session, task, course.project, bare.opening)
             )
-            row = _row(task, "training", session, begun, result)
-            _add(course.recorded, row)
+            row = row_of(task, "training", session, bare, result)
+            add(course.recorded, row)
             say(row, number, len(wanted))
     return rows(course.recorded)
 
 
-def _begun(
+def begun(
     course: Course, store: Store, served: Served, task: Task, source: str, text: str,
     arm: str | None = None,
 ) -> Session:  # fmt: skip
@@ -146,13 +147,17 @@ def _begun(
 
 def build(course: Course) -> Built:
     """Mine the recorded sessions into the template, anew."""
-    shutil.rmtree(course.templates.folder, ignore_errors=True)
-    course.templates.folder.mkdir(parents=True)
     with course.store("past") as store:
-        count = len(course.tasks("train"))
-        wanted = Wanted(source=TRAINING, min_messages=1, max_sessions=count)
-        redactor = Redactor({}, str(Path.home()))
-        return build_template(store, course.templates, redactor, NAME, wanted, now=time.time())
+        return mine(store, course.templates)
+
+
+def mine(store: Store, templates: Templates) -> Built:
+    """The one template of a folder, from all training sessions of a store."""
+    shutil.rmtree(templates.folder, ignore_errors=True)
+    templates.folder.mkdir(parents=True)
+    wanted = Wanted(source=TRAINING, min_messages=1, max_sessions=len(tasks("train")))
+    redactor = Redactor({}, str(Path.home()))
+    return build_template(store, templates, redactor, NAME, wanted, now=time.time())
 
 
 # -- testing
@@ -171,12 +176,12 @@ def run(course: Course, served: Served, arms: Sequence[Arm] = ARMS) -> list[Row]
             given = past.given(arm, session, task, course.project)
             if known.get((task.id, arm)) == given.sign:
                 continue
-            session = _begun(course, store, served, task, TESTING, first_message(task), arm)
+            session = begun(course, store, served, task, TESTING, first_message(task), arm)
             result = asyncio.run(
                 agent.do(store, served, session, task, course.project, given.opening)
             )
-            row = _row(task, arm, session, given, result)
-            _add(course.ran, row)
+            row = row_of(task, arm, session, given, result)
+            add(course.ran, row)
             say(row, number, len(wanted))
     return rows(course.ran)
 
@@ -187,13 +192,13 @@ def _past(course: Course, store: Store) -> Past:
     return Past(store, course.templates, pasted(store, recorded))
 
 
-def turned(arms: Sequence[Arm], number: int) -> list[Arm]:
+def turned(arms: Sequence[T], number: int) -> list[T]:
     """The arms, another one first each time: none has always the cooler machine."""
     place = number % len(arms)
     return [*arms[place:], *arms[:place]]
 
 
-def _row(task: Task, arm: str, session: Session, given: Given, result: agent.Done) -> Row:
+def row_of(task: Task, arm: str, session: Session, given: Given, result: agent.Done) -> Row:
     return {
         "task": task.id,
         "family": task.family,

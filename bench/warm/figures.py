@@ -36,9 +36,9 @@ class Paired(NamedTuple):
     errors: Estimate | None
 
 
-def by_arm(rows: Iterable[Row]) -> Done:
+def by_arm(rows: Iterable[Row], arms: Sequence[str] = ARMS) -> Done:
     """The newest row of each task in each arm."""
-    found: dict[str, dict[str, Row]] = {arm: {} for arm in ARMS}
+    found: dict[str, dict[str, Row]] = {arm: {} for arm in arms}
     for row in rows:
         found[row["arm"]][row["task"]] = row
     return found
@@ -92,14 +92,14 @@ def table(rows: Iterable[Row], head: str) -> str:
         "## Warm starts with a real model",
         head,
         "### Families that the training tasks were of",
-        _arms(known),
+        arms_of(known),
         "Arm less other, task by task:",
-        _contrasts(known),
+        contrasts(known),
         "Tasks done, by family:",
         _families(known),
         "### The family that no training task was of",
         _told_unseen(unseen),
-        _arms(unseen),
+        arms_of(unseen),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -110,12 +110,13 @@ def _lines(*lines: Sequence[str]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *rest))
 
 
-def _arms(done: Done) -> str:
+def arms_of(done: Done) -> str:
+    """A line for each arm."""
     head = (
         "arm", "tasks done", "errors in the first 10 calls", "calls a task", "made once more",
         "tokens in", "tokens out", "seconds", "given: sessions, tokens",
     )  # fmt: skip
-    return _lines(head, *(_arm(arm, [*done[arm].values()]) for arm in ARMS if done[arm]))
+    return _lines(head, *(_arm(arm, [*rows.values()]) for arm, rows in done.items() if rows))
 
 
 def _arm(arm: str, rows: Sequence[Row]) -> list[str]:
@@ -143,9 +144,10 @@ def _arm(arm: str, rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _contrasts(done: Done) -> str:
+def contrasts(done: Done, pairs: Sequence[tuple[str, str]] = CONTRASTS) -> str:
+    """A line for each pair of arms, task by task."""
     lines: list[list[str]] = []
-    for arm, other in CONTRASTS:
+    for arm, other in pairs:
         if not done[arm].keys() & done[other].keys():
             continue
         one = paired(done, arm, other)

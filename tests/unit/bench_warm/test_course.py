@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.warm import agent, arms, course
+from bench.warm import agent, arms, course, figures, forms
 from bench.warm.course import Course
 from bench.warm.handbook import WAYS, first_message
 from bench.warm.model import NoModel, Served
@@ -252,6 +252,27 @@ def test_a_task_is_run_again_when_its_beginning_changed(tmp_path: Path, served: 
     one.ran.write_text("".join(json.dumps(row) + "\n" for row in rows))
     again = course.run(one, served, ["cold"])
     assert [row["task"] for row in again[len(rows) :]] == [rows[0]["task"]]
+
+
+def test_no_way_to_show_examples_is_tried_on_what_taught_them(
+    tmp_path: Path, served: Served
+) -> None:
+    one = Course("scripted", is_slice=True, root=tmp_path)
+    course.record(one, served)
+    rows = forms.run(one, served)
+    wanted = {(task.id, name) for task in one.tasks("train") for name in forms.NAMES}
+    assert {(row["task"], row["arm"]) for row in rows} == wanted
+    assert forms.run(one, served) == rows
+    assert len({row["session"] for row in rows}) < len(rows)  # alike ones are run once
+    taught = {row["task"]: row["session"] for row in course.rows(one.recorded)}
+    for task in one.tasks("train"):
+        with one.store(f"without-{forms.number_of(task):02}") as store:
+            assert taught[task.id] not in [session.id for session in store.recent(100)]
+    given = {row["arm"]: row["given_tokens"] for row in rows if row["family"] == "berth"}
+    assert given["cold"] == 0 < given[forms.USUAL]
+    told = forms.table(rows, "head")
+    assert f"| cold less {forms.USUAL} |" in told
+    assert len(figures.by_arm(rows, forms.NAMES)["turns, 3"]) == len(one.tasks("train"))
 
 
 def test_each_arm_comes_first_in_its_turn() -> None:
