@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from .servers import Missing
+from .waiting import PATIENCE
 
 _PODMAN = """\
 [containers]
@@ -240,8 +241,8 @@ def _answers(port: int) -> bool:
         return one.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _until(is_so: Any, seconds: float = 15.0) -> None:
-    end = time.monotonic() + seconds
+def _until(is_so: Any) -> None:
+    end = time.monotonic() + PATIENCE
     while not is_so():
         if time.monotonic() > end:
             raise Missing("a server did not start in time")

@@ -21,6 +21,8 @@ from rekindle.processes.registry import Registry
 from rekindle.processes.supervisor import SOCKET
 from rekindle.processes.values import Limits, Process, Processes
 
+from .waiting import PATIENCE
+
 Test: TypeAlias = Callable[..., Coroutine[Any, Any, None]]
 
 OWNER = "ada"
@@ -48,11 +50,11 @@ time.sleep(300)
 
 
 def runs(test: Test) -> Callable[..., None]:
-    """A test that is a coroutine, for at most a minute."""
+    """A test that is a coroutine, that ends."""
 
     @wraps(test)
     def run(**fixtures: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(**fixtures), 60))
+        asyncio.run(asyncio.wait_for(test(**fixtures), PATIENCE))
 
     return run
 
@@ -132,7 +134,7 @@ async def supervised(
         yield client
     finally:
         if not leave:
-            await asyncio.wait_for(_end_all(client), 60)
+            await asyncio.wait_for(_end_all(client), PATIENCE)
         await client.aclose()
         stop(folder)
 
@@ -160,7 +162,7 @@ def stop(folder: Path) -> None:
     """Let the supervisor go, and wait until it has."""
     if pid := supervisor_of(folder):
         os.kill(pid, 15)
-        end = time.monotonic() + 10
+        end = time.monotonic() + PATIENCE
         while alive(pid) and time.monotonic() < end:
             time.sleep(0.01)
 
@@ -174,8 +176,8 @@ def alive(pid: int, proc: Path = Path("/proc")) -> bool:
         return False
 
 
-async def eventually(true: Callable[[], Awaitable[bool] | bool], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
+async def eventually(true: Callable[[], Awaitable[bool] | bool]) -> None:
+    end = time.monotonic() + PATIENCE
     while True:
         said = true()
         if said if isinstance(said, bool) else await said:

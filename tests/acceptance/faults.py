@@ -17,6 +17,8 @@ import pytest
 
 import rekindle
 
+from ..waiting import PATIENCE
+
 _ROOTS = (Path(__file__).parents[2], Path(rekindle.__file__).parents[1])
 _NO_OVERRIDE = "-dac_override,-dac_read_search"
 
@@ -42,7 +44,7 @@ def start(code: str, *arguments: object, before: Sequence[str] = ()) -> subproce
 def run(code: str, *arguments: object, before: Sequence[str] = ()) -> str:
     """What `code` printed; it must end well."""
     process = start(code, *arguments, before=before)
-    said, complained = process.communicate(timeout=120)
+    said, complained = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, complained[-3000:]
     return said
 
@@ -56,7 +58,7 @@ def command(
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pyte
 
+from ..waiting import PATIENCE
+
 ENTER, TAB, UP, ALT_ENTER = "\r", "\t", "\x1b[A", "\x1b\r"
 CTRL_C, CTRL_D = "\x03", "\x04"
 
@@ -83,16 +85,18 @@ class Terminal:
         self.wait_for(text.split("\n")[0][:20])
         self.type(ENTER)
 
-    def wait(self, condition: Callable[[], bool], seconds: float = 20.0) -> None:
-        deadline = time.monotonic() + seconds
+    def wait(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE
         while not condition():
             gone = self.child.poll() is not None and not self._reader.is_alive()
             if time.monotonic() > deadline or (gone and not condition()):
-                raise AssertionError(f"not seen within {seconds} s; on the screen:\n{self.text}")
+                raise AssertionError(
+                    f"not seen within {PATIENCE:.0f} s; on the screen:\n{self.text}"
+                )
             time.sleep(0.02)
 
-    def wait_for(self, text: str, seconds: float = 20.0) -> None:
-        self.wait(lambda: text in self.text, seconds)
+    def wait_for(self, text: str) -> None:
+        self.wait(lambda: text in self.text)
 
     def wait_for_prompt(self) -> None:
         """The last line is the prompt, and nothing stands in it."""
@@ -100,8 +104,8 @@ class Terminal:
 
     def left(self) -> int:
         """Wait for the end of the command; its exit code."""
-        code = self.child.wait(20)
-        self._reader.join(5)
+        code = self.child.wait(PATIENCE)
+        self._reader.join(PATIENCE)
         os.close(self._ours)
         return code
 

@@ -17,7 +17,7 @@ from rekindle.templates import Templates
 from rekindle.testing import ChatServer, ScriptedModel
 from rekindle.types import Pattern, Source, Step, Template
 
-from ..servers import wait_until
+from ..waiting import PATIENCE, wait_until
 
 pytest.importorskip("mcp")
 SERVER = str(Path(__file__).parents[1] / "unit" / "agent" / "mcp_server.py")
@@ -79,7 +79,7 @@ class Home:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
         assert "Traceback" not in done.stderr
         return done
@@ -111,7 +111,7 @@ def far() -> Iterator[str]:
             return probe.connect_ex(("127.0.0.1", port)) == 0
 
     try:
-        wait_until(answers, 20)
+        wait_until(answers)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.kill()
@@ -193,17 +193,17 @@ def test_the_gateway_has_the_tools_of_servers_too(home: Home) -> None:
         process = subprocess.Popen(command, env=home.env, stderr=subprocess.PIPE, text=True)
         try:
             chats.say(Source("memory", "ada", user_id="1", user_name="Ada"), "pipes")
-            wait_until(lambda: [one.text for one in chats.seen("ada")] == ["It is 5."], 30)
+            wait_until(lambda: [one.text for one in chats.seen("ada")] == ["It is 5."])
             told = home.json("gateway", "status")
             assert told["usage"]["scripted"]["tokens"]["input"] > 100
             (route,) = home.json("gateway", "routes")
             assert route["usage"] == told["usage"]
             chats.say(Source("memory", "ada", user_id="1", user_name="Ada"), "/status")
-            wait_until(lambda: len(chats.seen("ada")) == 2, 30)
+            wait_until(lambda: len(chats.seen("ada")) == 2)
             assert "Tokens of this chat:" in chats.seen("ada")[1].text
         finally:
             process.terminate()
-            _, log = process.communicate(timeout=30)
+            _, log = process.communicate(timeout=PATIENCE)
     assert log.count("the server gone cannot be reached") == 1
 
 

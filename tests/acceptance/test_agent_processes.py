@@ -23,7 +23,7 @@ from rekindle.testing import ChatServer, ScriptedModel
 from rekindle.types import Source
 
 from ..processes import stop
-from ..servers import wait_until
+from ..waiting import PATIENCE, wait_until
 from .terminals import Terminal
 
 ADA = Source("memory", "ada", user_id="1", user_name="Ada")
@@ -80,7 +80,7 @@ class Home:
             cwd=self.work,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
         assert "Traceback" not in done.stderr, done.stderr
         return done
@@ -109,7 +109,7 @@ class Home:
             return len(self.texts()) >= count and self.mail() == 0
 
         try:
-            wait_until(whole, 30)
+            wait_until(whole)
         except TimeoutError:
             raise AssertionError(
                 (self.texts(), (self.folder / "gateway.log").read_text())
@@ -217,7 +217,7 @@ def test_the_end_of_a_command_is_told_once_though_the_gateway_is_killed_in_betwe
     assert home.run("wait", home.process()["id"], "--timeout", "20").returncode == 0
     home.server.refuse = PlatformError("not now")
     with home.gateway() as process:  # it has the report, and cannot send it
-        wait_until(lambda: home.asked("SELECT 1 FROM outbox WHERE text LIKE '%exited%'") != [], 20)
+        wait_until(lambda: home.asked("SELECT 1 FROM outbox WHERE text LIKE '%exited%'") != [])
         process.send_signal(signal.SIGKILL)
         process.wait()
     home.server.refuse = None
@@ -236,7 +236,7 @@ def test_reports_are_told_once_however_often_the_gateway_is_killed(home: Home) -
         with home.gateway() as process:
             home.server.say(ADA, "quick")
             before = round * 2
-            wait_until(lambda before=before: len(home.texts()) > before, 30)
+            wait_until(lambda before=before: len(home.texts()) > before)
             time.sleep(0.01 * round * round)
             process.send_signal(signal.SIGKILL)
             process.wait()

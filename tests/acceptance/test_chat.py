@@ -20,7 +20,7 @@ import pytest
 from rekindle import Session, Store, open_store
 from rekindle.testing import ScriptedModel
 
-from ..servers import wait_until
+from ..waiting import PATIENCE, wait_until
 from .terminals import ALT_ENTER, CTRL_C, CTRL_D, ENTER, TAB, UP, Terminal
 
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "rekindle")
@@ -118,7 +118,7 @@ class Chat:
             cwd=self.work,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
         assert done.returncode == code, (done.stdout, done.stderr)
         assert "Traceback" not in done.stderr
@@ -730,10 +730,10 @@ def test_what_a_killed_terminal_left_is_cleared_away_once_it_is_continued(chat: 
         before = len(chat.model.requests)
         child.stdin.write(b"please count" if kill else b"greet me")
         child.stdin.close()
-        wait_until(lambda: len(chat.model.requests) > before, 20)  # noqa: B023
+        wait_until(lambda: len(chat.model.requests) > before)  # noqa: B023
         if kill:
             child.kill()
-        child.wait(20)
+        child.wait(PATIENCE)
     with open_store(chat.target) as store:
         assert len(store.routes.list()) == 1, "what is not answered stays"
     chat.pipe("go on", "-r", chat.sessions()[1].id)
@@ -789,12 +789,10 @@ def test_ctrl_c_in_a_pipe_ends_the_command_and_not_the_conversation(here: Chat) 
     assert child.stdin is not None
     child.stdin.write(b"please count")
     child.stdin.close()
-    deadline = time.monotonic() + 20
-    while not here.model.requests and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: here.model.requests)
     time.sleep(0.5)
     child.send_signal(signal.SIGINT)
-    assert child.wait(20) == 130
+    assert child.wait(PATIENCE) == 130
     assert here.pipe("greet me", "-c").stdout.startswith("Hello")
     assert [role for role, _ in here.said()] == ["user", "assistant", "user", "assistant"]
 

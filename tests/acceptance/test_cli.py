@@ -16,6 +16,8 @@ import pytest
 
 from rekindle import Message, ToolCall, open_store
 
+from ..waiting import PATIENCE, wait_until
+
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "rekindle")
 DAY = 86_400.0
 
@@ -43,7 +45,7 @@ class Rekindle:
             cwd=self.home,
             input=stdin,
             capture_output=True,
-            timeout=120,
+            timeout=PATIENCE,
         )
         assert done.returncode == code, (done.stdout[-2000:], done.stderr[-2000:])
         assert b"Traceback" not in done.stderr
@@ -85,7 +87,7 @@ class Rekindle:
                 break
             shown += piece
         os.close(ours)
-        assert child.wait(60) == code, shown
+        assert child.wait(PATIENCE) == code, shown
         return shown.decode().replace("\r\n", "\n")
 
 
@@ -215,7 +217,7 @@ def test_a_closed_pipe_is_quiet(rekindle: Rekindle, ids: dict[str, str]) -> None
         child.stdout.readline()
         child.stdout.close()
         assert child.stderr.read() == b""
-        assert child.wait(60) == -signal.SIGPIPE
+        assert child.wait(PATIENCE) == -signal.SIGPIPE
 
 
 def test_ctrl_c_leaves_with_130_and_no_traceback(rekindle: Rekindle) -> None:
@@ -228,12 +230,10 @@ def test_ctrl_c_leaves_with_130_and_no_traceback(rekindle: Rekindle) -> None:
         # A shell starts what it puts into the background with Ctrl-C switched off.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    deadline = time.monotonic() + 30
-    while not rekindle.store.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(rekindle.store.exists)
     time.sleep(0.3)
     child.send_signal(signal.SIGINT)
-    assert child.wait(30) == 130
+    assert child.wait(PATIENCE) == 130
     assert child.stderr
     assert b"Traceback" not in child.stderr.read()
 

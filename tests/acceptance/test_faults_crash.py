@@ -18,6 +18,7 @@ from rekindle import Message, Store, open_store
 from rekindle.errors import StoreBusy
 from tests.conftest import Clock
 
+from ..waiting import PATIENCE
 from .faults import run, start, strace
 
 
@@ -89,7 +90,7 @@ def test_a_new_file_can_be_opened_after_its_creation_was_killed(
     path = tmp_path / "sessions.db"
     injected = f"inject={call}:signal=KILL:when={when}"
     process = start(CREATE, path, before=strace("-e", f"trace={call}", "-e", injected))
-    _, complained = process.communicate(timeout=60)
+    _, complained = process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGKILL, complained
     with open_store(path) as store:
         before = store.stats().messages
@@ -121,7 +122,7 @@ def test_processes_that_create_a_store_at_the_same_moment_make_it_once(
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    complaints = [process.communicate(timeout=60)[1] for process in crowd]
+    complaints = [process.communicate(timeout=PATIENCE)[1] for process in crowd]
     assert [process.returncode for process in crowd] == [0] * 6, complaints
     with open_store(target) as store:
         assert {session.id for session in store.recent()} == {f"p{number}" for number in range(6)}
@@ -149,7 +150,7 @@ def test_a_file_that_others_are_making_right_now_is_never_taken_for_a_strangers(
 ) -> None:
     begin = str(time.time() + 1.0)
     crowd = [start(CREATE_MANY, str(tmp_path), begin) for _ in range(6)]
-    complaints = [process.communicate(timeout=120)[1] for process in crowd]
+    complaints = [process.communicate(timeout=PATIENCE)[1] for process in crowd]
     assert [process.returncode for process in crowd] == [0] * 6, complaints
 
 
@@ -181,7 +182,7 @@ def test_a_writer_that_stands_still_makes_others_busy_until_it_goes_on(tmp_path:
             assert [message.content for message in store.messages("one")] == ["before"]
             assert [hit.message.content for hit in store.search("before")] == ["before"]
             holder.send_signal(signal.SIGCONT)
-            assert holder.wait(30) == 0
+            assert holder.wait(PATIENCE) == 0
         finally:
             holder.kill()
             holder.communicate()
@@ -272,6 +273,6 @@ store.append(store.begin(id="one"), Message(role="user", content="just in time")
 os.kill(os.getpid(), signal.SIGKILL)
 """
     process = start(code, target)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGKILL
     assert run(READ, target) == "['just in time'] []\n"

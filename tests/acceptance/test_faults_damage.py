@@ -12,6 +12,7 @@ from rekindle import Message, ToolCall, open_store
 from rekindle.errors import InvalidInput, RekindleError, StoreDamaged, StoreTooNew
 from rekindle.store import repair_file
 
+from ..waiting import PATIENCE
 from .faults import command, contents, start
 
 SESSIONS, MESSAGES, PAGE = 200, 20, 4096
@@ -135,7 +136,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_an_empty_file_beside_a_log_is_damage_and_the_log_is_kept(path: Path) -> None:
     process = start(LEAVE_A_LOG, path)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGKILL
     truncate(path, 0)
     log = Path(f"{path}-wal").read_bytes()
@@ -227,7 +228,7 @@ def test_repair_brings_back_what_can_be_and_keeps_the_damaged_file(
 def test_repair_keeps_what_stood_in_the_log_and_leaves_no_old_log_to_the_new_file(
     path: Path, fault: str
 ) -> None:
-    start(LEAVE_A_LOG, path).communicate(timeout=60)
+    start(LEAVE_A_LOG, path).communicate(timeout=PATIENCE)
     assert Path(f"{path}-wal").stat().st_size > 0
     DAMAGES[fault][0](path)
     repair_file(str(path))

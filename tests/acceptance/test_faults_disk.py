@@ -12,6 +12,7 @@ import pytest
 from rekindle import Message, Store, open_store
 from rekindle.errors import StoreFull, StoreReadOnly
 
+from ..waiting import PATIENCE
 from .faults import as_mortal, command, contents, read_only_view, run, small_disk, start, strace
 
 ROOM = "3m"
@@ -78,7 +79,7 @@ print(fill(open_store(sys.argv[1]), "one"), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     process = start(code, path)
-    output, complained = process.communicate(timeout=60)
+    output, complained = process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGKILL, complained
     with open_store(path) as store:
         assert store.messages("one") == [said(number) for number in range(int(output))]
@@ -220,7 +221,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_reading_where_nothing_may_be_written_never_leaves_out_what_is_in_the_log(
     library: Path, beside: str
 ) -> None:
-    start(LEAVE_A_LOG, library / "sessions.db").communicate(timeout=60)
+    start(LEAVE_A_LOG, library / "sessions.db").communicate(timeout=PATIENCE)
     assert (library / "sessions.db-wal").stat().st_size > 0
     if beside == "log alone":
         (library / "sessions.db-shm").unlink()
@@ -306,7 +307,7 @@ def injected(path: Path, fault: str, mode: str) -> list[list[str]]:
     """What the child noted, whose flushes of files (not of folders) fail as told."""
     under = strace("-e", "trace=fdatasync", "-e", f"inject=fdatasync:{fault}")
     process = start(APPEND, path, mode, before=under)
-    output, complained = process.communicate(timeout=120)
+    output, complained = process.communicate(timeout=PATIENCE)
     assert process.returncode in (0, -signal.SIGKILL), complained
     assert "Traceback" not in complained
     return [json.loads(line) for line in output.splitlines()]

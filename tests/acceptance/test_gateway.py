@@ -17,18 +17,17 @@ from typing import Any
 import pytest
 from soak.gateway import gateway
 
-from rekindle import open_store
 from rekindle.testing import ChatServer, ScriptedModel
 from rekindle.types import Source
 
-from ..servers import wait_until
+from ..waiting import PATIENCE, wait_until
 
 ADA = Source("memory", "ada", user_id="1", user_name="Ada")
 BOB = Source("memory", "bob", user_id="2", user_name="Bob")
 SCRIPT = {
     "turns": [
+        {"user": "ponder", "steps": [{"text": "at last"}]},
         {"user": "slow", "steps": [{"text": "at last", "wait": 1.0}]},
-        {"user": "forever", "steps": [{"text": "never", "wait": 60.0}]},
         {
             "user": "poison",
             "steps": [
@@ -60,7 +59,7 @@ class Place:
             "OPENAI_BASE_URL": model.url,
             "REKINDLE_MODEL": "scripted",
             "REKINDLE_KEYS_DIRECT": "shared",
-            "REKINDLE_GATEWAY_GRACE_SECONDS": "5",
+            "REKINDLE_GATEWAY_GRACE_SECONDS": "60",
             "REKINDLE_GATEWAY_LEASE_SECONDS": "2",
             "REKINDLE_GATEWAY_PLATFORMS": f"rekindle.testing:connect={server.address}",
         }
@@ -84,17 +83,21 @@ class Place:
     def status(self) -> dict[str, Any]:
         return json.loads(self.run("gateway", "status", "--json").stdout)
 
-    def is_answering(self) -> None:
-        """Wait until a turn runs. (To ask the command would take longer than some turns.)"""
-        with open_store(self.env["REKINDLE_STORE"]) as store:
-            wait_until(lambda: store.mail.counts().running == 1, 20)
+    @contextmanager
+    def answering(self, who: Source, text: str) -> Iterator[None]:
+        """In the midst of the answer to this: it comes after the block at the earliest."""
+        before = len(self.model.requests)
+        with self.model.held():
+            self.server.say(who, text)
+            wait_until(lambda: len(self.model.requests) > before)
+            yield
 
     def reads(self, chat: str, *texts: str) -> None:
         def shown() -> list[str]:
             return [one.text for one in self.server.seen(chat)]
 
         try:
-            wait_until(lambda: shown() == [*texts], 20)
+            wait_until(lambda: shown() == [*texts])
         except TimeoutError:
             assert shown() == [*texts]
 
@@ -118,10 +121,10 @@ def test_a_gateway_answers_tells_how_it_is_and_stops_cleanly(place: Place) -> No
         (route,) = json.loads(place.run("gateway", "routes", "--json").stdout)
         assert (route["key"], route["origin"]["user_name"]) == ("agent:main:memory:dm:ada", "Ada")
         assert "DM with Ada" in place.run("gateway", "routes").stdout
-        place.server.say(ADA, "slow")
-        time.sleep(0.3)
-        process.send_signal(signal.SIGTERM)
-        _, log = process.communicate(timeout=20)
+        with place.answering(ADA, "ponder"):
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
+        _, log = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0
         place.reads("ada", "You said: hello", "at last")
     lines = [json.loads(line) for line in log.splitlines()]
@@ -132,11 +135,10 @@ def test_a_gateway_answers_tells_how_it_is_and_stops_cleanly(place: Place) -> No
 
 
 def test_a_turn_that_does_not_end_in_time_is_parked_for_the_next_life(place: Place) -> None:
-    with place.gateway(REKINDLE_GATEWAY_GRACE_SECONDS="0.2") as process:
-        place.server.say(ADA, "slow")
-        place.is_answering()
+    impatient = place.gateway(REKINDLE_GATEWAY_GRACE_SECONDS="0.2")
+    with impatient as process, place.answering(ADA, "ponder"):
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE) == 0
     assert place.server.seen("ada") == []
     with place.gateway():
         place.reads("ada", "at last")
@@ -144,21 +146,20 @@ def test_a_turn_that_does_not_end_in_time_is_parked_for_the_next_life(place: Pla
 
 def test_two_gateways_on_one_store_take_over_from_each_other(place: Place) -> None:
     with place.gateway() as first, place.gateway() as second:
-        wait_until(lambda: len(place.status()["gateways"]) == 2, 20)
+        wait_until(lambda: len(place.status()["gateways"]) == 2)
         place.server.say(ADA, "one")
         place.server.say(BOB, "two")
         place.reads("ada", "You said: one")
         place.reads("bob", "You said: two")
-        place.server.say(ADA, "forever")
-        place.is_answering()
-        place.server.say(ADA, "/stop")
-        wait_until(lambda: len(place.server.seen("ada")) >= 2, 20)
+        with place.answering(ADA, "ponder"):
+            place.server.say(ADA, "/stop")
+            wait_until(lambda: len(place.server.seen("ada")) >= 2)
         assert place.server.seen("ada")[-1].text.startswith("Stopped the answer.")
         first.kill()
         place.server.say(ADA, "three")
         place.server.say(BOB, "four")
         place.reads("bob", "You said: two", "You said: four")
-        wait_until(lambda: place.server.seen("ada")[-1].text == "You said: three", 20)
+        wait_until(lambda: place.server.seen("ada")[-1].text == "You said: three")
         assert second.poll() is None
 
 
@@ -171,7 +172,7 @@ def test_a_message_that_kills_the_gateway_each_time_is_given_up_and_the_others_g
     place.server.say(BOB, "slow")
     for _ in range(3):  # as whatever starts it again after a crash does
         with place.gateway() as process:
-            assert process.wait(30) == -signal.SIGKILL
+            assert process.wait(PATIENCE) == -signal.SIGKILL
     with place.gateway() as process:
         place.reads("ada", GIVEN_UP, "You said: after it")
         place.reads("bob", "at last")  # though it was being answered each time
@@ -192,19 +193,20 @@ def test_a_turn_that_is_killed_less_often_is_answered(place: Place) -> None:
     place.server.say(ADA, "poison")
     for _ in range(3):
         with place.gateway() as process:
-            assert process.wait(30) == -signal.SIGKILL
+            assert process.wait(PATIENCE) == -signal.SIGKILL
     with place.gateway():
         place.reads("ada", "survived")
 
 
 def test_to_be_stopped_in_good_order_is_no_attempt(place: Place) -> None:
     place.env["REKINDLE_GATEWAY_TURN_ATTEMPTS"] = "1"
-    place.server.say(ADA, "slow")
-    for life in (1, 2):
-        with place.gateway(REKINDLE_GATEWAY_GRACE_SECONDS="0.1") as process:
-            wait_until(lambda: len(place.model.requests) == life, 30)  # noqa: B023
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 0
+    with place.model.held():
+        place.server.say(ADA, "ponder")
+        for life in (1, 2):
+            with place.gateway(REKINDLE_GATEWAY_GRACE_SECONDS="0.1") as process:
+                wait_until(lambda: len(place.model.requests) == life)  # noqa: B023
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(PATIENCE) == 0
     with place.gateway():
         place.reads("ada", "at last")
 

@@ -18,6 +18,7 @@ import pytest
 from tests import far
 from tests.servers import Missing
 
+from ..waiting import PATIENCE
 from .terminals import Terminal
 
 REKINDLE = str(Path(sysconfig.get_path("scripts")) / "rekindle")
@@ -38,7 +39,7 @@ class Home:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
             input=input,
         )
         assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
@@ -54,7 +55,7 @@ class Home:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
         assert done.returncode == code, (words, done.stderr)
         return json.loads(done.stdout)
@@ -63,7 +64,7 @@ class Home:
         return next(one for one in self.json("ps", "--all") if one["id"] == id)
 
     def until(self, id: str, text: str) -> str:
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE
         while text not in (said := self.run("logs", id)):
             assert time.monotonic() < end, said
             time.sleep(0.1)
@@ -210,7 +211,7 @@ def test_attach_is_a_live_terminal_that_one_can_leave(home: Home) -> None:
     terminal.type("import os; print(os.get_terminal_size().columns + 1000)\r")
     terminal.wait_for("1100")
     terminal.type("\x1d")
-    assert terminal.child.wait(20) == 0
+    assert terminal.child.wait(PATIENCE) == 0
     assert home.record(id)["state"] == "running"
     assert "needs a terminal" in home.run("attach", id, code=2)
 

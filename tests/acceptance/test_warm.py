@@ -13,6 +13,7 @@ import pytest
 
 from rekindle import Message, ToolCall, open_store
 
+from ..waiting import PATIENCE
 from .test_cli import COMMAND, Rekindle
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
@@ -226,7 +227,7 @@ def test_many_writers_at_once_lose_nothing(built: Rekindle) -> None:
         for number in range(5)
     ]  # fmt: skip
     for writer in writers:
-        _, wrong = writer.communicate(timeout=120)
+        _, wrong = writer.communicate(timeout=PATIENCE)
         assert writer.returncode == 0, wrong
     shown = built.json("warm", "show", "our-tests", "--json")
     assert set(shown["tags"]) == {"python", *(f"t{number}" for number in range(5))}

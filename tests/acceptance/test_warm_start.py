@@ -18,6 +18,8 @@ from rekindle.templates import Templates
 from rekindle.testing import ScriptedModel
 from rekindle.types import Pattern, Seed, Step, Template
 
+from ..waiting import PATIENCE
+
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "rekindle")
 ASKED = "count the rows of march.csv by region"
 SCRIPT: dict[str, Any] = {
@@ -62,7 +64,7 @@ class Home:
             cwd=self.work,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
         assert done.returncode == code, (done.stdout, done.stderr)
         assert "Traceback" not in done.stderr
@@ -222,7 +224,7 @@ def test_a_look_ends_in_silence_with_the_pipe_that_it_is_for(home: Home) -> None
         env=home.env,
         stdout=theirs,
         stderr=subprocess.PIPE,
-        timeout=60,
+        timeout=PATIENCE,
     )
     os.close(theirs)
     assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b"")

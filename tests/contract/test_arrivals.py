@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import _thread
+import signal
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rekindle import Message, Session, Store, ToolCall
+from rekindle import Message, Session, Store, ToolCall, open_store
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.store import Filter
 from rekindle.store.arrivals import Arrival, Arrived
@@ -259,12 +263,36 @@ def test_words_are_found_where_others_went_from_among_them(store: Store) -> None
 def test_what_is_brought_is_there_where_no_thread_can_be_started(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(self: threading.Thread) -> None:
+    def refuse(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(_thread, "start_new_thread", refuse)
     store.take_in([Arrival(Session("a"), said("one"))], {"/a": "1"}, lambda: None)
     assert texts(store, "a") == ["one"]
+
+
+def test_ctrl_c_while_it_is_written_leaves_the_store_in_order(tmp_path: Path) -> None:
+    """Also when it is pressed while nothing else is left to do than to wait for the writing."""
+
+    def pressed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, pressed)
+    many = [Arrival(Session(f"s{n}"), said(*map(str, range(200)))) for n in range(100)]
+    try:
+        with open_store(tmp_path / "sessions.db") as store:
+            for moment in (0.0, 0.02, 0.04, 0.06):  # after the rest, which comes before the writing
+                with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+                    store.take_in(
+                        many, {}, lambda at=moment: signal.setitimer(signal.ITIMER_REAL, at + 0.001)
+                    )
+                    time.sleep(5)  # the writing was done before
+                store.append(store.begin(id=f"after {moment}"), Message("user", "goes on"))
+            assert texts(store, "after 0.06") == ["goes on"]
+            assert store.verify() == []
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_what_is_done_meanwhile_may_fail_and_what_was_brought_is_there(store: Store) -> None:

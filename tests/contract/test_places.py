@@ -22,6 +22,7 @@ from rekindle.processes.remote import Line, Remote
 from rekindle.processes.ssh import SshLine
 from tests import far
 from tests.processes import runs
+from tests.waiting import PATIENCE
 
 PLACES = ("container", "ssh", "apptainer", "modal")
 Open: TypeAlias = Callable[[], Remote]
@@ -72,7 +73,7 @@ async def started(opened: Open, what: Spec) -> AsyncGenerator[tuple[Running, Kep
         yield process, output
     finally:
         await process.kill(0)
-        await asyncio.wait_for(copying, 20)
+        await asyncio.wait_for(copying, PATIENCE)
         await process.forget()
         await one.close()
 

@@ -15,6 +15,8 @@ from rekindle.routing.key import key_of
 from rekindle.testing import ChatServer, Faults, MemoryPlatform
 from rekindle.types import Source
 
+from ..waiting import PATIENCE
+
 ADA = Source("memory", "ada", user_id="1", user_name="Ada")
 
 
@@ -67,7 +69,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 def play(world: World, act: Callable[[Platform], Awaitable[None]]) -> None:
     async def run() -> None:
         async with connected(world) as platform:
-            await asyncio.wait_for(act(platform), 20)
+            await asyncio.wait_for(act(platform), PATIENCE)
 
     asyncio.run(run())
 

@@ -39,6 +39,7 @@ from ..processes import (
     supervised,
     supervisor_of,
 )
+from ..waiting import PATIENCE
 
 COUNTING = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo line $i; sleep 0.05; done; exit 7"
 
@@ -465,7 +466,7 @@ print(line.recv(100))
         try:
             command = [sys.executable, "-c", code, str(link)]
             done = await asyncio.to_thread(
-                subprocess.run, command, capture_output=True, text=True, timeout=20
+                subprocess.run, command, capture_output=True, text=True, timeout=PATIENCE
             )
         finally:
             link.unlink()

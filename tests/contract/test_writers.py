@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rekindle import Store
 
+from ..waiting import PATIENCE
 from .said import answer, found, started, texts, user
 
 Reopened = Callable[[], Store]
@@ -201,7 +202,7 @@ def test_processes_on_one_store_lose_and_double_nothing(store: Store, target: st
         process.stdin.flush()
     acknowledged: dict[tuple[str, int], str] = {}
     for process in processes:
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0
         for line in output.splitlines():
             session, position, text = line.split("|")

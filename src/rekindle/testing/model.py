@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -93,6 +94,7 @@ class _Server:
     log: Path | None = None
     requests: list[Request] = field(default_factory=list[Request])
     faults: Counter[str] = field(default_factory=Counter[str])
+    held: bool = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = _Line(reader, writer)
@@ -152,6 +154,8 @@ class _Server:
         reply = reply_to(self.script, request)
         fault = self._fault(reply.step, request)
         await line.pause(reply.step.wait)
+        while self.held:
+            await line.pause(0.02)
         if fault is not None and fault.status:
             request.outcome = "fault"
             after = {"retry_after": str(fault.retry_after)} if fault.retry_after != "" else {}
@@ -229,6 +233,15 @@ class ScriptedModel:
         parsed = script if isinstance(script, Script) else msgspec.convert(script or {}, Script)
         self._served = _Server(parsed, log)
         self._server = Loopback("scripted-model", self._served.serve, port=port)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Requests are taken, and none is answered before the end of the block."""
+        self._served.held = True
+        try:
+            yield
+        finally:
+            self._served.held = False
 
     @property
     def port(self) -> int:

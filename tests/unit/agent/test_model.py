@@ -36,6 +36,8 @@ from rekindle.agent.model import (
 from rekindle.testing import Script, ScriptedModel
 from rekindle.types import Message, Tokens, ToolCall
 
+from ...waiting import PATIENCE
+
 T = TypeVar("T")
 USER = Message("user", "weather in Rome?")
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
@@ -535,7 +537,7 @@ def test_the_scripted_model_runs_as_a_program_and_starts_again_on_its_port(tmp_p
         with urlopen(f"{url}/requests") as told:
             assert [one["outcome"] for one in json.load(told)] == ["answered"]
         running.send_signal(signal.SIGTERM)
-        assert running.wait(10) == 0
+        assert running.wait(PATIENCE) == 0
     assert answers[0] == answers[1]
     assert [json.loads(line)["outcome"] for line in log.read_text().splitlines()] == [
         "answered",
@@ -547,7 +549,7 @@ def test_a_script_that_cannot_be_read_is_a_mistake_of_the_user(tmp_path: Path):
     file = tmp_path / "script.json"
     file.write_text('{"turns": [{"user": 7}]}')
     running = program("--script", str(file))
-    _, told = running.communicate(timeout=20)
+    _, told = running.communicate(timeout=PATIENCE)
     assert running.returncode == 2
     assert "turns[0].user" in told
 

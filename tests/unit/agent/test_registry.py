@@ -23,6 +23,8 @@ from rekindle.agent.tools.tool import Tool, ToolContext, ToolResult, schema
 from rekindle.errors import InvalidInput, ToolError
 from rekindle.types import ToolCall
 
+from ...waiting import PATIENCE
+
 CONTEXT = ToolContext(session="s", cwd=Path("/tmp"))
 NUMBER = schema("count", count={"type": "integer", "minimum": 1, "maximum": 9})
 
@@ -308,7 +310,7 @@ def test_a_call_that_takes_too_long_is_stopped_and_says_so() -> None:
     for handler in (slow, slow_async):
         result = run(tool(handler=handler, seconds=0.1))
         assert error_of(result) == "echo took longer than 0.1 s and was stopped"
-    assert stopped.wait(5)
+    assert stopped.wait(PATIENCE)
 
 
 def test_a_time_out_of_the_handler_itself_is_its_failure() -> None:
@@ -345,7 +347,7 @@ def test_cancelling_reaches_the_handler_and_is_passed_on() -> None:
     asyncio.run(main(tool(handler=waits)))
     assert seen == ["cancelled"]
     asyncio.run(main(tool(handler=blocks)))
-    assert stopped.wait(5)
+    assert stopped.wait(PATIENCE)
 
 
 def test_a_long_result_is_cut_with_the_cut_said() -> None:

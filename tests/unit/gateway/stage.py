@@ -21,6 +21,8 @@ from rekindle.processes.values import Processes
 from rekindle.testing import ChatServer, MemoryPlatform, ScriptedModel
 from rekindle.types import KeyRule, Layered, Route, Source
 
+from ...waiting import PATIENCE
+
 ADA = Source("memory", "ada", user_id="1", user_name="Ada")
 BOB = Source("memory", "bob", user_id="2", user_name="Bob")
 ADA_KEY, BOB_KEY = "agent:main:memory:dm:ada", "agent:main:memory:dm:bob"
@@ -87,12 +89,11 @@ class Stage:
     def texts(self, chat: str = "ada") -> list[str]:
         return [shown.text for shown in self.server.seen(chat)]
 
-    async def reads(self, *texts: str, chat: str = "ada", seconds: float = 30.0) -> list[str]:
+    async def reads(self, *texts: str, chat: str = "ada") -> list[str]:
         """Wait until the chat shows as many messages as are given, each containing its text."""
-        await until(lambda: len(self.texts(chat)) >= len(texts), seconds, lambda: self.texts(chat))
+        await until(lambda: len(self.texts(chat)) >= len(texts), lambda: self.texts(chat))
         await until(
             lambda: all(part in text for part, text in zip(texts, self.texts(chat), strict=False)),
-            seconds,
             lambda: self.texts(chat),
         )
         return self.texts(chat)
@@ -118,12 +119,10 @@ async def end_everything(running: asyncio.Task[None]) -> None:
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def until(
-    condition: Callable[[], bool], seconds: float = 30.0, shown: Callable[[], object] = str
-) -> None:
-    end = time.monotonic() + seconds
+async def until(condition: Callable[[], bool], shown: Callable[[], object] = str) -> None:
+    end = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < end, f"not within {seconds} s: {shown()}"
+        assert time.monotonic() < end, f"not within {PATIENCE:.0f} s: {shown()}"
         await asyncio.sleep(0.01)
 
 

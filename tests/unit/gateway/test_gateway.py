@@ -156,7 +156,7 @@ def test_a_connection_that_breaks_all_the_time_loses_and_repeats_nothing(
             async with on.gateway(habits=habits):
                 for number in range(20):
                     on.server.say(ADA, f"m{number}")
-                await on.reads(*(f"You said: m{number}" for number in range(20)), seconds=30)
+                await on.reads(*(f"You said: m{number}" for number in range(20)))
                 assert len(on.texts()) == 20
 
     asyncio.run(play())

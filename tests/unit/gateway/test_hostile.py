@@ -59,7 +59,7 @@ def test_a_megabyte_is_taken_in_and_a_megabyte_answered(db: Path, tmp_path: Path
     async def scene() -> None:
         async with stage(db, tmp_path, script) as on, on.gateway(platform={"can_edit": False}):
             on.server.say(ADA, "y" * MEGABYTE + " speak")
-            await until(lambda: on.store.mail.counts()[:3] == (0, 0, 0) and on.texts() != [], 60)
+            await until(lambda: on.store.mail.counts()[:3] == (0, 0, 0) and on.texts() != [])
             assert all(len(text) <= 4000 for text in on.texts())
             assert " ".join(on.texts()).split() == words.split()
             assert len(on.conversation()[0]) > MEGABYTE
@@ -217,7 +217,7 @@ def test_whatever_the_model_does_the_user_reads_one_answer_and_can_go_on(
         script = {"turns": [{"user": "go", "steps": steps}]}
         async with stage(db, tmp_path, script) as on, on.gateway():
             on.server.say(ADA, "go")
-            await until(lambda: on.store.mail.counts()[:3] == (0, 0, 0) and on.texts() != [], 30)
+            await until(lambda: on.store.mail.counts()[:3] == (0, 0, 0) and on.texts() != [])
             (shown,) = on.texts()
             assert shown.startswith(answer)
             on.server.say(ADA, "hello")

@@ -9,6 +9,7 @@ from rekindle.processes import tree
 from rekindle.processes.tree import Root, Seen, members
 
 from ...processes import alive, runs
+from ...waiting import PATIENCE
 
 
 def test_a_recycled_process_id_is_never_touched() -> None:
@@ -21,7 +22,7 @@ def test_a_recycled_process_id_is_never_touched() -> None:
         tree.send(other.pid, seen.started - 1, signal.SIGKILL)
         assert alive(other.pid)
         tree.send(other.pid, seen.started, signal.SIGKILL)
-        assert other.wait(10) == -signal.SIGKILL
+        assert other.wait(PATIENCE) == -signal.SIGKILL
     finally:
         other.kill()
         other.wait()

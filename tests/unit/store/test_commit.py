@@ -10,6 +10,8 @@ import pytest
 from rekindle.errors import StoreError
 from rekindle.store.commit import MOST_TOGETHER, GroupCommit
 
+from ...waiting import PATIENCE
+
 Work = Callable[[Any], Any]
 
 
@@ -25,7 +27,7 @@ class Database:
 
     def transact(self, works: Sequence[Work]) -> list[Any]:
         self.entered.set()
-        assert self.gate.wait(10)
+        assert self.gate.wait(PATIENCE)
         results = [work(self) for work in works]
         self.batches.append(len(works))
         self.done += results
@@ -40,7 +42,7 @@ def start(work: Callable[[], Any]) -> threading.Thread:
 
 def join(threads: list[threading.Thread]) -> None:
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE)
         assert not thread.is_alive(), "a writer waits for ever"
 
 
@@ -49,12 +51,12 @@ def hold(database: Database, commits: GroupCommit) -> threading.Thread:
     database.gate.clear()
     database.entered.clear()
     first = start(lambda: commits.run(lambda tx: "first"))
-    assert database.entered.wait(10)
+    assert database.entered.wait(PATIENCE)
     return first
 
 
 def queue(commits: GroupCommit, count: int) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while len(commits._waiting) < count:
         assert time.monotonic() < deadline
         time.sleep(0.001)

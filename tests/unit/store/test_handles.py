@@ -11,6 +11,8 @@ import pytest
 from rekindle import Message, open_store
 from rekindle.transcripts.head import Head
 
+from ...waiting import PATIENCE
+
 OTHER = """
 import sys
 from rekindle import Message, open_store
@@ -21,7 +23,7 @@ with open_store(sys.argv[1]) as store:
 
 def visit(path: Path, name: str) -> None:
     """Another process opens the store, writes, and closes it again."""
-    subprocess.run([sys.executable, "-c", OTHER, str(path), name], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", OTHER, str(path), name], check=True, timeout=PATIENCE)
 
 
 def test_a_process_that_comes_and_goes_does_not_take_the_log_of_the_one_that_made_the_file(

@@ -25,6 +25,7 @@ from rekindle.types import ToolCall
 
 from ....far import Podman
 from ....processes import QUICK, alive, embedded, eventually, output_of, runs, supervised
+from ....waiting import PATIENCE
 
 
 class Agent:
@@ -179,7 +180,7 @@ async def test_a_turn_that_is_stopped_ends_the_wait_and_loses_no_output(
         await asyncio.sleep(0.1)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(waiting, 5)
+            await asyncio.wait_for(waiting, PATIENCE)
         said = await agent.act("poll", id)
         assert (said["state"], said["output"]) == ("running", "before\n")
 

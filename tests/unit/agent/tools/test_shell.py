@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from rekindle.agent.tools.shell import Unreadable, split
 
+from ....waiting import PATIENCE
+
 
 def programs(line: str) -> list[str]:
     return sorted(command.words[0].text for command in split(line) if command.words)
@@ -267,7 +269,7 @@ def test_no_command_that_bash_runs_is_missed(tmp_path: Path, pieces: list[str]) 
         env={"PATH": str(tools), "SUNG": str(sung)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=20,
+        timeout=PATIENCE,
     )
     for left in os.listdir(here):
         os.unlink(here / left)

@@ -17,6 +17,7 @@ from rekindle.agent.tools.terminal import OUTPUT_CHARACTERS, TERMINAL
 from rekindle.agent.tools.tool import Question, ToolContext
 from rekindle.types import ToolCall
 
+from ....waiting import wait_until
 from .calling import call, error
 
 
@@ -33,11 +34,8 @@ def is_running(pid: int) -> bool:
 
 
 def wait_for(file: Path) -> str:
-    for _ in range(200):
-        if file.exists() and file.read_text().strip():
-            return file.read_text().strip()
-        time.sleep(0.02)
-    raise AssertionError(f"{file} never came")
+    wait_until(lambda: file.exists() and file.read_text().strip())
+    return file.read_text().strip()
 
 
 def test_output_and_exit_code_come_back_as_json(context: ToolContext) -> None:
