@@ -25,6 +25,7 @@ from .place import GRACE, MARK
 _MARKED = f"{MARK}=".encode()
 _STRIKE = 2.0  # seconds of one hunt without a rest
 _PATIENCE = 10.0  # seconds until it is said that something cannot be ended
+_ROUNDS = 100  # lists of one count; on a busy machine there is always somebody new
 _DEAD = "ZX"
 
 
@@ -111,18 +112,27 @@ class Census:
             return await asyncio.to_thread(self._scan)
 
     def _scan(self) -> dict[int, Seen]:
+        """Look at every process. What forked and ended before its turn came has left a child that the
+        list does not have: so the list is made again, until there is nobody on it that is not known.
+        """
         found: dict[int, Seen] = {}
         marks: dict[int, tuple[int, str]] = {}
-        for name in os.listdir("/proc"):
-            if not name.isdigit() or (seen := look(pid := int(name))) is None:
-                continue
-            known = self._marks.get(pid)
-            if known is None or known[0] != seen.started:
-                known = _mark(pid, seen.started)
-            if known:
-                marks[pid] = known
-                seen = seen._replace(mark=known[1])
-            found[pid] = seen
+        passed: set[int] = set()
+        for _ in range(_ROUNDS):
+            fresh = {int(name) for name in os.listdir("/proc") if name.isdigit()} - passed
+            if not fresh:
+                break
+            for pid in fresh:
+                seen = look(pid)
+                known = self._marks.get(pid)
+                if seen and (known is None or known[0] != seen.started):
+                    known = _mark(pid, seen.started)
+                if seen and known:
+                    marks[pid] = known
+                    found[pid] = seen._replace(mark=known[1])
+                elif seen:
+                    found[pid] = seen
+            passed |= fresh
         self._marks = marks
         return found
 
