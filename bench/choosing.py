@@ -23,11 +23,10 @@ from typing import Any
 from rekindle.agent.registry import Registry
 from rekindle.agent.tools.standard import STANDARD
 from rekindle.agent.tools.tool import ToolContext
-from rekindle.building import index
 from rekindle.starts import Newcomer, Starter, Warming
 from rekindle.store import Store, open_store
 from rekindle.store.choosing import FREQUENT
-from rekindle.templates import Templates
+from rekindle.templates import Templates, index
 from rekindle.types import Pattern, Step, Template
 from rekindle.warm.match import terms, token
 

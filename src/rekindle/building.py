@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from . import learn, templates
 from .errors import InvalidInput, NotFound
 from .learn import Learned, Progress, Scan, Wanted
 from .store import Filter, Store
-from .templates import Templates
+from .templates import Templates, index
 from .types import Pattern, Template, plain, replace
 from .warm import extract as extracting
 from .warm.patterns import merge as merging
@@ -245,27 +245,6 @@ def accept(store: Store, folder: Templates, name: str) -> Template:
     kept = folder.change(name, lambda old: replace(old, state="active"))
     index(store, folder)
     return kept
-
-
-def index(store: Store, folder: Templates, *, tell: Callable[[str], None] | None = None) -> int:
-    """Bring the index up to date with the files; how many of them were read."""
-    there, known = folder.stamps(), store.patterns.stamps()
-    gone = [id for id in known if id not in there]
-    read = 0
-    for id, stamp in there.items():
-        if known.get(id) == stamp:
-            continue
-        try:
-            store.patterns.put(folder.read(id), stamp)
-            read += 1
-        except (InvalidInput, NotFound, OSError) as error:
-            if id in known:
-                gone.append(id)  # what cannot be read cannot be used
-            if tell:
-                tell(str(error))
-    if gone:
-        store.patterns.drop(gone)
-    return read
 
 
 # ── what became of it

@@ -18,12 +18,11 @@ from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from .agent.providers import RULES, Provider
 from .agent.tools.arguments import read
-from .building import index
 from .config import Config
 from .errors import InvalidInput, RekindleError, ToolError
 from .store import Store
 from .store.preludes import hash_of, packed
-from .templates import Templates
+from .templates import Templates, index
 from .types import JSON, Message, Pattern, Session, Template
 from .warm import trial as trials
 from .warm.choose import FLOOR, PATTERNS, Ask, Candidate, Choice, Known, Picked, choose, words_of

@@ -16,11 +16,14 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import Ambiguous, InvalidInput, NotFound, StoreBusy
 from .types import JSON, Template, replace
 from .warm import written
+
+if TYPE_CHECKING:
+    from .store import Store
 
 try:
     import fcntl
@@ -305,3 +308,24 @@ def arrived(data: bytes, where: str) -> Template:
 def tools_of(templates: Iterable[Template]) -> list[str]:
     """The tools that templates speak of."""
     return sorted({step.tool for one in templates for p in one.patterns for step in p.steps})
+
+
+def index(store: Store, folder: Templates, *, tell: Callable[[str], None] | None = None) -> int:
+    """Bring the index up to date with the files; how many of them were read."""
+    there, known = folder.stamps(), store.patterns.stamps()
+    gone = [id for id in known if id not in there]
+    read = 0
+    for id, stamp in there.items():
+        if known.get(id) == stamp:
+            continue
+        try:
+            store.patterns.put(folder.read(id), stamp)
+            read += 1
+        except (InvalidInput, NotFound, OSError) as error:
+            if id in known:
+                gone.append(id)  # what cannot be read cannot be used
+            if tell:
+                tell(str(error))
+    if gone:
+        store.patterns.drop(gone)
+    return read

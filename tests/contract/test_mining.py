@@ -13,7 +13,7 @@ from rekindle import Message, Store, ToolCall, building, learn
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.store import Filter, tallies
 from rekindle.store.mined import Deal
-from rekindle.templates import Templates, exported
+from rekindle.templates import Templates, exported, index
 from rekindle.types import replace
 from rekindle.warm.redact import Redactor
 
@@ -353,13 +353,13 @@ def test_the_index_follows_the_files(store: Store, folder: Templates) -> None:
     work(store, "make docs --strict")
     work(store, "make docs --strict")
     building.build(store, folder, Redactor(), "One", now=NOW)
-    assert building.index(store, folder) == 0
+    assert index(store, folder) == 0
     path = folder.path("one")
     path.write_text(path.read_text().replace("Learned from", "Known from"))
-    assert building.index(store, folder) == 1
+    assert index(store, folder) == 1
     told: list[str] = []
     path.write_text("{}")
-    building.index(store, folder, tell=told.append)
+    index(store, folder, tell=told.append)
     assert store.patterns.stamps() == {}
     assert "this is no template" in told[0]
 

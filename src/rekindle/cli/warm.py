@@ -301,8 +301,7 @@ def edit(
       rekindle warm edit our-repository --description 'How we work here' --tag go
       rekindle warm edit our-repository --drop 3f2a
     """
-    from .. import building
-    from ..templates import checked_name
+    from ..templates import checked_name, index
     from ..types import replace
 
     if not any(value is not None for value in (description, rename, tag, untag, drop)):
@@ -324,7 +323,7 @@ def edit(
     templates = folder()
     with writing() as store:
         template = templates.change(name, change)
-        building.index(store, templates)
+        index(store, templates)
     if json:
         say(encode(_head(template)).decode())
     else:
@@ -347,7 +346,7 @@ def delete(name: TemplateName, yes: Yes = False, json: AsJson = False) -> None:
     Examples:
       rekindle warm delete our-repository
     """
-    from .. import building
+    from ..templates import index
 
     templates = folder()
     try:
@@ -357,5 +356,5 @@ def delete(name: TemplateName, yes: Yes = False, json: AsJson = False) -> None:
     confirm(f"Delete the template {id!r}?", yes=yes)
     with writing() as store:
         templates.delete(id)
-        building.index(store, templates)
+        index(store, templates)
     say(encode({"deleted": id}).decode() if json else f"Deleted {id!r}.")

@@ -12,8 +12,9 @@ import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput, NotFound, NotStarted, TooManyProcesses
 from .adopt import Adoption
@@ -29,6 +30,9 @@ from .reading import Reading
 from .ring import Ring
 from .values import Chunk, Event, Limits, Log, Polled, Process, Waited, Watch, Written
 from .watch import checked
+
+if TYPE_CHECKING:
+    from ..warm.redact import Redactor
 
 _LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # none that look alike
 _ID = 7
@@ -362,13 +366,16 @@ class Registry:
 
 def redactor() -> Callable[[str], str]:
     """Takes secrets out of a command line; the same line is not looked at twice."""
-    from ..warm.redact import Redactor
 
-    redact = Redactor()
+    @cache
+    def rules() -> Redactor:
+        from ..warm.redact import Redactor  # many patterns: only for who has processes
+
+        return Redactor()
 
     @lru_cache(4096)
     def line(text: str) -> str:
-        return redact.text(text)
+        return rules().text(text)
 
     return line
 

@@ -17,9 +17,8 @@ from bench.warm.model import NoModel, Served
 from bench.warm.tasks import FAMILIES, Task, tasks
 
 from rekindle import Message, Store
-from rekindle.building import index
 from rekindle.store import open_store
-from rekindle.templates import Templates
+from rekindle.templates import Templates, index
 from rekindle.testing import ScriptedModel
 from rekindle.types import Pattern, Step, Template, ToolCall
 
