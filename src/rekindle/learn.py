@@ -248,20 +248,18 @@ def _scanned(
     where = Filter(source=wanted.source, owner=wanted.owner, since=wanted.since)
     found = store.mined.pending(MINING_RULES, where)
     skipped: Counter[str] = Counter()
-    eligible: list[Pending] = []
-    too_short = f"under {wanted.min_messages} messages"
-    for one in found:
-        if one.messages < wanted.min_messages:
-            skipped[too_short] += 1
-        elif one.end_reason and not _is_finished(one.end_reason):
-            skipped["ended otherwise"] += 1
-        else:
-            eligible.append(one)
-    eligible = _in_turn(eligible)
-    chosen: list[tuple[Pending, Facts]] = []
+    long = [one for one in found if one.messages >= wanted.min_messages]
+    ended = [one for one in long if not one.end_reason or _is_finished(one.end_reason)]
+    if few := len(found) - len(long):
+        skipped[f"under {wanted.min_messages} messages"] = few
+    if otherwise := len(long) - len(ended):
+        skipped["ended otherwise"] = otherwise
+    eligible = _in_turn(ended)
+    chosen: list[Pending] = []
+    facts: list[Facts | Pending] = []  # of the chosen ones
     looked = 0
     parts = [eligible[at : at + AT_ONCE] for at in range(0, len(eligible), AT_ONCE)]
-    new = [[one for one in part if one.known is None] for part in parts]
+    new = [[one for one in part if one.task is None] for part in parts]
     waiting = {due.session: due for due in store.due(RULES, where)} if eligible else {}
     looking = _Looking(store, _reader(redactor), waiting)
     for number, part in enumerate(parts):
@@ -270,35 +268,26 @@ def _scanned(
             break
         fresh = looking.through(new[number])
         looked += len(fresh)
-        for one in part:
-            facts = one.known or fresh.get(one.num)
-            reason = "deleted meanwhile" if facts is None else _unfit(facts, wanted)
-            if reason or facts is None:
-                skipped[reason] += 1
-            elif len(chosen) < wanted.max_sessions:
-                chosen.append((one, facts))
-            else:
-                skipped["more than wanted"] += 1
+        room = wanted.max_sessions - len(chosen)
+        fit, known = _fitting(part, fresh, wanted, skipped)
+        if len(fit) > room:
+            skipped["more than wanted"] += len(fit) - room
+        chosen += fit[:room]
+        facts += known[:room]
         following = new[number + 1 : number + 2] if len(chosen) < wanted.max_sessions else []
         looking.keep(*following)
         if progress:
             is_some = wanted.max_sessions < len(eligible)
             done = len(chosen) if is_some else number * AT_ONCE + len(part)
             progress(done, min(wanted.max_sessions, len(eligible)))
-    return [one for one, _ in chosen], _scan(len(found), chosen, skipped, looked)
-
-
-def _scan(
-    scanned: int, chosen: Sequence[tuple[Pending, Facts]], skipped: Counter[str], looked: int
-) -> Scan:
-    gains = [facts.gain for _, facts in chosen if facts.gain is not None]
-    return Scan(
-        scanned,
+    gains = [one.gain for one in facts if one.gain is not None]
+    return chosen, Scan(
+        len(found),
         len(chosen),
         dict(skipped.most_common()),
         looked,
-        dict(Counter([one.source for one, _ in chosen]).most_common()),
-        dict(Counter([facts.task for _, facts in chosen]).most_common()),
+        dict(Counter([one.source for one in chosen]).most_common()),
+        dict(Counter([one.task or "" for one in facts]).most_common()),
         round(sum(gains) / len(gains), 4) if gains else None,
     )
 
@@ -318,7 +307,26 @@ def _is_finished(end_reason: str) -> bool:
     return not reason or reason in FINISHED
 
 
-def _unfit(facts: Facts, wanted: Wanted) -> str:
+def _fitting(
+    part: Sequence[Pending], fresh: Mapping[int, Facts], wanted: Wanted, skipped: Counter[str]
+) -> tuple[Sequence[Pending], Sequence[Facts | Pending]]:
+    """The sessions that fit, and their facts; the reasons why others do not are counted."""
+    if not fresh and not any(one.task is None or _unfit(one, wanted) for one in part):
+        return part, part
+    fit: list[Pending] = []
+    facts: list[Facts | Pending] = []
+    for one in part:
+        known = fresh.get(one.num) if one.task is None else one
+        reason = "deleted meanwhile" if known is None else _unfit(known, wanted)
+        if reason or known is None:
+            skipped[reason] += 1
+        else:
+            fit.append(one)
+            facts.append(known)
+    return fit, facts
+
+
+def _unfit(facts: Facts | Pending, wanted: Wanted) -> str:
     if not facts.judged:
         return "no judged calls"
     if facts.failed > wanted.most_errors * facts.judged:

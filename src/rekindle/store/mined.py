@@ -38,7 +38,7 @@ _ATTEMPTS = "session, work, calls, failed"
 
 
 class Pending(NamedTuple):
-    """A session that may be learned from; `known` is what is kept about it, if that is of today."""
+    """A session that may be learned from, with what is known of it already, if that is of today."""
 
     num: int
     id: str
@@ -48,7 +48,18 @@ class Pending(NamedTuple):
     messages: int
     end_reason: str | None
     changes: int
-    known: Facts | None
+    task: (
+        str | None
+    )  # this and the next three are the facts; without them it is to be looked through
+    judged: int
+    failed: int
+    gain: float | None
+    is_escaped: bool
+    last_active: float
+
+    @property
+    def known(self) -> Facts | None:
+        return None if self.task is None else Facts(self.task, self.judged, self.failed, self.gain)
 
 
 class Facts(NamedTuple):
@@ -115,25 +126,16 @@ class Mined:
         with self._engine.reading() as tx:
             rows = tx.run(
                 "SELECT s.num, s.id, s.source, s.cwd, s.parent, s.message_count, s.end_reason,"
-                " s.changes, m.task, m.judged, m.failed, m.gain, m.rules, m.changes, s.is_escaped,"
-                " s.last_active FROM sessions s LEFT JOIN mined m ON m.session = s.num"
+                " s.changes, m.task, m.judged, m.failed, m.gain, s.is_escaped, s.last_active"
+                " FROM sessions s LEFT JOIN mined m"
+                " ON m.session = s.num AND m.rules = ? AND m.changes = s.changes"
                 f" WHERE {condition}",
-                params,
+                (rules, *params),
             )
         rows.sort(key=_newest, reverse=True)  # in the order of the rows they are read much faster
-        found: list[Pending] = [
-            _new(
-                Pending,
-                (
-                    *row[:8],
-                    _new(Facts, row[8:12]) if row[12] == rules and row[13] == row[7] else None,
-                ),
-            )
-            for row in rows
-        ]
-        for place, row in enumerate(rows):
-            if row[14]:
-                found[place] = _unescaped(found[place])
+        found: list[Pending] = [_new(Pending, row) for row in rows]
+        if any(map(_is_escaped, rows)):
+            found = [_unescaped(one) if one.is_escaped else one for one in found]
         return found
 
     def deals(self, nums: Sequence[int]) -> Iterator[Deal]:
@@ -282,7 +284,8 @@ class _Body(msgspec.Struct, gc=False):
 
 _decode = msgspec.json.Decoder(_Body).decode
 _first = itemgetter(0)
-_newest = itemgetter(15, 0)
+_newest = itemgetter(13, 0)
+_is_escaped = itemgetter(12)
 _new = cast(Any, tuple).__new__  # so many are made that the constructors would count
 
 

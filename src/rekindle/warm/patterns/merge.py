@@ -127,7 +127,7 @@ def _apart(found: Sequence[Found]) -> list[Found]:
     kept: list[Found] = []
     for one in found:
         calls = one.calls
-        if not (all(map(is_telling, calls)) and calls in seen):
+        if not (calls in seen and all(map(is_telling, calls))):
             kept.append(one)
         seen.add(calls)
     return kept
@@ -138,12 +138,34 @@ def _apart(found: Sequence[Found]) -> list[Found]:
 
 def _step(forms: Sequence[Form]) -> Step:
     """One call of a pattern, from the calls it was in different sessions."""
+    first = forms[0]
+    if all(form.skeleton == first.skeleton for form in forms):  # as they mostly are
+        return Step(first.tool, _arguments(first, [form.values for form in forms]))
     keys = Counter([key for form in forms for key in form.skeleton if key not in COMMENTS])
     arguments: dict[str, JSON] = {}
     for key, count in keys.items():
         if 2 * count >= len(forms) + (len(forms) > 1):
             arguments[key] = _argument(key, forms)
     return Step(forms[0].tool, arguments)
+
+
+def _arguments(first: Form, values: Sequence[tuple[str, ...]]) -> dict[str, JSON]:
+    """The arguments of calls with the same skeleton."""
+    arguments: dict[str, JSON] = {}
+    own, start = first.family == "call", 0
+    for key, part in cast("Mapping[str, JSON]", first.skeleton).items():
+        kinds = marks(part)
+        end = start + len(kinds)
+        if key not in COMMENTS:
+            columns = [
+                [given[at] if at < len(given) else "" for given in values]
+                for at in range(start, end)
+            ]
+            arguments[key] = fill(
+                part, [_agreed(*one, own=own) for one in zip(kinds, columns, strict=True)]
+            )
+        start = end
+    return arguments
 
 
 def _argument(key: str, forms: Sequence[Form]) -> JSON:
@@ -176,7 +198,9 @@ def _agreed(kind: str, values: Sequence[str], *, own: bool) -> str | None:
     """The value that (nearly) all have, or nothing."""
     if kind in FLEETING:
         return None
-    value, count = Counter(values).most_common(1)[0]
+    value, count = values[0], len(values)
+    if values.count(value) < count:
+        value, count = Counter(values).most_common(1)[0]
     least = max(3, 0.9 * len(values)) if own else max(2 * (len(values) > 1), RECURS * len(values))
     return value if value and count >= least else None
 
