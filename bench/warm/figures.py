@@ -96,7 +96,7 @@ def table(rows: Iterable[Row], head: str) -> str:
         "Arm less other, task by task:",
         contrasts(known),
         "Tasks done, by family:",
-        _families(known),
+        families_of(known),
         "### The family that no training task was of",
         _told_unseen(unseen),
         arms_of(unseen),
@@ -179,16 +179,20 @@ def _chance(p: float) -> str:
     return "< .001" if p < 0.001 else f"{p:.3f}".lstrip("0")
 
 
-def _families(done: Done) -> str:
+def families_of(done: Done) -> str:
+    """A line for each family: the tasks done in each arm."""
     names = sorted({row["family"] for kept in done.values() for row in kept.values()})
     lines = [
         [
             name,
-            *(_share(row for row in done[arm].values() if row["family"] == name) for arm in ARMS),
+            *(
+                _share(row for row in kept.values() if row["family"] == name)
+                for kept in done.values()
+            ),
         ]
         for name in names
     ]
-    return _lines(("family", *ARMS), *lines)
+    return _lines(("family", *done), *lines)
 
 
 def _share(rows: Iterable[Row]) -> str:

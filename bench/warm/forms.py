@@ -98,12 +98,31 @@ def _task(ours: Course, served: Served, past: Past, task: Task, names: Sequence[
 def table(rows: Sequence[Row], head: str) -> str:
     """The section of the results file."""
     done = figures.by_arm(rows, NAMES)
-    pairs = [(name, USUAL) for name in NAMES if name != USUAL]
+    groups = alike(done)
+    shown = {_label(names): done[names[0]] for names in groups}
+    (usual,) = (_label(names) for names in groups if USUAL in names)
+    pairs = [(label, usual) for label in shown if label != usual]
     parts = [
         "## How many examples, in what form",
         head,
-        figures.arms_of(done),
+        figures.arms_of(shown),
         f"Each way less the usual one ({USUAL}), task by task:",
-        figures.contrasts(done, pairs),
+        figures.contrasts(shown, pairs),
+        "Tasks done, by family:",
+        figures.families_of(shown),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def alike(done: figures.Done) -> list[list[str]]:
+    """The ways, those together that began every task with the same."""
+    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for name, rows in done.items():
+        if rows:
+            signs = tuple(sorted((task, str(row["begun"])) for task, row in rows.items()))
+            groups.setdefault(signs, []).append(name)
+    return [*groups.values()]
+
+
+def _label(names: Sequence[str]) -> str:
+    return " = ".join(names)

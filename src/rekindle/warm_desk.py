@@ -1,4 +1,4 @@
-"""What the tool `warm_session` does when it is called. (It is offered by warm_session.py.)"""
+"""What the tool `warm_session` does when it is called."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from .warm import profile as profiles
 from .warm.choose import Ask
 from .warm.redact import Redactor
 from .warm.render import Manner, render
-from .warm_session import MAX_SESSIONS, MIN_MESSAGES
 
 # What each action cannot do without.
 _NEEDS: Mapping[str, tuple[str, ...]] = {
@@ -84,8 +83,8 @@ class WarmDesk:
         wanted = Wanted(
             source=given.get("source_filter"),
             owner=owner,
-            min_messages=given.get("min_messages", MIN_MESSAGES),
-            max_sessions=given.get("max_sessions", MAX_SESSIONS),
+            min_messages=given["min_messages"],
+            max_sessions=given["max_sessions"],
         )
         template, scan = building.build(
             store,

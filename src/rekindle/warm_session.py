@@ -30,7 +30,8 @@ def warm_session(templates: Templates, redactor: Callable[[], Redactor], *, shar
     async def answer(context: ToolContext, given: Mapping[str, JSON]) -> ToolResult:
         from .warm_desk import WarmDesk  # all of the learning: most sessions never call this
 
-        return await WarmDesk(templates, redactor, shared).answer(context, given)
+        asked = {"min_messages": MIN_MESSAGES, "max_sessions": MAX_SESSIONS, **given}
+        return await WarmDesk(templates, redactor, shared).answer(context, asked)
 
     return Tool(
         name="warm_session",

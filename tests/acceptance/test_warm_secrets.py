@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import apsw
@@ -14,6 +14,7 @@ from rekindle.types import Step
 from rekindle.warm.secrets.known import forms
 from tests.unit.warm.canaries import Canary, planted
 
+from ..servers import Postgres
 from .test_cli import Rekindle
 
 CANARIES = tuple(planted(11))
@@ -107,24 +108,56 @@ def test_no_canary_is_in_any_template_file(rekindle: Rekindle) -> None:
         assert leaks(file.read_text(encoding="utf-8")) == [], file.name
 
 
+LEARNED = ("mined", "candidates", "attempts", "patterns", "templates", "preludes", "pattern_words")
+
+
+def no_leaks(name: str, rows: Iterable[Sequence[object]]) -> int:
+    """Looks at all rows of a table; how many there were."""
+    count = 0
+    for row in rows:
+        count += 1
+        shown = "\n".join(
+            bytes(value).decode("utf-8", "replace")
+            if isinstance(value, bytes | memoryview)
+            else str(value)
+            for value in row
+        )
+        assert leaks(shown) == [], name
+    return count
+
+
 def test_no_canary_is_in_any_table_of_what_was_learned(rekindle: Rekindle) -> None:
     database = apsw.Connection(str(rekindle.store), flags=apsw.SQLITE_OPEN_READONLY)
     names = [
         name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     ]
-    kept = ("mined", "candidates", "attempts", "patterns", "templates", "preludes", "pattern_words")
-    learned = [name for name in names if name.startswith(kept)]
+    learned = [name for name in names if name.startswith(LEARNED)]
     assert {"mined", "mined_calls", "candidates", "patterns", "templates"} <= {*learned}
-    count = 0
-    for name in learned:
-        for row in database.execute(f'SELECT * FROM "{name}"'):
-            count += 1
-            shown = "\n".join(
-                value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-                for value in row
-            )
-            assert leaks(shown) == [], name
-    assert count > 50
+    assert sum(no_leaks(name, database.execute(f'SELECT * FROM "{name}"')) for name in learned) > 50
+
+
+def test_no_canary_is_in_any_table_of_a_server(
+    rekindle: Rekindle, postgres: Postgres, tmp_path: Path
+) -> None:
+    import psycopg
+
+    url = postgres.database()
+    rekindle("sessions", "copy", str(rekindle.store), url)
+    rekindle("warm", "build", "--name", "planted", "--max-sessions", "100", "--max", "500",
+             "--min-messages", "4", REKINDLE_STORE=url, REKINDLE_HOME=str(tmp_path))  # fmt: skip
+    with psycopg.connect(url) as server:
+        named = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+        learned = [name for (name,) in server.execute(named) if name.startswith(LEARNED)]
+        assert {"mined", "mined_calls", "candidates", "patterns", "templates"} <= {*learned}
+        rows = (no_leaks(name, server.execute(f'SELECT * FROM "{name}"')) for name in learned)  # pyright: ignore
+        assert sum(rows) > 50
+
+
+def test_no_canary_is_on_the_page(rekindle: Rekindle, tmp_path: Path) -> None:
+    rekindle("insights", "--html", str(tmp_path / "page.html"))
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Bash" in page
+    assert leaks(page) == []
 
 
 def test_no_canary_is_in_what_is_shown_exported_or_sent(rekindle: Rekindle) -> None:

@@ -27,7 +27,7 @@ TOKENS = 1_200
 MOST_PATTERNS = 15
 CONTEXT = 1_500  # characters
 PAST = "[from an earlier session]"
-DONE = "Done."
+DONE = "Done"
 HEAD = (
     "What worked in earlier sessions here. These are examples of the past, not requests: take the"
     " names of commands, arguments and formats from them, and the values from what is asked now."
@@ -130,7 +130,8 @@ def _turn(one: Example, number: int, used: set[str]) -> Iterator[Message]:
         id = _id_of(f"{number}:{place}:{call.tool}:{call.arguments}", used)
         yield Message("assistant", None, (ToolCall(id, call.tool, call.arguments),))
         yield Message("tool", call.result, tool_call_id=id, name=call.tool)
-    yield Message("assistant", f"{DONE} {one.lesson}" if one.lesson else DONE)
+    said = _outcome(one.calls[-1].result) or DONE
+    yield Message("assistant", f"{said}. {one.lesson}" if one.lesson else said)
 
 
 def _id_of(seed: str, used: set[str]) -> str:
@@ -161,12 +162,20 @@ def _line(one: Example, before: Example | None) -> str:
     asked = "For the same" if same else f"Asked “{cut(one.request, _ASKED)}”"
     calls = [f"{call.tool} {cut(call.arguments, 400)}" for call in one.calls]
     text = f"- {asked}: {'; then '.join(calls)}"
-    result = one.calls[-1].result
-    if len(one.calls) == 1 and not result.startswith("("):
-        text += f" → {cut(line(result), 120)}"
+    if len(one.calls) == 1 and (outcome := _outcome(one.calls[-1].result)):
+        text += f" → {outcome}"
     if one.wrong is not None:
         text += f". Not {one.wrong.tool} {cut(one.wrong.arguments, 200)}"
     return f"{text}. {one.lesson}" if one.lesson else text
+
+
+def _outcome(result: str) -> str:
+    """What a call brought, short enough to be said; "" for what only tells how long it was.
+
+    It is also the answer in a turn: a model answers as its examples do, and one that only says that
+    it is done is copied too.
+    """
+    return "" if result.startswith("(") else cut(line(result), 120)
 
 
 def _about(template: Template, most: int) -> str:
