@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -131,7 +132,9 @@ LINES = (
 
 def machine() -> str:
     asked = "import apsw, sys; print(sys.version.split()[0], apsw.sqlite_lib_version())"
-    done = subprocess.run([python("rekindle"), "-c", asked], capture_output=True, text=True)
+    own = python("rekindle")  # where there is none, the work was done right here
+    interpreter = own if own.exists() else sys.executable
+    done = subprocess.run([interpreter, "-c", asked], capture_output=True, text=True)
     ours, sqlite = [*done.stdout.split(), "?", "?"][:2]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return (

@@ -125,4 +125,9 @@ def alike(done: figures.Done) -> list[list[str]]:
 
 
 def _label(names: Sequence[str]) -> str:
-    return " = ".join(names)
+    """Forms, each with its numbers: `turns 1/3/5/8, both 1`."""
+    numbers: dict[str, list[str]] = {}
+    for name in names:
+        form, _, number = name.partition(", ")
+        numbers.setdefault(form, []).append(number)
+    return ", ".join(f"{form} {'/'.join(given)}".strip() for form, given in numbers.items())

@@ -80,6 +80,18 @@ def test_an_example_is_a_marked_request_its_calls_with_results_and_a_closing_wor
     assert found[2].text == "all good"
 
 
+def test_the_answer_in_a_turn_says_what_came_out_as_far_as_that_is_told() -> None:
+    def answer(result: str, **more: Any) -> str:
+        return (
+            shown(pattern(run("berth 7", result), asked="who is there?", **more)).messages[-1].text
+        )
+
+    assert answer("berth 7: Osprey,\n  since Monday") == "berth 7: Osprey, since Monday"
+    assert len(answer("x" * 5_000)) < 150
+    assert answer("(40 lines)") == answer("") == "Done"
+    assert answer("Osprey", lesson="Not “dock”.") == "Osprey. Not “dock”."
+
+
 def test_slots_are_filled_with_what_was_asked_and_no_slot_is_ever_shown() -> None:
     step = run("rowctl tally --in <path:csv> --by <word> --top <int>")
     found = shown(pattern(step, asked="the top 5 of sales.csv by region"))
