@@ -11,6 +11,7 @@ Equal input gives equal bytes: ids of calls are derived from what they call.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from string import ascii_letters, digits
@@ -28,6 +29,7 @@ MOST_PATTERNS = 15
 CONTEXT = 1_500  # characters
 PAST = "[from an earlier session]"
 DONE = "Done"
+_COUNTED = re.compile(r"\d+ lines?(?:, the last: (.*))?", re.DOTALL)  # as brief.result says it
 HEAD = (
     "What worked in earlier sessions here. These are examples of the past, not requests: take the"
     " names of commands, arguments and formats from them, and the values from what is asked now."
@@ -130,7 +132,7 @@ def _turn(one: Example, number: int, used: set[str]) -> Iterator[Message]:
         id = _id_of(f"{number}:{place}:{call.tool}:{call.arguments}", used)
         yield Message("assistant", None, (ToolCall(id, call.tool, call.arguments),))
         yield Message("tool", call.result, tool_call_id=id, name=call.tool)
-    said = _outcome(one.calls[-1].result) or DONE
+    said = _answer(one.calls[-1].result) or DONE
     yield Message("assistant", f"{said}. {one.lesson}" if one.lesson else said)
 
 
@@ -170,12 +172,17 @@ def _line(one: Example, before: Example | None) -> str:
 
 
 def _outcome(result: str) -> str:
-    """What a call brought, short enough to be said; "" for what only tells how long it was.
-
-    It is also the answer in a turn: a model answers as its examples do, and one that only says that
-    it is done is copied too.
-    """
+    """What a call brought, short enough to be said."""
     return "" if result.startswith("(") else cut(line(result), 120)
+
+
+def _answer(result: str) -> str:
+    """What came out, said as an answer; "" where only its length is known.
+
+    A model answers as its examples do: one that merely says that it is done is copied too.
+    """
+    counted = _COUNTED.fullmatch(result)
+    return _outcome(counted[1] or "" if counted else result)
 
 
 def _about(template: Template, most: int) -> str:

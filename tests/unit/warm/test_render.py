@@ -88,7 +88,8 @@ def test_the_answer_in_a_turn_says_what_came_out_as_far_as_that_is_told() -> Non
 
     assert answer("berth 7: Osprey,\n  since Monday") == "berth 7: Osprey, since Monday"
     assert len(answer("x" * 5_000)) < 150
-    assert answer("(40 lines)") == answer("") == "Done"
+    assert answer("18 lines, the last: all good") == "all good"
+    assert answer("(40 lines)") == answer("24 lines") == answer("") == "Done"
     assert answer("Osprey", lesson="Not “dock”.") == "Osprey. Not “dock”."
 
 
