@@ -48,9 +48,8 @@ class Pending(NamedTuple):
     messages: int
     end_reason: str | None
     changes: int
-    task: (
-        str | None
-    )  # this and the next three are the facts; without them it is to be looked through
+    # The facts; without a task it is to be looked through.
+    task: str | None
     judged: int
     failed: int
     gain: float | None

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from rekindle.processes import tree
 from rekindle.processes.tree import Root, Seen, members
 
@@ -39,6 +41,22 @@ async def test_ending_a_tree_whose_root_is_another_process_now_ends_nothing() ->
     finally:
         other.kill()
         other.wait()
+
+
+def test_who_came_after_the_list_was_made_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the child of one that forks and ends before it is looked at."""
+    late = subprocess.Popen(["sleep", "30"], env={"REKINDLE_PROCESS": "plate"})
+    whole, lists = os.listdir, iter([lambda names: names - {str(late.pid)}])
+
+    def listed(folder: str) -> set[str]:
+        return next(lists, lambda names: names)(set(whole(folder)))
+
+    monkeypatch.setattr(tree.os, "listdir", listed)
+    try:
+        assert tree.Census()._scan()[late.pid].mark == "plate"
+    finally:
+        late.kill()
+        late.wait()
 
 
 def test_a_tree_is_found_by_parent_by_session_by_mark_and_by_what_was_known() -> None:
