@@ -1,7 +1,8 @@
 """What a session is started with in each arm; only this differs between them.
 
-`warm` and `placebo` are what Rekindle gives by itself, with its usual settings. `naive` is what one
-would do without choosing: every example of the past, pasted into the system message.
+`warm` and `placebo` are what Rekindle gives by itself, with its usual settings; `digest` is what `warm`
+shows as turns, told in the system message. `naive` is what one would do without choosing: every
+example of the past, pasted into the system message.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from .small import went_well
 from .tasks import Task
 from .world import World
 
-Arm = Literal["cold", "warm", "placebo", "naive"]
-ARMS: tuple[Arm, ...] = ("cold", "warm", "placebo", "naive")
+Arm = Literal["cold", "warm", "digest", "placebo", "naive"]
+ARMS: tuple[Arm, ...] = ("cold", "warm", "digest", "placebo", "naive")
 NAIVE_HEAD = "Examples from earlier sessions:"
 CHAT = Path(__file__).with_name("chat.jinja")
 LONGEST_RESULT = 200  # characters
@@ -71,6 +72,9 @@ class Past(NamedTuple):
             text = f"{agent.SYSTEM}\n\n{self.pasted}"
             count = self.pasted.count("\nUser: ")
             return Given((Message("system", text),), tokens.of_text(self.pasted), count)
+
+        if arm == "digest":
+            return self.given("warm", session, task, folder, warming._replace(form="digest"))
 
         def drawn(_: Store, __: Session, ___: Warming) -> Draw:
             return Draw(arm)

@@ -112,14 +112,17 @@ def head(course: Course, rows: Sequence[Row]) -> str:
     """What was run, with what, and how long it took."""
     recorded = courses.rows(course.recorded)
     done = sum(row["success"] for row in recorded)
-    newest = {(row["task"], row["arm"]): row for row in rows}.values()
+    newest = {
+        row["session"]: row for kept in figures.by_arm(rows).values() for row in kept.values()
+    }
     return (
-        f"{origin(course, 'run', [*recorded, *newest])}\n\n"
+        f"{origin(course, 'run', [*recorded, *newest.values()])}\n\n"
         f"{len(recorded)} training tasks, asked with the line of the handbook that does them:"
         f" {done} done. The template is mined from these sessions alone. A test task is the bare"
         " request, and shares neither wording nor values with any of them. *warm* and *placebo* are"
-        " what Rekindle gives with its usual settings; *naive* has every call of the training that"
-        " went well in its system message. A call is an error if it says so or its command ends with"
+        " what Rekindle gives with its usual settings: as turns; *digest* is told the same as *warm* in"
+        " its system message; *naive* has every call of the training that went well there. Arms that"
+        " begin a task alike share one session. A call is an error if it says so or its command ends with"
         " another code than 0; *made once more* are calls that the session had made before. Intervals"
         " are of 95%."
     )

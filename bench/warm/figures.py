@@ -19,7 +19,8 @@ UNSEEN = "papers"
 Row = Mapping[str, Any]
 Done = Mapping[str, Mapping[str, Row]]  # by arm, by task
 CONTRASTS = (
-    ("warm", "cold"), ("placebo", "cold"), ("naive", "cold"), ("warm", "placebo"), ("warm", "naive"),
+    ("warm", "cold"), ("digest", "cold"), ("placebo", "cold"), ("naive", "cold"),
+    ("warm", "digest"), ("warm", "placebo"), ("warm", "naive"),
 )  # fmt: skip
 
 

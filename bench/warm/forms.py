@@ -75,18 +75,13 @@ def _task(ours: Course, served: Served, past: Past, task: Task, names: Sequence[
     file = ours.folder / "forms.jsonl"
     with ours.store("forms") as store:
         for name in names:
-            known = [row for row in course.rows(file) if row["task"] == task.id]
             session = store.begin(source=course.TESTING)
             if name == COLD:
                 given = past.given("cold", session, task, ours.project)
             else:
                 way = Warming(form=WAYS[name].form, patterns=WAYS[name].patterns)
                 given = past.given("warm", session, task, ours.project, way)
-            alike = [row for row in known if row["begun"] == given.sign]
-            if any(row["arm"] == name for row in alike):
-                continue
-            if alike:
-                course.add(file, {**alike[-1], "arm": name})
+            if course.taken_up(file, task, name, given):
                 continue
             session = course.begun(ours, store, served, task, course.TESTING, task.ask, name)
             done = asyncio.run(agent.do(store, served, session, task, ours.project, given.opening))

@@ -43,7 +43,7 @@ class Warming(NamedTuple):
     """How sessions are warmed, as the settings want it."""
 
     enabled: bool = True
-    form: Form = "digest"
+    form: Form = "turns"
     patterns: int = PATTERNS
     tokens: int = TOKENS
     floor: float = FLOOR
