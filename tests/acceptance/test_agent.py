@@ -88,6 +88,10 @@ class Home:
         return json.loads(self.run(*words, "--json").stdout)
 
 
+# For what has nothing to do with where the sessions are kept.
+embedded = pytest.mark.parametrize("target", ["sqlite"], indirect=True)
+
+
 @pytest.fixture
 def home(target: str, tmp_path: Path) -> Iterator[Home]:
     with ScriptedModel(SCRIPT) as model:
@@ -138,6 +142,7 @@ def test_servers_over_pipes_and_over_http_add_tools_to_the_chat(home: Home, far:
     assert len(offered) == len(set(offered))
 
 
+@embedded
 def test_a_server_that_does_not_start_is_said_once_and_the_rest_works(home: Home) -> None:
     home.write(f'{small()}\n[mcp.servers.gone]\ncommand = "/nonexistent/server"\n')
     done = home.run("chat", said="pipes")
@@ -147,6 +152,7 @@ def test_a_server_that_does_not_start_is_said_once_and_the_rest_works(home: Home
     assert (named.returncode, named.stdout) == (0, "It is 5.\n")
 
 
+@embedded
 def test_no_server_is_started_for_a_chat_without_its_tools(home: Home, tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     words = f'["{SERVER}", "starts", "{starts}"]'
@@ -157,6 +163,7 @@ def test_no_server_is_started_for_a_chat_without_its_tools(home: Home, tmp_path:
     assert not starts.exists()
 
 
+@embedded
 def test_a_look_at_what_a_chat_is_started_with_knows_the_tools_of_servers(home: Home) -> None:
     home.write(small() + '[warm]\nform = "turns"\nshare_cold = 0\n')
     Templates(home.folder / "templates").create(Template("sums", "Sums", patterns=(SUM,)))
@@ -170,6 +177,7 @@ def test_a_look_at_what_a_chat_is_started_with_knows_the_tools_of_servers(home: 
     assert home.json("warm", "pick", ADD)["template"] is None
 
 
+@embedded
 def test_a_look_says_once_which_server_could_not_be_asked(home: Home) -> None:
     failing = {"gone": "/nonexistent/server", "dying": "true"}
     tables = (f'[mcp.servers.{name}]\ncommand = "{path}"\n' for name, path in failing.items())
@@ -238,6 +246,7 @@ def test_the_cost_of_a_session_is_kept_for_each_model(home: Home) -> None:
     assert "other: 100 in, 10 out" in shown
 
 
+@embedded
 def test_a_limit_of_cost_without_a_price_is_refused(home: Home) -> None:
     home.write("[agent]\ncost = 1\n")
     for words in (("chat",), ("chat", "--model", "other")):

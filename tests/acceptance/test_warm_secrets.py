@@ -79,15 +79,17 @@ def rekindle(tmp_path_factory: pytest.TempPathFactory) -> Rekindle:
     return rekindle
 
 
+SOUGHT = [
+    (f"{canary.kind}: {value}", tuple(forms(value)))
+    for canary in (*CANARIES, Canary("environment", "", (ENV_SECRET,)))
+    for value in canary.values
+    if len(value) > 5
+]
+
+
 def leaks(text: str) -> list[str]:
     """The canaries that are in a text, as they are or encoded."""
-    whole = [*CANARIES, Canary("environment", "", (ENV_SECRET,))]
-    return [
-        f"{canary.kind}: {value}"
-        for canary in whole
-        for value in canary.values
-        if len(value) > 5 and any(form in text for form in forms(value))
-    ]
+    return [name for name, encoded in SOUGHT if any(form in text for form in encoded)]
 
 
 def templates(rekindle: Rekindle) -> list[Path]:
@@ -162,9 +164,10 @@ def test_no_canary_is_on_the_page(rekindle: Rekindle, tmp_path: Path) -> None:
 
 def test_no_canary_is_in_what_is_shown_exported_or_sent(rekindle: Rekindle) -> None:
     for id in (file.stem for file in templates(rekindle)):
-        assert leaks(rekindle("warm", "show", id, "--json")) == [], id
         assert leaks(rekindle("warm", "export", id)) == [], id
-    assert leaks(rekindle("warm", "show", "planted")) == []
+    for id in ("planted", templates(rekindle)[0].stem):
+        assert leaks(rekindle("warm", "show", id)) == [], id
+        assert leaks(rekindle("warm", "show", id, "--json")) == [], id
     for asked in ("run the sync for part 3", "sync the desk", "deploy"):
         assert leaks(rekindle("warm", "test", "planted", asked, "--json")) == []
         assert leaks(rekindle("warm", "pick", asked, "--json")) == []

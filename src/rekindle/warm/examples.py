@@ -60,7 +60,7 @@ class Example(NamedTuple):
 
 def example(pattern: Pattern, tools: Tools) -> Example | None:
     """The pattern as it is shown with these tools; None if it cannot be."""
-    filling = Filling(pattern.id, pattern.asked)
+    filling = Filling(pattern.id, pattern.asked[:LONGEST_REQUEST])
     steps: list[Step] = []
     for step in pattern.steps:
         given = step.arguments if step.example is None else step.example

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from random import Random
 from typing import Any
@@ -107,6 +108,14 @@ def test_a_value_that_nobody_asked_for_is_made_up_and_said_in_the_request() -> N
     value = arguments["command"].split()[-1]
     assert value.endswith(".py")
     assert value in found.messages[0].text
+
+
+@pytest.mark.parametrize("piece", ["/.", "../", "x", "a.", "a@", "0", "https:/"])
+def test_however_long_a_request_in_a_template_is_it_holds_nobody_up(piece: str) -> None:
+    kinds = (f"<{kind}>" for kind in ("path", "path:py", "url", "mail", "hash", "int", "text"))
+    began = time.perf_counter()
+    shown(pattern(run(f"make {' '.join(kinds)}"), asked=piece * 20_000))
+    assert time.perf_counter() - began < 2  # minutes, where all of it is searched
 
 
 def test_one_slot_has_one_value_in_all_steps_of_a_pattern() -> None:

@@ -20,7 +20,8 @@ SLOT = re.compile(r"<([a-z][a-z_-]*)(?::([\w.+-]{1,40}))?(?:#(\d{1,3}))?>")
 
 _URL = re.compile(r"https?://[^\s'\"<>)\]]+")
 _PATH = re.compile(
-    r"(?:~|\.{1,2})?(?:[\w.@+-]*/)*[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,7}\b|(?:~|\.{1,2})?/[\w./@+-]*\w"
+    r"(?:~|\.{1,2}|(?<![\w@+-]))(?:[\w.@+-]*/)*[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,7}\b"
+    r"|(?:~|\.{1,2})?/[\w./@+-]*\w"
 )
 _NUMBER = re.compile(r"(?<![\w.-])-?\d+(?![\w.-])")
 _FRACTION = re.compile(r"(?<![\w.])-?\d+\.\d+(?![\w.])")
@@ -47,7 +48,7 @@ class Filling:
 
     def __init__(self, seed: str, asked: str) -> None:
         self._digest = sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()
-        self._asked = asked
+        self._asked = SLOT.sub(" ", asked)
         self._values: dict[str, str] = {}
         self._taken: set[str] = set()
         self.made: list[str] = []  # values that the request does not say
@@ -97,11 +98,10 @@ class Filling:
 
     def _found(self, kind: str, detail: str) -> str | None:
         """Something of the kind in what was asked, that no other slot has taken."""
-        asked = SLOT.sub(" ", self._asked)
         pattern = _FOUND.get(kind)
         if pattern is None:
             return None
-        for found in pattern.finditer(asked):
+        for found in pattern.finditer(self._asked):
             value = found[found.lastindex or 0]
             right = kind != "path" or not detail or value.lower().endswith(f".{detail.lower()}")
             if right and value not in self._taken:
@@ -112,9 +112,8 @@ class Filling:
         """What was asked for under that name: `region` for `--by` in “count them by region”."""
         if len(hint) < 2:
             return None
-        found = re.search(
-            rf"\b{re.escape(hint)}[\s:=]+([\w][\w.-]*\w|\w)", SLOT.sub(" ", self._asked), re.I
-        )
+        named = rf"\b{re.escape(hint)}[\s:=]+([\w][\w.-]*\w|\w)"
+        found = re.search(named, self._asked, re.I)
         return found[1] if found and found[1] not in self._taken else None
 
     def _invented(self, kind: str, detail: str) -> str:
@@ -124,7 +123,7 @@ class Filling:
 
     def topic(self) -> str:
         """A few words of what was asked."""
-        words = list(dict.fromkeys(_WORDS.findall(SLOT.sub(" ", self._asked))))
+        words = list(dict.fromkeys(_WORDS.findall(self._asked)))
         return " ".join(words[-2:]) or "example"
 
     def hex(self, length: int, number: int) -> str:

@@ -37,7 +37,7 @@ def calls_with(canary: Canary) -> list[ToolCall]:
 
 
 def kept_of(calls: list[ToolCall], redactor: Redactor, *, at_once: bool) -> str:
-    """What mining keeps of calls that all went well."""
+    """What mining keeps of calls that all went well: as it is written, and as it reads."""
     judged: list[tuple[Call, ToolCall]] = []
     for place, call in enumerate(calls):
         verdict = Call(
@@ -51,13 +51,12 @@ def kept_of(calls: list[ToolCall], redactor: Redactor, *, at_once: bool) -> str:
         deed for part in parts for deeds in reader.deeds([Done(part, [], None)]) for deed in deeds
     ]
     deeds = [deed._replace(id="") for deed in made]
-    return msgspec.json.encode(deeds).decode()
+    written = msgspec.json.encode(deeds).decode()
+    return f"{written}\n{json.dumps(json.loads(written), ensure_ascii=False)}"
 
 
 def leaked(canary: Canary, kept: str) -> list[str]:
-    said = json.loads(kept)
-    flat = json.dumps(said, ensure_ascii=False)
-    return [part for part in canary.values if part in flat or part in kept]
+    return [part for part in canary.values if part in kept]
 
 
 def test_no_planted_secret_gets_into_the_form_of_a_call() -> None:
