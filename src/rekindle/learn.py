@@ -164,6 +164,7 @@ class Scan(NamedTuple):
         float | None
     )  # errors of the last fifth less the first; negative is better
     removed: Mapping[str, int] = {}  # by redaction, in this run
+    owner: str | None = None  # whose sessions alone were looked at
 
 
 class Learned(NamedTuple):
@@ -193,7 +194,7 @@ def learn(
     removed: Counter[str] = Counter()
     for (kind, _), count in redactor.report.items():
         removed[kind] += count
-    scan = scan._replace(removed=dict(removed.most_common()))
+    scan = scan._replace(removed=dict(removed.most_common()), owner=wanted.owner)
     return Learned(tuple(told), tuple([one.id for one in chosen]), scan)
 
 

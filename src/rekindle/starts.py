@@ -19,13 +19,25 @@ from typing import NamedTuple, TypeAlias, TypeVar, cast
 from .agent.providers import RULES, Provider
 from .agent.tools.arguments import read
 from .config import Config
-from .errors import InvalidInput, RekindleError, ToolError
+from .errors import InvalidInput, NotFound, RekindleError, ToolError
 from .store import Store
 from .store.preludes import hash_of, packed
 from .templates import Templates, index
 from .types import JSON, Message, Pattern, Session, Template
 from .warm import trial as trials
-from .warm.choose import FLOOR, PATTERNS, Ask, Candidate, Choice, Known, Picked, choose, words_of
+from .warm.choose import (
+    FLOOR,
+    PATTERNS,
+    Ask,
+    Candidate,
+    Choice,
+    Known,
+    Picked,
+    choose,
+    is_for,
+    may_use,
+    words_of,
+)
 from .warm.examples import Tools, example
 from .warm.match import Request, terms
 from .warm.render import CONTEXT, MOST_PATTERNS, TOKENS, Form, Manner, Rendered, render
@@ -36,6 +48,8 @@ T = TypeVar("T")
 
 WARM, COLD, PLACEBO = trials.WARM, trials.COLD, trials.PLACEBO
 LOOK_SECONDS = 5.0  # between two looks at files in a folder that nothing came into or left
+KEPT_COLD = "an experiment keeps it cold"
+TROUBLE = (RekindleError, OSError, ValueError)  # whatever of it comes, a session starts
 GIVEN = "given"  # the arm of a session whose template a person chose: chance had no part in it
 
 
@@ -98,13 +112,23 @@ def warming_of(config: Config) -> Warming:
 
 
 def starter_of(
-    config: Config, store: Store, provider: Provider = "openai", template: str | None = None
+    config: Config,
+    store: Store,
+    provider: Provider = "openai",
+    template: str | None = None,
+    *,
+    shared: bool = False,
 ) -> Starter:
     """What starts the sessions of this home; `template` names the one that all are to start from."""
     templates = Templates(config.home / "templates")
     wanted = None if template is None else accepted(templates.find(template))
     return Starter(
-        store, warming_of(config), templates=templates, template=wanted, provider=provider
+        store,
+        warming_of(config),
+        templates=templates,
+        template=wanted,
+        provider=provider,
+        shared=shared,
     )
 
 
@@ -143,6 +167,11 @@ def drawn(store: Store, session: Session, warming: Warming) -> Draw | None:
     running = store.trials.running()
     if running is not None:
         return Draw(trials.assign(running, session.id), running)
+    return everyday(session, warming)
+
+
+def everyday(session: Session, warming: Warming) -> Draw | None:
+    """Without an experiment a share of all sessions is kept cold."""
     return Draw(COLD) if _chance(session.id) < warming.share_cold else None
 
 
@@ -156,7 +185,8 @@ class Starter:
     """Starts sessions: give it the newcomer, it gives the prelude.
 
     `templates` are the files that the index is held against each time. `template` is what a person
-    wants to start from, whatever fits; `arm` decides who starts cold.
+    wants to start from, whatever fits; `arm` decides who starts cold. `shared`: many people talk to
+    this program, and each is told only what is known from sessions of their own.
     """
 
     def __init__(
@@ -168,6 +198,7 @@ class Starter:
         template: Template | None = None,
         provider: Provider = "openai",
         arm: Arm = drawn,
+        shared: bool = False,
     ) -> None:
         self.warming = warming
         self._store = store
@@ -176,6 +207,7 @@ class Starter:
         self._template = template
         self._calls = not RULES[provider].signed
         self._arm = arm
+        self._shared = shared
 
     def prelude(self, newcomer: Newcomer) -> Prelude:
         """What this session is started with."""
@@ -185,35 +217,76 @@ class Starter:
         if not self.warming.enabled:
             return Prelude(why="warm starts are switched off")
         draw = self._arm(self._store, newcomer.session, self.warming)
-        in_trial = draw is not None and draw.trial is not None
-        if draw is not None and in_trial and draw.arm == COLD:
-            return Prelude(arm=COLD, why="an experiment keeps it cold", trial=draw.trial)
-        choice = self.choose(newcomer, tools)
+        try:
+            return self._drawn(newcomer, tools, draw)
+        except TROUBLE as error:
+            # Drawn is drawn: a session that was lost from one arm alone would tilt the experiment.
+            logger.warning("session %s starts cold: %s", newcomer.session.id, error)
+            return _empty(draw, str(error))
+
+    def _drawn(self, newcomer: Newcomer, tools: Tools, draw: Draw | None) -> Prelude:
+        about = draw.trial.template if draw and draw.trial else None
+        if about is not None:
+            choice = self._choose_of(about, newcomer, tools)
+            if choice.template is not None:
+                return self._made(newcomer, tools, draw, choice)
+            draw = everyday(newcomer.session, self.warming)  # it takes no part
+        if draw is not None and draw.trial is not None and draw.arm == COLD:
+            return _empty(draw, KEPT_COLD)
+        return self._made(newcomer, tools, draw, self.choose(newcomer, tools))
+
+    def _made(self, newcomer: Newcomer, tools: Tools, draw: Draw | None, choice: Choice) -> Prelude:
         if choice.template is None:
-            return Prelude(
-                arm=draw.arm if draw and in_trial else None,
-                why=choice.why,
-                trial=draw.trial if draw else None,
-            )
+            return _empty(draw, choice.why)
         if draw is not None and draw.arm == COLD:
-            return Prelude(arm=COLD, why="kept cold to compare with; " + choice.why)
-        found = self._rendered(choice.template, choice)
+            if draw.trial is not None:
+                return _empty(draw, KEPT_COLD)
+            # What was chosen for it says whom to compare it with.
+            kept = f"kept cold to compare with; {choice.why}"
+            return Prelude(arm=COLD, template=choice.template.id, why=kept)
+        found = self._rendered(choice.template, choice, newcomer.owner)
         if draw is not None and draw.arm == PLACEBO:
             found = self._placebo(newcomer, tools, found)
-            return _made(found, PLACEBO, choice, "an experiment gives it what does not fit", draw)
-        return _made(found(tools), WARM, choice, choice.why, draw)
+            made = _prelude(
+                found, PLACEBO, choice, "an experiment gives it what does not fit", draw
+            )
+            return made._replace(template=None, revision=None)  # what it is given is not from there
+        return _prelude(found(tools), WARM, choice, choice.why, draw)
 
     def choose(self, newcomer: Newcomer, tools: Tools) -> Choice:
         """What would be chosen for this session, and why."""
         self._look_at_files()
         found = self._store.choosing.candidates(terms(newcomer.text))
         return choose(
-            _ask(newcomer, tools),
+            self._ask(newcomer, tools),
             found.candidates,
             found.known,
             self._store.choosing.records,
             patterns=self.warming.patterns,
             floor=self.warming.floor,
+        )
+
+    def _choose_of(self, template: str, newcomer: Newcomer, tools: Tools) -> Choice:
+        """What fits of one template, in use or not; nothing, if it is gone."""
+        try:
+            whole = cast("Templates", self._templates).read(template)
+        except NotFound:
+            return Choice(None, (), "the template of the experiment is gone")
+        head = whole._replace(patterns=(), state="active")
+        known = self._store.choosing.candidates(terms(newcomer.text)).known
+        return choose(
+            self._ask(newcomer, tools),
+            self._store.choosing.placed([Candidate(head, one) for one in whole.patterns]),
+            known,
+            patterns=self.warming.patterns,
+            floor=self.warming.floor,
+        )
+
+    def _ask(self, newcomer: Newcomer, tools: Tools) -> Ask:
+        session = newcomer.session
+        now = session.started or time.time()
+        return Ask(
+            newcomer.text, tools, newcomer.folder, now, session.id, newcomer.owner, self._shared
         )
 
     def _look_at_files(self) -> None:
@@ -230,10 +303,14 @@ class Starter:
         index(self._store, self._templates, tell=logger.warning)
         self._looked = looked
 
-    def _rendered(self, template: Template, choice: Choice) -> Callable[[Tools], Rendered]:
+    def _rendered(
+        self, template: Template, choice: Choice, owner: str | None
+    ) -> Callable[[Tools], Rendered]:
         # What was said of files and wishes holds where it was said, and is in the way elsewhere.
         here = any(one.here for one in choice.picked)
-        manner = self._manner(CONTEXT if here else 0)
+        known = {name for one in choice.patterns for name in one.sessions}
+        own = not self._shared or owner is None or is_for(owner, template)
+        manner = self._manner(CONTEXT if here and (own or known >= {*template.sources}) else 0)
         return lambda tools: render(template, choice.patterns, tools, manner)
 
     def _manner(self, context: int, patterns: int | None = None) -> Manner:
@@ -242,9 +319,9 @@ class Starter:
         return Manner(one.form, one.tokens, most, True, context, self._calls)
 
     def _given(self, template: Template, newcomer: Newcomer, tools: Tools) -> Prelude:
-        choice = chosen_of(template, _ask(newcomer, tools), self.warming.patterns)
+        choice = chosen_of(template, self._ask(newcomer, tools), self.warming.patterns)
         found = render(template, choice.patterns, tools, self._manner(CONTEXT))
-        return _made(found, GIVEN, choice, choice.why, None)
+        return _prelude(found, GIVEN, choice, choice.why, None)
 
     def _placebo(
         self, newcomer: Newcomer, tools: Tools, wanted: Callable[[Tools], Rendered]
@@ -252,13 +329,14 @@ class Starter:
         """As much as the right examples would take, of what has nothing to do with the request."""
         real = wanted(tools)
         start = int(_chance(newcomer.session.id) * 2**40)
-        request = Request(newcomer.text, {}, 0)
+        request, ask = Request(newcomer.text, {}, 0), self._ask(newcomer, tools)
         strange = [
             one.pattern
             for one in self._store.choosing.others(start)
-            if request.fit(words_of(one.pattern)) == 0.0 and example(one.pattern, tools)
-            and (newcomer.owner is None or one.owners <= {newcomer.owner})
-        ]  # fmt: skip
+            if request.fit(words_of(one.pattern)) == 0.0
+            and example(one.pattern, tools)
+            and may_use(ask, one)
+        ]
         manner = self._manner(0, len(real.patterns))._replace(tokens=max(real.tokens, 60))
         return render(Template("placebo", "placebo"), strange, tools, manner)
 
@@ -272,11 +350,10 @@ def begin(
     """
     try:
         prelude = starter.prelude(newcomer)
-    except (RekindleError, OSError, ValueError) as error:
+    except TROUBLE as error:
         logger.warning("session %s starts cold: %s", newcomer.session.id, error)
         prelude = Prelude(why=str(error))
-    template = prelude.template if prelude.messages else None
-    session = newcomer.session._replace(arm=prelude.arm, template=template)
+    session = newcomer.session._replace(arm=prelude.arm, template=prelude.template)
 
     def work() -> T:
         done = first(session)
@@ -322,17 +399,17 @@ def _is_safe(pattern: Pattern) -> bool:
     return not pattern.tainted
 
 
-def _ask(newcomer: Newcomer, tools: Tools) -> Ask:
-    session = newcomer.session
-    now = session.started or time.time()
-    return Ask(newcomer.text, tools, newcomer.folder, now, session.id, newcomer.owner)
+def _empty(draw: Draw | None, why: str) -> Prelude:
+    """Nothing to start with; in an experiment the session counts in its arm all the same."""
+    if draw is None or draw.trial is None:
+        return Prelude(why=why)
+    return Prelude(arm=draw.arm, why=why, trial=draw.trial)
 
 
-def _made(found: Rendered, arm: str, choice: Choice, why: str, draw: Draw | None) -> Prelude:
+def _prelude(found: Rendered, arm: str, choice: Choice, why: str, draw: Draw | None) -> Prelude:
     template = choice.template
     if not found.messages or template is None:
-        return Prelude(arm=arm if draw and draw.trial else None, why=f"nothing can be shown; {why}",
-                       trial=draw.trial if draw else None)  # fmt: skip
+        return _empty(draw, f"nothing can be shown; {why}")
     return Prelude(
         found.messages,
         arm,

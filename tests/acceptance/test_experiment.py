@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rekindle import open_store
+from rekindle import Message, ToolCall, open_store
 from rekindle.warm.trial import assign
 
 from .test_warm_start import ASKED, Home, home, tallied
@@ -78,3 +78,69 @@ def test_a_plan_says_how_many_sessions_and_keeps_its_word_on_made_up_ones(home: 
     assert plan["tried"]["false_alarms"] <= 0.1
     assert plan["tried"]["found"] > 0.5
     assert "sessions in each arm" in home.run("warm", "experiment", "plan")
+
+
+# -- what becomes of a template
+
+
+def sessions(
+    home: Home, arm: str, failing: int, *, template: str, trial: str | None = None
+) -> None:
+    """Forty sessions of an arm, with ten calls each, of which so many fail."""
+    with open_store(home.target) as store:
+        running = store.trials.get(trial) if trial else None
+        for _ in range(40):
+            session = store.begin(arm=arm, template=template)
+            for number in range(10):
+                call = ToolCall(f"c{number}", "terminal", {"command": f"rowctl {number}"})
+                meta = {"exit_code": int(number < failing)}
+                done = Message("tool", "so", tool_call_id=call.id, meta=meta)
+                store.append(session, Message("assistant", None, (call,)), done)
+            store.end(session, "completed")
+            if running is not None:
+                store.trials.record(running, session.id, session.owner, arm)
+
+
+def automatic(home: Home, state: Any) -> None:
+    home.templates.change("rows", lambda old: old._replace(made="automatic", state=state))
+
+
+def state(home: Home) -> str:
+    return home.templates.read("rows").state
+
+
+@pytest.mark.parametrize(
+    ("cold", "warm", "state_after"), [(6, 1, "active"), (1, 6, "retired"), (3, 3, "quarantined")]
+)
+def test_an_experiment_decides_about_a_template_that_waits(
+    home: Home, cold: int, warm: int, state_after: str
+) -> None:
+    automatic(home, "quarantined")
+    told(home, "start", "about rows", "--template", "Row Counting")
+    sessions(home, "cold", cold, template="rows", trial="about rows")
+    sessions(home, "warm", warm, template="rows", trial="about rows")
+    told(home, "tend", "--dry-run")
+    assert state(home) == "quarantined"
+    ended = told(home, "stop")
+    assert state(home) == state_after
+    assert (ended["tended"]["deed"] is None) == (state_after == "quarantined")
+
+
+def test_a_template_that_does_harm_every_day_is_retired_and_a_persons_only_told(home: Home) -> None:
+    sessions(home, "warm", 6, template="rows")
+    sessions(home, "cold", 1, template="rows")
+    (one,) = told(home, "tend")
+    assert (one["verdict"], one["deed"], state(home)) == ("harms", None, "active")
+    assert "rekindle warm retire rows" in home.run("warm", "experiment", "tend")
+    automatic(home, "active")
+    (one,) = told(home, "tend")
+    assert (one["verdict"], one["done"], state(home)) == ("harms", True, "retired")
+
+
+def test_only_sessions_that_the_template_fits_take_part_in_its_experiment(home: Home) -> None:
+    automatic(home, "quarantined")
+    told(home, "start", "about rows", "--template", "rows", "--warm", "0.99", "--cold", "0.01")
+    home.run("chat", said="translate the poem into Greek")
+    home.run("chat", said=ASKED)
+    assert tallied(home.sent())
+    assert sum(arm["assigned"] for arm in told(home, "report")["arms"]) == 1

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from rekindle import Store
+from rekindle.store import patterns
 from rekindle.store.outcomes import Verdicts
 from rekindle.types import Call, Pattern, Seed, Step, Style, Template, replace
 from rekindle.warm.choose import Record
@@ -72,11 +75,16 @@ def test_templates_that_wait_or_are_retired_are_not_looked_at(store: Store) -> N
 def test_the_sessions_of_a_pattern_tell_where_and_whose_it_is(store: Store) -> None:
     session = store.begin(cwd="/home/ada/shop", owner="ada")
     store.append(session, user("hello"))
-    one = pattern("count the rows", sessions=(session.id, "gone"))
-    store.patterns.put(Template("t", "T", patterns=(one,)), "1")
-    (found,) = store.choosing.candidates(terms("count rows")).candidates
-    assert found.folders == {"/home/ada/shop"}
-    assert found.owners == {"ada"}
+    for sessions, seen_in, owners in (
+        ((session.id,), 1, {"ada"}),
+        ((session.id, "gone"), 2, {"ada", None}),
+        ((session.id,), 9, {"ada", None}),
+    ):
+        one = pattern("count the rows", sessions=sessions, seen_in=seen_in)
+        store.patterns.put(Template("t", "T", patterns=(one,)), str(seen_in))
+        (found,) = store.choosing.candidates(terms("count rows")).candidates
+        assert found.folders == {"/home/ada/shop"}
+        assert found.owners == owners
 
 
 def test_a_store_without_templates_and_a_request_without_words_find_nothing(store: Store) -> None:
@@ -110,3 +118,12 @@ def test_others_are_found_whatever_they_are_about_but_nothing_tainted(store: Sto
     store.patterns.put(Template("t", "T", patterns=(*many, bad)), "1")
     found = store.choosing.others(3, most=5)
     assert sorted(one.pattern.id for one in found) == [str(n) for n in range(5)]
+
+
+def test_what_was_put_in_for_other_words_is_not_taken_for_current(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.patterns.put(Template("t", "T", patterns=(pattern("count"),)), "17")
+    assert store.patterns.stamps() == {"t": "17"}
+    monkeypatch.setattr(patterns, "WORDS", "words 99: ")
+    assert store.patterns.stamps() == {"t": ""}

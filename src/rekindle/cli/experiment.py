@@ -20,9 +20,11 @@ from .output import (
     write_array,
     write_table,
 )
+from .warm import folder
 
 if TYPE_CHECKING:
     from ..store import Store
+    from ..tending import Tended
     from ..warm.plan import Plan, Tried
     from ..warm.trial import Contrast, Report, Trial
 
@@ -47,14 +49,21 @@ def start(
     smallest: Annotated[
         float, typer.Option(metavar="POINTS", help="The difference that is worth knowing.")
     ] = 3.0,
+    template: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Try this template, even if it waits in quarantine."),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Begin an experiment: every new session is drawn before its first message.
+
+    With --template only sessions take part that it fits; the others start as on any other day.
 
     \b
     Examples:
       rekindle warm experiment start autumn
       rekindle warm experiment start autumn --warm 0.45 --cold 0.45 --placebo 0.1
+      rekindle warm experiment start deploys --template 'Our deploys'
     """
     from secrets import token_hex
 
@@ -64,14 +73,21 @@ def start(
         raise typer.BadParameter("expected points between 0 and 100", param_hint="--smallest")
     given = {"warm": warm, "cold": cold, **({"placebo": placebo} if placebo else {})}
     with writing() as store:
+        about = None if template is None else folder().find(template).id
         trial = Trial(
-            name, checked_shares(given), token_hex(8), time.time(), smallest=smallest / 100
+            name,
+            checked_shares(given),
+            token_hex(8),
+            time.time(),
+            smallest=smallest / 100,
+            template=about,
         )
         store.trials.start(trial)
     if json:
         say(encode(trial).decode())
         return
-    say(f"The experiment {name} has begun: new sessions are {_shares(trial)}.")
+    which = "new sessions" if about is None else f"new sessions that {about} fits"
+    say(f"The experiment {name} has begun: {which} are {_shares(trial)}.")
     say("See what it says, as often as you like:  rekindle warm experiment report")
 
 
@@ -79,13 +95,62 @@ def start(
 def stop(name: Name = None, json: AsJson = False) -> None:
     """End an experiment: new sessions are no longer drawn, the report stays.
 
+    An automatic template that it was about is accepted if it helped, and retired if it did harm.
+
     \b
     Examples:
       rekindle warm experiment stop autumn
     """
     with writing() as store:
         trial = store.trials.stop(_named(store, name).name)
-    say(encode(trial).decode() if json else f"The experiment {trial.name} has ended.")
+        one = _tended(store, trial)
+    if json:
+        deed = None if one is None else {"template": one.template.id, "deed": one.deed or None}
+        say(encode({**trial._asdict(), "tended": deed}).decode())
+        return
+    say(f"The experiment {trial.name} has ended.")
+    if one is not None:
+        say(told_deed(one))
+
+
+@group.command()
+def tend(
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be done.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """See what each template does, accept what helped and retire what does harm.
+
+    Templates that were made by themselves are accepted when an experiment about them says that
+    they help, and retired when they do harm: in an experiment, or against the share of sessions
+    that is kept cold every day. Others are only told of: they are yours to judge.
+
+    \b
+    Examples:
+      rekindle warm experiment tend --dry-run
+      rekindle warm experiment tend
+    """
+    from .. import tending
+
+    with writing() as store, progress("Judging"):
+        found = tending.tend(store, folder(), now=time.time(), dry_run=dry_run)
+    if json:
+        write_array(
+            {
+                "template": one.template.id,
+                "experiment": one.trial,
+                "verdict": one.report.verdict,
+                "words": one.report.words,
+                "deed": one.deed or None,
+                "done": bool(one.deed) and not dry_run,
+            }
+            for one in found
+        )
+    elif not found:
+        note("No templates here: `rekindle warm build --name NAME` makes one.")
+    for one in () if json else found:
+        say(told_deed(one))
 
 
 @group.command("list")
@@ -174,7 +239,33 @@ def plan(
         _write_plan(made, result)
 
 
+def _tended(store: Store, trial: Trial) -> Tended | None:
+    """What follows for the template that the experiment was about, done."""
+    from .. import learn, tending
+    from ..errors import NotFound
+    from ..store import Filter
+
+    if trial.template is None:
+        return None
+    learn.judge(store, Filter(archived=None))
+    try:
+        template = folder().read(trial.template)
+    except NotFound:
+        return None
+    one = tending.look(store, template, trial, time.time())
+    tending.act(store, folder(), one)
+    return one
+
+
 # ── for people
+
+
+def told_deed(one: Tended) -> str:
+    deeds = {"accept": " It is accepted.", "retire": " It is retired.", "": ""}
+    said = one.report.words[0]
+    if not one.deed and one.report.verdict == "harms" and one.template.state == "active":
+        return f"{one.template.id}: {said} `rekindle warm retire {one.template.id}` takes it out."
+    return f"{one.template.id}: {said}{deeds[one.deed]}"
 
 
 def _named(store: Store, name: str | None) -> Trial:

@@ -115,7 +115,7 @@ def office_of(
         platforms=[platform.name for platform in platforms],
         homes=desk.store.routes.homes,
         attempts=one.turn_attempts,
-        starter=starter_of(config, desk.store, model.provider),
+        starter=starter_of(config, desk.store, model.provider, shared=True),
     )
 
 

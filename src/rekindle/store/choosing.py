@@ -24,7 +24,6 @@ FREQUENT = 1_000  # a word that so many patterns have is not counted further
 _FREQUENT_WEIGHT = 1.0
 _BESIDE = 3  # frequent words that are looked for beside rare ones
 _ASKED = 40  # words of a request that are looked for
-_PLACES = 4  # sessions of a pattern that are asked for their folder and owner
 _SESSIONS = 100  # the newest of a template, whose calls are counted
 _FIRST_CALLS = 10
 
@@ -32,15 +31,18 @@ _ROWS = (
     "SELECT t.num, p.body, t.id, t.revision, t.state, t.task_type, t.head"
     " FROM patterns p JOIN templates t ON t.num = p.template"
 )
+# What goes on or branches off from one has its calls too, and would count them twice.
+_STARTED = f"""
+SELECT num FROM sessions WHERE template = ? AND arm = 'warm' AND parent IS NULL AND pruned IS NULL
+ORDER BY last_active DESC LIMIT {_SESSIONS}
+"""
 _RECORD = f"""
 SELECT count(DISTINCT s.num), count(c.failed), coalesce(sum(c.failed), 0)
-FROM (SELECT num FROM sessions WHERE template = ? AND arm = 'warm' AND pruned IS NULL
-      ORDER BY last_active DESC LIMIT {_SESSIONS}) s
+FROM ({_STARTED}) s
 LEFT JOIN (SELECT session, failed,
                   row_number() OVER (PARTITION BY session ORDER BY position, number) AS place
-           FROM calls WHERE failed IS NOT NULL AND work <> 'bookkeeping' AND session IN
-               (SELECT num FROM sessions WHERE template = ? AND arm = 'warm' AND pruned IS NULL
-                ORDER BY last_active DESC LIMIT {_SESSIONS})) c
+           FROM calls
+           WHERE failed IS NOT NULL AND work <> 'bookkeeping' AND session IN ({_STARTED})) c
 ON c.session = s.num AND c.place <= {_FIRST_CALLS}
 """
 
@@ -78,6 +80,11 @@ class Choosing:
             nums = _best(tx, self._words, hits, total)
             found = _placed(tx, _candidates(_rows(tx, nums, most))) if nums else []
         return Found(tuple(found), Known(known, total))
+
+    def placed(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """The candidates, with the folders and owners of their sessions."""
+        with self._engine.reading() as tx:
+            return _placed(tx, candidates)
 
     def others(self, start: int, most: int = 40) -> tuple[Candidate, ...]:
         """Patterns that may be used, whatever they are about: some, from a place in the index on."""
@@ -182,8 +189,12 @@ _POSTGRES = _Words(
 
 
 def _placed(tx: Transaction, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates with the folders and the owners of the sessions that they come from."""
-    asked = {name: None for one in candidates for name in one.pattern.sessions[:_PLACES]}
+    """The candidates with the folders and the owners of the sessions that they come from.
+
+    A pattern names a few of its sessions. Whose the others are is not known, nor whose those were
+    that are gone: that is told as None.
+    """
+    asked = {name: None for one in candidates for name in one.pattern.sessions}
     if not asked:
         return list(candidates)
     marks = ", ".join("?" * len(asked))
@@ -193,10 +204,15 @@ def _placed(tx: Transaction, candidates: Sequence[Candidate]) -> list[Candidate]
     )
     folders = {unescape(id): unescape(cwd) for id, cwd, _ in rows if cwd}
     owners = {unescape(id): unescape(owner) for id, _, owner in rows if owner}
+
+    def owners_of(pattern: Pattern) -> frozenset[str | None]:
+        found = {owners.get(name) for name in pattern.sessions}
+        return frozenset(found if pattern.seen_in <= len(pattern.sessions) else {*found, None})
+
     return [
         one._replace(
             folders=frozenset(folders[name] for name in one.pattern.sessions if name in folders),
-            owners=frozenset(owners[name] for name in one.pattern.sessions if name in owners),
+            owners=owners_of(one.pattern),
         )
         for one in candidates
     ]

@@ -135,7 +135,8 @@ def _find(tx: Transaction, name: str) -> tuple[int, Trial]:
 
 
 def _settings(trial: Trial) -> dict[str, Any]:
-    return {"calls": trial.calls, "planned": trial.planned, "smallest": trial.smallest}
+    about = {} if trial.template is None else {"template": trial.template}
+    return {"calls": trial.calls, "planned": trial.planned, "smallest": trial.smallest, **about}
 
 
 def _trial(row: Row) -> Trial:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os.path
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple, TypeAlias
@@ -31,6 +32,7 @@ _WORTH = 0.2  # how far the pattern's own score may lift it
 _HALF_LIFE = 90 * 86_400.0  # seconds after which what was seen counts half as much in a tie
 _ALIKE = 2.8  # calls of one session fail together: so many of them tell as much as one
 _PRIOR = (9.0, 1.0)  # calls that went well and that failed, before anything is known
+_PARTS = re.compile(r"[/.]")  # between the words of a path
 _TOLD = 10  # templates that are told about
 _LOOKED_AT = 40  # patterns that are tried on the tools, best first
 
@@ -39,7 +41,8 @@ class Ask(NamedTuple):
     """A new session: its first message, its tools, where it works, and the seed of the draw.
 
     With an `owner` nothing is used that is known from sessions of others, unless its template is
-    tagged `shared`; without one the asker may know everything.
+    tagged `shared`; without one the asker may know everything. A `stranger` is one of many who talk
+    to one program: what is not known to be theirs is not theirs.
     """
 
     text: str
@@ -48,6 +51,7 @@ class Ask(NamedTuple):
     now: float = 0.0
     seed: str = ""
     owner: str | None = None
+    stranger: bool = False
 
 
 class Candidate(NamedTuple):
@@ -56,7 +60,9 @@ class Candidate(NamedTuple):
     template: Template
     pattern: Pattern
     folders: frozenset[str] = frozenset()  # where it was seen
-    owners: frozenset[str] = frozenset()  # whose sessions it was seen in, as far as they have one
+    owners: frozenset[str | None] = frozenset(
+        (None,)
+    )  # whose sessions it was seen in; None: unknown
 
 
 class Record(NamedTuple):
@@ -128,7 +134,7 @@ def choose(
     request = Request(ask.text, known.words, known.total)
     if not request.words:
         return Choice(None, (), "the message says nothing that could be looked for")
-    rivals = _rivals(ask, request, candidates, floor)
+    rivals = _rivals(ask, request, candidates)
     best = [_best(ask, rival, patterns, floor) for rival in rivals]
     fitting = [rival for rival in best if rival.picked]
     if not fitting:
@@ -169,7 +175,11 @@ def words_of(pattern: Pattern) -> Said:
     """What a pattern is about: what was asked counts most, then what was called and learned."""
     calls = " ".join(f"{step.tool} {_values(step.arguments)}" for step in pattern.steps)
     also = [(text, 0.5) for text in pattern.also]
-    return said((pattern.asked, 1.0), (calls, 0.6), (pattern.lesson, 0.6), *also)
+    found = said((pattern.asked, 1.0), (calls, 0.6), (pattern.lesson, 0.6), *also)
+    # The call as it was made names things that are slots above: no reason to count as long.
+    examples = " ".join(_values(step.example) for step in pattern.steps if step.example)
+    made = said((_PARTS.sub(" ", examples), 0.6))
+    return found._replace(words={**made.words, **found.words}) if made.words else found
 
 
 def tokens_of(pattern: Pattern) -> str:
@@ -186,16 +196,14 @@ def _values(value: object) -> str:
     return value[:500] if isinstance(value, str) else ""
 
 
-def _rivals(
-    ask: Ask, request: Request, candidates: Iterable[Candidate], floor: float
-) -> list[_Rival]:
+def _rivals(ask: Ask, request: Request, candidates: Iterable[Candidate]) -> list[_Rival]:
     found: dict[str, list[_Scored]] = {}
     templates: dict[str, Template] = {}
     for candidate in candidates:
         template, pattern, folders, _ = candidate
         templates[template.id] = template
         scored = found.setdefault(template.id, [])
-        if not _may_use(ask, candidate) or not could_use(pattern, ask.tools):
+        if not may_use(ask, candidate) or not could_use(pattern, ask.tools):
             continue
         words = words_of(pattern)
         fit = request.fit(words)
@@ -208,12 +216,20 @@ def _rivals(
     return sorted(rivals, key=lambda one: (-one.fit, one.template.id))
 
 
-def _may_use(ask: Ask, candidate: Candidate) -> bool:
+def may_use(ask: Ask, candidate: Candidate) -> bool:
+    """May this be shown to the asker at all, whatever it is about?"""
     template, pattern, _, owners = candidate
     # However many sessions: they may have read the same page.
     if pattern.tainted:
         return False
-    return ask.owner is None or SHARED in template.tags or owners <= {ask.owner}
+    if ask.owner is None or is_for(ask.owner, template):
+        return True
+    return owners <= ({ask.owner} if ask.stranger else {ask.owner, None})
+
+
+def is_for(owner: str, template: Template) -> bool:
+    """Is all of the template for this user: learned from their sessions alone, or for everybody?"""
+    return SHARED in template.tags or template.scan.get("owner") == owner
 
 
 def _refusal(template: Template) -> str:

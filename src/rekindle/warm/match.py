@@ -14,7 +14,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from .rules.wording import words as words_in
@@ -38,6 +38,7 @@ _PIECE = re.compile(
     re.VERBOSE,
 )
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+|\d+")
+_WRITTEN = re.compile(r"[^\W_]+")
 _SIGNS = re.compile(r"[\W_]+")
 _ENDING = re.compile(r"\.([A-Za-z]\w{0,5})$")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
@@ -160,6 +161,7 @@ class Request:
     """
 
     def __init__(self, text: str, known: Mapping[str, int], total: int) -> None:
+        self._text = text
         weights = {word: _weight(known.get(word, 0), total) for word in dict.fromkeys(terms(text))}
         most = sorted(weights, key=lambda word: -weights[word])[:MOST_WORDS]
         self.words: dict[str, float] = {word: weights[word] for word in most}
@@ -181,9 +183,20 @@ class Request:
         return common / self._all
 
     def shared(self, other: Said) -> tuple[str, ...]:
-        """The words that both have, the most telling first."""
+        """The words that both have, as the request says them, the most telling first."""
         both = [word for word in self.words if word in other.words]
-        return tuple(sorted(both, key=lambda word: -self.words[word]))
+        return tuple(self._written.get(word, word) for word in sorted(both, key=self._rarity))
+
+    def _rarity(self, word: str) -> float:
+        return -self.words[word]
+
+    @cached_property
+    def _written(self) -> Mapping[str, str]:
+        """For each stem the word that has it, as it stands in the request."""
+        whole = dict.fromkeys(
+            piece.casefold() for piece in _WRITTEN.findall(self._text[:_LOOKED_AT])
+        )
+        return {stems[0]: piece for piece in reversed(whole) if len(stems := terms(piece)) == 1}
 
 
 def _weight(known: int, total: int) -> float:

@@ -3,7 +3,8 @@
 A session is assigned before its first message, by a number that its id and the trial's seed give, so
 that the draw can be repeated and never depends on what the session does. What counts is the share of
 its first calls that failed. Sessions count where they were assigned, even if nothing fitted and
-nothing was given: that is what a user of the whole would get.
+nothing was given: that is what a user of the whole would get. An experiment about one template has
+the sessions that it fits, whichever arm they are in.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Trial(NamedTuple):
     calls: int = FIRST_CALLS
     planned: int = PLANNED  # sessions at which the interval is narrowest
     smallest: float = 0.03  # the difference that would be worth knowing
+    template: str | None = None  # the one that it is about; it may wait in quarantine
 
 
 class Assigned(NamedTuple):
