@@ -24,6 +24,7 @@ LONGEST_REQUEST = 300
 LONGEST_RESULT = 240
 LONGEST_ARGUMENTS = 700  # of a call that is shown as a turn: a longer one teaches its length
 CUT = " … [shortened]"
+FIELDS = "JSON with "  # a result that is told by the names of its fields
 _NO_RESULT = "(done)"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # what every provider takes
 _SPACE = re.compile(r"\s+")

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from ..types import Message, Pattern, Template, ToolCall
 from . import tokens
-from .examples import Example, Tools, cut, example, line
+from .examples import FIELDS, Example, Tools, cut, example, line
 
 Form: TypeAlias = Literal["turns", "digest", "both"]
 FORMS: tuple[Form, ...] = ("turns", "digest", "both")
@@ -58,7 +58,6 @@ class Rendered(NamedTuple):
     messages: tuple[Message, ...] = ()
     tokens: int = 0
     patterns: tuple[str, ...] = ()
-    left_out: int = 0  # patterns that cannot be shown, or for which there was no room
 
 
 _USUAL = Manner()
@@ -86,8 +85,7 @@ def render(
             kept.append(one)
             messages = longer
     names = tuple(id for id, _ in kept)
-    left = len(patterns) - len(kept)
-    return Rendered(tuple(messages), tokens.of_messages(messages), names, left)
+    return Rendered(tuple(messages), tokens.of_messages(messages), names)
 
 
 def _shown(
@@ -181,6 +179,8 @@ def _answer(result: str) -> str:
 
     A model answers as its examples do: one that merely says that it is done is copied too.
     """
+    if result.startswith(FIELDS):
+        return _outcome(f"It gives {result.removeprefix(FIELDS)}")
     counted = _COUNTED.fullmatch(result)
     return _outcome(counted[1] or "" if counted else result)
 

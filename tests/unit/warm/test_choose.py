@@ -71,6 +71,21 @@ def test_what_is_alike_is_chosen_and_what_is_not_stays_out() -> None:
     assert "region" in found.picked[0].words
 
 
+def test_what_a_call_named_when_it_was_made_is_looked_for_too() -> None:
+    made = {"command": "go test ./internal/auth/login_test.go"}
+    step = Step("terminal", {"command": "go test <path>"}, example=made)
+    tests = pattern("review the changes", "")._replace(steps=(step,))
+    found = chosen("running the test in internal/auth", template("work", tests, SERVICES))
+    assert found.patterns == (tests,)
+    assert {"test", "auth"} <= {*found.picked[0].words}
+    assert chosen("does the login work?", template("work", tests, SERVICES)).patterns
+
+
+def test_words_in_common_are_told_as_the_request_says_them() -> None:
+    found = chosen("Counting rows of the regions", EVERYTHING)
+    assert set(found.picked[0].words) == {"counting", "rows", "regions"}
+
+
 def test_nothing_is_chosen_where_nothing_fits_and_the_reason_is_said() -> None:
     found = chosen("write a poem about the sea", EVERYTHING)
     assert found.template is None

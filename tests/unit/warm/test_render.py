@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rekindle.agent.providers import PROVIDERS, RULES, violations
 from rekindle.types import JSON, Message, Pattern, Seed, Step, Template
 from rekindle.warm import tokens
-from rekindle.warm.patterns.filling import SLOT
+from rekindle.warm.patterns.filling import OPEN_ENDED, SLOT
 from rekindle.warm.render import (
     CONTEXT,
     FORMS,
@@ -91,6 +91,7 @@ def test_the_answer_in_a_turn_says_what_came_out_as_far_as_that_is_told() -> Non
     assert len(answer("x" * 5_000)) < 150
     assert answer("18 lines, the last: all good") == "all good"
     assert answer("(40 lines)") == answer("24 lines") == answer("") == "Done"
+    assert answer("JSON with ship, master") == "It gives ship, master"
     assert answer("Osprey", lesson="Not “dock”.") == "Osprey. Not “dock”."
 
 
@@ -116,6 +117,24 @@ def test_however_long_a_request_in_a_template_is_it_holds_nobody_up(piece: str) 
     began = time.perf_counter()
     shown(pattern(run(f"make {' '.join(kinds)}"), asked=piece * 20_000))
     assert time.perf_counter() - began < 2  # minutes, where all of it is searched
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        run("go test ./cli -run <text> -v", "ok"),
+        run("deploy --to <word>", "done"),
+        Step("book", {"from": "<word>", "on": "<date>"}, "JSON with seat"),
+    ],
+)
+def test_a_name_or_a_text_that_nobody_knows_is_left_open_and_never_a_turn(step: Step) -> None:
+    tools = {**TOOLS, "book": takes("from", "on")}
+    one = pattern(step, asked="check that we print the agent name")
+    assert render(Template("t", "T"), (one,), tools).messages == ()
+    (told,) = render(Template("t", "T"), (one,), tools, Manner("both")).messages
+    assert told.role == "system"
+    assert OPEN_ENDED in told.text
+    assert "-run agent" not in told.text
 
 
 def test_one_slot_has_one_value_in_all_steps_of_a_pattern() -> None:

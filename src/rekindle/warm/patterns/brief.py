@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
+from ..examples import FIELDS
 from ..rules.evidence import decoded
 
 LONGEST_LINE = 80
@@ -98,7 +99,7 @@ def _of_json(text: str) -> str:
             re.fullmatch(r"[A-Za-z_][\w-]{0,30}", name) for name in names[:MOST_KEYS]
         ):
             return "a JSON object"
-        return f"JSON with {', '.join(names[:MOST_KEYS])}{', …' if len(names) > MOST_KEYS else ''}"
+        return f"{FIELDS}{', '.join(names[:MOST_KEYS])}{', …' if len(names) > MOST_KEYS else ''}"
     count = len(cast("list[object]", value)) if isinstance(value, list) else 0
     return f"a JSON list of {count}" if count else ""
 

@@ -2,8 +2,9 @@
 
 The same slot gets the same value everywhere in a pattern. The value is taken from what was asked,
 where something of its kind is said there: then the example shows how a call follows from a request.
-Else a value is made up, and the example says it in the request. Equal patterns get equal values.
-What nobody could make up, such as a whole script, is left open, and the pattern is *hollow*.
+Else a path, a number or a date is made up, and the example says it in the request. Equal patterns get
+equal values. What nobody could make up, such as a name, a text or a script, is left open, and the
+pattern is *hollow*: it can be told of, not shown as something that was done.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ _FRACTION = re.compile(r"(?<![\w.])-?\d+\.\d+(?![\w.])")
 _HASH = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{7,64}\b")
 _MAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+")
 _QUOTED = re.compile(r"[\"“«`']([^\"”»`'\n]{2,80})[\"”»`']")
-_WORDS = re.compile(r"[^\W\d_]{4,}")
 # What is written under these names is the work itself: an example of it would be copied.
 _WRITTEN = words(
     "content contents new_string old_string text body code patch diff new_str old_str input"
@@ -121,11 +121,6 @@ class Filling:
         make = _MADE.get(kind)
         return make(number, detail, self) if make else detail or kind
 
-    def topic(self) -> str:
-        """A few words of what was asked."""
-        words = list(dict.fromkeys(_WORDS.findall(self._asked)))
-        return " ".join(words[-2:]) or "example"
-
     def hex(self, length: int, number: int) -> str:
         return sha256(f"{self._digest}:{number}".encode()).hexdigest()[:length]
 
@@ -188,11 +183,11 @@ _MADE: Mapping[str, _Make] = {
     "time": lambda number, _, __: f"{number % 12 + 8:02}:{number % 50 + 10}",
     "version": lambda number, _, __: f"{number % 4 + 1}.{number % 9}.{number % 5}",
     "mail": lambda number, _, __: f"{_NAMES[number % len(_NAMES)]}@example.org",
-    "name": lambda number, _, __: _NAMES[number % len(_NAMES)],
-    "text": lambda _, __, filling: filling.topic(),
-    "string": lambda _, __, filling: filling.topic(),
-    "word": lambda number, _, __: _NAMES[number % len(_NAMES)],
-    "value": lambda number, _, __: _NAMES[number % len(_NAMES)],
+    "name": _open,
+    "text": _open,
+    "string": _open,
+    "word": _open,
+    "value": _open,
     "glob": lambda _, __, ___: "**/*",
     "range": lambda number, _, __: f"{number % 40 + 1},{number % 40 + 30}p",
     "expression": lambda _, __, ___: "$NAME",
