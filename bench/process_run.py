@@ -122,7 +122,7 @@ def _recorded(journal: Journal, number: int) -> list[tuple[str, float]]:
 # -- living
 
 
-def _pids(client: Client, folder: Path) -> list[int]:
+def _pids(folder: Path) -> list[int]:
     """Supervisor and keeper."""
     import socket
 
@@ -145,7 +145,7 @@ def _shims(processes: Iterable[int]) -> list[int]:
 async def crowd(folder: Path, count: int, seconds: float) -> dict[str, Any]:
     client = Client(folder / "crowd", limits=LIMITS, linger=30)
     first = await client.start(["sleep", "600"], owner=OWNER)
-    ours = _pids(client, folder / "crowd")
+    ours = _pids(folder / "crowd")
     before = private(ours)
     begun = time.perf_counter()
     started = [first]
@@ -181,7 +181,7 @@ async def crowd(folder: Path, count: int, seconds: float) -> dict[str, Any]:
 
 
 async def _stop(client: Client, folder: Path) -> None:
-    supervisor = _pids(client, folder)[0]
+    supervisor = _pids(folder)[0]
     await client.aclose()
     os.kill(supervisor, 15)
     while Path(f"/proc/{supervisor}").exists():
@@ -200,7 +200,7 @@ async def writers(folder: Path, count: int, looks: int) -> dict[str, Any]:
     figures["poll beside writers"] = spread(polls)
     for one in loud:
         await client.kill(one.id)
-    ours = _pids(client, folder / "writers")
+    ours = _pids(folder / "writers")
     figures["round trip of a line"] = spread([await _echo(client, quiet.id) for _ in range(200)])
     before = private(ours)
     flood = await client.start([sys.executable, "-c", FLOOD], owner=OWNER)

@@ -123,8 +123,8 @@ def head(course: Course, rows: Sequence[Row]) -> str:
         " what Rekindle gives with its usual settings: as turns; *digest* is told the same as *warm* in"
         " its system message; *naive* has every call of the training that went well there. Arms that"
         " begin a task alike share one session. A call is an error if it says so or its command ends"
-        " with another code than 0; *made once more* are calls that the session had made before. Intervals"
-        " are of 95%."
+        " with another code than 0; *made once more* are calls that the session had made before."
+        " Intervals are of 95%."
     )
 
 

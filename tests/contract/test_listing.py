@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from datetime import datetime
 
 import pytest
@@ -239,9 +238,6 @@ def test_the_local_zone_decides_what_a_day_is(
     finally:
         monkeypatch.undo()
         time.tzset()
-
-
-Refused = Callable[[], object]
 
 
 def test_a_refused_term_names_itself(store: Store) -> None:

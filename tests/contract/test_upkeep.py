@@ -13,7 +13,6 @@ from rekindle import Store, open_store
 from rekindle.errors import InvalidInput, StoreDamaged
 from rekindle.store import Filter
 
-from ..conftest import Clock
 from .said import call, dumped, found, result, started, texts, turns, user
 
 Reopened = Callable[[], Store]
@@ -38,7 +37,7 @@ def plant_unguarded(target: str, sql: str) -> None:
 
 
 @pytest.fixture
-def lived(store: Store, clock: Clock) -> Store:
+def lived(store: Store) -> Store:
     """A store in which something of everything happened."""
     session = store.begin(id="a", title="Plan")
     store.append(session, *turns("one", "two"), call("ls"), result("x"))

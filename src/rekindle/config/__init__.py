@@ -1,4 +1,4 @@
-"""Settings: the only reader of environment variables and of TOML.
+"""Settings: the only reader of settings from the environment and of TOML.
 
 A setting is one line in `sections`: its type, its default, what is allowed and what it is for. Its
 name is `section.key`, its environment variable `REKINDLE_SECTION_KEY`. The value comes from the

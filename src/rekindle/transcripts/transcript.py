@@ -13,8 +13,6 @@ comes again whenever the stream changes over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from ..types import Message, Session
@@ -41,4 +39,3 @@ class Damage(NamedTuple):
 
 
 Event: TypeAlias = Opened | Message | Damage | Learned
-Reader: TypeAlias = Callable[[Path], Iterator[Event]]

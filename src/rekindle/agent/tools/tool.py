@@ -61,10 +61,6 @@ class ToolContext(NamedTuple):
     def roots(self) -> tuple[Path, ...]:
         return self.folders or (self.cwd,)
 
-    @property
-    def is_given_up(self) -> bool:
-        return self.stop is not None and self.stop.is_set()
-
 
 class ToolResult(NamedTuple):
     """What the model sees, and what the protocol says beside it (`is_error`, `exit_code`, …)."""
