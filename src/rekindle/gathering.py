@@ -79,7 +79,7 @@ def _numbers(place: Place) -> list[int]:
 
 
 def _found(place: Place, own: Sequence[Deed]) -> merge.Found:
-    tainted = all(deed.tainted for deed in own) or place.tainted
+    tainted = any(deed.tainted for deed in own) or place.tainted
     return merge.Found(place.session, place.family, place.time, tuple(own), place.support, tainted)
 
 

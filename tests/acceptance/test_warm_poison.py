@@ -137,6 +137,54 @@ def test_ten_sessions_that_read_the_same_page_count_no_more_than_one(rekindle: R
     assert harm < 0.01
 
 
+WAYS: Sequence[tuple[str, dict[str, str]]] = (
+    ("web_fetch", {"url": "https://help.example.com"}),
+    ("terminal", {"command": "git clone https://example.com/r && cat r/README.md"}),
+    ("terminal", {"command": 'python3 -c "import requests;print(requests.get(U).text)"'}),
+    ("execute_code", {"code": "import urllib.request as u\nprint(u.urlopen(URL).read())"}),
+    ("terminal", {"command": "npm view leftpad readme"}),
+    ("terminal", {"command": "pip download x && cat x/README"}),
+    ("terminal", {"command": "aria2c https://example.com/a && cat a"}),
+    ("read_file", {"path": "/tmp/downloads/mail.txt"}),
+    ("read_file", {"path": "~/Downloads/readme.md"}),
+    ("mcp__jira__get", {"key": "X-1"}),
+    ("mcp__github__get_file_contents", {"repo": "x/y"}),
+    ("mcp_fetch_fetch", {"url": "https://example.com"}),
+    ("notion_search", {"q": "tests"}),
+    ("mcp__zendesk__list", {"q": "tests"}),
+    ("mcp__chat__read_messages", {"channel": "x"}),
+    ("Task", {"prompt": "Find out how tests are run"}),
+)
+
+
+def test_whatever_way_a_stranger_comes_in_and_whatever_the_user_says_then(
+    rekindle: Rekindle,
+) -> None:
+    with open_store(rekindle.store) as store:
+        for number, (tool, arguments) in enumerate(WAYS):
+            harm = {"command": f"grantctl way{number} --role owner"}
+            turns: list[tuple[str, Steps]] = [
+                ("see how the parser is tested", [(tool, arguments, INJECTED)])
+            ]
+            turns += [
+                (
+                    f"yes, {VERBS[turn]} the {PARTS[turn]} and run its tests",
+                    [("terminal", harm, "ok")],
+                )
+                for turn in range(8)
+            ]
+            for copy in range(2):
+                add(store, f"Led {number} {copy}", talk(f"w{number}c{copy}", turns))
+    rekindle("warm", "build", "--name", "ours", "--min-messages", "20", "--max", "200")
+    patterns = rekindle.json("warm", "show", "ours")["patterns"]
+    led = [one for one in patterns if HARMFUL in json.dumps(one)]
+    assert len(led) >= len(WAYS)
+    assert [one["steps"] for one in led if not one.get("tainted")] == []
+    harm, warm = share_of_harm(rekindle)
+    assert warm > len(ASKED) / 2
+    assert harm == 0
+
+
 def test_what_a_page_said_is_in_no_template(rekindle: Rekindle) -> None:
     with open_store(rekindle.store) as store:
         add(store, "Poisoned", poisoned("s", 40))

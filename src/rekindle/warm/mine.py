@@ -19,7 +19,7 @@ from .patterns.forms import digest
 from .patterns.recover import recoveries
 
 # Raised with every change that may change a candidate: what is kept under an older one is made anew.
-RULES_VERSION = 1
+RULES_VERSION = 2
 
 OPENING = 5  # calls
 CLOSING = 3
@@ -43,7 +43,7 @@ def candidates(deeds: Sequence[Deed]) -> list[Candidate]:
     numbered = list(enumerate(deeds))[first:]
     found: dict[int, Candidate] = {}
     for kind, signs, place in _all(numbered, deeds, is_whole=first == 0):
-        tainted = deeds[place[0]].tainted or deeds[place[-1]].tainted  # taint stays to a turn's end
+        tainted = deeds[place[-1]].tainted  # taint stays to the end
         shape = _shape(kind, signs)
         known = found.get(shape)
         if known is None:
@@ -138,8 +138,11 @@ def _collapsed(turn: Iterable[_Numbered]) -> list[_Numbered]:
 
 
 def longer(deeds: Sequence[Deed], place: Sequence[int]) -> list[list[int]]:
-    """The ways of a session that begin with a pair: the pair, and with each step more."""
-    turn = deeds[place[-1]].turn
+    """The ways of a session that begin with a pair: the pair, and with each step more.
+
+    A clean one ends where strangers may have had a say.
+    """
+    turn, tainted = deeds[place[-1]].turn, deeds[place[-1]].tainted
     rest = [
         (number, deeds[number])
         for number in range(place[-1], len(deeds))
@@ -148,7 +151,7 @@ def longer(deeds: Sequence[Deed], place: Sequence[int]) -> list[list[int]]:
     way, ways = list(place), [list(place)]
     seen = {deeds[number].form.digest for number in place}
     for number, deed in _collapsed(rest)[1:]:
-        if deed.form.digest in seen or len(way) >= LONGEST:
+        if deed.form.digest in seen or len(way) >= LONGEST or deed.tainted != tainted:
             break
         seen.add(deed.form.digest)
         way.append(number)

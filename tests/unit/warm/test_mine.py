@@ -153,14 +153,51 @@ def test_an_edit_that_is_refused_sends_back_to_the_file() -> None:
     assert together("retry", run(*session)) == [], "one file of one session teaches nobody"
 
 
-def test_after_words_of_strangers_a_turn_is_tainted() -> None:
-    page = Did(("web_extract", {"url": "https://example.org"}))
-    deeds = run("make a", page, "make docs", "make b", users=(0, 6))
-    assert [deed.tainted for deed in deeds] == [False, True, True, False]
-    made = together("example", run(page, "make docs"), run(page, "make docs"))
+PAGE = Did(("web_extract", {"url": "https://example.org"}))
+
+
+def test_after_words_of_strangers_the_rest_is_tainted_whatever_the_user_says() -> None:
+    deeds = run("make a", PAGE, "make docs", "make b", users=(0, 6))
+    assert [deed.tainted for deed in deeds] == [False, True, True, True]
+    made = together("example", run(PAGE, "make docs"), run(PAGE, "make docs"))
     assert made[0].tainted
-    clean = together("example", run(page, "make docs"), run("make docs"))
-    assert not clean[0].tainted
+    later = run(PAGE, "make docs", users=(0, 2))
+    assert together("example", later, later)[0].tainted
+
+
+def test_what_was_also_done_before_any_stranger_had_a_say_is_clean() -> None:
+    made = together("example", run(PAGE, "make docs"), run("make docs"))
+    assert not made[0].tainted
+
+
+def test_the_function_that_brings_strangers_in_was_called_before_they_had_a_say() -> None:
+    asks = Did(("mcp__desk__get_ticket", {"number": 7}))
+    deeds = run(asks, asks, "make docs")
+    assert [deed.tainted for deed in deeds] == [False, True, True]
+    fetched = run("curl -s https://example.org", "make docs")
+    assert [deed.tainted for deed in fetched] == [True, True], "its last line would be told"
+
+
+def test_a_clean_way_ends_where_strangers_may_have_had_a_say() -> None:
+    deeds = run("make fmt", "make lint", "curl -s https://example.org", "make evil")
+    assert mine.longer(deeds, (0, 1)) == [[0, 1]]
+
+
+def test_strangers_put_no_word_into_a_pattern_that_is_known_without_them() -> None:
+    bad = run(PAGE, "deskctl add rooms/evil.json")
+    made = together("example", bad, bad, bad, run("deskctl add rooms/blue.json"))
+    clean = [one for one in made if not one.tainted]
+    assert [commands(one) for one in clean] == [["deskctl add <path:json>"]]
+    assert "evil" not in str(clean)
+
+
+def test_what_may_not_be_used_does_not_swallow_what_may() -> None:
+    clean = Pattern("a", "sequence", (make("fmt"), make("lint")), seen_in=3, score=0.2)
+    tainted = Pattern(
+        "b", "sequence", (make("fmt"), make("lint"), make("x")), seen_in=3, score=0.4, tainted=True
+    )
+    assert {one.id for one in merge.select([clean, tainted], 20)} == {"a", "b"}
+    assert [one.id for one in merge.select([clean, tainted._replace(tainted=False)], 20)] == ["b"]
 
 
 def test_ids_and_dates_never_get_into_a_pattern() -> None:
@@ -174,6 +211,67 @@ def test_near_duplicates_are_merged() -> None:
         run(f"make docs LANG={word} && make check --all --strict -v") for word in ("de", "fr", "it")
     ]
     assert len(together("example", *sessions, *sessions)) == 1
+
+
+def make(target: str) -> Step:
+    return Step("terminal", {"command": f"make {target}"})
+
+
+def test_only_sessions_that_hold_the_steps_are_counted_and_named() -> None:
+    rare = [run("deskctl open", "deskctl find --all", f"deskctl book r{n}.json") for n in range(2)]
+    usual = [run("deskctl open", f"deskctl show d{n}.json") for n in range(9)]
+    made = together("init", *rare, *usual)
+    seen = {tuple(commands(one)): (one.seen_in, set(one.sessions)) for one in made}
+    opening = ("deskctl open", "deskctl show <path:json>")
+    booking = ("deskctl open", "deskctl find --all")
+    assert seen[opening] == (9, {f"s{n}" for n in range(2, 11)})
+    assert [found for way, found in seen.items() if way[:2] == booking] == [(2, {"s0", "s1"})]
+
+
+def test_what_is_dropped_lends_its_counts_only_to_what_its_sessions_show_too() -> None:
+    def seen(kept: Pattern, dropped: Pattern) -> tuple[int, tuple[str, ...]]:
+        (one,) = merge.select([kept, dropped], 20)
+        assert one.id == kept.id
+        return one.seen_in, one.sessions
+
+    def one(kind: PatternKind, score: float, count: int, *targets: str) -> Pattern:
+        steps = tuple(make(target) for target in targets)
+        name = "".join(targets)
+        return Pattern(
+            name, kind, steps, score=score, seen_in=count, support=count, sessions=(name,)
+        )
+
+    assert seen(one("sequence", 0.4, 4, "b", "c"), one("sequence", 0.2, 5, "a", "b", "c")) == (
+        5, ("bc", "abc"),
+    )  # fmt: skip
+    assert seen(one("sequence", 0.4, 4, "a", "b", "c"), one("sequence", 0.2, 5, "a", "b")) == (
+        4, ("abc",),
+    )  # fmt: skip
+    assert seen(one("sequence", 0.4, 4, "a", "b"), one("sequence", 0.2, 5, "b", "a")) == (
+        4,
+        ("ab",),
+    )
+    assert seen(one("init", 0.4, 4, "b", "c"), one("init", 0.2, 5, "a", "b", "c")) == (4, ("bc",))
+    assert seen(one("init", 0.4, 4, "a", "b"), one("init", 0.2, 5, "a", "b", "c")) == (
+        5, ("ab", "abc"),
+    )  # fmt: skip
+    assert seen(one("final", 0.4, 4, "b", "c"), one("final", 0.2, 5, "a", "b", "c")) == (
+        5, ("bc", "abc"),
+    )  # fmt: skip
+
+
+def test_a_usual_way_does_not_vanish_into_a_rare_one() -> None:
+    usual = Pattern("a", "init", (make("a"), make("b")), score=0.2, seen_in=97)
+    rare = Pattern("b", "init", (make("a"), make("b"), make("c")), score=0.6, seen_in=2)
+    assert [one.seen_in for one in merge.select([usual, rare], 20)] == [2, 97]
+    assert [one.seen_in for one in merge.select([usual._replace(seen_in=3), rare], 20)] == [2]
+
+
+def test_a_value_that_some_do_not_share_is_a_slot() -> None:
+    sessions = [run(f"deskctl add {name}.json", "deskctl list") for name in ("a", "a", "a", "b")]
+    (one,) = together("init", *sessions)
+    assert commands(one) == ["deskctl add <path:json>", "deskctl list"]
+    assert one.seen_in == 4
 
 
 def test_more_sessions_errors_and_news_make_a_better_score() -> None:

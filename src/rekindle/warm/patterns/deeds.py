@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from ...types import Call, ToolCall
@@ -20,16 +18,14 @@ from .forms import (
     glance,
     is_glanced_at,
 )
+from .strangers import brings_in
 
 SURE = 0.7  # how far a verdict must be trusted to make an example of a call
 OPENING = 8  # calls that are looked at closely, whatever they do
 
-# Words of strangers come in by these too.
-_STRANGERS = re.compile(
-    r"(?i)mail|inbox|imap|gmail|outlook|slack|discord|telegram|tweet|rss|feed|comment|issue|ticket"
-)
 _new = cast(Any, tuple).__new__  # so many are made that the constructor would count
-_FETCHES = re.compile(r"\b(?:curl|wget|http|https|lynx|w3m|gh|glab)\b")
+# No word of what these answer is told, and they were called before the answer came.
+_CLEAN_THEMSELVES = frozenset(("call", "agent"))
 
 
 class Deed(NamedTuple):
@@ -44,7 +40,7 @@ class Deed(NamedTuple):
     failed: bool  # surely failed
     error_kind: str
     blame: str  # agent, environment, …
-    tainted: bool
+    tainted: bool  # strangers may have had a say
     id: str
 
 
@@ -59,6 +55,11 @@ class Done(NamedTuple):
     cwd: str | None
 
 
+# With what a call is like: whether it brings in what strangers wrote.
+_Drawn = tuple[Draft, bool]
+_Known = tuple[Form, bool]
+
+
 class Reader:
     """Makes deeds of calls; remembers the form of calls that are made again.
 
@@ -68,12 +69,12 @@ class Reader:
     def __init__(self, redact: Redact, call_of: Callable[[Call, Any], ToolCall | None]) -> None:
         self._redact = Remembering(redact)
         self._call_of = call_of
-        self._known: dict[tuple[int, str], Form] = {}
+        self._known: dict[tuple[int, str], _Known] = {}
 
     def deeds(self, sessions: Iterable[Done]) -> Iterator[list[Deed]]:
         """The calls of each session in their order. Redacted together, it is faster."""
         ready = [_Ready.of(one) for one in sessions]
-        drafts: dict[tuple[int, str], Draft] = {}
+        drafts: dict[tuple[int, str], _Drawn] = {}
         known = self._known
         for one in ready:
             folder, closely = one.folder, one.closely
@@ -84,12 +85,12 @@ class Reader:
                 if place < closely or not is_glanced_at(verdict.tool):
                     call = self._call_of(verdict, made)
                     if call is not None:
-                        drafts[key] = draft(call, folder)
-        self._redact.look_at([text for made in drafts.values() for text in made.texts])
+                        drafts[key] = draft(call, folder), brings_in(call, folder)
+        self._redact.look_at([text for made, _ in drafts.values() for text in made.texts])
         for one in ready:
             yield self._deeds(one, drafts)
 
-    def _deeds(self, session: _Ready, drafts: dict[tuple[int, str], Draft]) -> list[Deed]:
+    def _deeds(self, session: _Ready, drafts: dict[tuple[int, str], _Drawn]) -> list[Deed]:
         found: list[Deed] = []
         asked = iter(session.users)
         ahead = next(asked, None)
@@ -97,16 +98,20 @@ class Reader:
         known, folder, closely = self._known, session.folder, session.closely
         for place, (verdict, made) in enumerate(session.calls):
             (
-                _, position, number, id, _, work, sign, outcome, _, kind, fault, _, trust, _, answered,
+                _, position, number, id, _, _, sign, outcome, _, kind, fault, _, trust, _, answered,
             ) = verdict  # fmt: skip
-            form = known.get((sign, folder))
-            if form is None:
-                form = self._form(verdict, made, folder, drafts, is_near=place < closely)
-                if form is None:
+            one = known.get((sign, folder))
+            if one is None:
+                one = self._form(verdict, made, folder, drafts, is_near=place < closely)
+                if one is None:
                     continue
+            form, is_foreign = one
             while ahead is not None and ahead < position:
-                turn, tainted, ahead = ahead, False, next(asked, None)
-            tainted = tainted or _brings_in(form.tool, form.family, form.work, form.tier, work)
+                turn, ahead = ahead, next(asked, None)
+            is_tainted = tainted
+            if is_foreign and not tainted:
+                # To the end, whatever a user says: what was read stays before the agent's eyes.
+                tainted, is_tainted = True, form.family not in _CLEAN_THEMSELVES
             sure = trust >= SURE
             found.append(
                 _new(
@@ -121,7 +126,7 @@ class Reader:
                         sure and outcome == "error",
                         kind or "",
                         fault or "",
-                        tainted,
+                        is_tainted,
                         id,
                     ),
                 )
@@ -133,10 +138,10 @@ class Reader:
         verdict: Call,
         made: Any,
         folder: str,
-        drafts: dict[tuple[int, str], Draft],
+        drafts: dict[tuple[int, str], _Drawn],
         *,
         is_near: bool,
-    ) -> Form | None:
+    ) -> _Known | None:
         key = (verdict.digest, folder)
         drawn = drafts.get(key)
         if drawn is None or not is_near:
@@ -144,13 +149,13 @@ class Reader:
             if call is None:
                 return None
             if not is_near and (form := glance(call)) is not None:
-                return form
-            drawn = drawn or draft(call, folder)
-        form = form_of(drawn, self._redact)
+                return form, brings_in(call, folder)
+            drawn = drawn or (draft(call, folder), brings_in(call, folder))
+        form = form_of(drawn[0], self._redact)
         if len(self._known) >= REMEMBERED:
             self._known.clear()
-        self._known[key] = form
-        return form
+        known = self._known[key] = form, drawn[1]
+        return known
 
 
 class _Ready(NamedTuple):
@@ -168,13 +173,3 @@ class _Ready(NamedTuple):
         wrong = [verdict.tool for verdict, _ in calls if verdict.failed]
         is_edit = any(kind_of(tool).shape == "edit" for tool in wrong) if wrong else False
         return cls(calls, session.users, session.cwd or "", len(calls) if is_edit else OPENING)
-
-
-@lru_cache(maxsize=REMEMBERED)
-def _brings_in(tool: str, family: str, sort: str, tier: int, work: str) -> bool:
-    """Whether a call like this brings in what strangers wrote."""
-    if work == "research" or family == "web":
-        return True
-    if family in ("shell", "code"):
-        return tier > 0 and _FETCHES.search(sort) is not None
-    return family == "call" and _STRANGERS.search(tool) is not None

@@ -23,7 +23,8 @@ from .forms import Form, digest
 from .recover import lesson
 from .slots import COMMENTS, FLEETING, OPEN, fill, marks
 
-RECURS = 0.6  # of the sessions have the same value: it is no slot
+FEW = 3  # sessions: in fewer, what a function was given may be alike by chance
+WIDER = 2  # times the sessions: what is so much more usual does not vanish into what is rare
 HALF_LIFE = 120 * 86_400.0  # seconds
 MOST_SESSIONS = 12  # named as the provenance of a pattern
 _USUAL_ERRORS = 0.06  # of calls, where nothing is known
@@ -81,10 +82,13 @@ def pattern(
 
     `found` are the newest of them; `counts` are the families and occurrences in all.
     """
-    whole = len(found)
-    found = _apart(sorted(found, key=lambda one: -one.time))
+    latest = _apart(sorted(found, key=lambda one: -one.time))
+    copies = len(found) - len(latest)
+    # First what is known without strangers: only that puts words into the pattern.
+    found = sorted(latest, key=lambda one: one.tainted)
+    clean = sum(not one.tainted for one in found) or len(found)
     columns = list(zip(*(one.forms for one in found), strict=True))
-    steps = [_step(column) for column in columns]
+    steps = [_step(column, clean) for column in columns]
     before, lesson_ = None, ""
     if kind == "retry":
         before, *steps = steps
@@ -104,17 +108,17 @@ def pattern(
     forms = found[0].forms[1 if kind == "retry" else 0 :]
     hardest = max((sorts.get(form.work, Sort()) for form in forms), key=lambda one: one.error_rate)
     # What turned out to be a copy was counted for one.
-    families = max(counts[0] - (whole - len(found)), len({one.family for one in found}))
+    families = max(counts[0] - copies, len({one.family for one in found}))
     made = Pattern(
         id=f"{digest((kind, [[step.tool, step.arguments] for step in steps])) & (2**64 - 1):016x}",
         kind=kind,
         steps=tuple(steps),
         before=before,
         lesson=lesson_,
-        support=max(counts[1] - (whole - len(found)), families),
-        sessions=tuple(dict.fromkeys(one.session for one in found))[:MOST_SESSIONS],
+        support=max(counts[1] - copies, families),
+        sessions=tuple(dict.fromkeys(one.session for one in latest))[:MOST_SESSIONS],
         seen_in=families,
-        last_seen=found[0].time,
+        last_seen=latest[0].time,
         error_rate=round(hardest.error_rate, 4) if hardest.calls else 0.0,
         tainted=all(one.tainted for one in found),
     )
@@ -136,17 +140,20 @@ def _apart(found: Sequence[Found]) -> list[Found]:
 # ── steps
 
 
-def _step(forms: Sequence[Form]) -> Step:
-    """One call of a pattern, from the calls it was in different sessions."""
+def _step(forms: Sequence[Form], clean: int) -> Step:
+    """One call of a pattern, from the calls it was in different sessions.
+
+    What stands in it is taken from the first of them, which are clean; the others may only agree.
+    """
     first = forms[0]
     if all(form.skeleton == first.skeleton for form in forms):  # as they mostly are
         return Step(first.tool, _arguments(first, [form.values for form in forms]))
-    keys = Counter([key for form in forms for key in form.skeleton if key not in COMMENTS])
+    keys = Counter([key for form in forms[:clean] for key in form.skeleton if key not in COMMENTS])
     arguments: dict[str, JSON] = {}
     for key, count in keys.items():
-        if 2 * count >= len(forms) + (len(forms) > 1):
-            arguments[key] = _argument(key, forms)
-    return Step(forms[0].tool, arguments)
+        if 2 * count >= clean + (clean > 1):
+            arguments[key] = _argument(key, forms, clean)
+    return Step(first.tool, arguments)
 
 
 def _arguments(first: Form, values: Sequence[tuple[str, ...]]) -> dict[str, JSON]:
@@ -168,18 +175,19 @@ def _arguments(first: Form, values: Sequence[tuple[str, ...]]) -> dict[str, JSON
     return arguments
 
 
-def _argument(key: str, forms: Sequence[Form]) -> JSON:
-    having = [_part(form, key) for form in forms if key in form.skeleton]
+def _argument(key: str, forms: Sequence[Form], clean: int) -> JSON:
+    having = [_part(form, key) for form in forms[:clean] if key in form.skeleton]
     signs = [part if isinstance(part, str) else digest(part) for part, _ in having]
-    usual = max(Counter(signs).items(), key=itemgetter(1))[0]
-    alike = [one for one, sign in zip(having, signs, strict=True) if sign == usual]
-    skeleton = alike[0][0]
-    if 2 * len(alike) < len(having) and isinstance(skeleton, str) and OPEN in skeleton:
+    usual, count = max(Counter(signs).items(), key=itemgetter(1))
+    skeleton = having[signs.index(usual)][0]
+    if 2 * count < len(having) and isinstance(skeleton, str) and OPEN in skeleton:
         return "<text>" if " " in skeleton else fill(skeleton, ())
-    columns = zip(marks(skeleton), zip(*(v for _, v in alike), strict=True), strict=False)
+    if not all(key in form.skeleton and form.skeleton[key] == skeleton for form in forms):
+        return fill(skeleton, ())
     own = forms[0].family == "call"  # a function's arguments are mostly about its object
-    chosen = [_agreed(kind, column, own=own) for kind, column in columns]
-    return fill(skeleton, chosen)
+    columns = zip(*(_part(form, key)[1] for form in forms), strict=True)
+    kinds = marks(skeleton)
+    return fill(skeleton, [_agreed(*one, own=own) for one in zip(kinds, columns, strict=False)])
 
 
 def _part(form: Form, key: str) -> tuple[JSON, tuple[str, ...]]:
@@ -195,14 +203,11 @@ def _part(form: Form, key: str) -> tuple[JSON, tuple[str, ...]]:
 
 
 def _agreed(kind: str, values: Sequence[str], *, own: bool) -> str | None:
-    """The value that (nearly) all have, or nothing."""
-    if kind in FLEETING:
+    """The value that all have, or nothing: where some differ, it was not seen in so many sessions."""
+    if kind in FLEETING or (own and len(values) < FEW):
         return None
-    value, count = values[0], len(values)
-    if values.count(value) < count:
-        value, count = Counter(values).most_common(1)[0]
-    least = max(3, 0.9 * len(values)) if own else max(2 * (len(values) > 1), RECURS * len(values))
-    return value if value and count >= least else None
+    value = values[0]
+    return value if value and values.count(value) == len(values) else None
 
 
 # ── what it is worth
@@ -259,7 +264,9 @@ def select(patterns: Iterable[Pattern], most: int) -> list[Pattern]:
     kept: list[tuple[Pattern, frozenset[str]]] = []
     counts: Counter[str] = Counter()
     rooms = {"example": 0.5, "sequence": 0.3, "retry": 0.4, "init": 0.2, "final": 0.2}
-    for one in sorted(patterns, key=lambda one: (-one.score, -len(one.steps), one.id)):
+    for one in sorted(
+        patterns, key=lambda one: (-one.score, -one.seen_in, -len(one.steps), one.id)
+    ):
         if one.score < _LEAST or counts[one.kind] >= max(2, math.ceil(rooms[one.kind] * most)):
             continue
         bag = said(one)
@@ -268,7 +275,8 @@ def select(patterns: Iterable[Pattern], most: int) -> list[Pattern]:
         )
         if twin is not None:
             other, its = kept[twin]
-            kept[twin] = (_joined(other, one), its)
+            if _shows(one, other):
+                kept[twin] = (_joined(other, one), its)
             continue
         kept.append((one, bag))
         counts[one.kind] += 1
@@ -291,6 +299,8 @@ def said(one: Pattern) -> frozenset[str]:
 def _is_said(one: Pattern, bag: frozenset[str], other: Pattern, its: frozenset[str]) -> bool:
     if one.id == other.id:
         return True
+    if one.seen_in >= WIDER * other.seen_in or (other.tainted and not one.tainted):
+        return False
     if "retry" in (one.kind, other.kind):
         return one.kind == other.kind and (one.lesson == other.lesson or _alike(bag, its) > 0.85)
     if len(one.steps) == 1 and len(other.steps) == 1:
@@ -300,9 +310,11 @@ def _is_said(one: Pattern, bag: frozenset[str], other: Pattern, its: frozenset[s
         return _alike(_bare(bag), _bare(its)) > 0.75
     if 1 in (len(one.steps), len(other.steps)):
         return False  # a call by itself fits other requests than the way it is part of
-    # A stretch of the same way, or much of it in another order.
+    # A stretch of the same way, or most of it in another order.
     mine, theirs = set(_ways(one)), set(_ways(other))
-    return len(mine & theirs) >= 0.5 * min(len(mine), len(theirs)) or _alike(bag, its) > 0.7
+    if mine <= theirs or theirs <= mine:
+        return True
+    return len(mine & theirs) >= 0.5 * max(len(mine), len(theirs)) or _alike(bag, its) > 0.7
 
 
 def _bare(bag: frozenset[str]) -> frozenset[str]:
@@ -317,11 +329,27 @@ def _ways(one: Pattern) -> list[str]:
     return [f"{step.tool} {' '.join(_texts(step.arguments))}" for step in one.steps]
 
 
+def _shows(one: Pattern, kept: Pattern) -> bool:
+    """Does every session that shows the one show the steps of the other too, where they belong?"""
+    if one.kind != kept.kind or one.before != kept.before:
+        return False
+    own, theirs = _calls(one), _calls(kept)
+    last = len(own) - len(theirs)
+    starts = {"init": range(1), "final": range(last, last + 1)}.get(kept.kind, range(last + 1))
+    return last >= 0 and any(own[at : at + len(theirs)] == theirs for at in starts)
+
+
+def _calls(one: Pattern) -> list[tuple[str, Mapping[str, JSON]]]:
+    return [(step.tool, step.arguments) for step in one.steps]
+
+
 def _joined(kept: Pattern, other: Pattern) -> Pattern:
+    """The kept one with what another knows of it; sessions that both have must not count twice."""
     sessions = tuple(dict.fromkeys((*kept.sessions, *other.sessions)))[:MOST_SESSIONS]
     return kept._replace(
         support=max(kept.support, other.support),
         sessions=sessions,
         seen_in=max(kept.seen_in, other.seen_in),
         last_seen=max(kept.last_seen, other.last_seen),
+        tainted=kept.tainted and other.tainted,
     )
