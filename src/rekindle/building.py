@@ -1,18 +1,21 @@
-"""From sessions to template files, and from files to the index: build, extract, merge, take in."""
+"""From sessions to template files, and from files to the index: build, extract, merge, take in, edit."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, zip_longest
 from typing import NamedTuple
 
 from . import learn, templates
 from .errors import InvalidInput, NotFound
 from .learn import Learned, Progress, Scan, Wanted
+from .placing import Guard, Place, new_name
 from .store import Filter, Store
 from .templates import Templates, index
-from .types import Pattern, Template, plain, replace
+from .types import JSON, Pattern, Seed, Style, Template, TemplateState, plain, replace
 from .warm import extract as extracting
+from .warm import written
 from .warm.patterns import merge as merging
 from .warm.redact import Redactor
 from .warm.rescan import rescanned
@@ -21,12 +24,23 @@ EXAMPLES = 5  # calls of a session that are extracted from it
 WELL = 0.1  # a session with fewer errors than this did well
 _REBUILT = ("built", "automatic")
 
+Removed = Mapping[str, Mapping[str, int]]  # kind of secret → place → how many
+
+
+def removed_by(redactor: Redactor) -> Removed:
+    """What redaction removed so far: how many of which kind, and from where."""
+    found: dict[str, dict[str, int]] = {}
+    for (kind, where), count in sorted(redactor.report.items()):
+        found.setdefault(kind, {})[where] = count
+    return found
+
 
 class Built(NamedTuple):
-    """A template, and what building it looked at."""
+    """A template, what building it looked at, and what it has from the one that was there before."""
 
     template: Template
     scan: Scan
+    kept: Mapping[str, JSON] = {}
 
 
 def build(
@@ -41,40 +55,49 @@ def build(
     tags: Sequence[str] = (),
     automatic: bool = False,
     progress: Progress | None = None,
+    guard: Guard | None = None,
 ) -> Built:
-    """Mine sessions into a template. One that was built before is built anew, as its next revision."""
-    id = templates.slug(name)
-    wanted = wanted or Wanted()
+    """Mine sessions into a template. One that was built before is built anew, as its next revision.
+
+    What a person decided about that one stays: its state, the patterns that were dropped, and its
+    description and tags unless they are given.
+    """
+    wanted = (wanted or Wanted()).checked()
     if automatic:
         wanted = wanted._replace(most_errors=min(wanted.most_errors, WELL))
-    learned = learn.learn(store, redactor, wanted, now=now, progress=progress)
+    place = Place(folder, redactor, name, description, tags, _for_build(automatic, guard))
+    widened = wanted._replace(most=wanted.most + len(place.dropped))
+    learned = learn.learn(store, redactor, widened, now=now, progress=progress)
     if not learned.patterns:
         raise NotFound(_nothing(learned.scan))
     template = Template(
-        id,
-        templates.checked_name(name),
-        _about(learned) if description is None else description,
+        place.id,
+        place.name,
+        _about(learned),
         _task(learned.scan),
-        tuple(tags),
+        (),
         learned.patterns,
         sources=learned.sessions,
         state="quarantined" if automatic else "active",
         made="automatic" if automatic else "built",
         scan=plain(learned.scan),
     )
-    kept = folder.create(
-        rescanned(template, redactor), unless=lambda old: _not_anew(old, automatic=automatic)
-    )
+    kept = place.put(template, wanted.most)
     index(store, folder)
-    return Built(kept, learned.scan)
+    return Built(kept, learned.scan, place.kept)
 
 
-def _not_anew(old: Template, *, automatic: bool) -> str:
-    if old.made not in _REBUILT:
-        return f"there is one already, and it was {old.made}: delete it, or take another name"
-    if automatic and old.made != "automatic":
-        return "there is one already that was built by hand: take another name"
-    return ""
+def _for_build(automatic: bool, guard: Guard | None) -> Guard:
+    def why_not(old: Template) -> str:
+        if guard is not None and (why := guard(old)):
+            return why
+        if old.made not in _REBUILT:
+            return f"there is one already, and it was {old.made}: delete it, or take another name"
+        if automatic and old.made != "automatic":
+            return "there is one already that was built by hand: take another name"
+        return ""
+
+    return why_not
 
 
 def _nothing(scan: Scan) -> str:
@@ -114,39 +137,53 @@ def extract(
     description: str | None = None,
     tags: Sequence[str] = (),
     owner: str | None = None,
+    state: TemplateState = "active",
+    guard: Guard | None = None,
 ) -> Template:
     """A template out of one session: what it was about, and a few of its calls that worked."""
-    id = templates.slug(name)
     found = store.resolve(session, owner=owner)
-    single = learn.learn_one(store, redactor, found.id, now=now, most=EXAMPLES)
+    place = Place(folder, redactor, name, description, tags, _for_extract(found.id, guard))
+    single = learn.learn_one(store, redactor, found.id, now=now, most=EXAMPLES + len(place.dropped))
     seed = extracting.seed(
         learn.all_messages(store, found.id),
-        lambda text: redactor.text(text, "session"),
+        lambda text: redactor.text(text, "messages"),
         single.arguments,
     )
     template = Template(
-        id,
-        templates.checked_name(name),
-        f"Extracted from one session: {found.title or found.preview or found.id}"[:200]
-        if description is None
-        else description,
+        place.id,
+        place.name,
+        f"Extracted from one session: {found.title or found.preview or found.id}"[:200],
         single.task,
-        tuple(tags),
+        (),
         single.patterns,
         seed,
         (found.id,),
+        state=state,
         made="extracted",
+        scan=_scan_of({found.source: 1}, {owner}),
     )
-    kept = folder.create(
-        rescanned(template, redactor),
-        unless=lambda old: (
-            ""
-            if old.made == "extracted" and old.sources == template.sources
-            else "there is one already: delete it, or take another name"
-        ),
-    )
+    kept = place.put(template, EXAMPLES)
     index(store, folder)
     return kept
+
+
+def _for_extract(session: str, guard: Guard | None) -> Guard:
+    def why_not(old: Template) -> str:
+        if guard is not None and (why := guard(old)):
+            return why
+        if old.made != "extracted" or old.sources != (session,):
+            return f"there is one already, “{old.name}”: delete it, or take another name"
+        return ""
+
+    return why_not
+
+
+def _scan_of(sources: Mapping[str, int], owners: set[JSON]) -> dict[str, JSON]:
+    """What is known of the sessions of a template that was not built."""
+    scan: dict[str, JSON] = {"sources": dict(sources)}
+    if len(owners) == 1 and None not in owners:
+        scan[written.OWNER] = owners.pop()
+    return scan
 
 
 def merge(
@@ -158,7 +195,8 @@ def merge(
     *,
     most: int,
 ) -> Template:
-    """One template out of several: their patterns without the doubles."""
+    """One template out of several: their patterns and seeds without the doubles."""
+    chosen = new_name(name, redactor)
     parts = list({one.id: one for one in map(folder.find, names)}.values())
     if len(parts) < 2:
         raise InvalidInput("merge: expected two different templates")
@@ -166,22 +204,60 @@ def merge(
     if retired is not None:
         raise InvalidInput(f"template {retired.id!r} is {retired.state}: accept it first")
     patterns = merging.select(_together(p for one in parts for p in one.patterns), most)
-    first = parts[0]
     tasks = {one.task_type for one in parts}
     template = Template(
-        templates.slug(name),
-        templates.checked_name(name),
+        folder.id_for(chosen),
+        chosen,
         f"Merged from {', '.join(one.name for one in parts)}.",
         tasks.pop() if len(tasks) == 1 else "mixed",
         tuple(dict.fromkeys(tag for one in parts for tag in one.tags)),
         tuple(patterns),
-        first.seed,
+        _seeds_joined([one.seed for one in parts]),
         tuple(dict.fromkeys(source for one in parts for source in one.sources)),
         made="merged",
+        scan=_scan_of(_sources_of(parts), {one.scan.get(written.OWNER) for one in parts}),
     )
     kept = folder.create(rescanned(template, redactor))
     index(store, folder)
     return kept
+
+
+def _sources_of(parts: Iterable[Template]) -> Mapping[str, int]:
+    found: Counter[str] = Counter()
+    for one in parts:
+        found.update(written.sources_of(one))
+    return found
+
+
+def _seeds_joined(seeds: Sequence[Seed]) -> Seed:
+    """What all of them say, the first of each before the second of any, within the limits of one."""
+    rules = _in_turn([seed.instructions for seed in seeds])[: extracting.MOST_INSTRUCTIONS]
+    markers = _in_turn([seed.markers for seed in seeds])[: extracting.MOST_MARKERS]
+    system = next((seed.system for seed in seeds if seed.system), "")
+    return Seed(system, tuple(rules), tuple(markers), _styles_joined([one.style for one in seeds]))
+
+
+def _in_turn(lists: Sequence[Sequence[str]]) -> list[str]:
+    together = chain.from_iterable(zip_longest(*lists))
+    return list(dict.fromkeys(one for one in together if one is not None))
+
+
+def _styles_joined(styles: Sequence[Style]) -> Style:
+    total = sum(one.messages for one in styles)
+    if not total:
+        return Style()
+
+    def mean(values: Iterable[float], digits: int) -> float:
+        weighed = zip(values, styles, strict=True)
+        return round(sum(value * one.messages for value, one in weighed) / total, digits)
+
+    return Style(
+        total,
+        mean((one.mean_length for one in styles), 1),
+        mean((one.questions for one in styles), 3),
+        mean((one.commands for one in styles), 3),
+        max(styles, key=lambda one: one.messages).preferred,
+    )
 
 
 def _together(patterns: Iterable[Pattern]) -> list[Pattern]:
@@ -209,28 +285,101 @@ class Received(NamedTuple):
 
     template: Template
     missing: tuple[str, ...]
-    removed: dict[str, int]
+    removed: Removed
 
 
 def receive(
     store: Store, folder: Templates, redactor: Redactor, data: bytes, where: str, name: str | None
 ) -> Received:
     """Take a template in: checked, redacted again, and in quarantine until somebody accepts it."""
-    given = templates.arrived(data, where)
-    before = Counter(redactor.report)
-    template = rescanned(given, redactor)
-    chosen = templates.checked_name(name or template.name)
+    given, origin = templates.arrived(data, where)
+    template = rescanned(replace(given, scan=_scan_here(given, origin)), redactor)
+    chosen = template.name if name is None else new_name(name, redactor)
     template = replace(
-        template, id=templates.slug(chosen), name=chosen, state="quarantined", made="imported"
+        template,
+        id=folder.id_for(chosen),
+        name=templates.checked_name(chosen),
+        state="quarantined",
+        made="imported",
     )
     kept = folder.create(template)
     index(store, folder)
-    removed: Counter[str] = Counter()
-    for (kind, _), count in (redactor.report - before).items():
-        removed[kind] += count
     known = store.mined.tools()
     missing = tuple(tool for tool in templates.tools_of([kept]) if tool not in known)
-    return Received(kept, missing, dict(removed))
+    return Received(kept, missing, removed_by(redactor))
+
+
+def _scan_here(given: Template, origin: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Nobody of here is the owner of what comes from elsewhere, and it is not built anew here."""
+    scan = {
+        name: one
+        for name, one in given.scan.items()
+        if name not in (written.OWNER, written.DROPPED)
+    }
+    return {**scan, written.ORIGIN: dict(origin)} if origin else scan
+
+
+class Edit(NamedTuple):
+    """What a person wants otherwise about a template; `drop` are beginnings of ids of patterns."""
+
+    description: str | None = None
+    name: str | None = None
+    tags: Sequence[str] = ()
+    untags: Sequence[str] = ()
+    drop: Sequence[str] = ()
+
+
+def edit(store: Store, folder: Templates, redactor: Redactor, name: str, wanted: Edit) -> Template:
+    """Change a template. Its id stays, and what was dropped stays dropped when it is built anew."""
+    more = templates.checked_tags(wanted.tags)
+    said = wanted.description
+    if said is not None:
+        templates.checked_description(said)
+
+    def change(old: Template) -> Template:
+        gone = [_pattern_id(old, one) for one in wanted.drop]
+        dropped = dict.fromkeys((*written.dropped_of(old), *gone))
+        new = replace(
+            old,
+            name=old.name if wanted.name is None else templates.checked_name(wanted.name),
+            description=old.description if said is None else said,
+            tags=tuple(
+                one for one in dict.fromkeys((*old.tags, *more)) if one not in wanted.untags
+            ),
+            patterns=tuple(one for one in old.patterns if one.id not in gone),
+            scan={**old.scan, written.DROPPED: [*dropped]} if dropped else old.scan,
+        )
+        new = rescanned(new, redactor)
+        if wanted.name is not None:
+            _check_free(folder, new)
+        return new
+
+    kept = folder.change(name, change)
+    index(store, folder)
+    return kept
+
+
+def _check_free(folder: Templates, template: Template) -> None:
+    """Refuse a name by which another template is found."""
+    others = [one.id for one in folder.named(template.name)]
+    others += [id for id in folder.ids() if id == template.name]
+    taken = next((id for id in others if id != template.id), None)
+    if taken is not None:
+        raise InvalidInput(f"template {taken!r} has the name {template.name!r} already")
+
+
+def _pattern_id(template: Template, start: str) -> str:
+    found = [one.id for one in template.patterns if start and one.id.startswith(start)]
+    if len(found) != 1:
+        many = "more than one pattern begins" if found else "no pattern begins"
+        raise NotFound(f"template {template.id!r}: {many} with {start!r:.60}")
+    return found[0]
+
+
+def sessions_of(store: Store, where: Filter) -> set[str]:
+    """The ids of all sessions that a filter finds, archived ones too."""
+    found = store.mined.pending(learn.MINING_RULES, where._replace(archived=None))
+    return {one.id for one in found}
 
 
 def retire(store: Store, folder: Templates, name: str) -> Template:
@@ -261,12 +410,17 @@ class Use(NamedTuple):
 
 
 def use_of(store: Store, template: str) -> Use:
-    """Derived from the sessions that name the template, as they are now."""
+    """Derived from the sessions that began with the template, as they are now.
+
+    Those that go on or branch off from one hold its calls too; the cold and placebo had nothing of it.
+    """
     where = Filter(template=template, archived=None)
     learn.judge(store, where)
     sessions = calls = failed = 0
     last: float | None = None
     for session, made, _ in store.judged(where):
+        if session.parent is not None or session.arm in ("cold", "placebo"):
+            continue
         known = [one for one in made if one.failed is not None and one.work != "bookkeeping"]
         sessions += 1
         calls += len(known)

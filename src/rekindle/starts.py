@@ -133,11 +133,15 @@ def starter_of(
 
 
 def accepted(template: Template) -> Template:
-    """The template, or a refusal if it waits for somebody to look at it."""
+    """The template, or a refusal if it waits for somebody to look at it, or is out of use."""
     if template.state == "quarantined":
         raise InvalidInput(
             f"“{template.name}” is in quarantine: look at it with `rekindle warm show {template.id}`,"
             f" then accept it with `rekindle warm accept {template.id}`"
+        )
+    if template.state == "retired":
+        raise InvalidInput(
+            f"“{template.name}” is retired: `rekindle warm accept {template.id}` brings it back"
         )
     return template
 

@@ -12,7 +12,7 @@ import os
 import re
 import time
 import unicodedata
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -32,6 +32,7 @@ except ImportError:  # Windows: a revision still tells that somebody was faster
 
 PATIENCE = 30.0  # seconds to wait for another writer
 LONGEST_NAME = 100
+LONGEST_TAG = 100
 _ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 _ENVELOPE = "rekindle-template"
 
@@ -55,6 +56,31 @@ def checked_name(name: str) -> str:
             f"name {name!r:.120}: expected 1 to {LONGEST_NAME} characters, not only dots"
         )
     return clean
+
+
+def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Tags that a template can have, each once, or a refusal."""
+    clean = [" ".join(tag.split()) for tag in tags]
+    for tag in clean:
+        if not 0 < len(tag) <= LONGEST_TAG or not written.is_text(tag):
+            raise InvalidInput(
+                f"tag {tag!r:.40}: expected 1 to {LONGEST_TAG} characters of text in UTF-8"
+            )
+    return tuple(dict.fromkeys(clean))
+
+
+def checked_description(text: str) -> str:
+    """A description that a template can have, or a refusal."""
+    if len(text) > written.LONGEST or not written.is_text(text):
+        raise InvalidInput(
+            f"description {text!r:.40}: expected at most {written.LONGEST:,} characters of text in UTF-8"
+        )
+    return text
+
+
+def alike(name: str) -> str:
+    """What two names have in common that are the same name: case and white space do not matter."""
+    return unicodedata.normalize("NFC", " ".join(name.split())).casefold()
 
 
 def slug(name: str) -> str:
@@ -124,15 +150,20 @@ class Templates:
         """The template with this id or name."""
         if _ID.fullmatch(name) and self.path(name).exists():
             return self.read(name)
-        wanted = " ".join(name.split()).casefold()
-        entries = self.all()
-        found = [e.template for e in entries if e.template and e.template.name.casefold() == wanted]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            ids = ", ".join(one.id for one in found)
-            raise Ambiguous(f"{name!r:.120} is the name of more than one template: {ids}")
-        raise NotFound(f"no template {name!r:.120}: `rekindle warm list` shows those there are")
+        return one_of(self.named(name), name)
+
+    def named(self, name: str) -> list[Template]:
+        """The templates that have this name."""
+        wanted = alike(name)
+        return [e.template for e in self.all() if e.template and alike(e.template.name) == wanted]
+
+    def id_for(self, name: str) -> str:
+        """The id for a name: of the template that has it, else the one that it makes."""
+        id = slug(name)
+        if self.path(id).exists() and is_called(self.read(id), name):
+            return id
+        found = self.named(name)
+        return one_of(found, name).id if found else id
 
     def path(self, id: str) -> Path:
         """The file of a template; only what is an id can name one."""
@@ -143,21 +174,28 @@ class Templates:
     # ── writing
 
     def create(
-        self, template: Template, *, unless: Callable[[Template], str] | None = None
+        self, template: Template, *, over: Callable[[Template], Template] | None = None
     ) -> Template:
-        """Write a new template. `unless` may let it take the place of the one that is there.
+        """Write a new template. `over` may let another take the place of the one that is there.
 
-        It is given that one, and says why not; the new one then is its next revision.
+        It is given that one, and gives its next revision, or refuses.
         """
         with self._locked():
             path, now = self.path(template.id), self._clock()
             made = replace(template, revision=1, created=now, updated=now)
             if path.exists():
                 old = self.read(template.id)
-                why = "there is one already" if unless is None else unless(old)
-                if why:
-                    raise InvalidInput(f"template {template.id!r}: {why}")
-                made = replace(made, revision=old.revision + 1, created=old.created or now)
+                if over is None:
+                    raise InvalidInput(
+                        f"template {old.id!r}: there is one already, “{old.name}”: take another name"
+                    )
+                made = replace(
+                    over(old),
+                    id=old.id,
+                    revision=old.revision + 1,
+                    created=old.created or now,
+                    updated=now,
+                )
             self._write(path, made)
             return made
 
@@ -192,11 +230,10 @@ class Templates:
 
     def _write(self, path: Path, template: Template) -> None:
         checked_name(template.name)
-        data = written.text_of(template).encode()
+        where = f"template {template.id!r}"
+        data = written.data_of(template, where)
         # What cannot be read again must not be written.
-        written.template_of(
-            written.parsed(data, f"template {template.id!r}"), f"template {template.id!r}"
-        )
+        written.template_of(written.parsed(data, where), where)
         write_private(path, data)
 
     @contextmanager
@@ -208,6 +245,21 @@ class Templates:
             yield
         finally:
             os.close(file)  # the kernel gives the lock back with it
+
+
+def one_of(found: Sequence[Template], name: str) -> Template:
+    """The only template that goes by this name."""
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(one.id for one in found)
+        raise Ambiguous(f"{name!r:.120} is the name of more than one template: {ids}")
+    raise NotFound(f"no template {name!r:.120}: `rekindle warm list` shows those there are")
+
+
+def is_called(template: Template, name: str) -> bool:
+    """Does a template go by this name or id?"""
+    return name == template.id or alike(template.name) == alike(name)
 
 
 def _wait_for(file: int, folder: Path) -> None:
@@ -259,25 +311,49 @@ def exported(template: Template, program: str, now: float) -> bytes:
     """A template as one file for others: with a checksum, and where it comes from."""
     import json
 
+    # Whose sessions they were is nobody's business elsewhere.
+    given = replace(template, scan={k: v for k, v in template.scan.items() if k != written.OWNER})
     envelope: dict[str, JSON] = {
         "kind": _ENVELOPE,
         "format": written.FORMAT,
-        "checksum": written.checksum(template),
+        "checksum": written.checksum(given),
         "provenance": {
             "program": program,
             "exported": now,
-            "made": template.made,
-            "sessions": len(template.sources),
-            "revision": template.revision,
+            "made": given.made,
+            "sessions": len(given.sources),
+            "revision": given.revision,
         },
-        "template": written.fields_of(template),
+        "template": written.fields_of(given),
     }
     return (json.dumps(envelope, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def arrived(data: bytes, where: str) -> Template:
-    """The template in a file from others, if it is whole."""
+class Arrival(NamedTuple):
+    """A template from others, and what its file tells of where it comes from."""
+
+    template: Template
+    origin: Mapping[str, JSON]
+
+
+def arrived(data: bytes, where: str) -> Arrival:
+    """The template in a file from others, if it is whole, with its provenance."""
     fields = written.parsed(data, where)
+    _check_envelope(fields, where)
+    inner = fields.get("template")
+    if not isinstance(inner, dict):
+        raise InvalidInput(f"{where}: template: expected an object")
+    template = written.template_of(inner, f"{where}: template")  # pyright: ignore[reportUnknownArgumentType]
+    if written.checksum(template) != fields.get("checksum"):
+        raise InvalidInput(
+            f"{where}: the checksum does not fit: the file was changed or cut after it was exported"
+        )
+    return Arrival(
+        template, written.origin_of(fields.get("provenance", {}), f"{where}: provenance")
+    )
+
+
+def _check_envelope(fields: Mapping[str, JSON], where: str) -> None:
     if fields.get("kind") != _ENVELOPE:
         raise InvalidInput(
             f'{where} is not an exported template: expected "kind": "{_ENVELOPE}";'
@@ -294,15 +370,6 @@ def arrived(data: bytes, where: str) -> Template:
         raise InvalidInput(
             f"{where}: unknown field {unknown[0]!r:.60}; known are {', '.join(known)}"
         )
-    inner = fields.get("template")
-    if not isinstance(inner, dict):
-        raise InvalidInput(f"{where}: template: expected an object")
-    template = written.template_of(inner, f"{where}: template")  # pyright: ignore[reportUnknownArgumentType]
-    if written.checksum(template) != fields.get("checksum"):
-        raise InvalidInput(
-            f"{where}: the checksum does not fit: the file was changed or cut after it was exported"
-        )
-    return template
 
 
 def tools_of(templates: Iterable[Template]) -> list[str]:

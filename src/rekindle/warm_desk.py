@@ -6,22 +6,25 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, cast
 
 from . import building, learn
 from .agent.tools.tool import Question, ToolContext, ToolResult
 from .errors import InvalidInput, RekindleError, ToolError
 from .learn import Wanted
+from .placing import Guard
 from .starts import accepted, chosen_of
-from .store import Store
-from .templates import Templates, index
+from .store import Filter, Store
+from .templates import Templates, checked_tags, index, is_called, one_of
 from .types import JSON, Template, plain
 from .warm import compare as comparing
 from .warm import compression
 from .warm import profile as profiles
-from .warm.choose import Ask
+from .warm.choose import SHARED, Ask
 from .warm.redact import Redactor
 from .warm.render import Manner, render
+from .warm.written import OWNER
 
 # What each action cannot do without.
 _NEEDS: Mapping[str, tuple[str, ...]] = {
@@ -55,6 +58,8 @@ class WarmDesk:
                 if not str(given.get(name, "")).strip():
                     raise InvalidInput(f"{name}: {action} needs it")
             if action == "delete":
+                # Looked for first: nobody is asked about what is not there, or not theirs.
+                given = {**given, "name": await asyncio.to_thread(self._doomed, context, given)}
                 await self._allow(context, given["name"])
             reply = await asyncio.to_thread(self._act, action, context, given)
         except ToolError:
@@ -65,8 +70,7 @@ class WarmDesk:
         return ToolResult(json.dumps({"success": True, **reply}, ensure_ascii=False, default=str))
 
     def _act(self, action: str, context: ToolContext, given: Given) -> Reply:
-        store = cast("Store", context.store)
-        owner = context.owner if self._shared else None
+        store, owner = cast("Store", context.store), self._owner(context)
         acts: dict[str, Callable[[Store, str | None, Given], Reply]] = {
             "build": self._build,
             "extract": self._extract,
@@ -79,6 +83,9 @@ class WarmDesk:
         }
         return acts[action](store, owner, given)
 
+    def _owner(self, context: ToolContext) -> str | None:
+        return context.owner if self._shared else None
+
     def _build(self, store: Store, owner: str | None, given: Given) -> Reply:
         wanted = Wanted(
             source=given.get("source_filter"),
@@ -86,58 +93,105 @@ class WarmDesk:
             min_messages=given["min_messages"],
             max_sessions=given["max_sessions"],
         )
-        template, scan = building.build(
+        redactor = self._redactor()
+        template, scan, kept = building.build(
             store,
             self._templates,
-            self._redactor(),
+            redactor,
             given["name"],
             wanted,
             now=time.time(),
             description=given.get("description"),
-            tags=given.get("tags", ()),
+            tags=self._tags(given),
             automatic=True,
+            guard=self._guard(store, owner),
         )
         metrics = {
             "sessions_scanned": scan.scanned,
             "sessions_qualified": scan.qualified,
             "avg_proficiency_gain": scan.avg_proficiency_gain,
         }
-        return {**_head(template), "metrics": metrics, "note": _waiting(template)}
+        about = {"metrics": metrics, "removed": building.removed_by(redactor), "kept": kept}
+        return {**_head(template), **about, "note": _waiting(template)}
 
     def _extract(self, store: Store, owner: str | None, given: Given) -> Reply:
+        redactor = self._redactor()
         template = building.extract(
             store,
             self._templates,
-            self._redactor(),
+            redactor,
             given["session_id"],
             given["name"],
             now=time.time(),
             description=given.get("description"),
-            tags=given.get("tags", ()),
+            tags=self._tags(given),
             owner=owner,
+            state="quarantined",
+            guard=self._guard(store, owner),
         )
-        waiting = self._templates.change(
-            template.id, lambda one: one._replace(state="quarantined"), revision=template.revision
-        )
-        index(store, self._templates)
-        return {**_head(waiting), "note": _waiting(waiting)}
+        removed = building.removed_by(redactor)
+        return {**_head(template), "removed": removed, "note": _waiting(template)}
+
+    def _tags(self, given: Given) -> tuple[str, ...]:
+        tags = checked_tags(given.get("tags", ()))
+        if self._shared and SHARED in tags:
+            raise InvalidInput(
+                f"tags: only a person gives a template to everybody, with `rekindle warm edit"
+                f" TEMPLATE --tag {SHARED}`"
+            )
+        return tags
+
+    def _guard(self, store: Store, owner: str | None) -> Guard:
+        """An agent replaces only what waits to be looked at, and is of those it works for."""
+        sight = _Sight(store, owner)
+
+        def why_not(old: Template) -> str:
+            if not sight.owns(old):
+                return "there is one already: take another name"
+            if old.state == "active":
+                return "there is one already, and it is in use: take another name"
+            return ""
+
+        return why_not
 
     def _list(self, store: Store, owner: str | None, given: Given) -> Reply:
         wanted = set(given.get("tags", ()))
-        found = [
-            entry.template
-            for entry in self._templates.all()
-            if entry.template and wanted <= set(entry.template.tags)
-        ]
+        found = [one for one in self._visible(_Sight(store, owner)) if wanted <= set(one.tags)]
         return {"templates": [_head(one) for one in found], "count": len(found)}
 
+    def _visible(self, sight: _Sight) -> list[Template]:
+        templates = (entry.template for entry in self._templates.all())
+        return [one for one in templates if one is not None and sight.sees(one)]
+
+    def _find(self, store: Store, owner: str | None, name: str) -> Template:
+        """The template with this id or name; what the asker must not see is not there."""
+        if owner is None:
+            return self._templates.find(name)
+        visible = self._visible(_Sight(store, owner))
+        by_id = [one for one in visible if one.id == name]
+        return one_of(by_id or [one for one in visible if is_called(one, name)], name)
+
     def _load(self, store: Store, owner: str | None, given: Given) -> Reply:
-        template = accepted(self._templates.find(given["name"]))
+        template = accepted(self._find(store, owner, given["name"]))
         tools = {step.tool: _anything for one in template.patterns for step in one.steps}
         choice = chosen_of(template, Ask(given.get("description", ""), tools), 8)
         found = render(template, choice.patterns, tools, Manner("digest", patterns=8))
         text = "\n\n".join(message.text for message in found.messages)
         return {**_head(template), "advice": text, "tokens": found.tokens}
+
+    def _doomed(self, context: ToolContext, given: Given) -> str:
+        """What is to be deleted: a file that cannot be read too, where there is nobody else's."""
+        name, owner = str(given["name"]), self._owner(context)
+        if owner is None:
+            return name
+        store = cast("Store", context.store)
+        template = self._find(store, owner, name)
+        if not _Sight(store, owner).owns(template):
+            raise InvalidInput(
+                f"template {template.id!r} is there for everybody: a person deletes it, with"
+                f" `rekindle warm delete {template.id}`"
+            )
+        return template.id
 
     def _delete(self, store: Store, owner: str | None, given: Given) -> Reply:
         id = self._templates.delete(given["name"])
@@ -155,6 +209,26 @@ class WarmDesk:
                 f"the template was not deleted: a person does that, with `rekindle warm delete {name}`",
                 refused=True,
             )
+
+
+class _Sight:
+    """Which templates somebody sees, and which of them are their own; without an owner all are."""
+
+    def __init__(self, store: Store, owner: str | None) -> None:
+        self._store = store
+        self._owner = owner
+
+    def sees(self, template: Template) -> bool:
+        return SHARED in template.tags or self.owns(template)
+
+    def owns(self, template: Template) -> bool:
+        if self._owner is None or template.scan.get(OWNER) == self._owner:
+            return True
+        return bool(template.sources) and self._sessions.issuperset(template.sources)
+
+    @cached_property
+    def _sessions(self) -> set[str]:
+        return building.sessions_of(self._store, Filter(owner=self._owner))
 
 
 def _profile(store: Store, owner: str | None, given: Given) -> Reply:
@@ -210,6 +284,8 @@ def _head(template: Template) -> Reply:
 
 
 def _waiting(template: Template) -> str:
+    if template.state == "retired":
+        return "a person took it out of use, and so it stays"
     return f"it is used once a person accepts it: rekindle warm accept {template.id}"
 
 

@@ -1,8 +1,8 @@
 """`warm_session`: an agent looks after its own templates, and asks how sessions did.
 
 What an agent builds waits in quarantine until a person accepts it: an agent may have been talked into
-it. To delete a template a person is asked. Where many people talk to one program, each sees sessions
-of their own alone.
+it, and so it never replaces what is in use. To delete a template a person is asked. Where many people
+talk to one program, each sees sessions and templates of their own alone, and those tagged `shared`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from .agent.tools.tool import Tool, ToolContext, ToolResult, schema
 from .config import Config, surroundings
-from .templates import Templates
+from .templates import LONGEST_TAG, Templates
 from .types import JSON
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _SECONDS = 600.0
 
 
 def warm_session(templates: Templates, redactor: Callable[[], Redactor], *, shared: bool) -> Tool:
-    """The tool. `shared`: many people talk to this program, and each sees only their own sessions."""
+    """The tool. `shared`: many people talk to this program, and each sees only what is their own."""
 
     async def answer(context: ToolContext, given: Mapping[str, JSON]) -> ToolResult:
         from .warm_desk import WarmDesk  # all of the learning: most sessions never call this
@@ -82,7 +82,12 @@ _PARAMETERS = schema(
         "description": f"build: of so many at most, newest first (default {MAX_SESSIONS})",
     },
     source_filter={**_TEXT, "description": "build: only sessions from here, such as codex"},
-    tags={"type": "array", "items": _TEXT, "maxItems": 20, "description": "build, list: tags"},
+    tags={
+        "type": "array",
+        "items": {**_TEXT, "maxLength": LONGEST_TAG},
+        "maxItems": 20,
+        "description": "build, extract, list: tags",
+    },
     session_id={**_TEXT, "description": "a session: id or title"},
     compare_with={**_TEXT, "description": "compare: the other session, id or title"},
 )

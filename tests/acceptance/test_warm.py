@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -39,16 +40,21 @@ def session(number: int) -> list[Message]:
     return said + [Message("assistant", "Going on.")] * 20
 
 
-@pytest.fixture
-def rekindle(tmp_path: Path) -> Rekindle:
-    (tmp_path / "rekindle").mkdir()
-    rekindle = Rekindle(tmp_path)
+def home(folder: Path) -> Rekindle:
+    """A home with four sessions that do the same work."""
+    (folder / "rekindle").mkdir()
+    rekindle = Rekindle(folder)
     with open_store(rekindle.store) as store:
         for number in range(4):
             store.append(
                 store.begin(source="codex", owner="ada", title=f"Work {number}"), *session(number)
             )
     return rekindle
+
+
+@pytest.fixture
+def rekindle(tmp_path: Path) -> Rekindle:
+    return home(tmp_path)
 
 
 @pytest.fixture
@@ -85,6 +91,7 @@ def test_a_build_says_why_there_is_nothing(rekindle: Rekindle) -> None:
     assert "none of 4 sessions qualified" in said
     assert "4 under 500 messages" in said
     assert "research" in rekindle.refusal("warm", "build", "--name", "x", "--type", "odd")
+    assert "--max: expected 1 or more" in rekindle.refusal("warm", "build", "-n", "x", "--max", "0")
     assert "scanned" not in rekindle.refusal("warm", "build", "--name", "x", "--source", "nobody")
 
 
@@ -99,6 +106,10 @@ def test_a_template_is_listed_found_by_id_and_name_and_filtered(built: Rekindle)
     assert built.json("warm", "list", "--source", "codex", "--json") != []
     assert built.json("warm", "list", "--type", "research", "--json") == []
     assert "our-tests" in built("warm", "list")
+    nothing = built.run("warm", "list", "--tag", "go").stderr.decode()
+    assert nothing == "No template fits --tag go: `rekindle warm list` shows all 1.\n"
+    assert "code, file, research" in built.refusal("warm", "list", "--type", "odd")
+    assert "active, quarantined, retired" in built.refusal("warm", "list", "--state", "odd")
 
 
 def test_use_and_success_come_from_the_sessions_that_used_it(built: Rekindle) -> None:
@@ -129,14 +140,16 @@ def test_a_template_is_edited_and_deleted(built: Rekindle) -> None:
     assert len(after["patterns"]) == len(patterns) - 1
     assert after["revision"] == 2
     assert "no pattern begins" in built.refusal("warm", "edit", "our-tests", "--drop", "zzz")
-    assert "give --yes" in built.refusal("warm", "delete", "our-tests")
+    refused = built.refusal("warm", "delete", "our-tests")
+    assert "this deletes the template 'our-tests': give --yes" in refused
     built("warm", "delete", "our-tests", "--yes")
     assert built.json("warm", "list", "--json") == []
     assert "no template" in built.refusal("warm", "show", "our-tests")
 
 
 def test_a_session_is_extracted(rekindle: Rekindle) -> None:
-    rekindle("warm", "extract", "Work 1", "--name", "one")
+    told = rekindle("warm", "extract", "Work 1", "--name", "one", "--description", f"for {SECRET}")
+    assert re.match(r"Removed this time: aws-key \d \(arguments \d, description 1\)\.\n", told)
     shown = rekindle.json("warm", "show", "one", "--json")
     assert shown["made"] == "extracted"
     assert shown["seed"]["style"]["messages"] == 1
@@ -154,7 +167,13 @@ def test_a_template_travels_and_waits_in_quarantine(built: Rekindle, tmp_path: P
     got = other.json("warm", "import", str(file), "--json")
     assert got["state"] == "quarantined"
     assert "terminal" in got["missing_tools"]
-    assert "not used before" in other("warm", "show", "our-tests")
+    shown = other("warm", "show", "our-tests")
+    assert "not used before" in shown
+    assert re.search(r"from +rekindle \S+, exported 20\d\d-.*, built there, from 4 sessions", shown)
+    looked = other.run("warm", "test", "our-tests", "run the tests")
+    assert "in quarantine: this is only a look" in looked.stderr.decode()
+    assert b"uv run pytest" in looked.stdout
+    assert "is in quarantine" in other.refusal("warm", "load", "our-tests")
     other("warm", "accept", "our-tests")
     assert other.json("warm", "list", "--json")[0]["state"] == "active"
     assert "there is one already" in other.refusal("warm", "import", str(file))
@@ -167,8 +186,15 @@ def test_templates_are_merged_and_retired(built: Rekindle) -> None:
     built("warm", "merge", "our-tests", "one", "--name", "Both")
     both = built.json("warm", "show", "both", "--json")
     assert both["made"] == "merged"
+    assert both["seed"]["instructions"] == ["Add a test for the parser, please."]
     built("warm", "retire", "both")
     assert built.json("warm", "list", "--state", "retired", "--json")[0]["id"] == "both"
+    listed = built.json("warm", "list", "--source", "codex", "--json")
+    assert [one["id"] for one in listed] == ["both", "one", "our-tests"]
+    told = built.run("warm", "test", "both", "add a test", "--no-examples")
+    assert b"is retired: this is only a look" in told.stderr
+    assert b"Add a test for the parser, please." in told.stdout
+    assert b"uv run" not in told.stdout
 
 
 def test_an_automatic_template_is_not_used_before_it_is_accepted(rekindle: Rekindle) -> None:

@@ -142,7 +142,7 @@ def test_the_arm_of_a_session_that_was_kept_cold_is_known(home: Home) -> None:
     home.run("chat", said=ASKED, REKINDLE_WARM_SHARE_COLD="1")
     with open_store(home.target) as store:
         (session,) = store.recent()
-        assert (session.arm, session.template) == ("cold", None)
+        assert (session.arm, session.template) == ("cold", "rows")  # it would have been given this
 
 
 def test_a_template_can_be_asked_for_by_name_whatever_fits(home: Home) -> None:
@@ -151,6 +151,8 @@ def test_a_template_can_be_asked_for_by_name_whatever_fits(home: Home) -> None:
     assert "no template" in home.run("chat", "--template", "nothing", said="x", code=2)
     home.templates.change("rows", lambda one: one._replace(state="quarantined"))
     assert "quarantine" in home.run("chat", "--template", "rows", said="x", code=2)
+    home.templates.change("rows", lambda one: one._replace(state="retired"))
+    assert "is retired" in home.run("chat", "--template", "rows", said="x", code=2)
     assert "new conversation" in home.run("chat", "--template", "rows", "-c", said="x", code=2)
 
 
@@ -163,7 +165,9 @@ def test_a_template_in_quarantine_and_one_that_cannot_be_read_start_nothing(home
 
 def test_status_says_how_the_session_was_started(home: Home) -> None:
     home.run("chat", said=ASKED)
-    assert "Start: warm, from “rows” (revision 1)" in home.run("chat", "-c", said="/status")
+    assert "Start: warm, from “rows” (revision 1, 1 call shown)" in home.run(
+        "chat", "-c", said="/status"
+    )
     home.run("chat", "--cold", said=ASKED)
     assert "Start: cold" in home.run("chat", "-c", said="/status")
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rekindle import Message, Store
+from rekindle.building import use_of
 from rekindle.starts import Draw, Newcomer, Starter, Warming, begin
 from rekindle.store import Filter
 from rekindle.types import JSON, Pattern, Seed, Session, Source, Step, Template
@@ -149,4 +150,7 @@ def test_what_goes_on_from_a_warm_session_is_not_another_one(store: Store) -> No
     store.append(session, user("go"))
     store.fork(session)
     store.compress(session, Message("user", "so far"))
+    cold = store.begin(template="pay", arm="cold")
+    store.append(cold, user("go"))
     assert store.choosing.records(["pay"])["pay"].sessions == 1
+    assert use_of(store, "pay").sessions == 1

@@ -116,8 +116,39 @@ def test_what_is_there_is_not_overwritten(folder: Templates) -> None:
     folder.create(TEMPLATE)
     with pytest.raises(InvalidInput, match="there is one already"):
         folder.create(replace(TEMPLATE, name="New"))
-    again = folder.create(replace(TEMPLATE, name="New"), unless=lambda old: "")
-    assert (again.revision, again.created) == (2, 100.0)
+    again = folder.create(TEMPLATE, over=lambda old: replace(old, description="New"))
+    assert (again.revision, again.created, again.description) == (2, 100.0, "New")
+
+
+def test_a_name_is_the_same_whatever_its_case_and_white_space(folder: Templates) -> None:
+    folder.create(replace(TEMPLATE, id="code-review", name="Code reviéw"))
+    assert folder.id_for("code   REVIE\u0301W") == "code-review"
+    assert folder.id_for("code-review") == "code-review", "an id is as good as a name"
+    assert folder.id_for("Something else") == "something-else"
+    folder.change("code-review", lambda old: replace(old, name="Renamed"))
+    assert folder.id_for("renamed") == "code-review"
+
+
+@pytest.mark.parametrize("tag", ["", " ", "x" * 101, "bad\udcff"])
+def test_a_tag_is_some_text_and_not_too_much(tag: str) -> None:
+    with pytest.raises(InvalidInput, match="tag"):
+        templates.checked_tags(["good", tag])
+
+
+def test_tags_are_told_once_and_without_white_space_around_them() -> None:
+    assert templates.checked_tags([" a ", "a", "b  c"]) == ("a", "b c")
+
+
+def test_text_that_no_file_can_hold_is_refused_with_its_field(folder: Templates) -> None:
+    for wrong in (
+        replace(TEMPLATE, description="bad\udcff"),
+        replace(TEMPLATE, tags=("good", "bad\ud800")),
+    ):
+        with pytest.raises(
+            InvalidInput, match=r"(description|tags\[1\]): expected text that UTF-8"
+        ):
+            folder.create(wrong)
+    assert folder.ids() == []
 
 
 def test_a_change_of_what_is_no_longer_there_is_refused(folder: Templates) -> None:
@@ -175,6 +206,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"patterns": [{"id": "x", "kind": "init", "steps": [{"tool": ""}]}]}, r"steps\[0\]: tool"),
     ({"revision": True}, "revision: expected a whole number"),
     ({"created": "now"}, "created: expected a number"),
+    ({"tags": ["a", "\ud800"]}, r"tags\[1\]: expected text that UTF-8 can say"),
+    ({"scan": {"x": {"\udfff": 1}}}, "scan.x.*: expected text that UTF-8 can say"),
+    ({"scan": {"dropped": "all"}}, "scan: dropped: expected a list"),
+    ({"scan": {"sources": ["codex"]}}, "scan: sources: expected an object"),
+    ({"scan": {"origin": {"exported": "today"}}}, "exported: expected a number"),
 ]
 
 
@@ -190,6 +226,13 @@ def test_what_is_wrong_with_a_file_is_said_with_its_field(
     with pytest.raises(InvalidInput):
         folder.change("tests", lambda old: old)
     assert path.read_bytes() == before, "nothing is lost by trying"
+
+
+def test_bytes_that_are_no_utf_8_are_refused_too(folder: Templates) -> None:
+    path = spoil(folder)
+    path.write_bytes(path.read_bytes().replace(b'"ci"', b'"\xed\xa0\x80"'))
+    with pytest.raises(InvalidInput, match=r"tags\[1\]: expected text that UTF-8 can say"):
+        folder.find("tests")
 
 
 def test_a_file_that_cannot_be_read_hides_no_other_and_can_be_deleted(folder: Templates) -> None:
@@ -217,7 +260,7 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_parsed(folder: Templat
 
 def test_an_export_is_whole_or_refused() -> None:
     data = exported(TEMPLATE, "rekindle 1", 5.0)
-    assert arrived(data, "file") == TEMPLATE
+    assert arrived(data, "file").template == TEMPLATE
     for wrong, said in (
         (data.replace(b"Always test.", b"Never test."), "checksum"),
         (data[:-20], "not JSON"),
@@ -228,6 +271,25 @@ def test_an_export_is_whole_or_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=said):
             arrived(wrong, "file")
+
+
+def test_an_export_tells_where_it_comes_from_but_not_whose_sessions_they_were() -> None:
+    data = exported(replace(TEMPLATE, scan={"scanned": 7, "owner": "ada"}), "rekindle 1", 5.0)
+    assert b'"ada"' not in data
+    template, origin = arrived(data, "file")
+    assert template == TEMPLATE
+    assert origin == {
+        "program": "rekindle 1", "exported": 5.0, "made": "built", "sessions": 2, "revision": 1,
+    }  # fmt: skip
+
+
+def test_an_export_of_before_is_read_whatever_its_provenance_lacks() -> None:
+    fields = json.loads(exported(TEMPLATE, "rekindle 1", 5.0))
+    del fields["provenance"]
+    assert arrived(json.dumps(fields).encode(), "file") == (TEMPLATE, {})
+    fields["provenance"] = {"program": "rekindle 0", "machine": "of then"}
+    _, origin = arrived(json.dumps(fields).encode(), "file")
+    assert origin == {"program": "rekindle 0"}
 
 
 def test_the_tools_of_templates_are_known() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from ..errors import InvalidInput, NotFound, RekindleError
+from ..errors import InvalidInput, RekindleError
 from . import insights
 from .choice import Name
 from .opening import reading, settings, writing
@@ -139,20 +141,34 @@ def build(
     from ..store.filter import moment
 
     active = moment(since) if since else None
+    at_least("--min-messages", min_messages, 0)
+    for option, value in (
+        ("--max-sessions", max_sessions), ("--max", max), ("--min-support", min_support),
+    ):  # fmt: skip
+        at_least(option, value, 1)
     wanted = Wanted(
         source, owner, active, type, min_messages, max_sessions, most=max, least=min_support
     )
+    eraser = redactor()
     with writing() as store, progress("Learning") as show:
-        template, scan = building.build(
-            store, folder(), redactor(), name, wanted,
+        built = building.build(
+            store, folder(), eraser, name, wanted,
             now=time.time(), description=description, tags=tag or (), automatic=auto, progress=show,
         )  # fmt: skip
+    removed = building.removed_by(eraser)
     if json:
-        say(encode({**_head(template), "metrics": scan}).decode())
+        told = {"metrics": built.scan, "removed": removed, "kept": built.kept}
+        say(encode({**_head(built.template), **told}).decode())
         return
-    from .warm_view import write_scan
+    from .warm_view import write_built
 
-    write_scan(template, scan)
+    write_built(built, removed)
+
+
+def at_least(option: str, value: int, least: int) -> None:
+    """Refuse a number that is too small, by the name that its option has."""
+    if value < least:
+        raise InvalidInput(f"{option}: expected {least} or more, got {value}")
 
 
 @group.command()
@@ -172,15 +188,21 @@ def extract(
     """
     from .. import building
 
+    eraser = redactor()
     with writing() as store:
         template = building.extract(
-            store, folder(), redactor(), session, name,
+            store, folder(), eraser, session, name,
             now=time.time(), description=description, tags=tag or (), owner=owner,
         )  # fmt: skip
+    removed = building.removed_by(eraser)
     if json:
-        say(encode(_head(template)).decode())
+        say(encode({**_head(template), "removed": removed}).decode())
         return
+    from .warm_view import write_removed, write_waiting
+
+    write_removed(removed)
     say(f"Template {template.id!r}: {counted(len(template.patterns), 'example')}.")
+    write_waiting(template)
     say(f"See it with: rekindle warm show {template.id}")
 
 
@@ -209,13 +231,19 @@ def list_(
     for entry in entries:
         if entry.template is None:
             note(f"rekindle: {entry.problem}")
-    found = [
-        e.template for e in entries if e.template and _fits(e.template, type, tag, source, state)
-    ]
+    found = [entry.template for entry in entries if entry.template]
+    given = {"--type": type, "--tag": tag, "--source": source, "--state": state}
+    filters = {option: value for option, value in given.items() if value is not None}
+    _check_filters(filters, found)
     with reading() as store:
-        rows = [(one, _use(store, one)) for one in found]
+        fitting = _fitting(store, found, filters)
+        rows = [(one, _use(store, one)) for one in fitting]
     if json:
         write_array({**_head(one), "use": use} for one, use in rows)
+        return
+    if found and not rows:
+        told = " ".join(f"{option} {value}" for option, value in filters.items())
+        note(f"No template fits {told}: `rekindle warm list` shows all {len(found)}.")
         return
     if not rows:
         note("No templates here: make one with `rekindle warm build --name NAME`.")
@@ -225,16 +253,41 @@ def list_(
     write_list(rows)
 
 
-def _fits(
-    one: Template, type: str | None, tag: str | None, source: str | None, state: str | None
-) -> bool:
-    sources: Any = one.scan.get("sources") or {}
-    return (
-        type in (None, one.task_type)
-        and (tag is None or tag in one.tags)
-        and (source is None or source in sources)
-        and state in (None, one.state)
-    )
+def _check_filters(filters: Mapping[str, str], found: Sequence[Template]) -> None:
+    from ..types import TemplateState
+    from ..warm.profile import TASK_KINDS
+
+    types = dict.fromkeys((*TASK_KINDS, "mixed", *(one.task_type for one in found)))
+    for option, known in (("--type", [*types]), ("--state", [*get_args(TemplateState)])):
+        value = filters.get(option)
+        if value is not None and value not in known:
+            raise InvalidInput(f"{option}: expected one of {', '.join(known)}, got {value!r:.40}")
+
+
+def _fitting(
+    store: Store, found: Sequence[Template], filters: Mapping[str, str]
+) -> Sequence[Template]:
+    fitting = [
+        one
+        for one in found
+        if filters.get("--type", one.task_type) == one.task_type
+        and filters.get("--state", one.state) == one.state
+        and ("--tag" not in filters or filters["--tag"] in one.tags)
+    ]
+    source = filters.get("--source")
+    return fitting if source is None else _from(store, fitting, source)
+
+
+def _from(store: Store, found: Sequence[Template], source: str) -> Sequence[Template]:
+    """Templates that were learned from a source, as they tell themselves or as their sessions do."""
+    from ..building import sessions_of
+    from ..store import Filter
+    from ..warm.written import sources_of
+
+    sessions = sessions_of(store, Filter(source=source))
+    return [
+        one for one in found if source in sources_of(one) or not sessions.isdisjoint(one.sources)
+    ]
 
 
 def _use(store: Store, template: Template) -> Any:
@@ -301,41 +354,25 @@ def edit(
       rekindle warm edit our-repository --description 'How we work here' --tag go
       rekindle warm edit our-repository --drop 3f2a
     """
-    from ..templates import checked_name, index
-    from ..types import replace
+    from .. import building
 
     if not any(value is not None for value in (description, rename, tag, untag, drop)):
         raise typer.BadParameter(
             "say what to change: --description, --rename, --tag, --untag, --drop"
         )
-
-    def change(old: Template) -> Template:
-        tags = [*old.tags, *(one for one in tag or () if one not in old.tags)]
-        gone = {_pattern_id(old, one) for one in drop or ()}
-        return replace(
-            old,
-            name=old.name if rename is None else checked_name(rename),
-            description=old.description if description is None else description,
-            tags=tuple(one for one in tags if one not in (untag or ())),
-            patterns=tuple(one for one in old.patterns if one.id not in gone),
-        )
-
-    templates = folder()
+    wanted = building.Edit(description, rename, tag or (), untag or (), drop or ())
+    eraser = redactor()
     with writing() as store:
-        template = templates.change(name, change)
-        index(store, templates)
+        template = building.edit(store, folder(), eraser, name, wanted)
+    removed = building.removed_by(eraser)
     if json:
-        say(encode(_head(template)).decode())
-    else:
-        say(f"Template {template.id!r} now has revision {template.revision}.")
+        say(encode({**_head(template), "removed": removed}).decode())
+        return
+    if removed:
+        from .warm_view import write_removed
 
-
-def _pattern_id(template: Template, start: str) -> str:
-    found = [one.id for one in template.patterns if start and one.id.startswith(start)]
-    if len(found) != 1:
-        many = "more than one pattern begins" if found else "no pattern begins"
-        raise NotFound(f"template {template.id!r}: {many} with {start!r:.60}")
-    return found[0]
+        write_removed(removed)
+    say(f"Template {template.id!r} now has revision {template.revision}.")
 
 
 @group.command()
@@ -353,6 +390,8 @@ def delete(name: TemplateName, yes: Yes = False, json: AsJson = False) -> None:
         id = templates.find(name).id
     except InvalidInput:
         id = name  # a file that cannot be read can still be deleted
+    if not yes and not sys.stdin.isatty():
+        raise typer.BadParameter(f"this deletes the template {id!r}: give --yes")
     confirm(f"Delete the template {id!r}?", yes=yes)
     with writing() as store:
         templates.delete(id)

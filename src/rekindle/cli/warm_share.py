@@ -11,7 +11,7 @@ import typer
 
 from .opening import writing
 from .output import AsJson, counted, encode, note, say
-from .warm import NewName, TemplateName, folder, redactor
+from .warm import NewName, TemplateName, at_least, folder, redactor
 
 
 def register(group: typer.Typer) -> None:
@@ -28,8 +28,11 @@ def export(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it here.")
     ] = None,
+    json: Annotated[bool, typer.Option("--json", help="JSON it is in any case.")] = False,
 ) -> None:
     """Write a template as one file for others, with a checksum and where it comes from.
+
+    Its texts are redacted once more.
 
     \b
     Examples:
@@ -37,9 +40,16 @@ def export(
       rekindle warm export our-repository | ssh there rekindle warm import -
     """
     from .. import __version__
+    from ..building import removed_by
     from ..templates import exported, write_private
+    from ..warm.rescan import rescanned
+    from .warm_view import removed_text
 
-    data = exported(folder().find(name), f"rekindle {__version__}", time.time())
+    eraser = redactor()
+    template = rescanned(folder().find(name), eraser)
+    data = exported(template, f"rekindle {__version__}", time.time())
+    if eraser.report:
+        note(f"Removed from the export: {removed_text(removed_by(eraser))}.")
     if output is None:
         sys.stdout.buffer.write(data)
         return
@@ -78,7 +88,9 @@ def import_(
         return
     say(f"Template {template.id!r}: {counted(len(template.patterns), 'pattern')}, in quarantine.")
     if removed:
-        say(f"Removed: {', '.join(f'{kind} {count}' for kind, count in removed.items())}.")
+        from .warm_view import write_removed
+
+        write_removed(removed)
     if missing:
         say(f"Never called here: {', '.join(missing)}. What needs them will not be shown.")
     say(f"Look at it (rekindle warm show {template.id}), then: rekindle warm accept {template.id}")
@@ -132,6 +144,7 @@ def merge(
     """
     from .. import building
 
+    at_least("--max", max, 1)
     with writing(new=True) as store:
         template = building.merge(store, folder(), redactor(), names, name, most=max)
     if json:

@@ -64,34 +64,47 @@ def try_out(
     provider: _Provider = "openai",
     max: _Max = None,
     tokens: _Tokens = None,
+    no_examples: _NoExamples = False,
     json: AsJson = False,
 ) -> None:
     """Show the exact messages that a session with this template would send before the first answer.
 
     They stand behind the system message of the agent. Tokens are estimated, a little too high. MCP
-    servers in the settings are asked for their tools, as a chat does.
+    servers in the settings are asked for their tools, as a chat does. A template in quarantine, or
+    one that was retired, can be looked at like this too; no session starts from it.
 
     \b
     Examples:
       rekindle warm test demo 'fix the failing test'
       rekindle warm test demo 'fix the failing test' --form turns --provider mistral
     """
-    from ..starts import accepted
-
     config = settings()
-    template = accepted(_templates(config).find(name))
+    template = _templates(config).find(name)
+    shown = template._replace(patterns=()) if no_examples else template
     with writing(new=True) as store:
-        starter = _starter(config, store, form, provider, max, tokens, template)
+        starter = _starter(config, store, form, provider, max, tokens, shown)
         prelude = starter.prelude(_newcomer(config, store, message))
+    if no_examples:
+        prelude = prelude._replace(why=_without_examples(prelude))
+    if template.state != "active":
+        is_ = "in quarantine" if template.state == "quarantined" else template.state
+        note(f"“{template.name}” is {is_}: this is only a look, no session starts from it.")
     sent = [*prelude.messages, _user(message)]
     if json:
-        say(encode({**_told(prelude), "messages": _wire(sent, provider)}).decode())
+        told = {**_told(prelude), "state": template.state, "messages": _wire(sent, provider)}
+        say(encode(told).decode())
         return
     if not prelude.messages:
         note(f"The session would start cold: {prelude.why}.")
         return
     _write_messages(sent)
     say(f"About {prelude.tokens:,} tokens before the message. {_sentence(prelude.why)}")
+
+
+def _without_examples(prelude: Prelude) -> str:
+    if prelude.messages:
+        return "without its examples, as asked"
+    return "without its examples the template says nothing"
 
 
 def load(
@@ -110,6 +123,7 @@ def load(
             metavar="TOOL", help="A tool that there is; may be given again. Default: all."
         ),
     ] = None,
+    json: Annotated[bool, typer.Option("--json", help="JSON it is in any case.")] = False,
 ) -> None:
     """Print a template as messages in JSON, to begin a session of another program with.
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from ..warm.work import kind_of
+from ..warm.written import ORIGIN, dropped_of
 from .output import Column, counted, one_line, printable, say, time_of, write_table
 
 if TYPE_CHECKING:
-    from ..building import Use
-    from ..learn import Scan
+    from ..building import Built, Removed, Use
     from ..types import Pattern, Step, Template
 
 _HEADS: Mapping[str, str] = {
@@ -25,8 +25,9 @@ _COMMANDS = ("command", "cmd", "script", "bash_command", "code", "input")
 _WIDE = 160
 
 
-def write_scan(template: Template, scan: Scan) -> None:
-    """What building a template looked at, and what came out."""
+def write_built(built: Built, removed: Removed) -> None:
+    """What building a template looked at, what came out, and what stayed of the one before."""
+    template, scan, kept = built
     left = ", ".join(f"{count:,} {reason}" for reason, count in scan.skipped.items())
     say(
         f"Looked at {counted(scan.scanned, 'session')}, {scan.looked_through:,} of them anew;"
@@ -37,9 +38,7 @@ def write_scan(template: Template, scan: Scan) -> None:
     if scan.avg_proficiency_gain is not None:
         gain = 100 * scan.avg_proficiency_gain
         say(f"Errors of their last fifth of calls less the first: {gain:+.1f} points on average.")
-    if scan.removed:
-        removed = ", ".join(f"{kind} {count}" for kind, count in scan.removed.items())
-        say(f"Removed before learning: {removed}.")
+    write_removed(removed)
     say()
     kinds = ", ".join(f"{kind} {count}" for kind, count in _kinds(template.patterns).items())
     what = "revision" if template.revision > 1 else "new,"
@@ -48,7 +47,46 @@ def write_scan(template: Template, scan: Scan) -> None:
         f"Template {template.id!r} ({what}{number} {template.state}):"
         f" {counted(len(template.patterns), 'pattern')} ({kinds})."
     )
+    if kept:
+        say(f"Kept from the revision before: {', '.join(_kept(kept))}.")
+    write_waiting(template)
     say(f"See it with: rekindle warm show {template.id}")
+
+
+def write_removed(removed: Removed) -> None:
+    """What redaction removed; what was learned from before was redacted then, and is not told again."""
+    say(f"Removed this time: {removed_text(removed) or 'nothing'}.")
+
+
+def removed_text(removed: Removed) -> str:
+    """How many of which kind, and from where: `mail 3 (arguments 2, results 1)`."""
+    return ", ".join(
+        f"{kind} {sum(places.values())} ({', '.join(_places(places))})"
+        for kind, places in removed.items()
+    )
+
+
+def _places(places: Mapping[str, int]) -> Iterator[str]:
+    for where, count in places.items():
+        yield where if len(places) == 1 else f"{where} {count}"
+
+
+def _kept(kept: Mapping[str, Any]) -> Iterator[str]:
+    if "description" in kept:
+        yield "the description"
+    if "tags" in kept:
+        yield f"the tags {' '.join(kept['tags'])}"
+    if "state" in kept:
+        yield f"that it is {kept['state']}"
+    if "dropped" in kept:
+        yield f"that {counted(kept['dropped'], 'pattern')} had been dropped"
+
+
+def write_waiting(template: Template) -> None:
+    """That no session starts from a template as it is, and what to do about it."""
+    if template.state != "active":
+        is_ = "in quarantine" if template.state == "quarantined" else template.state
+        say(f"It is {is_}: no session starts from it before `rekindle warm accept {template.id}`.")
 
 
 def _kinds(patterns: Sequence[Pattern]) -> dict[str, int]:
@@ -104,11 +142,28 @@ def _facts(template: Template, use: Use) -> Iterator[tuple[str, str]]:
     yield "state", _state(template)
     made = f"{template.made}, {time_of(template.updated)}"
     yield "made", f"{made}, from {counted(len(template.sources), 'session')}"
+    origin = cast("Mapping[str, Any]", template.scan.get(ORIGIN) or {})
+    if origin:
+        yield "from", _origin_text(origin)
+    dropped = dropped_of(template)
+    if dropped:
+        yield "dropped", f"{counted(len(dropped), 'pattern')}, also when it is built anew"
     if not use.sessions:
         yield "used", "never yet"
         return
     went = "" if use.success_rate is None else f"; {use.success_rate:.0%} of their calls went well"
     yield "used", f"by {counted(use.sessions, 'session')}{went}"
+
+
+def _origin_text(origin: Mapping[str, Any]) -> str:
+    parts = [str(origin.get("program") or "an unknown program")]
+    if "exported" in origin:
+        parts.append(f"exported {time_of(origin['exported'])}")
+    if "made" in origin:
+        parts.append(f"{origin['made']} there")
+    if "sessions" in origin:
+        parts.append(f"from {counted(origin['sessions'], 'session')}")
+    return ", ".join(parts)
 
 
 def _state(template: Template) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, cast, get_args
 
@@ -21,6 +22,13 @@ MOST_PATTERNS = 2_000
 MOST_STEPS = 6
 LONGEST = 20_000  # characters of a text
 
+# What a template's `scan` tells beside what was looked at: whose sessions alone, which patterns a person
+# dropped, and where it was exported.
+OWNER, DROPPED, ORIGIN = "owner", "dropped", "origin"
+SOURCES = "sources"
+
+# Half of a surrogate pair as JSON escapes it, or as bytes; or not UTF-8 at all.
+_PERHAPS_NO_TEXT = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]|\0")
 _MADE = ("built", "extracted", "merged", "imported", "automatic")
 
 
@@ -41,6 +49,26 @@ def fields_of(template: Template) -> dict[str, JSON]:
     }
     patterns = fields.pop("patterns")
     return {"format": FORMAT, **fields, "patterns": patterns}
+
+
+def data_of(template: Template, where: str) -> bytes:
+    """The bytes of a template's file; what no file can hold is refused with its field."""
+    try:
+        return text_of(template).encode()
+    except UnicodeEncodeError:
+        place = _no_text(fields_of(template))
+        raise _not_text(where, place or "") from None
+
+
+def dropped_of(template: Template) -> tuple[str, ...]:
+    """The ids of patterns that a person dropped: they are not to come back."""
+    return tuple(template.scan.get(DROPPED, ()))
+
+
+def sources_of(template: Template) -> dict[str, int]:
+    """The sources of its sessions, with how many there were, as far as the template tells."""
+    told = cast("Mapping[str, JSON]", template.scan.get(SOURCES, {}))
+    return {name: count for name, count in told.items() if isinstance(count, int)}
 
 
 def _seed_fields(seed: Seed) -> dict[str, JSON]:
@@ -87,13 +115,46 @@ def parsed(data: bytes, where: str) -> dict[str, JSON]:
         )
     try:
         value = json.loads(data, parse_constant=lambda name: _not_json(name))
+        place = _no_text(value) if _PERHAPS_NO_TEXT.search(data) else None
     except RecursionError:
         raise InvalidInput(f"{where}: it is nested too deeply") from None
     except ValueError as error:
         raise InvalidInput(f"{where} is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise InvalidInput(f"{where}: expected a JSON object")
+    if place is not None:
+        raise _not_text(where, place)
     return cast("dict[str, JSON]", value)
+
+
+def is_text(value: str) -> bool:
+    """Can UTF-8 say it? Half of a surrogate pair is no text, and stands for a byte that was none."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _not_text(where: str, place: str) -> InvalidInput:
+    return InvalidInput(f"{where}: {place.lstrip('.')}: expected text that UTF-8 can say")
+
+
+def _no_text(value: JSON) -> str | None:
+    """Where in a value something stands that is no text."""
+    if isinstance(value, str):
+        return None if is_text(value) else ""
+    if isinstance(value, dict):
+        for name, one in cast("dict[str, JSON]", value).items():
+            place = _no_text(one) if is_text(name) else ""
+            if place is not None:
+                return f".{name!a:.60}{place}" if not name.isidentifier() else f".{name}{place}"
+    elif isinstance(value, list):
+        for number, one in enumerate(cast("list[JSON]", value)):
+            place = _no_text(one)
+            if place is not None:
+                return f"[{number}]{place}"
+    return None
 
 
 def _not_json(name: str) -> NoReturn:
@@ -128,8 +189,33 @@ def template_of(fields: Mapping[str, JSON], where: str) -> Template:
         revision=read.whole("revision", 1, least=1),
         created=read.number("created"),
         updated=read.number("updated"),
-        scan=read.object("scan"),
+        scan=_scan(read.object("scan"), f"{where}: scan"),
     )
+
+
+def _scan(fields: Mapping[str, JSON], where: str) -> Mapping[str, JSON]:
+    """What was looked at is told as it was; what is read again from it is checked."""
+    ours = (SOURCES, DROPPED, ORIGIN)
+    read = _Reading(where, {name: fields[name] for name in ours if name in fields}, ours)
+    read.object(SOURCES)
+    read.texts(DROPPED, most=MOST_PATTERNS)
+    origin_of(read.object(ORIGIN), f"{where}.{ORIGIN}")
+    return fields
+
+
+def origin_of(fields: JSON, where: str) -> dict[str, JSON]:
+    """Where a template was exported: the program, when, and what it was there. More is not kept."""
+    known = ("program", "exported", "made", "sessions", "revision")
+    given = {name: one for name, one in _object(fields, where).items() if name in known}
+    read = _Reading(where, given, known)
+    found = {
+        "program": read.text("program", "", most=200),
+        "exported": read.number("exported"),
+        "made": read.text("made", "", most=40),
+        "sessions": read.whole("sessions", 0),
+        "revision": read.whole("revision", 0),
+    }
+    return {name: found[name] for name in given}
 
 
 def _seed(fields: Mapping[str, JSON], where: str) -> Seed:
@@ -215,10 +301,6 @@ class _Reading:
         value = self.given.get(name, default)
         if not isinstance(value, str) or not least <= len(value) <= most:
             self._wrong(name, f"text of {least} to {most} characters")
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            self._wrong(name, "text that UTF-8 can say")
         return value
 
     def texts(self, name: str, *, most: int) -> tuple[str, ...]:
