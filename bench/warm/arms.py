@@ -1,8 +1,8 @@
 """What a session is started with in each arm; only this differs between them.
 
-`warm` and `placebo` are what Rekindle gives by itself, with its usual settings; `digest` is what `warm`
-shows as turns, told in the system message. `naive` is what one would do without choosing: every
-example of the past, pasted into the system message.
+`warm` and `placebo` are what Rekindle gives by itself, with its usual settings: turns where it can be.
+`digest` is told in the system message what `warm` is shown. `naive` is what one would do without
+choosing: every example of the past, pasted into the system message.
 """
 
 from __future__ import annotations

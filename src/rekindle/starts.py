@@ -57,7 +57,7 @@ class Warming(NamedTuple):
     """How sessions are warmed, as the settings want it."""
 
     enabled: bool = True
-    form: Form = "turns"
+    form: Form = "both"
     patterns: int = PATTERNS
     tokens: int = TOKENS
     floor: float = FLOOR

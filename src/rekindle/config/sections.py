@@ -156,7 +156,8 @@ class WarmSection:
 
     enabled: bool = setting(True, "start sessions warm where a template fits")
     form: Literal["turns", "digest", "both"] = setting(
-        "turns", "show examples as turns, tell of them in the system message, or both"
+        "both",
+        "show examples as turns, tell of them in the system message, or each as it can be",
     )
     patterns: int = setting(3, "examples that a session gets at most", limits=Limits(1, 8))
     tokens: int = setting(1200, "tokens that they may take", limits=Limits(50, 100_000))

@@ -265,7 +265,7 @@ def test_no_way_to_show_examples_is_tried_on_what_taught_them(
 ) -> None:
     one = Course("scripted", is_slice=True, root=tmp_path)
     course.record(one, served)
-    names = ("cold", "digest, 3", "turns, 3", "turns, 8")
+    names = ("cold", "digest, 3", "turns, 3", "both, 3")
     rows = forms.run(one, served, names)
     wanted = {(task.id, name) for task in one.tasks("train") for name in names}
     assert {(row["task"], row["arm"]) for row in rows} == wanted
@@ -278,7 +278,7 @@ def test_no_way_to_show_examples_is_tried_on_what_taught_them(
     given = {row["arm"]: row["given_tokens"] for row in rows if row["family"] == "berth"}
     assert given["cold"] == 0 < given[forms.USUAL]
     told = forms.table(rows, "head")
-    assert "| cold less turns 3/8 |" in told
+    assert "| cold less turns 3, both 3 |" in told
     assert len(figures.by_arm(rows, forms.NAMES)["turns, 3"]) == len(one.tasks("train"))
 
 
