@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rekindle import Message, Store, ToolCall, building, open_store
+from rekindle import Message, Store, ToolCall, building
 from rekindle.building import Edit
 from rekindle.errors import InvalidInput
 from rekindle.learn import Wanted
@@ -20,17 +18,6 @@ from rekindle.warm.written import dropped_of
 
 NOW = 1_767_600_000.0
 TOKEN = "AKIA" + "Z7QX3MNB5TRW8KLP"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(tmp_path / "sessions.db") as store:
-        yield store
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Templates:
-    return Templates(tmp_path / "templates")
 
 
 def work(store: Store, *commands: str, asked: str = "check it", result: str = "all good") -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rekindle import Message, Store, ToolCall, building, open_store
+from rekindle import Message, Store, ToolCall, building
 from rekindle.agent.registry import Registry
 from rekindle.agent.tools.tool import Question, ToolContext
 from rekindle.templates import Templates
@@ -20,17 +19,6 @@ from rekindle.warm_session import warm_session
 
 PATTERN = Pattern("p", "example", (Step("terminal", {"command": "make"}, ""),), "build it")
 TOKEN = "AKIA" + "Z7QX3MNB5TRW8KLP"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(tmp_path / "sessions.db") as store:
-        yield store
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Templates:
-    return Templates(tmp_path / "templates")
 
 
 class Agent:

@@ -1,0 +1,22 @@
+"""A store and a folder of templates, for what stands above both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rekindle import Store, open_store
+from rekindle.templates import Templates
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(tmp_path / "sessions.db") as store:
+        yield store
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Templates:
+    return Templates(tmp_path / "templates")
