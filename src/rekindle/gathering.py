@@ -102,14 +102,24 @@ def _asked(store: Store, redactor: Redactor, deed: Deed, session: str) -> str:
     """What the user wanted: said in this turn, or, where that only says yes, in an earlier one."""
     if deed.turn < 0:
         return ""
-    after = max(-1, deed.turn - 1 - LOOKED_BACK)
-    spoken = store.messages(session, after=after, limit=min(deed.turn - after, LOOKED_BACK + 1))
-    for message in reversed(spoken):
+    for message in _said_before(store, session, deed.turn):
         if message.role == "user":
             said = brief.request(message.text, lambda text: redactor.text(text, "requests"))
             if said and not brief.is_assent(said):
                 return said
     return ""
+
+
+def _said_before(store: Store, session: str, turn: int) -> Iterator[Message]:
+    """The message at a position, and those before it, backwards; they are read when asked for."""
+    message = _message(store, session, turn)
+    if message is not None:
+        yield message
+    if turn > 0:
+        after = max(-1, turn - 1 - LOOKED_BACK)
+        earlier = store.messages(session, after=after, limit=turn - 1 - after)
+        # Where some were taken back, the last of so many stand behind it.
+        yield from reversed([one for one in earlier if (one.position or 0) < turn])
 
 
 def _result(store: Store, redactor: Redactor, deed: Deed, session: str) -> str:

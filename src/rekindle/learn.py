@@ -295,9 +295,10 @@ def _scanned(
 
 def _in_turn(found: Sequence[Pending]) -> list[Pending]:
     """The newest of every source in turn: one busy source must not crowd out the others."""
-    ranks: dict[str, Iterator[int]] = {one.source: itertools.count() for one in found}
-    if len(ranks) == 1:
+    sources = {one.source for one in found}
+    if len(sources) == 1:
         return [*found]
+    ranks = {source: itertools.count() for source in sources}
     ranked = [(next(ranks[one.source]), one) for one in found]
     return [one for _, one in sorted(ranked, key=itemgetter(0))]
 
@@ -312,8 +313,13 @@ def _fitting(
     part: Sequence[Pending], fresh: Mapping[int, Facts], wanted: Wanted, skipped: Counter[str]
 ) -> tuple[Sequence[Pending], Sequence[Facts | Pending]]:
     """The sessions that fit, and their facts; the reasons why others do not are counted."""
-    if not fresh and not any(one.task is None or _unfit(one, wanted) for one in part):
-        return part, part
+    most = wanted.most_errors
+    if not fresh and wanted.task is None:  # mostly they are all known, and fit
+        unfit = [
+            one for one in part if not one.task or not one.judged or one.failed > most * one.judged
+        ]
+        if not unfit:
+            return part, part
     fit: list[Pending] = []
     facts: list[Facts | Pending] = []
     for one in part:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from rekindle import Message, Store, ToolCall, learn
 from rekindle.warm import outcome
+from rekindle.warm.redact import Redactor
 
 from .said import answer, user
 
@@ -82,3 +85,18 @@ def test_a_compression_is_found_where_the_history_was_replaced(store: Store) -> 
     assert learn.judged_session(store, session.id).compressions == (3,)
     store.append(session, came("b", "done"))
     assert learn.judged_session(store, session.id).compressions == (3,)
+
+
+def test_a_pattern_tells_the_request_that_a_yes_was_said_to(store: Store) -> None:
+    for name in "xy":
+        session = store.begin(id=name)
+        store.append(session, user("Build the manual of the crane"), answer("With make?"))
+        for _ in range(3):
+            store.append(session, user("Or paint the fence"), answer("Which colour?"))
+            store.undo(session)
+        run = "make manual STRICT=1"
+        store.append(session, user("yes please"), asked(name, run), came(name, "built"))
+        store.append(session, answer("Built."), user("Count the boats in the harbour"))
+    wanted = learn.Wanted(min_messages=1)
+    found = learn.learn(store, Redactor(), wanted, now=time.time()).patterns
+    assert {one.asked for one in found} == {"Build the manual of the crane"}
