@@ -37,7 +37,8 @@ TOGETHER = 2_000  # calls kept in one transaction
 _EVERYTHING = Filter()
 
 MINING_RULES = f"{RULES}.{mine.RULES_VERSION}"
-AT_ONCE = 200  # sessions that are looked through and kept in one transaction
+AT_ONCE = 10_000  # messages in sessions that are looked through and kept in one transaction,
+LEAST = 20  # and for how many a session counts at least
 MOST_ERRORS = 0.5  # of the calls: a session that fails more often is no example
 FINISHED = words(
     """
@@ -259,7 +260,7 @@ def _scanned(
     chosen: list[Pending] = []
     facts: list[Facts | Pending] = []  # of the chosen ones
     looked = 0
-    parts = [eligible[at : at + AT_ONCE] for at in range(0, len(eligible), AT_ONCE)]
+    parts = _parts(eligible)
     new = [[one for one in part if one.task is None] for part in parts]
     waiting = {due.session: due for due in store.due(RULES, where)} if eligible else {}
     looking = _Looking(store, _reader(redactor), waiting)
@@ -279,7 +280,7 @@ def _scanned(
         looking.keep(*following)
         if progress:
             is_some = wanted.max_sessions < len(eligible)
-            done = len(chosen) if is_some else number * AT_ONCE + len(part)
+            done = len(chosen) if is_some else sum(len(each) for each in parts[: number + 1])
             progress(done, min(wanted.max_sessions, len(eligible)))
     gains = [one.gain for one in facts if one.gain is not None]
     return chosen, Scan(
@@ -301,6 +302,20 @@ def _in_turn(found: Sequence[Pending]) -> list[Pending]:
     ranks = {source: itertools.count() for source in sources}
     ranked = [(next(ranks[one.source]), one) for one in found]
     return [one for _, one in sorted(ranked, key=itemgetter(0))]
+
+
+def _parts(found: Sequence[Pending]) -> list[list[Pending]]:
+    """Sessions in their order, as many together as one wants to hold in memory."""
+    parts: list[list[Pending]] = []
+    room = 0
+    for one in found:
+        size = max(one.messages, LEAST)
+        if size > room:
+            parts.append([])
+            room = AT_ONCE
+        parts[-1].append(one)
+        room -= size
+    return parts
 
 
 @lru_cache(maxsize=1_000)

@@ -107,7 +107,7 @@ def test_parts_that_are_looked_through_while_others_are_written_give_the_same(
     whole = learned(store)
     shapes = store.mined.tally([*range(1, 12)], 2, MOST)
     store.mined.forget()
-    monkeypatch.setattr(learn, "AT_ONCE", 2)
+    monkeypatch.setattr(learn, "AT_ONCE", 60)  # messages of two sessions
     assert learned(store) == whole
     assert store.mined.tally([*range(1, 12)], 2, MOST) == shapes
     assert learned(store, max_sessions=3).scan.skipped == {"more than wanted": 8}
@@ -124,7 +124,7 @@ def test_a_part_that_cannot_be_read_ahead_does_not_cost_what_was_found(
     learn.judge(store)
     whole, read = learned(store), store.mined.deals
     store.mined.forget()
-    monkeypatch.setattr(learn, "AT_ONCE", 2)
+    monkeypatch.setattr(learn, "AT_ONCE", 60)  # messages of two sessions
     parts: list[int] = []
 
     def deals(nums: Sequence[int]) -> Iterator[Deal]:
@@ -225,6 +225,9 @@ def test_a_deleted_session_takes_what_was_learned_from_it_along(store: Store, cl
     store.prune(Filter.parse("messages>1"))
     store.purge(older_than=-1)
     assert store.mined.calls(range(1, 10)) == {}
+    with store._engine.reading() as tx:  # pyright: ignore[reportPrivateUsage]
+        for table in ("mined", "mined_calls", "candidates", "attempts"):
+            assert tx.run(f"SELECT count(*) FROM {table}") == [(0,)], table
     assert learned(store).patterns == ()
 
 

@@ -345,8 +345,7 @@ def _drop(tx: Transaction, nums: Sequence[int]) -> None:
     if old:
         for sql in tallies.changes(tx, old, -1):
             tx.run(sql)
-        for table in _TABLES:
-            tx.run(f"DELETE FROM {table} WHERE {among(old)}")
+        tx.run(f"DELETE FROM mined WHERE {among(old)}")  # the rest goes with it
 
 
 def _nums(findings: Sequence[Findings]) -> list[int]:
