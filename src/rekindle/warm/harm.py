@@ -56,7 +56,9 @@ def texts(arguments: JSON) -> list[str]:
 
 def is_destructive(arguments: JSON) -> bool:
     """Does this destroy what cannot be brought back? Such a call is never an example."""
-    return any(_DESTRUCTIVE.search(text) for text in texts(arguments) if _may_destroy(text))
+    if isinstance(arguments, str):
+        return _may_destroy(arguments) and _DESTRUCTIVE.search(arguments) is not None
+    return any(is_destructive(text) for text in texts(arguments))
 
 
 def _may_destroy(text: str) -> bool:

@@ -283,7 +283,11 @@ class Remembering:
         parts = cast("dict[str, JSON]", value)
         if not parts.keys() <= _HARMLESS:
             return self._whole(dict(parts))
-        return {key: self._one(key, part) for key, part in parts.items()}
+        clean = self._clean
+        return {
+            key: part if type(part) is str and part in clean else self._one(key, part)
+            for key, part in parts.items()
+        }
 
     def _whole(self, parts: dict[str, JSON]) -> JSON:
         """Arguments together: what stands beside a text may say that it is a secret."""

@@ -8,7 +8,7 @@ later (`fill`), where many calls are seen together.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
@@ -88,8 +88,10 @@ def mark(kind: str) -> str:
 def shape(arguments: Mapping[str, JSON]) -> Shaped:
     """The arguments of a call that is no command line."""
     values: list[str] = []
-    found = {
-        key: _part(key, value, values, 0) for key, value in arguments.items() if key not in COMMENTS
+    found: dict[str, JSON] = {
+        key: _text(key, value, values) if type(value) is str else _part(key, value, values, 0)
+        for key, value in arguments.items()
+        if key not in COMMENTS
     }
     return Shaped(found, tuple(values))
 
@@ -114,7 +116,7 @@ def _part(key: str, value: JSON, values: list[str], depth: int) -> JSON:
 
 
 def _text(key: str, text: str, values: list[str]) -> str:
-    if MARK.fullmatch(text):  # too long to look at: see `pruned`
+    if text[:1] == OPEN and MARK.fullmatch(text):  # too long to look at: see `pruned`
         values.append("")
         return text
     kind = "text" if " " in text or "\n" in text else kind_of(text)
@@ -210,15 +212,19 @@ def _option(word: str, values: list[str]) -> str:
 
 def marks(skeleton: JSON) -> list[str]:
     """The kinds of its slots, in the order of their values."""
-    if isinstance(skeleton, str):
-        return [*_marks(skeleton)] if OPEN in skeleton else []
+    found: list[str] = []
+    parts: Iterable[JSON] = (skeleton,)
     if isinstance(skeleton, dict):
-        parts = list(cast("Mapping[str, JSON]", skeleton).values())
+        parts = cast("Mapping[str, JSON]", skeleton).values()
     elif isinstance(skeleton, (list, tuple)):
-        parts = list(cast("list[JSON]", skeleton))
-    else:
-        return []
-    return [kind for part in parts for kind in marks(part)]
+        parts = cast("Sequence[JSON]", skeleton)
+    for part in parts:
+        if isinstance(part, str):
+            if OPEN in part:
+                found += _marks(part)
+        elif isinstance(part, (dict, list, tuple)):
+            found += marks(cast(JSON, part))
+    return found
 
 
 @lru_cache(maxsize=20_000)
