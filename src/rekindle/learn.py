@@ -222,9 +222,10 @@ class Single(NamedTuple):
 def learn_one(store: Store, redactor: Redactor, session: str, *, now: float, most: int) -> Single:
     """The calls of one session that are worth showing, whatever other sessions did."""
     judge(store, session=session)
-    one = next(
-        one for one in store.mined.pending(MINING_RULES, Filter(archived=None)) if one.id == session
-    )
+    pending = store.mined.pending(MINING_RULES, _EVERYTHING, session=session)
+    if not pending:
+        raise NotFound(f"no session {session!r}")  # deleted meanwhile
+    one = pending[0]
     looking = _Looking(store, _reader(redactor), {})
     facts = one.known or looking.through([one])[one.num]
     looking.keep()

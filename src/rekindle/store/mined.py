@@ -119,9 +119,11 @@ class Mined:
         self._write = write
         self._clock = clock
 
-    def pending(self, rules: str, where: Filter) -> list[Pending]:
-        """Sessions that a filter finds, the newest first, with what is known of them already."""
+    def pending(self, rules: str, where: Filter, *, session: str | None = None) -> list[Pending]:
+        """Sessions that a filter finds, or one, the newest first, with what is known of them."""
         condition, params = where.sql(self._clock())
+        if session is not None:
+            condition, params = "s.id = ? AND s.pruned IS NULL", [escape(session)]
         with self._engine.reading() as tx:
             rows = tx.run(
                 "SELECT s.num, s.id, s.source, s.cwd, s.parent, s.message_count, s.end_reason,"
