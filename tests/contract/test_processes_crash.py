@@ -495,7 +495,13 @@ async def test_a_process_of_a_revived_supervisor_is_like_any_other(folder: Path)
     asked = "grep SigBlk /proc/self/status; grep SigIgn /proc/self/status | tail -c 8"
     asked += "; ulimit -S -n; umask"
     here = subprocess.run(
-        ["sh", "-c", asked], capture_output=True, text=True, check=True, restore_signals=True
+        ["sh", "-c", asked],
+        capture_output=True,
+        text=True,
+        check=True,
+        restore_signals=True,
+        # Whoever runs the tests may ignore the end of their terminal, as with `nohup`.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     ).stdout
     async with supervised(folder) as client:
         stays = await sh(client, "sleep 30")
