@@ -155,11 +155,6 @@ def child(what: str, path: Path) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def grown(path: Path, count: int, first: int) -> Path:
-    fill(path, count, first)
-    return path
-
-
 def measure(sessions: int, times: int) -> dict[str, Any]:
     folder = WORK / "mining"
     folder.mkdir(parents=True, exist_ok=True)

@@ -329,32 +329,23 @@ def _fitting(
     part: Sequence[Pending], fresh: Mapping[int, Facts], wanted: Wanted, skipped: Counter[str]
 ) -> tuple[Sequence[Pending], Sequence[Facts | Pending]]:
     """The sessions that fit, and their facts; the reasons why others do not are counted."""
-    most = wanted.most_errors
-    if not fresh and wanted.task is None:  # mostly they are all known, and fit
-        unfit = [
-            one for one in part if not one.task or not one.judged or one.failed > most * one.judged
-        ]
-        if not unfit:
-            return part, part
+    most, task = wanted.most_errors, wanted.task
     fit: list[Pending] = []
     facts: list[Facts | Pending] = []
     for one in part:
         known = fresh.get(one.num) if one.task is None else one
-        reason = "deleted meanwhile" if known is None else _unfit(known, wanted)
-        if reason or known is None:
-            skipped[reason] += 1
+        if known is None:
+            skipped["deleted meanwhile"] += 1
+        elif not known.judged:
+            skipped["no judged calls"] += 1
+        elif known.failed > most * known.judged:
+            skipped[f"over {most:.0%} of the calls failed"] += 1
+        elif task is not None and task != known.task:
+            skipped["other type of task"] += 1
         else:
             fit.append(one)
             facts.append(known)
     return fit, facts
-
-
-def _unfit(facts: Facts | Pending, wanted: Wanted) -> str:
-    if not facts.judged:
-        return "no judged calls"
-    if facts.failed > wanted.most_errors * facts.judged:
-        return f"over {wanted.most_errors:.0%} of the calls failed"
-    return "other type of task" if wanted.task not in (None, facts.task) else ""
 
 
 def _reader(redactor: Redactor) -> Reader:
