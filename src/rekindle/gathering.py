@@ -5,6 +5,7 @@ what came back.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -28,18 +29,38 @@ MOST_ASKED = 3  # requests that are told of a pattern
 
 # The calls that are kept of a session.
 deeds_of = msgspec.json.Decoder(list[Deed]).decode
+_unread = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_deed = msgspec.json.Decoder(Deed).decode
+
+
+class _Kept:
+    """The calls that are kept of a session, each read when it is asked for: mostly one of many is."""
+
+    def __init__(self, blob: bytes) -> None:
+        self._blob = blob
+
+    def __getitem__(self, number: int) -> Deed:
+        return _deed(self._unread[number])
+
+    @cached_property
+    def _unread(self) -> list[msgspec.Raw]:
+        return _unread(self._blob)
+
+    @cached_property
+    def all(self) -> list[Deed]:
+        return deeds_of(self._blob)
 
 
 def patterns(
     store: Store, nums: Sequence[int], *, least: int, most: int, now: float
 ) -> list[tuple[Pattern, Sequence[merge.Found]]]:
     """Patterns that these sessions share, each with the newest places it is known from."""
-    tally, attempts = store.mined.tally(nums, least, MOST_SHAPES)
+    wanted = set(nums)
+    tally, attempts = store.mined.tally(wanted, least, MOST_SHAPES)
     shapes = {one.shape: one.kind for one in tally}
-    places = store.mined.places([*shapes], nums, MOST_PLACES)
+    places = store.mined.places([*shapes], wanted, MOST_PLACES)
     sessions = {place.num for found in places.values() for place in found}
-    blobs = store.mined.calls([*sessions])
-    deeds = {num: deeds_of(blob) for num, blob in blobs.items()}
+    deeds = {num: _Kept(blob) for num, blob in store.mined.calls([*sessions]).items()}
     sorts = {work: merge.Sort(*counts) for work, counts in attempts.items()}
     families = {one.shape: (one.families, one.support) for one in tally}
     made: list[Pattern] = []
@@ -54,7 +75,7 @@ def patterns(
 
 
 def _ways(
-    kind: str, places: Sequence[Place], deeds: Mapping[int, Sequence[Deed]], counts: tuple[int, int]
+    kind: str, places: Sequence[Place], deeds: Mapping[int, _Kept], counts: tuple[int, int]
 ) -> Iterator[tuple[list[merge.Found], tuple[int, int]]]:
     """The places of a candidate as what was found there; two steps also with those that follow."""
     if kind != "sequence":
@@ -62,7 +83,7 @@ def _ways(
         return
     ways: dict[tuple[int, ...], list[merge.Found]] = {}
     for place in places:
-        own = deeds[place.num]
+        own = deeds[place.num].all
         for way in mine.longer(own, _numbers(place)):
             signs = tuple(own[number].form.digest for number in way)
             ways.setdefault(signs, []).append(_found(place, [own[number] for number in way]))

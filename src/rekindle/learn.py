@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -191,7 +192,7 @@ def learn(
         found = gathering.patterns(
             store, [one.num for one in chosen], least=wanted.least, most=wanted.most, now=now
         )
-    told = [gathering.told(store, redactor, *one) for one in found]
+        told = [gathering.told(store, redactor, *one) for one in found]
     removed: Counter[str] = Counter()
     for (kind, _), count in redactor.report.items():
         removed[kind] += count
@@ -263,7 +264,8 @@ def _scanned(
     looked = 0
     parts = _parts(eligible)
     new = [[one for one in part if one.task is None] for part in parts]
-    waiting = {due.session: due for due in store.due(RULES, where)} if eligible else {}
+    nums = [one.num for part in new for one in part]
+    waiting = {due.session: due for due in store.due(RULES, where, nums=nums)}
     looking = _Looking(store, _reader(redactor), waiting)
     for number, part in enumerate(parts):
         if len(chosen) >= wanted.max_sessions:
@@ -305,17 +307,16 @@ def _in_turn(found: Sequence[Pending]) -> list[Pending]:
     return [one for _, one in sorted(ranked, key=itemgetter(0))]
 
 
-def _parts(found: Sequence[Pending]) -> list[list[Pending]]:
-    """Sessions in their order, as many together as one wants to hold in memory."""
-    parts: list[list[Pending]] = []
-    room = 0
-    for one in found:
-        size = max(one.messages, LEAST)
-        if size > room:
-            parts.append([])
-            room = AT_ONCE
-        parts[-1].append(one)
-        room -= size
+def _parts(found: Sequence[Pending]) -> list[Sequence[Pending]]:
+    """Sessions in their order, with as many new ones together as one wants to hold in memory."""
+    sizes = [0 if one.task is not None else max(one.messages, LEAST) for one in found]
+    ends = [*itertools.accumulate(sizes)]
+    parts: list[Sequence[Pending]] = []
+    start = taken = 0
+    while start < len(found):
+        end = bisect_right(ends, taken + AT_ONCE, lo=start + 1)
+        parts.append(found[start:end])
+        start, taken = end, ends[end - 1]
     return parts
 
 
@@ -369,7 +370,7 @@ class _Looking:
             self._found = self._look(new)
         else:
             self._found = self._ahead.take()
-        return {one.pending.num: one.facts for one in self._found}
+        return {one.num: one.facts for one in self._found}
 
     def keep(self, following: Sequence[Pending] = ()) -> None:
         """Write what was found, and look ahead at what follows, if nothing there waits for a verdict."""
@@ -386,25 +387,16 @@ class _Looking:
     def _look(self, new: Sequence[Pending]) -> list[Findings]:
         if not new:
             return []
-        by_num = {one.num: one for one in new}
-        deals = list(self._store.mined.deals([*by_num]))
-        done = self._reader.deeds(
-            Done(deal.calls, deal.users, by_num[deal.num].cwd) for deal in deals
-        )
-        found = [
-            _findings(by_num[deal.num], deal, deeds)
-            for deal, deeds in zip(deals, done, strict=True)
-        ]
-        silent = by_num.keys() - {one.pending.num for one in found}
-        nothing = Facts("mixed", 0, 0, None)
-        return found + [Findings(by_num[num], nothing, b"[]", (), ()) for num in silent]
+        deals = list(self._store.mined.deals([one.num for one in new]))
+        done = self._reader.deeds(Done(deal.calls, deal.users, deal.cwd) for deal in deals)
+        return [_findings(deal, deeds) for deal, deeds in zip(deals, done, strict=True)]
 
 
-def _findings(pending: Pending, deal: Deal, deeds: Sequence[Deed]) -> Findings:
+def _findings(deal: Deal, deeds: Sequence[Deed]) -> Findings:
     found = mine.candidates(deeds)
     used = sorted({number for _, _, place, _, _ in found for number in place})
     places = {number: f"{place}" for place, number in enumerate(used)}
-    num = pending.num
+    num = deal.num
     candidates = [
         (
             num,
@@ -425,7 +417,7 @@ def _findings(pending: Pending, deal: Deal, deeds: Sequence[Deed]) -> Findings:
             count[0] += 1
             count[1] += deed.failed
     attempts = [(work, a, b) for work, (a, b) in counts.items() if len(work) <= LONGEST_WORK]
-    return Findings(pending, _facts(deal), kept, candidates, attempts)
+    return Findings(num, deal.parent, deal.changes, _facts(deal), kept, candidates, attempts)
 
 
 def _facts(deal: Deal) -> Facts:

@@ -105,11 +105,11 @@ def test_parts_that_are_looked_through_while_others_are_written_give_the_same(
     if is_judged:
         learn.judge(store)
     whole = learned(store)
-    shapes = store.mined.tally([*range(1, 12)], 2, MOST)
+    shapes = store.mined.tally({*range(1, 12)}, 2, MOST)
     store.mined.forget()
     monkeypatch.setattr(learn, "AT_ONCE", 60)  # messages of two sessions
     assert learned(store) == whole
-    assert store.mined.tally([*range(1, 12)], 2, MOST) == shapes
+    assert store.mined.tally({*range(1, 12)}, 2, MOST) == shapes
     assert learned(store, max_sessions=3).scan.skipped == {"more than wanted": 8}
     store.mined.forget()
     few = learned(store, max_sessions=3)
@@ -211,7 +211,7 @@ def test_secrets_are_removed_before_anything_is_kept(store: Store, folder: Templ
     nums = [one.num for one in store.mined.pending(learn.MINING_RULES, Filter())]
     assert nums
     assert all(SECRET.encode() not in blob for blob in store.mined.calls(nums).values())
-    _, sorts = store.mined.tally(nums, 1, MOST)
+    _, sorts = store.mined.tally({*nums}, 1, MOST)
     assert sorts
     assert all(SECRET not in sort for sort in sorts)
     assert sum(built.scan.removed.values()) > 0

@@ -15,7 +15,7 @@ Terms are separated by spaces and must all hold; a value with spaces goes in quo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ..errors import InvalidInput
@@ -109,6 +109,14 @@ class Filter(NamedTuple):
         if self.until is not None:
             need("s.last_active < ?", self.until)
         return " AND ".join(conditions), params
+
+
+def among(nums: Iterable[int] | None, column: str = "session") -> str:
+    """A condition; whole numbers of our own may stand in the statement, however many there are."""
+    if nums is None:
+        return "true"
+    listed = ", ".join([str(int(num)) for num in nums])
+    return f"{column} IN ({listed})" if listed else "false"
 
 
 def _literal(text: str) -> str:

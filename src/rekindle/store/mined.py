@@ -7,7 +7,7 @@ its candidates are made of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
@@ -18,9 +18,9 @@ import msgspec
 from ..types import Call, ToolCall
 from . import tallies
 from .engine import Engine, Row, Transaction
-from .filter import Filter
+from .filter import Filter, among
 from .rows import decode_json
-from .tallies import Tally, among
+from .tallies import Tally
 from .text import ESCAPE, escape, unescape
 
 TOGETHER = 200  # sessions whose calls are read with one statement
@@ -43,11 +43,8 @@ class Pending(NamedTuple):
     num: int
     id: str
     source: str
-    cwd: str | None
-    parent: str | None
     messages: int
     end_reason: str | None
-    changes: int
     # The facts; without a task it is to be looked through.
     task: str | None
     judged: int
@@ -77,6 +74,9 @@ class Deal(NamedTuple):
     """
 
     num: int
+    cwd: str | None
+    parent: str | None
+    changes: int
     calls: list[tuple[Call, str]]
     users: list[int]
 
@@ -87,7 +87,9 @@ class Findings(NamedTuple):
     Candidates are rows, with the session itself for its family, which is found when they are kept.
     """
 
-    pending: Pending
+    num: int
+    parent: str | None
+    changes: int
     facts: Facts
     calls: bytes
     candidates: Sequence[Row]
@@ -126,8 +128,8 @@ class Mined:
             condition, params = "s.id = ? AND s.pruned IS NULL", [escape(session)]
         with self._engine.reading() as tx:
             rows = tx.run(
-                "SELECT s.num, s.id, s.source, s.cwd, s.parent, s.message_count, s.end_reason,"
-                " s.changes, m.task, m.judged, m.failed, m.gain, s.is_escaped, s.last_active"
+                "SELECT s.num, s.id, s.source, s.message_count, s.end_reason, m.task, m.judged,"
+                " m.failed, m.gain, s.is_escaped, s.last_active"
                 " FROM sessions s LEFT JOIN mined m"
                 " ON m.session = s.num AND m.rules = ? AND m.changes = s.changes"
                 f" WHERE {condition}",
@@ -136,11 +138,13 @@ class Mined:
         rows.sort(key=_newest, reverse=True)  # in the order of the rows they are read much faster
         found: list[Pending] = [_new(Pending, row) for row in rows]
         if any(map(_is_escaped, rows)):
-            found = [_unescaped(one) if one.is_escaped else one for one in found]
+            found = [
+                one._replace(id=unescape(one.id), source=unescape(one.source)) for one in found
+            ]
         return found
 
     def deals(self, nums: Sequence[int]) -> Iterator[Deal]:
-        """Sessions with the calls that were judged, in the order of their numbers."""
+        """Those of the sessions that are there, with the calls that were judged, by their numbers."""
         with self._engine.reading() as tx:
             for start in range(0, len(nums), TOGETHER):
                 yield from _deals(tx, sorted(nums[start : start + TOGETHER]))
@@ -165,7 +169,7 @@ class Mined:
         self._write(work)
 
     def tally(
-        self, nums: Sequence[int], least: int, most: Mapping[str, int]
+        self, nums: Set[int], least: int, most: Mapping[str, int]
     ) -> tuple[list[Tally], dict[str, tuple[int, int]]]:
         """Candidates that enough of these sessions had, of each kind at `most` so many.
 
@@ -178,13 +182,10 @@ class Mined:
         with self._engine.reading() as tx:
             return tallies.tallied(tx, nums, least, most)
 
-    def places(
-        self, shapes: Sequence[int], nums: Sequence[int], most: int
-    ) -> dict[int, list[Place]]:
+    def places(self, shapes: Sequence[int], nums: Set[int], most: int) -> dict[int, list[Place]]:
         """Where candidates were found: the newest sessions of each."""
-        wanted = set(nums)
         with self._engine.reading() as tx:
-            found = {shape: _places(tx, shape, wanted, most) for shape in shapes}
+            found = {shape: _places(tx, shape, nums, most) for shape in shapes}
             named = _named(tx, {row[0] for rows in found.values() for row in rows})
         return {
             shape: [
@@ -223,12 +224,7 @@ def forget(tx: Transaction) -> None:
     tallies.forget(tx)
 
 
-def _unescaped(one: Pending) -> Pending:
-    folder = None if one.cwd is None else unescape(one.cwd)
-    return one._replace(id=unescape(one.id), source=unescape(one.source), cwd=folder)
-
-
-def _places(tx: Transaction, shape: int, wanted: set[int], most: int) -> list[Row]:
+def _places(tx: Transaction, shape: int, wanted: Set[int], most: int) -> list[Row]:
     """The newest sessions that had a candidate, of those that count."""
     found: list[Row] = []
     before, count = 2**62, most  # mostly all of them count
@@ -253,6 +249,9 @@ def _named(tx: Transaction, nums: Iterable[int]) -> dict[int, tuple[str, float]]
 
 def _deals(tx: Transaction, nums: Sequence[int]) -> Iterator[Deal]:
     some = among(nums)
+    sessions = tx.run(
+        f"SELECT num, cwd, parent, changes FROM sessions WHERE {among(nums, 'num')} ORDER BY num"
+    )
     sql = f"SELECT {_CALLS} FROM calls WHERE {some} ORDER BY session, position, number"
     verdicts = {num: list(rows) for num, rows in groupby(tx.run(sql), key=_first)}
     spoken = tx.stream(
@@ -260,10 +259,12 @@ def _deals(tx: Transaction, nums: Sequence[int]) -> Iterator[Deal]:
         f" WHERE {some} AND rewind IS NULL AND (calls > 0 OR role = 'user')"
         " ORDER BY session, position"
     )
-    for num, rows in groupby(spoken, key=_first):
+    said = groupby(spoken, key=_first)
+    speaker, rows = next(said, _NOBODY)
+    for num, cwd, parent, changes in sessions:
         users: list[int] = []
         made: dict[int, str] = {}
-        for _, position, body in rows:
+        for _, position, body in rows if num == speaker else ():
             if body is None:
                 users.append(position)
             else:
@@ -274,7 +275,9 @@ def _deals(tx: Transaction, nums: Sequence[int]) -> Iterator[Deal]:
             for verdict in verdicts.get(num, ())
             if verdict[1] in made
         ]
-        yield _new(Deal, (num, calls, users))
+        if num == speaker:
+            speaker, rows = next(said, _NOBODY)
+        yield _new(Deal, (num, cwd and unescape(cwd), parent, changes, calls, users))
 
 
 class _Body(msgspec.Struct, gc=False):
@@ -285,8 +288,9 @@ class _Body(msgspec.Struct, gc=False):
 
 _decode = msgspec.json.Decoder(_Body).decode
 _first = itemgetter(0)
-_newest = itemgetter(13, 0)
-_is_escaped = itemgetter(12)
+_newest = itemgetter(10, 0)
+_is_escaped = itemgetter(9)
+_NOBODY = (None, ())
 _new = cast(Any, tuple).__new__  # so many are made that the constructors would count
 
 
@@ -313,28 +317,24 @@ def _keep(tx: Transaction, rules: str, findings: Sequence[Findings]) -> None:
     there = {
         num for (num,) in tx.run(f"SELECT num FROM sessions WHERE {among(_nums(findings), 'num')}")
     }
-    kept = [one for one in findings if one.pending.num in there]  # others were deleted meanwhile
+    kept = [one for one in findings if one.num in there]  # others were deleted meanwhile
     _drop(tx, _nums(kept))
-    families = {one.pending.num: _family(tx, one.pending.num, one.pending.parent) for one in kept}
-    looked = [
-        (num, rules, changes, families[num], *one.facts)
-        for one in kept
-        for num, changes in ((one.pending.num, one.pending.changes),)
-    ]
+    families = {one.num: _family(tx, one.num, one.parent) for one in kept}
+    looked = [(one.num, rules, one.changes, families[one.num], *one.facts) for one in kept]
     candidates: list[Row] = []
     for one in kept:
-        num, family = one.pending.num, families[one.pending.num]
+        num, family = one.num, families[one.num]
         if family == num:
             candidates += one.candidates
         else:
             candidates += [(num, shape, family, *rest) for _, shape, _, *rest in one.candidates]
     attempts = [
-        (one.pending.num, escape(work), calls, failed)
+        (one.num, escape(work), calls, failed)
         for one in kept
         for work, calls, failed in one.attempts
     ]
     tx.insert_last("mined", _MINED, looked)
-    tx.insert_last("mined_calls", _MINED_CALLS, [(one.pending.num, one.calls) for one in kept])
+    tx.insert_last("mined_calls", _MINED_CALLS, [(one.num, one.calls) for one in kept])
     tx.insert_last("candidates", _CANDIDATES, candidates)
     tx.insert_last("attempts", _ATTEMPTS, attempts)
     for sql in tallies.changes(tx, families, 1):
@@ -351,7 +351,7 @@ def _drop(tx: Transaction, nums: Sequence[int]) -> None:
 
 
 def _nums(findings: Sequence[Findings]) -> list[int]:
-    return [one.pending.num for one in findings]
+    return [one.num for one in findings]
 
 
 def _family(tx: Transaction, num: int, parent: str | None) -> int:

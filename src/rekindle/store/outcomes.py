@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..types import Call, Judged
 from .engine import Row, Transaction
-from .filter import Filter
+from .filter import Filter, among
 from .rows import SESSION_COLUMNS, decode_json, encode_json, session_of
 from .text import escape, unescape
 
@@ -46,7 +46,14 @@ class Verdicts(NamedTuple):
     compressions: Sequence[int]
 
 
-def due(tx: Transaction, rules: str, where: Filter, session: str | None, now: float) -> list[Due]:
+def due(
+    tx: Transaction,
+    rules: str,
+    where: Filter,
+    session: str | None,
+    nums: Sequence[int] | None,
+    now: float,
+) -> list[Due]:
     """The sessions whose judgements are not up to date."""
     condition, params = where.sql(now)
     if session is not None:
@@ -54,6 +61,7 @@ def due(tx: Transaction, rules: str, where: Filter, session: str | None, now: fl
     rows = tx.run(
         "SELECT s.id, s.message_count, s.changes, j.rules, j.rewinds, j.since, j.compressions,"
         f" {_REWINDS} FROM sessions s LEFT JOIN judged j ON j.session = s.num WHERE {condition}"
+        f" AND {among(nums, 's.num')}"
         " AND (j.session IS NULL OR j.rules <> ? OR j.changes <> s.changes) ORDER BY s.num",
         (*params, rules),
     )

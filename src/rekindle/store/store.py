@@ -602,11 +602,16 @@ class Store:
     # -- what became of the calls
 
     def due(
-        self, rules: str, where: Filter = _EVERYTHING, *, session: str | None = None
+        self,
+        rules: str,
+        where: Filter = _EVERYTHING,
+        *,
+        session: str | None = None,
+        nums: Sequence[int] | None = None,
     ) -> list[outcomes.Due]:
-        """Sessions that these rules have not judged as they are now."""
+        """Sessions that these rules have not judged as they are now; only `nums`, if given."""
         with self._engine.reading() as tx:
-            return outcomes.due(tx, rules, where, session, self._clock())
+            return outcomes.due(tx, rules, where, session, nums, self._clock())
 
     def keep_verdicts(self, rules: str, verdicts: Sequence[outcomes.Verdicts]) -> None:
         """Keep what these rules made of the calls of some sessions."""

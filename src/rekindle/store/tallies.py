@@ -8,10 +8,11 @@ once. Deleting a session leaves the sums as they were; their count tells, and th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from .engine import Row, Transaction
+from .filter import among
 from .text import unescape
 
 FEW = 0.25  # of the sessions that count: so many others are taken off the sums, else sum anew
@@ -24,14 +25,6 @@ class Tally(NamedTuple):
     kind: str
     families: int
     support: int
-
-
-def among(nums: Iterable[int] | None, column: str = "session") -> str:
-    """A condition; whole numbers of our own may stand in the statement, however many there are."""
-    if nums is None:
-        return "true"
-    listed = ", ".join([str(int(num)) for num in nums])
-    return f"{column} IN ({listed})" if listed else "false"
 
 
 def hold(tx: Transaction) -> None:
@@ -124,7 +117,7 @@ def renew(tx: Transaction) -> None:
 
 
 def tallied(
-    tx: Transaction, nums: Sequence[int], least: int, most: Mapping[str, int]
+    tx: Transaction, nums: Set[int], least: int, most: Mapping[str, int]
 ) -> tuple[list[Tally], dict[str, tuple[int, int]]]:
     """Candidates that enough of these sessions had, and how their calls went, by sort.
 
@@ -133,9 +126,8 @@ def tallied(
     """
     others: list[int] = []
     if tx.run("SELECT count(*) FROM mined") != [(len(nums),)]:
-        wanted = set(nums)
-        others = [num for (num,) in tx.run("SELECT session FROM mined") if num not in wanted]
-        if len(others) > FEW * len(wanted):
+        others = [num for (num,) in tx.run("SELECT session FROM mined") if num not in nums]
+        if len(others) > FEW * len(nums):
             return _summed_anew(tx, nums, least, most)
     less = {row[0]: row for row in tx.run(_shapes(tx, families_of(tx, others)))} if others else {}
     nothing = (0, "", 0, 0)
@@ -165,7 +157,7 @@ def _best(
 
 
 def _summed_anew(
-    tx: Transaction, nums: Sequence[int], least: int, most: Mapping[str, int]
+    tx: Transaction, nums: Set[int], least: int, most: Mapping[str, int]
 ) -> tuple[list[Tally], dict[str, tuple[int, int]]]:
     rows = tx.run(
         "SELECT shape, min(kind), count(DISTINCT family), sum(support) FROM candidates"
