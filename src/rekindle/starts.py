@@ -120,7 +120,7 @@ def starter_of(
     shared: bool = False,
 ) -> Starter:
     """What starts the sessions of this home; `template` names the one that all are to start from."""
-    templates = Templates(config.home / "templates")
+    templates = Templates.of_home(config.home)
     wanted = None if template is None else accepted(templates.find(template))
     return Starter(
         store,

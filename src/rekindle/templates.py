@@ -100,6 +100,11 @@ class Templates:
         self.folder = folder
         self._clock = clock
 
+    @classmethod
+    def of_home(cls, home: Path) -> Templates:
+        """Those of the folder that holds everything of Rekindle."""
+        return cls(home / "templates")
+
     # ── reading
 
     def ids(self) -> list[str]:

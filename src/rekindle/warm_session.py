@@ -55,12 +55,10 @@ def tool_of(config: Config, *, shared: bool) -> Tool:
 
     def redactor() -> Redactor:
         from .warm.redact import Redactor
-        from .warm.secrets.known import secret_values
 
-        home, env = surroundings()
-        return Redactor(secret_values(env), str(home), env.get("USER") or None)
+        return Redactor.of_machine(*surroundings())
 
-    return warm_session(Templates(config.home / "templates"), redactor, shared=shared)
+    return warm_session(Templates.of_home(config.home), redactor, shared=shared)
 
 
 _TEXT: dict[str, JSON] = {"type": "string", "minLength": 1, "maxLength": 200}

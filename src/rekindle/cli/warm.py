@@ -32,17 +32,15 @@ def folder() -> Templates:
     """The templates of this home."""
     from ..templates import Templates
 
-    return Templates(settings().home / "templates")
+    return Templates.of_home(settings().home)
 
 
 def redactor() -> Redactor:
     """Redaction that knows this machine: its user, home folder and secrets."""
     from ..config import surroundings
     from ..warm.redact import Redactor
-    from ..warm.secrets.known import secret_values
 
-    home, env = surroundings()
-    return Redactor(secret_values(env), str(home), env.get("USER") or None)
+    return Redactor.of_machine(*surroundings())
 
 
 def complete_template(incomplete: str) -> list[tuple[str, str]]:

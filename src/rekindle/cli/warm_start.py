@@ -195,7 +195,7 @@ def pick(
 def _templates(config: Config) -> Templates:
     from ..templates import Templates
 
-    return Templates(config.home / "templates")
+    return Templates.of_home(config.home)
 
 
 def _starter(

@@ -1,6 +1,6 @@
 """Takes secrets and private data out of text, before anything is learned from it.
 
-    redactor = Redactor(secret_values(env), home="/home/ada", user="ada")
+    redactor = Redactor.of_machine(home, environ)   or Redactor(known, home="/home/ada", user="ada")
     redactor.text(command, "arguments")     a text without them
     redactor.value(arguments, "arguments")  the same for whatever JSON can say
     redactor.report                         how much of which kind was removed, and where
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from ..types import JSON
 from .secrets import RULES
@@ -26,6 +26,9 @@ from .secrets.names import Name, announced
 from .secrets.people import own
 from .secrets.spans import Look, Rule, Span
 from .secrets.wrapped import wrapped
+
+if TYPE_CHECKING:
+    from pathlib import PurePath
 
 __all__ = ["Redactor", "secret_values"]
 
@@ -53,6 +56,11 @@ class Redactor:
         direct = (known_rule(known or {}), own(home, user), *RULES)
         once = (*direct, wrapped(lambda text: _holds(text, direct)))
         self._rules: tuple[Rule, ...] = (*direct, wrapped(lambda text: _holds(text, once)))
+
+    @classmethod
+    def of_machine(cls, home: PurePath, env: Mapping[str, str]) -> Redactor:
+        """One that knows a machine by its user's home folder and environment."""
+        return cls(secret_values(env), str(home), env.get("USER") or None)
 
     def text(self, text: str, where: str = "") -> str:
         """The text without secrets; `where` is the place that the report names."""
