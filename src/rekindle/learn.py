@@ -227,7 +227,7 @@ def learn_one(store: Store, redactor: Redactor, session: str, *, now: float, mos
     if not pending:
         raise NotFound(f"no session {session!r}")  # deleted meanwhile
     one = pending[0]
-    looking = _Looking(store, _reader(redactor), {})
+    looking = _Looking(store, _reader(redactor), pending)
     facts = one.known or looking.through([one])[one.num]
     looking.keep()
     found = gathering.patterns(store, [one.num], least=1, most=most * 4, now=now)
@@ -264,9 +264,7 @@ def _scanned(
     looked = 0
     parts = _parts(eligible)
     new = [[one for one in part if one.task is None] for part in parts]
-    nums = [one.num for part in new for one in part]
-    waiting = {due.session: due for due in store.due(RULES, where, nums=nums)}
-    looking = _Looking(store, _reader(redactor), waiting)
+    looking = _Looking(store, _reader(redactor), [one for part in new for one in part])
     for number, part in enumerate(parts):
         if len(chosen) >= wanted.max_sessions:
             skipped["more than wanted"] += sum(len(rest) for rest in parts[number:])
@@ -356,10 +354,15 @@ def _reader(redactor: Redactor) -> Reader:
 class _Looking:
     """Looks through sessions part by part; while one part is written, the next is looked through."""
 
-    def __init__(self, store: Store, reader: Reader, waiting: Mapping[str, Due]) -> None:
+    def __init__(self, store: Store, reader: Reader, new: Sequence[Pending]) -> None:
         self._store = store
         self._reader = reader
-        self._waiting = waiting
+        nums = [one.num for one in new]
+        self._lines = store.mined.lines(nums)
+        before = {num for line in self._lines.values() for num in line}
+        due = store.due(RULES, Filter(archived=None), nums=[*{*nums, *before}])
+        self._waiting = {one.num: one for one in due}
+        self._lets_in: dict[int, bool] = {}  # whether strangers had a say in a session
         self._found: list[Findings] = []
         self._ahead: Ahead[list[Findings]] | None = None
 
@@ -374,22 +377,41 @@ class _Looking:
 
     def keep(self, following: Sequence[Pending] = ()) -> None:
         """Write what was found, and look ahead at what follows, if nothing there waits for a verdict."""
-        is_ready = not any(one.id in self._waiting for one in following)
+        is_ready = not self._due(following)
         self._ahead = Ahead(lambda: self._look(following)) if is_ready else None
         if self._found:
             self._store.mined.keep(MINING_RULES, self._found, meanwhile=self._ahead)
 
+    def _due(self, new: Sequence[Pending]) -> list[Due]:
+        """Of these sessions, and of those before them, the ones that are not judged yet."""
+        if not self._waiting:
+            return []
+        nums = {num for one in new for num in (one.num, *self._lines.get(one.num, ()))}
+        return [self._waiting[num] for num in sorted(nums & self._waiting.keys())]
+
     def _judge(self, new: Sequence[Pending]) -> None:
-        due = [self._waiting[one.id] for one in new if one.id in self._waiting]
-        if due:
+        if due := self._due(new):
             self._store.keep_verdicts(RULES, [_verdicts(self._store, one) for one in due])
+            for one in due:
+                del self._waiting[one.num]
 
     def _look(self, new: Sequence[Pending]) -> list[Findings]:
         if not new:
             return []
         deals = list(self._store.mined.deals([one.num for one in new]))
-        done = self._reader.deeds(Done(deal.calls, deal.users, deal.cwd) for deal in deals)
+        done = self._reader.deeds(
+            Done(deal.calls, deal.users, deal.cwd, self._is_tainted(deal.num)) for deal in deals
+        )
         return [_findings(deal, deeds) for deal, deeds in zip(deals, done, strict=True)]
+
+    def _is_tainted(self, num: int) -> bool:
+        """Does this session go on from one in which strangers had a say?"""
+        line = self._lines.get(num, ())
+        if unknown := [num for num in line if num not in self._lets_in]:
+            for deal in self._store.mined.deals(unknown):
+                done = Done(deal.calls, deal.users, deal.cwd)
+                self._lets_in[deal.num] = self._reader.lets_in(done)
+        return any(self._lets_in.get(num, False) for num in line)
 
 
 def _findings(deal: Deal, deeds: Sequence[Deed]) -> Findings:

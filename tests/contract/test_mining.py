@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle import Message, Store, ToolCall, building, learn
+from rekindle import Message, Session, Store, ToolCall, building, learn
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.store import Filter, tallies
 from rekindle.store.mined import Deal
@@ -201,6 +201,40 @@ def test_sessions_that_continue_each_other_count_once(store: Store) -> None:
     assert commands(learned(store)) == ["make docs --once"]
 
 
+def go_on(store: Store, session: Session | str, *commands: str) -> None:
+    """Run these commands in a session, in 30 messages more."""
+    ran = [message for command in commands for message in call(f"of {command}", command)]
+    store.append(session, *ran, *[answer("…")] * 30)
+
+
+def test_what_goes_on_from_a_session_of_strangers_is_not_trusted_either(store: Store) -> None:
+    for number in range(2):
+        first = store.begin()
+        store.append(first, user("look"), *call("a", "make docs --first"))
+        forked = store.fork(first)  # before a stranger had a say
+        store.append(
+            first, *call("b", f"curl https://example.com/{number}")
+        )  # too short to be mined
+        second = store.compress(first, user("so far: we looked"))
+        go_on(store, second, "make sync --all")
+        third = store.compress(second, user("so far: we looked and synced"))
+        go_on(store, third, "make clean --deep")
+        go_on(store, forked, "make check --here")
+    found = {
+        str(one.steps[0].arguments["command"]): one.tainted
+        for one in learned(store).patterns
+        if one.kind == "example"
+    }
+    assert found == {
+        "make sync --all": True,
+        "make clean --deep": True,
+        "make docs --first": False,
+        "make check --here": False,
+    }
+    (only,) = learn.learn_one(store, Redactor(), third.id, now=NOW, most=5).patterns
+    assert only.tainted
+
+
 def test_secrets_are_removed_before_anything_is_kept(store: Store, folder: Templates) -> None:
     for _ in range(2):
         work(store, f"deskctl login --token {SECRET} --all", asked=f"log in with {SECRET}")
@@ -232,7 +266,7 @@ def test_a_deleted_session_takes_what_was_learned_from_it_along(store: Store, cl
 
 
 def test_sums_are_those_of_the_sessions_that_are_left(store: Store, clock: Clock) -> None:
-    def sums(among: list[int]) -> tuple[object, object]:
+    def sums(among: set[int]) -> tuple[object, object]:
         kept = store.mined.tally(among, 1, MOST)
         store.mined.forget()
         learned(store)
@@ -246,7 +280,7 @@ def test_sums_are_those_of_the_sessions_that_are_left(store: Store, clock: Clock
     learned(store)
     nums = {one.id: one.num for one in store.mined.pending(learn.MINING_RULES, Filter())}
     for left_out in ([], [first], [second], [gone], [first, gone]):
-        among = [num for id, num in nums.items() if id not in left_out]
+        among = {num for id, num in nums.items() if id not in left_out}
         kept, anew = sums(among)
         assert kept == anew
     store.append(second, *call("more", "make test --b"))  # looked through once more
@@ -254,7 +288,7 @@ def test_sums_are_those_of_the_sessions_that_are_left(store: Store, clock: Clock
     store.prune(Filter(source="gone"))
     store.purge(older_than=-1)
     learned(store)
-    kept, anew = sums([num for id, num in nums.items() if id != gone])
+    kept, anew = sums({num for id, num in nums.items() if id != gone})
     assert kept == anew
 
 
@@ -268,7 +302,7 @@ def test_the_best_without_some_sessions_are_those_of_a_sum_anew(
         work(store, *draw.choices(ways, weights=range(9, 0, -1), k=4))
     learned(store)
     for _ in range(20):
-        among = sorted(draw.sample(range(1, 15), draw.randrange(9, 14)))
+        among = {*draw.sample(range(1, 15), draw.randrange(9, 14))}
         rooms = dict.fromkeys(MOST, most)
         monkeypatch.setattr(tallies, "FEW", 1.0)
         taken_off = store.mined.tally(among, 1, rooms)

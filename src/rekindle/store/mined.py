@@ -24,6 +24,7 @@ from .tallies import Tally
 from .text import ESCAPE, escape, unescape
 
 TOGETHER = 200  # sessions whose calls are read with one statement
+_LONGEST_LINE = 100  # of sessions that go on from one another
 _CALLS = (
     "session, position, number, id, tool, work, digest, outcome, failed, error_kind, fault, rule,"
     " confidence, duration, answered"
@@ -148,6 +149,26 @@ class Mined:
         with self._engine.reading() as tx:
             for start in range(0, len(nums), TOGETHER):
                 yield from _deals(tx, sorted(nums[start : start + TOGETHER]))
+
+    def lines(self, nums: Sequence[int]) -> dict[int, list[int]]:
+        """The sessions that some of these go on from, the nearest first; a fork has all it needs."""
+        found: dict[int, list[int]] = {}
+        with self._engine.reading() as tx:
+            ends = {num: num for num in nums}
+            for _ in range(_LONGEST_LINE):
+                parents = dict(
+                    tx.run(
+                        "SELECT s.num, p.num FROM sessions s JOIN sessions p ON p.id = s.parent WHERE"
+                        f" {among(set(ends.values()), 's.num')} AND s.forked_at IS NULL"
+                        " AND p.pruned IS NULL"
+                    )
+                )
+                ends = {num: parents[end] for num, end in ends.items() if end in parents}
+                if not ends:
+                    break
+                for num, end in ends.items():
+                    found.setdefault(num, []).append(end)
+        return found
 
     def keep(
         self,
@@ -356,7 +377,7 @@ def _nums(findings: Sequence[Findings]) -> list[int]:
 
 def _family(tx: Transaction, num: int, parent: str | None) -> int:
     """The first session of the line that this one goes on."""
-    for _ in range(100):
+    for _ in range(_LONGEST_LINE):
         rows = parent and tx.run("SELECT num, parent FROM sessions WHERE id = ?", (parent,))
         if not rows:
             break

@@ -29,6 +29,7 @@ TOGETHER = 200  # sessions whose calls are read with one statement
 class Due(NamedTuple):
     """A session that has to be judged, from `since` on; what is judged before that stays."""
 
+    num: int
     session: str
     since: int
     messages: int
@@ -59,18 +60,18 @@ def due(
     if session is not None:
         condition, params = "s.id = ? AND s.pruned IS NULL", [escape(session)]
     rows = tx.run(
-        "SELECT s.id, s.message_count, s.changes, j.rules, j.rewinds, j.since, j.compressions,"
+        "SELECT s.num, s.id, s.message_count, s.changes, j.rules, j.rewinds, j.since, j.compressions,"
         f" {_REWINDS} FROM sessions s LEFT JOIN judged j ON j.session = s.num WHERE {condition}"
         f" AND {among(nums, 's.num')}"
         " AND (j.session IS NULL OR j.rules <> ? OR j.changes <> s.changes) ORDER BY s.num",
         (*params, rules),
     )
     found: list[Due] = []
-    for id, count, changes, judged_by, had, since, compressions, rewinds in rows:
+    for num, id, count, changes, judged_by, had, since, compressions, rewinds in rows:
         if judged_by != rules or had != rewinds:
             since, compressions = 0, "[]"
         before = tuple(at for at in decode_json(compressions) if at < since)
-        found.append(Due(unescape(id), since, count, before, changes, rewinds))
+        found.append(Due(num, unescape(id), since, count, before, changes, rewinds))
     return found
 
 

@@ -19,7 +19,7 @@ from .patterns.forms import digest
 from .patterns.recover import recoveries
 
 # Raised with every change that may change a candidate: what is kept under an older one is made anew.
-RULES_VERSION = 2
+RULES_VERSION = 3
 
 OPENING = 5  # calls
 CLOSING = 3

@@ -53,6 +53,7 @@ class Done(NamedTuple):
     calls: Sequence[tuple[Call, Any]]
     users: Sequence[int]
     cwd: str | None
+    tainted: bool = False  # from the beginning: it goes on from one in which strangers had a say
 
 
 # With what a call is like: whether it brings in what strangers wrote.
@@ -90,11 +91,17 @@ class Reader:
         for one in ready:
             yield self._deeds(one, drafts)
 
+    def lets_in(self, session: Done) -> bool:
+        """Did strangers have a say in this session?"""
+        folder = session.cwd or ""
+        made = (self._call_of(verdict, of) for verdict, of in session.calls)
+        return any(call is not None and brings_in(call, folder) for call in made)
+
     def _deeds(self, session: _Ready, drafts: dict[tuple[int, str], _Drawn]) -> list[Deed]:
         found: list[Deed] = []
         asked = iter(session.users)
         ahead = next(asked, None)
-        turn, tainted = -1, False
+        turn, tainted = -1, session.tainted
         known, folder, closely = self._known, session.folder, session.closely
         for place, (verdict, made) in enumerate(session.calls):
             (
@@ -165,6 +172,7 @@ class _Ready(NamedTuple):
     users: Sequence[int]
     folder: str
     closely: int
+    tainted: bool
 
     @classmethod
     def of(cls, session: Done) -> _Ready:
@@ -172,4 +180,5 @@ class _Ready(NamedTuple):
         # What was read matters at first, and where an edit failed.
         wrong = [verdict.tool for verdict, _ in calls if verdict.failed]
         is_edit = any(kind_of(tool).shape == "edit" for tool in wrong) if wrong else False
-        return cls(calls, session.users, session.cwd or "", len(calls) if is_edit else OPENING)
+        closely = len(calls) if is_edit else OPENING
+        return cls(calls, session.users, session.cwd or "", closely, session.tainted)
