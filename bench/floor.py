@@ -13,6 +13,7 @@ import queue
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -110,7 +111,7 @@ class Plain(Contestant):
             self.execute("COMMIT")
 
     def load(self, session: str) -> int:
-        rows = self.execute(LOAD, (session,)).fetchall()
+        rows: list[tuple[Any, ...]] = self.execute(LOAD, (session,)).fetchall()
         loads = json.loads
         # A caller cannot use calls that are still JSON text, so decoding them belongs to the work.
         return len([(*row[:4], loads(row[4]) if row[4] else None, row[5]) for row in rows])
@@ -173,7 +174,7 @@ class Shared(Plain):
 
     def write(self) -> None:
         while (work := self.waiting.get()) is not None:
-            batch = [work]
+            batch: list[Any] = [work]
             while len(batch) < self.batch and not self.waiting.empty():
                 batch.append(self.waiting.get())
             stop = batch[-1] is None

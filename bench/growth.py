@@ -60,13 +60,14 @@ def growth_probe(folder: Path, sessions: int) -> Figures:
     said = [message(one) for index in range(5) for one in talk(index + 10**6).said]
     with open_store(path) as store:
         new = store.begin(id="20270101_000000_00000000")
-        store.messages(names[0]), store.recent(50), store.search(words[0])
+        store.messages(names[0])
+        store.recent(50)
+        store.search(words[0])
         figures |= _spread("append", lambda one: store.append(new, one), said)
         figures |= _spread("messages", store.messages, names)
         figures |= _spread("recent", store.recent, [50] * 100)
         figures |= _spread("search", store.search, words)
-        newest = {"order": "newest"}
-        figures |= _spread("newest", lambda query: store.search(query, **newest), words)
+        figures |= _spread("newest", lambda query: store.search(query, order="newest"), words)
     return figures
 
 

@@ -341,7 +341,7 @@ def table(rows: dict[str, dict[str, Any]], name: str) -> str:
 def _cell(value: list[float] | float | None) -> str:
     if value is None:
         return "–"
-    if isinstance(value, float):
+    if not isinstance(value, list):
         return f"{value:.2f}"
     if len(value) < 3:
         return f"{value[0]:.3f}"

@@ -110,6 +110,7 @@ def hammer(kind: Kind, folder: Path, number: int, gate: str, seconds: float) -> 
     until = wait(Path(gate), str(number)) + seconds
     waits: list[float] = []
     errors: list[str] = []
+    start = 0.0
     for turn in count():
         one = work[turn % len(work)]
         name = f"{one.id}{turn // len(work):04d}"

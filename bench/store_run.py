@@ -223,7 +223,7 @@ class StoreRun:
         """Import, open, first durable write, each time in a new process on a new file."""
         names = self.present(*OURS, *self.peers)
         asked = {name: runner.run(name, "program", WORK) for name in names}
-        programs = {name: answer.get("program") for name, answer in asked.items()}
+        programs = {name: answer.get("program", "") for name, answer in asked.items()}
         result = {name: answer for name, answer in asked.items() if "error" in answer}
         taken: dict[str, list[float]] = {name: [] for name in names if name not in result}
         for turn in range(self.size.starts + 1):

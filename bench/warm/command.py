@@ -7,8 +7,8 @@
     table    the table of what was run
     forms    the training tasks with other numbers of examples and in other forms
 
-A run that was stopped goes on where it was. `--slice` is a small course by itself: fewer tasks, and
-nothing of it goes into the results file.
+A run that was stopped goes on where it was. `--slice` is a small course by itself: fewer tasks, four
+arms, and nothing of it goes into the results file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from datetime import UTC, datetime
 from .. import report
 from . import course as courses
 from . import figures, forms, model
-from .course import Course, Row
+from .course import Course
+from .figures import Row
 
 STEPS = ("fetch", "record", "build", "run", "table", "forms")
 
@@ -60,7 +61,7 @@ def told_training(rows: Sequence[Row]) -> None:
 
 
 def build(course: Course) -> None:
-    template, scan = courses.build(course)
+    template, scan, _ = courses.build(course)
     print(
         f"template “{template.name}”: {len(template.patterns)} patterns from {scan.qualified} of"
         f" {scan.scanned} sessions; {course.templates.path(template.id)}",
@@ -101,7 +102,7 @@ def show(course: Course, rows: Sequence[Row]) -> None:
         return
     text = figures.table(rows, head(course, rows))
     print(text)
-    wanted = {(task.id, arm) for task in course.tasks("test") for arm in figures.ARMS}
+    wanted = {(task.id, arm) for task in course.tasks("test") for arm in course.arms}
     if missing := wanted - {(row["task"], row["arm"]) for row in rows}:
         print(f"{len(missing)} of {len(wanted)} sessions are missing: no results file is written")
     elif not course.is_slice:

@@ -34,7 +34,8 @@ from .tasks import Split, Task, tasks
 
 NAME = "harbour"  # of the template
 TRAINING, TESTING = "bench-train", "bench-test"  # sources of sessions
-SLICE: dict[Split, int] = {"train": 3, "test": 2}  # tasks of a family
+SLICE: dict[Split, int] = {"train": 3, "test": 1}  # tasks of a family
+SLICE_ARMS: tuple[Arm, ...] = ("cold", "warm", "placebo", "naive")
 Row = dict[str, Any]
 T = TypeVar("T", bound=str)
 
@@ -66,6 +67,10 @@ class Course(NamedTuple):
     @property
     def templates(self) -> Templates:
         return Templates(self.folder / "templates")
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        return SLICE_ARMS if self.is_slice else ARMS
 
     def tasks(self, split: Split) -> list[Task]:
         """The tasks of this course: all, or of each family the first few."""
@@ -163,13 +168,15 @@ def mine(store: Store, templates: Templates) -> Built:
 # -- testing
 
 
-def run(course: Course, served: Served, arms: Sequence[Arm] = ARMS) -> list[Row]:
+def run(course: Course, served: Served, arms: Sequence[Arm] | None = None) -> list[Row]:
     """Run the test tasks in each arm, where that is not done yet; all rows.
 
     Arms that begin a task alike share one session: the model is greedy.
     """
     wanted: list[tuple[Task, Arm]] = [
-        (task, arm) for n, task in enumerate(course.tasks("test")) for arm in turned(arms, n)
+        (task, arm)
+        for n, task in enumerate(course.tasks("test"))
+        for arm in turned(arms or course.arms, n)
     ]
     with course.store("past") as past_store, course.store("tests") as store:
         past = _past(course, past_store)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import shlex
 from collections.abc import Iterator
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.warm import agent, arms, course, figures, forms
+from bench.warm import agent, arms, command, course, figures, forms, model
 from bench.warm.course import Course
 from bench.warm.handbook import WAYS, first_message
 from bench.warm.model import NoModel, Served
@@ -238,7 +241,7 @@ def test_every_test_task_is_run_in_every_arm_once(tmp_path: Path, served: Served
     with one.store("past") as store:
         bells(store, one.templates.folder)
     rows = course.run(one, served)
-    wanted = {(task.id, arm) for task in one.tasks("test") for arm in arms.ARMS}
+    wanted = {(task.id, arm) for task in one.tasks("test") for arm in one.arms}
     assert {(row["task"], row["arm"]) for row in rows} == wanted
     assert len(rows) == len(wanted)
     assert all(row["success"] for row in rows if row["family"] != "papers")
@@ -247,6 +250,27 @@ def test_every_test_task_is_run_in_every_arm_once(tmp_path: Path, served: Served
         len({row["session"] for row in rows}) == len(begun) < len(rows)
     )  # alike ones are run once
     assert course.run(one, served) == rows
+
+
+def test_the_command_goes_from_nothing_to_the_table(
+    tmp_path: Path,
+    served: Served,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(command, "Course", partial(Course, root=tmp_path))
+    monkeypatch.setattr(model, "serving", lambda *_: nullcontext(served))
+    args = argparse.Namespace(step="run", model="1.5b", slice=True, threads=1)
+    command.run(args)
+    told = capsys.readouterr().out
+    assert "15 training sessions, 15 of them did their task" in told
+    assert "template “harbour”: " in told
+    args.step = "table"
+    command.run(args)
+    table = capsys.readouterr().out
+    for arm in ("cold", "warm", "placebo", "naive"):
+        assert f"| {arm} | 5 of 5 = 100% " in told
+        assert f"| {arm} | 5 of 5 = 100% " in table
 
 
 def test_a_task_is_run_again_when_its_beginning_changed(tmp_path: Path, served: Served) -> None:
@@ -293,3 +317,4 @@ def test_a_slice_has_every_family_and_fewer_tasks() -> None:
         assert {t.family for t in whole.tasks(split)} == {t.family for t in part.tasks(split)}
         assert len(part.tasks(split)) < len(whole.tasks(split))
     assert whole.folder != part.folder
+    assert {*part.arms} < {*whole.arms}
