@@ -181,7 +181,8 @@ def _chance(p: float) -> str:
 
 
 def families_of(done: Done) -> str:
-    """A line for each family: the tasks done in each arm."""
+    """A line for each family: the tasks done in each arm that was run."""
+    done = {arm: kept for arm, kept in done.items() if kept}
     names = sorted({row["family"] for kept in done.values() for row in kept.values()})
     lines = [
         [

@@ -7,7 +7,7 @@ import itertools
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -390,10 +390,13 @@ class _Looking:
         return [self._waiting[num] for num in sorted(nums & self._waiting.keys())]
 
     def _judge(self, new: Sequence[Pending]) -> None:
-        if due := self._due(new):
-            self._store.keep_verdicts(RULES, [_verdicts(self._store, one) for one in due])
-            for one in due:
-                del self._waiting[one.num]
+        judged: list[Verdicts] = []
+        for one in self._due(new):
+            del self._waiting[one.num]
+            with suppress(NotFound):  # pruned meanwhile
+                judged.append(_verdicts(self._store, one))
+        if judged:
+            self._store.keep_verdicts(RULES, judged)
 
     def _look(self, new: Sequence[Pending]) -> list[Findings]:
         if not new:

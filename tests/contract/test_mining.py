@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from rekindle import Message, Session, Store, ToolCall, building, learn
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.store import Filter, tallies
 from rekindle.store.mined import Deal
+from rekindle.store.outcomes import Due
 from rekindle.templates import Templates, exported, index
 from rekindle.types import replace
 from rekindle.warm.redact import Redactor
@@ -140,6 +142,27 @@ def test_a_part_that_cannot_be_read_ahead_does_not_cost_what_was_found(
     again = learned(store)
     assert again.patterns == whole.patterns
     assert again.scan.looked_through == 2
+
+
+def test_a_session_that_is_deleted_while_it_is_looked_at_costs_no_other(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work(store, "make docs --all")
+    work(store, "make docs --all")
+    work(store, "make docs --all", source="gone")
+    clock.now += 10 * 86_400
+    due = store.due
+
+    def due_and_gone(*args: Any, **named: Any) -> list[Due]:
+        found = due(*args, **named)
+        store.prune(Filter(source="gone"))
+        store.purge(older_than=-1)
+        return found
+
+    monkeypatch.setattr(store, "due", due_and_gone)
+    found = learned(store)
+    assert commands(found) == ["make docs --all"]
+    assert (found.scan.qualified, found.scan.skipped) == (2, {"deleted meanwhile": 1})
 
 
 def test_what_was_undone_is_unlearned(store: Store) -> None:
