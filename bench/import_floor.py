@@ -226,7 +226,7 @@ def codex(index: int, count: int) -> Iterator[bytes]:
 
 def parsers() -> dict[str, Callable[[bytes], Any]]:
     import msgspec
-    import orjson
+    import orjson  # pyright: ignore[reportMissingImports]  the environment of the benchmark has it
 
     return {"orjson": orjson.loads, "msgspec": msgspec.json.Decoder().decode}
 

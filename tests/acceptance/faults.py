@@ -169,10 +169,11 @@ class Line:
         except OSError:
             pass
         finally:
-            for end in both:
-                with suppress(OSError):  # the other side was first
-                    end.shutdown(socket.SHUT_RDWR)
-                end.close()
+            if sink not in self._muted:  # else it is hung up on when `at_commit` is through
+                for end in both:
+                    with suppress(OSError):  # the other side was first
+                        end.shutdown(socket.SHUT_RDWR)
+                    end.close()
 
     def close(self) -> None:
         self._listener.close()
