@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -146,10 +145,10 @@ def said(*texts: tuple[str, float]) -> Said:
     words: dict[str, float] = {}
     length = 0
     for text, weight in texts:
-        found = terms(text)
+        found = terms(text) if text else ()
         length += len(found)
-        for word, count in Counter(found).items():
-            words[word] = words.get(word, 0.0) + weight * count
+        for word in found:
+            words[word] = words.get(word, 0.0) + weight
     return Said(words, length)
 
 
