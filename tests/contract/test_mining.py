@@ -144,6 +144,24 @@ def test_a_part_that_cannot_be_read_ahead_does_not_cost_what_was_found(
     assert again.scan.looked_through == 2
 
 
+def test_what_is_said_while_a_session_is_looked_at_is_learned_the_next_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = [work(store, "make docs --all") for _ in range(2)]
+    read = store.mined.deals
+
+    def deals(nums: Sequence[int]) -> Iterator[Deal]:
+        for session in both:  # after it was judged
+            store.append(session, *call("late", "make check --late"))
+        return read(nums)
+
+    monkeypatch.setattr(store.mined, "deals", deals)
+    assert commands(learned(store)) == ["make docs --all"]
+    monkeypatch.undo()
+    assert sorted(map(str, commands(learned(store)))) == ["make check --late", "make docs --all"]
+    assert learned(store).scan.looked_through == 0
+
+
 def test_a_session_that_is_deleted_while_it_is_looked_at_costs_no_other(
     store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

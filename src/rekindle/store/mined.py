@@ -270,8 +270,10 @@ def _named(tx: Transaction, nums: Iterable[int]) -> dict[int, tuple[str, float]]
 
 def _deals(tx: Transaction, nums: Sequence[int]) -> Iterator[Deal]:
     some = among(nums)
+    # As of what was judged: a session that has grown since then is due again.
     sessions = tx.run(
-        f"SELECT num, cwd, parent, changes FROM sessions WHERE {among(nums, 'num')} ORDER BY num"
+        "SELECT s.num, s.cwd, s.parent, coalesce(j.changes, -1) FROM sessions s"
+        f" LEFT JOIN judged j ON j.session = s.num WHERE {among(nums, 's.num')} ORDER BY s.num"
     )
     sql = f"SELECT {_CALLS} FROM calls WHERE {some} ORDER BY session, position, number"
     verdicts = {num: list(rows) for num, rows in groupby(tx.run(sql), key=_first)}
