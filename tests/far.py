@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from .servers import Missing
 from .waiting import PATIENCE
@@ -224,8 +224,11 @@ async def _modal_exec(*argv: str, secrets: list[Mapping[str, str]], text: bool) 
 
     async def pieces() -> AsyncIterator[bytes]:
         assert process.stdout is not None
-        while piece := await process.stdout.read(65536):
-            yield piece
+        try:
+            while piece := await process.stdout.read(65536):
+                yield piece
+        finally:
+            cast(Any, process)._transport.close()
 
     return SimpleNamespace(stdout=pieces(), wait=SimpleNamespace(aio=process.wait))
 

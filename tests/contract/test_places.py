@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from rekindle.errors import InputClosed, InvalidInput, NotStarted, PlaceUnreachable
+from rekindle.processes import remote
 from rekindle.processes.command import apptainer
 from rekindle.processes.container import ContainerLine
 from rekindle.processes.modal import ModalLine
@@ -115,6 +117,23 @@ async def test_input_reaches_it_until_it_is_closed(place: Open) -> None:
         assert await process.wait() == 0
         with pytest.raises(InputClosed):
             await process.write(b"too late")
+
+
+@runs
+async def test_input_that_nobody_reads_is_given_back_and_does_not_come_later(
+    place: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "UNREAD", "1")
+    script = "trap go=1 USR1; echo deaf; until [ $go ]; do sleep 0.1; done; wc -c"
+    async with started(place, spec("sh", "-c", script)) as (process, output):
+        await until(output, b"deaf\n")
+        said = b"x" * 100_000  # a pipe holds 65,536
+        taken = await process.write(said)
+        assert 0 < taken < len(said)
+        await process.signal(signal.SIGUSR1)
+        await process.close_stdin()
+        assert await process.wait() == 0
+        assert int(output.data.split()[1]) == taken
 
 
 @runs

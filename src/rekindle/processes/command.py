@@ -8,7 +8,7 @@ import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from signal import SIGKILL
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 from ..errors import PlaceUnreachable
 from .place import CHUNK
@@ -44,6 +44,8 @@ class CommandLine:
         finally:
             _end(process)
             await process.wait()
+            # What the script had started may hold the pipe still; nobody reads on.
+            cast(Any, process)._transport.close()
 
     async def close(self) -> None:
         """Nothing is held."""
