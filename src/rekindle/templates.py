@@ -400,4 +400,5 @@ def index(store: Store, folder: Templates, *, tell: Callable[[str], None] | None
                 tell(str(error))
     if gone:
         store.patterns.drop(gone)
+    store.patterns.tidy(read)
     return read

@@ -7,15 +7,16 @@ fit is not decided here but in `warm/choose.py`.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from ..types import JSON, Pattern, Seed, Step, Style, Template
 from ..warm.choose import Candidate, Known, Record
-from ..warm.match import token
+from ..warm.match import Said, token
 from .engine import Engine, Transaction
+from .patterns import SAID
 from .rows import decode_json
 from .text import escape, unescape
 
@@ -137,11 +138,13 @@ def _best(tx: Transaction, words: _Words, hits: Mapping[str, _Hits], total: int)
         weight = math.log(1 + (total - len(nums) + 0.5) / (len(nums) + 0.5))
         for num in nums:
             scores[num] = scores.get(num, 0.0) + weight
-    for word in frequent:  # they tell apart what a rare word has brought
-        for num in words.having(tx, [[*rare], [word]], FREQUENT):
+    if frequent:  # they tell apart what a rare word has brought
+        for num in words.having(tx, [[*rare], frequent], FREQUENT):
             if num in scores:
                 scores[num] += _FREQUENT_WEIGHT
-    return heapq.nsmallest(2 * MOST, scores, key=lambda num: (-scores[num], num))
+    last = sorted(scores.values(), reverse=True)[: 2 * MOST][-1]
+    best = [num for num, score in scores.items() if score >= last]
+    return sorted(best, key=lambda num: (-scores[num], num))[: 2 * MOST]
 
 
 def _rows(tx: Transaction, nums: Sequence[int], most: int) -> list[_Row]:
@@ -219,17 +222,21 @@ def _placed(tx: Transaction, candidates: Sequence[Candidate]) -> list[Candidate]
 
 
 def _candidates(rows: Sequence[_Row]) -> list[Candidate]:
-    templates: dict[int, Template] = {}
-    for row in rows:
-        if row.template not in templates:
-            templates[row.template] = template_of(decode_json(row.head), row)
-    return [Candidate(templates[row.template], pattern_of(decode_json(row.body))) for row in rows]
+    return [_candidate(_template(*row[2:]), decode_json(row.body)) for row in rows]
 
 
-def template_of(fields: Mapping[str, JSON], row: _Row) -> Template:
+def _candidate(template: Template, fields: dict[str, JSON]) -> Candidate:
+    length, words = fields.pop(SAID, None) or (0, None)  # an older program may have put it there
+    return Candidate(template, pattern_of(fields), said=Said(words, length) if words else None)
+
+
+# The best candidates come from few templates, request after request.
+@lru_cache(maxsize=1_000)
+def _template(id: str, revision: int, state: str, task_type: str, head: str) -> Template:
+    fields: Mapping[str, JSON] = decode_json(head)
     seed = cast("Mapping[str, JSON]", fields.get("seed") or {})
-    known: dict[str, Any] = {**fields, "id": unescape(row.id), "revision": row.revision}
-    known |= {"state": row.state, "task_type": row.task_type, "patterns": ()}
+    known: dict[str, Any] = {**fields, "id": unescape(id), "revision": revision}
+    known |= {"state": state, "task_type": unescape(task_type), "patterns": ()}
     known["tags"] = tuple(fields.get("tags", ()))
     known["sources"] = tuple(fields.get("sources", ()))
     known["seed"] = Seed(

@@ -63,6 +63,7 @@ class Candidate(NamedTuple):
     owners: frozenset[str | None] = frozenset(
         (None,)
     )  # whose sessions it was seen in; None: unknown
+    said: Said | None = None  # its `words_of`, where they are at hand
 
 
 class Record(NamedTuple):
@@ -182,9 +183,9 @@ def words_of(pattern: Pattern) -> Said:
     return found._replace(words={**made.words, **found.words}) if made.words else found
 
 
-def tokens_of(pattern: Pattern) -> str:
-    """What an index is given to find the pattern by: `token` of each of its words."""
-    tokens = [token(word) for word in words_of(pattern).words]
+def tokens_of(words: Said) -> str:
+    """What an index is given to find a pattern by: `token` of each of its words."""
+    tokens = [token(word) for word in words.words]
     return " ".join(dict.fromkeys(one for one in tokens if one))
 
 
@@ -200,12 +201,12 @@ def _rivals(ask: Ask, request: Request, candidates: Iterable[Candidate]) -> list
     found: dict[str, list[_Scored]] = {}
     templates: dict[str, Template] = {}
     for candidate in candidates:
-        template, pattern, folders, _ = candidate
+        template, pattern, folders, _, words = candidate
         templates[template.id] = template
         scored = found.setdefault(template.id, [])
         if not may_use(ask, candidate) or not could_use(pattern, ask.tools):
             continue
-        words = words_of(pattern)
+        words = words or words_of(pattern)
         fit = request.fit(words)
         here = _is_here(ask.folder, folders)
         scored.append(_Scored(pattern, words, fit, _rank(pattern, fit, here), here))
@@ -218,7 +219,7 @@ def _rivals(ask: Ask, request: Request, candidates: Iterable[Candidate]) -> list
 
 def may_use(ask: Ask, candidate: Candidate) -> bool:
     """May this be shown to the asker at all, whatever it is about?"""
-    template, pattern, _, owners = candidate
+    template, pattern, _, owners, _ = candidate
     # However many sessions: they may have read the same page.
     if pattern.tainted:
         return False

@@ -24,7 +24,8 @@ _LOOKED_AT = 4_000  # characters of a text
 _K, _B = 1.2, 0.4  # BM25: how fast repetition counts less, how far a long text counts less
 _USUAL_LENGTH = 24  # words
 _UNKNOWN = 0.4  # what a word counts that nobody has said before: it is mostly a name
-_NEAR = 0.6  # trigrams in common from which on two words count as one mistyped
+_LEAST_NEAR = 5  # letters of a word that may be mistyped
+_NEAR = 0.6  # pairs of letters in common from which on two words count as one mistyped
 
 _PIECE = re.compile(
     r"""
@@ -164,7 +165,9 @@ class Request:
         weights = {word: _weight(known.get(word, 0), total) for word in dict.fromkeys(terms(text))}
         most = sorted(weights, key=lambda word: -weights[word])[:MOST_WORDS]
         self.words: dict[str, float] = {word: weights[word] for word in most}
-        self._odd = frozenset(word for word in most if not known.get(word))  # mistyped, perhaps
+        # What nobody has said may be mistyped. Short words are too much like others.
+        self._odd = frozenset(w for w in most if not known.get(w) and len(w) >= _LEAST_NEAR)
+        self._begins = frozenset(word[0] for word in self._odd)
         self._all = sum(self.words.values())
 
     def fit(self, other: Said) -> float:
@@ -172,11 +175,13 @@ class Request:
         if not self._all:
             return 0.0
         slack = _K * (1 - _B + _B * other.length / _USUAL_LENGTH)
+        begins = self._begins
+        similar = [w for w in other.words if w[0] in begins and len(w) >= _LEAST_NEAR]
         common = 0.0
         for word, weight in self.words.items():
             count = other.words.get(word)
-            if count is None and word in self._odd:
-                count = _near(word, other.words)
+            if count is None and similar and word in self._odd:
+                count = _near(word, similar)
             if count:
                 common += weight * min(1.0, count * (_K + 1) / (count + slack))
         return common / self._all
@@ -206,11 +211,9 @@ def _weight(known: int, total: int) -> float:
 
 def _near(word: str, others: Iterable[str]) -> float:
     """How much the best of the words nearly says the same; 0 if none does."""
-    if len(word) < 5:
-        return 0.0
     best, first = 0.0, word[0]
     for other in others:
-        if other[:1] == first and abs(len(other) - len(word)) < 3 and len(other) >= 5:
+        if other[0] == first and abs(len(other) - len(word)) < 3:
             best = max(best, _dice(word, other))
     return best if best >= _NEAR else 0.0
 
