@@ -117,11 +117,14 @@ class Templates:
         try:
             with os.scandir(self.folder) as entries:
                 for entry in entries:
-                    name, ending = os.path.splitext(entry.name)
-                    if ending == ".json" and _ID.fullmatch(name):
-                        with contextlib.suppress(OSError):
-                            stat = entry.stat()
-                            found[name] = f"{stat.st_mtime_ns}-{stat.st_size}-{stat.st_ino}"
+                    name = entry.name.removesuffix(".json")
+                    if name == entry.name or not _ID.fullmatch(name):
+                        continue
+                    try:
+                        stat = entry.stat()
+                    except OSError:  # it went meanwhile
+                        continue
+                    found[name] = f"{stat.st_mtime_ns}-{stat.st_size}-{stat.st_ino}"
         except FileNotFoundError:
             pass
         return found
