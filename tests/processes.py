@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import wraps
 from pathlib import Path
@@ -21,7 +21,7 @@ from rekindle.processes.registry import Registry
 from rekindle.processes.supervisor import SOCKET
 from rekindle.processes.values import Limits, Process, Processes
 
-from .waiting import PATIENCE
+from .waiting import PATIENCE, until
 
 Test: TypeAlias = Callable[..., Coroutine[Any, Any, None]]
 
@@ -176,16 +176,6 @@ def alive(pid: int, proc: Path = Path("/proc")) -> bool:
         return False
 
 
-async def eventually(true: Callable[[], Awaitable[bool] | bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while True:
-        said = true()
-        if said if isinstance(said, bool) else await said:
-            return
-        assert time.monotonic() < end, "it did not come true"
-        await asyncio.sleep(0.02)
-
-
 async def output_of(processes: Processes, id: str, text: str) -> str:
     """All its output, as soon as that has the text in it."""
     said = ""
@@ -195,7 +185,7 @@ async def output_of(processes: Processes, id: str, text: str) -> str:
         said = (await processes.log(id)).output
         return text in said
 
-    await eventually(there)
+    await until(there)
     return said
 
 

@@ -24,12 +24,12 @@ from ..processes import (
     QUICK,
     Kept,
     alive,
-    eventually,
     output_of,
     python,
     runs,
     supervisor_of,
 )
+from ..waiting import until
 
 ELSEWHERE = ("embedded, container", "embedded, ssh")
 HERE = ("embedded", "supervisor")
@@ -207,7 +207,7 @@ async def test_a_character_is_never_cut(kept: Kept) -> None:
         one = await sh(processes, f'for byte in {written}; do printf "$byte"; read x; done')
         said = ""
         for count in range(1, 10):
-            await eventually(lambda: _bytes(processes, one.id, count))  # noqa: B023
+            await until(lambda: _bytes(processes, one.id, count))  # noqa: B023
             piece = (await processes.poll(one.id)).output
             assert "�" not in piece
             said += piece
@@ -262,7 +262,7 @@ async def test_a_look_does_not_wait_for_a_supervisor_that_is_busy(
         assert supervisor
         os.kill(supervisor, signal.SIGSTOP)
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 polled = await processes.poll(one.id, owner=OWNER)
         finally:
             os.kill(supervisor, signal.SIGCONT)
@@ -402,7 +402,7 @@ async def test_nothing_of_a_tree_is_left_after_a_kill(
     async with kept() as processes:
         pids = tmp_path / "pids"
         one = await processes.start(python(NASTY, str(pids)), owner=OWNER, pty=pty)
-        await eventually(lambda: pids.exists() and pids.read_text().count("\n") == 3)
+        await until(lambda: pids.exists() and pids.read_text().count("\n") == 3)
         tree = [int(pid) for pid in pids.read_text().split()]
         assert all(kept.alive(pid) for pid in tree)
         killed = await processes.kill(one.id)
@@ -423,7 +423,7 @@ async def test_nothing_of_a_tree_is_left_elsewhere_either(kept: Kept, pty: Size 
         async def all_there() -> bool:
             return (await processes.log(one.id)).output.count("\n") == 3
 
-        await eventually(all_there)
+        await until(all_there)
         tree = [int(pid) for pid in (await processes.log(one.id)).output.split()]
         assert all(kept.alive(pid) for pid in tree)
         killed = await processes.kill(one.id)
@@ -520,7 +520,7 @@ async def test_what_ended_while_nobody_looked_is_told_by_the_next_keeper(kept: K
         await processes.submit(one.id, "")
     pid = one.pid
     assert pid
-    await eventually(lambda: not kept.alive(pid))
+    await until(lambda: not kept.alive(pid))
     async with kept() as processes:
         waited = await processes.wait(one.id, 20)
         assert (waited.process.state, waited.process.exit_code) == ("exited", 6)
@@ -599,9 +599,9 @@ async def test_a_finished_process_is_forgotten_some_time_after_its_end(
         async def gone() -> bool:
             return short.id not in [p.id for p in await processes.list()]
 
-        await eventually(gone)
+        await until(gone)
         assert [p.id for p in await processes.list()] == [long.id]
-        await eventually(lambda: not (tmp_path / "home" / "processes" / short.id).exists())
+        await until(lambda: not (tmp_path / "home" / "processes" / short.id).exists())
 
 
 # -- watching

@@ -31,7 +31,6 @@ from ..processes import (
     QUICK,
     alive,
     embedded,
-    eventually,
     output_of,
     python,
     runs,
@@ -39,7 +38,7 @@ from ..processes import (
     supervised,
     supervisor_of,
 )
-from ..waiting import PATIENCE
+from ..waiting import PATIENCE, until
 
 COUNTING = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo line $i; sleep 0.05; done; exit 7"
 
@@ -111,7 +110,7 @@ async def test_a_process_that_ended_without_a_supervisor_has_its_exit_code(folde
         keeper = keeper_of(folder)
         os.kill(keeper, signal.SIGSTOP)  # so that it starts no other one
         kill_supervisor(folder)
-        await eventually(lambda: not alive(one.pid or 0))
+        await until(lambda: not alive(one.pid or 0))
         os.kill(keeper, signal.SIGCONT)
         waited = await client.wait(one.id, 20)
         assert (waited.process.state, waited.process.exit_code) == ("exited", 9)
@@ -126,7 +125,7 @@ async def test_the_keeper_starts_a_supervisor_so_that_nobody_stands_still(folder
         code = f"import sys; sys.stdout.write('x' * 500_000); open({str(pids)!r}, 'w')"
         one = await sh(client, f'sleep 0.3; exec {sys.executable} -c "{code}"')
         kill_supervisor(folder)
-        await eventually(pids.exists)  # more than a pipe holds, and no client asked
+        await until(pids.exists)  # more than a pipe holds, and no client asked
         assert (await client.wait(one.id, 20)).process.bytes == 500_000
 
 
@@ -136,7 +135,7 @@ async def test_a_dead_keeper_is_replaced(folder: Path) -> None:
         one = await sh(client, COUNTING)
         first = keeper_of(folder)
         os.kill(first, signal.SIGKILL)
-        await eventually(lambda: _another_holds(folder, first))
+        await until(lambda: _another_holds(folder, first))
         kill_supervisor(folder)
         waited = await client.wait(one.id, 20)
         assert waited.output.count("\n") == 40
@@ -148,7 +147,7 @@ async def test_a_dead_keeper_is_replaced(folder: Path) -> None:
 async def test_a_spawner_that_was_killed_is_replaced(folder: Path, which: int) -> None:
     async with supervised(folder) as client:
         first = await client.start(["sleep", "30"], owner=OWNER)
-        await eventually(lambda: len(_ready(supervisor_of(folder))) == 3)
+        await until(lambda: len(_ready(supervisor_of(folder))) == 3)
         os.kill(_ready(supervisor_of(folder))[which], signal.SIGKILL)
         for _ in range(2):
             starts = [client.start(["echo", str(n)], owner=OWNER) for n in range(5)]
@@ -205,7 +204,7 @@ async def test_a_kill_that_was_begun_is_brought_to_its_end(folder: Path, tmp_pat
     async with supervised(folder) as client:
         pids = tmp_path / "pids"
         one = await client.start(python(NASTY, str(pids)), owner=OWNER)
-        await eventually(lambda: pids.exists() and pids.read_text().count("\n") == 3)
+        await until(lambda: pids.exists() and pids.read_text().count("\n") == 3)
         killing = asyncio.create_task(client.kill(one.id))
         await asyncio.sleep(0.5)
         kill_supervisor(folder)
@@ -285,7 +284,7 @@ async def test_a_clock_that_was_set_back_keeps_nothing_for_ever(folder: Path) ->
         async def gone() -> bool:
             return await registry.list() == []
 
-        await eventually(gone)
+        await until(gone)
 
 
 # -- clients
@@ -381,7 +380,7 @@ async def test_a_supervisor_goes_after_its_last_process_and_the_disk_tells_the_r
     async with supervised(folder, linger=0.3) as client:
         one = await sh(client, "echo said; exit 2", watches=[Watch("end")])
         await client.wait(one.id, 20)
-        await eventually(lambda: supervisor_of(folder) is None)
+        await until(lambda: supervisor_of(folder) is None)
         (found,) = await client.list()
         assert (found.id, found.state, found.exit_code) == (one.id, "exited", 2)
         assert (await client.log(one.id)).output == "said\n"
@@ -437,7 +436,7 @@ async def test_a_home_that_can_only_be_read_still_tells(folder: Path, tmp_path: 
     async with supervised(folder, linger=0.2) as client:
         one = await sh(client, "echo said; exit 2")
         await client.wait(one.id, 20)
-        await eventually(lambda: supervisor_of(folder) is None)
+        await until(lambda: supervisor_of(folder) is None)
     with read_only_view(folder.parent, tmp_path / "view") as view:
         reader = Client(view / "processes")
         assert [(p.id, p.exit_code) for p in await reader.list()] == [(one.id, 2)]
@@ -508,7 +507,7 @@ async def test_a_process_of_a_revived_supervisor_is_like_any_other(folder: Path)
         first = await sh(client, asked)
         assert (await client.wait(first.id, 20)).output == here
         kill_supervisor(folder)
-        await eventually(lambda: supervisor_of(folder) is not None)  # started by the keeper
+        await until(lambda: supervisor_of(folder) is not None)  # started by the keeper
         second = await sh(client, asked)
         assert (await client.wait(second.id, 20)).output == here
         assert (await client.kill(stays.id)).exit_code == 143

@@ -137,10 +137,10 @@ def test_a_call_that_takes_too_long_fails_and_the_server_goes_on() -> None:
         pid = (await ask(box, "mcp__small__whoami")).content
         late = await ask(box, "mcp__small__slow")
         assert late.failed
-        assert "within 1 s" in late.content or "imed out" in late.content
+        assert "within 3 s" in late.content or "imed out" in late.content
         assert (await ask(box, "mcp__small__whoami")).content == pid
 
-    with_tools(small(timeout=1.0), use)
+    with_tools(small(timeout=3.0), use)
 
 
 def test_cancelling_a_call_is_passed_on_and_the_server_goes_on() -> None:

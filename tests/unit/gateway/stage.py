@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from rekindle.processes.values import Processes
 from rekindle.testing import ChatServer, MemoryPlatform, ScriptedModel
 from rekindle.types import KeyRule, Layered, Route, Source
 
-from ...waiting import PATIENCE
+from ...waiting import until
 
 ADA = Source("memory", "ada", user_id="1", user_name="Ada")
 BOB = Source("memory", "bob", user_id="2", user_name="Bob")
@@ -117,13 +116,6 @@ async def end_everything(running: asyncio.Task[None]) -> None:
     await asyncio.gather(*(task for task in ours if task is not running), return_exceptions=True)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-
-
-async def until(condition: Callable[[], bool], shown: Callable[[], object] = str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, f"not within {PATIENCE:.0f} s: {shown()}"
-        await asyncio.sleep(0.01)
 
 
 @asynccontextmanager

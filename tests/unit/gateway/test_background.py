@@ -16,8 +16,9 @@ from rekindle.processes.registry import Registry
 from rekindle.processes.values import Event, Process, Watch
 from rekindle.types import Layered, Policy
 
-from ...processes import QUICK, embedded, eventually, runs
-from .stage import ADA, ADA_KEY, BOB, SHARED, Stage, stage, until
+from ...processes import QUICK, embedded, runs
+from ...waiting import until
+from .stage import ADA, ADA_KEY, BOB, SHARED, Stage, stage
 from .test_gateway import age
 
 SCRIPT = {
@@ -74,7 +75,7 @@ async def test_the_end_of_a_process_is_told_in_its_chat_and_stands_in_its_sessio
         assert (note.role, note.text) == ("assistant", told)
         assert note.meta is not None
         assert note.meta["process"] == one.id
-        await eventually(lambda: _none(processes))
+        await until(lambda: _none(processes))
         on.server.say(ADA, "and now?")
         await on.reads("hello", "exited with 3", "and now?")
         heard = on.model.requests[-1].messages
@@ -98,7 +99,7 @@ async def test_a_report_is_told_once_though_nobody_remembers_that_it_was(tmp_pat
         assert len(await processes.events()) == 1
         processes.lost = False
         async with on.gateway(processes=processes):
-            await eventually(lambda: _none(processes))
+            await until(lambda: _none(processes))
             on.server.say(ADA, "what else?")
             await on.reads("hello", "exited with 0", "what else?")
             assert len(on.texts()) == 3
@@ -147,7 +148,7 @@ async def test_reports_for_other_programs_are_left_alone(tmp_path: Path) -> None
     ):
         end = Watch("end", note="a session at a terminal")
         await processes.start(("true",), owner="ada", watches=[end])
-        await eventually(lambda: _some(processes))
+        await until(lambda: _some(processes))
         async with on.gateway(processes=processes):
             on.server.say(ADA, "hello")
             await on.reads("hello")

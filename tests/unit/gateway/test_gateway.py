@@ -15,7 +15,8 @@ from rekindle.platforms import Incoming
 from rekindle.testing import Faults, MemoryPlatform
 from rekindle.types import KeyRule, Layered, Policy, Source
 
-from .stage import ADA, ADA_KEY, BOB, FAST, stage, until
+from ...waiting import until
+from .stage import ADA, ADA_KEY, BOB, FAST, stage
 
 SLOW = {"turns": [{"user": "slow", "steps": [{"text": "done slowly", "wait": 0.4}]}]}
 TOOLS: dict[str, Any] = {

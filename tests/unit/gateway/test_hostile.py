@@ -14,7 +14,8 @@ from rekindle.gateway.commands import COMMANDS, LONGEST
 from rekindle.gateway.log import Lines
 from rekindle.types import Source
 
-from .stage import ADA, ADA_KEY, BOB, BOB_KEY, Stage, stage, until
+from ...waiting import until
+from .stage import ADA, ADA_KEY, BOB, BOB_KEY, Stage, stage
 from .test_commands import Talk, play
 
 MEGABYTE = 1_000_000

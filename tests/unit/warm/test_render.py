@@ -116,7 +116,7 @@ def test_however_long_a_request_in_a_template_is_it_holds_nobody_up(piece: str) 
     kinds = (f"<{kind}>" for kind in ("path", "path:py", "url", "mail", "hash", "int", "text"))
     began = time.perf_counter()
     shown(pattern(run(f"make {' '.join(kinds)}"), asked=piece * 20_000))
-    assert time.perf_counter() - began < 2  # minutes, where all of it is searched
+    assert time.perf_counter() - began < 20  # minutes, where all of it is searched
 
 
 @pytest.mark.parametrize(
