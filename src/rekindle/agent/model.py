@@ -11,6 +11,8 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from importlib import import_module
+from importlib.util import find_spec
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -120,7 +122,11 @@ class Model:
         self._sleep = sleep
         self._clock = clock
         self._random = random or Random()
-        self._client = _client(endpoint)
+        if find_spec("openai") is None:
+            raise InvalidSetting(
+                "model: the package `openai` is not installed; install `rekindle[agent]`"
+            )
+        self._client: AsyncOpenAI | None = None  # until it is asked
 
     async def __aenter__(self) -> Self:
         return self
@@ -129,7 +135,16 @@ class Model:
         await self.close()
 
     async def close(self) -> None:
-        await self._client.close()
+        if self._client is not None:
+            await self._client.close()
+
+    async def ready(self) -> AsyncOpenAI:
+        """Load what it takes to ask, beside whatever else goes on: it may take a second."""
+        if self._client is None:
+            await asyncio.to_thread(import_module, "openai")
+        if self._client is None:
+            self._client = _client(self.endpoint)
+        return self._client
 
     async def answer(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, JSON]] = ()
@@ -233,10 +248,11 @@ class Model:
         The method of the SDK that is made for this looks at every field of every message before it
         sends them. For a long conversation that takes a hundred times as long as all the rest.
         """
+        client = await self.ready()
         from openai import AsyncStream
 
         async with asyncio.timeout(self.endpoint.answer_seconds):
-            return await self._client.post(
+            return await client.post(
                 "/chat/completions",
                 content=msgspec.json.encode(request),
                 cast_to=object,
@@ -282,6 +298,8 @@ class _Failures:
         return None
 
     async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if not isinstance(error, Exception):
+            return
         import openai
 
         # A broken chunk shows as ValueError (no JSON) or as an attribute or key that is not there.
@@ -291,12 +309,8 @@ class _Failures:
 
 
 def _client(endpoint: Endpoint) -> AsyncOpenAI:
-    try:
-        import openai
-    except ImportError as error:
-        raise InvalidSetting(
-            "model: the package `openai` is not installed; install `rekindle[agent]`"
-        ) from error
+    import openai
+
     return openai.AsyncOpenAI(
         base_url=endpoint.base_url,
         api_key=endpoint.api_key or "none",  # local endpoints want none, the SDK wants one

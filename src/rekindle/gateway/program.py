@@ -54,6 +54,7 @@ async def _serve(config: Config, store: Store, runner: Runner) -> None:
         async with Model(endpoint) as model, aclosing(processes), tools as equipment:
             for problem in equipment.problems:
                 logger.warning("MCP: %s", problem)
+            await model.ready()
             platforms = connect(config.gateway.platforms)
             office = office_of(config, desk, model, runner.name, platforms, equipment, price)
             office = office._replace(is_busy=busy_of(processes, desk))

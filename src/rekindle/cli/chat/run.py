@@ -188,7 +188,9 @@ async def _with_person(place: _Place, desk: Desk, agent: _Agent) -> int:
         screen.note("Another terminal is in this conversation too; both write to it.")
     with echo(on=False), suppress(Interrupted):
         await _catch_up(talk, place.presence, session, left, screen)
+    loading = asyncio.create_task(model.ready())  # while they type
     await person.converse(talk)
+    loading.cancel()
     person.part(await talk.leave("user_exit"))
     return OK
 
