@@ -797,6 +797,12 @@ def test_ctrl_c_in_a_pipe_ends_the_command_and_not_the_conversation(here: Chat) 
     assert [role for role, _ in here.said()] == ["user", "assistant", "user", "assistant"]
 
 
+def test_what_asks_no_model_does_not_load_its_client(here: Chat) -> None:
+    loaded = here.pipe("/sessions", PYTHONPROFILEIMPORTTIME="1").stderr
+    assert "rekindle.agent.model" in loaded
+    assert "openai" not in loaded
+
+
 def test_programs_get_one_object_for_each_event(chat: Chat) -> None:
     events = chat.events("look around")
     kinds = [event["event"] for event in events]
