@@ -9,8 +9,9 @@ import pytest
 from rekindle import Store
 from rekindle.store import patterns
 from rekindle.store.outcomes import Verdicts
+from rekindle.store.rows import encode_json
 from rekindle.types import Call, Pattern, Seed, Step, Style, Template, replace
-from rekindle.warm.choose import Record
+from rekindle.warm.choose import Record, words_of
 from rekindle.warm.match import terms
 
 from .said import call, result, user
@@ -39,10 +40,25 @@ def test_patterns_come_back_as_they_were_with_the_head_of_their_template(store: 
     )
     seed = Seed("sys", ("tabs",), ("a.py",), Style(3, 2.5, 0.1, 0.2, "short"))
     template = Template("rows", "Rows", tags=("x",), patterns=(one,), seed=seed, revision=4)
+    template = replace(template, task_type="odd\ud800")
     store.patterns.put(template, "stamp")
     (found,) = store.choosing.candidates(terms("count rows")).candidates
     assert found.pattern == one
     assert found.template == replace(template, patterns=())
+    assert found.said == words_of(one)
+
+
+def test_what_an_older_program_put_into_the_index_has_no_words_there(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patterns, "encode_json", without_words)
+    store.patterns.put(Template("t", "T", patterns=(pattern("count rows"),)), "1")
+    (found,) = store.choosing.candidates(terms("count rows")).candidates
+    assert (found.pattern.asked, found.said) == ("count rows", None)
+
+
+def without_words(fields: dict[str, Any]) -> str:
+    return encode_json({name: one for name, one in fields.items() if name != patterns.SAID})
 
 
 def test_what_has_more_and_rarer_words_of_the_request_comes_first(store: Store) -> None:

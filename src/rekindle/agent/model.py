@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import msgspec
 
-from ..errors import InvalidSetting, ModelError, ModelOverloaded, ModelUnreachable, StreamBroken
+from ..errors import (
+    InvalidSetting,
+    ModelError,
+    ModelOverloaded,
+    ModelUnreachable,
+    RekindleError,
+    StreamBroken,
+)
 from ..types import JSON, Message
 from .failures import failure_of, transport_errors
 from .gather import (
@@ -141,7 +148,11 @@ class Model:
     async def ready(self) -> AsyncOpenAI:
         """Load what it takes to ask, beside whatever else goes on: it may take a second."""
         if self._client is None:
-            await asyncio.to_thread(import_module, "openai")
+            try:
+                await asyncio.to_thread(import_module, "openai")
+            except ImportError as error:
+                why = f"model: the package `openai` cannot be loaded: {error}"
+                raise InvalidSetting(why) from error
         if self._client is None:
             self._client = _client(self.endpoint)
         return self._client
@@ -298,13 +309,13 @@ class _Failures:
         return None
 
     async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if not isinstance(error, Exception):
+        if not isinstance(error, Exception) or isinstance(error, RekindleError):
             return
         import openai
 
         # A broken chunk shows as ValueError (no JSON) or as an attribute or key that is not there.
         known = (openai.OpenAIError, TimeoutError, ValueError, AttributeError, TypeError, KeyError)
-        if isinstance(error, (*known, *transport_errors())) and not isinstance(error, ModelError):
+        if isinstance(error, (*known, *transport_errors())):
             raise self._model.failed(error) from error
 
 

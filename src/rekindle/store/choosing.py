@@ -29,7 +29,7 @@ _SESSIONS = 100  # the newest of a template, whose calls are counted
 _FIRST_CALLS = 10
 
 _ROWS = (
-    "SELECT t.num, p.body, t.id, t.revision, t.state, t.task_type, t.head"
+    "SELECT p.body, t.id, t.revision, t.state, t.task_type, t.head"
     " FROM patterns p JOIN templates t ON t.num = p.template"
 )
 # What goes on or branches off from one has its calls too, and would count them twice.
@@ -108,7 +108,6 @@ class Choosing:
 
 
 class _Row(NamedTuple):
-    template: int
     body: str
     id: str
     revision: int
@@ -222,7 +221,7 @@ def _placed(tx: Transaction, candidates: Sequence[Candidate]) -> list[Candidate]
 
 
 def _candidates(rows: Sequence[_Row]) -> list[Candidate]:
-    return [_candidate(_template(*row[2:]), decode_json(row.body)) for row in rows]
+    return [_candidate(_template(*row[1:]), decode_json(row.body)) for row in rows]
 
 
 def _candidate(template: Template, fields: dict[str, JSON]) -> Candidate:

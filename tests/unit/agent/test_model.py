@@ -320,6 +320,15 @@ def test_an_address_where_nobody_answers_is_named(way: str):
     assert url in str(caught.value)
 
 
+def test_a_client_that_cannot_be_loaded_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: str) -> None:
+        raise ImportError("half an installation")
+
+    monkeypatch.setattr("rekindle.agent.model.import_module", broken)
+    with ScriptedModel() as server, pytest.raises(errors.InvalidSetting, match="half an inst"):
+        asking(server, lambda model: model.answer([USER]))
+
+
 def test_a_cancelled_answer_ends_the_request():
     async def use(model: Model) -> None:
         task = asyncio.create_task(model.answer([USER]))
