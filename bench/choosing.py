@@ -20,15 +20,15 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from rekindle.agent.registry import Registry
-from rekindle.agent.tools.standard import STANDARD
+from rekindle.agent.tools.builtin.toolset import STANDARD
+from rekindle.agent.tools.registry import Registry
 from rekindle.agent.tools.tool import ToolContext
-from rekindle.starts import Newcomer, Starter, Warming
+from rekindle.knowledge.text_matching import terms, token
+from rekindle.learning.library import Templates, index
+from rekindle.learning.warm_start import Newcomer, Starter, Warming
 from rekindle.store import Store, open_store
-from rekindle.store.choosing import FREQUENT
-from rekindle.templates import Templates, index
+from rekindle.store.learning.template_search import FREQUENT
 from rekindle.types import Pattern, Step, Template
-from rekindle.warm.match import terms, token
 
 from . import report
 
@@ -127,11 +127,11 @@ def measure(quick: bool, url: str | None) -> dict[str, Any]:
         folder = Path(name)
         kept = Templates(folder / "templates")
         kept.folder.mkdir()
-        from rekindle.warm import written
+        from rekindle.knowledge import file_format
 
         known: list[str] = []
         for one in templates(seed, count, PATTERNS):
-            kept.path(one.id).write_text(written.text_of(one))
+            kept.path(one.id).write_text(file_format.text_of(one))
             known += [pattern.asked for pattern in one.patterns[:5]]
         with open_store(url or str(folder / "sessions.db")) as store:
             begin = time.perf_counter()

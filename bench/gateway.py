@@ -146,13 +146,13 @@ class _Bench:
 
 async def _probe(folder: Path, routes: int) -> list[float]:
     from rekindle import open_store
-    from rekindle.agent.desk import Desk
-    from rekindle.agent.model import Endpoint, Model
-    from rekindle.agent.registry import Registry
-    from rekindle.agent.tools.standard import STANDARD
+    from rekindle.agent.model.client import Endpoint, Model
+    from rekindle.agent.store_executor import Desk
+    from rekindle.agent.tools.builtin.toolset import STANDARD
+    from rekindle.agent.tools.registry import Registry
     from rekindle.agent.tools.tool import ToolContext
+    from rekindle.gateway.context import Office
     from rekindle.gateway.gateway import Gateway
-    from rekindle.gateway.office import Office
     from rekindle.types import KeyRule, Layered, Policy
 
     bench = _Bench(routes)

@@ -270,7 +270,7 @@ def insert(
 
 def rows_of(store: Path) -> tuple[list[Row], list[Row], list[Row]]:
     """Sessions, messages and words of a store that has taken the files in, as the floor wants them."""
-    from rekindle.store.rows import searchable
+    from rekindle.store.core.rows import searchable
 
     db = apsw.Connection(str(store), flags=apsw.SQLITE_OPEN_READONLY)
     sessions = db.execute("SELECT num, id FROM sessions").fetchall()

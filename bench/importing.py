@@ -66,13 +66,13 @@ def import_floor(folder: Path, sources: list[str], store: str) -> Figures:
 def import_rekindle(folder: Path, sources: list[str]) -> Figures:
     from rekindle import open_store
     from rekindle.transcripts import FORMATS
-    from rekindle.transcripts.intake import Intake, take_in
+    from rekindle.transcripts.importer import Intake, take_in
 
     # The floor has its parser and apsw loaded before its clock starts, and has used both: so here
     # are the readers, which a command loads as it meets their formats, and the engine of the store.
     for format in FORMATS:
-        importlib.import_module(f"rekindle.transcripts.{format.module}")
-    importlib.import_module("rekindle.store.sqlite")
+        importlib.import_module(f"rekindle.transcripts.readers.{format.module}")
+    importlib.import_module("rekindle.store.engines.sqlite")
     taken: list[Intake] = []
 
     def run() -> None:

@@ -19,14 +19,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rekindle.judging.call_pairing import MASKED, pairs
+from rekindle.judging.judge import RULES_VERSION, Outcome, Rules
+from rekindle.judging.rules import command_output, programs, shell_commands, tool_contract
+from rekindle.judging.rules.error_lines import complaint
+from rekindle.judging.rules.evidence import Evidence
 from rekindle.transcripts import detect
-from rekindle.transcripts.transcript import Opened
+from rekindle.transcripts.events import Opened
 from rekindle.types import Message, ToolCall, replace
-from rekindle.warm.calls import MASKED, pairs
-from rekindle.warm.outcome import RULES_VERSION, Outcome, Rules
-from rekindle.warm.rules import contract, output, programs, shell
-from rekindle.warm.rules.complaint import complaint
-from rekindle.warm.rules.evidence import Evidence
 
 from . import report
 from .envs import ROOT
@@ -100,12 +100,12 @@ def found_nothing(call: ToolCall, result: Message) -> bool:
     if meta.get("exit_code") != 1:
         return False
     evidence = Evidence(call, result)
-    body = contract.body(evidence)
+    body = tool_contract.body(evidence)
     if evidence.shape != "shell" or evidence.record:
         return False
-    end = shell.ending(evidence.command or output.told_command(evidence.text))
+    end = shell_commands.ending(evidence.command or command_output.told_command(evidence.text))
     plain = end.last is not None and programs.is_search(end.last)
-    return plain and complaint(output.plain(body), end) is None
+    return plain and complaint(command_output.plain(body), end) is None
 
 
 def files(folder: Path) -> list[Path]:
@@ -153,7 +153,7 @@ def hidden(result: Message) -> Message:
 def bare(sample: Sample) -> Message:
     """The result without the exit code that the harness wrote into the text either."""
     result = hidden(sample.result)
-    found = contract.exit_code(Evidence(sample.call, result))
+    found = tool_contract.exit_code(Evidence(sample.call, result))
     return result if found is None else replace(result, content=found.body)
 
 

@@ -114,24 +114,24 @@ def read_all(path: Path) -> dict[str, Any]:
 
 
 def judge_all(path: Path) -> dict[str, Any]:
-    from rekindle import learn
+    from rekindle.learning import miner
     from rekindle.store import open_store
 
     with open_store(path) as store:
         started = time.perf_counter()
-        calls = learn.judge(store)
+        calls = miner.judge(store)
         return {"seconds": time.perf_counter() - started, "calls": calls}
 
 
 def mine_all(path: Path) -> dict[str, Any]:
-    from rekindle import learn
+    from rekindle.learning import miner
+    from rekindle.redaction.redactor import Redactor
     from rekindle.store import open_store
-    from rekindle.warm.redact import Redactor
 
     with open_store(path) as store:
-        wanted = learn.Wanted(min_messages=1, max_sessions=10**9)
+        wanted = miner.Wanted(min_messages=1, max_sessions=10**9)
         started = time.perf_counter()
-        learned = learn.learn(store, Redactor(home="/home/ada"), wanted, now=1.8e9)
+        learned = miner.learn(store, Redactor(home="/home/ada"), wanted, now=1.8e9)
         return {
             "seconds": time.perf_counter() - started,
             "anew": learned.scan.looked_through,
@@ -252,7 +252,10 @@ def run(args: argparse.Namespace) -> None:
 
 def main(arguments: list[str]) -> Iterator[str]:
     what, path = arguments
-    for module in ("rekindle.learn", "rekindle.warm.redact"):  # before the clock, for all alike
+    for module in (
+        "rekindle.learning.miner",
+        "rekindle.redaction.redactor",
+    ):  # before the clock, for all alike
         importlib.import_module(module)
     began = time.process_time()
     found = CHILDREN[what](Path(path))

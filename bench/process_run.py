@@ -15,15 +15,15 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from rekindle.processes import wire
+from rekindle.processes import protocol
+from rekindle.processes.backends.base import Spec
+from rekindle.processes.backends.local.local import Local
 from rekindle.processes.client import Client
-from rekindle.processes.journal import Journal, Record
-from rekindle.processes.local import Local
-from rekindle.processes.place import Spec
-from rekindle.processes.registry import Registry
-from rekindle.processes.ring import Ring
-from rekindle.processes.supervisor import SOCKET
-from rekindle.processes.values import Limits
+from rekindle.processes.state.journal import Journal, Record
+from rekindle.processes.state.ring_buffer import Ring
+from rekindle.processes.supervisor.registry import Registry
+from rekindle.processes.supervisor.supervisor import SOCKET
+from rekindle.processes.types import Limits
 
 from .usage import cpu, private
 
@@ -127,11 +127,11 @@ def _pids(folder: Path) -> list[int]:
     import socket
 
     found: list[int] = []
-    where = wire.sockets(folder)
+    where = protocol.sockets(folder)
     for name, kind in ((SOCKET, socket.SOCK_STREAM), ("keeper.sock", socket.SOCK_SEQPACKET)):
         with socket.socket(socket.AF_UNIX, kind) as line:
             line.connect(str(where / name))
-            found.append(wire.peer(line)[0])
+            found.append(protocol.peer(line)[0])
     return found
 
 

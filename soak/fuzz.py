@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from rekindle import open_store
 from rekindle.transcripts import FORMATS, Damage, Event, Format, Learned, Opened, detect
-from rekindle.transcripts.intake import take_in
+from rekindle.transcripts.importer import take_in
 from rekindle.types import Message, checked
 
 from .damage import Damaged, damage

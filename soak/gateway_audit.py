@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 
 from rekindle import Message, Store
-from rekindle.agent.history import repaired
-from rekindle.agent.providers import Provider, violations
-from rekindle.store.mail import Letter
+from rekindle.agent.model.normalize import repaired
+from rekindle.agent.model.providers import Provider, violations
+from rekindle.store.conversations.inbox import Letter
 from rekindle.testing import ChatServer
 
 if TYPE_CHECKING:

@@ -24,13 +24,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from rekindle.processes import wire
+from rekindle.processes import protocol
+from rekindle.processes.backends.base import Size
+from rekindle.processes.backends.local.local import Local
 from rekindle.processes.client import Client
-from rekindle.processes.local import Local
-from rekindle.processes.place import Size
-from rekindle.processes.registry import Registry
-from rekindle.processes.supervisor import SOCKET
-from rekindle.processes.values import Limits
+from rekindle.processes.supervisor.registry import Registry
+from rekindle.processes.supervisor.supervisor import SOCKET
+from rekindle.processes.types import Limits
 
 OWNER = "soak"
 LINES = 400
@@ -202,8 +202,8 @@ def _supervisor(folder: Path) -> int:
     for _ in range(500):
         with socket.socket(socket.AF_UNIX) as line:
             try:
-                line.connect(str(wire.sockets(folder) / SOCKET))
-                return wire.peer(line)[0]
+                line.connect(str(protocol.sockets(folder) / SOCKET))
+                return protocol.peer(line)[0]
             except OSError:
                 time.sleep(0.02)
     raise RuntimeError("no supervisor answers")
@@ -241,7 +241,7 @@ def _open() -> Counter[str]:
 
 
 def _groups() -> set[str]:
-    from rekindle.processes import cgroup
+    from rekindle.processes.backends.local import cgroup
 
     parent = cgroup.parent()
     return (

@@ -9,8 +9,7 @@ from typing import TypeVar
 import pytest
 
 from rekindle import Store, open_store
-
-from . import far, servers
+from tests import remote_hosts, servers
 
 ENGINES = ("sqlite", "postgresql")
 
@@ -20,7 +19,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
-T = TypeVar("T", servers.Postgres, far.Podman, far.Sshd)
+T = TypeVar("T", servers.Postgres, remote_hosts.Podman, remote_hosts.Sshd)
 
 
 def _or_skipped_loudly(make: Callable[[], T], what: str) -> Iterator[T]:
@@ -39,13 +38,13 @@ def postgres() -> Iterator[servers.Postgres]:
 
 
 @pytest.fixture(scope="session")
-def podman() -> Iterator[far.Podman]:
-    yield from _or_skipped_loudly(far.Podman, "CONTAINERS ARE")
+def podman() -> Iterator[remote_hosts.Podman]:
+    yield from _or_skipped_loudly(remote_hosts.Podman, "CONTAINERS ARE")
 
 
 @pytest.fixture(scope="session")
-def sshd() -> Iterator[far.Sshd]:
-    yield from _or_skipped_loudly(far.Sshd, "SSH IS")
+def sshd() -> Iterator[remote_hosts.Sshd]:
+    yield from _or_skipped_loudly(remote_hosts.Sshd, "SSH IS")
 
 
 @pytest.fixture(params=ENGINES)

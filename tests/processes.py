@@ -12,16 +12,15 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from rekindle.processes import wire
+from rekindle.processes import protocol
+from rekindle.processes.backends.base import Place
+from rekindle.processes.backends.local.local import Local
+from rekindle.processes.backends.registry import open_place
 from rekindle.processes.client import Client
-from rekindle.processes.local import Local
-from rekindle.processes.place import Place
-from rekindle.processes.places import open_place
-from rekindle.processes.registry import Registry
-from rekindle.processes.supervisor import SOCKET
-from rekindle.processes.values import Limits, Process, Processes
-
-from .waiting import PATIENCE, until
+from rekindle.processes.supervisor.registry import Registry
+from rekindle.processes.supervisor.supervisor import SOCKET
+from rekindle.processes.types import Limits, Process, Processes
+from tests.waiting import PATIENCE, until
 
 Test: TypeAlias = Callable[..., Coroutine[Any, Any, None]]
 
@@ -150,8 +149,8 @@ def supervisor_of(folder: Path) -> int | None:
 
     line = socket.socket(socket.AF_UNIX)
     try:
-        line.connect(str(wire.sockets(folder) / SOCKET))
-        return wire.peer(line)[0]
+        line.connect(str(protocol.sockets(folder) / SOCKET))
+        return protocol.peer(line)[0]
     except OSError:
         return None
     finally:

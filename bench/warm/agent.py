@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rekindle import Message, Store
-from rekindle.agent.desk import Desk
-from rekindle.agent.model import Endpoint, Patience
-from rekindle.agent.registry import Registry
-from rekindle.agent.tools.read_file import READ_FILE
-from rekindle.agent.tools.terminal import TERMINAL
+from rekindle.agent.model.client import Endpoint, Patience
+from rekindle.agent.store_executor import Desk
+from rekindle.agent.tools.builtin.read_file import READ_FILE
+from rekindle.agent.tools.builtin.terminal import TERMINAL
+from rekindle.agent.tools.registry import Registry
 from rekindle.agent.tools.tool import ToolContext, schema
 from rekindle.agent.turn import Ended, Limits, Setting, turn
 from rekindle.types import Session

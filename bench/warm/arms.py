@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from rekindle import Message, Store
-from rekindle.starts import Draw, Newcomer, Prelude, Starter, Warming, opening
-from rekindle.templates import Templates
+from rekindle.knowledge import tokens
+from rekindle.learning.library import Templates
+from rekindle.learning.warm_start import Draw, Newcomer, Prelude, Starter, Warming, opening
 from rekindle.types import Session
-from rekindle.warm import tokens
 
 from . import agent
 from .small import went_well

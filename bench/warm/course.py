@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from rekindle import Message, Store
-from rekindle.building import Built
-from rekindle.building import build as build_template
-from rekindle.learn import Wanted
-from rekindle.starts import opening
+from rekindle.learning.build import Built
+from rekindle.learning.build import build as build_template
+from rekindle.learning.library import Templates
+from rekindle.learning.miner import Wanted
+from rekindle.learning.warm_start import opening
+from rekindle.redaction.redactor import Redactor
 from rekindle.store import open_store
-from rekindle.templates import Templates
 from rekindle.types import Session
-from rekindle.warm.redact import Redactor
 
 from ..runner import WORK
 from . import agent

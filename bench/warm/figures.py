@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import comb
 from typing import Any, NamedTuple
 
-from rekindle.warm.figures.clusters import Estimate, Parts, difference, rate_of
-from rekindle.warm.figures.statistics import wilson
+from rekindle.analytics.cluster_stats import Estimate, Parts, difference, rate_of
+from rekindle.analytics.statistics import wilson
 
 from .arms import ARMS
 

@@ -12,9 +12,9 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from rekindle.starts import Warming
-from rekindle.templates import Templates
-from rekindle.warm.render import Form
+from rekindle.knowledge.render import Form
+from rekindle.learning.library import Templates
+from rekindle.learning.warm_start import Warming
 
 from . import agent, course, figures
 from .arms import Past

@@ -14,7 +14,7 @@ from contextlib import aclosing
 from typing import Any, cast
 
 from rekindle import Message
-from rekindle.agent.model import Done, Event, Model
+from rekindle.agent.model.client import Done, Event, Model
 from rekindle.types import ToolCall, replace
 
 BEGUN = '{"name": "'  # what chat.jinja lets a held answer begin with

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .store import Store, open_store
-    from .types import Message, Session, Tokens, ToolCall
+    from rekindle.store import Store, open_store
+    from rekindle.types import Message, Session, Tokens, ToolCall
 
 __version__ = "0.1.0"
 __all__ = ["Message", "Session", "Store", "Tokens", "ToolCall", "open_store"]

@@ -14,7 +14,7 @@ from decimal import Decimal
 from operator import add
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
-from .errors import InvalidInput
+from rekindle.errors import InvalidInput
 
 JSON: TypeAlias = Any  # whatever JSON can say; nothing here looks inside without checking
 Content: TypeAlias = str | Sequence[Mapping[str, JSON]] | None

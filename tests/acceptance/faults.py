@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 import rekindle
-
-from ..waiting import PATIENCE
+from tests.waiting import PATIENCE
 
 _ROOTS = (Path(__file__).parents[2], Path(rekindle.__file__).parents[1])
 _NO_OVERRIDE = "-dac_override,-dac_read_search"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyte
 
-from ..waiting import PATIENCE
+from tests.waiting import PATIENCE
 
 ENTER, TAB, UP, ALT_ENTER = "\r", "\t", "\x1b[A", "\x1b\r"
 CTRL_C, CTRL_D = "\x03", "\x04"

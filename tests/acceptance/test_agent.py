@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 
-from rekindle.templates import Templates
+from rekindle.learning.library import Templates
 from rekindle.testing import ChatServer, ScriptedModel
 from rekindle.types import Pattern, Source, Step, Template
-
-from ..waiting import PATIENCE, wait_until
+from tests.waiting import PATIENCE, wait_until
 
 pytest.importorskip("mcp")
-SERVER = str(Path(__file__).parents[1] / "unit" / "agent" / "mcp_server.py")
+SERVER = str(Path(__file__).parents[1] / "unit" / "agent" / "tools" / "mcp_server.py")
 USAGE = {"prompt_tokens": 100, "completion_tokens": 10}
 
 

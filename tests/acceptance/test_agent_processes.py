@@ -21,10 +21,9 @@ from rekindle import open_store
 from rekindle.errors import PlatformError
 from rekindle.testing import ChatServer, ScriptedModel
 from rekindle.types import Source
-
-from ..processes import stop
-from ..waiting import PATIENCE, wait_until
-from .terminals import Terminal
+from tests.acceptance.terminals import Terminal
+from tests.processes import stop
+from tests.waiting import PATIENCE, wait_until
 
 ADA = Source("memory", "ada", user_id="1", user_name="Ada")
 

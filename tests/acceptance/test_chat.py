@@ -19,9 +19,8 @@ import pytest
 
 from rekindle import Session, Store, open_store
 from rekindle.testing import ScriptedModel
-
-from ..waiting import PATIENCE, wait_until
-from .terminals import ALT_ENTER, CTRL_C, CTRL_D, ENTER, TAB, UP, Terminal
+from tests.acceptance.terminals import ALT_ENTER, CTRL_C, CTRL_D, ENTER, TAB, UP, Terminal
+from tests.waiting import PATIENCE, wait_until
 
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "rekindle")
 OWNER = f"agent:main:local:dm:u={pwd.getpwuid(os.getuid()).pw_name}"
@@ -799,7 +798,7 @@ def test_ctrl_c_in_a_pipe_ends_the_command_and_not_the_conversation(here: Chat) 
 
 def test_what_asks_no_model_does_not_load_its_client(here: Chat) -> None:
     loaded = here.pipe("/sessions", PYTHONPROFILEIMPORTTIME="1").stderr
-    assert "rekindle.agent.model" in loaded
+    assert "rekindle.agent.model.client" in loaded
     assert "openai" not in loaded
 
 

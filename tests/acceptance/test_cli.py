@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from rekindle import Message, ToolCall, open_store
-
-from ..waiting import PATIENCE, wait_until
+from tests.waiting import PATIENCE, wait_until
 
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "rekindle")
 DAY = 86_400.0

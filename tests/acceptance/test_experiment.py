@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from rekindle import Message, ToolCall, open_store
-from rekindle.warm.trial import assign
-
-from .test_warm_start import ASKED, Home, home, tallied
+from rekindle.experiments.experiment import assign
+from tests.acceptance.test_warm_start import ASKED, Home, home, tallied
 
 __all__ = ["home"]
 

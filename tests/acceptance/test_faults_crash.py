@@ -16,10 +16,9 @@ from soak.writer import SHARED
 
 from rekindle import Message, Store, open_store
 from rekindle.errors import StoreBusy
+from tests.acceptance.faults import run, start, strace
 from tests.conftest import Clock
-
-from ..waiting import PATIENCE
-from .faults import run, start, strace
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture

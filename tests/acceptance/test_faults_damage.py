@@ -11,9 +11,8 @@ import pytest
 from rekindle import Message, ToolCall, open_store
 from rekindle.errors import InvalidInput, RekindleError, StoreDamaged, StoreTooNew
 from rekindle.store import repair_file
-
-from ..waiting import PATIENCE
-from .faults import command, contents, start
+from tests.acceptance.faults import command, contents, start
+from tests.waiting import PATIENCE
 
 SESSIONS, MESSAGES, PAGE = 200, 20, 4096
 

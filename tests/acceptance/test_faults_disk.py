@@ -11,9 +11,17 @@ import pytest
 
 from rekindle import Message, Store, open_store
 from rekindle.errors import StoreFull, StoreReadOnly
-
-from ..waiting import PATIENCE
-from .faults import as_mortal, command, contents, read_only_view, run, small_disk, start, strace
+from tests.acceptance.faults import (
+    as_mortal,
+    command,
+    contents,
+    read_only_view,
+    run,
+    small_disk,
+    start,
+    strace,
+)
+from tests.waiting import PATIENCE
 
 ROOM = "3m"
 

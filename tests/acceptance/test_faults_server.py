@@ -13,8 +13,7 @@ from soak.crash import crash
 from rekindle import Message, Store, open_store
 from rekindle.errors import StoreFull, StoreUnavailable
 from tests import servers
-
-from .faults import Line, command, line
+from tests.acceptance.faults import Line, command, line
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,7 @@ from soak.gateway import gateway
 
 from rekindle.testing import ChatServer, ScriptedModel
 from rekindle.types import Source
-
-from ..waiting import PATIENCE, wait_until
+from tests.waiting import PATIENCE, wait_until
 
 ADA = Source("memory", "ada", user_id="1", user_name="Ada")
 BOB = Source("memory", "bob", user_id="2", user_name="Bob")

@@ -17,11 +17,10 @@ from typing import Any
 import pytest
 
 from rekindle import open_store
-from rekindle.transcripts.places import SAMPLE
-
-from ..unit.transcripts.conftest import CORPUS
-from ..waiting import PATIENCE, wait_until
-from .test_cli import COMMAND, Rekindle, claude_code_session
+from rekindle.transcripts.agent_folders import SAMPLE
+from tests.acceptance.test_cli import COMMAND, Rekindle, claude_code_session
+from tests.unit.transcripts.conftest import CORPUS
+from tests.waiting import PATIENCE, wait_until
 
 MESSAGES = 62  # in the sample
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from rekindle import Message, Session, Store, ToolCall, open_store
-
-from .test_cli import Rekindle
+from tests.acceptance.test_cli import Rekindle
 
 
 @pytest.fixture

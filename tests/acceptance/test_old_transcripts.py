@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from rekindle import open_store
-
-from .test_cli import Rekindle
+from tests.acceptance.test_cli import Rekindle
 
 ADA = "20260110_090000_0a0a0a0a"
 OPS = "20260111_100000_0b0b0b0b"

@@ -15,11 +15,10 @@ from typing import Any
 
 import pytest
 
-from tests import far
+from tests import remote_hosts
+from tests.acceptance.terminals import Terminal
 from tests.servers import Missing
-
-from ..waiting import PATIENCE
-from .terminals import Terminal
+from tests.waiting import PATIENCE
 
 REKINDLE = str(Path(sysconfig.get_path("scripts")) / "rekindle")
 
@@ -218,7 +217,7 @@ def test_attach_is_a_live_terminal_that_one_can_leave(home: Home) -> None:
 
 def test_a_host_behind_ssh_is_a_place(home: Home) -> None:
     try:
-        sshd = far.Sshd()
+        sshd = remote_hosts.Sshd()
     except Missing as reason:
         pytest.skip(str(reason))
     try:

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from rekindle import Message, ToolCall, open_store
-
-from ..waiting import PATIENCE
-from .test_cli import COMMAND, Rekindle
+from tests.acceptance.test_cli import COMMAND, Rekindle
+from tests.waiting import PATIENCE
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 SECRET = "AKIA" + "Z7QX3MNB5TRW8KLP"

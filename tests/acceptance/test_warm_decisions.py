@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from .test_cli import Rekindle
-from .test_warm import SECRET, file_of, home
+from tests.acceptance.test_cli import Rekindle
+from tests.acceptance.test_warm import SECRET, file_of, home
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from rekindle import open_store
-from rekindle.warm.harm import texts
-
-from .test_cli import Rekindle
+from rekindle.shell.side_effects import texts
+from tests.acceptance.test_cli import Rekindle
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 SOURCES = ("tau__*", "claude__entireio*", "codex__*", "mini__*")

@@ -9,13 +9,12 @@ from pathlib import Path
 import apsw
 import pytest
 
-from rekindle.templates import Templates, exported
+from rekindle.learning.library import Templates, exported
+from rekindle.redaction.detectors.environment import forms
 from rekindle.types import Step
-from rekindle.warm.secrets.known import forms
-from tests.unit.warm.canaries import Canary, planted
-
-from ..servers import Postgres
-from .test_cli import Rekindle
+from tests.acceptance.test_cli import Rekindle
+from tests.servers import Postgres
+from tests.unit.redaction.canaries import Canary, planted
 
 CANARIES = tuple(planted(11))
 TOGETHER = 24  # canaries in one session

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from rekindle import open_store
-from rekindle.templates import Templates
+from rekindle.learning.library import Templates
 from rekindle.testing import ScriptedModel
 from rekindle.types import Pattern, Seed, Step, Template
-
-from ..waiting import PATIENCE
+from tests.waiting import PATIENCE
 
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "rekindle")
 ASKED = "count the rows of march.csv by region"

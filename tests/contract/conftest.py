@@ -10,9 +10,8 @@ import psycopg
 import pytest
 
 from rekindle import Store, open_store
-
-from ..conftest import ENGINES, Clock
-from ..servers import Postgres
+from tests.conftest import ENGINES, Clock
+from tests.servers import Postgres
 
 Schema = Callable[[], str]
 Opened = Callable[..., Store]

@@ -7,9 +7,8 @@ import pytest
 from rekindle import Store, Tokens
 from rekindle.errors import InvalidInput
 from rekindle.store import Filter
-
-from ..conftest import Clock
-from .said import answer, call, result, started, texts, turns, user
+from tests.conftest import Clock
+from tests.contract.messages import answer, call, result, started, texts, turns, user
 
 
 def test_a_fork_has_the_conversation_up_to_and_including_a_message(store: Store) -> None:

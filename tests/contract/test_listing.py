@@ -8,9 +8,8 @@ import pytest
 from rekindle import Store
 from rekindle.errors import Ambiguous, InvalidInput, NotFound
 from rekindle.store import Filter
-
-from ..conftest import Clock
-from .said import call, started, user
+from tests.conftest import Clock
+from tests.contract.messages import call, started, user
 
 DAY = 86_400
 

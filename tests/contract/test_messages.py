@@ -7,9 +7,8 @@ import pytest
 
 from rekindle import Message, Store, ToolCall
 from rekindle.errors import InvalidInput, NotFound
-
-from ..conftest import Clock
-from .said import answer, call, started, texts, user
+from tests.conftest import Clock
+from tests.contract.messages import answer, call, started, texts, user
 
 Reopened = Callable[[], Store]
 

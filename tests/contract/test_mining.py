@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 
-from rekindle import Message, Session, Store, ToolCall, building, learn
+from rekindle import Message, Session, Store, ToolCall
 from rekindle.errors import InvalidInput, NotFound
-from rekindle.store import Filter, tallies
-from rekindle.store.mined import Deal
-from rekindle.store.outcomes import Due
-from rekindle.templates import Templates, exported, index
+from rekindle.learning import build, miner
+from rekindle.learning.library import Templates, exported, index
+from rekindle.redaction.redactor import Redactor
+from rekindle.store import Filter
+from rekindle.store.learning import candidate_counts
+from rekindle.store.learning.mining_results import Deal
+from rekindle.store.learning.outcomes import Due
 from rekindle.types import replace
-from rekindle.warm.redact import Redactor
-
-from ..conftest import Clock
-from .said import answer, user
+from tests.conftest import Clock
+from tests.contract.messages import answer, user
 
 NOW = 1_800_000_000.0
 MOST = dict.fromkeys(("init", "sequence", "retry", "final", "example"), 1000)
@@ -51,8 +52,8 @@ def work(
     return session.id
 
 
-def learned(store: Store, **wanted: object) -> learn.Learned:
-    return learn.learn(store, Redactor(), learn.Wanted(**wanted), now=NOW)  # type: ignore[arg-type]
+def learned(store: Store, **wanted: object) -> miner.Learned:
+    return miner.learn(store, Redactor(), miner.Wanted(**wanted), now=NOW)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def folder(tmp_path: Path) -> Templates:
     return Templates(tmp_path / "templates", clock=lambda: NOW)
 
 
-def commands(found: learn.Learned, kind: str = "example") -> list[object]:
+def commands(found: miner.Learned, kind: str = "example") -> list[object]:
     return [
         step.arguments["command"]
         for one in found.patterns
@@ -105,11 +106,11 @@ def test_parts_that_are_looked_through_while_others_are_written_give_the_same(
     for number in range(11):
         work(store, f"uv run pytest -q tests/{number}.py", "make lint STRICT=1", "ls")
     if is_judged:
-        learn.judge(store)
+        miner.judge(store)
     whole = learned(store)
     shapes = store.mined.tally({*range(1, 12)}, 2, MOST)
     store.mined.forget()
-    monkeypatch.setattr(learn, "AT_ONCE", 60)  # messages of two sessions
+    monkeypatch.setattr(miner, "AT_ONCE", 60)  # messages of two sessions
     assert learned(store) == whole
     assert store.mined.tally({*range(1, 12)}, 2, MOST) == shapes
     assert learned(store, max_sessions=3).scan.skipped == {"more than wanted": 8}
@@ -123,10 +124,10 @@ def test_a_part_that_cannot_be_read_ahead_does_not_cost_what_was_found(
 ) -> None:
     for number in range(4):
         work(store, f"uv run pytest -q tests/{number}.py")
-    learn.judge(store)
+    miner.judge(store)
     whole, read = learned(store), store.mined.deals
     store.mined.forget()
-    monkeypatch.setattr(learn, "AT_ONCE", 60)  # messages of two sessions
+    monkeypatch.setattr(miner, "AT_ONCE", 60)  # messages of two sessions
     parts: list[int] = []
 
     def deals(nums: Sequence[int]) -> Iterator[Deal]:
@@ -199,7 +200,7 @@ def test_other_rules_look_at_everything_again(
 ) -> None:
     work(store, "make docs")
     learned(store, least=1)
-    monkeypatch.setattr(learn, "MINING_RULES", "other")
+    monkeypatch.setattr(miner, "MINING_RULES", "other")
     assert learned(store, least=1).scan.looked_through == 1
 
 
@@ -272,18 +273,18 @@ def test_what_goes_on_from_a_session_of_strangers_is_not_trusted_either(store: S
         "make docs --first": False,
         "make check --here": False,
     }
-    (only,) = learn.learn_one(store, Redactor(), third.id, now=NOW, most=5).patterns
+    (only,) = miner.learn_one(store, Redactor(), third.id, now=NOW, most=5).patterns
     assert only.tainted
 
 
 def test_secrets_are_removed_before_anything_is_kept(store: Store, folder: Templates) -> None:
     for _ in range(2):
         work(store, f"deskctl login --token {SECRET} --all", asked=f"log in with {SECRET}")
-    built = building.build(store, folder, Redactor(), "Desk", now=NOW)
+    built = build.build(store, folder, Redactor(), "Desk", now=NOW)
     kept = folder.path("desk").read_text()
     assert SECRET not in kept
     assert "deskctl login" in kept
-    nums = [one.num for one in store.mined.pending(learn.MINING_RULES, Filter())]
+    nums = [one.num for one in store.mined.pending(miner.MINING_RULES, Filter())]
     assert nums
     assert all(SECRET.encode() not in blob for blob in store.mined.calls(nums).values())
     _, sorts = store.mined.tally({*nums}, 1, MOST)
@@ -319,7 +320,7 @@ def test_sums_are_those_of_the_sessions_that_are_left(store: Store, clock: Clock
     work(store, "make docs --a", "make test --b")
     gone = work(store, "make lint --c", "make test --b", source="gone")
     learned(store)
-    nums = {one.id: one.num for one in store.mined.pending(learn.MINING_RULES, Filter())}
+    nums = {one.id: one.num for one in store.mined.pending(miner.MINING_RULES, Filter())}
     for left_out in ([], [first], [second], [gone], [first, gone]):
         among = {num for id, num in nums.items() if id not in left_out}
         kept, anew = sums(among)
@@ -345,9 +346,9 @@ def test_the_best_without_some_sessions_are_those_of_a_sum_anew(
     for _ in range(20):
         among = {*draw.sample(range(1, 15), draw.randrange(9, 14))}
         rooms = dict.fromkeys(MOST, most)
-        monkeypatch.setattr(tallies, "FEW", 1.0)
+        monkeypatch.setattr(candidate_counts, "FEW", 1.0)
         taken_off = store.mined.tally(among, 1, rooms)
-        monkeypatch.setattr(tallies, "FEW", -1.0)
+        monkeypatch.setattr(candidate_counts, "FEW", -1.0)
         shapes, sorts = store.mined.tally(among, 1, rooms)
         assert taken_off[0] == shapes
         assert {name: counts for name, counts in taken_off[1].items() if any(counts)} == sorts
@@ -356,7 +357,7 @@ def test_the_best_without_some_sessions_are_those_of_a_sum_anew(
 def test_a_template_is_built_and_built_anew(store: Store, folder: Templates) -> None:
     work(store, "make docs --strict")
     work(store, "make docs --strict")
-    built = building.build(store, folder, Redactor(), "Our Docs", now=NOW, tags=["docs"])
+    built = build.build(store, folder, Redactor(), "Our Docs", now=NOW, tags=["docs"])
     assert built.template == folder.find("our-docs")
     assert (built.template.made, built.template.state, built.template.revision) == (
         "built",
@@ -365,46 +366,46 @@ def test_a_template_is_built_and_built_anew(store: Store, folder: Templates) -> 
     )
     assert built.template.scan["qualified"] == 2
     assert store.patterns.stamps().keys() == {"our-docs"}
-    again = building.build(store, folder, Redactor(), "Our Docs", now=NOW)
+    again = build.build(store, folder, Redactor(), "Our Docs", now=NOW)
     assert again.template.revision == 2
     with pytest.raises(NotFound, match=r"none of 2 sessions qualified.*under 500 messages"):
-        building.build(store, folder, Redactor(), "x", learn.Wanted(min_messages=500), now=NOW)
+        build.build(store, folder, Redactor(), "x", miner.Wanted(min_messages=500), now=NOW)
     with pytest.raises(InvalidInput, match="type: expected one of"):
-        building.build(store, folder, Redactor(), "x", learn.Wanted(task="odd"), now=NOW)
+        build.build(store, folder, Redactor(), "x", miner.Wanted(task="odd"), now=NOW)
 
 
 def test_an_automatic_template_waits_to_be_accepted(store: Store, folder: Templates) -> None:
     work(store, "make docs --strict")
     work(store, "make docs --strict")
     work(store, *["make docs --strict"] * 3, failed=("make x", "make y"))
-    built = building.build(store, folder, Redactor(), "auto", now=NOW, automatic=True)
+    built = build.build(store, folder, Redactor(), "auto", now=NOW, automatic=True)
     assert (built.template.state, built.template.made) == ("quarantined", "automatic")
     assert built.scan.qualified == 2, "only sessions that did well"
-    assert building.accept(store, folder, "auto").state == "active"
-    assert building.retire(store, folder, "auto").state == "retired"
+    assert build.accept(store, folder, "auto").state == "active"
+    assert build.retire(store, folder, "auto").state == "retired"
 
 
 def test_a_session_is_extracted(store: Store, folder: Templates) -> None:
     id = work(store, "make docs --strict", "ls", asked="Always use make. Look at docs/plan.md")
-    made = building.extract(store, folder, Redactor(), id, "One", now=NOW)
+    made = build.extract(store, folder, Redactor(), id, "One", now=NOW)
     assert [one.steps[0].arguments for one in made.patterns] == [{"command": "make docs --strict"}]
     assert made.seed.instructions == ("Always use make.",)
     assert "docs/plan.md" in made.seed.markers
     assert made.sources == (id,)
     with pytest.raises(NotFound):
-        building.extract(store, folder, Redactor(), "nobody", "Two", now=NOW)
+        build.extract(store, folder, Redactor(), "nobody", "Two", now=NOW)
 
 
 def test_templates_are_merged_without_doubles(store: Store, folder: Templates) -> None:
     work(store, "make docs --strict", "make check")
     work(store, "make docs --strict", "make check")
-    one = building.build(store, folder, Redactor(), "One", now=NOW).template
+    one = build.build(store, folder, Redactor(), "One", now=NOW).template
     folder.create(replace(one, id="two", name="Two", tags=("b",)))
-    both = building.merge(store, folder, Redactor(), ["One", "two"], "Both", most=40)
+    both = build.merge(store, folder, Redactor(), ["One", "two"], "Both", most=40)
     assert len(both.patterns) == len(one.patterns)
     assert both.tags == ("b",)
     with pytest.raises(InvalidInput, match="two different"):
-        building.merge(store, folder, Redactor(), ["One", "one"], "Same", most=40)
+        build.merge(store, folder, Redactor(), ["One", "one"], "Same", most=40)
 
 
 def test_what_comes_from_elsewhere_is_looked_through_and_kept_apart(
@@ -412,25 +413,25 @@ def test_what_comes_from_elsewhere_is_looked_through_and_kept_apart(
 ) -> None:
     work(store, "make docs --strict")
     work(store, "make docs --strict")
-    one = building.build(store, folder, Redactor(), "One", now=NOW).template
+    one = build.build(store, folder, Redactor(), "One", now=NOW).template
     bad = replace(one, description=f"use {SECRET}", name="Theirs")
     pattern = one.patterns[0]
     foreign = replace(pattern, steps=(replace(pattern.steps[0], tool="odd_tool"),))
     data = exported(replace(bad, patterns=(*one.patterns, foreign)), "rekindle", NOW)
-    got = building.receive(store, folder, Redactor(), data, "file", None)
+    got = build.receive(store, folder, Redactor(), data, "file", None)
     assert got.template.state == "quarantined"
     assert got.template.id == "theirs"
     assert got.missing == ("odd_tool",)
     assert SECRET not in folder.path("theirs").read_text()
     assert got.removed
     with pytest.raises(InvalidInput, match="there is one already"):
-        building.receive(store, folder, Redactor(), data, "file", None)
+        build.receive(store, folder, Redactor(), data, "file", None)
 
 
 def test_the_index_follows_the_files(store: Store, folder: Templates) -> None:
     work(store, "make docs --strict")
     work(store, "make docs --strict")
-    building.build(store, folder, Redactor(), "One", now=NOW)
+    build.build(store, folder, Redactor(), "One", now=NOW)
     assert index(store, folder) == 0
     path = folder.path("one")
     path.write_text(path.read_text().replace("Learned from", "Known from"))
@@ -447,7 +448,7 @@ def test_the_use_of_a_template_is_counted_from_its_sessions(store: Store) -> Non
         session = store.begin(template="one", arm="warm")
         store.append(session, user("go"), *call("a", "make"), *call("b", "make x", number and 2))
     store.append(store.begin(), user("go"), *call("a", "make", 2))
-    use = building.use_of(store, "one")
+    use = build.use_of(store, "one")
     assert (use.sessions, use.calls, use.failed) == (3, 6, 2)
     assert use.success_rate == round(4 / 6, 4)
-    assert building.use_of(store, "two") == building.Use()
+    assert build.use_of(store, "two") == build.Use()

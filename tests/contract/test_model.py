@@ -22,8 +22,7 @@ from hypothesis.stateful import (
 from rekindle import Message, Store, ToolCall, open_store
 from rekindle.errors import InvalidInput, NotFound, TitleTaken
 from rekindle.store import Filter
-
-from ..conftest import Clock
+from tests.conftest import Clock
 
 ROLES = st.sampled_from(["user", "user", "assistant", "tool"])
 TEXTS = st.one_of(st.sampled_from(["needle", "x", ""]), st.text(max_size=8))

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from rekindle import Message, Store, ToolCall
 from rekindle.store import Filter
-
-from .said import found, started, texts, user
+from tests.contract.messages import found, started, texts, user
 
 Reopened = Callable[[], Store]
 ODD = {

@@ -6,10 +6,9 @@ from typing import Any
 
 from rekindle import Store
 from rekindle.store import Filter
-from rekindle.store.outcomes import Verdicts
+from rekindle.store.learning.outcomes import Verdicts
 from rekindle.types import Call
-
-from .said import call, result, started, turns, user
+from tests.contract.messages import call, result, started, turns, user
 
 
 def made(session: str, position: int, **fields: Any) -> Call:

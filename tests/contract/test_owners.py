@@ -5,8 +5,7 @@ import pytest
 from rekindle import Store
 from rekindle.errors import Ambiguous, NotFound
 from rekindle.store import Filter
-
-from .said import found, started
+from tests.contract.messages import found, started
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from rekindle.platforms import Incoming, Platform
 from rekindle.routing.key import key_of
 from rekindle.testing import ChatServer, Faults, MemoryPlatform
 from rekindle.types import Source
-
-from ..waiting import PATIENCE
+from tests.waiting import PATIENCE
 
 ADA = Source("memory", "ada", user_id="1", user_name="Ada")
 

@@ -9,11 +9,10 @@ import pytest
 from rekindle import Store
 from rekindle.errors import NotFound
 from rekindle.store import Filter
-from rekindle.store.preludes import hash_of, packed, unpacked
+from rekindle.store.learning.preludes import hash_of, packed, unpacked
 from rekindle.types import Message, ToolCall
-
-from ..conftest import Clock
-from .said import user
+from tests.conftest import Clock
+from tests.contract.messages import user
 
 PRELUDE = (
     Message("system", "Known from earlier sessions: zebras"),

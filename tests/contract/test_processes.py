@@ -14,11 +14,9 @@ from pathlib import Path
 import pytest
 
 from rekindle.errors import InputClosed, InvalidInput, NotFound, NotStarted, TooManyProcesses
-from rekindle.processes.place import Size
-from rekindle.processes.values import Event, Process, Processes, Watch
-
-from ..far import Podman, Sshd
-from ..processes import (
+from rekindle.processes.backends.base import Size
+from rekindle.processes.types import Event, Process, Processes, Watch
+from tests.processes import (
     NASTY,
     OWNER,
     QUICK,
@@ -29,7 +27,8 @@ from ..processes import (
     runs,
     supervisor_of,
 )
-from ..waiting import until
+from tests.remote_hosts import Podman, Sshd
+from tests.waiting import until
 
 ELSEWHERE = ("embedded, container", "embedded, ssh")
 HERE = ("embedded", "supervisor")

@@ -16,16 +16,16 @@ from pathlib import Path
 import pytest
 
 from rekindle.errors import JournalUnwritable, ProcessError, SupervisorGone
-from rekindle.processes import line, tree, wire
+from rekindle.processes import connection, protocol
+from rekindle.processes.backends.base import Size
+from rekindle.processes.backends.local import process_tree
 from rekindle.processes.client import Client
-from rekindle.processes.journal import Journal, Record
-from rekindle.processes.place import Size
-from rekindle.processes.registry import Registry
-from rekindle.processes.supervisor import SOCKET
-from rekindle.processes.values import Process, Watch
-
-from ..acceptance.faults import read_only_view, small_disk
-from ..processes import (
+from rekindle.processes.state.journal import Journal, Record
+from rekindle.processes.supervisor.registry import Registry
+from rekindle.processes.supervisor.supervisor import SOCKET
+from rekindle.processes.types import Process, Watch
+from tests.acceptance.faults import read_only_view, small_disk
+from tests.processes import (
     NASTY,
     OWNER,
     QUICK,
@@ -38,7 +38,7 @@ from ..processes import (
     supervised,
     supervisor_of,
 )
-from ..waiting import PATIENCE, until
+from tests.waiting import PATIENCE, until
 
 COUNTING = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo line $i; sleep 0.05; done; exit 7"
 
@@ -55,8 +55,8 @@ async def sh(client: Client | Registry, script: str, **more: object) -> Process:
 def keeper_of(folder: Path) -> int:
     """The keeper: the parent of nobody, known by the socket it listens at."""
     where = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    where.connect(str(wire.sockets(folder) / "keeper.sock"))
-    pid = wire.peer(where)[0]
+    where.connect(str(protocol.sockets(folder) / "keeper.sock"))
+    pid = protocol.peer(where)[0]
     where.close()
     return pid
 
@@ -160,7 +160,7 @@ def _ready(supervisor: int | None) -> list[int]:
     """The spawner, and the two forks that stand ready."""
     forks: dict[int, int] = {}
     for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and (seen := tree.look(int(folder.name))):
+        if folder.name.isdigit() and (seen := process_tree.look(int(folder.name))):
             with suppress(OSError):
                 if b"spawner.py" in (folder / "cmdline").read_bytes() and not seen.dead:
                     forks[int(folder.name)] = seen.ppid
@@ -217,7 +217,7 @@ async def test_a_kill_that_was_begun_is_brought_to_its_end(folder: Path, tmp_pat
 async def test_a_process_whose_shim_was_killed_is_lost_and_says_so(folder: Path) -> None:
     async with supervised(folder) as client:
         one = await sh(client, "sleep 0.3")
-        shim = tree.look(one.pid or 0)
+        shim = process_tree.look(one.pid or 0)
         assert shim
         os.kill(shim.ppid, signal.SIGKILL)
         process = (await client.wait(one.id, 20)).process
@@ -250,9 +250,9 @@ async def test_a_start_that_a_crash_cut_short_is_told_plainly(folder: Path) -> N
 @runs
 async def test_a_recycled_process_id_is_not_the_process(folder: Path) -> None:
     other = subprocess.Popen(["sleep", "30"], start_new_session=True)
-    seen = tree.look(other.pid)
+    seen = process_tree.look(other.pid)
     assert seen
-    ref = {"pid": other.pid, "started": seen.started - 1, "boot": tree.boot(), "group": ""}
+    ref = {"pid": other.pid, "started": seen.started - 1, "boot": process_tree.boot(), "group": ""}
     planted(folder, state="running", ref=ref, pid=other.pid)
     async with embedded(folder) as registry:
         (one,) = await registry.list()
@@ -265,7 +265,7 @@ async def test_a_recycled_process_id_is_not_the_process(folder: Path) -> None:
 
 @runs
 async def test_after_a_restart_of_the_machine_nothing_is_taken_for_running(folder: Path) -> None:
-    me = tree.look(os.getpid())
+    me = process_tree.look(os.getpid())
     assert me
     ref = {"pid": os.getpid(), "started": me.started, "boot": "another boot", "group": ""}
     planted(folder, state="running", ref=ref)
@@ -334,13 +334,13 @@ async def test_two_clients_that_start_at_once_share_one_supervisor(folder: Path)
 @runs
 async def test_a_stale_socket_is_no_hindrance(folder: Path) -> None:
     folder.mkdir(parents=True)
-    wire.prepare(wire.sockets(folder))
+    protocol.prepare(protocol.sockets(folder))
     old = socket.socket(socket.AF_UNIX)
-    old.bind(str(wire.sockets(folder) / SOCKET))
+    old.bind(str(protocol.sockets(folder) / SOCKET))
     old.close()
     async with supervised(folder) as client:
         assert (await sh(client, "sleep 30")).state == "running"
-        assert os.stat(wire.sockets(folder) / SOCKET).st_mode & 0o777 == 0o600
+        assert os.stat(protocol.sockets(folder) / SOCKET).st_mode & 0o777 == 0o600
 
 
 @runs
@@ -352,7 +352,7 @@ async def test_an_old_supervisor_makes_room_for_a_newer_client(
         first = supervisor_of(folder)
         newer = Client(folder)
         with monkeypatch.context() as patch:
-            patch.setattr(line, "__version__", "999.0")
+            patch.setattr(connection, "__version__", "999.0")
             connected = newer._line.connected()  # pyright: ignore[reportPrivateUsage]
             assert not await connected  # it has asked the old one to go, and it went
         assert supervisor_of(folder) is None
@@ -367,7 +367,7 @@ async def test_a_long_home_has_its_sockets_elsewhere(tmp_path: Path) -> None:
     folder = tmp_path / ("long" * 40) / "processes"
     async with supervised(folder) as client:
         assert (await sh(client, "sleep 30")).state == "running"
-        where = wire.sockets(folder)
+        where = protocol.sockets(folder)
         assert where != folder
         assert os.stat(where).st_mode & 0o777 == 0o700
     assert not where.exists()
@@ -458,7 +458,7 @@ print(line.recv(100))
 """
     async with supervised(folder) as client:
         await sh(client, "sleep 30")
-        path = wire.sockets(folder) / SOCKET
+        path = protocol.sockets(folder) / SOCKET
         os.chmod(path, 0o666)  # as if the modes of the folders were not enough
         link = Path("/tmp") / f"rekindle-test-{os.getpid()}.sock"
         os.link(path, link)

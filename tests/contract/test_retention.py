@@ -7,9 +7,8 @@ import pytest
 from rekindle import Store, open_store
 from rekindle.errors import NotFound
 from rekindle.store import Filter
-
-from ..conftest import Clock
-from .said import call, found, result, started, texts, user
+from tests.conftest import Clock
+from tests.contract.messages import call, found, result, started, texts, user
 
 DAY = 86_400
 Reopened = Callable[[], Store]

@@ -4,9 +4,8 @@ import pytest
 
 from rekindle import Store
 from rekindle.errors import InvalidInput, NotFound
-
-from ..conftest import Clock
-from .said import answer, call, found, result, started, texts, turns, user
+from tests.conftest import Clock
+from tests.contract.messages import answer, call, found, result, started, texts, turns, user
 
 
 def talked(store: Store, *questions: str) -> str:

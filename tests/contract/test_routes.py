@@ -12,9 +12,8 @@ from rekindle import Store, open_store
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.store import Filter
 from rekindle.types import Route, Source, Tokens, Usage
-
-from ..conftest import Clock
-from .said import user
+from tests.conftest import Clock
+from tests.contract.messages import user
 
 ADA = Source("telegram", "7", chat_name="Ada", user_id="7", user_name="Ada")
 KEY = "agent:main:telegram:dm"

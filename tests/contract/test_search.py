@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from rekindle import Message, Store, ToolCall
 from rekindle.errors import InvalidInput
 from rekindle.store import Filter
-from rekindle.store.text import words
-
-from ..conftest import Clock
-from .said import answer, call, found, result, started, texts, user
+from rekindle.store.core.text_encoding import words
+from tests.conftest import Clock
+from tests.contract.messages import answer, call, found, result, started, texts, user
 
 Reopened = Callable[[], Store]
 ONE_STORE = settings(

@@ -8,9 +8,8 @@ import pytest
 
 from rekindle import Session, Store, Tokens
 from rekindle.errors import InvalidInput, NotFound
-
-from ..conftest import Clock
-from .said import answer, call, result, started, texts, turns, user
+from tests.conftest import Clock
+from tests.contract.messages import answer, call, result, started, texts, turns, user
 
 Reopened = Callable[[], Store]
 

@@ -7,9 +7,8 @@ import pytest
 from rekindle import Store
 from rekindle.errors import InvalidInput, NotFound, TitleTaken
 from rekindle.store import Filter
-
-from ..conftest import Clock
-from .said import started, user
+from tests.conftest import Clock
+from tests.contract.messages import started, user
 
 Reopened = Callable[[], Store]
 

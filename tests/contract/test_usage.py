@@ -12,12 +12,11 @@ import pytest
 from rekindle import Session, Store, Tokens, open_store
 from rekindle.errors import NotFound
 from rekindle.store import Filter
-from rekindle.store.arrivals import Arrival
-from rekindle.store.engine import Transaction
+from rekindle.store.core.engine import Transaction
+from rekindle.store.transfer.bulk_import import Arrival
 from rekindle.types import Usage
-
-from ..conftest import Clock
-from .said import user
+from tests.conftest import Clock
+from tests.contract.messages import user
 
 A_CENT = Decimal("0.01")
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from rekindle import Store
-from rekindle.agent.registry import Registry
+from rekindle.agent.tools.registry import Registry
 from rekindle.agent.tools.tool import Question, ToolContext
-from rekindle.templates import Templates
+from rekindle.learning.library import Templates
+from rekindle.learning.warm_session_tool import warm_session
+from rekindle.redaction.redactor import Redactor
 from rekindle.types import Message, Pattern, Step, Template, ToolCall
-from rekindle.warm.redact import Redactor
-from rekindle.warm_session import warm_session
 
 OWNER = "ada"
 

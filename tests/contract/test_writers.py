@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rekindle import Store
-
-from ..waiting import PATIENCE
-from .said import answer, found, started, texts, user
+from tests.contract.messages import answer, found, started, texts, user
+from tests.waiting import PATIENCE
 
 Reopened = Callable[[], Store]
 ROOT = Path(__file__).parents[2]

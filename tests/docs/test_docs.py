@@ -17,8 +17,7 @@ from typing import NamedTuple, get_type_hints
 import pytest
 
 from rekindle.config import SETTINGS, Config, load
-
-from . import settings
+from tests.docs import settings
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

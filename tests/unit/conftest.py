@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rekindle import Store, open_store
-from rekindle.templates import Templates
+from rekindle.learning.library import Templates
 
 
 @pytest.fixture

@@ -14,12 +14,13 @@ from contextlib import aclosing
 from decimal import Decimal
 from typing import NamedTuple, TypeAlias
 
-from ..errors import ContextTooLong, ModelError
-from ..types import Message, Price, Session, Tokens, ToolCall, Usage, replace
-from .desk import Desk
-from .model import Again, Answer, Done, Event, Model
-from .registry import Toolbox
-from .tools.tool import ToolContext, ToolResult
+from rekindle.agent.model.client import Again, Answer, Done, Event, Model
+from rekindle.agent.tools.registry import Toolbox
+from rekindle.agent.tools.tool import ToolContext, ToolResult
+from rekindle.errors import ContextTooLong, ModelError
+from rekindle.types import Message, Price, Session, Tokens, ToolCall, Usage, replace
+
+from .store_executor import Desk
 
 Steering: TypeAlias = Callable[[], Awaitable[Sequence[Message]]]
 Shrink: TypeAlias = Callable[[Session, Sequence[Message]], Awaitable["Shrunk | None"]]

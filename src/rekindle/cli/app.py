@@ -7,24 +7,15 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from ..config import masked
-from ..errors import InvalidInput, NotFound, RekindleError
-from . import (
-    changes,
-    chat,
-    exchange,
-    gateway,
-    health,
-    insights,
-    opening,
-    processes,
-    retention,
-    sessions,
-    settings,
-    start,
-    warm,
-)
+from rekindle.config import masked
+from rekindle.errors import InvalidInput, NotFound, RekindleError
+
+from . import chat, config, gateway, setup, store_access
+from .insights import commands as insights
 from .output import printable
+from .processes import commands as processes
+from .sessions import edit, maintenance, read, retention, transfer
+from .warm import templates
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -59,25 +50,25 @@ def choose(
 
         sys.stdout.write(f"rekindle {__version__}\n")
         raise typer.Exit
-    opening.choose(store)
+    store_access.choose(store)
 
 
-start.register(app)
-settings.register(app)
+setup.register(app)
+config.register(app)
 insights.register(app)
 chat.register(app)
-warm.register(app)
+templates.register(app)
 processes.register(app)
-app.add_typer(sessions.group, name="sessions")
+app.add_typer(read.group, name="sessions")
 app.add_typer(gateway.group, name="gateway")
-for part in (sessions, changes, retention, exchange, health):
-    part.register(sessions.group)
+for part in (read, edit, retention, transfer, maintenance):
+    part.register(read.group)
 
 
 def run(arguments: list[str]) -> int:
     """Run one command line; the exit code is 0 ok, 1 failed, 2 wrong use."""
     _speak_any_text()
-    opening.end_with_the_pipe()
+    store_access.end_with_the_pipe()
     try:
         code = app(_store_first(arguments), prog_name="rekindle", standalone_mode=False)
         sys.stdout.flush()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..types import Route, Usage, plain
-from .opening import outlive_connections, reading, settings, writing
+from rekindle.types import Route, Usage, plain
+
 from .output import (
     AsJson,
     Column,
@@ -21,9 +21,10 @@ from .output import (
     write_array,
     write_table,
 )
+from .store_access import outlive_connections, reading, settings, writing
 
 if TYPE_CHECKING:
-    from ..store.mail import Letter, Parcel
+    from rekindle.store.conversations.inbox import Letter, Parcel
 
 group = typer.Typer(
     help="Answer people in chats.",
@@ -51,11 +52,11 @@ def run(
     """
     import logging
 
-    from ..gateway import log
-    from ..gateway.program import serve
+    from rekindle.gateway import log_format
+    from rekindle.gateway.service.service import serve
 
     outlive_connections()
-    log.start(logging.WARNING if quiet else logging.INFO)
+    log_format.start(logging.WARNING if quiet else logging.INFO)
     with writing(new=True) as store:
         serve(settings(), store)
 
@@ -71,8 +72,8 @@ def status(json: AsJson = False) -> None:
       rekindle gateway status
       rekindle gateway status --json
     """
-    from ..gateway.runner import living
-    from ..store.mail import Letter
+    from rekindle.gateway.service.instance import living
+    from rekindle.store.conversations.inbox import Letter
 
     gateways = [_asked(note) for note in living(settings().home)]
     with reading() as store:
@@ -154,7 +155,7 @@ def _asked(note: dict[str, object]) -> dict[str, Any]:
 
 
 def _given_up(one: Letter | Parcel) -> dict[str, Any]:
-    from ..store.mail import Letter
+    from rekindle.store.conversations.inbox import Letter
 
     text = one.message.text if isinstance(one, Letter) else one.text
     what = "came in" if isinstance(one, Letter) else "to be sent"

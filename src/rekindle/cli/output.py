@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
-from ..config import is_colourful
-from ..types import Session, Usage, plain
+from rekindle.config import is_colourful
+from rekindle.types import Session, Usage, plain
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -25,8 +25,8 @@ from .load import (
     surroundings,
     zone_of_machine,
 )
-from .names import NAMED_SETTINGS, SETTINGS, setting_of
-from .sections import McpServer
+from .lookup import NAMED_SETTINGS, SETTINGS, setting_of
+from .schema import McpServer
 from .setting import Limits, Setting, Value, masked
 
 __all__ = [

@@ -10,10 +10,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ..errors import InvalidSetting
-from ..types import KeyRule, Layered, Place, Policy, Price
-from . import file, sections
-from .names import SECTIONS, SETTINGS, named, placed, setting_of
+from rekindle.errors import InvalidSetting
+from rekindle.types import KeyRule, Layered, Place, Policy, Price
+
+from . import schema, toml_file
+from .lookup import SECTIONS, SETTINGS, named, placed, setting_of
 from .setting import Value, checked, from_text, is_zone
 
 
@@ -25,18 +26,18 @@ class Config:
     """
 
     home: Path
-    store: sections.StoreSection
-    retention: sections.RetentionSection
-    list: sections.ListSection
-    model: sections.ModelSection
-    agent: sections.AgentSection
-    reset: sections.ResetSection
-    keys: sections.KeysSection
-    chat: sections.ChatSection
-    gateway: sections.GatewaySection
-    processes: sections.ProcessesSection
-    warm: sections.WarmSection
-    mcp: sections.McpSection
+    store: schema.StoreSection
+    retention: schema.RetentionSection
+    list: schema.ListSection
+    model: schema.ModelSection
+    agent: schema.AgentSection
+    reset: schema.ResetSection
+    keys: schema.KeysSection
+    chat: schema.ChatSection
+    gateway: schema.GatewaySection
+    processes: schema.ProcessesSection
+    warm: schema.WarmSection
+    mcp: schema.McpSection
     more: Mapping[str, Value]
     origins: Mapping[str, str]
 
@@ -70,18 +71,16 @@ class Config:
         return Layered(KeyRule(one.direct, one.thread, one.user), self._changes("keys"))
 
     @property
-    def servers(self) -> dict[str, sections.McpServer]:
+    def servers(self) -> dict[str, schema.McpServer]:
         """The MCP servers that are switched on, by name."""
-        given = {
-            name: sections.McpServer(**one) for name, one in self._tables("mcp.servers").items()
-        }
+        given = {name: schema.McpServer(**one) for name, one in self._tables("mcp.servers").items()}
         return {name: server for name, server in given.items() if server.enabled}
 
     def price_of(self, model: str) -> Price:
         """What a model costs; nothing where it is not set. A limit of cost is refused then."""
         given = self._tables("model.prices").get(model)
         if given is not None:
-            one = sections.PriceTable(**given)
+            one = schema.PriceTable(**given)
             cached = (one.cache_read, one.cache_write)
             read, write = (one.input if price is None else price for price in cached)
             return Price(one.input, one.output, read, write)
@@ -133,7 +132,7 @@ def load(env: Mapping[str, str] = os.environ, *, store: str | None = None) -> Co
     home = find_home(env)
     values = {name: one.default for name, one in SETTINGS.items()}
     origins = dict.fromkeys(SETTINGS, "default")
-    for name, value in file.read(home / "config.toml").items():
+    for name, value in toml_file.read(home / "config.toml").items():
         values[name], origins[name] = value, "file"
     _refuse_moved(env)
     for one in SETTINGS.values():
@@ -160,7 +159,7 @@ def load(env: Mapping[str, str] = os.environ, *, store: str | None = None) -> Co
 
 def _refuse_moved(env: Mapping[str, str]) -> None:
     """A limit that is no longer looked at must not look as if it held."""
-    for old, new in sections.MOVED.items():
+    for old, new in schema.MOVED.items():
         name = f"REKINDLE_{old.replace('.', '_')}".upper()
         if env.get(name):
             raise InvalidSetting(

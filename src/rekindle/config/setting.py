@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from types import NoneType
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args, get_origin
 
-from ..errors import InvalidSetting
+from rekindle.errors import InvalidSetting
 
 Value: TypeAlias = str | int | float | bool | Decimal | tuple[str, ...] | Mapping[str, str] | None
 Form: TypeAlias = Literal["plain", "path", "zone", "address", "secret"]

@@ -13,15 +13,16 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
-from ..agent.compress import compress
-from ..errors import InvalidInput, NotFound
-from ..routing.source import describe
-from ..store.mail import Letter, Parcel
-from ..types import Message
-from . import doing
+from rekindle.agent.compaction import compress
+from rekindle.errors import InvalidInput, NotFound
+from rekindle.routing.source import describe
+from rekindle.store.conversations.inbox import Letter, Parcel
+from rekindle.types import Message
+
+from . import command_handlers
+from .command_handlers import At, Moment, here
+from .context import Office
 from .conversation import Parts
-from .doing import At, Moment, here
-from .office import Office
 
 # Past a running turn at once; after it; or by stopping it and what waits before it.
 When: TypeAlias = Literal["at once", "after", "stopping"]
@@ -53,19 +54,39 @@ def _help(at: At) -> str:
 COMMANDS: Mapping[str, Command] = {
     command.name: command
     for command in (
-        Command("new", "", "start a new conversation", "stopping", doing.new, True),
-        Command("reset", "", "the same as /new", "stopping", doing.new, True),
-        Command("back", "", "return to the one before this", "stopping", doing.back, True),
-        Command("resume", "[title, id or number]", "go on in one", "stopping", doing.resume, True),
-        Command("sessions", "[words]", "list or search them", "at once", doing.sessions),
-        Command("title", "[title]", "name this one", "after", doing.title, True),
+        Command("new", "", "start a new conversation", "stopping", command_handlers.new, True),
+        Command("reset", "", "the same as /new", "stopping", command_handlers.new, True),
+        Command(
+            "back", "", "return to the one before this", "stopping", command_handlers.back, True
+        ),
+        Command(
+            "resume",
+            "[title, id or number]",
+            "go on in one",
+            "stopping",
+            command_handlers.resume,
+            True,
+        ),
+        Command("sessions", "[words]", "list or search them", "at once", command_handlers.sessions),
+        Command("title", "[title]", "name this one", "after", command_handlers.title, True),
         Command("retry", "", "ask the model again", "stopping", None, True),
-        Command("undo", "[n]", "take back the last turn, or n", "stopping", doing.undo, True),
-        Command("fork", "", "go on in a copy", "after", doing.fork, True),
+        Command(
+            "undo", "[n]", "take back the last turn, or n", "stopping", command_handlers.undo, True
+        ),
+        Command("fork", "", "go on in a copy", "after", command_handlers.fork, True),
         Command("compress", "", "sum up what was said, to make room", "after", None),
-        Command("status", "", "where you are, and what it took", "at once", doing.status),
-        Command("stop", "", "stop the answer", "stopping", doing.stop),
-        Command("sethome", "", "make this chat the home for news", "at once", doing.set_home, True),
+        Command(
+            "status", "", "where you are, and what it took", "at once", command_handlers.status
+        ),
+        Command("stop", "", "stop the answer", "stopping", command_handlers.stop),
+        Command(
+            "sethome",
+            "",
+            "make this chat the home for news",
+            "at once",
+            command_handlers.set_home,
+            True,
+        ),
         Command("help", "", "list the commands", "at once", _help),
     )
 }
@@ -142,7 +163,10 @@ class Commands:
                 return await self._desk.ask(self._close, at, parts, partial(command.act, at))
             text, refused = await self._text(at, said.name, command), command is None
         except (InvalidInput, NotFound) as error:
-            text, refused = f"{doing.stopped(at)}{_sentence(str(error))}\n{here(at.session)}", True
+            text, refused = (
+                f"{command_handlers.stopped(at)}{_sentence(str(error))}\n{here(at.session)}",
+                True,
+            )
         outcome = await self._desk.ask(self._close, at, parts, lambda: text)
         return outcome._replace(refused=refused)
 
@@ -157,7 +181,7 @@ class Commands:
         """Where the command is given. A command never starts a conversation anew by itself."""
         store, source = self._desk.store, letter.source
         route = store.routes.open(letter.key, source, name=describe(source))
-        session = doing.stored(store, route.session)
+        session = command_handlers.stored(store, route.session)
         if session is not None and session.end_reason == "compression":
             session = store.tip(session)  # a crash came before the route could follow
             if session.id != route.session:

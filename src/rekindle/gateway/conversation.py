@@ -14,19 +14,20 @@ from contextlib import aclosing, suppress
 from time import time
 from typing import TypeAlias
 
-from ..agent.compress import compress
-from ..agent.model import TextDelta
-from ..agent.turn import Again, Called, Ended, Happening, Setting, Shrunk, turn
-from ..errors import NotFound
-from ..routing import notice
-from ..routing.context import context_prompt
-from ..routing.policy import Why, is_stale
-from ..routing.source import describe
-from ..starts import Newcomer, begin, opening
-from ..store.mail import Letter, Parcel
-from ..types import Message, Policy, Route, Session, Source
-from .log import SESSION
-from .office import Office, owner_of
+from rekindle.agent.compaction import compress
+from rekindle.agent.model.client import TextDelta
+from rekindle.agent.turn import Again, Called, Ended, Happening, Setting, Shrunk, turn
+from rekindle.errors import NotFound
+from rekindle.learning.warm_start import Newcomer, begin, opening
+from rekindle.routing import reset_notice
+from rekindle.routing.context_prompt import context_prompt
+from rekindle.routing.reset_policy import Why, is_stale
+from rekindle.routing.source import describe
+from rekindle.store.conversations.inbox import Letter, Parcel
+from rekindle.types import Message, Policy, Route, Session, Source
+
+from .context import Office, owner_of
+from .log_format import SESSION
 
 Parts: TypeAlias = Callable[[str], Sequence[str]]
 
@@ -258,7 +259,7 @@ class Conversation:
             return []
         policy = self._office.policy_for(letter.source)
         title = await self._title(route.previous)
-        return [(letter.source, notice.for_user(_why(route.reset), policy, title))]
+        return [(letter.source, reset_notice.for_user(_why(route.reset), policy, title))]
 
     async def _title(self, session: str | None) -> str | None:
         if session is None:
@@ -274,7 +275,7 @@ class Conversation:
             context_prompt(source, platforms=office.platforms, homes=homes),
         ]
         if route.reset is not None:
-            told.append(notice.for_model(_why(route.reset), office.policy_for(source)))
+            told.append(reset_notice.for_model(_why(route.reset), office.policy_for(source)))
         return opening("\n\n".join(told), start.messages)
 
     async def _steer(self) -> list[Message]:

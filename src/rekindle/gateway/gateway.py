@@ -16,17 +16,18 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import NamedTuple, TypeVar
 
-from ..errors import InvalidInput, StoreError
-from ..platforms import Incoming, Platform
-from ..processes.values import Processes
-from ..routing.key import Slot, join
-from ..store.mail import Accepted
-from .attempts import Attempts
-from .background import pass_on
+from rekindle.errors import InvalidInput, StoreError
+from rekindle.platforms import Incoming, Platform
+from rekindle.processes.types import Processes
+from rekindle.routing.key import Slot, join
+from rekindle.store.conversations.inbox import Accepted
+
 from .commands import Commands
-from .delivery import Delivery, Stamina
-from .log import KEY
-from .office import Office
+from .context import Office
+from .crash_attempts import Attempts
+from .log_format import KEY
+from .outbox_sender import Delivery, Stamina
+from .process_reports import pass_on
 from .worker import Shop, Worker
 
 logger = logging.getLogger(__name__)

@@ -13,18 +13,19 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 
-from ..errors import StoreError
-from ..platforms import Platform
-from ..store.mail import Letter, Parcel
-from .attempts import Attempts
+from rekindle.errors import StoreError
+from rekindle.platforms import Platform
+from rekindle.store.conversations.inbox import Letter, Parcel
+
+from .command_handlers import Moment
 from .commands import Commands, when_of
+from .context import Office
 from .conversation import Conversation, Parts, is_command, is_note, same_place
-from .delivery import Delivery
-from .doing import Moment
-from .draft import Draft
-from .log import KEY
-from .office import Office
-from .parts import split
+from .crash_attempts import Attempts
+from .live_draft import Draft
+from .log_format import KEY
+from .outbox_sender import Delivery
+from .splitting import split
 
 logger = logging.getLogger(__name__)
 

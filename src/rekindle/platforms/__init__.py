@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import NamedTuple, Protocol
 
-from ..types import Message, Source
+from rekindle.types import Message, Source
 
 
 class Incoming(NamedTuple):

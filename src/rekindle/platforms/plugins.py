@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import cast
 
-from ..errors import InvalidSetting
+from rekindle.errors import InvalidSetting
+
 from . import Platform
 
 

@@ -15,13 +15,14 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..errors import SupervisorGone
-from .glance import Glance
-from .line import Line, Lost
-from .place import Size
-from .registry import new_id, redactor
-from .shelf import Shelf
-from .values import Chunk, Event, Limits, Log, Polled, Process, Waited, Watch, Written
+from rekindle.errors import SupervisorGone
+from rekindle.processes.backends.base import Size
+from rekindle.processes.state.direct_read import Glance
+from rekindle.processes.state.offline import Shelf
+from rekindle.processes.supervisor.registry import new_id, redactor
+
+from .connection import Line, Lost
+from .types import Chunk, Event, Limits, Log, Polled, Process, Waited, Watch, Written
 
 T = TypeVar("T")
 

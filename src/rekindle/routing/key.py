@@ -15,10 +15,11 @@ import re
 from hashlib import sha256
 from typing import NamedTuple
 
-from ..errors import InvalidInput
-from ..types import KeyRule, Layered, Source
-from . import layers
-from .strangers import clean
+from rekindle.errors import InvalidInput
+from rekindle.types import KeyRule, Layered, Source
+
+from . import overrides
+from .sanitize import clean
 
 AGENT = "agent:main"
 # Anybody who knows the number can write there, whatever the settings say.
@@ -44,7 +45,7 @@ class Slot(NamedTuple):
 
 def rule_for(rules: Layered[KeyRule], source: Source) -> KeyRule:
     """The rule for a source: that of its platform and type, platform, type, or the default."""
-    return layers.at(rules, source.platform, source.chat_type)
+    return overrides.at(rules, source.platform, source.chat_type)
 
 
 def slot_of(source: Source, rule: KeyRule) -> Slot:

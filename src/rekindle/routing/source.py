@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast, get_args
 
-from ..errors import InvalidInput
-from ..types import JSON, ChatType, Source, plain
-from .strangers import clean
+from rekindle.errors import InvalidInput
+from rekindle.types import JSON, ChatType, Source, plain
+
+from .sanitize import clean
 
 LOCAL = "local"
 CHAT_TYPES: tuple[str, ...] = get_args(ChatType)

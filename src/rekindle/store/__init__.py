@@ -6,14 +6,15 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from ..errors import InvalidInput
-from .filter import Filter
+from rekindle.errors import InvalidInput
+from rekindle.store.core.filter import Filter
+
 from .store import DAY, Store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .engine import Progress
+    from rekindle.store.core.engine import Progress
 
 __all__ = ["Filter", "Store", "open_store", "repair_file"]
 
@@ -37,9 +38,9 @@ def open_store(
         raise InvalidInput(f"durability: expected full or relaxed, got {durability!r}")
     where = str(target)
     if where.startswith(("postgresql://", "postgres://")):
-        from .postgres import PostgresEngine as Engine
+        from rekindle.store.engines.postgres import PostgresEngine as Engine
     else:
-        from .sqlite import SqliteEngine as Engine
+        from rekindle.store.engines.sqlite import SqliteEngine as Engine
     engine = Engine(where, durability=durability, readonly=readonly, busy_seconds=busy_seconds)
     return Store(engine, clock=clock, active_seconds=active_seconds, undo_seconds=undo_seconds)
 
@@ -50,6 +51,6 @@ def repair_file(path: str | Path, progress: Progress | None = None) -> list[str]
     One that opens is repaired in place. Of one that does not, everything readable is brought into a
     new file under its name; the damaged one stays beside it, with `.damaged-` and the time.
     """
-    from .salvage import repair_file as repair
+    from .recovery import repair_file as repair
 
     return repair(str(path), progress)

@@ -15,8 +15,18 @@ from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ..errors import InvalidInput, NotFound
-from ..types import (
+from rekindle.errors import InvalidInput, NotFound
+from rekindle.store.core.engine import Engine, Progress, Transaction
+from rekindle.store.core.filter import Filter
+from rekindle.store.core.group_commit import GroupCommit
+from rekindle.store.core.rows import MESSAGE_COLUMNS, message_of
+from rekindle.store.core.search_query import SNIPPET
+from rekindle.store.core.text_encoding import escape, unescape
+from rekindle.store.sessions.list_cache import Listed
+from rekindle.store.sessions.search import search as find_messages
+from rekindle.store.transfer.bulk_import import Arrival, Arrived, arrive, ready, sound
+from rekindle.store.transfer.jsonl import CopyReport, LoadReport
+from rekindle.types import (
     JSON,
     Finding,
     Hit,
@@ -30,40 +40,23 @@ from ..types import (
     checked,
     replace,
 )
-from . import (
-    check,
-    lineage,
-    outcomes,
-    retention,
-    rewind,
-    sessions,
-    standing,
-    titles,
-    transfer,
-    usage,
-)
-from .arrivals import Arrival, Arrived, arrive, ready, sound
-from .commit import GroupCommit
-from .engine import Engine, Progress, Transaction
-from .filter import Filter
-from .listed import Listed
-from .query import SNIPPET
-from .rows import MESSAGE_COLUMNS, message_of
-from .search import search as find_messages
-from .text import escape, unescape
-from .transfer import CopyReport, LoadReport
+
+from . import consistency
+from .learning import outcomes
+from .sessions import lineage, retention, rewind, sessions, titles, usage
+from .transfer import copy_routes, jsonl
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from .choosing import Choosing
-    from .mail import Mail
-    from .mined import Mined
-    from .patterns import Patterns
-    from .preludes import Preludes
-    from .routes import Routes
-    from .trials import Trials
+    from rekindle.store.conversations.inbox import Mail
+    from rekindle.store.conversations.routes import Routes
+    from rekindle.store.learning.experiments import Trials
+    from rekindle.store.learning.mining_results import Mined
+    from rekindle.store.learning.preludes import Preludes
+    from rekindle.store.learning.template_index import Patterns
+    from rekindle.store.learning.template_search import Choosing
 
 T = TypeVar("T")
 DAY = 86_400.0
@@ -437,7 +430,7 @@ class Store:
         while self._write(lambda tx: retention.purge_one(self._engine, tx, before)):
             purged += 1
         if purged:
-            self._write(standing.forget)
+            self._write(copy_routes.forget)
         return purged
 
     # -- coming and going
@@ -451,7 +444,7 @@ class Store:
             names = [name for name in names if self.session(name, owner=owner)]
         for name in names:
             with self._engine.reading() as tx:
-                yield from transfer.dump_one(tx, name)
+                yield from jsonl.dump_one(tx, name)
 
     def _all_ids(self) -> list[str]:
         with self._engine.reading() as tx:
@@ -463,13 +456,11 @@ class Store:
         """Read the lines of `dump`. What the store already has changes nothing."""
         skipped: list[str] = []
         loaded = messages = 0
-        for parcel in transfer.parcels(lines, skipped):
+        for parcel in jsonl.parcels(lines, skipped):
             # Bound to this round: a work may run twice when a batch has to be taken apart.
-            def bring_in(
-                tx: Transaction, parcel: transfer.Parcel = parcel
-            ) -> tuple[int, list[str]]:
+            def bring_in(tx: Transaction, parcel: jsonl.Parcel = parcel) -> tuple[int, list[str]]:
                 refused: list[str] = []
-                return transfer.load_one(self._engine, tx, parcel, refused), refused
+                return jsonl.load_one(self._engine, tx, parcel, refused), refused
 
             try:
                 new, refused = self._write(bring_in)
@@ -490,7 +481,7 @@ class Store:
         report = other.load(self.dump(), progress=progress and (lambda done: progress(done, total)))
         other._write(lambda tx: _copy_ledger(tx, ledger))
         with self._engine.reading() as tx:
-            moved = standing.copy(tx, other._engine, other._write)
+            moved = copy_routes.copy(tx, other._engine, other._write)
         return CopyReport(*report, *moved)
 
     def take_in(
@@ -547,49 +538,51 @@ class Store:
     @cached_property
     def routes(self) -> Routes:
         """Which session a conversation goes on in."""
-        from .routes import Routes  # a store without a gateway need not load it
+        from rekindle.store.conversations.routes import (
+            Routes,  # a store without a gateway need not load it
+        )
 
         return Routes(self._engine, self._write, self._new_id, self._clock)
 
     @cached_property
     def mail(self) -> Mail:
         """What came in from platforms, and what has to go out to them."""
-        from .mail import Mail
+        from rekindle.store.conversations.inbox import Mail
 
         return Mail(self._engine, self._write, self._clock)
 
     @cached_property
     def mined(self) -> Mined:
         """What was found in sessions that could be patterns."""
-        from .mined import Mined
+        from rekindle.store.learning.mining_results import Mined
 
         return Mined(self._engine, self._write, self._clock)
 
     @cached_property
     def patterns(self) -> Patterns:
         """The index of templates and their patterns, for choosing."""
-        from .patterns import Patterns
+        from rekindle.store.learning.template_index import Patterns
 
         return Patterns(self._engine, self._write)
 
     @cached_property
     def choosing(self) -> Choosing:
         """The index of patterns, as choosing asks it."""
-        from .choosing import Choosing
+        from rekindle.store.learning.template_search import Choosing
 
         return Choosing(self._engine)
 
     @cached_property
     def preludes(self) -> Preludes:
         """What warm sessions were started with."""
-        from .preludes import Preludes
+        from rekindle.store.learning.preludes import Preludes
 
         return Preludes(self._engine, self._write, self._clock)
 
     @cached_property
     def trials(self) -> Trials:
         """Experiments, and who was assigned what in them."""
-        from .trials import Trials
+        from rekindle.store.learning.experiments import Trials
 
         return Trials(self._engine, self._write, self._clock)
 
@@ -630,11 +623,11 @@ class Store:
         """Check every count, order, chain, index and foreign key. Nothing found is an empty list."""
         found = self._engine.check_index()
         with self._engine.reading() as tx:
-            return [*found, *check.verify(self._engine, tx, progress)]
+            return [*found, *consistency.verify(self._engine, tx, progress)]
 
     def repair(self, progress: Progress | None = None) -> list[str]:
         """Rebuild what can be derived, the search index included; what was mended."""
-        mended = self._write(lambda tx: check.repair(self._engine, tx, progress))
+        mended = self._write(lambda tx: consistency.repair(self._engine, tx, progress))
         self._engine.compact()
         return mended
 

@@ -3,17 +3,7 @@
 from .model import ScriptedModel
 from .network import ChatServer, Faults, Shown
 from .platform import MemoryPlatform, connect
-from .script import (
-    THE_END,
-    Fault,
-    Reply,
-    Request,
-    Script,
-    ScriptedCall,
-    Step,
-    Turn,
-    reply_to,
-)
+from .script import THE_END, Fault, Reply, Request, Script, ScriptedCall, Step, Turn, reply_to
 
 __all__ = [
     "THE_END",

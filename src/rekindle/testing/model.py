@@ -22,10 +22,11 @@ from typing import Any, Self
 
 import msgspec
 
-from ..agent.providers import violations
-from ..agent.wire import message_of
-from ..transcripts.fields import record, records
-from ..types import JSON
+from rekindle.agent.model.chat_completions import message_of
+from rekindle.agent.model.providers import violations
+from rekindle.json_fields import record, records
+from rekindle.types import JSON
+
 from .script import Fault, Reply, Request, Script, Step, reply_to
 from .server import HOST, Loopback
 

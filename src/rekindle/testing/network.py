@@ -21,9 +21,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple, Self
 
-from ..errors import PlatformError
-from ..routing.source import from_json, to_json
-from ..types import Source
+from rekindle.errors import PlatformError
+from rekindle.routing.source import from_json, to_json
+from rekindle.types import Source
+
 from .server import HOST, Loopback
 
 LIMIT = 4000

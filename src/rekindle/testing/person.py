@@ -7,8 +7,9 @@ import socket
 import time
 from typing import Any
 
-from ..routing.source import to_json
-from ..types import Source
+from rekindle.routing.source import to_json
+from rekindle.types import Source
+
 from .platform import NAME
 
 _LOOK = 0.1  # seconds

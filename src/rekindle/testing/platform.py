@@ -8,10 +8,11 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from ..errors import PlatformError
-from ..platforms import Incoming
-from ..routing.source import from_json, to_json
-from ..types import Message, Source
+from rekindle.errors import PlatformError
+from rekindle.platforms import Incoming
+from rekindle.routing.source import from_json, to_json
+from rekindle.types import Message, Source
+
 from .network import LIMIT, LONGEST, write_line
 from .server import HOST
 

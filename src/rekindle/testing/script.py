@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from ..agent.providers import Provider
-from ..types import JSON, Message
+from rekindle.agent.model.providers import Provider
+from rekindle.types import JSON, Message
 
 THE_END = "(The script ends here.)"
 

@@ -13,9 +13,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import InvalidInput
-from .head import Head
-from .transcript import Damage, Event, Learned, Opened
+from rekindle.errors import InvalidInput
+
+from .detect import Head
+from .events import Damage, Event, Learned, Opened
 
 __all__ = ["FORMATS", "Damage", "Event", "Format", "Learned", "Opened", "detect", "read"]
 
@@ -41,7 +42,7 @@ class Format(NamedTuple):
 
 @cache
 def _module(name: str) -> Any:
-    return import_module(f".{name}", __name__)
+    return import_module(f".readers.{name}", __name__)
 
 
 FORMATS = (
@@ -52,14 +53,14 @@ FORMATS = (
     Format("pi", "pi"),
     Format("gemini", "gemini"),
     Format("hermes", "hermes", binary=True),
-    Format("mini-swe-agent", "mini_swe_agent"),
-    Format("swe-agent", "swe_agent"),
-    Format("openhands", "openhands"),
-    Format("tau-bench", "tau_bench"),
-    Format("tau2", "tau2"),
-    Format("atif", "atif_reading"),
-    Format("inspect", "inspect_log", binary=True),
-    Format("otel", "otel"),
+    Format("mini-swe-agent", "benchmarks.mini_swe_agent"),
+    Format("swe-agent", "benchmarks.swe_agent"),
+    Format("openhands", "benchmarks.openhands"),
+    Format("tau-bench", "benchmarks.tau_bench"),
+    Format("tau2", "benchmarks.tau2"),
+    Format("atif", "atif"),
+    Format("inspect", "benchmarks.inspect_ai", binary=True),
+    Format("otel", "otel.reader"),
     Format("aider", "aider"),
     Format("openai-chat", "openai_chat"),
 )

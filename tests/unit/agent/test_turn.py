@@ -12,23 +12,14 @@ from typing import Any
 import pytest
 
 from rekindle import Message, Session, Store, open_store
-from rekindle.agent.compress import compress
-from rekindle.agent.desk import Desk
-from rekindle.agent.history import repaired
-from rekindle.agent.model import Endpoint, Model, Patience, TextDelta
-from rekindle.agent.providers import violations
-from rekindle.agent.registry import Registry
+from rekindle.agent.compaction import compress
+from rekindle.agent.model.client import Endpoint, Model, Patience, TextDelta
+from rekindle.agent.model.normalize import repaired
+from rekindle.agent.model.providers import violations
+from rekindle.agent.store_executor import Desk
+from rekindle.agent.tools.registry import Registry
 from rekindle.agent.tools.tool import Tool, ToolContext, schema
-from rekindle.agent.turn import (
-    Called,
-    Ended,
-    Happening,
-    Limits,
-    Returned,
-    Setting,
-    Shrunk,
-    turn,
-)
+from rekindle.agent.turn import Called, Ended, Happening, Limits, Returned, Setting, Shrunk, turn
 from rekindle.testing import ScriptedModel
 from rekindle.types import Price, Tokens, Usage
 

@@ -20,12 +20,11 @@ from bench.warm.model import NoModel, Served
 from bench.warm.tasks import FAMILIES, Task, tasks
 
 from rekindle import Message, Store
+from rekindle.learning.library import Templates, index
 from rekindle.store import open_store
-from rekindle.templates import Templates, index
 from rekindle.testing import ScriptedModel
 from rekindle.types import Pattern, Step, Template, ToolCall
-
-from .solving import words_for
+from tests.unit.bench_warm.solving import words_for
 
 BELL = Task("bell-test-00", "prove", "test", "Ring the bell of tower 7.", {"held": "7"})
 

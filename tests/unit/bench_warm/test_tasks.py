@@ -12,7 +12,7 @@ from bench.warm import world
 from bench.warm.tasks import FAMILIES, Task, tasks
 from bench.warm.world import World
 
-from .solving import words_for
+from tests.unit.bench_warm.solving import words_for
 
 ALL = [*tasks("train"), *tasks("test")]
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from rekindle.cli.chat.history import History
-from rekindle.cli.chat.presence import Presence
+from rekindle.cli.chat.terminal_lock import Presence
 
 
 def test_what_was_typed_comes_back_with_its_line_breaks(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_terminal_is_there_until_it_leaves(tmp_path: Path) -> None:
 def test_a_terminal_that_was_killed_is_gone_at_once(tmp_path: Path) -> None:
     code = (
         "import json, sys\nfrom pathlib import Path\n"
-        "from rekindle.cli.chat.presence import Presence\n"
+        "from rekindle.cli.chat.terminal_lock import Presence\n"
         f"with Presence(Path({str(tmp_path)!r})).enter() as name:\n"
         "    print(json.dumps(name), flush=True)\n    sys.stdin.read()"
     )

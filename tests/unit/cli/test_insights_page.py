@@ -5,13 +5,13 @@ from html.parser import HTMLParser
 
 import pytest
 
-from rekindle.cli.figures import bar, points, rate_text, write_insight
-from rekindle.cli.page import render
-from rekindle.cli.page.plots import scale, tick_text
+from rekindle.analytics.cluster_stats import Estimate, Rate
+from rekindle.analytics.insights import Insight, insight
+from rekindle.cli.insights.page import render
+from rekindle.cli.insights.page.plots import scale, tick_text
+from rekindle.cli.insights.render import bar, points, rate_text, write_insight
 from rekindle.types import Judged
-from rekindle.warm.figures.clusters import Estimate, Rate
-from rekindle.warm.insight import Insight, insight
-from tests.unit.warm.invented import RUN, judged, learning, survivors
+from tests.unit.analytics.synthetic_sessions import RUN, judged, learning, survivors
 
 VOID = {"meta", "line", "circle", "rect", "polygon", "br"}
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from rekindle.cli.app import _store_first  # pyright: ignore[reportPrivateUsage]
-from rekindle.cli.choice import is_filter
 from rekindle.cli.output import ago, encode, one_line, record, short_ids, size_of
+from rekindle.cli.session_choice import is_filter
 from rekindle.types import Message, Session
 
 

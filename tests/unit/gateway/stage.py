@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from rekindle import Message, Store, open_store
-from rekindle.agent.desk import Desk
-from rekindle.agent.model import Endpoint, Model, Patience
-from rekindle.agent.registry import Registry
+from rekindle.agent.model.client import Endpoint, Model, Patience
+from rekindle.agent.store_executor import Desk
+from rekindle.agent.tools.registry import Registry
 from rekindle.agent.tools.tool import Tool, ToolContext, schema
-from rekindle.gateway.delivery import Stamina
+from rekindle.gateway.context import Office
 from rekindle.gateway.gateway import Gateway, Habits
-from rekindle.gateway.office import Office
-from rekindle.processes.values import Processes
+from rekindle.gateway.outbox_sender import Stamina
+from rekindle.processes.types import Processes
 from rekindle.testing import ChatServer, MemoryPlatform, ScriptedModel
 from rekindle.types import KeyRule, Layered, Route, Source
-
-from ...waiting import until
+from tests.waiting import until
 
 ADA = Source("memory", "ada", user_id="1", user_name="Ada")
 BOB = Source("memory", "bob", user_id="2", user_name="Bob")

@@ -13,9 +13,8 @@ from rekindle import Message
 from rekindle.gateway.commands import COMMANDS, parse, unknown, when_of
 from rekindle.gateway.conversation import is_command
 from rekindle.types import Layered, Policy, Source
-
-from ...waiting import until
-from .stage import ADA, ADA_KEY, BOB, BOB_KEY, Stage, stage
+from tests.unit.gateway.stage import ADA, ADA_KEY, BOB, BOB_KEY, Stage, stage
+from tests.waiting import until
 
 SLOW = {"turns": [{"user": "slow", "steps": [{"text": "never heard " * 30, "pause": 0.05}]}]}
 

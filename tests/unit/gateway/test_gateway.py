@@ -14,9 +14,8 @@ from rekindle.errors import PlatformError, StoreBusy
 from rekindle.platforms import Incoming
 from rekindle.testing import Faults, MemoryPlatform
 from rekindle.types import KeyRule, Layered, Policy, Source
-
-from ...waiting import until
-from .stage import ADA, ADA_KEY, BOB, FAST, stage
+from tests.unit.gateway.stage import ADA, ADA_KEY, BOB, FAST, stage
+from tests.waiting import until
 
 SLOW = {"turns": [{"user": "slow", "steps": [{"text": "done slowly", "wait": 0.4}]}]}
 TOOLS: dict[str, Any] = {

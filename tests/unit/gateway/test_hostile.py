@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from rekindle.gateway.commands import COMMANDS, LONGEST
-from rekindle.gateway.log import Lines
+from rekindle.gateway.log_format import Lines
 from rekindle.types import Source
-
-from ...waiting import until
-from .stage import ADA, ADA_KEY, BOB, BOB_KEY, Stage, stage
-from .test_commands import Talk, play
+from tests.unit.gateway.stage import ADA, ADA_KEY, BOB, BOB_KEY, Stage, stage
+from tests.unit.gateway.test_commands import Talk, play
+from tests.waiting import until
 
 MEGABYTE = 1_000_000
 

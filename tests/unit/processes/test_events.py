@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rekindle.processes.events import EventLog
-from rekindle.processes.values import Event, EventKind, Process
+from rekindle.processes.state.events import EventLog
+from rekindle.processes.types import Event, EventKind, Process
 
 
 def event(

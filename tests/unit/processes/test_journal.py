@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from rekindle.errors import JournalUnwritable
-from rekindle.processes.journal import Journal, Record
-from rekindle.processes.place import Size
-from rekindle.processes.values import Watch
+from rekindle.processes.backends.base import Size
+from rekindle.processes.state.journal import Journal, Record
+from rekindle.processes.types import Watch
 
 
 def record(id: str = "pone", **more: object) -> Record:

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from rekindle.errors import InvalidInput
 from rekindle.routing.key import Slot, describe, join, key_of, parse, rule_for, slot_of
 from rekindle.types import MAX_NAME, KeyRule, Layered, Source
-
-from .test_source import SOURCES
-from .unhurried import unhurried
+from tests.unit.routing.hypothesis_settings import unhurried
+from tests.unit.routing.test_source import SOURCES
 
 # Few letters, those that could confuse, so that different sources come close to each other.
 TRICKY = st.text(st.sampled_from("ab:=%~tu2\ud800é"), max_size=4)

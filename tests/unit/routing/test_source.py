@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from rekindle.errors import InvalidInput
 from rekindle.routing.source import CHAT_TYPES, describe, from_json, to_json
 from rekindle.types import Source
-
-from .unhurried import unhurried
+from tests.unit.routing.hypothesis_settings import unhurried
 
 ANY_TEXT = st.text(st.characters(codec=None))  # halves of surrogate pairs too
 SOURCES = st.builds(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.store import bulk
-from rekindle.store.engine import Transaction
-from rekindle.store.sqlite import SqliteEngine
+from rekindle.store.core import bulk
+from rekindle.store.core.engine import Transaction
+from rekindle.store.engines.sqlite import SqliteEngine
 
 
 @pytest.fixture

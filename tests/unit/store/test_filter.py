@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rekindle.errors import InvalidInput
 from rekindle.store import Filter
-from rekindle.store.filter import moment
+from rekindle.store.core.filter import moment
 
 FIELDS = ["source", "owner", "model", "title", "idle", "messages", "calls", "ended", "titled", "parent",
           "archived", "arm", "template", "since", "until", "colour"]  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rekindle import Message, Store, open_store
-from rekindle.store import sqlite_words
+from rekindle.store.engines import sqlite_search
 
 EACH = 40
 
@@ -15,8 +15,8 @@ EACH = 40
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A store that counts as large, with 40 messages about rivers, of which 8 are ranked at a time."""
-    monkeypatch.setattr(sqlite_words, "LARGE", 10)
-    monkeypatch.setattr(sqlite_words, "WINDOW", 8)
+    monkeypatch.setattr(sqlite_search, "LARGE", 10)
+    monkeypatch.setattr(sqlite_search, "WINDOW", 8)
     store = open_store(tmp_path / "sessions.db")
     store.append(
         store.begin(id="rivers", owner="ada"),

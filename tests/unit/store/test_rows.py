@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rekindle import Message, ToolCall
 from rekindle.errors import StoreDamaged
-from rekindle.store.rows import (
+from rekindle.store.core.rows import (
     PREVIEW,
     decode_json,
     encode_json,
@@ -19,7 +19,7 @@ from rekindle.store.rows import (
     said,
     searchable,
 )
-from rekindle.store.text import is_holdable
+from rekindle.store.core.text_encoding import is_holdable
 
 TEXT = st.text(st.characters(categories=None, codec=None), max_size=12)
 JSON = st.recursive(

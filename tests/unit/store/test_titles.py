@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekindle.store.titles import clean, numbered, split
+from rekindle.store.sessions.titles import clean, numbered, split
 from rekindle.types import MAX_TITLE
 
 

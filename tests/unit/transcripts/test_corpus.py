@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rekindle.transcripts import FORMATS, Damage, Learned, Opened, detect, read
-from rekindle.transcripts.head import Head
+from rekindle.transcripts.detect import Head
 from rekindle.types import Message
 
 FOLDERS = {

@@ -7,10 +7,9 @@ import pytest
 
 from rekindle.errors import InvalidInput
 from rekindle.transcripts import detect, read
-from rekindle.transcripts.head import Head
-from rekindle.transcripts.places import SAMPLE
-
-from .conftest import Claude, Write, messages, said
+from rekindle.transcripts.agent_folders import SAMPLE
+from rekindle.transcripts.detect import Head
+from tests.unit.transcripts.conftest import Claude, Write, messages, said
 
 
 def name_of(path: Path) -> str | None:

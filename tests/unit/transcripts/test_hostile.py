@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from rekindle.transcripts import FORMATS, Damage, detect
 from rekindle.types import Message, checked
-
-from .conftest import Claude, call, said
+from tests.unit.transcripts.conftest import Claude, call, said
 
 KEYS = st.sampled_from(
     """

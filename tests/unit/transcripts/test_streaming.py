@@ -9,8 +9,7 @@ import pytest
 
 from rekindle.transcripts import read
 from rekindle.types import Message
-
-from .conftest import Claude, said
+from tests.unit.transcripts.conftest import Claude, said
 
 LONG = 'some "text"\n' * 400
 COUNT = 3000

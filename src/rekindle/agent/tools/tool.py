@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from ...types import JSON, Message, ToolCall
+from rekindle.types import JSON, Message, ToolCall
 
 if TYPE_CHECKING:
-    from ...store import Store
+    from rekindle.store import Store
 
 # When a person is asked before a command runs: before every one; before a dangerous one; never,
 # dangerous ones are refused; never, everything runs (for sandboxes that may be thrown away).

@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from ..output import AsJson
+from rekindle.cli.output import AsJson
 
 _Name: TypeAlias = Annotated[
     list[str] | None,
@@ -91,7 +91,7 @@ def chat(
     }
     for problem in (text for text, holds in problems.items() if holds):
         raise typer.BadParameter(problem)
-    from .run import Wish, chat  # only now: it loads the model client
+    from .session import Wish, chat  # only now: it loads the model client
 
     wish = Wish(
         go_on=go_on,

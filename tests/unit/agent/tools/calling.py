@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from rekindle.agent.registry import Registry
+from rekindle.agent.tools.registry import Registry
 from rekindle.agent.tools.tool import Tool, ToolContext, ToolResult
 from rekindle.types import ToolCall
 

@@ -8,10 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rekindle.agent.tools.execute_code import EXECUTE_CODE, OUTPUT_CHARACTERS
+from rekindle.agent.tools.builtin.execute_code import EXECUTE_CODE, OUTPUT_CHARACTERS
 from rekindle.agent.tools.tool import ToolContext
-
-from .calling import call, error
+from tests.unit.agent.tools.calling import call, error
 
 
 def said(context: ToolContext, code: str, **arguments: Any) -> dict[str, Any]:

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.agent.tools.patch import PATCH
-from rekindle.agent.tools.read_file import LINE_CHARACTERS, READ_FILE
+from rekindle.agent.tools.builtin.patch import PATCH
+from rekindle.agent.tools.builtin.read_file import LINE_CHARACTERS, READ_FILE
+from rekindle.agent.tools.builtin.write_file import WRITE_FILE
 from rekindle.agent.tools.tool import ToolContext
-from rekindle.agent.tools.write_file import WRITE_FILE
-
-from .calling import call, error, text
+from tests.unit.agent.tools.calling import call, error, text
 
 # -- read_file
 

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from rekindle import Message, Store, open_store
-from rekindle.agent.tools.session_search import SESSION_SEARCH
-from rekindle.agent.tools.todo import TODO
+from rekindle.agent.tools.builtin.session_search import SESSION_SEARCH
+from rekindle.agent.tools.builtin.todo import TODO
 from rekindle.agent.tools.tool import ToolContext
-
-from .calling import error, text
+from tests.unit.agent.tools.calling import error, text
 
 # -- todo
 

@@ -11,21 +11,20 @@ from typing import Any
 
 import pytest
 
-from rekindle.agent.registry import Registry as Tools
-from rekindle.agent.registry import Toolbox
-from rekindle.agent.tools.process import background_tools
-from rekindle.agent.tools.standard import STANDARD
-from rekindle.agent.tools.terminal import OUTPUT_CHARACTERS
+from rekindle.agent.tools.builtin.process import background_tools
+from rekindle.agent.tools.builtin.terminal import OUTPUT_CHARACTERS
+from rekindle.agent.tools.builtin.toolset import STANDARD
+from rekindle.agent.tools.registry import Registry as Tools
+from rekindle.agent.tools.registry import Toolbox
 from rekindle.agent.tools.tool import ToolContext, ToolResult
 from rekindle.errors import PlaceUnreachable
-from rekindle.processes.place import Place
-from rekindle.processes.registry import Registry
-from rekindle.processes.values import Limits, Processes
+from rekindle.processes.backends.base import Place
+from rekindle.processes.supervisor.registry import Registry
+from rekindle.processes.types import Limits, Processes
 from rekindle.types import ToolCall
-
-from ....far import Podman
-from ....processes import QUICK, alive, embedded, output_of, runs, supervised
-from ....waiting import PATIENCE, until
+from tests.processes import QUICK, alive, embedded, output_of, runs, supervised
+from tests.remote_hosts import Podman
+from tests.waiting import PATIENCE, until
 
 
 class Agent:

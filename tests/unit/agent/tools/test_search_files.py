@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.agent.tools import search_files
-from rekindle.agent.tools.search_files import SEARCH_FILES
-from rekindle.agent.tools.search_walk import is_ignored, parse_ignore
+from rekindle.agent.tools.builtin import search_files
+from rekindle.agent.tools.builtin.search_files import SEARCH_FILES
+from rekindle.agent.tools.builtin.search_walk import is_ignored, parse_ignore
 from rekindle.agent.tools.tool import ToolContext
-
-from .calling import error, text
+from tests.unit.agent.tools.calling import error, text
 
 
 @pytest.fixture(params=["python", "ripgrep"])

@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from rekindle.agent.registry import Registry
-from rekindle.agent.tools.terminal import OUTPUT_CHARACTERS, TERMINAL
+from rekindle.agent.tools.builtin.terminal import OUTPUT_CHARACTERS, TERMINAL
+from rekindle.agent.tools.registry import Registry
 from rekindle.agent.tools.tool import Question, ToolContext
 from rekindle.types import ToolCall
-
-from ....waiting import wait_until
-from .calling import call, error
+from tests.unit.agent.tools.calling import call, error
+from tests.waiting import wait_until
 
 
 def said(context: ToolContext, command: str, **arguments: Any) -> dict[str, Any]:

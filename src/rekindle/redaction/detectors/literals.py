@@ -1,0 +1,111 @@
+"""Is the value after a secret's name the secret itself, or code, a type, a label that speaks of it?"""
+
+from __future__ import annotations
+
+import re
+
+from .entropy import is_digest, is_placeholder, is_random, words
+from .secret_names import Name, announced
+
+_UNSAID = words(
+    """str string text bytes int integer number float bool boolean none null nil undefined true
+    false any object unknown void optional required default secret password token char varchar
+    auto self this option type field input hidden yes no on off empty missing invalid valid
+    incorrect wrong expired enabled disabled present absent set unset ok error value name id
+    key basic bearer oauth oauth2 jwt http https env file prompt stdin sensitive masked
+    redacted not the a an is was and or to for in if with from by of as must should can will
+    be are has have does did do flag option argument parameter based only per via when where
+    which that it its your my our their generate generated rotate refresh validate check
+    verify manager management reset login user username email const let var final new return
+    await async function def class lambda static public private protected readonly
+    """
+)
+_LONGEST_UNSAID = max(map(len, _UNSAID))
+# An expression: a name with a dot, a call, an index, an arrow behind it.
+_EXPRESSION = re.compile(
+    r"""[A-Za-z_$][\w$]*(?:\s?(?:\.|\?\.|->|::)\s?[A-Za-z_$][\w$]*)*\s?[(\[{<]
+      | (?:[A-Za-z_$][\w$]*(?:\?\.|->|::|\.))+[A-Za-z_$][\w$]*\Z
+      | [!&*(\[{|] | (?:new|await|await|not|lambda|function|typeof|async|if|import)\s
+    """,
+    re.X,
+)
+_WORD = re.compile(r"[A-Za-z_][A-Za-z_-]*\Z")
+_CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z")
+_PATH = re.compile(
+    r"(?:\.{0,2}/|~/|[A-Za-z]:\\|https?:|file:|arn:|projects/|[\w-]+/[\w./-]+\.\w{1,5}\Z)"
+)
+_MIXED = re.compile(r"(?=.*[A-Za-z])(?=.*\d)(?!v?\d+(?:\.\d+)+)[^\s/]+\Z")
+_PROSE = re.compile(
+    r"\b(?:the|an?|is|are|was|of|for|your|you|this|that|must|should|not|and|or|to|with|enter|please|cannot"
+    r"|field|required|invalid|failed|user|when|if|from|be|has|can|will|does|in)\b",
+    re.I,
+)
+
+
+def is_secret_string(name: Name, value: str) -> bool:
+    """Is a text in quotes, after a secret's name, the secret?"""
+    if is_placeholder(value) or _is_unsaid(value):
+        return False
+    if not name.strong:
+        return _is_token(name, value)
+    if " " in value or "\t" in value:
+        return len(value) >= 6 and not _is_prose(value)
+    if (_CONSTANT.match(value) and announced(value)) or is_path(value):
+        return False
+    if name.kind in ("key", "secret") and _WORD.match(value):
+        return is_random(value) or (len(value) >= 16 and "_" not in value and "-" not in value)
+    if _WORD.match(value) and announced(value):
+        return False
+    return len(value) >= (6 if name.kind == "key" else 3)
+
+
+def is_secret_word(name: Name, value: str, *, bare: bool) -> bool:
+    """The same for a text without quotes; `bare` where it cannot be code: a setting, an option."""
+    if len(value) < 3 or is_placeholder(value) or _is_unsaid(value):
+        return False
+    if not name.strong:
+        return _is_token(name, value) and not _EXPRESSION.match(value)
+    if _WORD.match(value):
+        return bare and len(value) >= 4 and name.kind == "password" and not announced(value)
+    if _EXPRESSION.match(value) and not is_random(value):
+        return False
+    if is_path(value):
+        return False
+    if value.isidentifier() and not bare:
+        return is_random(value, 8)
+    if name.kind == "key" and not is_random(value, 8):
+        return bare and len(value) >= 12 and not _CONSTANT.match(value)
+    return (not (_CONSTANT.match(value) and announced(value)) and not value.isdigit()) or len(
+        value
+    ) > 3
+
+
+def _is_unsaid(value: str) -> bool:
+    return len(value) <= _LONGEST_UNSAID and value.lower() in _UNSAID
+
+
+def is_path(value: str) -> bool:
+    """A path or an address, as far as it is not random."""
+    return _PATH.match(value) is not None and not is_random(value, 20)
+
+
+def _is_token(name: Name, value: str) -> bool:
+    """Behind a name that often announces something else, only what is random is a secret."""
+    if " " in value or "://" in value:
+        return False
+    if name.kind in ("cookie", "signature", "authorization") and is_digest(value):
+        return False
+    if name.kind == "password" and 6 <= len(value) <= 80 and not _EXPRESSION.match(value):
+        return not value.isalpha() and not is_path(value) and _MIXED.match(value) is not None
+    if is_random(value, 10):
+        return not _PATH.match(value) or is_random(value, 24)
+    return len(value) >= 20 and value.isalnum() and not value.isalpha() and not value.isdigit()
+
+
+def _is_prose(value: str) -> bool:
+    parts = value.split()
+    if len(parts) in (12, 15, 18, 21, 24) and all(
+        part.isalpha() and part.islower() for part in parts
+    ):
+        return False  # the words of a wallet
+    return value[-1] in ":.?!" or _PROSE.search(value) is not None or len(parts) > 8

@@ -1,1 +1,0 @@
-"""What is learned from sessions. Pure: no files, no clock, no randomness."""

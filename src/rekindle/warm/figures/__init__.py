@@ -1,1 +1,0 @@
-"""How sure figures are: rates with intervals, samples, groups, and claims that are put to the test."""

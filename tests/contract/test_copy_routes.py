@@ -1,0 +1,167 @@
+"""Routes and mail go with a copy of a store, and name only sessions that are there."""
+
+from __future__ import annotations
+
+import pytest
+
+from rekindle import Store
+from rekindle.store import Filter
+from rekindle.types import Source
+from tests.conftest import ENGINES, Clock
+from tests.contract.conftest import Opened
+from tests.contract.messages import answer, user
+
+ADA = Source("telegram", "7", user_id="7", user_name="Ada \0\ud800")
+ADA_KEY, BOB_KEY = "agent:main:telegram:dm:7", "agent:main:telegram:dm:8"
+
+
+def accept(store: Store, text: str, id: str | None, key: str = ADA_KEY):  # type: ignore[no-untyped-def]
+    said = user(text, platform_message_id=id)
+    return store.mail.accept(key, ADA, said, runner="a", lease=30.0)
+
+
+def lived(store: Store, clock: Clock) -> None:
+    """One message answered, one being answered, one waiting; one answer half sent."""
+    for key in (ADA_KEY, BOB_KEY):
+        store.routes.open(key, ADA, name="DM with Ada")
+    store.routes.set_home(ADA)
+    clock.forward(1)
+    first = accept(store, "one", "m1").letter
+    session = store.begin(id=store.routes.get(ADA_KEY).session, owner=ADA_KEY)
+    store.mail.begin(first, session)
+    parts = store.mail.finish([first], session, [answer("yes")], [(ADA, "half"), (ADA, "rest")])
+    store.mail.sent(parts[0], "p1")
+    second = accept(store, "two", None).letter
+    store.mail.attempt(second)
+    store.mail.begin(second, session)
+    accept(store, "three", "m3")
+    store.routes.show(ADA_KEY, [session.id])
+
+
+def mail(store: Store, key: str = ADA_KEY) -> list[tuple[object, ...]]:
+    return [*store.mail.waiting(key), *store.mail.parcels(key)]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_routes_and_mail_move_with_a_copy(
+    store: Store, another: Opened, clock: Clock, engine: str
+) -> None:
+    lived(store, clock)
+    there = another(engine)
+    report = store.copy_to(there)
+    assert (report.routes, report.mail) == (2, 5)
+    assert there.routes.list() == store.routes.list()
+    assert there.routes.shown(ADA_KEY) == store.routes.shown(ADA_KEY) != []
+    assert there.routes.homes() == store.routes.homes() != []
+    assert mail(there) == mail(store), "with their numbers, by which platforms know them"
+    assert not accept(there, "one", "m1").is_new, "what was answered is not answered again"
+    assert there.verify() == []
+    rest = there.mail.parcels(ADA_KEY)[1]
+    assert there.mail.opens(rest) is None, "it is still the second part"
+    assert accept(there, "four", "m4").letter.num > there.mail.waiting(ADA_KEY)[-2].num
+
+
+def test_a_copy_made_again_follows_what_happened_since(
+    store: Store, another: Opened, clock: Clock
+) -> None:
+    lived(store, clock)
+    there = another()
+    store.copy_to(there)
+    again = store.copy_to(there)
+    assert (again.routes, again.mail) == (0, 0), "nothing twice"
+    clock.forward(5)
+    second, _ = store.mail.waiting(ADA_KEY)
+    session = store.session(second.session or "")
+    store.mail.finish([second], session, [answer("done")], [(ADA, "done")])
+    store.mail.sent(store.mail.parcels(ADA_KEY)[1], "p2")
+    store.routes.touch(ADA_KEY)
+    report = store.copy_to(there)
+    assert (report.routes, report.mail) == (1, 3)
+    assert mail(there) == mail(store)
+    assert there.routes.get(ADA_KEY) == store.routes.get(ADA_KEY)
+    assert there.verify() == []
+
+
+def test_a_copy_leaves_what_is_newer_there(store: Store, another: Opened, clock: Clock) -> None:
+    lived(store, clock)
+    there = another()
+    own = there.routes.open(BOB_KEY, ADA)
+    accept(there, "theirs", "n1", BOB_KEY)  # under a number that comes over too
+    there.mail.post(BOB_KEY, ADA, "news")
+    clock.forward(1)
+    there.routes.touch(BOB_KEY)
+    store.copy_to(there)
+    assert there.routes.get(BOB_KEY).session == own.session
+    assert [one.message.text for one in there.mail.waiting(BOB_KEY)] == ["theirs"]
+    assert [one.message.text for one in there.mail.waiting(ADA_KEY)] == ["two", "three"]
+    half, rest = there.mail.parcels(ADA_KEY)
+    opened = there.mail.opens(half)
+    assert opened is not None
+    assert (opened.message.text, half.answers) == ("one", rest.answers)
+    store.copy_to(there)
+    assert len(mail(there)) == 4, "nothing twice, under other numbers either"
+
+
+def test_a_route_and_letters_without_their_session_are_found_and_mended(
+    store: Store, clock: Clock
+) -> None:
+    lived(store, clock)
+    assert store.verify() == []
+    name = store.routes.get(ADA_KEY).session
+    store.routes.reset(ADA_KEY)
+    plant(store, "DELETE FROM messages")
+    plant(store, "DELETE FROM sessions")
+    store.repair()  # the rest of what is wrong now
+    store.verify()
+    plant(store, "UPDATE routes SET previous = ? WHERE key = ?", name, ADA_KEY)
+    plant(store, "UPDATE routes SET session = ? WHERE key = ?", name, BOB_KEY)
+    plant(store, "UPDATE inbox SET session = ?, position = 0 WHERE platform_id = 'm1'", name)
+    plant(store, "UPDATE inbox SET key = ? WHERE platform_id = 'm1'", BOB_KEY)
+    told = {(one.check, one.where): one.detail for one in store.verify()}
+    assert told == {
+        ("route", ADA_KEY): f"its way back, session {name}, is not there",
+        ("route", BOB_KEY): f"goes on in session {name}, which is not there",
+        ("mail", BOB_KEY): f"letter 1 (done) is in session {name}, which is not there",
+    }
+    assert len(store.repair()) == 2
+    assert store.verify() == []
+    assert store.routes.get(ADA_KEY).previous is None
+
+
+def test_an_open_letter_whose_place_is_lost_begins_anew(store: Store, clock: Clock) -> None:
+    lived(store, clock)
+    plant(store, "UPDATE inbox SET position = 99 WHERE state = 'running'")
+    (finding,) = store.verify()
+    assert "its message is not at position 99" in finding.detail
+    store.repair()
+    assert store.verify() == []
+    assert [one.state for one in store.mail.waiting(ADA_KEY)] == ["waiting", "waiting"]
+
+
+def test_a_row_that_cannot_be_read_is_named(store: Store, clock: Clock) -> None:
+    lived(store, clock)
+    plant(store, "UPDATE inbox SET body = '[' WHERE platform_id = 'm3'")
+    plant(store, "UPDATE routes SET origin = '{}' WHERE key = ?", BOB_KEY)
+    findings = store.verify()
+    assert [(one.check, one.repairable) for one in findings] == [("route", False), ("mail", False)]
+    assert all("cannot be read" in one.detail for one in findings)
+
+
+def test_what_is_purged_is_no_way_back_any_more(store: Store, clock: Clock) -> None:
+    lived(store, clock)
+    second, third = store.mail.waiting(ADA_KEY)
+    old = store.session(second.session or "")
+    store.mail.finish([second], old, [answer("done")], [])
+    store.mail.close(third)
+    new = store.routes.reset(ADA_KEY)
+    assert new.previous == old.id
+    clock.forward(100_000_000)
+    store.prune(Filter())
+    assert store.purge(older_than=-1) == 1
+    assert store.verify() == []
+    assert store.routes.get(ADA_KEY).previous is None
+
+
+def plant(store: Store, sql: str, *params: object) -> None:
+    """Damage from inside, through the engine of the store."""
+    store._engine.transact([lambda tx: tx.run(sql, params)])

@@ -1,0 +1,227 @@
+"""Background processes and conversations: reports that reach the chat once, and no reset meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rekindle import Message
+from rekindle.agent.store_executor import Desk
+from rekindle.errors import SupervisorGone
+from rekindle.gateway.process_reports import address_of, busy_of, message_of, report
+from rekindle.processes.supervisor.registry import Registry
+from rekindle.processes.types import Event, Process, Watch
+from rekindle.types import Layered, Policy
+from tests.processes import QUICK, embedded, runs
+from tests.unit.gateway.stage import ADA, ADA_KEY, BOB, SHARED, Stage, stage
+from tests.unit.gateway.test_gateway import age
+from tests.waiting import until
+
+SCRIPT = {
+    "turns": [
+        {
+            "user": "rest",
+            "steps": [
+                {"calls": [{"name": "pause", "arguments": {"seconds": 0.6}}]},
+                {"text": "rested"},
+            ],
+        }
+    ]
+}
+
+
+class Forgetful(Registry):
+    """Loses every acknowledgement, as if the program died before it."""
+
+    lost = True
+
+    async def ack(self, numbers: Sequence[int], *, owner: str | None = None) -> None:
+        if self.lost:
+            raise SupervisorGone("killed")
+        await super().ack(numbers, owner=owner)
+
+
+async def report_of(processes: Registry, on: Stage, command: str, source: Any = ADA) -> Process:
+    """A process that reports its end to a chat."""
+    session = on.store.routes.get(ADA_KEY).session
+    watch = Watch("end", note=address_of(source))
+    return await processes.start(
+        ("sh", "-c", command), owner=ADA_KEY, watches=[watch], session=session
+    )
+
+
+@runs
+async def test_the_end_of_a_process_is_told_in_its_chat_and_stands_in_its_session(
+    tmp_path: Path,
+) -> None:
+    async with (
+        embedded(tmp_path / "p") as processes,
+        stage(tmp_path / "s.db", tmp_path) as on,
+        on.gateway(processes=processes),
+    ):
+        on.server.say(ADA, "hello")
+        await on.reads("hello")
+        await until(lambda: len(on.conversation()) == 2)
+        one = await report_of(processes, on, "echo done; exit 3")
+        _, told = await on.reads("hello", "exited with 3")
+        assert f"Background process {one.id} (echo done; exit 3)" in told
+        assert "```\ndone\n```" in told
+        assert on.texts("bob") == []
+        note = on.store.messages(on.store.routes.get(ADA_KEY).session)[-1]
+        assert (note.role, note.text) == ("assistant", told)
+        assert note.meta is not None
+        assert note.meta["process"] == one.id
+        await until(lambda: _none(processes))
+        on.server.say(ADA, "and now?")
+        await on.reads("hello", "exited with 3", "and now?")
+        heard = on.model.requests[-1].messages
+        assert any("exited with 3" in said.text for said in heard)
+
+
+async def _none(processes: Registry) -> bool:
+    return await processes.events() == []
+
+
+@runs
+async def test_a_report_is_told_once_though_nobody_remembers_that_it_was(tmp_path: Path) -> None:
+    processes = await Forgetful.open(tmp_path / "p", limits=QUICK)
+    assert isinstance(processes, Forgetful)
+    async with stage(tmp_path / "s.db", tmp_path) as on:
+        async with on.gateway(processes=processes):
+            on.server.say(ADA, "hello")
+            await on.reads("hello")
+            await report_of(processes, on, "true")
+            await on.reads("hello", "exited with 0")
+        assert len(await processes.events()) == 1
+        processes.lost = False
+        async with on.gateway(processes=processes):
+            await until(lambda: _none(processes))
+            on.server.say(ADA, "what else?")
+            await on.reads("hello", "exited with 0", "what else?")
+            assert len(on.texts()) == 3
+            assert sum("exited with" in said for said in on.conversation()) == 1
+    await processes.aclose()
+
+
+@pytest.mark.parametrize("arriving", ["queue", "steer", "interrupt"])
+@runs
+async def test_a_report_during_a_turn_comes_after_its_answer(tmp_path: Path, arriving: str) -> None:
+    async with (
+        embedded(tmp_path / "p") as processes,
+        stage(tmp_path / "s.db", tmp_path, SCRIPT) as on,
+        on.gateway(processes=processes, arriving=arriving),
+    ):
+        on.server.say(ADA, "rest")
+        await until(lambda: on.store.mail.counts().running == 1)
+        await report_of(processes, on, "true")
+        await on.reads("rested", "exited with 0")
+        assert [text for text in on.conversation() if text != "pause"][-2:] == on.texts()
+
+
+@runs
+async def test_a_command_that_stops_a_turn_takes_no_report_away(tmp_path: Path) -> None:
+    async with (
+        embedded(tmp_path / "p") as processes,
+        stage(tmp_path / "s.db", tmp_path, SCRIPT) as on,
+        on.gateway(processes=processes),
+    ):
+        on.server.say(ADA, "rest")
+        await until(lambda: on.store.mail.counts().running == 1)
+        await report_of(processes, on, "true")
+        await until(lambda: on.store.mail.counts().waiting == 1)
+        on.server.say(ADA, "/new")
+        await until(lambda: sum("exited with 0" in text for text in on.texts()) == 1)
+        fresh = on.store.routes.get(ADA_KEY).session
+        with pytest.raises(Exception, match="no session"):
+            on.store.messages(fresh)  # a new conversation does not begin with an old report
+
+
+@runs
+async def test_reports_for_other_programs_are_left_alone(tmp_path: Path) -> None:
+    async with (
+        embedded(tmp_path / "p") as processes,
+        stage(tmp_path / "s.db", tmp_path) as on,
+    ):
+        end = Watch("end", note="a session at a terminal")
+        await processes.start(("true",), owner="ada", watches=[end])
+        await until(lambda: _some(processes))
+        async with on.gateway(processes=processes):
+            on.server.say(ADA, "hello")
+            await on.reads("hello")
+            await report_of(processes, on, "true", BOB)
+            await on.reads("exited with 0", chat="bob")
+        (left,) = await processes.events()
+        assert left.note == "a session at a terminal"
+
+
+async def _some(processes: Registry) -> bool:
+    return await processes.events() != []
+
+
+@runs
+async def test_a_conversation_is_not_reset_while_a_process_of_it_runs(tmp_path: Path) -> None:
+    idle = Layered(Policy(mode="idle", idle_minutes=1))
+    async with (
+        embedded(tmp_path / "p") as processes,
+        stage(tmp_path / "s.db", tmp_path) as on,
+    ):
+        busy = busy_of(processes, Desk(on.store))
+        given: dict[str, Any] = {"policies": idle, "key_rules": SHARED, "is_busy": busy}
+        async with on.gateway(**given):
+            on.server.say(ADA, "one")
+            await on.reads("one")
+            await until(lambda: len(on.conversation()) == 2)
+            first = on.store.routes.get(ADA_KEY).session
+            child = on.store.compress(first, Message("user", "summed up"))
+            on.store.routes.follow(ADA_KEY, first, child.id)
+            one = await processes.start(("sleep", "300"), owner=ADA_KEY, session=first)
+            _age(on)
+            on.server.say(ADA, "two")
+            await on.reads("one", "two")
+            assert on.store.routes.get(ADA_KEY).session == child.id
+            on.server.say(ADA, "/status")
+            await on.reads("one", "two", "not while something runs")
+            await processes.kill(one.id)
+            _age(on)
+            on.server.say(ADA, "three")
+            await until(
+                lambda: on.store.routes.get(ADA_KEY).session != child.id,
+                shown=lambda: (on.texts(), on.store.routes.get(ADA_KEY)),
+            )
+            await until(lambda: any("three" in text for text in on.texts()))
+
+
+def _age(on: Stage) -> None:
+    """Nothing was said in the conversation for a long time."""
+    age(on.store, ADA_KEY, 3600)
+
+
+@runs
+async def test_a_session_counts_as_busy_when_nobody_can_tell(tmp_path: Path) -> None:
+    class Away(Registry):
+        async def list(self, *, owner: str | None = None, live: bool = False) -> list[Process]:
+            raise SupervisorGone("not there")
+
+    processes = await Away.open(tmp_path / "p")
+    async with stage(tmp_path / "s.db", tmp_path) as on:
+        assert await busy_of(processes, Desk(on.store))("ada", "s")
+    await processes.aclose()
+
+
+def test_reports_say_what_happened_in_plain_words() -> None:
+    one = Process("pabc", "exited", 0, "sh -c 'make  test'", "ada", "local", 1, 100.0, 700.0)
+    end = Event(1, one, "end", 1, "", 700.0)
+    assert report(end) == "Background process pabc (make test) exited with 0 after 10 min."
+    killed = end._replace(process=one._replace(state="killed", exit_code=137))
+    assert report(killed).endswith("was killed after 10 min.")
+    lost = end._replace(process=one._replace(state="lost", exit_code=None, why="gone"))
+    assert report(lost).endswith("is lost: gone.")
+    going = end._replace(kind="interval", process=one._replace(state="running"), at=160.0)
+    assert report(going).endswith("is running for 60 s. It wrote nothing new.")
+    line = end._replace(kind="pattern", text="ready ```", suppressed=2)
+    assert report(line).endswith("(2 more since the last report). The line:\n```\nready '''\n```")
+    assert len(report(end._replace(text="x" * 50_000))) < 1200
+    assert message_of(end).platform_message_id == "process:pabc:1"

@@ -1,0 +1,49 @@
+"""What is said after an automatic reset."""
+
+import pytest
+
+from rekindle.routing.reset_notice import BACK, for_model, for_user
+from rekindle.types import Policy
+
+
+def test_the_user_is_told_in_one_short_line_why_and_the_one_word_that_leads_back() -> None:
+    assert for_user("idle", Policy()) == (
+        "New conversation: nothing was said for 24 hours. Send /back to return to the last one."
+    )
+    assert for_user("daily", Policy(hour=4, zone="Europe/Berlin"), "My Project") == (
+        "New conversation: each day starts a new one at 04:00 (Europe/Berlin). "
+        "Send /back to return to “My Project”."
+    )
+    assert BACK == "/back"
+
+
+def test_a_title_cannot_make_the_notice_long_or_break_its_line() -> None:
+    said = for_user("idle", Policy(), "a\nb " * 10_000)
+    assert len(said) < 200
+    assert "\n" not in said
+    assert "return to the last one" in for_user("idle", Policy(), "\u200b")
+
+
+def test_the_model_is_told_that_it_starts_anew_and_what_the_user_was_told() -> None:
+    said = for_model("daily", Policy(hour=4))
+    assert "starts anew" in said
+    assert "at 04:00 (UTC)" in said
+    assert "do not act as if you remember it" in said
+    assert BACK in said
+
+
+@pytest.mark.parametrize(
+    ("minutes", "words"),
+    [
+        (1, "a minute"),
+        (45, "45 minutes"),
+        (60, "an hour"),
+        (90, "90 minutes"),
+        (120, "2 hours"),
+        (1440, "24 hours"),
+        (1500, "25 hours"),
+        (2880, "2 days"),
+    ],
+)
+def test_minutes_are_said_as_people_say_them(minutes: int, words: str) -> None:
+    assert f"nothing was said for {words}." in for_user("idle", Policy(idle_minutes=minutes))

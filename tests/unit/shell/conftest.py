@@ -1,0 +1,3 @@
+from tests.unit.agent.tools.conftest import context, work
+
+__all__ = ["context", "work"]

@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+from rekindle.transcripts import Damage, Learned, Opened, detect, read
+from rekindle.types import Message, Tokens
+from tests.unit.transcripts.conftest import Claude, Write, call, messages, said, thought
+
+
+def test_lines_of_one_answer_become_one_message(write: Write) -> None:
+    c = Claude()
+    path = write(
+        c.prompt("hello"),
+        c.answer("msg_1", thought("hm")),
+        c.answer("msg_1", said("I look.")),
+        c.answer("msg_1", call("t1", command="ls")),
+        c.result("t1", "a.txt"),
+        c.answer("msg_1", call("t2", command="pwd")),
+        c.result("t2", "/work"),
+    )
+    told = messages(read(path))
+    assert [message.role for message in told] == ["user", "assistant", "tool", "tool"]
+    answer = told[1]
+    assert answer.reasoning == "hm"
+    assert answer.content == "I look."
+    assert [(c.id, c.name, c.arguments) for c in answer.tool_calls] == [
+        ("t1", "Bash", {"command": "ls"}),
+        ("t2", "Bash", {"command": "pwd"}),
+    ]
+    assert [m.tool_call_id for m in told[2:]] == ["t1", "t2"]
+    assert told[2].name == "Bash"
+
+
+def test_an_answer_goes_on_after_another_answer_and_after_a_prompt(write: Write) -> None:
+    c = Claude()
+    path = write(
+        c.answer("msg_1", said("one")),
+        c.answer("msg_2", said("two")),
+        c.answer("msg_1", call("t1")),
+        c.result("t1", "done"),
+        c.prompt("typed meanwhile"),
+        c.answer("msg_2", call("t2")),
+        c.result("t2", "done too"),
+    )
+    told = messages(read(path))
+    assert [m.platform_message_id for m in told if m.role == "assistant"] == ["msg_1", "msg_2"]
+    assert [m.text for m in told] == ["one", "done", "two", "done too", "typed meanwhile"]
+
+
+def test_usage_counts_once_per_answer_and_the_last_line_is_right(write: Write) -> None:
+    c = Claude()
+    path = write(
+        c.answer("msg_1", said("a"), output=1),
+        c.answer("msg_1", call("t1"), output=25),
+        c.answer("msg_2", said("b"), output=5),
+    )
+    learned = [event for event in read(path) if isinstance(event, Learned)]
+    assert learned[0].session.tokens == Tokens(input=6, output=30, cache_read=200)
+
+
+def test_answers_that_a_resumed_session_wrote_again_are_not_told_again(write: Write) -> None:
+    c = Claude()
+    first = [c.prompt("go"), c.answer("msg_1", said("x"), call("t1")), c.result("t1", "r")]
+    again = [c.answer("msg_1", said("x"), call("t1")), c.result("t1", "r")]
+    between = [c.answer(f"msg_{n}", said(str(n))) for n in range(2, 6)]
+    told = messages(read(write(*first, *between, *again)))
+    assert [m.text for m in told] == ["go", "x", "r", "2", "3", "4", "5"]
+
+
+def test_a_call_of_an_answer_that_is_long_over_is_kept(write: Write) -> None:
+    c = Claude()
+    others = [c.answer(f"msg_{n}", said(str(n))) for n in range(2, 6)]
+    told = messages(
+        read(write(c.answer("msg_1", said("1")), *others, c.answer("msg_1", call("t9"))))
+    )
+    assert told[-1].platform_message_id == "msg_1+t9"
+    assert told[-1].tool_calls[0].id == "t9"
+
+
+def test_injected_lines_progress_and_bookkeeping_are_no_messages(write: Write) -> None:
+    c = Claude()
+    path = write(
+        {"type": "file-history-snapshot", "messageId": "x", "snapshot": {}},
+        c.prompt("Caveat: …", isMeta=True),
+        c.prompt("real"),
+        c.line("progress", None, data={"type": "agent_progress"}),
+        c.line("system", None, subtype="turn_duration", durationMs=5),
+        c.line("queue-operation", None),
+    )
+    assert [m.text for m in messages(read(path))] == ["real"]
+
+
+def test_a_sub_agent_is_a_session_of_its_own_below_its_parent(write: Write) -> None:
+    c = Claude("parent-id")
+    path = write(
+        c.prompt("spawn one"),
+        c.answer("msg_1", call("t1", "Task")),
+        c.prompt("do it", isSidechain=True, agentId="a1"),
+        c.answer("msg_s", said("did it"), isSidechain=True, agentId="a1"),
+        c.result("t1", "did it", toolUseResult={"agentId": "a1", "totalDurationMs": 1500}),
+    )
+    events = list(read(path))
+    opened = {e.session.id: e.session for e in events if isinstance(e, Opened)}
+    assert set(opened) == {"parent-id", "agent-a1@parent-id"}
+    assert opened["agent-a1@parent-id"].parent == "parent-id"
+    whose: dict[str, list[str]] = {}
+    for event in events:
+        if isinstance(event, Opened):
+            current = event.session.id
+        elif isinstance(event, Message):
+            whose.setdefault(current, []).append(event.text)
+    assert whose == {
+        "parent-id": ["spawn one", "", "did it"],
+        "agent-a1@parent-id": ["do it", "did it"],
+    }
+    result = next(m for m in messages(events) if m.role == "tool")
+    assert result.meta == {"is_error": False, "agent": "a1", "duration": 1.5}
+
+
+def test_old_sidechains_without_agent_ids_are_told_apart_by_their_roots(write: Write) -> None:
+    c = Claude()
+    side = {"isSidechain": True}
+    path = write(
+        c.prompt("one", uuid="r1", **side),
+        c.prompt("two", uuid="r2", **side),
+        c.answer("m1", said("to one"), uuid="r1a", parentUuid="r1", **side),
+        c.answer("m2", said("to two"), uuid="r2a", parentUuid="r2", **side),
+    )
+    opened = {e.session.id for e in read(path) if isinstance(e, Opened)}
+    assert opened == {f"sidechain-r1@{c.session}", f"sidechain-r2@{c.session}"}
+
+
+def test_a_compaction_is_told_by_the_message_after_it(write: Write) -> None:
+    c = Claude()
+    about = {"trigger": "auto", "preTokens": 167000}
+    path = write(
+        c.answer("msg_1", said("before")),
+        c.line("system", None, subtype="compact_boundary", compactMetadata=about),
+        c.prompt("what happened so far", isCompactSummary=True),
+        c.prompt("go on"),
+    )
+    told = messages(read(path))
+    assert [m.text for m in told] == ["before", "go on"]
+    assert told[1].meta == {
+        "compacted": {
+            "trigger": "auto",
+            "tokens_before": 167000,
+            "summary": "what happened so far",
+        }
+    }
+
+
+def test_what_the_protocol_says_about_a_result_is_kept(write: Write) -> None:
+    c = Claude()
+    path = write(
+        c.answer("msg_1", call("t1"), call("t2"), call("t3")),
+        c.result("t1", "Exit code 127\nnot found", error=True, toolUseResult="Error: …"),
+        c.result("t2", "ok", toolUseResult={"stdout": "ok", "interrupted": True}),
+        c.result("t3", "no", error=True, toolDenialKind="user"),
+    )
+    metas = [m.meta for m in messages(read(path)) if m.role == "tool"]
+    assert metas == [
+        {"is_error": True, "exit_code": 127},
+        {"is_error": False, "interrupted": True},
+        {"is_error": True, "denial": "user"},
+    ]
+
+
+def test_the_title_is_that_of_a_summary_of_a_line_in_this_file(write: Write) -> None:
+    c = Claude()
+    first = c.prompt("x")
+    path = write(
+        {"type": "summary", "summary": "of another session", "leafUuid": "elsewhere"},
+        {"type": "summary", "summary": "of this one", "leafUuid": first["uuid"]},
+        first,
+    )
+    learned = [e for e in read(path) if isinstance(e, Learned)]
+    assert [e.session.title for e in learned] == ["of this one"]
+    write({"type": "summary", "summary": "newer", "leafUuid": first["uuid"]}, append=True)
+    assert [e.session.title for e in read(path) if isinstance(e, Learned)] == ["newer"]
+    custom = {"type": "custom-title", "customTitle": "mine", "sessionId": c.session}
+    made_up = {"type": "ai-title", "aiTitle": "theirs", "sessionId": c.session}
+    write(custom, made_up, append=True)
+    assert [e.session.title for e in read(path) if isinstance(e, Learned)] == ["mine"]
+
+
+def test_the_session_knows_where_and_when_it_was(write: Write) -> None:
+    c = Claude("an-id")
+    learned = [e for e in read(write(c.answer("m", said("x")))) if isinstance(e, Learned)]
+    session = learned[0].session
+    assert (session.id, session.source, session.model) == ("an-id", "claude-code", "claude-x")
+    assert (session.cwd, session.git_branch, session.started) == ("/work", "main", 1772359201.5)
+
+
+def test_damaged_lines_are_located_and_the_others_survive(write: Write) -> None:
+    c = Claude()
+    path = write(
+        "// a comment is no damage",
+        "",
+        c.prompt("one"),
+        '{"type": "user", "message": {"content": "cut in the mid',
+        "[1, 2]",
+        c.prompt("two \u2028 is no end of a line"),
+        b'{"type":"user","sessionId":"' + c.session.encode() + b'","uuid":"u9",'
+        b'"message":{"content":"half an emoji \\ud83d, a bad byte \xff"}}',
+    )
+    assert detect(path) is not None
+    events = list(read(path))
+    assert [(e.line, e.file) for e in events if isinstance(e, Damage)] == [
+        (4, str(path)),
+        (5, str(path)),
+    ]
+    texts = [m.text for m in messages(events)]
+    assert texts == [
+        "one",
+        "two \u2028 is no end of a line",
+        "half an emoji \ud83d, a bad byte \ufffd",
+    ]
+
+
+def test_orphans_masked_ids_and_pictures_come_through(write: Write) -> None:
+    c = Claude()
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": "R0"}}
+    path = write(
+        c.result("nobody-asked", "an orphan"),
+        c.result("REDACTED", "first"),
+        c.result("REDACTED", "second"),
+        c.prompt([said("look"), image]),
+    )
+    told = messages(read(path))
+    assert [m.text for m in told] == ["an orphan", "first", "second", "look"]
+    assert len({m.platform_message_id for m in told}) == 4
+    assert told[3].content[1] == {
+        "type": "image_url",
+        "image_url": {"url": "data:image/gif;base64,R0"},
+    }
+
+
+def test_a_result_is_told_whatever_stands_beside_it(write: Write) -> None:
+    c = Claude()
+    beside: list[object] = ["Error: no", ["part"], 7, 0.5, True, None, {"durationMs": 1500}]
+    lines = [{**c.result(f"t{n}", "done"), "toolUseResult": it} for n, it in enumerate(beside)]
+    told = messages(read(write(*lines)))
+    assert [message.text for message in told] == ["done"] * len(beside)
+    assert (told[-1].meta or {}).get("duration") == 1.5

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rekindle.transcripts import Learned, Opened, read
+from rekindle.types import Tokens
+from tests.unit.transcripts.conftest import Write, messages
+
+TIME = "2026-03-01T10:00:00.000Z"
+
+
+def line(type: str, **payload: Any) -> dict[str, Any]:
+    return {"timestamp": TIME, "type": type, "payload": payload}
+
+
+def item(type: str, **payload: Any) -> dict[str, Any]:
+    return {"timestamp": TIME, "type": "response_item", "payload": {"type": type, **payload}}
+
+
+def event(type: str, **payload: Any) -> dict[str, Any]:
+    return {"timestamp": TIME, "type": "event_msg", "payload": {"type": type, **payload}}
+
+
+def said(role: str, text: str, **more: Any) -> dict[str, Any]:
+    kind = "output_text" if role == "assistant" else "input_text"
+    return item("message", role=role, content=[{"type": kind, "text": text}], **more)
+
+
+def ran(call: str, cmd: str = "ls") -> dict[str, Any]:
+    return item(
+        "function_call", name="exec_command", arguments=json.dumps({"cmd": cmd}), call_id=call
+    )
+
+
+def output(call: str, text: Any) -> dict[str, Any]:
+    return item("function_call_output", call_id=call, output=text)
+
+
+META = line(
+    "session_meta",
+    id="own-id",
+    timestamp=TIME,
+    cwd="/repo",
+    git={"branch": "topic"},
+    forked_from_id="parent-id",
+)
+
+
+def test_the_items_of_an_answer_become_one_message_and_events_are_not_told_twice(
+    write: Write,
+) -> None:
+    path = write(
+        META,
+        said("developer", "rules"),
+        said("user", "<environment_context>\n…"),
+        line("turn_context", model="gpt-x", cwd="/repo"),
+        event("user_message", message="do it"),
+        said("user", "do it"),
+        item("reasoning", summary=[{"type": "summary_text", "text": "plan"}], content=None),
+        event("agent_message", message="I do."),
+        said("assistant", "I do.", phase="commentary"),
+        ran("c1"),
+        ran("c2"),
+        event("token_count", info=None),
+        output("c1", "Wall time: 0.5 seconds\nProcess exited with code 0\nOutput:\nx"),
+        output("c2", "Wall time: 1.5 seconds\nProcess exited with code 3\nOutput:\nExit code: 9"),
+        said("assistant", "Done.", phase="final_answer"),
+    )
+    told = messages(read(path))
+    assert [m.role for m in told] == ["user", "assistant", "tool", "tool", "assistant"]
+    assert told[1].content == "I do."
+    assert told[1].reasoning == "plan"
+    assert [c.id for c in told[1].tool_calls] == ["c1", "c2"]
+    assert told[2].meta == {"exit_code": 0, "duration": 0.5}
+    assert told[3].meta == {"exit_code": 3, "duration": 1.5}
+    assert told[3].name == "exec_command"
+    opened = next(e.session for e in read(path) if isinstance(e, Opened))
+    assert (opened.id, opened.parent, opened.cwd) == ("own-id", "parent-id", "/repo")
+    assert (opened.git_branch, opened.model, opened.source) == ("topic", "gpt-x", "codex")
+
+
+def test_a_fork_keeps_its_own_id_though_it_repeats_its_parent(write: Write) -> None:
+    path = write(META, line("session_meta", id="parent-id"), said("user", "x"))
+    assert [e.session.id for e in read(path) if isinstance(e, Opened)] == ["own-id"]
+
+
+def test_what_events_and_headers_know_about_a_call_is_kept(write: Write) -> None:
+    path = write(
+        META,
+        *(ran(f"c{n}") for n in range(1, 5)),
+        item("custom_tool_call", name="apply_patch", call_id="c5", input="*** Begin Patch"),
+        event("exec_command_end", call_id="c1", exit_code=2, duration={"secs": 1, "nanos": 5e8}),
+        output("c1", "no header but an event"),
+        output("c2", "Wall time: 1.0 seconds\nProcess running with session ID 7\nOutput:\n"),
+        output("c3", "exec_command failed: Rejected"),
+        output("c4", '{"output":"boo","metadata":{"exit_code":1,"duration_seconds":0.2}}'),
+        event("patch_apply_end", call_id="c5", success=False),
+        item("custom_tool_call_output", call_id="c5", output="patch failed"),
+    )
+    metas = [m.meta for m in messages(read(path)) if m.role == "tool"]
+    assert metas == [
+        {"exit_code": 2, "duration": 1.5},
+        {"duration": 1.0, "running": True},
+        {"refused": True},
+        {"exit_code": 1, "duration": 0.2},
+        {"success": False},
+    ]
+
+
+def test_compaction_and_abort_are_told_by_the_message_after_them(write: Write) -> None:
+    path = write(
+        META,
+        said("user", "one"),
+        line("compacted", message="so far", replacement_history=[]),
+        said("user", "<turn_aborted>\nThe user interrupted."),
+        said("user", "two"),
+    )
+    told = messages(read(path))
+    assert [m.text for m in told] == ["one", "two"]
+    assert told[1].meta == {"compacted": {"summary": "so far"}, "aborted": True}
+
+
+def test_tokens_are_the_last_total_and_cached_input_is_counted_apart(write: Write) -> None:
+    def tokens(n: int) -> dict[str, Any]:
+        total = {"input_tokens": 100 * n, "cached_input_tokens": 60 * n, "output_tokens": 7 * n}
+        return event("token_count", info={"total_token_usage": total})
+
+    path = write(
+        META,
+        said("user", "x"),
+        tokens(1),
+        tokens(2),
+        event("thread_name_updated", thread_name="A name"),
+    )
+    learned = next(e.session for e in read(path) if isinstance(e, Learned))
+    assert learned.tokens == Tokens(input=80, output=14, cache_read=120)
+    assert learned.title == "A name"
+
+
+def test_a_rollout_without_its_first_line_goes_by_the_name_of_its_file(write: Write) -> None:
+    path = write(said("user", "x"), said("assistant", "y"), name="rollout-7.jsonl")
+    assert [e.session.id for e in read(path) if isinstance(e, Opened)] == ["rollout-7"]
