@@ -20,15 +20,15 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from rekindle.agent.tools.builtin.toolset import STANDARD
-from rekindle.agent.tools.registry import Registry
+from rekindle.agent.tools.builtin.toolset import BUILTIN_TOOLS
+from rekindle.agent.tools.registry import ToolRegistry
 from rekindle.agent.tools.tool import ToolContext
-from rekindle.knowledge.text_matching import terms, token
-from rekindle.learning.library import Templates, index
-from rekindle.learning.warm_start import Newcomer, Starter, Warming
+from rekindle.knowledge.text_matching import extract_terms, to_index_token
+from rekindle.learning.library import TemplateLibrary, update_index
+from rekindle.learning.warm_start import NewSession, WarmStartConfig, WarmStarter
 from rekindle.store import Store, open_store
-from rekindle.store.learning.template_search import FREQUENT
-from rekindle.types import Pattern, Step, Template
+from rekindle.store.learning.template_search import FREQUENT_WORD_LIMIT
+from rekindle.types import Pattern, PatternStep, Template
 
 from . import report
 
@@ -57,7 +57,7 @@ def templates(seed: random.Random, count: int, patterns: int) -> Iterator[Templa
             Pattern(
                 f"p{number}-{place}",
                 "example",
-                (Step("terminal", {"command": f"{seed.choice(words)} {' '.join(some(1, 3))} <path:py>"},
+                (PatternStep("terminal", {"command": f"{seed.choice(words)} {' '.join(some(1, 3))} <path:py>"},
                       "exit code 0"),),
                 " ".join(some(6, 18)),
                 support=seed.randint(1, 30),
@@ -83,16 +83,19 @@ def requests(seed: random.Random, known: list[str], count: int) -> list[str]:
 
 def floor(store: Store, text: str) -> None:
     """What the engine gives for each word of a request: numbers of patterns, up to the same bound."""
-    with store._engine.reading() as tx:
-        for term in terms(text):
+    with store._engine.begin_read() as tx:
+        for term in extract_terms(text):
             if store._engine.name == "sqlite":
                 sql, word = (
                     "rowid FROM pattern_words WHERE pattern_words MATCH ?",
-                    f'"{token(term)}"',
+                    f'"{to_index_token(term)}"',
                 )
             else:
-                sql, word = "num FROM patterns WHERE words @@ ?::tsquery", f"'{token(term)}'"
-            tx.run(f"SELECT {sql} LIMIT {FREQUENT}", (word,))
+                sql, word = (
+                    "num FROM patterns WHERE words @@ ?::tsquery",
+                    f"'{to_index_token(term)}'",
+                )
+            tx.run(f"SELECT {sql} LIMIT {FREQUENT_WORD_LIMIT}", (word,))
 
 
 def timed(work: Callable[[str], object], texts: list[str]) -> dict[str, float]:
@@ -125,35 +128,35 @@ def measure(quick: bool, url: str | None) -> dict[str, Any]:
     seed = random.Random(7)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        kept = Templates(folder / "templates")
+        kept = TemplateLibrary(folder / "templates")
         kept.folder.mkdir()
         from rekindle.knowledge import file_format
 
         known: list[str] = []
         for one in templates(seed, count, PATTERNS):
-            kept.path(one.id).write_text(file_format.text_of(one))
+            kept.get_path(one.id).write_text(file_format.format_template(one))
             known += [pattern.asked for pattern in one.patterns[:5]]
         with open_store(url or str(folder / "sessions.db")) as store:
             begin = time.perf_counter()
-            index(store, kept)
+            update_index(store, kept)
             built = time.perf_counter() - begin
             sizes = {"templates": count, "patterns": count * PATTERNS}
             runs = _runs(store, kept, requests(seed, known, REQUESTS))
             return {**sizes, "index_seconds": round(built, 1), **runs}
 
 
-def _runs(store: Store, kept: Templates, texts: list[str]) -> dict[str, Any]:
-    toolbox = Registry(STANDARD).select()
-    definitions = toolbox.definitions(ToolContext("s", Path.cwd(), store=store, owner="me"))
+def _runs(store: Store, kept: TemplateLibrary, texts: list[str]) -> dict[str, Any]:
+    toolbox = ToolRegistry(BUILTIN_TOOLS).select()
+    definitions = toolbox.build_definitions(ToolContext("s", Path.cwd(), store=store, owner="me"))
     warm = 0
 
-    def start(starter: Starter, text: str) -> None:
+    def start(starter: WarmStarter, text: str) -> None:
         nonlocal warm
-        newcomer = Newcomer(store.begin(), text, definitions, str(Path.cwd()))
-        warm += bool(starter.prelude(newcomer).messages)
+        newcomer = NewSession(store.begin(), text, definitions, str(Path.cwd()))
+        warm += bool(starter.build_prelude(newcomer).messages)
 
-    def one() -> Starter:
-        return Starter(store, Warming(share_cold=0.0), templates=kept)
+    def one() -> WarmStarter:
+        return WarmStarter(store, WarmStartConfig(share_cold=0.0), templates=kept)
 
     going = one()
     for text in texts[:5]:
@@ -163,7 +166,7 @@ def _runs(store: Store, kept: Templates, texts: list[str]) -> dict[str, Any]:
     found = {
         "start": timed(lambda text: start(going, text), texts),
         "first": timed(lambda text: start(one(), text), texts),
-        "files": timed(lambda _: index(store, kept), texts),
+        "files": timed(lambda _: update_index(store, kept), texts),
         "floor": timed(lambda text: floor(store, text), texts),
     }
     return {**found, "warm": warm // 2, "requests": len(texts)}

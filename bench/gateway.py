@@ -84,7 +84,7 @@ def _source(number: int) -> Any:
 
 def _build(path: Path, routes: int) -> None:
     from rekindle import Message, open_store
-    from rekindle.routing.key import key_of
+    from rekindle.routing.key import build_key
     from rekindle.types import KeyRule
 
     rule = KeyRule(direct="shared")
@@ -98,11 +98,11 @@ def _build(path: Path, routes: int) -> None:
             def some(start: int = start) -> None:
                 for number in range(start, min(start + 200, routes)):
                     source = _source(number)
-                    key = key_of(source, rule)
+                    key = build_key(source, rule)
                     route = store.routes.open(key, source, name=f"DM with User {number}")
                     store.append(store.begin(id=route.session, owner=key, source="bench"), *said)
 
-            store.together(some)
+            store.transaction(some)
 
 
 class _Bench:
@@ -120,12 +120,12 @@ class _Bench:
 
     async def listen(self) -> AsyncGenerator[Any]:
         from rekindle import Message
-        from rekindle.platforms import Incoming
+        from rekindle.platforms import PlatformMessage
 
         for place, number in enumerate(self.numbers):
             said = Message("user", "and now?", platform_message_id=f"m{place}")
             self.answered.clear()
-            incoming = Incoming(_source(number), said)
+            incoming = PlatformMessage(_source(number), said)
             self.given = time.perf_counter()
             yield incoming
             await self.answered.wait()
@@ -147,13 +147,13 @@ class _Bench:
 async def _probe(folder: Path, routes: int) -> list[float]:
     from rekindle import open_store
     from rekindle.agent.model.client import Endpoint, Model
-    from rekindle.agent.store_executor import Desk
-    from rekindle.agent.tools.builtin.toolset import STANDARD
-    from rekindle.agent.tools.registry import Registry
+    from rekindle.agent.store_executor import StoreExecutor
+    from rekindle.agent.tools.builtin.toolset import BUILTIN_TOOLS
+    from rekindle.agent.tools.registry import ToolRegistry
     from rekindle.agent.tools.tool import ToolContext
-    from rekindle.gateway.context import Office
+    from rekindle.gateway.context import GatewayContext
     from rekindle.gateway.gateway import Gateway
-    from rekindle.types import KeyRule, Layered, Policy
+    from rekindle.types import KeyRule, Overridable, ResetPolicy
 
     bench = _Bench(routes)
 
@@ -167,15 +167,15 @@ async def _probe(folder: Path, routes: int) -> list[float]:
             yield ChatCompletionChunk.model_validate({**about, "choices": [choice]})
 
     with open_store(folder / "sessions.db") as store:
-        desk, model = Desk(store), Timed(Endpoint("http://127.0.0.1:9/v1", "m"))
-        office = Office(
+        desk, model = StoreExecutor(store), Timed(Endpoint("http://127.0.0.1:9/v1", "m"))
+        office = GatewayContext(
             desk,
             model,
-            Registry(STANDARD).select(),
+            ToolRegistry(BUILTIN_TOOLS).select(),
             lambda route: ToolContext(route.session, folder, store=store),
             "bench",
-            policies=Layered(Policy("both")),
-            key_rules=Layered(KeyRule(direct="shared")),
+            policies=Overridable(ResetPolicy("both")),
+            key_rules=Overridable(KeyRule(direct="shared")),
         )
         gateway = Gateway(office, [bench])
         running = asyncio.create_task(gateway.run())
@@ -204,7 +204,7 @@ def crowd_of(people: int) -> Figures:
     )
     assert model.stdout is not None
     url = model.stdout.readline().strip()
-    with ChatServer(again=30.0) as server:
+    with ChatServer(redeliver_seconds=30.0) as server:
         gateway = subprocess.Popen(
             [sys.executable, "-m", "rekindle.cli", "gateway", "run", "--quiet"],
             env=_env(

@@ -270,7 +270,7 @@ def insert(
 
 def rows_of(store: Path) -> tuple[list[Row], list[Row], list[Row]]:
     """Sessions, messages and words of a store that has taken the files in, as the floor wants them."""
-    from rekindle.store.core.rows import searchable
+    from rekindle.store.core.rows import get_row_search_text
 
     db = apsw.Connection(str(store), flags=apsw.SQLITE_OPEN_READONLY)
     sessions = db.execute("SELECT num, id FROM sessions").fetchall()
@@ -279,5 +279,5 @@ def rows_of(store: Path) -> tuple[list[Row], list[Row], list[Row]]:
         " FROM messages ORDER BY id"
     ).fetchall()
     db.close()
-    words = [(row[0], searchable(row[-1], row[-2])) for row in rows]
+    words = [(row[0], get_row_search_text(row[-1], row[-2])) for row in rows]
     return sessions, rows, words

@@ -66,18 +66,18 @@ def import_floor(folder: Path, sources: list[str], store: str) -> Figures:
 def import_rekindle(folder: Path, sources: list[str]) -> Figures:
     from rekindle import open_store
     from rekindle.transcripts import FORMATS
-    from rekindle.transcripts.importer import Intake, take_in
+    from rekindle.transcripts.importer import ImportReport, import_transcripts
 
     # The floor has its parser and apsw loaded before its clock starts, and has used both: so here
     # are the readers, which a command loads as it meets their formats, and the engine of the store.
     for format in FORMATS:
         importlib.import_module(f"rekindle.transcripts.readers.{format.module}")
     importlib.import_module("rekindle.store.engines.sqlite")
-    taken: list[Intake] = []
+    taken: list[ImportReport] = []
 
     def run() -> None:
         with open_store(folder / "rekindle.db") as store:
-            taken.append(take_in(store, sources))
+            taken.append(import_transcripts(store, sources))
 
     wall, cpu = _timed(run)
     intake = taken[0]

@@ -19,14 +19,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rekindle.judging.call_pairing import MASKED, pairs
-from rekindle.judging.judge import RULES_VERSION, Outcome, Rules
+from rekindle.judging.call_pairing import MASKED_IDS, pair_calls
+from rekindle.judging.judge import RULES_VERSION, Judge, Outcome
 from rekindle.judging.rules import command_output, programs, shell_commands, tool_contract
-from rekindle.judging.rules.error_lines import complaint
+from rekindle.judging.rules.error_lines import find_error_line
 from rekindle.judging.rules.evidence import Evidence
-from rekindle.transcripts import detect
-from rekindle.transcripts.events import Opened
-from rekindle.types import Message, ToolCall, replace
+from rekindle.transcripts import detect_format
+from rekindle.transcripts.events import SessionStarted
+from rekindle.types import Message, ToolCall, replace_fields
 
 from . import report
 from .envs import ROOT
@@ -100,12 +100,14 @@ def found_nothing(call: ToolCall, result: Message) -> bool:
     if meta.get("exit_code") != 1:
         return False
     evidence = Evidence(call, result)
-    body = tool_contract.body(evidence)
+    body = tool_contract.extract_output(evidence)
     if evidence.shape != "shell" or evidence.record:
         return False
-    end = shell_commands.ending(evidence.command or command_output.told_command(evidence.text))
+    end = shell_commands.find_deciding_commands(
+        evidence.command or command_output.parse_echoed_command(evidence.text)
+    )
     plain = end.last is not None and programs.is_search(end.last)
-    return plain and complaint(command_output.plain(body), end) is None
+    return plain and find_error_line(command_output.clean_output(body), end) is None
 
 
 def files(folder: Path) -> list[Path]:
@@ -118,14 +120,14 @@ def samples(folder: Path) -> Iterator[Sample]:
     """Every labelled call below the folder, each once, however many files repeat it."""
     seen: set[tuple[str, str]] = set()
     for path in files(folder):
-        found = detect(path)
+        found = detect_format(path)
         if found is None:
             continue
         group = path.relative_to(folder).parts[0] if path != folder else path.name
         for session, source, messages in _sessions(found.read(path)):
-            for asked, result, _ in pairs(messages):
+            for asked, result, _ in pair_calls(messages):
                 key = (session if len(asked.call.id) < 12 else "", asked.call.id)
-                if result is None or (key in seen and asked.call.id not in MASKED):
+                if result is None or (key in seen and asked.call.id not in MASKED_IDS):
                     continue
                 seen.add(key)
                 label = label_of(result)
@@ -138,7 +140,7 @@ def _sessions(events: Iterable[Any]) -> Iterator[tuple[str, str, list[Message]]]
     gathered: dict[str, tuple[str, list[Message]]] = {}
     current: list[Message] = []
     for event in events:
-        if isinstance(event, Opened):
+        if isinstance(event, SessionStarted):
             current = gathered.setdefault(event.session.id, (event.session.source, []))[1]
         elif isinstance(event, Message):
             current.append(event)
@@ -147,17 +149,17 @@ def _sessions(events: Iterable[Any]) -> Iterator[tuple[str, str, list[Message]]]
 
 
 def hidden(result: Message) -> Message:
-    return replace(result, meta=None)
+    return replace_fields(result, meta=None)
 
 
 def bare(sample: Sample) -> Message:
     """The result without the exit code that the harness wrote into the text either."""
     result = hidden(sample.result)
-    found = tool_contract.exit_code(Evidence(sample.call, result))
-    return result if found is None else replace(result, content=found.body)
+    found = tool_contract.find_exit_status(Evidence(sample.call, result))
+    return result if found is None else replace_fields(result, content=found.body)
 
 
-def judged(taken: list[Sample], rules: Rules, *, visible: bool = False) -> list[Outcome]:
+def judged(taken: list[Sample], rules: Judge, *, visible: bool = False) -> list[Outcome]:
     return [
         rules.judge(sample.call, sample.result if visible else hidden(sample.result))
         for sample in taken
@@ -228,7 +230,7 @@ def f1_interval(taken: Judged, *, raw: bool = False) -> tuple[float, float] | No
 def measure(folder: Path) -> dict[str, Any]:
     """Everything that the tables show, as plain values."""
     taken = list(samples(folder))
-    rules = Rules()
+    rules = Judge()
     pairs_ = list(zip(taken, judged(taken, rules), strict=True))
     shown = list(zip(taken, judged(taken, rules, visible=True), strict=True))
     by_source: dict[str, Judged] = defaultdict(list)
@@ -257,7 +259,7 @@ def measure(folder: Path) -> dict[str, Any]:
     }
 
 
-def _bare(group: Judged, rules: Rules) -> dict[str, Any]:
+def _bare(group: Judged, rules: Judge) -> dict[str, Any]:
     fresh = [(s._replace(result=bare(s)), rules.judge(s.call, bare(s))) for s, _ in group]
     heard = [pair for pair in fresh if not pair[0].silent]
     wrong = [_shown(*pair) for pair in heard if bool(pair[1].failed) != pair[0].corrected]
@@ -266,7 +268,7 @@ def _bare(group: Judged, rules: Rules) -> dict[str, Any]:
 
 def _left_out(source: str, group: Judged) -> dict[str, Any]:
     taken = [sample for sample, _ in group]
-    fresh = list(zip(taken, judged(taken, Rules(left_out=source)), strict=True))
+    fresh = list(zip(taken, judged(taken, Judge(excluded_source=source)), strict=True))
     return _row(fresh)
 
 

@@ -108,7 +108,7 @@ def read_all(path: Path) -> dict[str, Any]:
 
     with open_store(path) as store:
         started = time.perf_counter()
-        names = [one.session.id for one in store.judged()]
+        names = [one.session.id for one in store.iter_judged_sessions()]
         count = sum(len(store.messages(name)) for name in names)
         return {"seconds": time.perf_counter() - started, "messages": count}
 
@@ -119,7 +119,7 @@ def judge_all(path: Path) -> dict[str, Any]:
 
     with open_store(path) as store:
         started = time.perf_counter()
-        calls = miner.judge(store)
+        calls = miner.judge_sessions(store)
         return {"seconds": time.perf_counter() - started, "calls": calls}
 
 
@@ -129,9 +129,9 @@ def mine_all(path: Path) -> dict[str, Any]:
     from rekindle.store import open_store
 
     with open_store(path) as store:
-        wanted = miner.Wanted(min_messages=1, max_sessions=10**9)
+        wanted = miner.MiningFilter(min_messages=1, max_sessions=10**9)
         started = time.perf_counter()
-        learned = miner.learn(store, Redactor(home="/home/ada"), wanted, now=1.8e9)
+        learned = miner.mine_sessions(store, Redactor(home="/home/ada"), wanted, now=1.8e9)
         return {
             "seconds": time.perf_counter() - started,
             "anew": learned.scan.looked_through,
@@ -143,7 +143,7 @@ def forget_all(path: Path) -> dict[str, Any]:
     from rekindle.store import open_store
 
     with open_store(path) as store:
-        store.mined.forget()
+        store.mining_results.clear()
         return {}
 
 

@@ -16,19 +16,19 @@ from statistics import median, quantiles
 from typing import Any
 
 from rekindle.processes import protocol
-from rekindle.processes.backends.base import Spec
-from rekindle.processes.backends.local.local import Local
-from rekindle.processes.client import Client
-from rekindle.processes.state.journal import Journal, Record
-from rekindle.processes.state.ring_buffer import Ring
-from rekindle.processes.supervisor.registry import Registry
+from rekindle.processes.backends.base import ProcessSpec
+from rekindle.processes.backends.local.local import LocalBackend
+from rekindle.processes.client import ProcessClient
+from rekindle.processes.state.journal import Journal, ProcessRecord
+from rekindle.processes.state.ring_buffer import RingBuffer
+from rekindle.processes.supervisor.registry import ProcessRegistry
 from rekindle.processes.supervisor.supervisor import SOCKET
-from rekindle.processes.types import Limits
+from rekindle.processes.types import ProcessLimits
 
 from .usage import cpu, private
 
 OWNER = "bench"
-LIMITS = Limits(per_owner=2000, in_all=2000)
+LIMITS = ProcessLimits(per_owner=2000, in_all=2000)
 WRITING = (
     "while :; do echo a line of output that is of the usual length, more or less; sleep 0.01; done"
 )
@@ -50,8 +50,8 @@ def spread(values: list[float]) -> dict[str, float]:
 async def spawn(folder: Path, count: int) -> dict[str, Any]:
     """By turns: the bare way, our place without a record, and the whole registry."""
     taken: dict[str, list[float]] = {}
-    plain, grouped = Local(), Local(groups=True)
-    registry = await Registry.open(folder / "registry", limits=LIMITS)
+    plain, grouped = LocalBackend(), LocalBackend(use_cgroups=True)
+    registry = await ProcessRegistry.open(folder / "registry", limits=LIMITS)
     journal = Journal(folder / "records")
     journal.prepare()
     for number in range(count):
@@ -85,25 +85,27 @@ def _bare() -> list[tuple[str, float]]:
     return [("Popen: call", called), ("Popen: first output", ran)]
 
 
-async def _placed(name: str, place: Local, folder: Path) -> list[tuple[str, float]]:
+async def _placed(name: str, place: LocalBackend, folder: Path) -> list[tuple[str, float]]:
     folder.mkdir()
-    ring = Ring.create(folder / "ring")
+    ring = RingBuffer.create(folder / "ring")
     begun = time.perf_counter()
-    spec = Spec(f"b{os.urandom(5).hex()}", ("/bin/echo", "x"), "/", dict(os.environ), None, folder)
+    spec = ProcessSpec(
+        f"b{os.urandom(5).hex()}", ("/bin/echo", "x"), "/", dict(os.environ), None, folder
+    )
     running = await place.start(spec)
     called = time.perf_counter() - begun
-    copying = asyncio.create_task(running.copy(ring))
+    copying = asyncio.create_task(running.copy_output(ring))
     while not ring.total:
         await asyncio.sleep(0)
     ran = time.perf_counter() - begun
     await running.wait()
     await copying
-    await running.forget()
+    await running.clean_up()
     shutil.rmtree(folder)
     return [(f"{name}: call", called), (f"{name}: first output", ran)]
 
 
-async def _registered(registry: Registry) -> list[tuple[str, float]]:
+async def _registered(registry: ProcessRegistry) -> list[tuple[str, float]]:
     begun = time.perf_counter()
     one = await registry.start(["/bin/echo", "x"], owner=OWNER)
     called = time.perf_counter() - begun
@@ -112,10 +114,12 @@ async def _registered(registry: Registry) -> list[tuple[str, float]]:
 
 
 def _recorded(journal: Journal, number: int) -> list[tuple[str, float]]:
-    record = Record(f"r{number}", OWNER, ("/bin/echo", "x"), "local", "starting", time.time())
+    record = ProcessRecord(
+        f"r{number}", OWNER, ("/bin/echo", "x"), "local", "starting", time.time()
+    )
     begun = time.perf_counter()
     journal.create(record)
-    Ring.create(journal.ring_of(record.id)).close()
+    RingBuffer.create(journal.get_ring_path(record.id)).close()
     return [("one durable record", time.perf_counter() - begun)]
 
 
@@ -127,11 +131,11 @@ def _pids(folder: Path) -> list[int]:
     import socket
 
     found: list[int] = []
-    where = protocol.sockets(folder)
+    where = protocol.get_socket_folder(folder)
     for name, kind in ((SOCKET, socket.SOCK_STREAM), ("keeper.sock", socket.SOCK_SEQPACKET)):
         with socket.socket(socket.AF_UNIX, kind) as line:
             line.connect(str(where / name))
-            found.append(protocol.peer(line)[0])
+            found.append(protocol.get_peer_credentials(line)[0])
     return found
 
 
@@ -143,7 +147,7 @@ def _shims(processes: Iterable[int]) -> list[int]:
 
 
 async def crowd(folder: Path, count: int, seconds: float) -> dict[str, Any]:
-    client = Client(folder / "crowd", limits=LIMITS, linger=30)
+    client = ProcessClient(folder / "crowd", limits=LIMITS, linger=30)
     first = await client.start(["sleep", "600"], owner=OWNER)
     ours = _pids(folder / "crowd")
     before = private(ours)
@@ -174,13 +178,13 @@ async def crowd(folder: Path, count: int, seconds: float) -> dict[str, Any]:
         "listing all, p50 ms": median(listing) * 1e3,
     }
     at = time.perf_counter()
-    await client.close_owner(OWNER)
+    await client.kill_all(OWNER)
     figures["ending all, s"] = time.perf_counter() - at
     await _stop(client, folder / "crowd")
     return figures
 
 
-async def _stop(client: Client, folder: Path) -> None:
+async def _stop(client: ProcessClient, folder: Path) -> None:
     supervisor = _pids(folder)[0]
     await client.aclose()
     os.kill(supervisor, 15)
@@ -192,7 +196,7 @@ async def _stop(client: Client, folder: Path) -> None:
 
 
 async def writers(folder: Path, count: int, looks: int) -> dict[str, Any]:
-    client = Client(folder / "writers", limits=LIMITS, linger=30)
+    client = ProcessClient(folder / "writers", limits=LIMITS, linger=30)
     quiet = await client.start(["cat"], owner=OWNER)
     loud = [await client.start(["sh", "-c", WRITING], owner=OWNER) for _ in range(count)]
     figures: dict[str, Any] = {}
@@ -214,12 +218,12 @@ async def writers(folder: Path, count: int, looks: int) -> dict[str, Any]:
     figures["round trip beside the flood"] = spread(trips)
     figures["poll beside the flood"] = spread(polls)
     figures["memory grew by, MB"] = private(ours) - before
-    await client.close_owner(OWNER)
+    await client.kill_all(OWNER)
     await _stop(client, folder / "writers")
     return figures
 
 
-async def _poll(client: Client, id: str) -> float:
+async def _poll(client: ProcessClient, id: str) -> float:
     begun = time.perf_counter()
     await client.poll(id)
     took = time.perf_counter() - begun
@@ -227,9 +231,9 @@ async def _poll(client: Client, id: str) -> float:
     return took
 
 
-async def _echo(client: Client, id: str) -> float:
+async def _echo(client: ProcessClient, id: str) -> float:
     """A line to `cat` and back."""
-    position = (await client.log(id, tail=0)).process.bytes
+    position = (await client.read_log(id, tail=0)).process.bytes
     begun = time.perf_counter()
     await client.submit(id, "x")
     async for _ in client.attach(id, since=position):

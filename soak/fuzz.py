@@ -26,9 +26,17 @@ from types import FrameType
 from typing import NamedTuple
 
 from rekindle import open_store
-from rekindle.transcripts import FORMATS, Damage, Event, Format, Learned, Opened, detect
-from rekindle.transcripts.importer import take_in
-from rekindle.types import Message, checked
+from rekindle.transcripts import (
+    FORMATS,
+    SessionStarted,
+    SessionUpdated,
+    TranscriptEvent,
+    TranscriptFormat,
+    UnreadableEntry,
+    detect_format,
+)
+from rekindle.transcripts.importer import import_transcripts
+from rekindle.types import Message, validate_message
 
 from .damage import Damaged, damage
 from .specimens import Specimen
@@ -124,7 +132,11 @@ def _run_case(
 
 
 def _problem(
-    path: Path, damaged: Damaged, format: Format, stranger: Format, is_stored: bool
+    path: Path,
+    damaged: Damaged,
+    format: TranscriptFormat,
+    stranger: TranscriptFormat,
+    is_stored: bool,
 ) -> str | None:
     """The promise that a file breaks, if it breaks one."""
     try:
@@ -138,13 +150,13 @@ def _problem(
     return None
 
 
-def _events(path: Path, data: bytes, format: Format) -> list[Event]:
+def _events(path: Path, data: bytes, format: TranscriptFormat) -> list[TranscriptEvent]:
     """What a reader says of a file, if it says it soundly, soon and with little memory."""
     path.write_bytes(data)
     before = _peak()
     try:
         with _in_time(_SECONDS + _SECONDS_PER_MB * len(data) / 1e6):
-            detect(path)
+            detect_format(path)
             told = [*format.read(path)]
     except _Slow:
         raise _Broken(f"{format.name} takes too long") from None
@@ -163,15 +175,15 @@ def _where(error: Exception) -> str:
     return f"{type(error).__name__} in {place}: {str(error)[:100]}"
 
 
-def _check_events(format: Format, told: Sequence[Event]) -> None:
+def _check_events(format: TranscriptFormat, told: Sequence[TranscriptEvent]) -> None:
     opened: set[str] = set()
     for event in told:
-        if isinstance(event, (Opened, Learned)):
+        if isinstance(event, (SessionStarted, SessionUpdated)):
             id = event.session.id
             if not (isinstance(id, str) and id):
                 raise _Broken(f"{format.name} gives a session without an id")
             opened.add(id)
-        elif isinstance(event, Damage):
+        elif isinstance(event, UnreadableEntry):
             if not (isinstance(event.line, int) and event.line >= 1 and event.what):
                 raise _Broken(f"{format.name} gives damage without a place")
         elif not opened:
@@ -180,13 +192,13 @@ def _check_events(format: Format, told: Sequence[Event]) -> None:
             _check_message(format, event)
 
 
-def _check_message(format: Format, message: Message) -> None:
+def _check_message(format: TranscriptFormat, message: Message) -> None:
     id = message.platform_message_id
     if not id:
         raise _Broken(f"{format.name} gives a message without an id")
     try:
         # The intake makes a name of any length fit.
-        checked(message._replace(platform_message_id=id[:500]))
+        validate_message(message._replace(platform_message_id=id[:500]))
     except ValueError as error:
         raise _Broken(f"{format.name} gives an unsound message: {str(error)[:60]}") from error
 
@@ -204,7 +216,7 @@ class _Sound(NamedTuple):
 _known: dict[tuple[str, bytes], _Sound] = {}
 
 
-def _sound(path: Path, data: bytes, format: Format) -> _Sound:
+def _sound(path: Path, data: bytes, format: TranscriptFormat) -> _Sound:
     key = (format.name, sha256(data).digest())
     if key not in _known:
         told = _events(path, data, format)
@@ -217,7 +229,9 @@ def _sound(path: Path, data: bytes, format: Format) -> _Sound:
     return _known[key]
 
 
-def _check_survivors(path: Path, damaged: Damaged, format: Format, told: list[Event]) -> None:
+def _check_survivors(
+    path: Path, damaged: Damaged, format: TranscriptFormat, told: list[TranscriptEvent]
+) -> None:
     if damaged.base.startswith((b"SQLite", b"PK")):
         return
     sound = _sound(path, damaged.base, format)
@@ -241,7 +255,7 @@ def _ends_before(places: list[int] | None, text: str, end: int) -> bool:
     return bool(places) and places is not None and places[-1] + len(text) <= end
 
 
-def _whole_before(damaged: Damaged, format: Format) -> int:
+def _whole_before(damaged: Damaged, format: TranscriptFormat) -> int:
     """Up to where there are whole lines, or whole elements of the list that holds the messages."""
     base, first = damaged.base, damaged.first
     if _is_lines(base) or base[:1] not in b"[{":
@@ -281,8 +295,8 @@ def _check_stored(path: Path, data: bytes) -> None:
     path.write_bytes(data)
     with open_store(path.with_name("store.db"), durability="relaxed") as store:
         try:
-            first = take_in(store, [path])
-            again = take_in(store, [path])
+            first = import_transcripts(store, [path])
+            again = import_transcripts(store, [path])
         except Exception as error:
             raise _Broken(f"an import raises {_where(error)}") from error
         for failure in first.failed:
@@ -327,8 +341,8 @@ def _keep(
     name: str,
     case: int,
     damaged: Damaged,
-    format: Format,
-    stranger: Format,
+    format: TranscriptFormat,
+    stranger: TranscriptFormat,
     problem: str,
 ) -> Path:
     """Write down a file that shows the problem, as small as it can be made quickly."""

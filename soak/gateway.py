@@ -22,7 +22,7 @@ from typing import Any
 
 import rekindle
 from rekindle import Store, open_store
-from rekindle.testing import ChatServer, Faults, ScriptedModel
+from rekindle.testing import ChatServer, NetworkFaults, ScriptedModel
 from rekindle.types import Source
 
 from .gateway_audit import GAVE_UP, Report, audit
@@ -39,7 +39,7 @@ ENDING = 120.0
 LIMIT = 300
 _ROOTS = (Path(__file__).parents[1], Path(rekindle.__file__).parents[1])
 _LONG = " ".join(f"word{number}" for number in range(120))
-_FAULTS = Faults(lost_before=0.01, lost_after=0.01, refused=0.02, delay=0.01)
+_FAULTS = NetworkFaults(lost_before=0.01, lost_after=0.01, refused=0.02, delay=0.01)
 
 ANSWERS = {
     "plain": "<{user}> a plain answer",
@@ -87,14 +87,14 @@ class People:
             if self.said[chat] and self._rng.random() < 0.1:
                 title = f"t{self.count}"
                 self.commands[chat].append(title)
-                self._server.say(source, f"/title {title}", f"u{self.count}")
+                self._server.post_message(source, f"/title {title}", f"u{self.count}")
                 continue
             kind = self._rng.choice([*ANSWERS])
             text = f"m{self.count} {kind}."
             self.said[chat].append((text, ANSWERS[kind].replace("{user}", text)))
-            self._server.say(source, text, f"u{self.count}")
+            self._server.post_message(source, text, f"u{self.count}")
             if self._rng.random() < 0.1:
-                self._server.repeat(f"u{self.count}")
+                self._server.redeliver(f"u{self.count}")
 
     def wait_for(self, lives: list[Life]) -> None:
         """Wait until the gateways listen, for a while; people talk meanwhile."""
@@ -108,8 +108,8 @@ class People:
 
     def open(self) -> int:
         """How many messages are not answered yet."""
-        heads = ("<m", "Named.", GAVE_UP)
-        begun = sum(shown.text.startswith(heads) for shown in self._server.seen())
+        heads = ("<m", "Title set.", GAVE_UP)
+        begun = sum(shown.text.startswith(heads) for shown in self._server.list_sent())
         return self.count - begun
 
 
@@ -171,7 +171,7 @@ def gateway(
     report = Report(kills=kills)
     with (
         ScriptedModel(script()) as model,
-        ChatServer(limit=LIMIT, faults=_FAULTS, seed=seed, again=0.5) as server,
+        ChatServer(limit=LIMIT, faults=_FAULTS, seed=seed, redeliver_seconds=0.5) as server,
     ):
         env = _environment(target, folder, model.url, server.address, can_edit)
         people = People(server, rng)
@@ -187,7 +187,7 @@ def gateway(
         finally:
             for life in lives:
                 life.kill()
-        report.model_calls, report.repeats = len(model.requests), server.repeats
+        report.model_calls, report.repeats = len(model.requests), server.duplicate_count
         report.wrong += [
             f"the model was sent: {found}" for one in model.requests for found in one.violations
         ]
@@ -225,7 +225,7 @@ def _at_work(store: Store, runner: str) -> tuple[int, int]:
         " WHERE l.runner = ? AND i.state IN ('waiting', 'running') AND i.state = 'running'"
     )
     sending = "SELECT count(*) FROM leases WHERE runner = ? AND substr(key, 1, 4) = 'out:'"
-    with store._engine.reading() as tx:
+    with store._engine.begin_read() as tx:
         return tx.run(running, (runner,))[0][0], tx.run(sending, (runner,))[0][0]
 
 
@@ -260,7 +260,7 @@ def _settle(store: Store, people: People, report: Report) -> None:
     """Wait until everything is answered, or nothing moves any more."""
     end = time.monotonic() + ENDING
     while time.monotonic() < end:
-        counts = store.mail.counts()
+        counts = store.inbox.get_counts()
         if people.open() - counts.undeliverable <= 0 and not any(counts[:3]):
             return
         time.sleep(0.2)

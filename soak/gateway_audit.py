@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 
 from rekindle import Message, Store
-from rekindle.agent.model.normalize import repaired
-from rekindle.agent.model.providers import Provider, violations
-from rekindle.store.conversations.inbox import Letter
+from rekindle.agent.model.normalize import normalize_messages
+from rekindle.agent.model.providers import Provider, find_violations
+from rekindle.store.conversations.inbox import InboundMessage
 from rekindle.testing import ChatServer
 
 if TYPE_CHECKING:
     from .gateway import People
 
-GAVE_UP = "I gave this message up"
+GAVE_UP = "I couldn't answer this message"
 
 
 @dataclass
@@ -53,10 +53,10 @@ def audit(store: Store, server: ChatServer, people: People, report: Report) -> N
     """Add every promise that was broken to the report."""
     report.messages = sum(map(len, people.said.values()))
     report.commands = sum(map(len, people.commands.values()))
-    if server.unheard:
-        report.wrong.append(f"never taken in: {server.unheard}")
-    if any(store.mail.counts()[:3]):
-        report.wrong.append(f"left over: {store.mail.counts()}")
+    if server.unacknowledged:
+        report.wrong.append(f"never taken in: {server.unacknowledged}")
+    if any(store.inbox.get_counts()[:3]):
+        report.wrong.append(f"left over: {store.inbox.get_counts()}")
     for chat in sorted({*people.said, *people.commands}):
         report.wrong += _chat(store, server, people, report, chat)
     report.wrong += _transcripts(store)
@@ -68,19 +68,21 @@ def _chat(
 ) -> Iterator[str]:
     """What is wrong with what one chat shows and what is stored of it."""
     key = f"agent:main:memory:dm:{chat}"
-    failed = [parcel for parcel in store.mail.parcels(key) if parcel.state == "failed"]
+    failed = [parcel for parcel in store.inbox.list_outbound(key) if parcel.state == "failed"]
     hopeless = {
         one.message.text: one
-        for one in store.mail.undeliverable(100_000)
-        if isinstance(one, Letter) and one.key == key
+        for one in store.inbox.list_undeliverable(100_000)
+        if isinstance(one, InboundMessage) and one.key == key
     }
     report.undeliverable += len(failed)
     report.given_up += len(hopeless)
     reasons = [one.reason for one in (*failed, *hopeless.values())]
     yield from (f"{chat}: undeliverable without a reason" for reason in reasons if not reason)
     missing = {one.text for one in failed}
-    texts = [shown.text for shown in server.seen(chat)]
-    named = Counter(found for text in texts for found in re.findall(r"^Named\.\n.*“(t\d+)”", text))
+    texts = [shown.text for shown in server.list_sent(chat)]
+    named = Counter(
+        found for text in texts for found in re.findall(r"^Title set\.\n.*“(t\d+)”", text)
+    )
     for title in people.commands[chat]:
         excused = f"/title {title}" in hopeless or any(f"“{title}”" in text for text in missing)
         if named[title] != 1 and not excused:
@@ -97,7 +99,7 @@ def _words(
     people: People,
     chat: str,
     texts: list[str],
-    hopeless: Mapping[str, Letter],
+    hopeless: Mapping[str, InboundMessage],
     *,
     whole: bool,
 ) -> Iterator[str]:
@@ -105,7 +107,7 @@ def _words(
     notice = next((text for text in texts if text.startswith(GAVE_UP)), GAVE_UP)
     said = people.said[chat]
     wanted = [notice if text in hopeless else answer for text, answer in said]
-    shown = " ".join(" ".join(text for text in texts if not text.startswith("Named.")).split())
+    shown = " ".join(" ".join(text for text in texts if not text.startswith("Title set.")).split())
     if whole and shown != " ".join(" ".join(wanted).split()):
         yield f"{chat}: shows\n    {_differing(shown, ' '.join(wanted))}"
     session = store.routes.get(f"agent:main:memory:dm:{chat}").session
@@ -135,6 +137,6 @@ def _transcripts(store: Store) -> Iterator[str]:
     for session in store.recent(10_000):
         messages = store.messages(session)
         for provider in get_args(Provider):
-            found = violations(provider, repaired(messages, provider))
+            found = find_violations(provider, normalize_messages(messages, provider))
             if found:
                 yield f"session {session.id} is not valid for {provider}: {found[0]}"

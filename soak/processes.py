@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rekindle.processes import protocol
-from rekindle.processes.backends.base import Size
-from rekindle.processes.backends.local.local import Local
-from rekindle.processes.client import Client
-from rekindle.processes.supervisor.registry import Registry
+from rekindle.processes.backends.base import TerminalSize
+from rekindle.processes.backends.local.local import LocalBackend
+from rekindle.processes.client import ProcessClient
+from rekindle.processes.supervisor.registry import ProcessRegistry
 from rekindle.processes.supervisor.supervisor import SOCKET
-from rekindle.processes.types import Limits
+from rekindle.processes.types import ProcessLimits
 
 OWNER = "soak"
 LINES = 400
@@ -40,9 +40,9 @@ TREE = "trap '' TERM; (setsid sh -c 'sleep 300 & sleep 300' &) ; sleep 300"
 READER = """
 import asyncio, sys
 from pathlib import Path
-from rekindle.processes.client import Client
+from rekindle.processes.client import ProcessClient
 async def main():
-    client = Client(Path(sys.argv[1]))
+    client = ProcessClient(Path(sys.argv[1]))
     one = await client.start(["sh", "-c", sys.argv[2]], owner="soak")
     print(one.id, flush=True)
     async for chunk in client.attach(one.id):
@@ -74,15 +74,17 @@ def run(cycles: int, clients: int, supervisors: int, seed: int, say: Say) -> Rep
 
 async def _cycles(folder: Path, count: int, report: Report, say: Say) -> None:
     """Half of them by a kill of the tree, half by their own end; with and without a terminal."""
-    begun, groups_before, local, ids = time.monotonic(), _groups(), Local(), set[str]()
-    registry = await Registry.open(folder, limits=Limits(finished=1.0), places=lambda _: local)
+    begun, groups_before, local, ids = time.monotonic(), _groups(), LocalBackend(), set[str]()
+    registry = await ProcessRegistry.open(
+        folder, limits=ProcessLimits(finished=1.0), backend_factory=lambda _: local
+    )
     await registry.wait((await registry.start(["true"], owner=OWNER)).id, 60)
     await _settled(registry)
     files = _open()  # with the line to the spawner, which stays
 
     async def one(number: int) -> None:
         script = ("sleep 300", "exit 3", TREE if number % 20 == 2 else "sleep 300 & sleep 300")
-        pty = Size() if number % 5 == 0 else None
+        pty = TerminalSize() if number % 5 == 0 else None
         started = await registry.start(["sh", "-c", script[number % 3]], owner=OWNER, pty=pty)
         ids.add(started.id)
         if number % 3 == 1:
@@ -112,7 +114,7 @@ async def _cycles(folder: Path, count: int, report: Report, say: Say) -> None:
     report.wrong.extend(f"open: {name}" for name in more)
 
 
-async def _settled(registry: Registry) -> None:
+async def _settled(registry: ProcessRegistry) -> None:
     end = time.monotonic() + 30
     while await registry.list() and time.monotonic() < end:
         await asyncio.sleep(0.1)
@@ -121,7 +123,7 @@ async def _settled(registry: Registry) -> None:
 
 async def _clients(folder: Path, count: int, seed: int, report: Report, say: Say) -> None:
     rng = random.Random(seed)
-    client, begun = Client(folder, linger=60), time.monotonic()
+    client, begun = ProcessClient(folder, linger=60), time.monotonic()
     ids: dict[str, int] = {}
     for number in range(count):
         code = rng.randrange(1, 100)
@@ -150,7 +152,7 @@ async def _clients(folder: Path, count: int, seed: int, report: Report, say: Say
 
 async def _supervisors(folder: Path, count: int, seed: int, report: Report, say: Say) -> None:
     rng = random.Random(seed)
-    client, checked = Client(folder, linger=60), 0
+    client, checked = ProcessClient(folder, linger=60), 0
     for kill in range(count):
         codes: dict[str, tuple[int, int]] = {}
         for number in range(6):
@@ -158,7 +160,7 @@ async def _supervisors(folder: Path, count: int, seed: int, report: Report, say:
             lines = (50, 2000)[number % 2]
             pause = "sleep 0.01;" if lines == 50 else ""
             script = WRITER.format(lines=lines, pause=pause, code=code)
-            pty = Size() if number == 4 else None
+            pty = TerminalSize() if number == 4 else None
             one = await client.start(["sh", "-c", script], owner=OWNER, pty=pty)
             codes[one.id] = (lines, code)
         stays = await client.start(["sleep", "300"], owner=OWNER)
@@ -178,7 +180,9 @@ async def _supervisors(folder: Path, count: int, seed: int, report: Report, say:
     await _gone(client, folder)
 
 
-async def _check(client: Client, id: str, lines: int, code: int, report: Report, what: str) -> None:
+async def _check(
+    client: ProcessClient, id: str, lines: int, code: int, report: Report, what: str
+) -> None:
     waited = await client.wait(id, 60, reader="soak")
     process = waited.process
     if (process.state, process.exit_code) != ("exited", code):
@@ -190,8 +194,8 @@ async def _check(client: Client, id: str, lines: int, code: int, report: Report,
         )
 
 
-async def _gone(client: Client, folder: Path) -> None:
-    await client.close_owner(OWNER)
+async def _gone(client: ProcessClient, folder: Path) -> None:
+    await client.kill_all(OWNER)
     await client.aclose()
     os.kill(_supervisor(folder), signal.SIGTERM)
     while (folder / SOCKET).exists():
@@ -202,8 +206,8 @@ def _supervisor(folder: Path) -> int:
     for _ in range(500):
         with socket.socket(socket.AF_UNIX) as line:
             try:
-                line.connect(str(protocol.sockets(folder) / SOCKET))
-                return protocol.peer(line)[0]
+                line.connect(str(protocol.get_socket_folder(folder) / SOCKET))
+                return protocol.get_peer_credentials(line)[0]
             except OSError:
                 time.sleep(0.02)
     raise RuntimeError("no supervisor answers")
@@ -243,7 +247,7 @@ def _open() -> Counter[str]:
 def _groups() -> set[str]:
     from rekindle.processes.backends.local import cgroup
 
-    parent = cgroup.parent()
+    parent = cgroup.find_parent_group()
     return (
         {name for name in os.listdir(parent) if name.startswith("rekindle-")} if parent else set()
     )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from rekindle.transcripts import detect
+from rekindle.transcripts import detect_format
 
 _LARGEST = 3_000_000  # a real file is no better for being longer, and only slower
 _WORDS = (
@@ -43,7 +43,7 @@ def made(seed: int, turns: int = 8) -> list[Specimen]:
 def real(folder: Path) -> Iterator[Specimen]:
     """The files below a folder that are in a format we read."""
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.stat().st_size <= _LARGEST and (format := detect(path)):
+        if path.is_file() and path.stat().st_size <= _LARGEST and (format := detect_format(path)):
             yield Specimen(format.name, str(path.relative_to(folder)), path.read_bytes())
 
 

@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from rekindle.processes import protocol
-from rekindle.processes.backends.base import Place
-from rekindle.processes.backends.local.local import Local
-from rekindle.processes.backends.registry import open_place
-from rekindle.processes.client import Client
-from rekindle.processes.supervisor.registry import Registry
+from rekindle.processes.backends.base import Backend
+from rekindle.processes.backends.local.local import LocalBackend
+from rekindle.processes.backends.registry import open_backend
+from rekindle.processes.client import ProcessClient
+from rekindle.processes.supervisor.registry import ProcessRegistry
 from rekindle.processes.supervisor.supervisor import SOCKET
-from rekindle.processes.types import Limits, Process, Processes
+from rekindle.processes.types import Process, Processes, ProcessLimits
 from tests.waiting import PATIENCE, until
 
 Test: TypeAlias = Callable[..., Coroutine[Any, Any, None]]
 
 OWNER = "ada"
-QUICK = Limits(gap=0.3)
+QUICK = ProcessLimits(gap=0.3)
 # Ignores the polite signal, and leaves children that fork twice, in sessions of their own, with
 # and without the environment; each writes its process id down.
 NASTY = """
@@ -75,7 +75,7 @@ class Kept:
 
     @asynccontextmanager
     async def __call__(
-        self, limits: Limits = QUICK, leave: bool = False
+        self, limits: ProcessLimits = QUICK, leave: bool = False
     ) -> AsyncGenerator[Processes]:
         """`leave`: the keeper goes, its processes stay for the next one."""
         if self._keeper == "supervisor":
@@ -97,7 +97,7 @@ class _At:
         self._keeper, self._place = keeper, place
 
     async def start(self, argv: Sequence[str], **more: Any) -> Process:
-        more.setdefault("place", self._place)
+        more.setdefault("backend", self._place)
         return await self._keeper.start(argv, **more)
 
     def __getattr__(self, name: str) -> Any:
@@ -106,15 +106,15 @@ class _At:
 
 @asynccontextmanager
 async def embedded(
-    folder: Path, limits: Limits = QUICK, groups: bool = False, leave: bool = False
-) -> AsyncGenerator[Registry]:
+    folder: Path, limits: ProcessLimits = QUICK, groups: bool = False, leave: bool = False
+) -> AsyncGenerator[ProcessRegistry]:
     """A registry in this program; what it started is ended with the test."""
-    local = Local(groups=groups)
+    local = LocalBackend(use_cgroups=groups)
 
-    def places(name: str) -> Place:
-        return local if name == "local" else open_place(name)
+    def places(name: str) -> Backend:
+        return local if name == "local" else open_backend(name)
 
-    registry = await Registry.open(folder, limits=limits, places=places)
+    registry = await ProcessRegistry.open(folder, limits=limits, backend_factory=places)
     try:
         yield registry
     finally:
@@ -125,10 +125,10 @@ async def embedded(
 
 @asynccontextmanager
 async def supervised(
-    folder: Path, limits: Limits = QUICK, linger: float = 60.0, leave: bool = False
-) -> AsyncGenerator[Client]:
+    folder: Path, limits: ProcessLimits = QUICK, linger: float = 60.0, leave: bool = False
+) -> AsyncGenerator[ProcessClient]:
     """A supervisor of its own; it and what it started are ended with the test."""
-    client = Client(folder, limits=limits, linger=linger)
+    client = ProcessClient(folder, limits=limits, linger=linger)
     try:
         yield client
     finally:
@@ -140,7 +140,7 @@ async def supervised(
 
 async def _end_all(processes: Processes) -> None:
     for owner in {one.owner for one in await processes.list()}:
-        await processes.close_owner(owner)
+        await processes.kill_all(owner)
 
 
 def supervisor_of(folder: Path) -> int | None:
@@ -149,8 +149,8 @@ def supervisor_of(folder: Path) -> int | None:
 
     line = socket.socket(socket.AF_UNIX)
     try:
-        line.connect(str(protocol.sockets(folder) / SOCKET))
-        return protocol.peer(line)[0]
+        line.connect(str(protocol.get_socket_folder(folder) / SOCKET))
+        return protocol.get_peer_credentials(line)[0]
     except OSError:
         return None
     finally:
@@ -181,7 +181,7 @@ async def output_of(processes: Processes, id: str, text: str) -> str:
 
     async def there() -> bool:
         nonlocal said
-        said = (await processes.log(id)).output
+        said = (await processes.read_log(id)).output
         return text in said
 
     await until(there)

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rekindle import Message, Store
-from rekindle.agent.model.client import Endpoint, Patience
-from rekindle.agent.store_executor import Desk
+from rekindle.agent.model.client import Endpoint, RetryPolicy
+from rekindle.agent.store_executor import StoreExecutor
 from rekindle.agent.tools.builtin.read_file import READ_FILE
 from rekindle.agent.tools.builtin.terminal import TERMINAL
-from rekindle.agent.tools.registry import Registry
-from rekindle.agent.tools.tool import ToolContext, schema
-from rekindle.agent.turn import Ended, Limits, Setting, turn
+from rekindle.agent.tools.registry import ToolRegistry
+from rekindle.agent.tools.tool import ToolContext, build_schema
+from rekindle.agent.turn import TurnContext, TurnEnded, TurnLimits, run_turn
 from rekindle.types import Session
 
 from . import world
@@ -26,14 +26,15 @@ from .small import SmallModel, went_well
 from .tasks import Task
 
 # The real tools; what is said of them is short, since a small model reads slowly.
-TOOLBOX = Registry(
+TOOLBOX = ToolRegistry(
     (
         TERMINAL._replace(
             description="Run a shell command.",
-            parameters=schema("command", command={"type": "string"}),
+            parameters=build_schema("command", command={"type": "string"}),
         ),
         READ_FILE._replace(
-            description="Read a text file.", parameters=schema("path", path={"type": "string"})
+            description="Read a text file.",
+            parameters=build_schema("path", path={"type": "string"}),
         ),
     )
 ).select()
@@ -76,14 +77,14 @@ async def do(
     """Let the agent answer what the session holds, in a world made anew."""
     place = await asyncio.to_thread(world.build, folder, task.id)
     endpoint = Endpoint(served.url, served.name, silence_seconds=600, options=OPTIONS)
-    desk, began = Desk(store, 2), time.monotonic()
+    desk, began = StoreExecutor(store, 2), time.monotonic()
     try:
-        async with SmallModel(endpoint, patience=Patience(attempts=2)) as model:
-            setting = Setting(
-                model, TOOLBOX, context_of(session, place), opening, Limits(iterations=STEPS)
+        async with SmallModel(endpoint, retry_policy=RetryPolicy(max_attempts=2)) as model:
+            setting = TurnContext(
+                model, TOOLBOX, context_of(session, place), opening, TurnLimits(iterations=STEPS)
             )
-            async with aclosing(turn(desk, session, setting)) as happenings:
-                ended = [event async for event in happenings if isinstance(event, Ended)][-1]
+            async with aclosing(run_turn(desk, session, setting)) as happenings:
+                ended = [event async for event in happenings if isinstance(event, TurnEnded)][-1]
     finally:
         desk.close()
     seconds = time.monotonic() - began

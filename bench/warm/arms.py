@@ -15,8 +15,15 @@ from typing import Literal, NamedTuple
 
 from rekindle import Message, Store
 from rekindle.knowledge import tokens
-from rekindle.learning.library import Templates
-from rekindle.learning.warm_start import Draw, Newcomer, Prelude, Starter, Warming, opening
+from rekindle.learning.library import TemplateLibrary
+from rekindle.learning.warm_start import (
+    ArmAssignment,
+    NewSession,
+    Prelude,
+    WarmStartConfig,
+    WarmStarter,
+    build_opening_messages,
+)
 from rekindle.types import Session
 
 from . import agent
@@ -54,7 +61,7 @@ class Past(NamedTuple):
     """What is known from the sessions of the training tasks."""
 
     store: Store
-    templates: Templates
+    templates: TemplateLibrary
     pasted: str
 
     def given(
@@ -63,7 +70,7 @@ class Past(NamedTuple):
         session: Session,
         task: Task,
         folder: Path,
-        warming: Warming = Warming(),  # noqa: B008
+        warming: WarmStartConfig = WarmStartConfig(),  # noqa: B008
     ) -> Given:
         """How a session begins in this arm."""
         if arm == "cold":
@@ -71,24 +78,26 @@ class Past(NamedTuple):
         if arm == "naive":
             text = f"{agent.SYSTEM}\n\n{self.pasted}"
             count = self.pasted.count("\nUser: ")
-            return Given((Message("system", text),), tokens.of_text(self.pasted), count)
+            return Given(
+                (Message("system", text),), tokens.estimate_text_tokens(self.pasted), count
+            )
 
         if arm == "digest":
             return self.given("warm", session, task, folder, warming._replace(form="digest"))
 
-        def drawn(_: Store, __: Session, ___: Warming) -> Draw:
-            return Draw(arm)
+        def drawn(_: Store, __: Session, ___: WarmStartConfig) -> ArmAssignment:
+            return ArmAssignment(arm)
 
-        starter = Starter(self.store, warming, templates=self.templates, arm=drawn)
+        starter = WarmStarter(self.store, warming, templates=self.templates, arm_policy=drawn)
         # Chance has a part in the placebo: it must be the same one when a run is taken up again.
         named = session._replace(id=f"{task.id}-{arm}")
-        definitions = agent.TOOLBOX.definitions(agent.context_of(session, World(folder)))
+        definitions = agent.TOOLBOX.build_definitions(agent.context_of(session, World(folder)))
         where = str(World(folder).work)
-        return _given(starter.prelude(Newcomer(named, task.ask, definitions, where)))
+        return _given(starter.build_prelude(NewSession(named, task.ask, definitions, where)))
 
 
 def _given(prelude: Prelude) -> Given:
-    begun = tuple(opening(agent.SYSTEM, prelude.messages))
+    begun = tuple(build_opening_messages(agent.SYSTEM, prelude.messages))
     return Given(begun, prelude.tokens, len(prelude.patterns), prelude.why)
 
 

@@ -64,14 +64,14 @@ def build(course: Course) -> None:
     template, scan, _ = courses.build(course)
     print(
         f"template “{template.name}”: {len(template.patterns)} patterns from {scan.qualified} of"
-        f" {scan.scanned} sessions; {course.templates.path(template.id)}",
+        f" {scan.scanned} sessions; {course.templates.get_path(template.id)}",
         flush=True,
     )
 
 
 def test(course: Course, threads: int) -> None:
     with model.serving(course.model, threads) as served:
-        if recorded_now(course, served) or not course.templates.path(courses.NAME).exists():
+        if recorded_now(course, served) or not course.templates.get_path(courses.NAME).exists():
             build(course)
         courses.run(course, served)
 

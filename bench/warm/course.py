@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from rekindle import Message, Store
-from rekindle.learning.build import Built
-from rekindle.learning.build import build as build_template
-from rekindle.learning.library import Templates
-from rekindle.learning.miner import Wanted
-from rekindle.learning.warm_start import opening
+from rekindle.learning.build import BuildResult, build_template
+from rekindle.learning.library import TemplateLibrary
+from rekindle.learning.miner import MiningFilter
+from rekindle.learning.warm_start import build_opening_messages
 from rekindle.redaction.redactor import Redactor
 from rekindle.store import open_store
 from rekindle.types import Session
@@ -65,8 +64,8 @@ class Course(NamedTuple):
         return self.folder / "ran.jsonl"
 
     @property
-    def templates(self) -> Templates:
-        return Templates(self.folder / "templates")
+    def templates(self) -> TemplateLibrary:
+        return TemplateLibrary(self.folder / "templates")
 
     @property
     def arms(self) -> tuple[Arm, ...]:
@@ -117,7 +116,7 @@ def say(row: Row, number: int, of: int) -> None:
 
 def record(course: Course, served: Served) -> list[Row]:
     """Run the training tasks that are not recorded yet, with a line of the handbook; all rows."""
-    bare = Given(tuple(opening(agent.SYSTEM, ())))
+    bare = Given(tuple(build_opening_messages(agent.SYSTEM, ())))
     wanted = course.tasks("train")
     if any(row["begun"] != bare.sign for row in rows(course.recorded)):
         raise NoModel(f"{course.folder} was recorded with another agent: remove it")
@@ -150,17 +149,17 @@ def begun(
     return session
 
 
-def build(course: Course) -> Built:
+def build(course: Course) -> BuildResult:
     """Mine the recorded sessions into the template, anew."""
     with course.store("past") as store:
         return mine(store, course.templates)
 
 
-def mine(store: Store, templates: Templates) -> Built:
+def mine(store: Store, templates: TemplateLibrary) -> BuildResult:
     """The one template of a folder, from all training sessions of a store."""
     shutil.rmtree(templates.folder, ignore_errors=True)
     templates.folder.mkdir(parents=True)
-    wanted = Wanted(source=TRAINING, min_messages=1, max_sessions=len(tasks("train")))
+    wanted = MiningFilter(source=TRAINING, min_messages=1, max_sessions=len(tasks("train")))
     redactor = Redactor({}, str(Path.home()))
     return build_template(store, templates, redactor, NAME, wanted, now=time.time())
 

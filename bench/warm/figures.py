@@ -10,8 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import comb
 from typing import Any, NamedTuple
 
-from rekindle.analytics.cluster_stats import Estimate, Parts, difference, rate_of
-from rekindle.analytics.statistics import wilson
+from rekindle.analytics.cluster_stats import (
+    ClusterCounts,
+    Estimate,
+    compute_rate,
+    estimate_difference,
+)
+from rekindle.analytics.statistics import compute_wilson_interval
 
 from .arms import ARMS
 
@@ -60,7 +65,7 @@ def paired(done: Done, arm: str, other: str) -> Paired:
     won = sum(ours[t]["success"] and not theirs[t]["success"] for t in both)
     lost = sum(theirs[t]["success"] and not ours[t]["success"] for t in both)
 
-    def parts(rows: Mapping[str, Row], top: str, base: str | None) -> Parts:
+    def parts(rows: Mapping[str, Row], top: str, base: str | None) -> ClusterCounts:
         return {t: (float(rows[t][top]), float(rows[t][base]) if base else 1.0) for t in both}
 
     return Paired(
@@ -70,8 +75,8 @@ def paired(done: Done, arm: str, other: str) -> Paired:
         won,
         lost,
         mcnemar(won, lost),
-        difference(parts(ours, "success", None), parts(theirs, "success", None)),
-        difference(parts(ours, "errors", "first"), parts(theirs, "errors", "first")),
+        estimate_difference(parts(ours, "success", None), parts(theirs, "success", None)),
+        estimate_difference(parts(ours, "errors", "first"), parts(theirs, "errors", "first")),
     )
 
 
@@ -123,9 +128,9 @@ def arms_of(done: Done) -> str:
 def _arm(arm: str, rows: Sequence[Row]) -> list[str]:
     count = len(rows)
     good = sum(row["success"] for row in rows)
-    low, high = wilson(good, count)
+    low, high = compute_wilson_interval(good, count)
     parts = {row["task"]: (row["errors"], row["first"]) for row in rows}
-    rate = rate_of(parts, count)
+    rate = compute_rate(parts, count)
     errors = "–" if rate.rate is None else f"{rate.rate:.0%} of {rate.calls}"
     if rate.low is not None and rate.high is not None:
         errors += f" ({rate.low:.0%} to {rate.high:.0%})"

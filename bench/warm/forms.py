@@ -12,9 +12,9 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from rekindle.knowledge.render import Form
-from rekindle.learning.library import Templates
-from rekindle.learning.warm_start import Warming
+from rekindle.knowledge.render import PreludeForm
+from rekindle.learning.library import TemplateLibrary
+from rekindle.learning.warm_start import WarmStartConfig
 
 from . import agent, course, figures
 from .arms import Past
@@ -22,7 +22,7 @@ from .course import Course, Row
 from .model import Served
 from .tasks import TRAIN, Task
 
-FORMS: tuple[Form, ...] = ("digest", "turns", "both")
+FORMS: tuple[PreludeForm, ...] = ("digest", "turns", "both")
 NUMBERS = (1, 3, 5, 8)
 COLD = "cold"
 
@@ -30,7 +30,7 @@ COLD = "cold"
 class Way(NamedTuple):
     """How many examples at most, and in what form."""
 
-    form: Form
+    form: PreludeForm
     patterns: int
 
     @property
@@ -40,7 +40,7 @@ class Way(NamedTuple):
 
 WAYS = {way.name: way for form in FORMS for number in NUMBERS for way in (Way(form, number),)}
 NAMES = (COLD, *WAYS)
-USUAL = Way(Warming().form, Warming().patterns).name
+USUAL = Way(WarmStartConfig().form, WarmStartConfig().patterns).name
 
 
 def number_of(task: Task) -> int:
@@ -52,7 +52,7 @@ def without(ours: Course, number: int) -> Generator[Past]:
     """What the training sessions teach, without those of the tasks with this number."""
     left = {task.id for task in ours.tasks("train") if number_of(task) == number}
     kept = [row["session"] for row in course.rows(ours.recorded) if row["task"] not in left]
-    templates = Templates(ours.folder / "without" / f"{number:02}")
+    templates = TemplateLibrary(ours.folder / "without" / f"{number:02}")
     with ours.store("past") as whole, ours.store(f"without-{number:02}") as part:
         part.load(whole.dump(kept))
         course.mine(part, templates)
@@ -79,7 +79,7 @@ def _task(ours: Course, served: Served, past: Past, task: Task, names: Sequence[
             if name == COLD:
                 given = past.given("cold", session, task, ours.project)
             else:
-                way = Warming(form=WAYS[name].form, patterns=WAYS[name].patterns)
+                way = WarmStartConfig(form=WAYS[name].form, patterns=WAYS[name].patterns)
                 given = past.given("warm", session, task, ours.project, way)
             if course.taken_up(file, task, name, given):
                 continue

@@ -14,8 +14,8 @@ from contextlib import aclosing
 from typing import Any, cast
 
 from rekindle import Message
-from rekindle.agent.model.client import Done, Event, Model
-from rekindle.types import ToolCall, replace
+from rekindle.agent.model.client import Model, StreamEnded, StreamEvent
+from rekindle.types import ToolCall, replace_fields
 
 BEGUN = '{"name": "'  # what chat.jinja lets a held answer begin with
 
@@ -25,20 +25,20 @@ class SmallModel(Model):
 
     async def stream(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
-    ) -> AsyncGenerator[Event]:
+    ) -> AsyncGenerator[StreamEvent]:
         held = not went_well(messages[-1])
         async with aclosing(super().stream(messages, tools)) as events:
             async for event in events:
-                if isinstance(event, Done) and not event.answer.message.tool_calls:
-                    message = understood(event.answer.message, held, len(messages))
-                    event = Done(event.answer._replace(message=message))
+                if isinstance(event, StreamEnded) and not event.response.message.tool_calls:
+                    message = understood(event.response.message, held, len(messages))
+                    event = StreamEnded(event.response._replace(message=message))
                 yield event
 
     def _request(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
     ) -> dict[str, Any]:
         template = {"must_call": not went_well(messages[-1])}
-        request = super()._request(messages, tools)
+        request = super()._build_request(messages, tools)
         return {**request, "chat_template_kwargs": template}
 
 
@@ -64,4 +64,4 @@ def understood(message: Message, held: bool, number: int) -> Message:
     given = value.get("arguments")
     arguments = cast("dict[str, Any]", given if isinstance(given, dict) else {})
     call = ToolCall(f"call{number:05}", value["name"], arguments)
-    return replace(message, content=None, tool_calls=(call,), finish_reason="tool_calls")
+    return replace_fields(message, content=None, tool_calls=(call,), finish_reason="tool_calls")

@@ -1,71 +1,71 @@
-"""One tree of errors.
+"""The tree of errors.
 
     RekindleError
-    ├── InvalidInput          what the caller gave cannot be taken; says which field and what is allowed
-    │   ├── InvalidSetting    a setting: its name, its file, what is allowed
-    │   └── TitleTaken        the title belongs to another session of this owner
-    ├── NotFound              no session (message, rewind) by that name
-    │   └── Ambiguous         more than one: the candidates are in the message
-    ├── StoreError            the outside world of the store
-    │   ├── StoreBusy         another writer held on for longer than `store.busy_seconds`
-    │   ├── StoreFull         no space left; nothing was written
-    │   ├── StoreReadOnly     the file, the folder or the server only lets us read
-    │   ├── StoreDamaged      the file is not what was written; says how to bring it back
-    │   ├── StoreTooNew       written by a newer Rekindle
-    │   ├── StoreUnavailable  the server cannot be reached
-    │   └── StoreClosed       used after `close()`
-    ├── ToolError             a tool could not do what it was asked; a result for the model
-    │   └── ServerUnreachable an MCP server could not be started, or does not answer
-    ├── PlatformError         a chat network did not take what was sent, or cannot be reached
-    ├── ProcessError          background processes
-    │   ├── NotStarted        the program could not be started; nothing of it is left
-    │   ├── TooManyProcesses  the owner has as many as are allowed
-    │   ├── InputClosed       the process has ended, or its input was closed
-    │   ├── PlaceUnreachable  the container, the host or the sandbox does not answer
-    │   ├── JournalUnwritable the folder of processes cannot be written; says why
-    │   └── SupervisorGone    the supervisor cannot be started or does not answer
-    └── ModelError            the outside world of the model; each says what to do
-        ├── ModelRefused      the endpoint does not take the request: the key, the name, what was sent
-        ├── ContextTooLong    the conversation does not fit; compress it
-        ├── ModelOverloaded   over a limit or overloaded; `retry_after` says for how long
-        ├── ModelUnreachable  no answer: the network, a time-out, a failing server
-        └── StreamBroken      the answer stopped in the middle, or cannot be read
+    ├── InvalidInput                the input is invalid; names the field and what is allowed
+    │   ├── InvalidSetting          a setting: its name, its file, what is allowed
+    │   └── TitleTaken              another session of this owner has the title
+    ├── NotFound                    no session (message, rewind) with that name
+    │   └── AmbiguousName           more than one match: the message lists the candidates
+    ├── StoreError                  the store failed
+    │   ├── StoreBusy               another writer held the lock for longer than `store.busy_seconds`
+    │   ├── StoreFull               no space left; nothing was written
+    │   ├── StoreReadOnly           the file, the folder or the server is read-only
+    │   ├── StoreDamaged            the file is corrupt; says how to recover it
+    │   ├── StoreTooNew             written by a newer Rekindle
+    │   ├── StoreUnavailable        the server cannot be reached
+    │   └── StoreClosed             used after `close()`
+    ├── ToolError                   a tool failed; a result for the model
+    │   └── McpServerUnreachable    an MCP server failed to start, or does not answer
+    ├── PlatformError               a chat network rejected a request, or cannot be reached
+    ├── ProcessError                background processes
+    │   ├── ProcessStartFailed      the program could not be started; nothing of it is left
+    │   ├── TooManyProcesses        the owner has reached the limit
+    │   ├── InputClosed             the process has ended, or its input is closed
+    │   ├── BackendUnreachable      the container, host or sandbox does not answer
+    │   ├── JournalUnwritable       the process folder is not writable; says why
+    │   └── SupervisorUnavailable   the supervisor cannot be started or does not answer
+    └── ModelError                  the model failed; each message says what to do
+        ├── ModelRequestRejected    the endpoint rejects the request: key, model name or content
+        ├── ContextTooLong          the conversation does not fit; compress it
+        ├── ModelOverloaded         rate limited or overloaded; `retry_after` says for how long
+        ├── ModelUnreachable        no answer: the network, a timeout, a failing server
+        └── StreamBroken            the response stopped in the middle, or cannot be parsed
 
-A door prints `InvalidInput` and `NotFound` without a traceback and exits with 2, `StoreError` and
-`ModelError` with 1.
+The command line prints `InvalidInput` and `NotFound` without a traceback and exits with 2,
+`StoreError` and `ModelError` with 1.
 """
 
 
 class RekindleError(Exception):
-    """Anything Rekindle raises on purpose."""
+    """Base class of all errors that Rekindle raises on purpose."""
 
 
 class InvalidInput(RekindleError, ValueError):
-    """What the caller gave cannot be taken."""
+    """The input is invalid."""
 
 
 class InvalidSetting(InvalidInput):
-    """A setting has a value that is not allowed."""
+    """A setting has an invalid value."""
 
 
 class TitleTaken(InvalidInput):
-    """The title belongs to another session of this owner."""
+    """Another session of this owner has the title."""
 
 
 class NotFound(RekindleError, LookupError):
-    """There is no such thing."""
+    """The requested object does not exist."""
 
 
-class Ambiguous(NotFound):
-    """More than one thing goes by that name."""
+class AmbiguousName(NotFound):
+    """More than one object has that name."""
 
 
 class StoreError(RekindleError):
-    """The outside world of the store is broken."""
+    """The store failed."""
 
 
 class StoreBusy(StoreError):
-    """Another writer held the database for too long."""
+    """Another writer held the database lock for too long."""
 
 
 class StoreFull(StoreError):
@@ -73,11 +73,11 @@ class StoreFull(StoreError):
 
 
 class StoreReadOnly(StoreError):
-    """The database can only be read."""
+    """The database is read-only."""
 
 
 class StoreDamaged(StoreError):
-    """The database is not what was written."""
+    """The database is corrupt."""
 
 
 class StoreTooNew(StoreError):
@@ -93,66 +93,66 @@ class StoreClosed(StoreError):
 
 
 class ToolError(RekindleError):
-    """A tool could not do what it was asked; the message is for the model."""
+    """A tool failed; the message is for the model."""
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
         super().__init__(message)
         self.refused = refused
 
 
-class ServerUnreachable(ToolError):
-    """An MCP server could not be started, or does not answer."""
+class McpServerUnreachable(ToolError):
+    """An MCP server failed to start, or does not answer."""
 
 
 class PlatformError(RekindleError):
-    """A platform did not do what it was asked.
+    """A chat platform failed to handle a request.
 
-    `lasting`: to ask again does not help (the chat is gone, the bot was blocked). `retry_after` is
-    in seconds, where the platform says.
+    `permanent`: retrying does not help (the chat is gone, the bot was blocked). `retry_after` is in
+    seconds, if the platform specifies it.
     """
 
     def __init__(
-        self, message: str, *, lasting: bool = False, retry_after: float | None = None
+        self, message: str, *, permanent: bool = False, retry_after: float | None = None
     ) -> None:
         super().__init__(message)
-        self.lasting = lasting
+        self.permanent = permanent
         self.retry_after = retry_after
 
 
 class ProcessError(RekindleError):
-    """Something about a background process did not work."""
+    """An operation on a background process failed."""
 
 
-class NotStarted(ProcessError):
+class ProcessStartFailed(ProcessError):
     """The program could not be started; nothing of it is left."""
 
 
 class TooManyProcesses(ProcessError):
-    """The owner has as many processes as are allowed."""
+    """The owner has reached the limit of processes."""
 
 
 class InputClosed(ProcessError):
-    """The process has ended, or its input was closed."""
+    """The process has ended, or its input is closed."""
 
 
-class PlaceUnreachable(ProcessError):
-    """The place where the process runs does not answer."""
+class BackendUnreachable(ProcessError):
+    """The backend that runs the process does not answer."""
 
 
 class JournalUnwritable(ProcessError):
-    """The folder of processes cannot be written."""
+    """The process folder is not writable."""
 
 
-class SupervisorGone(ProcessError):
+class SupervisorUnavailable(ProcessError):
     """The supervisor cannot be started or does not answer."""
 
 
 class ModelError(RekindleError):
-    """The outside world of the model is broken."""
+    """The model failed."""
 
 
-class ModelRefused(ModelError):
-    """The endpoint does not take the request; asking again does not help."""
+class ModelRequestRejected(ModelError):
+    """The endpoint rejects the request; retrying does not help."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -160,11 +160,11 @@ class ModelRefused(ModelError):
 
 
 class ContextTooLong(ModelError):
-    """The conversation is longer than the model can read."""
+    """The conversation is longer than the model's context."""
 
 
 class ModelOverloaded(ModelError):
-    """The endpoint is overloaded, or a limit is reached; `retry_after` is in seconds."""
+    """The endpoint is overloaded or rate limited; `retry_after` is in seconds."""
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -172,12 +172,12 @@ class ModelOverloaded(ModelError):
 
 
 class ModelUnreachable(ModelError):
-    """There was no answer: the network, a time-out, or a server that fails."""
+    """No answer: the network, a timeout, or a failing server."""
 
 
 class StreamBroken(ModelError):
-    """The answer stopped in the middle or cannot be read; `so_far` is the text that had come."""
+    """The response stopped in the middle or cannot be parsed; `partial_text` is the text received."""
 
-    def __init__(self, message: str, so_far: str = "") -> None:
+    def __init__(self, message: str, partial_text: str = "") -> None:
         super().__init__(message)
-        self.so_far = so_far
+        self.partial_text = partial_text

@@ -1,7 +1,7 @@
-"""Careful picks out of foreign JSON: a value of the wrong kind counts as absent."""
+"""Tolerant accessors for untrusted JSON: a value of the wrong type counts as missing."""
 
 # pyright: reportUnknownVariableType=false
-# A message is a dozen such picks: no `cast` in them, which is a call, and no loop for one name.
+# These run a dozen times per message: no `cast` (a function call), and no loop for a single name.
 from __future__ import annotations
 
 import math
@@ -11,26 +11,26 @@ from typing import Any, TypeAlias
 
 from rekindle.types import JSON, Content
 
-Record: TypeAlias = dict[str, Any]
+JsonObject: TypeAlias = dict[str, Any]
 
-# Later than this, a number is not a time in seconds but one in milliseconds (the year 5138).
-_MILLISECONDS = 1e11
+# Larger numbers are milliseconds, not seconds (in seconds this is the year 5138).
+_MAX_SECONDS = 1e11
 
 
-def record(value: Any) -> Record:
-    """The JSON object, or an empty one."""
+def as_object(value: Any) -> JsonObject:
+    """Return the JSON object, or an empty one."""
     return value if isinstance(value, dict) else {}
 
 
-def records(value: Any) -> list[Record]:
-    """The JSON objects of a list."""
+def as_objects(value: Any) -> list[JsonObject]:
+    """Return the JSON objects in a list."""
     if not isinstance(value, list):
         return []
     return [item for item in value if isinstance(item, dict)]
 
 
-def text(fields: Record, name: str, *others: str) -> str | None:
-    """The first of these fields that holds text."""
+def get_text(fields: JsonObject, name: str, *others: str) -> str | None:
+    """Return the first of these fields that holds a non-empty string."""
     value = fields.get(name)
     if value and isinstance(value, str):
         return value
@@ -41,16 +41,16 @@ def text(fields: Record, name: str, *others: str) -> str | None:
     return None
 
 
-def count(value: object) -> int:
-    """A whole number of things, never negative, and one that a database column can hold."""
+def as_count(value: object) -> int:
+    """Return a non-negative integer that fits a database column, or 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return 0
-    # Not isfinite: it fails on an integer of a thousand digits. Infinity and NaN are not below either.
+    # Not isfinite: it fails on huge integers. Infinity and NaN fail this comparison too.
     return int(value) if 0 <= value < 2**53 else 0
 
 
-def number(value: object) -> float | None:
-    """A finite number."""
+def as_number(value: object) -> float | None:
+    """Return a finite number, or None."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -60,23 +60,23 @@ def number(value: object) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def seconds(value: object) -> float | None:
-    """UTC seconds from an ISO 8601 time (taken as UTC when it names no zone) or a number."""
+def parse_timestamp(value: object) -> float | None:
+    """Return UTC seconds from a number or an ISO 8601 time (UTC if it has no zone)."""
     if isinstance(value, str):
         try:
-            moment = datetime.fromisoformat(value)
-            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+            parsed = datetime.fromisoformat(value)
+            return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             return None
-    time = number(value)
+    time = as_number(value)
     if time is None or time <= 0:
         return None
-    time = time / 1000 if time > _MILLISECONDS else time
-    return time if time < _MILLISECONDS else None
+    time = time / 1000 if time > _MAX_SECONDS else time
+    return time if time < _MAX_SECONDS else None
 
 
-def content(parts: list[dict[str, JSON]]) -> Content:
-    """Parts as the content of a message: plain text where there is nothing but one text."""
+def to_content(parts: list[dict[str, JSON]]) -> Content:
+    """Return the parts as message content: plain text if there is only one text part."""
     if not parts:
         return None
     only = parts[0]
@@ -85,11 +85,11 @@ def content(parts: list[dict[str, JSON]]) -> Content:
     return parts
 
 
-def text_part(value: str) -> dict[str, JSON]:
-    """A text as one part of a content."""
+def make_text_part(value: str) -> dict[str, JSON]:
+    """Return the text as a content part."""
     return {"type": "text", "text": value}
 
 
-def present(facts: Mapping[str, JSON]) -> dict[str, JSON] | None:
-    """The facts that say something, or None when none does."""
-    return {name: fact for name, fact in facts.items() if fact is not None} or None
+def drop_none(fields: Mapping[str, JSON]) -> dict[str, JSON] | None:
+    """Return the fields that are not None, or None if there are none."""
+    return {name: fact for name, fact in fields.items() if fact is not None} or None

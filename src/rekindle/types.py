@@ -1,12 +1,12 @@
-"""The values everyone speaks.
+"""Value types shared by all packages.
 
-All of them are named tuples: immutable, equal by content, and built at the speed of a tuple, because
-a loaded session is made of nothing else. (A frozen dataclass takes ten times as long to build, and
-its module longer to import than everything that a first write needs.)
+All of them are named tuples: immutable, compared by content, and as fast to build as a tuple,
+because a loaded session consists of nothing else. (A frozen dataclass takes ten times as long to
+build, and its module takes longer to import than everything that a first write needs.)
 """
 
 # pyright: reportUnnecessaryIsInstance=false
-# `checked` stands at the edge, where callers may not be typed.
+# `validate_message` guards the API, where callers may be untyped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,31 +16,31 @@ from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 from rekindle.errors import InvalidInput
 
-JSON: TypeAlias = Any  # whatever JSON can say; nothing here looks inside without checking
+JSON: TypeAlias = Any  # any JSON value; validated before use
 Content: TypeAlias = str | Sequence[Mapping[str, JSON]] | None
 
 ChatType: TypeAlias = Literal["dm", "group", "channel", "thread"]
 ResetMode: TypeAlias = Literal["none", "idle", "daily", "both"]
 PatternKind: TypeAlias = Literal["init", "sequence", "retry", "final", "example"]
 TemplateState: TypeAlias = Literal["active", "quarantined", "retired"]
-Place: TypeAlias = tuple[str | None, str | None]  # platform and chat type; None means each of them
+OverrideScope: TypeAlias = tuple[str | None, str | None]  # platform and chat type; None matches any
 
-MAX_TITLE = 100
-LAST_MOMENT = 253_402_300_800.0  # the year 10000, in UTC seconds; NaN is not before it
-MAX_NAME = 512  # ids, owners, sources: what an index entry holds on every engine
+MAX_TITLE_CHARS = 100
+MAX_TIMESTAMP = 253_402_300_800.0  # the year 10000 in UTC seconds; NaN is not less than it
+MAX_NAME_CHARS = 512  # ids, owners, sources: fits an index entry on every engine
 
 V = TypeVar("V", bound=tuple[Any, ...])
 
 
 class ToolCall(NamedTuple):
-    """One call inside an assistant message. `arguments` is what the model wrote, mostly JSON text."""
+    """One call inside an assistant message. `arguments` is what the model wrote, usually JSON text."""
 
     id: str
     name: str
     arguments: str | Mapping[str, JSON] = ""
 
 
-class _Entry(NamedTuple):
+class _MessageFields(NamedTuple):
     role: str
     content: Content
     tool_calls: tuple[ToolCall, ...]
@@ -55,18 +55,18 @@ class _Entry(NamedTuple):
     rewound: bool
 
 
-_new = cast(Any, tuple).__new__
-_SAID = 9  # the fields before `timestamp`
+_new_tuple = cast(Any, tuple).__new__
+_COMPARED_FIELDS = 9  # the fields before `timestamp`
 _INFINITE = float("inf")
-_SCALARS = {str, int, bool, type(None)}  # what JSON can say without a closer look
+_SCALARS = {str, int, bool, type(None)}  # valid JSON without further checks
 
 
-class Message(_Entry):
-    """One entry of a conversation, in the OpenAI chat shape.
+class Message(_MessageFields):
+    """One message of a conversation, in the OpenAI chat format.
 
-    `timestamp` (UTC seconds), `position` and `rewound` are the store's knowledge about the entry,
-    not part of what was said: they take no part in equality, so a message comes back equal to the
-    one that went in. `meta` holds what a protocol says beside the text, such as `is_error`.
+    `timestamp` (UTC seconds), `position` and `rewound` are set by the store and ignored by
+    equality, so a message read back equals the one that was stored. `meta` holds protocol data
+    beside the text, such as `is_error`.
     """
 
     __slots__ = ()
@@ -86,7 +86,7 @@ class Message(_Entry):
         position: int | None = None,
         rewound: bool = False,
     ) -> Message:
-        return _new(
+        return _new_tuple(
             cls,
             (
                 role,
@@ -105,9 +105,9 @@ class Message(_Entry):
         )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Message) and self[:_SAID] == other[:_SAID]
+        return isinstance(other, Message) and self[:_COMPARED_FIELDS] == other[:_COMPARED_FIELDS]
 
-    def __ne__(self, other: object) -> bool:  # a tuple brings its own
+    def __ne__(self, other: object) -> bool:  # tuple defines its own
         return not self == other
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]  # content may hold lists
@@ -122,7 +122,7 @@ class Message(_Entry):
 
 
 class Tokens(NamedTuple):
-    """Token counts of a session, or of one model call to add to them."""
+    """Token counts of a session, or of one model call to add to it."""
 
     input: int = 0
     output: int = 0
@@ -130,7 +130,8 @@ class Tokens(NamedTuple):
     cache_write: int = 0
     reasoning: int = 0
 
-    def plus(self, other: Tokens) -> Tokens:
+    def add(self, other: Tokens) -> Tokens:
+        """Return the sum of both counts."""
         return Tokens._make(map(add, self, other))
 
     @property
@@ -139,31 +140,33 @@ class Tokens(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What was taken, and what it cost."""
+    """Tokens used, and their cost."""
 
     tokens: Tokens = Tokens()
     cost: Decimal = Decimal(0)
 
-    def plus(self, other: Usage) -> Usage:
-        return Usage(self.tokens.plus(other.tokens), self.cost + other.cost)
+    def add(self, other: Usage) -> Usage:
+        """Return the sum of both usages."""
+        return Usage(self.tokens.add(other.tokens), self.cost + other.cost)
 
 
 class Price(NamedTuple):
-    """What a million tokens of a model cost."""
+    """The price of a million tokens of a model."""
 
     input: Decimal = Decimal(0)
     output: Decimal = Decimal(0)
     cache_read: Decimal = Decimal(0)
     cache_write: Decimal = Decimal(0)
 
-    def of(self, tokens: Tokens) -> Decimal:
+    def compute_cost(self, tokens: Tokens) -> Decimal:
+        """Return the cost of these tokens."""
         counts = (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write)
         parts = zip(self, counts, strict=True)
         return sum((price * count for price, count in parts), Decimal(0)) / 1_000_000
 
 
 class Session(NamedTuple):
-    """One conversation. Times are UTC seconds; counts speak of what is not rewound."""
+    """One conversation. Times are UTC seconds; counts exclude rewound messages."""
 
     id: str
     source: str = "local"
@@ -192,7 +195,7 @@ class Session(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """One search result: where it is, the text around the match, and the messages around it."""
+    """A search result: its session and message, the matching snippet, and the messages around it."""
 
     session: Session
     message: Message
@@ -201,41 +204,41 @@ class Hit(NamedTuple):
     after: tuple[Message, ...] = ()
 
 
-class Call(NamedTuple):
-    """A tool call of a session, and what became of it.
+class JudgedCall(NamedTuple):
+    """A tool call of a session, with its outcome.
 
-    `outcome` is ok, error, expected (it ran, and said no: a search without a hit, a failing test),
-    refused or unknown. `failed` tells whether the call did not do what it was asked, None where
-    nothing speaks; `rule` names the rule that judged, `confidence` how far to trust it.
+    `outcome` is ok, error, expected (it ran and reported a negative result: a search without a hit,
+    a failing test), refused or unknown. `failed` is whether the call did not do what it was asked
+    to, None if unknown. `rule` names the rule that judged it, `confidence` how reliable that is.
     """
 
     session: str
     position: int  # of the message that makes the call
-    number: int  # among the calls of that message
+    number: int  # index among the calls of that message
     id: str
     tool: str
     work: str  # code (a command that runs code too), file, research, terminal, general, …
-    digest: int  # of tool and arguments: the same call again has the same
+    digest: int  # of tool and arguments; equal for repeated calls
     outcome: str
     failed: bool | None
     error_kind: str | None
-    fault: str | None  # agent or environment, where the kind tells
+    fault: str | None  # agent or environment, if the kind implies it
     rule: str
     confidence: float
     duration: float | None = None  # seconds
     answered: int | None = None  # position of the result
 
 
-class Judged(NamedTuple):
-    """A session with all its calls in order, and the positions before which it was compressed."""
+class JudgedSession(NamedTuple):
+    """A session with its calls in order, and the positions before which it was compressed."""
 
     session: Session
-    calls: tuple[Call, ...]
+    calls: tuple[JudgedCall, ...]
     compressions: tuple[int, ...] = ()
 
 
 class Rewind(NamedTuple):
-    """A stretch of messages taken out of a conversation, ready to be brought back."""
+    """A range of messages removed from a conversation, which can be restored."""
 
     id: int
     session: str
@@ -247,7 +250,7 @@ class Rewind(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Something `verify` found wrong, and whether `repair` can mend it."""
+    """A problem found by `verify`, and whether `repair` can fix it."""
 
     check: str
     where: str
@@ -255,8 +258,8 @@ class Finding(NamedTuple):
     repairable: bool = True
 
 
-class Stats(NamedTuple):
-    """What a store holds, and what it costs on disk."""
+class StoreStats(NamedTuple):
+    """The contents of a store, and their size on disk."""
 
     engine: str
     location: str
@@ -270,13 +273,13 @@ class Stats(NamedTuple):
     disk_bytes: int
     index_bytes: int
     by_source: Mapping[str, int]
-    by_model: Mapping[str, Usage]  # "" where nobody said which model it was
+    by_model: Mapping[str, Usage]  # "" if the model is unknown
     first: float | None
     last: float | None
 
 
 class Source(NamedTuple):
-    """Where a message came from. Names and topic are what strangers typed: clean before showing."""
+    """Where a message came from. Names and topic are untrusted text: sanitize them before display."""
 
     platform: str
     chat_id: str
@@ -289,7 +292,7 @@ class Source(NamedTuple):
 
 
 class Route(NamedTuple):
-    """A conversation's key, and the session where it goes on."""
+    """A conversation's key, and its current session."""
 
     key: str
     session: str
@@ -297,14 +300,14 @@ class Route(NamedTuple):
     display_name: str
     created: float
     updated: float
-    previous: str | None = None  # the session before this one: the way back
-    reset: str | None = None  # why it started anew by itself, until the user was told
+    previous: str | None = None  # the previous session, for /back
+    reset: str | None = None  # why it was reset automatically, until the user is notified
     tokens: Tokens = Tokens()
-    usage: Mapping[str, Usage] = {}  # of each model, in all its sessions
+    usage: Mapping[str, Usage] = {}  # by model, over all its sessions
 
 
-class Policy(NamedTuple):
-    """When a conversation starts anew by itself; `hour` is that of the daily reset in `zone`."""
+class ResetPolicy(NamedTuple):
+    """When a conversation is reset automatically; `hour` is that of the daily reset in `zone`."""
 
     mode: ResetMode = "both"
     idle_minutes: int = 1440
@@ -313,10 +316,10 @@ class Policy(NamedTuple):
 
 
 class KeyRule(NamedTuple):
-    """What tells two conversations apart, beyond the chat.
+    """What separates two conversations, beyond the chat.
 
-    `direct`: do direct messages come from one person (`single`), or has each chat its own
-    conversation (`shared`)? `thread` and `user` give each of those its own.
+    `direct`: whether all direct messages are one conversation (`single`), or each chat has its own
+    (`shared`). `thread` and `user` give each thread or user its own.
     """
 
     direct: Literal["single", "shared"] = "single"
@@ -324,19 +327,18 @@ class KeyRule(NamedTuple):
     user: bool = False
 
 
-class Layered(NamedTuple, Generic[V]):
-    """A value for everywhere, and the fields of it that differ in some places."""
+class Overridable(NamedTuple, Generic[V]):
+    """A default value, and the fields that are overridden in some scopes."""
 
     default: V
-    changes: Mapping[Place, Mapping[str, JSON]] = {}
+    overrides: Mapping[OverrideScope, Mapping[str, JSON]] = {}
 
 
-class Step(NamedTuple):
-    """One call of a pattern, as it is shown again: slots such as `<path:py>` stand where it varies.
+class PatternStep(NamedTuple):
+    """One call of a pattern as it is shown, with slots such as `<path:py>` for the parts that vary.
 
-    `result` is a short account of what came back, empty where nothing is worth telling. `example`
-    are the arguments of one such call as it was made for what was asked, redacted: what they are like
-    is what a slot cannot tell.
+    `result` summarizes the result, empty if it is not worth showing. `example` holds the redacted
+    arguments of one real call, which show what a slot cannot.
     """
 
     tool: str
@@ -346,31 +348,31 @@ class Step(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """Something that worked before: one to six calls, and where that is known from.
+    """One to six calls that worked before, with their provenance.
 
     `kind`: `init` opens sessions, `final` closes them, `sequence` is a way of doing things, `retry`
-    the call that mended an error, `example` a single call worth showing. For a retry `before` is
-    the call that failed and `lesson` the difference.
+    is the call that fixed an error, `example` a single call worth showing. For a retry, `before` is
+    the failed call and `lesson` the difference.
     """
 
-    id: str  # a digest of kind and steps: the same pattern has the same
+    id: str  # digest of kind and steps; equal for equal patterns
     kind: PatternKind
-    steps: tuple[Step, ...]
-    asked: str = ""  # what the user wanted, redacted
-    before: Step | None = None
+    steps: tuple[PatternStep, ...]
+    asked: str = ""  # the user's request, redacted
+    before: PatternStep | None = None
     lesson: str = ""
-    support: int = 1  # how often it was seen
-    sessions: tuple[str, ...] = ()  # in which: its provenance, newest first, bounded
-    seen_in: int = 1  # sessions in all
+    support: int = 1  # number of occurrences
+    sessions: tuple[str, ...] = ()  # provenance, newest first, bounded
+    seen_in: int = 1  # total number of sessions
     last_seen: float = 0.0
-    error_rate: float = 0.0  # of such calls elsewhere: where others fail, an example helps
+    error_rate: float = 0.0  # of similar calls elsewhere; examples help most where calls fail
     score: float = 0.0
-    tainted: bool = False  # it may stem from words of strangers
-    also: tuple[str, ...] = ()  # other requests that it served, redacted
+    tainted: bool = False  # may derive from untrusted text
+    also: tuple[str, ...] = ()  # other requests it served, redacted
 
 
-class Style(NamedTuple):
-    """How a user speaks to the agent."""
+class UserStyle(NamedTuple):
+    """How a user writes to the agent."""
 
     messages: int = 0
     mean_length: float = 0.0
@@ -380,16 +382,16 @@ class Style(NamedTuple):
 
 
 class Seed(NamedTuple):
-    """What a session was about, beside its calls. All of it is redacted."""
+    """What a session was about, besides its calls; all redacted."""
 
     system: str = ""
     instructions: tuple[str, ...] = ()
-    markers: tuple[str, ...] = ()  # files and URLs, the most used first
-    style: Style = Style()
+    markers: tuple[str, ...] = ()  # files and URLs, most used first
+    style: UserStyle = UserStyle()
 
 
 class Template(NamedTuple):
-    """What a warm session is started from. `id` is the name of its file."""
+    """What a session is warm-started from. `id` is the name of its file."""
 
     id: str
     name: str
@@ -401,15 +403,15 @@ class Template(NamedTuple):
     sources: tuple[str, ...] = ()  # the sessions it was learned from
     state: TemplateState = "active"
     made: str = "built"  # built, extracted, merged, imported, automatic
-    revision: int = 1  # raised with every change
+    revision: int = 1  # incremented with every change
     created: float = 0.0
     updated: float = 0.0
-    scan: Mapping[str, JSON] = {}  # what was looked at when it was built
+    scan: Mapping[str, JSON] = {}  # what was scanned to build it
 
 
-def replace(value: V, **changes: Any) -> V:
-    """The value, with some of its fields changed."""
-    # Not `_replace`: it goes through all fields to change one, and a session has two dozen.
+def replace_fields(value: V, **changes: Any) -> V:
+    """Return the value with some of its fields changed."""
+    # Faster than `_replace`, which maps over all fields; a session has two dozen.
     kind: Any = type(value)
     fields = list(value)
     for name, new in changes.items():
@@ -417,31 +419,37 @@ def replace(value: V, **changes: Any) -> V:
     return kind._make(fields)
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON can say it: objects for values, without the fields that say nothing."""
+def to_json_value(value: Any) -> Any:
+    """Convert a value to JSON types: objects for named tuples, without empty fields."""
     names: tuple[str, ...] | None = getattr(value, "_fields", None)
     if names is not None:
         fields = dict(zip(names, value, strict=True))
-        return {name: plain(field) for name, field in fields.items() if field not in (None, ())}
+        return {
+            name: to_json_value(field) for name, field in fields.items() if field not in (None, ())
+        }
     if isinstance(value, (tuple, list)):
-        return [plain(part) for part in cast(list[Any], value)]
+        return [to_json_value(part) for part in cast(list[Any], value)]
     if isinstance(value, Mapping):
-        return {name: plain(field) for name, field in cast(Mapping[str, Any], value).items()}
+        return {
+            name: to_json_value(field) for name, field in cast(Mapping[str, Any], value).items()
+        }
     return str(value) if isinstance(value, Decimal) else value
 
 
-def checked(message: Message) -> Message:
-    """Return `message`, or refuse it with the field that is wrong."""
+def validate_message(message: Message) -> Message:
+    """Return `message`, or raise an error that names the invalid field."""
     if not isinstance(message, Message):
         raise InvalidInput(f"expected a Message, got {type(message).__name__}")
-    role, content, calls, call_id, name, reasoning, finish, platform_id, meta, at = message[:10]
+    role, content, calls, call_id, name, reasoning, finish, platform_id, meta, timestamp = message[
+        :10
+    ]
     if not isinstance(role, str) or not 0 < len(role) <= 64:
         raise InvalidInput(f"message.role: expected 1 to 64 characters, got {role!r:.80}")
     if content is not None and not isinstance(content, str):
         _check_parts(content)
     if calls:
         _check_calls(calls)
-    # Every message that is stored comes by here: what most of them lack is passed over without a call.
+    # Hot path, run for every stored message: skip absent fields without a function call.
     if not (
         (call_id is None or isinstance(call_id, str))
         and (name is None or isinstance(name, str))
@@ -450,13 +458,15 @@ def checked(message: Message) -> Message:
     ):
         _check_text(message, "tool_call_id", "name", "reasoning", "finish_reason")
     if platform_id is not None:
-        checked_name("message.platform_message_id", platform_id)
+        validate_name("message.platform_message_id", platform_id)
     if meta is not None:
         if not isinstance(meta, Mapping):
             raise InvalidInput(f"message.meta: expected a mapping, got {type(meta).__name__}")
         _check_json("message.meta", meta)
-    if at is not None and not (isinstance(at, (int, float)) and abs(at) < LAST_MOMENT):
-        raise InvalidInput(f"message.timestamp: expected UTC seconds, got {at!r:.80}")
+    if timestamp is not None and not (
+        isinstance(timestamp, (int, float)) and abs(timestamp) < MAX_TIMESTAMP
+    ):
+        raise InvalidInput(f"message.timestamp: expected UTC seconds, got {timestamp!r:.80}")
     return message
 
 
@@ -473,10 +483,10 @@ def _check_parts(content: object) -> None:
 
 def _check_json(field: str, value: object, *, allow_nan: bool = False) -> None:
     if isinstance(value, Mapping):
-        facts = cast(Mapping[object, object], value).items()
-        for key, fact in facts:
-            kind = type(fact)
-            is_plain = kind in _SCALARS or (kind is float and abs(cast(float, fact)) < _INFINITE)
+        items = cast(Mapping[object, object], value).items()
+        for key, item in items:
+            kind = type(item)
+            is_plain = kind in _SCALARS or (kind is float and abs(cast(float, item)) < _INFINITE)
             if not is_plain or type(key) is not str:
                 break
         else:
@@ -486,7 +496,7 @@ def _check_json(field: str, value: object, *, allow_nan: bool = False) -> None:
     try:
         json.dumps(value, allow_nan=allow_nan)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{field}: JSON cannot say this: {error}") from None
+        raise InvalidInput(f"{field}: not valid JSON: {error}") from None
 
 
 def _check_calls(calls: Iterable[ToolCall]) -> None:
@@ -511,8 +521,8 @@ def _check_text(message: Message, *fields: str) -> None:
             raise InvalidInput(f"message.{field}: expected text, got {type(value).__name__}")
 
 
-def checked_name(field: str, value: str) -> str:
-    """Return `value` if an index on every engine can hold it as a name."""
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME:
-        raise InvalidInput(f"{field}: expected 1 to {MAX_NAME} characters, got {value!r:.80}")
+def validate_name(field: str, value: str) -> str:
+    """Return `value` if every engine can index it as a name."""
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_CHARS:
+        raise InvalidInput(f"{field}: expected 1 to {MAX_NAME_CHARS} characters, got {value!r:.80}")
     return value

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from rekindle.learning.library import Templates
+from rekindle.learning.library import TemplateLibrary
 from rekindle.testing import ChatServer, ScriptedModel
-from rekindle.types import Pattern, Source, Step, Template
+from rekindle.types import Pattern, PatternStep, Source, Template
 from tests.waiting import PATIENCE, wait_until
 
 pytest.importorskip("mcp")
@@ -43,7 +43,7 @@ SCRIPT: dict[str, Any] = {
 SUM = Pattern(
     "sum1",
     "example",
-    (Step("mcp__small__add", {"a": 20, "b": 22}, "42"),),
+    (PatternStep("mcp__small__add", {"a": 20, "b": 22}, "42"),),
     "add up the lengths of the pipes",
     seen_in=3,
 )
@@ -165,7 +165,7 @@ def test_no_server_is_started_for_a_chat_without_its_tools(home: Home, tmp_path:
 @embedded
 def test_a_look_at_what_a_chat_is_started_with_knows_the_tools_of_servers(home: Home) -> None:
     home.write(small() + '[warm]\nform = "turns"\nshare_cold = 0\n')
-    Templates(home.folder / "templates").create(Template("sums", "Sums", patterns=(SUM,)))
+    TemplateLibrary(home.folder / "templates").create(Template("sums", "Sums", patterns=(SUM,)))
     told = home.json("warm", "test", "sums", ADD)
     assert home.run("chat", said=ADD).returncode == 0
     assert told["messages"] == home.model.requests[0].body["messages"][1:]
@@ -181,7 +181,7 @@ def test_a_look_says_once_which_server_could_not_be_asked(home: Home) -> None:
     failing = {"gone": "/nonexistent/server", "dying": "true"}
     tables = (f'[mcp.servers.{name}]\ncommand = "{path}"\n' for name, path in failing.items())
     home.write(small() + "".join(tables))
-    Templates(home.folder / "templates").create(Template("sums", "Sums", patterns=(SUM,)))
+    TemplateLibrary(home.folder / "templates").create(Template("sums", "Sums", patterns=(SUM,)))
     for words in (("test", "sums", ADD), ("pick", ADD)):
         done = home.run("warm", *words, "--json")
         assert json.loads(done.stdout)["template"] == "sums"
@@ -191,7 +191,7 @@ def test_a_look_says_once_which_server_could_not_be_asked(home: Home) -> None:
 
 
 def test_the_gateway_has_the_tools_of_servers_too(home: Home) -> None:
-    with ChatServer(again=0.3) as chats:
+    with ChatServer(redeliver_seconds=0.3) as chats:
         home.write(
             f'{small()}\n[mcp.servers.gone]\ncommand = "/nonexistent/server"\n'
             f'[gateway]\nplatforms = "rekindle.testing:connect={chats.address}"\n'
@@ -199,15 +199,15 @@ def test_the_gateway_has_the_tools_of_servers_too(home: Home) -> None:
         command = [sys.executable, "-m", "rekindle.cli", "gateway", "run"]
         process = subprocess.Popen(command, env=home.env, stderr=subprocess.PIPE, text=True)
         try:
-            chats.say(Source("memory", "ada", user_id="1", user_name="Ada"), "pipes")
-            wait_until(lambda: [one.text for one in chats.seen("ada")] == ["It is 5."])
+            chats.post_message(Source("memory", "ada", user_id="1", user_name="Ada"), "pipes")
+            wait_until(lambda: [one.text for one in chats.list_sent("ada")] == ["It is 5."])
             told = home.json("gateway", "status")
             assert told["usage"]["scripted"]["tokens"]["input"] > 100
             (route,) = home.json("gateway", "routes")
             assert route["usage"] == told["usage"]
-            chats.say(Source("memory", "ada", user_id="1", user_name="Ada"), "/status")
-            wait_until(lambda: len(chats.seen("ada")) == 2)
-            assert "Tokens of this chat:" in chats.seen("ada")[1].text
+            chats.post_message(Source("memory", "ada", user_id="1", user_name="Ada"), "/status")
+            wait_until(lambda: len(chats.list_sent("ada")) == 2)
+            assert "Chat tokens:" in chats.list_sent("ada")[1].text
         finally:
             process.terminate()
             _, log = process.communicate(timeout=PATIENCE)

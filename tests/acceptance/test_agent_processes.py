@@ -99,7 +99,7 @@ class Home:
             process.wait()
 
     def texts(self) -> list[str]:
-        return [one.text for one in self.server.seen("ada")]
+        return [one.text for one in self.server.list_sent("ada")]
 
     def reads(self, count: int) -> str:
         """The last of so many messages in the chat, when its answer is whole."""
@@ -136,7 +136,7 @@ class Home:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
-    with ChatServer(again=0.3) as server, ScriptedModel(SCRIPT) as model:
+    with ChatServer(redeliver_seconds=0.3) as server, ScriptedModel(SCRIPT) as model:
         one = Home(tmp_path, server, model)
         try:
             yield one
@@ -186,19 +186,19 @@ def test_at_a_terminal_the_end_of_a_command_is_shown_while_nothing_is_said(home:
 
 def test_a_chat_is_not_reset_while_a_command_runs_and_is_after_it(home: Home) -> None:
     with home.gateway():
-        home.server.say(ADA, "server")
+        home.server.post_message(ADA, "server")
         started = json.loads(home.reads(1))
         session = home.session()
         assert home.process()["session"] == session
         home.asked("UPDATE routes SET updated = updated - 2000000")
-        home.server.say(ADA, "heard")
+        home.server.post_message(ADA, "heard")
         assert home.reads(2) == "yes"
         assert home.session() == session
         (home.work / "go").touch()
         assert "exited with 0" in home.reads(3)
         assert home.process()["id"] == started["process_id"]
         home.asked("UPDATE routes SET updated = updated - 2000000")
-        home.server.say(ADA, "heard")
+        home.server.post_message(ADA, "heard")
         home.reads(5)
         assert re.search("New conversation", home.texts()[3])
         assert home.session() != session
@@ -208,7 +208,7 @@ def test_the_end_of_a_command_is_told_once_though_the_gateway_is_killed_in_betwe
     home: Home,
 ) -> None:
     with home.gateway() as process:
-        home.server.say(ADA, "begin")
+        home.server.post_message(ADA, "begin")
         home.reads(1)
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -223,7 +223,7 @@ def test_the_end_of_a_command_is_told_once_though_the_gateway_is_killed_in_betwe
     assert len(home.texts()) == 1
     with home.gateway():
         assert "exited with 7" in home.reads(2)
-        home.server.say(ADA, "heard")
+        home.server.post_message(ADA, "heard")
         assert home.reads(3) == "yes"
     told = [said for said in home.model.requests[-1].messages if "exited with 7" in said.text]
     assert [said.role for said in told] == ["assistant"]
@@ -233,7 +233,7 @@ def test_reports_are_told_once_however_often_the_gateway_is_killed(home: Home) -
     """The kill comes at any moment between the event and the delivery."""
     for round in range(4):
         with home.gateway() as process:
-            home.server.say(ADA, "quick")
+            home.server.post_message(ADA, "quick")
             before = round * 2
             wait_until(lambda before=before: len(home.texts()) > before)
             time.sleep(0.01 * round * round)

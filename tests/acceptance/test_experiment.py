@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rekindle import Message, ToolCall, open_store
-from rekindle.experiments.experiment import assign
+from rekindle.experiments.experiment import draw_arm
 from tests.acceptance.test_warm_start import ASKED, Home, home, tallied
 
 __all__ = ["home"]
@@ -25,8 +25,8 @@ def test_every_new_session_is_drawn_and_gets_what_its_arm_says(home: Home) -> No
         home.run("chat", said=ASKED)
         with open_store(home.target) as store:
             (newest,) = store.recent(1)
-            trial = store.trials.get("autumn")
-        assert newest.arm == assign(trial, newest.id)
+            trial = store.experiments.get("autumn")
+        assert newest.arm == draw_arm(trial, newest.id)
         assert tallied(home.sent()) == (newest.arm == "warm")
     report = told(home, "report")
     assert report["verdict"] == "unknown"
@@ -60,7 +60,7 @@ def test_a_session_that_goes_on_is_drawn_once(home: Home) -> None:
         (("start", "x", "--warm", "0"), "share of warm"),
         (("start", "x", "--cold=-1"), "share of cold"),
         (("start", "x", "--smallest", "0"), "points"),
-        (("report",), "no experiments yet"),
+        (("report",), "No experiments yet"),
         (("report", "spring"), "no experiment 'spring'"),
         (("plan", "--cold", "9", "--warm", "9"), "no difference"),
         (("plan", "--cold", "900"), "between 0 and 1"),
@@ -76,7 +76,7 @@ def test_a_plan_says_how_many_sessions_and_keeps_its_word_on_made_up_ones(home: 
     assert plan["tried"]["runs"] == 50
     assert plan["tried"]["false_alarms"] <= 0.1
     assert plan["tried"]["found"] > 0.5
-    assert "sessions in each arm" in home.run("warm", "experiment", "plan")
+    assert "sessions per arm" in home.run("warm", "experiment", "plan")
 
 
 # -- what becomes of a template
@@ -87,7 +87,7 @@ def sessions(
 ) -> None:
     """Forty sessions of an arm, with ten calls each, of which so many fail."""
     with open_store(home.target) as store:
-        running = store.trials.get(trial) if trial else None
+        running = store.experiments.get(trial) if trial else None
         for _ in range(40):
             session = store.begin(arm=arm, template=template)
             for number in range(10):
@@ -97,11 +97,11 @@ def sessions(
                 store.append(session, Message("assistant", None, (call,)), done)
             store.end(session, "completed")
             if running is not None:
-                store.trials.record(running, session.id, session.owner, arm)
+                store.experiments.record_assignment(running, session.id, session.owner, arm)
 
 
 def automatic(home: Home, state: Any) -> None:
-    home.templates.change("rows", lambda old: old._replace(made="automatic", state=state))
+    home.templates.update("rows", lambda old: old._replace(made="automatic", state=state))
 
 
 def state(home: Home) -> str:

@@ -79,7 +79,7 @@ FAULTS: dict[str, tuple[Callable[[Path], None], type[RekindleError], str]] = {
     "noise over the schema": (lambda p: overwrite(p, 100, noise(3000)), StoreDamaged, "repair"),
     "all noise": (lambda p: overwrite(p, 0, noise(p.stat().st_size)), StoreDamaged, "repair"),
     "a text": (lambda p: p.write_text("Dear diary,\n" * 1000) and None, StoreDamaged, "repair"),
-    "another program's": (replace_by_another_database, InvalidInput, "not one of Rekindle's"),
+    "another program's": (replace_by_another_database, InvalidInput, "not a Rekindle store"),
     "a newer version": (make_newer, StoreTooNew, "upgrade Rekindle"),
 }
 
@@ -245,7 +245,7 @@ def test_the_command_repairs_a_damaged_file_and_verify_is_content_afterwards(pat
     assert done.returncode == 0, done.stderr
     assert damaged in contents(path.parent).values()
     done = command(path, "sessions", "verify")
-    assert (done.returncode, done.stdout) == (0, "All is well.\n")
+    assert (done.returncode, done.stdout) == (0, "No problems found.\n")
     assert salvaged(path)[1] > SESSIONS * MESSAGES * 0.9
 
 

@@ -168,7 +168,7 @@ def test_a_store_opened_for_reading_reads_searches_and_refuses_to_write(library:
     before = path.read_bytes()
     *seen, refused = json.loads(run(LOOK, path, "readonly"))
     assert seen == [CONTENT, CONTENT[:1], ["one"], []]
-    assert "opened for reading only" in refused
+    assert "opened read-only" in refused
     assert path.read_bytes() == before
 
 

@@ -39,8 +39,8 @@ SCRIPT = {
     ]
 }
 GIVEN_UP = (
-    "I gave this message up: the program ended 3 times while it worked on it. Say it again, perhaps in"
-    " other words, to let it be tried once more."
+    "I couldn't answer this message: the program crashed 3 times while processing it."
+    " Please send it again, maybe rephrased."
 )
 
 
@@ -86,14 +86,14 @@ class Place:
     def answering(self, who: Source, text: str) -> Iterator[None]:
         """In the midst of the answer to this: it comes after the block at the earliest."""
         before = len(self.model.requests)
-        with self.model.held():
-            self.server.say(who, text)
+        with self.model.hold_requests():
+            self.server.post_message(who, text)
             wait_until(lambda: len(self.model.requests) > before)
             yield
 
     def reads(self, chat: str, *texts: str) -> None:
         def shown() -> list[str]:
-            return [one.text for one in self.server.seen(chat)]
+            return [one.text for one in self.server.list_sent(chat)]
 
         try:
             wait_until(lambda: shown() == [*texts])
@@ -103,13 +103,13 @@ class Place:
 
 @pytest.fixture
 def place(target: str, tmp_path: Path) -> Iterator[Place]:
-    with ChatServer(again=0.3) as server, ScriptedModel(SCRIPT) as model:
+    with ChatServer(redeliver_seconds=0.3) as server, ScriptedModel(SCRIPT) as model:
         yield Place(tmp_path / "home", target, server, model)
 
 
 def test_a_gateway_answers_tells_how_it_is_and_stops_cleanly(place: Place) -> None:
     with place.gateway() as process:
-        place.server.say(ADA, "hello")
+        place.server.post_message(ADA, "hello")
         place.reads("ada", "You said: hello")
         told = place.status()
         (one,) = told["gateways"]
@@ -127,7 +127,7 @@ def test_a_gateway_answers_tells_how_it_is_and_stops_cleanly(place: Place) -> No
         assert process.returncode == 0
         place.reads("ada", "You said: hello", "at last")
     lines = [json.loads(line) for line in log.splitlines()]
-    turns = [line for line in lines if line["message"].startswith("turn of letter")]
+    turns = [line for line in lines if line["message"].startswith("turn of message")]
     assert turns
     assert {line["key"] for line in turns} == {"agent:main:memory:dm:ada"}
     assert place.run("gateway", "status").returncode == 1, "none runs any more"
@@ -138,7 +138,7 @@ def test_a_turn_that_does_not_end_in_time_is_parked_for_the_next_life(place: Pla
     with impatient as process, place.answering(ADA, "ponder"):
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
-    assert place.server.seen("ada") == []
+    assert place.server.list_sent("ada") == []
     with place.gateway():
         place.reads("ada", "at last")
 
@@ -146,19 +146,19 @@ def test_a_turn_that_does_not_end_in_time_is_parked_for_the_next_life(place: Pla
 def test_two_gateways_on_one_store_take_over_from_each_other(place: Place) -> None:
     with place.gateway() as first, place.gateway() as second:
         wait_until(lambda: len(place.status()["gateways"]) == 2)
-        place.server.say(ADA, "one")
-        place.server.say(BOB, "two")
+        place.server.post_message(ADA, "one")
+        place.server.post_message(BOB, "two")
         place.reads("ada", "You said: one")
         place.reads("bob", "You said: two")
         with place.answering(ADA, "ponder"):
-            place.server.say(ADA, "/stop")
-            wait_until(lambda: len(place.server.seen("ada")) >= 2)
-        assert place.server.seen("ada")[-1].text.startswith("Stopped the answer.")
+            place.server.post_message(ADA, "/stop")
+            wait_until(lambda: len(place.server.list_sent("ada")) >= 2)
+        assert place.server.list_sent("ada")[-1].text.startswith("Stopped the answer.")
         first.kill()
-        place.server.say(ADA, "three")
-        place.server.say(BOB, "four")
+        place.server.post_message(ADA, "three")
+        place.server.post_message(BOB, "four")
         place.reads("bob", "You said: two", "You said: four")
-        wait_until(lambda: place.server.seen("ada")[-1].text == "You said: three")
+        wait_until(lambda: place.server.list_sent("ada")[-1].text == "You said: three")
         assert second.poll() is None
 
 
@@ -166,9 +166,9 @@ def test_a_message_that_kills_the_gateway_each_time_is_given_up_and_the_others_g
     place: Place,
 ) -> None:
     place.env["REKINDLE_GATEWAY_APPROVAL"] = "never"
-    place.server.say(ADA, "poison")
-    place.server.say(ADA, "after it")
-    place.server.say(BOB, "slow")
+    place.server.post_message(ADA, "poison")
+    place.server.post_message(ADA, "after it")
+    place.server.post_message(BOB, "slow")
     for _ in range(3):  # as whatever starts it again after a crash does
         with place.gateway() as process:
             assert process.wait(PATIENCE) == -signal.SIGKILL
@@ -179,9 +179,9 @@ def test_a_message_that_kills_the_gateway_each_time_is_given_up_and_the_others_g
         assert told["mail"] == {"waiting": 0, "running": 0, "unsent": 0, "undeliverable": 1}
         (given_up,) = told["undeliverable"]
         assert given_up["key"] == "agent:main:memory:dm:ada"
-        assert given_up["reason"] == "given up: the program ended 3 times while it worked on it"
-        assert "given up: the program ended 3 times" in place.run("gateway", "status").stdout
-        place.server.say(ADA, "go on")
+        assert given_up["reason"] == "abandoned: the program crashed 3 times while processing it"
+        assert "abandoned: the program crashed 3 times" in place.run("gateway", "status").stdout
+        place.server.post_message(ADA, "go on")
         place.reads("ada", GIVEN_UP, "You said: after it", "You said: go on")
     assert place.run("sessions", "verify").returncode == 0
 
@@ -189,7 +189,7 @@ def test_a_message_that_kills_the_gateway_each_time_is_given_up_and_the_others_g
 def test_a_turn_that_is_killed_less_often_is_answered(place: Place) -> None:
     place.env["REKINDLE_GATEWAY_TURN_ATTEMPTS"] = "4"
     place.env["REKINDLE_GATEWAY_APPROVAL"] = "never"
-    place.server.say(ADA, "poison")
+    place.server.post_message(ADA, "poison")
     for _ in range(3):
         with place.gateway() as process:
             assert process.wait(PATIENCE) == -signal.SIGKILL
@@ -199,8 +199,8 @@ def test_a_turn_that_is_killed_less_often_is_answered(place: Place) -> None:
 
 def test_to_be_stopped_in_good_order_is_no_attempt(place: Place) -> None:
     place.env["REKINDLE_GATEWAY_TURN_ATTEMPTS"] = "1"
-    with place.model.held():
-        place.server.say(ADA, "ponder")
+    with place.model.hold_requests():
+        place.server.post_message(ADA, "ponder")
         for life in (1, 2):
             with place.gateway(REKINDLE_GATEWAY_GRACE_SECONDS="0.1") as process:
                 wait_until(lambda: len(place.model.requests) == life)  # noqa: B023
@@ -218,7 +218,7 @@ def test_a_gateway_without_a_platform_says_what_to_set(place: Place) -> None:
     place.env["REKINDLE_GATEWAY_PLATFORMS"] = "telegraph"
     done = place.run("gateway", "run")
     assert done.returncode == 2
-    assert "'telegraph' is no platform" in done.stderr
+    assert "'telegraph' is not a platform" in done.stderr
 
 
 def test_gateways_that_are_killed_lose_and_repeat_nothing(target: str, tmp_path: Path) -> None:

@@ -86,23 +86,23 @@ def test_the_summary_has_a_line_for_each_format(rekindle: Rekindle, tree: Path) 
     shown = rekindle("import", tree)
     assert re.search(r"^format +files +sessions +messages +calls +damaged$", shown, re.MULTILINE)
     assert re.search(r"^claude-code +2 +2 +\d+ +\d+ +0$", shown, re.MULTILINE)
-    assert f"4 sessions and {MESSAGES} messages taken in from 4 files." in shown
+    assert f"4 sessions and {MESSAGES} messages imported from 4 files." in shown
     assert rekindle("import", tree) == "Nothing new: 4 files unchanged.\n"
 
 
 def test_a_terminal_shows_how_far_it_is(rekindle: Rekindle) -> None:
     path = long_session(rekindle.home / "long.jsonl", "long", 20_000)
     shown = rekindle.terminal("import", str(path))
-    assert "Taking in" in shown
+    assert "Importing" in shown
     assert re.search(r"\b[1-9]\d?%", shown)
-    assert "20,000 messages taken in from 1 file" in shown
+    assert "20,000 messages imported from 1 file" in shown
 
 
 def test_the_exit_code_tells_whether_something_was_left_out(rekindle: Rekindle) -> None:
     file = claude_code_session(rekindle.home, "c0ffee00-0000-4000-8000-000000000001", "hello")
     (file.parent / "LICENSE").write_text("do what you like")
     shown = rekindle("import")
-    assert "1 file in no format that we know" in shown
+    assert "1 file not recognized" in shown
     stranger = file.parent / "LICENSE"
     for _ in range(2):
         said = rekindle.run("import", stranger, code=1).stderr.decode()

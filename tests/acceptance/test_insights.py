@@ -88,7 +88,7 @@ def test_calls_of_all_sessions_of_a_filter_or_only_those_that_failed(
         (["compare", "Parser", "source=mars"], "source=mars"),
         (["compress-check", "nobody"], "nobody"),
         (["insights", "colour=red"], "colour=red"),
-        (["insights", "--html", "no/such/folder/page.html"], "no folder"),
+        (["insights", "--html", "no/such/folder/page.html"], "folder not found"),
     ],
 )
 def test_a_wrong_question_is_answered_in_one_line(
@@ -109,7 +109,7 @@ def test_a_profile_counts_errors_without_bookkeeping_and_tells_the_gain(
     assert (found["dominant"], found["task"], found["early_task"]) == ("file", "file", "file")
     assert {use["tool"]: use["calls"] for use in found["tools"]} == {"read_file": 9, "patch": 10}
     shown = rekindle("profile", "Parser")
-    for part in ("26.3%", "first 20%", "mostly", "retries", "patch"):
+    for part in ("26.3%", "first 20%", "main kind", "retries", "patch"):
         assert part in shown
 
 

@@ -199,7 +199,7 @@ def test_one_owner_does_not_see_the_processes_of_another(home: Home) -> None:
     id = home.start("--owner", "ada", "--", "sleep", "60")
     assert [one["id"] for one in home.json("ps", "--owner", "ada")] == [id]
     assert home.json("ps", "--owner", "bob") == []
-    assert "no process" in home.run("kill", "--owner", "bob", id, code=2)
+    assert "Process not found" in home.run("kill", "--owner", "bob", id, code=2)
     assert home.record(id)["state"] == "running"
 
 

@@ -106,7 +106,7 @@ def test_a_template_is_listed_found_by_id_and_name_and_filtered(built: Rekindle)
     assert built.json("warm", "list", "--type", "research", "--json") == []
     assert "our-tests" in built("warm", "list")
     nothing = built.run("warm", "list", "--tag", "go").stderr.decode()
-    assert nothing == "No template fits --tag go: `rekindle warm list` shows all 1.\n"
+    assert nothing == "No templates match --tag go. `rekindle warm list` shows all 1.\n"
     assert "code, file, research" in built.refusal("warm", "list", "--type", "odd")
     assert "active, quarantined, retired" in built.refusal("warm", "list", "--state", "odd")
 
@@ -138,17 +138,17 @@ def test_a_template_is_edited_and_deleted(built: Rekindle) -> None:
     assert after["tags"] == ["python", "ci"]
     assert len(after["patterns"]) == len(patterns) - 1
     assert after["revision"] == 2
-    assert "no pattern begins" in built.refusal("warm", "edit", "our-tests", "--drop", "zzz")
+    assert "no pattern id begins" in built.refusal("warm", "edit", "our-tests", "--drop", "zzz")
     refused = built.refusal("warm", "delete", "our-tests")
-    assert "this deletes the template 'our-tests': give --yes" in refused
+    assert "confirmation required to delete 'our-tests': pass --yes" in refused
     built("warm", "delete", "our-tests", "--yes")
     assert built.json("warm", "list", "--json") == []
-    assert "no template" in built.refusal("warm", "show", "our-tests")
+    assert "template not found" in built.refusal("warm", "show", "our-tests")
 
 
 def test_a_session_is_extracted(rekindle: Rekindle) -> None:
     told = rekindle("warm", "extract", "Work 1", "--name", "one", "--description", f"for {SECRET}")
-    assert re.match(r"Removed this time: aws-key \d \(arguments \d, description 1\)\.\n", told)
+    assert re.match(r"Redacted: aws-key \d \(arguments \d, description 1\)\.\n", told)
     shown = rekindle.json("warm", "show", "one", "--json")
     assert shown["made"] == "extracted"
     assert shown["seed"]["style"]["messages"] == 1
@@ -167,15 +167,17 @@ def test_a_template_travels_and_waits_in_quarantine(built: Rekindle, tmp_path: P
     assert got["state"] == "quarantined"
     assert "terminal" in got["missing_tools"]
     shown = other("warm", "show", "our-tests")
-    assert "not used before" in shown
-    assert re.search(r"from +rekindle \S+, exported 20\d\d-.*, built there, from 4 sessions", shown)
+    assert "activate it with" in shown
+    assert re.search(
+        r"origin +rekindle \S+, exported 20\d\d-.*, built there, from 4 sessions", shown
+    )
     looked = other.run("warm", "test", "our-tests", "run the tests")
-    assert "in quarantine: this is only a look" in looked.stderr.decode()
+    assert "quarantined. This is only a preview" in looked.stderr.decode()
     assert b"uv run pytest" in looked.stdout
     assert "is in quarantine" in other.refusal("warm", "load", "our-tests")
     other("warm", "accept", "our-tests")
     assert other.json("warm", "list", "--json")[0]["state"] == "active"
-    assert "there is one already" in other.refusal("warm", "import", str(file))
+    assert "already exists" in other.refusal("warm", "import", str(file))
     file.write_text(file.read_text().replace("uv run", "uv rum"))
     assert "checksum" in other.refusal("warm", "import", str(file), "--name", "again")
 
@@ -191,7 +193,7 @@ def test_templates_are_merged_and_retired(built: Rekindle) -> None:
     listed = built.json("warm", "list", "--source", "codex", "--json")
     assert [one["id"] for one in listed] == ["both", "one", "our-tests"]
     told = built.run("warm", "test", "both", "add a test", "--no-examples")
-    assert b"is retired: this is only a look" in told.stderr
+    assert b"is retired. This is only a preview" in told.stderr
     assert b"Add a test for the parser, please." in told.stdout
     assert b"uv run" not in told.stdout
 
@@ -215,7 +217,7 @@ def test_names_that_reach_outside_are_refused(rekindle: Rekindle) -> None:
     for name in ("../../x", "/etc/passwd", "a/b", "..", "\u202e"):
         said = rekindle.refusal("warm", "build", "--name", name)
         assert "name" in said
-        assert "no template" in rekindle.refusal("warm", "show", name)
+        assert "template not found" in rekindle.refusal("warm", "show", name)
     assert sorted(path.name for path in rekindle.home.iterdir()) == ["rekindle"]
 
 

@@ -25,15 +25,15 @@ def test_decisions_outlive_a_build_and_another_name_does_not_replace_them(built:
     built("warm", "retire", "our-tests")
     before = file_of(built).read_bytes()
     said = built.refusal("warm", "build", "--name", "Our   TESTS!", "--source", "codex")
-    assert "template 'our-tests' is “Our Tests”: take another name" in said
+    assert "template 'our-tests' is “Our Tests”; choose another name" in said
     assert file_of(built).read_bytes() == before
     told = built("warm", "build", "--name", "our   TESTS")
-    assert "Removed this time: nothing." in told
+    assert "Redacted: nothing." in told
     assert (
-        "Kept from the revision before: the description, the tags python shared, that it is retired,"
-        " that 1 pattern had been dropped." in told
+        "Kept from the previous revision: the description, the tags python shared, the state (retired),"
+        " the removal of 1 pattern." in told
     )
-    assert "It is retired: no session starts from it before `rekindle warm accept" in told
+    assert "It is retired. To use it in new sessions: `rekindle warm accept" in told
     after = json.loads(file_of(built).read_text())
     assert (after["description"], after["tags"]) == ("mine", ["python", "shared"])
     assert (after["state"], after["name"]) == ("retired", "Our Tests")
@@ -58,17 +58,17 @@ def test_secrets_that_a_person_types_get_into_no_template(built: Rekindle) -> No
         "warm", "edit", "our-tests", "--description", f"use {SECRET}", "--tag", f"k-{SECRET}",
         "--rename", f"With {SECRET}",
     )  # fmt: skip
-    assert "Removed this time: aws-key 3 (description 1, name 1, tags 1)." in told
+    assert "Redacted: aws-key 3 (description 1, name 1, tags 1)." in told
     assert SECRET not in file_of(built).read_text()
     said = built.refusal("warm", "build", "--name", f"deploy {SECRET}")
-    assert "take another name" in said
+    assert "choose another name" in said
     assert SECRET not in said
     path = file_of(built)
     assert [one.name for one in path.parent.glob("*.json")] == ["our-tests.json"]
     path.write_text(path.read_text().replace("use <secret:aws-key>", f"by hand {SECRET}"))
     exported = built.run("warm", "export", "our-tests", "--json")
     assert SECRET.encode() not in exported.stdout
-    assert b"Removed from the export: aws-key 1 (description)." in exported.stderr
+    assert b"Redacted from the export: aws-key 1 (description)." in exported.stderr
     assert json.loads(exported.stdout)["kind"] == "rekindle-template"
 
 
@@ -83,12 +83,12 @@ def test_bytes_that_are_no_text_are_refused_in_one_line(built: Rekindle) -> None
     written = file_of(built).read_text().replace('"python"', '"\\ud800"')
     file_of(built).write_text(written)
     said = built.refusal("warm", "export", "our-tests")
-    assert "our-tests.json: tags[0]: expected text that UTF-8 can say" in said
+    assert "our-tests.json: tags[0]: expected valid UTF-8 text" in said
 
 
 def test_tags_and_names_are_checked_and_json_is_taken_where_it_is_said(built: Rekindle) -> None:
     assert "tag ''" in built.refusal("warm", "edit", "our-tests", "--tag", " ")
     built("warm", "extract", "Work 1", "--name", "one")
     said = built.refusal("warm", "edit", "one", "--rename", "OUR tests")
-    assert "template 'our-tests' has the name 'OUR tests' already" in said
+    assert "template 'our-tests' is already named 'OUR tests'" in said
     assert built.json("warm", "load", "one", "--json")[0]["role"] == "system"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rekindle import open_store
-from rekindle.shell.side_effects import texts
+from rekindle.shell.side_effects import collect_texts
 from tests.acceptance.test_cli import Rekindle
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
@@ -34,7 +34,7 @@ def holds(calls: Iterable[Call], steps: Iterable[Any]) -> bool:
 
 
 def said(step: Any) -> list[str]:
-    found = WORD.findall(json.dumps(texts(step["arguments"]), ensure_ascii=False))
+    found = WORD.findall(json.dumps(collect_texts(step["arguments"]), ensure_ascii=False))
     return [word for word in found if not word.startswith("<")]
 
 

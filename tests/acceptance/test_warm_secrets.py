@@ -9,9 +9,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from rekindle.learning.library import Templates, exported
-from rekindle.redaction.detectors.environment import forms
-from rekindle.types import Step
+from rekindle.learning.library import TemplateLibrary, export_template
+from rekindle.redaction.detectors.environment import iter_encodings
+from rekindle.types import PatternStep
 from tests.acceptance.test_cli import Rekindle
 from tests.servers import Postgres
 from tests.unit.redaction.canaries import Canary, planted
@@ -79,7 +79,7 @@ def rekindle(tmp_path_factory: pytest.TempPathFactory) -> Rekindle:
 
 
 SOUGHT = [
-    (f"{canary.kind}: {value}", tuple(forms(value)))
+    (f"{canary.kind}: {value}", tuple(iter_encodings(value)))
     for canary in (*CANARIES, Canary("environment", "", (ENV_SECRET,)))
     for value in canary.values
     if len(value) > 5
@@ -177,11 +177,11 @@ def test_a_template_with_a_secret_in_it_loses_it_on_import(
 ) -> None:
     """Whoever wrote the file may have put it in, with a checksum that is right."""
     token = "gh" + "p_" + "a1B2c3D4e5" * 4
-    found = Templates(rekindle.home / "rekindle" / "templates").find("planted")
-    step = Step("terminal", {"command": f"deskctl sync --key {token}"}, f"used {token}")
+    found = TemplateLibrary(rekindle.home / "rekindle" / "templates").find("planted")
+    step = PatternStep("terminal", {"command": f"deskctl sync --key {token}"}, f"used {token}")
     theirs = found._replace(patterns=(found.patterns[0]._replace(steps=(step,)),))
     file = tmp_path / "theirs.json"
-    file.write_bytes(exported(theirs, "rekindle", 0.0))
+    file.write_bytes(export_template(theirs, "rekindle", 0.0))
     assert token.encode() in file.read_bytes()
     rekindle("warm", "import", file, "--name", "theirs")
     shown = rekindle("warm", "show", "theirs", "--json")

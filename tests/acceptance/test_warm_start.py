@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from rekindle import open_store
-from rekindle.learning.library import Templates
+from rekindle.learning.library import TemplateLibrary
 from rekindle.testing import ScriptedModel
-from rekindle.types import Pattern, Seed, Step, Template
+from rekindle.types import Pattern, PatternStep, Seed, Template
 from tests.waiting import PATIENCE
 
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "rekindle")
@@ -27,7 +27,7 @@ SCRIPT: dict[str, Any] = {
 ROWS = Pattern(
     "rows1",
     "example",
-    (Step("terminal", {"command": "rowctl tally --in <path:csv> --by <word>"}, "north 12"),),
+    (PatternStep("terminal", {"command": "rowctl tally --in <path:csv> --by <word>"}, "north 12"),),
     "count the rows of sales.csv by city",
     seen_in=3,
 )
@@ -42,7 +42,7 @@ class Home:
         self.home = folder / "rekindle"
         self.work = folder / "work"
         self.work.mkdir()
-        self.templates = Templates(self.home / "templates")
+        self.templates = TemplateLibrary(self.home / "templates")
         kept = {name: text for name, text in os.environ.items() if not name.startswith("REKINDLE_")}
         self.env = {
             **kept,
@@ -118,7 +118,7 @@ def test_a_resumed_session_sends_the_same_prefix_though_the_template_has_changed
 ) -> None:
     home.run("chat", said=ASKED, REKINDLE_WARM_FORM="turns")
     first = json.dumps(home.sent())
-    home.templates.change("rows", lambda one: one._replace(patterns=()))
+    home.templates.update("rows", lambda one: one._replace(patterns=()))
     home.run("chat", "-c", said="count the rows again", REKINDLE_WARM_FORM="digest")
     assert json.dumps(home.sent()).startswith(first[:-1])
     home.run("chat", "-c", "--fork", said="count the rows once more")
@@ -134,7 +134,7 @@ def test_the_examples_are_no_messages_of_the_session(home: Home) -> None:
         assert session.tool_call_count == 0
         assert (session.arm, session.template) == ("warm", "rows")
         assert store.search("rowctl") == []
-        assert store.preludes.start(session).revision == 1
+        assert store.preludes.load(session).revision == 1
 
 
 def test_the_arm_of_a_session_that_was_kept_cold_is_known(home: Home) -> None:
@@ -147,24 +147,24 @@ def test_the_arm_of_a_session_that_was_kept_cold_is_known(home: Home) -> None:
 def test_a_template_can_be_asked_for_by_name_whatever_fits(home: Home) -> None:
     home.run("chat", "--template", "Row Counting", said="tell me a joke")
     assert tallied(home.sent())
-    assert "no template" in home.run("chat", "--template", "nothing", said="x", code=2)
-    home.templates.change("rows", lambda one: one._replace(state="quarantined"))
+    assert "template not found" in home.run("chat", "--template", "nothing", said="x", code=2)
+    home.templates.update("rows", lambda one: one._replace(state="quarantined"))
     assert "quarantine" in home.run("chat", "--template", "rows", said="x", code=2)
-    home.templates.change("rows", lambda one: one._replace(state="retired"))
+    home.templates.update("rows", lambda one: one._replace(state="retired"))
     assert "is retired" in home.run("chat", "--template", "rows", said="x", code=2)
     assert "new conversation" in home.run("chat", "--template", "rows", "-c", said="x", code=2)
 
 
 def test_a_template_in_quarantine_and_one_that_cannot_be_read_start_nothing(home: Home) -> None:
-    home.templates.change("rows", lambda one: one._replace(state="quarantined"))
-    home.templates.path("broken").write_text("{ this is not JSON")
+    home.templates.update("rows", lambda one: one._replace(state="quarantined"))
+    home.templates.get_path("broken").write_text("{ this is not JSON")
     home.run("chat", said=ASKED)
     assert not tallied(home.sent())
 
 
 def test_status_says_how_the_session_was_started(home: Home) -> None:
     home.run("chat", said=ASKED)
-    assert "Start: warm, from “rows” (revision 1, 1 call shown)" in home.run(
+    assert "Start: warm, template “rows” (revision 1, 1 example call)" in home.run(
         "chat", "-c", said="/status"
     )
     home.run("chat", "--cold", said=ASKED)
@@ -173,7 +173,7 @@ def test_status_says_how_the_session_was_started(home: Home) -> None:
 
 def test_wishes_are_told_where_their_template_was_asked_for_and_not_elsewhere(home: Home) -> None:
     seed = Seed(instructions=("Use tabs, never spaces",))
-    home.templates.change("rows", lambda one: one._replace(seed=seed))
+    home.templates.update("rows", lambda one: one._replace(seed=seed))
     home.run("chat", said=ASKED)
     assert "Use tabs" not in json.dumps(home.sent())
     home.run("chat", "--template", "rows", said=ASKED)
@@ -203,7 +203,7 @@ def test_warm_test_keeps_the_rules_of_a_provider(home: Home) -> None:
     assert "--provider" in home.run("warm", "test", "rows", ASKED, "--provider", "x", code=2)
     assert "--form" in home.run("warm", "test", "rows", ASKED, "--form", "x", code=2)
     assert "--max" in home.run("warm", "test", "rows", ASKED, "--max", "99", code=2)
-    assert "no template" in home.run("warm", "test", "nothing", ASKED, code=2)
+    assert "template not found" in home.run("warm", "test", "nothing", ASKED, code=2)
 
 
 def test_warm_pick_says_what_would_be_chosen_or_that_nothing_fits(home: Home) -> None:

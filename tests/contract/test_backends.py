@@ -13,21 +13,21 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from rekindle.errors import InputClosed, InvalidInput, NotStarted, PlaceUnreachable
+from rekindle.errors import BackendUnreachable, InputClosed, InvalidInput, ProcessStartFailed
 from rekindle.processes.backends import remote
-from rekindle.processes.backends.base import Lost, Running, Size, Spec
-from rekindle.processes.backends.container import ContainerLine
-from rekindle.processes.backends.exec_command import apptainer
-from rekindle.processes.backends.modal import ModalLine
-from rekindle.processes.backends.registry import open_place
-from rekindle.processes.backends.remote import Line, Remote
-from rekindle.processes.backends.ssh import SshLine
+from rekindle.processes.backends.base import ProcessSpec, RunningProcess, TerminalSize, Vanished
+from rekindle.processes.backends.container import ContainerTransport
+from rekindle.processes.backends.exec_command import create_apptainer_transport
+from rekindle.processes.backends.modal import ModalTransport
+from rekindle.processes.backends.registry import open_backend
+from rekindle.processes.backends.remote import RemoteBackend, ScriptTransport
+from rekindle.processes.backends.ssh import SshTransport
 from tests import remote_hosts
 from tests.processes import runs
 from tests.waiting import PATIENCE
 
 PLACES = ("container", "ssh", "apptainer", "modal")
-Open: TypeAlias = Callable[[], Remote]
+Open: TypeAlias = Callable[[], RemoteBackend]
 
 
 class Kept:
@@ -50,33 +50,37 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     kind = request.param
     if kind == "container":
         box: remote_hosts.Podman = request.getfixturevalue("podman")
-        return lambda: Remote(f"container:{box.name}", ContainerLine(box.name, box.url))
+        return lambda: RemoteBackend(f"container:{box.name}", ContainerTransport(box.name, box.url))
     if kind == "ssh":
         host: remote_hosts.Sshd = request.getfixturevalue("sshd")
-        return lambda: Remote(f"ssh:{host.target}", SshLine(host.target, **host.options))
+        return lambda: RemoteBackend(
+            f"ssh:{host.target}", SshTransport(host.target, **host.options)
+        )
     if kind == "apptainer":
         remote_hosts.apptainer_shim(tmp_path)
         monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-        return lambda: Remote("apptainer:box", apptainer("box"))
-    return lambda: Remote("modal:sb-box", ModalLine("sb-box", remote_hosts.ModalStandIn()))
+        return lambda: RemoteBackend("apptainer:box", create_apptainer_transport("box"))
+    return lambda: RemoteBackend(
+        "modal:sb-box", ModalTransport("sb-box", remote_hosts.ModalStandIn())
+    )
 
 
-def spec(*argv: str, **fields: Any) -> Spec:
+def spec(*argv: str, **fields: Any) -> ProcessSpec:
     known: dict[str, Any] = {"cwd": "", "env": {}, "pty": None, "folder": Path()}
-    return Spec(f"p{secrets.token_hex(6)}", argv, **{**known, **fields})
+    return ProcessSpec(f"p{secrets.token_hex(6)}", argv, **{**known, **fields})
 
 
 @asynccontextmanager
-async def started(opened: Open, what: Spec) -> AsyncGenerator[tuple[Running, Kept]]:
+async def started(opened: Open, what: ProcessSpec) -> AsyncGenerator[tuple[RunningProcess, Kept]]:
     one = opened()
     process, output = await one.start(what), Kept()
-    copying = asyncio.create_task(process.copy(output))
+    copying = asyncio.create_task(process.copy_output(output))
     try:
         yield process, output
     finally:
         await process.kill(0)
         await asyncio.wait_for(copying, PATIENCE)
-        await process.forget()
+        await process.clean_up()
         await one.close()
 
 
@@ -85,7 +89,7 @@ async def until(output: Kept, text: bytes) -> None:
         await asyncio.sleep(0.02)
 
 
-async def ended(process: Running, output: Kept, last: bytes) -> int | None:
+async def ended(process: RunningProcess, output: Kept, last: bytes) -> int | None:
     code = await process.wait()
     await until(output, last)
     return code
@@ -123,7 +127,7 @@ async def test_input_reaches_it_until_it_is_closed(place: Open) -> None:
 async def test_input_that_nobody_reads_is_given_back_and_does_not_come_later(
     place: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "UNREAD", "1")
+    monkeypatch.setattr(remote, "WRITE_TIMEOUT", "1")
     script = "trap go=1 USR1; echo deaf; until [ $go ]; do sleep 0.1; done; wc -c"
     async with started(place, spec("sh", "-c", script)) as (process, output):
         await until(output, b"deaf\n")
@@ -144,19 +148,21 @@ async def test_what_cannot_be_started_is_an_error_and_leaves_nothing(place: Open
         (spec("sh", cwd="/no/such/folder"), "/no/such/folder"),
         (spec("/proc/version"), "not a program"),
     ):
-        with pytest.raises(NotStarted, match=why):
+        with pytest.raises(ProcessStartFailed, match=why):
             await one.start(what)
-        assert isinstance(await one.find(what, {}, 0), Lost)
+        assert isinstance(await one.find(what, {}, 0), Vanished)
     await one.close()
 
 
 @runs
 async def test_a_terminal_has_its_size_and_takes_what_is_typed(place: Open) -> None:
-    what = spec("sh", "-c", "tty; stty size; read x; stty size; echo $x; exit 4", pty=Size(30, 100))
+    what = spec(
+        "sh", "-c", "tty; stty size; read x; stty size; echo $x; exit 4", pty=TerminalSize(30, 100)
+    )
     async with started(place, what) as (process, output):
         await until(output, b"30 100")
         assert b"not a tty" not in output.data
-        await process.resize(Size(40, 120))
+        await process.resize(TerminalSize(40, 120))
         await process.write(b"typed\n")
         assert await ended(process, output, b"typed\r\n") == 4
         assert b"40 120" in output.data
@@ -182,17 +188,17 @@ async def test_it_goes_on_without_us_and_is_found_again_where_we_left(place: Ope
     what = spec("sh", "-c", "echo one; read x; echo two $x; exit 5")
     first = place()
     process, output = await first.start(what), Kept()
-    copying = asyncio.create_task(process.copy(output))
+    copying = asyncio.create_task(process.copy_output(output))
     await until(output, b"one\n")
     copying.cancel()
-    process.release()
+    process.detach()
     await first.close()
 
     second = place()
     found = await second.find(what, process.ref, output.total)
-    assert not isinstance(found, (Lost, tuple))
+    assert not isinstance(found, (Vanished, tuple))
     assert found.pid == process.pid
-    copying = asyncio.create_task(found.copy(output))
+    copying = asyncio.create_task(found.copy_output(output))
     await found.write(b"again\n")
     assert await found.wait() == 5
     await copying
@@ -200,12 +206,12 @@ async def test_it_goes_on_without_us_and_is_found_again_where_we_left(place: Ope
 
     third, last = place(), Kept()
     after = await third.find(what, process.ref, 0)
-    assert not isinstance(after, (Lost, tuple))
-    await after.copy(last)
+    assert not isinstance(after, (Vanished, tuple))
+    await after.copy_output(last)
     assert await after.wait() == 5
     assert last.data == output.data
-    await after.forget()
-    assert isinstance(await third.find(what, process.ref, 0), Lost)
+    await after.clean_up()
+    assert isinstance(await third.find(what, process.ref, 0), Vanished)
     await second.close()
     await third.close()
 
@@ -229,8 +235,8 @@ async def test_one_whose_shell_was_killed_is_lost_and_said_so(place: Open) -> No
         async with started(place, killer) as (other, _):
             await other.wait()
         found = await place().find(what, process.ref, output.total)
-        assert isinstance(found, Lost)
-        assert "killed" in found.why
+        assert isinstance(found, Vanished)
+        assert "killed" in found.reason
 
 
 @pytest.mark.parametrize("place", ["container", "ssh"], indirect=True)
@@ -245,7 +251,7 @@ async def test_a_broken_connection_loses_no_output(
         await until(output, b"before\n")
         server.cut()
         if not is_ssh:
-            with pytest.raises(PlaceUnreachable):
+            with pytest.raises(BackendUnreachable):
                 await process.write(b"lost\n")
             server.start()
         await process.write(b"go\n")
@@ -256,20 +262,20 @@ async def test_a_broken_connection_loses_no_output(
 def test_a_place_that_is_none_is_refused_and_nothing_runs_here() -> None:
     for name in ("", "docker", "ssh:", "moon:base", "Local"):
         with pytest.raises(InvalidInput, match="expected local"):
-            open_place(name)
+            open_backend(name)
 
 
 @runs
 async def test_nothing_meant_for_a_sandbox_runs_here_when_it_is_not_there(tmp_path: Path) -> None:
     mark = tmp_path / "ran"
-    lines: list[Line] = [
-        ContainerLine("no-such-box", "unix:///nonexistent.sock"),
-        SshLine("nobody@127.0.0.1:1"),
-        apptainer("box", "no-such-apptainer"),
-        ModalLine("sb-none", remote_hosts.ModalStandIn()),
+    lines: list[ScriptTransport] = [
+        ContainerTransport("no-such-box", "unix:///nonexistent.sock"),
+        SshTransport("nobody@127.0.0.1:1"),
+        create_apptainer_transport("box", "no-such-apptainer"),
+        ModalTransport("sb-none", remote_hosts.ModalStandIn()),
     ]
     for line in lines:
-        with pytest.raises(PlaceUnreachable):
-            await Remote("gone", line).start(spec("touch", str(mark)))
+        with pytest.raises(BackendUnreachable):
+            await RemoteBackend("gone", line).start(spec("touch", str(mark)))
         await line.close()
     assert not mark.exists()

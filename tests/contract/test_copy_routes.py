@@ -17,7 +17,7 @@ ADA_KEY, BOB_KEY = "agent:main:telegram:dm:7", "agent:main:telegram:dm:8"
 
 def accept(store: Store, text: str, id: str | None, key: str = ADA_KEY):  # type: ignore[no-untyped-def]
     said = user(text, platform_message_id=id)
-    return store.mail.accept(key, ADA, said, runner="a", lease=30.0)
+    return store.inbox.accept(key, ADA, said, runner="a", lease_seconds=30.0)
 
 
 def lived(store: Store, clock: Clock) -> None:
@@ -26,20 +26,22 @@ def lived(store: Store, clock: Clock) -> None:
         store.routes.open(key, ADA, name="DM with Ada")
     store.routes.set_home(ADA)
     clock.forward(1)
-    first = accept(store, "one", "m1").letter
+    first = accept(store, "one", "m1").inbound
     session = store.begin(id=store.routes.get(ADA_KEY).session, owner=ADA_KEY)
-    store.mail.begin(first, session)
-    parts = store.mail.finish([first], session, [answer("yes")], [(ADA, "half"), (ADA, "rest")])
-    store.mail.sent(parts[0], "p1")
-    second = accept(store, "two", None).letter
-    store.mail.attempt(second)
-    store.mail.begin(second, session)
+    store.inbox.start_turn(first, session)
+    parts = store.inbox.finish_turn(
+        [first], session, [answer("yes")], [(ADA, "half"), (ADA, "rest")]
+    )
+    store.inbox.mark_sent(parts[0], "p1")
+    second = accept(store, "two", None).inbound
+    store.inbox.count_attempt(second)
+    store.inbox.start_turn(second, session)
     accept(store, "three", "m3")
-    store.routes.show(ADA_KEY, [session.id])
+    store.routes.save_listed_sessions(ADA_KEY, [session.id])
 
 
 def mail(store: Store, key: str = ADA_KEY) -> list[tuple[object, ...]]:
-    return [*store.mail.waiting(key), *store.mail.parcels(key)]
+    return [*store.inbox.list_waiting(key), *store.inbox.list_outbound(key)]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -51,14 +53,18 @@ def test_routes_and_mail_move_with_a_copy(
     report = store.copy_to(there)
     assert (report.routes, report.mail) == (2, 5)
     assert there.routes.list() == store.routes.list()
-    assert there.routes.shown(ADA_KEY) == store.routes.shown(ADA_KEY) != []
-    assert there.routes.homes() == store.routes.homes() != []
+    assert (
+        there.routes.load_listed_sessions(ADA_KEY)
+        == store.routes.load_listed_sessions(ADA_KEY)
+        != []
+    )
+    assert there.routes.list_homes() == store.routes.list_homes() != []
     assert mail(there) == mail(store), "with their numbers, by which platforms know them"
     assert not accept(there, "one", "m1").is_new, "what was answered is not answered again"
     assert there.verify() == []
-    rest = there.mail.parcels(ADA_KEY)[1]
-    assert there.mail.opens(rest) is None, "it is still the second part"
-    assert accept(there, "four", "m4").letter.num > there.mail.waiting(ADA_KEY)[-2].num
+    rest = there.inbox.list_outbound(ADA_KEY)[1]
+    assert there.inbox.find_answered(rest) is None, "it is still the second part"
+    assert accept(there, "four", "m4").inbound.num > there.inbox.list_waiting(ADA_KEY)[-2].num
 
 
 def test_a_copy_made_again_follows_what_happened_since(
@@ -70,10 +76,10 @@ def test_a_copy_made_again_follows_what_happened_since(
     again = store.copy_to(there)
     assert (again.routes, again.mail) == (0, 0), "nothing twice"
     clock.forward(5)
-    second, _ = store.mail.waiting(ADA_KEY)
+    second, _ = store.inbox.list_waiting(ADA_KEY)
     session = store.session(second.session or "")
-    store.mail.finish([second], session, [answer("done")], [(ADA, "done")])
-    store.mail.sent(store.mail.parcels(ADA_KEY)[1], "p2")
+    store.inbox.finish_turn([second], session, [answer("done")], [(ADA, "done")])
+    store.inbox.mark_sent(store.inbox.list_outbound(ADA_KEY)[1], "p2")
     store.routes.touch(ADA_KEY)
     report = store.copy_to(there)
     assert (report.routes, report.mail) == (1, 3)
@@ -87,17 +93,17 @@ def test_a_copy_leaves_what_is_newer_there(store: Store, another: Opened, clock:
     there = another()
     own = there.routes.open(BOB_KEY, ADA)
     accept(there, "theirs", "n1", BOB_KEY)  # under a number that comes over too
-    there.mail.post(BOB_KEY, ADA, "news")
+    there.inbox.post(BOB_KEY, ADA, "news")
     clock.forward(1)
     there.routes.touch(BOB_KEY)
     store.copy_to(there)
     assert there.routes.get(BOB_KEY).session == own.session
-    assert [one.message.text for one in there.mail.waiting(BOB_KEY)] == ["theirs"]
-    assert [one.message.text for one in there.mail.waiting(ADA_KEY)] == ["two", "three"]
-    half, rest = there.mail.parcels(ADA_KEY)
-    opened = there.mail.opens(half)
+    assert [one.message.text for one in there.inbox.list_waiting(BOB_KEY)] == ["theirs"]
+    assert [one.message.text for one in there.inbox.list_waiting(ADA_KEY)] == ["two", "three"]
+    half, rest = there.inbox.list_outbound(ADA_KEY)
+    opened = there.inbox.find_answered(half)
     assert opened is not None
-    assert (opened.message.text, half.answers) == ("one", rest.answers)
+    assert (opened.message.text, half.reply_to) == ("one", rest.reply_to)
     store.copy_to(there)
     assert len(mail(there)) == 4, "nothing twice, under other numbers either"
 
@@ -119,9 +125,9 @@ def test_a_route_and_letters_without_their_session_are_found_and_mended(
     plant(store, "UPDATE inbox SET key = ? WHERE platform_id = 'm1'", BOB_KEY)
     told = {(one.check, one.where): one.detail for one in store.verify()}
     assert told == {
-        ("route", ADA_KEY): f"its way back, session {name}, is not there",
-        ("route", BOB_KEY): f"goes on in session {name}, which is not there",
-        ("mail", BOB_KEY): f"letter 1 (done) is in session {name}, which is not there",
+        ("route", ADA_KEY): f"its previous session {name} is missing",
+        ("route", BOB_KEY): f"its session {name} is missing",
+        ("mail", BOB_KEY): f"inbox message 1 (done) is in missing session {name}",
     }
     assert len(store.repair()) == 2
     assert store.verify() == []
@@ -132,10 +138,10 @@ def test_an_open_letter_whose_place_is_lost_begins_anew(store: Store, clock: Clo
     lived(store, clock)
     plant(store, "UPDATE inbox SET position = 99 WHERE state = 'running'")
     (finding,) = store.verify()
-    assert "its message is not at position 99" in finding.detail
+    assert "but is not at position 99" in finding.detail
     store.repair()
     assert store.verify() == []
-    assert [one.state for one in store.mail.waiting(ADA_KEY)] == ["waiting", "waiting"]
+    assert [one.state for one in store.inbox.list_waiting(ADA_KEY)] == ["waiting", "waiting"]
 
 
 def test_a_row_that_cannot_be_read_is_named(store: Store, clock: Clock) -> None:
@@ -149,10 +155,10 @@ def test_a_row_that_cannot_be_read_is_named(store: Store, clock: Clock) -> None:
 
 def test_what_is_purged_is_no_way_back_any_more(store: Store, clock: Clock) -> None:
     lived(store, clock)
-    second, third = store.mail.waiting(ADA_KEY)
+    second, third = store.inbox.list_waiting(ADA_KEY)
     old = store.session(second.session or "")
-    store.mail.finish([second], old, [answer("done")], [])
-    store.mail.close(third)
+    store.inbox.finish_turn([second], old, [answer("done")], [])
+    store.inbox.close(third)
     new = store.routes.reset(ADA_KEY)
     assert new.previous == old.id
     clock.forward(100_000_000)

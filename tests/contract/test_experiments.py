@@ -4,11 +4,13 @@ import pytest
 
 from rekindle import Message, ToolCall
 from rekindle.errors import InvalidInput, NotFound
-from rekindle.experiments.experiment import Trial, checked_shares, report
+from rekindle.experiments.experiment import Experiment, build_report, normalize_shares
 from rekindle.learning import miner
 from rekindle.store import Store
 
-TRIAL = Trial("Trial 1", checked_shares({"warm": 1, "cold": 1}), "seed", 1000.0, smallest=0.02)
+TRIAL = Experiment(
+    "Trial 1", normalize_shares({"warm": 1, "cold": 1}), "seed", 1000.0, smallest=0.02
+)
 
 
 def work(store: Store, id: str, failures: int, calls: int, owner: str = "ada") -> None:
@@ -28,53 +30,53 @@ def work(store: Store, id: str, failures: int, calls: int, owner: str = "ada") -
 
 
 def test_an_experiment_comes_back_as_it_was_begun(store: Store) -> None:
-    store.trials.start(TRIAL)
-    assert store.trials.running() == TRIAL
-    assert store.trials.get("Trial 1") == TRIAL
-    ended = store.trials.stop("Trial 1")
+    store.experiments.start(TRIAL)
+    assert store.experiments.get_running() == TRIAL
+    assert store.experiments.get("Trial 1") == TRIAL
+    ended = store.experiments.stop("Trial 1")
     assert ended.ended is not None
-    assert store.trials.running() is None
-    assert store.trials.all() == [ended]
-    assert store.trials.stop("Trial 1") == ended
+    assert store.experiments.get_running() is None
+    assert store.experiments.list_all() == [ended]
+    assert store.experiments.stop("Trial 1") == ended
 
 
 def test_a_second_experiment_waits_for_the_end_of_the_first(store: Store) -> None:
-    store.trials.start(TRIAL)
+    store.experiments.start(TRIAL)
     with pytest.raises(InvalidInput, match="'Trial 1' is running"):
-        store.trials.start(TRIAL._replace(name="Trial 2"))
-    store.trials.stop("Trial 1")
+        store.experiments.start(TRIAL._replace(name="Trial 2"))
+    store.experiments.stop("Trial 1")
     with pytest.raises(InvalidInput, match="another name"):
-        store.trials.start(TRIAL)
-    store.trials.start(TRIAL._replace(name="Trial 2"))
-    assert [trial.name for trial in store.trials.all()] == ["Trial 2", "Trial 1"]
+        store.experiments.start(TRIAL)
+    store.experiments.start(TRIAL._replace(name="Trial 2"))
+    assert [trial.name for trial in store.experiments.list_all()] == ["Trial 2", "Trial 1"]
 
 
 def test_an_unknown_experiment_is_named_with_those_there_are(store: Store) -> None:
-    with pytest.raises(NotFound, match="there is none yet"):
-        store.trials.get("spring")
-    store.trials.start(TRIAL)
-    with pytest.raises(NotFound, match="there are: Trial 1"):
-        store.trials.assigned("spring")
+    with pytest.raises(NotFound, match="there are none yet"):
+        store.experiments.get("spring")
+    store.experiments.start(TRIAL)
+    with pytest.raises(NotFound, match="existing: Trial 1"):
+        store.experiments.list_assignments("spring")
 
 
 def test_sessions_count_as_they_were_drawn_by_their_first_calls(store: Store) -> None:
-    store.trials.start(TRIAL._replace(calls=5))
-    trial = store.trials.get("Trial 1")
+    store.experiments.start(TRIAL._replace(calls=5))
+    trial = store.experiments.get("Trial 1")
     for id, arm, failures, calls in (
         ("long", "warm", 2, 8),
         ("short", "cold", 1, 3),
         ("silent", "cold", 0, 0),
     ):
-        store.trials.record(trial, id, "ada", arm)
+        store.experiments.record_assignment(trial, id, "ada", arm)
         if calls:
             work(store, id, failures, calls)
     store.end("short", "completed")
-    miner.judge(store)
-    found = {one.session: one for one in store.trials.assigned("Trial 1")}
-    assert (found["long"].calls, found["long"].errors, found["long"].ripe) == (5, 2, True)
-    assert (found["short"].calls, found["short"].errors, found["short"].ripe) == (3, 1, True)
-    assert found["silent"].gone
-    said = report(trial, list(found.values()))
+    miner.judge_sessions(store)
+    found = {one.session: one for one in store.experiments.list_assignments("Trial 1")}
+    assert (found["long"].calls, found["long"].errors, found["long"].complete) == (5, 2, True)
+    assert (found["short"].calls, found["short"].errors, found["short"].complete) == (3, 1, True)
+    assert found["silent"].deleted
+    said = build_report(trial, list(found.values()))
     assert [(arm.arm, arm.assigned, arm.counted) for arm in said.arms] == [
         ("warm", 1, 1),
         ("cold", 2, 1),
@@ -84,24 +86,24 @@ def test_sessions_count_as_they_were_drawn_by_their_first_calls(store: Store) ->
 def test_a_session_that_goes_on_is_not_counted_before_its_first_calls_are_done(
     store: Store,
 ) -> None:
-    store.trials.start(TRIAL)
-    store.trials.record(TRIAL, "new", None, "warm")
+    store.experiments.start(TRIAL)
+    store.experiments.record_assignment(TRIAL, "new", None, "warm")
     work(store, "new", 0, 4)
-    miner.judge(store)
-    (one,) = store.trials.assigned("Trial 1")
-    assert (one.calls, one.ripe, one.owner) == (4, False, None)
+    miner.judge_sessions(store)
+    (one,) = store.experiments.list_assignments("Trial 1")
+    assert (one.calls, one.complete, one.owner) == (4, False, None)
 
 
 def test_the_first_draw_of_a_session_stands(store: Store) -> None:
-    store.trials.start(TRIAL)
-    store.trials.record(TRIAL, "s", "ada", "warm")
-    store.trials.record(TRIAL, "s", "ada", "cold")
-    assert [one.arm for one in store.trials.assigned("Trial 1")] == ["warm"]
+    store.experiments.start(TRIAL)
+    store.experiments.record_assignment(TRIAL, "s", "ada", "warm")
+    store.experiments.record_assignment(TRIAL, "s", "ada", "cold")
+    assert [one.arm for one in store.experiments.list_assignments("Trial 1")] == ["warm"]
 
 
 def test_a_deleted_session_is_gone_but_was_drawn(store: Store) -> None:
-    store.trials.start(TRIAL)
-    store.trials.record(TRIAL, "s", "ada", "warm")
-    (one,) = store.trials.assigned("Trial 1")
-    assert one.gone
+    store.experiments.start(TRIAL)
+    store.experiments.record_assignment(TRIAL, "s", "ada", "warm")
+    (one,) = store.experiments.list_assignments("Trial 1")
+    assert one.deleted
     assert not one.given

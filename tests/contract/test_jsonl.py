@@ -94,13 +94,13 @@ def test_what_a_session_was_started_with_comes_along(store: Store, another: Open
     ]
     for name in ("first", "second"):
         started(store, "hello", id=name)
-        store.preludes.keep(name, given, revision=3)
+        store.preludes.save(name, given, revision=3)
     lines = dumped(store)
     other = another()
     assert other.load(lines).skipped == []
     for name in ("first", "second"):
-        assert other.preludes.start(name) == store.preludes.start(name)
-    assert len(other.preludes.start("first").messages) == 3
+        assert other.preludes.load(name) == store.preludes.load(name)
+    assert len(other.preludes.load("first").messages) == 3
     assert dumped(other) == lines
     assert other.load(lines).messages == 0
     report = another().load([lines[0], b'{"type": "prelude", "messages": [1]}', *lines[2:]])
@@ -186,7 +186,7 @@ def test_another_conversation_under_the_same_id_is_left_alone(
     started(other, "fine", id="y")
     report = store.load(dumped(other))
     assert (report.sessions, report.messages) == (1, 1)
-    assert report.skipped == ["session x: the store has another conversation under this id"]
+    assert report.skipped == ["session x: the store has a different conversation with this id"]
     assert texts(store, "x") == ["mine", "b"]
 
 
@@ -277,7 +277,7 @@ def test_everything_can_be_copied_to_another_engine_and_back(
     assert dumped(there) == dumped(store)
     assert dumped(back) == dumped(store)
     assert (there.verify(), back.verify()) == ([], [])
-    assert back.imported("/some/file") == "stamp\0"
+    assert back.get_import_stamp("/some/file") == "stamp\0"
     assert progress[-1][0] == progress[-1][1] == store.stats().messages
 
 
@@ -343,15 +343,15 @@ def test_a_dump_taken_while_messages_come_is_whole_for_each_session(
 
 
 def test_a_file_is_remembered_as_taken_in(store: Store) -> None:
-    assert store.imported("/a") is None
+    assert store.get_import_stamp("/a") is None
     store.mark_imported("/a", "1")
     store.mark_imported("/a", "2\0\ud800")
     long = "/very" * 1000
     store.mark_imported(long, "3")
-    assert (store.imported("/a"), store.imported(long)) == ("2\0\ud800", "3")
-    assert store.imported(long + "x") is None
+    assert (store.get_import_stamp("/a"), store.get_import_stamp(long)) == ("2\0\ud800", "3")
+    assert store.get_import_stamp(long + "x") is None
     store.mark_imported("/odd\0\ud800", "4")
-    assert store.imported("/odd\0\ud800") == "4"
+    assert store.get_import_stamp("/odd\0\ud800") == "4"
 
 
 def test_a_call_answered_without_a_name_is_known_by_its_tool_after_loading(

@@ -106,7 +106,7 @@ def test_compression_ends_the_parent_and_goes_on_in_a_child(store: Store, clock:
 def test_a_session_is_compressed_once(store: Store) -> None:
     parent = started(store)
     child = store.compress(parent, user("summary"))
-    with pytest.raises(InvalidInput, match=f"goes on in {child.id}"):
+    with pytest.raises(InvalidInput, match=f"continues in {child.id}"):
         store.compress(parent, user("again"))
     assert store.children(parent) == [child]
 
@@ -122,7 +122,7 @@ def test_the_tip_is_the_end_of_a_chain_of_compressions(store: Store) -> None:
     chain = [started(store, "start", title="Plan")]
     for number in range(4):
         chain.append(store.compress(chain[-1], user(f"summary {number}")))
-    assert [store.tip(link).id for link in chain] == [chain[-1].id] * 5
+    assert [store.find_tip(link).id for link in chain] == [chain[-1].id] * 5
     assert chain[-1].title == "Plan #5"
     assert store.resolve("Plan").id == chain[-1].id
 
@@ -130,11 +130,11 @@ def test_the_tip_is_the_end_of_a_chain_of_compressions(store: Store) -> None:
 def test_the_tip_follows_compressions_and_not_forks(store: Store) -> None:
     parent = started(store, "a")
     forked = store.fork(parent)
-    assert store.tip(parent).id == parent.id
+    assert store.find_tip(parent).id == parent.id
     child = store.compress(parent, user("summary"))
     store.fork(parent, at=0)
-    assert store.tip(parent).id == child.id
-    assert store.tip(forked).id == forked.id
+    assert store.find_tip(parent).id == child.id
+    assert store.find_tip(forked).id == forked.id
 
 
 def test_lineage_is_walked_both_ways(store: Store, clock: Clock) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime
 import pytest
 
 from rekindle import Store
-from rekindle.errors import Ambiguous, InvalidInput, NotFound
+from rekindle.errors import AmbiguousName, InvalidInput, NotFound
 from rekindle.store import Filter
 from tests.conftest import Clock
 from tests.contract.messages import call, started, user
@@ -158,7 +158,7 @@ def test_an_id_comes_before_a_title_and_a_title_before_a_beginning(store: Store)
 def test_a_beginning_that_fits_several_names_them(store: Store) -> None:
     for name in ("2026_a", "2026_b"):
         started(store, f"about {name}", id=name)
-    with pytest.raises(Ambiguous, match=r"2026_a .*2026_b"):
+    with pytest.raises(AmbiguousName, match=r"2026_a .*2026_b"):
         store.resolve("2026")
 
 
@@ -166,7 +166,7 @@ def test_a_title_of_two_owners_is_ambiguous_until_an_owner_is_named(store: Store
     started(store, id="a", owner="ada", title="Plan")
     started(store, id="e", owner="eve", title="Plan")
     started(store, id="a2", owner="ada", title="Plan #2")
-    with pytest.raises(Ambiguous) as caught:
+    with pytest.raises(AmbiguousName) as caught:
         store.resolve("Plan")
     assert "a2" in str(caught.value)
     assert "e (Plan)" in str(caught.value)

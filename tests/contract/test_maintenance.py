@@ -68,17 +68,17 @@ def test_nothing_is_found_in_an_empty_store(store: Store) -> None:
 @pytest.mark.parametrize(
     ("check", "where", "detail", "sql"),
     [
-        ("count", "a", "says 999 messages", "UPDATE sessions SET message_count = 999 WHERE id = 'a'"),
-        ("count", "a", "says 9 tool calls",
+        ("count", "a", "recorded 999 messages", "UPDATE sessions SET message_count = 999 WHERE id = 'a'"),
+        ("count", "a", "recorded 9 tool calls",
          "UPDATE sessions SET tool_call_count = 9 WHERE id = 'a'"),
-        ("order", "a", "would write next at 1",
+        ("order", "a", "next position is 1",
          "UPDATE sessions SET next_position = 1 WHERE id = 'a'"),
         ("chain", "", "descends from itself",
          "UPDATE sessions SET parent = (SELECT id FROM sessions WHERE forked_at IS NOT NULL)"
          " WHERE id = 'a'"),
-        ("foreign key", "", "taken out by a rewind that is not there",
+        ("foreign key", "", "removed by a missing rewind",
          "UPDATE messages SET rewind = 999 WHERE content = 'one' AND origin IS NULL"),
-        ("search index", "words", "not in the index", "DELETE FROM words WHERE {id} ="
+        ("search index", "words", "missing from the index", "DELETE FROM words WHERE {id} ="
          " (SELECT min(id) FROM messages)"),
     ],
 )  # fmt: skip
@@ -109,7 +109,7 @@ def test_messages_that_lost_their_session_get_a_new_one(lived: Store, target: st
     plant_unguarded(target, "DELETE FROM sessions WHERE id = 'a'")
     findings = lived.verify()
     assert {finding.check for finding in findings} == {"foreign key"}
-    assert any("session that is not there" in finding.detail for finding in findings)
+    assert any("missing session" in finding.detail for finding in findings)
     mended = lived.repair()
     assert any("recovered_" in line for line in mended)
     assert lived.verify() == []

@@ -13,13 +13,13 @@ import pytest
 from rekindle import Message, Session, Store, ToolCall
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.learning import build, miner
-from rekindle.learning.library import Templates, exported, index
+from rekindle.learning.library import TemplateLibrary, export_template, update_index
 from rekindle.redaction.redactor import Redactor
 from rekindle.store import Filter
 from rekindle.store.learning import candidate_counts
-from rekindle.store.learning.mining_results import Deal
-from rekindle.store.learning.outcomes import Due
-from rekindle.types import replace
+from rekindle.store.learning.mining_results import SessionCallRows
+from rekindle.store.learning.outcomes import StaleSession
+from rekindle.types import replace_fields
 from tests.conftest import Clock
 from tests.contract.messages import answer, user
 
@@ -52,16 +52,16 @@ def work(
     return session.id
 
 
-def learned(store: Store, **wanted: object) -> miner.Learned:
-    return miner.learn(store, Redactor(), miner.Wanted(**wanted), now=NOW)  # type: ignore[arg-type]
+def learned(store: Store, **wanted: object) -> miner.MiningOutcome:
+    return miner.mine_sessions(store, Redactor(), miner.MiningFilter(**wanted), now=NOW)  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Templates:
-    return Templates(tmp_path / "templates", clock=lambda: NOW)
+def folder(tmp_path: Path) -> TemplateLibrary:
+    return TemplateLibrary(tmp_path / "templates", clock=lambda: NOW)
 
 
-def commands(found: miner.Learned, kind: str = "example") -> list[object]:
+def commands(found: miner.MiningOutcome, kind: str = "example") -> list[object]:
     return [
         step.arguments["command"]
         for one in found.patterns
@@ -106,15 +106,15 @@ def test_parts_that_are_looked_through_while_others_are_written_give_the_same(
     for number in range(11):
         work(store, f"uv run pytest -q tests/{number}.py", "make lint STRICT=1", "ls")
     if is_judged:
-        miner.judge(store)
+        miner.judge_sessions(store)
     whole = learned(store)
-    shapes = store.mined.tally({*range(1, 12)}, 2, MOST)
-    store.mined.forget()
-    monkeypatch.setattr(miner, "AT_ONCE", 60)  # messages of two sessions
+    shapes = store.mining_results.count_candidates({*range(1, 12)}, 2, MOST)
+    store.mining_results.clear()
+    monkeypatch.setattr(miner, "MESSAGES_PER_BATCH", 60)  # messages of two sessions
     assert learned(store) == whole
-    assert store.mined.tally({*range(1, 12)}, 2, MOST) == shapes
-    assert learned(store, max_sessions=3).scan.skipped == {"more than wanted": 8}
-    store.mined.forget()
+    assert store.mining_results.count_candidates({*range(1, 12)}, 2, MOST) == shapes
+    assert learned(store, max_sessions=3).scan.skipped == {"over the session limit": 8}
+    store.mining_results.clear()
     few = learned(store, max_sessions=3)
     assert (few.scan.qualified, few.scan.looked_through) == (3, 4), "and none ahead of need"
 
@@ -124,19 +124,19 @@ def test_a_part_that_cannot_be_read_ahead_does_not_cost_what_was_found(
 ) -> None:
     for number in range(4):
         work(store, f"uv run pytest -q tests/{number}.py")
-    miner.judge(store)
-    whole, read = learned(store), store.mined.deals
-    store.mined.forget()
-    monkeypatch.setattr(miner, "AT_ONCE", 60)  # messages of two sessions
+    miner.judge_sessions(store)
+    whole, read = learned(store), store.mining_results.iter_session_calls
+    store.mining_results.clear()
+    monkeypatch.setattr(miner, "MESSAGES_PER_BATCH", 60)  # messages of two sessions
     parts: list[int] = []
 
-    def deals(nums: Sequence[int]) -> Iterator[Deal]:
+    def deals(nums: Sequence[int]) -> Iterator[SessionCallRows]:
         parts.append(len(nums))
         if len(parts) == 2:
             raise OSError("the disk is gone")
         return read(nums)
 
-    monkeypatch.setattr(store.mined, "deals", deals)
+    monkeypatch.setattr(store.mining_results, "iter_session_calls", deals)
     with pytest.raises(OSError, match="the disk is gone"):
         learned(store)
     monkeypatch.undo()
@@ -149,14 +149,14 @@ def test_what_is_said_while_a_session_is_looked_at_is_learned_the_next_time(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = [work(store, "make docs --all") for _ in range(2)]
-    read = store.mined.deals
+    read = store.mining_results.iter_session_calls
 
-    def deals(nums: Sequence[int]) -> Iterator[Deal]:
+    def deals(nums: Sequence[int]) -> Iterator[SessionCallRows]:
         for session in both:  # after it was judged
             store.append(session, *call("late", "make check --late"))
         return read(nums)
 
-    monkeypatch.setattr(store.mined, "deals", deals)
+    monkeypatch.setattr(store.mining_results, "iter_session_calls", deals)
     assert commands(learned(store)) == ["make docs --all"]
     monkeypatch.undo()
     assert sorted(map(str, commands(learned(store)))) == ["make check --late", "make docs --all"]
@@ -170,15 +170,15 @@ def test_a_session_that_is_deleted_while_it_is_looked_at_costs_no_other(
     work(store, "make docs --all")
     work(store, "make docs --all", source="gone")
     clock.now += 10 * 86_400
-    due = store.due
+    due = store.find_stale_sessions
 
-    def due_and_gone(*args: Any, **named: Any) -> list[Due]:
+    def due_and_gone(*args: Any, **named: Any) -> list[StaleSession]:
         found = due(*args, **named)
         store.prune(Filter(source="gone"))
         store.purge(older_than=-1)
         return found
 
-    monkeypatch.setattr(store, "due", due_and_gone)
+    monkeypatch.setattr(store, "find_stale_sessions", due_and_gone)
     found = learned(store)
     assert commands(found) == ["make docs --all"]
     assert (found.scan.qualified, found.scan.skipped) == (2, {"deleted meanwhile": 1})
@@ -199,9 +199,9 @@ def test_other_rules_look_at_everything_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work(store, "make docs")
-    learned(store, least=1)
-    monkeypatch.setattr(miner, "MINING_RULES", "other")
-    assert learned(store, least=1).scan.looked_through == 1
+    learned(store, min_sessions=1)
+    monkeypatch.setattr(miner, "MINING_VERSION", "other")
+    assert learned(store, min_sessions=1).scan.looked_through == 1
 
 
 def test_sessions_are_left_out_for_a_reason_that_is_told(store: Store, clock: Clock) -> None:
@@ -217,13 +217,13 @@ def test_sessions_are_left_out_for_a_reason_that_is_told(store: Store, clock: Cl
     found = learned(store)
     assert found.scan.skipped == {
         "under 30 messages": 1,
-        "ended otherwise": 1,
+        "did not finish": 1,
         "over 50% of the calls failed": 1,
     }
     assert bad not in found.sessions
     assert {given_up, bad} & set(found.sessions) == set()
     assert learned(store, source="codex").scan.qualified == 1
-    assert learned(store, max_sessions=2).scan.skipped["more than wanted"] >= 1
+    assert learned(store, max_sessions=2).scan.skipped["over the session limit"] >= 1
     assert learned(store, min_messages=2).scan.qualified == 4
 
 
@@ -273,21 +273,28 @@ def test_what_goes_on_from_a_session_of_strangers_is_not_trusted_either(store: S
         "make docs --first": False,
         "make check --here": False,
     }
-    (only,) = miner.learn_one(store, Redactor(), third.id, now=NOW, most=5).patterns
+    (only,) = miner.mine_single_session(
+        store, Redactor(), third.id, now=NOW, max_patterns=5
+    ).patterns
     assert only.tainted
 
 
-def test_secrets_are_removed_before_anything_is_kept(store: Store, folder: Templates) -> None:
+def test_secrets_are_removed_before_anything_is_kept(store: Store, folder: TemplateLibrary) -> None:
     for _ in range(2):
         work(store, f"deskctl login --token {SECRET} --all", asked=f"log in with {SECRET}")
-    built = build.build(store, folder, Redactor(), "Desk", now=NOW)
-    kept = folder.path("desk").read_text()
+    built = build.build_template(store, folder, Redactor(), "Desk", now=NOW)
+    kept = folder.get_path("desk").read_text()
     assert SECRET not in kept
     assert "deskctl login" in kept
-    nums = [one.num for one in store.mined.pending(miner.MINING_RULES, Filter())]
+    nums = [
+        one.num
+        for one in store.mining_results.list_candidate_sessions(miner.MINING_VERSION, Filter())
+    ]
     assert nums
-    assert all(SECRET.encode() not in blob for blob in store.mined.calls(nums).values())
-    _, sorts = store.mined.tally({*nums}, 1, MOST)
+    assert all(
+        SECRET.encode() not in blob for blob in store.mining_results.load_calls(nums).values()
+    )
+    _, sorts = store.mining_results.count_candidates({*nums}, 1, MOST)
     assert sorts
     assert all(SECRET not in sort for sort in sorts)
     assert sum(built.scan.removed.values()) > 0
@@ -300,8 +307,8 @@ def test_a_deleted_session_takes_what_was_learned_from_it_along(store: Store, cl
     clock.now += 10 * 86_400
     store.prune(Filter.parse("messages>1"))
     store.purge(older_than=-1)
-    assert store.mined.calls(range(1, 10)) == {}
-    with store._engine.reading() as tx:  # pyright: ignore[reportPrivateUsage]
+    assert store.mining_results.load_calls(range(1, 10)) == {}
+    with store._engine.begin_read() as tx:  # pyright: ignore[reportPrivateUsage]
         for table in ("mined", "mined_calls", "candidates", "attempts"):
             assert tx.run(f"SELECT count(*) FROM {table}") == [(0,)], table
     assert learned(store).patterns == ()
@@ -309,10 +316,10 @@ def test_a_deleted_session_takes_what_was_learned_from_it_along(store: Store, cl
 
 def test_sums_are_those_of_the_sessions_that_are_left(store: Store, clock: Clock) -> None:
     def sums(among: set[int]) -> tuple[object, object]:
-        kept = store.mined.tally(among, 1, MOST)
-        store.mined.forget()
+        kept = store.mining_results.count_candidates(among, 1, MOST)
+        store.mining_results.clear()
         learned(store)
-        return kept, store.mined.tally(among, 1, MOST)
+        return kept, store.mining_results.count_candidates(among, 1, MOST)
 
     first = work(store, "make docs --a", "make test --b")
     learned(store)
@@ -320,7 +327,10 @@ def test_sums_are_those_of_the_sessions_that_are_left(store: Store, clock: Clock
     work(store, "make docs --a", "make test --b")
     gone = work(store, "make lint --c", "make test --b", source="gone")
     learned(store)
-    nums = {one.id: one.num for one in store.mined.pending(miner.MINING_RULES, Filter())}
+    nums = {
+        one.id: one.num
+        for one in store.mining_results.list_candidate_sessions(miner.MINING_VERSION, Filter())
+    }
     for left_out in ([], [first], [second], [gone], [first, gone]):
         among = {num for id, num in nums.items() if id not in left_out}
         kept, anew = sums(among)
@@ -347,17 +357,17 @@ def test_the_best_without_some_sessions_are_those_of_a_sum_anew(
         among = {*draw.sample(range(1, 15), draw.randrange(9, 14))}
         rooms = dict.fromkeys(MOST, most)
         monkeypatch.setattr(candidate_counts, "FEW", 1.0)
-        taken_off = store.mined.tally(among, 1, rooms)
+        taken_off = store.mining_results.count_candidates(among, 1, rooms)
         monkeypatch.setattr(candidate_counts, "FEW", -1.0)
-        shapes, sorts = store.mined.tally(among, 1, rooms)
+        shapes, sorts = store.mining_results.count_candidates(among, 1, rooms)
         assert taken_off[0] == shapes
         assert {name: counts for name, counts in taken_off[1].items() if any(counts)} == sorts
 
 
-def test_a_template_is_built_and_built_anew(store: Store, folder: Templates) -> None:
+def test_a_template_is_built_and_built_anew(store: Store, folder: TemplateLibrary) -> None:
     work(store, "make docs --strict")
     work(store, "make docs --strict")
-    built = build.build(store, folder, Redactor(), "Our Docs", now=NOW, tags=["docs"])
+    built = build.build_template(store, folder, Redactor(), "Our Docs", now=NOW, tags=["docs"])
     assert built.template == folder.find("our-docs")
     assert (built.template.made, built.template.state, built.template.revision) == (
         "built",
@@ -365,82 +375,86 @@ def test_a_template_is_built_and_built_anew(store: Store, folder: Templates) -> 
         1,
     )
     assert built.template.scan["qualified"] == 2
-    assert store.patterns.stamps().keys() == {"our-docs"}
-    again = build.build(store, folder, Redactor(), "Our Docs", now=NOW)
+    assert store.template_index.load_stamps().keys() == {"our-docs"}
+    again = build.build_template(store, folder, Redactor(), "Our Docs", now=NOW)
     assert again.template.revision == 2
     with pytest.raises(NotFound, match=r"none of 2 sessions qualified.*under 500 messages"):
-        build.build(store, folder, Redactor(), "x", miner.Wanted(min_messages=500), now=NOW)
+        build.build_template(
+            store, folder, Redactor(), "x", miner.MiningFilter(min_messages=500), now=NOW
+        )
     with pytest.raises(InvalidInput, match="type: expected one of"):
-        build.build(store, folder, Redactor(), "x", miner.Wanted(task="odd"), now=NOW)
+        build.build_template(
+            store, folder, Redactor(), "x", miner.MiningFilter(task="odd"), now=NOW
+        )
 
 
-def test_an_automatic_template_waits_to_be_accepted(store: Store, folder: Templates) -> None:
+def test_an_automatic_template_waits_to_be_accepted(store: Store, folder: TemplateLibrary) -> None:
     work(store, "make docs --strict")
     work(store, "make docs --strict")
     work(store, *["make docs --strict"] * 3, failed=("make x", "make y"))
-    built = build.build(store, folder, Redactor(), "auto", now=NOW, automatic=True)
+    built = build.build_template(store, folder, Redactor(), "auto", now=NOW, automatic=True)
     assert (built.template.state, built.template.made) == ("quarantined", "automatic")
     assert built.scan.qualified == 2, "only sessions that did well"
-    assert build.accept(store, folder, "auto").state == "active"
-    assert build.retire(store, folder, "auto").state == "retired"
+    assert build.accept_template(store, folder, "auto").state == "active"
+    assert build.retire_template(store, folder, "auto").state == "retired"
 
 
-def test_a_session_is_extracted(store: Store, folder: Templates) -> None:
+def test_a_session_is_extracted(store: Store, folder: TemplateLibrary) -> None:
     id = work(store, "make docs --strict", "ls", asked="Always use make. Look at docs/plan.md")
-    made = build.extract(store, folder, Redactor(), id, "One", now=NOW)
+    made = build.extract_template(store, folder, Redactor(), id, "One", now=NOW)
     assert [one.steps[0].arguments for one in made.patterns] == [{"command": "make docs --strict"}]
     assert made.seed.instructions == ("Always use make.",)
     assert "docs/plan.md" in made.seed.markers
     assert made.sources == (id,)
     with pytest.raises(NotFound):
-        build.extract(store, folder, Redactor(), "nobody", "Two", now=NOW)
+        build.extract_template(store, folder, Redactor(), "nobody", "Two", now=NOW)
 
 
-def test_templates_are_merged_without_doubles(store: Store, folder: Templates) -> None:
+def test_templates_are_merged_without_doubles(store: Store, folder: TemplateLibrary) -> None:
     work(store, "make docs --strict", "make check")
     work(store, "make docs --strict", "make check")
-    one = build.build(store, folder, Redactor(), "One", now=NOW).template
-    folder.create(replace(one, id="two", name="Two", tags=("b",)))
-    both = build.merge(store, folder, Redactor(), ["One", "two"], "Both", most=40)
+    one = build.build_template(store, folder, Redactor(), "One", now=NOW).template
+    folder.create(replace_fields(one, id="two", name="Two", tags=("b",)))
+    both = build.merge_templates(store, folder, Redactor(), ["One", "two"], "Both", max_patterns=40)
     assert len(both.patterns) == len(one.patterns)
     assert both.tags == ("b",)
     with pytest.raises(InvalidInput, match="two different"):
-        build.merge(store, folder, Redactor(), ["One", "one"], "Same", most=40)
+        build.merge_templates(store, folder, Redactor(), ["One", "one"], "Same", max_patterns=40)
 
 
 def test_what_comes_from_elsewhere_is_looked_through_and_kept_apart(
-    store: Store, folder: Templates
+    store: Store, folder: TemplateLibrary
 ) -> None:
     work(store, "make docs --strict")
     work(store, "make docs --strict")
-    one = build.build(store, folder, Redactor(), "One", now=NOW).template
-    bad = replace(one, description=f"use {SECRET}", name="Theirs")
+    one = build.build_template(store, folder, Redactor(), "One", now=NOW).template
+    bad = replace_fields(one, description=f"use {SECRET}", name="Theirs")
     pattern = one.patterns[0]
-    foreign = replace(pattern, steps=(replace(pattern.steps[0], tool="odd_tool"),))
-    data = exported(replace(bad, patterns=(*one.patterns, foreign)), "rekindle", NOW)
-    got = build.receive(store, folder, Redactor(), data, "file", None)
+    foreign = replace_fields(pattern, steps=(replace_fields(pattern.steps[0], tool="odd_tool"),))
+    data = export_template(replace_fields(bad, patterns=(*one.patterns, foreign)), "rekindle", NOW)
+    got = build.import_template(store, folder, Redactor(), data, "file", None)
     assert got.template.state == "quarantined"
     assert got.template.id == "theirs"
     assert got.missing == ("odd_tool",)
-    assert SECRET not in folder.path("theirs").read_text()
+    assert SECRET not in folder.get_path("theirs").read_text()
     assert got.removed
-    with pytest.raises(InvalidInput, match="there is one already"):
-        build.receive(store, folder, Redactor(), data, "file", None)
+    with pytest.raises(InvalidInput, match="already exists"):
+        build.import_template(store, folder, Redactor(), data, "file", None)
 
 
-def test_the_index_follows_the_files(store: Store, folder: Templates) -> None:
+def test_the_index_follows_the_files(store: Store, folder: TemplateLibrary) -> None:
     work(store, "make docs --strict")
     work(store, "make docs --strict")
-    build.build(store, folder, Redactor(), "One", now=NOW)
-    assert index(store, folder) == 0
-    path = folder.path("one")
+    build.build_template(store, folder, Redactor(), "One", now=NOW)
+    assert update_index(store, folder) == 0
+    path = folder.get_path("one")
     path.write_text(path.read_text().replace("Learned from", "Known from"))
-    assert index(store, folder) == 1
+    assert update_index(store, folder) == 1
     told: list[str] = []
     path.write_text("{}")
-    index(store, folder, tell=told.append)
-    assert store.patterns.stamps() == {}
-    assert "this is no template" in told[0]
+    update_index(store, folder, on_error=told.append)
+    assert store.template_index.load_stamps() == {}
+    assert "this is not a template" in told[0]
 
 
 def test_the_use_of_a_template_is_counted_from_its_sessions(store: Store) -> None:
@@ -448,7 +462,7 @@ def test_the_use_of_a_template_is_counted_from_its_sessions(store: Store) -> Non
         session = store.begin(template="one", arm="warm")
         store.append(session, user("go"), *call("a", "make"), *call("b", "make x", number and 2))
     store.append(store.begin(), user("go"), *call("a", "make", 2))
-    use = build.use_of(store, "one")
+    use = build.measure_usage(store, "one")
     assert (use.sessions, use.calls, use.failed) == (3, 6, 2)
     assert use.success_rate == round(4 / 6, 4)
-    assert build.use_of(store, "two") == build.Use()
+    assert build.measure_usage(store, "two") == build.TemplateUsage()

@@ -15,7 +15,7 @@ import pytest
 from rekindle import Store, Tokens, open_store
 from rekindle.errors import InvalidInput, StoreClosed, StoreError, StoreReadOnly, StoreTooNew
 from rekindle.store import Filter
-from rekindle.store.core.migrations import LATEST, migrations
+from rekindle.store.core.migrations import LATEST_VERSION, load_migrations
 from rekindle.store.engines.sqlite import APPLICATION_ID
 from tests.conftest import ENGINES, Clock
 from tests.contract.messages import dumped, found, started, texts, user
@@ -167,17 +167,19 @@ def test_a_reader_creates_nothing(target: str) -> None:
 
 
 def test_a_store_has_the_newest_version(store: Store) -> None:
-    assert store.stats().version == LATEST
+    assert store.stats().version == LATEST_VERSION
 
 
 def test_a_newer_database_is_refused_and_left_alone(target: str) -> None:
     with open_store(target) as store:
         started(store, "a", id="x")
-    set_version(target, LATEST + 7)
+    set_version(target, LATEST_VERSION + 7)
     for readonly in (False, True):
-        with pytest.raises(StoreTooNew, match=f"version {LATEST + 7}.*up to {LATEST}"):
+        with pytest.raises(
+            StoreTooNew, match=f"version {LATEST_VERSION + 7}.*up to {LATEST_VERSION}"
+        ):
             open_store(target, readonly=readonly)
-    set_version(target, LATEST)
+    set_version(target, LATEST_VERSION)
     with open_store(target) as store:
         assert texts(store, "x") == ["a"]
 
@@ -200,13 +202,13 @@ def make_old(target: str) -> None:
             "CREATE TABLE rekindle_version (version INTEGER NOT NULL)",
             "INSERT INTO rekindle_version VALUES (1)",
         ]
-    run(target, migrations(engine)[1], insert_session, insert_messages, *marks)
+    run(target, load_migrations(engine)[1], insert_session, insert_messages, *marks)
 
 
 def test_an_older_database_is_upgraded_and_its_messages_are_found(target: str) -> None:
     make_old(target)
     with open_store(target) as store:
-        assert store.stats().version == LATEST
+        assert store.stats().version == LATEST_VERSION
         assert texts(store, "x") == ["the needle", "found"]
         assert found(store, "needle") == ["the needle"]
         assert store.append("x", user("more")) == [2]
@@ -219,12 +221,12 @@ def test_what_was_mined_before_an_upgrade_is_known_after_it(target: str) -> None
     make_old(target)
     nothing = "'[]'" if is_url(target) else "x'5b5d'"
     mined = f"INSERT INTO mined VALUES (1, 'r', 0, 1, 'code', 3, 1, NULL, {nothing})"
-    run(target, *[migrations(engine)[number] for number in range(2, 8)], mined)
+    run(target, *[load_migrations(engine)[number] for number in range(2, 8)], mined)
     set_version(target, 7)
     with open_store(target) as store:
-        assert store.mined.calls([1]) == {1: b"[]"}
-        (one,) = store.mined.pending("r", Filter())
-        assert one.known == ("code", 3, 1, None)
+        assert store.mining_results.load_calls([1]) == {1: b"[]"}
+        (one,) = store.mining_results.list_candidate_sessions("r", Filter())
+        assert one.stats == ("code", 3, 1, None)
 
 
 def test_a_copy_is_kept_of_what_was_upgraded(target: str) -> None:
@@ -259,8 +261,8 @@ def test_an_upgrade_that_fails_leaves_the_old_database(
     make_old(target)
     from rekindle.store.core import migrations as loader
 
-    broken = {**migrations("sqlite"), 2: "CREATE TABLE half (x INTEGER); SELECT nonsense()"}
-    monkeypatch.setattr(loader, "migrations", lambda engine: broken)
+    broken = {**load_migrations("sqlite"), 2: "CREATE TABLE half (x INTEGER); SELECT nonsense()"}
+    monkeypatch.setattr(loader, "load_migrations", lambda engine: broken)
     with pytest.raises(StoreError):
         open_store(target)
     monkeypatch.undo()
@@ -273,7 +275,7 @@ def test_a_database_that_is_not_ours_is_refused_and_left_alone(tmp_path: Path) -
     other = tmp_path / "other.db"
     run(str(other), "CREATE TABLE cats (name TEXT)", "INSERT INTO cats VALUES ('Tom')")
     for readonly in (False, True):
-        with pytest.raises(InvalidInput, match="not one of Rekindle's"):
+        with pytest.raises(InvalidInput, match="not a Rekindle store"):
             open_store(other, readonly=readonly)
     assert run(str(other), "SELECT name FROM cats") == [("Tom",)]
 
@@ -304,6 +306,6 @@ def test_a_store_is_not_used_by_a_forked_child(store: Store) -> None:
     said = os.read(reader, 1000).decode().split("\n")
     os.close(reader)
     os.close(writer)
-    assert said == ["this store belongs to the parent process: open one after the fork"] * 2
+    assert said == ["this store was opened before the fork: open it in the child process"] * 2
     store.append(session, user("after"))
     assert [message.text for message in store.messages(session)] == ["before", "after"]

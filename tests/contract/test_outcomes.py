@@ -6,12 +6,12 @@ from typing import Any
 
 from rekindle import Store
 from rekindle.store import Filter
-from rekindle.store.learning.outcomes import Verdicts
-from rekindle.types import Call
+from rekindle.store.learning.outcomes import JudgedCalls
+from rekindle.types import JudgedCall
 from tests.contract.messages import call, result, started, turns, user
 
 
-def made(session: str, position: int, **fields: Any) -> Call:
+def made(session: str, position: int, **fields: Any) -> JudgedCall:
     known: dict[str, Any] = {
         "number": 0,
         "id": "call_1",
@@ -25,12 +25,12 @@ def made(session: str, position: int, **fields: Any) -> Call:
         "rule": "exit code",
         "confidence": 0.99,
     }
-    return Call(session=session, position=position, **{**known, **fields})
+    return JudgedCall(session=session, position=position, **{**known, **fields})
 
 
-def keep(store: Store, session: str, *calls: Call, since: int, rules: str = "1") -> None:
-    (due,) = store.due(rules, session=session)
-    store.keep_verdicts(rules, [Verdicts(due, calls, since, [3])])
+def keep(store: Store, session: str, *calls: JudgedCall, since: int, rules: str = "1") -> None:
+    (due,) = store.find_stale_sessions(rules, session=session)
+    store.save_verdicts(rules, [JudgedCalls(due, calls, since, [3])])
 
 
 def worked(store: Store, **fields: Any) -> str:
@@ -47,7 +47,7 @@ def test_calls_come_back_as_they_were_judged(store: Store) -> None:
         made(id, 4, outcome="error", failed=True, error_kind="path", fault="agent"),
     )
     keep(store, id, *calls, since=3)
-    (judged,) = store.judged()
+    (judged,) = store.iter_judged_sessions()
     assert judged.session == store.session(id)
     assert judged.calls == calls
     assert judged.compressions == (3,)
@@ -55,12 +55,12 @@ def test_calls_come_back_as_they_were_judged(store: Store) -> None:
 
 def test_a_judged_session_is_not_due_until_it_changes_or_the_rules_do(store: Store) -> None:
     id = worked(store)
-    assert [due.session for due in store.due("1")] == [id]
+    assert [due.session for due in store.find_stale_sessions("1")] == [id]
     keep(store, id, made(id, 1), since=3)
-    assert store.due("1") == []
-    assert [(due.since, due.compressions) for due in store.due("2")] == [(0, ())]
+    assert store.find_stale_sessions("1") == []
+    assert [(due.since, due.compressions) for due in store.find_stale_sessions("2")] == [(0, ())]
     store.append(id, user("more"))
-    assert [(due.since, due.compressions) for due in store.due("1")] == [(3, ())]
+    assert [(due.since, due.compressions) for due in store.find_stale_sessions("1")] == [(3, ())]
 
 
 def test_what_was_judged_before_stays_and_what_is_judged_again_is_replaced(store: Store) -> None:
@@ -68,7 +68,7 @@ def test_what_was_judged_before_stays_and_what_is_judged_again_is_replaced(store
     keep(store, id, made(id, 1), made(id, 5, outcome="unknown", failed=None), since=5)
     store.append(id, *turns("more"))
     keep(store, id, made(id, 5, outcome="error", failed=True), since=6)
-    (judged,) = store.judged(session=id)
+    (judged,) = store.iter_judged_sessions(session=id)
     assert [(each.position, each.outcome) for each in judged.calls] == [(1, "ok"), (5, "error")]
 
 
@@ -77,7 +77,7 @@ def test_a_rewind_makes_everything_due_again_and_so_does_taking_it_back(store: S
     for change in (store.undo, store.redo):
         keep(store, id, made(id, 1), since=3)
         change(id)
-        assert [due.since for due in store.due("1")] == [0]
+        assert [due.since for due in store.find_stale_sessions("1")] == [0]
 
 
 def test_sessions_come_in_the_order_of_their_start_and_as_the_filter_says(store: Store) -> None:
@@ -86,11 +86,11 @@ def test_sessions_come_in_the_order_of_their_start_and_as_the_filter_says(store:
     for id in (late, early):
         keep(store, id, made(id, 1), since=3)
     started(store, started=3_000.0, source="a")
-    found = [(each.session.id, len(each.calls)) for each in store.judged()]
+    found = [(each.session.id, len(each.calls)) for each in store.iter_judged_sessions()]
     assert found[:2] == [(early, 1), (late, 1)]
     assert found[2][1] == 0
-    assert [each.session.id for each in store.judged(Filter(source="b"))] == [late]
-    assert [due.session for due in store.due("1", Filter(source="b"))] == []
+    assert [each.session.id for each in store.iter_judged_sessions(Filter(source="b"))] == [late]
+    assert [due.session for due in store.find_stale_sessions("1", Filter(source="b"))] == []
 
 
 def test_repair_throws_judgements_away_and_a_purge_takes_them_with_the_session(
@@ -99,21 +99,21 @@ def test_repair_throws_judgements_away_and_a_purge_takes_them_with_the_session(
     id = worked(store)
     keep(store, id, made(id, 1), since=3)
     store.repair()
-    assert [judged.calls for judged in store.judged()] == [()]
-    assert len(store.due("1")) == 1
+    assert [judged.calls for judged in store.iter_judged_sessions()] == [()]
+    assert len(store.find_stale_sessions("1")) == 1
     keep(store, id, made(id, 1), since=3)
     store.end(id, "done")
     store.prune(Filter())
     assert store.purge(older_than=-1) == 1
-    assert list(store.judged()) == []
+    assert list(store.iter_judged_sessions()) == []
     assert store.verify() == []
 
 
 def test_a_session_that_went_away_while_it_was_judged_is_passed_over(store: Store) -> None:
     id = worked(store)
-    (due,) = store.due("1")
+    (due,) = store.find_stale_sessions("1")
     store.end(id, "done")
     store.prune(Filter())
     store.purge(older_than=-1)
-    store.keep_verdicts("1", [Verdicts(due, [made(id, 1)], 3, [])])
-    assert list(store.judged()) == []
+    store.save_verdicts("1", [JudgedCalls(due, [made(id, 1)], 3, [])])
+    assert list(store.iter_judged_sessions()) == []

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rekindle import Store
-from rekindle.errors import Ambiguous, NotFound
+from rekindle.errors import AmbiguousName, NotFound
 from rekindle.store import Filter
 from tests.contract.messages import found, started
 
@@ -56,7 +56,7 @@ def test_a_name_resolves_among_the_owners_sessions_only(two: Store) -> None:
         with pytest.raises(NotFound):
             two.resolve(name, owner="ada")
     for name in ("Diary", "2026"):
-        with pytest.raises(Ambiguous):
+        with pytest.raises(AmbiguousName):
             two.resolve(name)
 
 
@@ -106,14 +106,14 @@ def test_every_read_can_be_limited_to_an_owner(two: Store) -> None:
     assert [message.text for message in two.messages("2026_ada", owner="ada")] == ["secret of ada"]
     assert [session.id for session in two.children("2026_ada", owner="ada")] == [child.id]
     assert len(two.lineage("2026_ada", owner="ada")) == 2
-    assert two.tip("2026_ada", owner="ada").id == "2026_ada"
+    assert two.find_tip("2026_ada", owner="ada").id == "2026_ada"
     assert two.rewinds("2026_ada", owner="ada") == []
     assert b"secret of ada" in b"".join(two.dump(["2026_ada"], owner="ada"))
 
     assert [session.id for session in two.recent(owner="eve")] == ["2026_eve"]
     assert two.children("2026_ada", owner="eve") == []
     assert two.lineage("2026_ada", owner="eve") == []
-    reads = (two.messages, two.tip, two.rewinds)
+    reads = (two.messages, two.find_tip, two.rewinds)
     for read in reads:
         with pytest.raises(NotFound):
             read("2026_ada", owner="eve")

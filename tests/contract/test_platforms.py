@@ -10,9 +10,9 @@ from typing import Protocol
 import pytest
 
 from rekindle.errors import PlatformError
-from rekindle.platforms import Incoming, Platform
-from rekindle.routing.key import key_of
-from rekindle.testing import ChatServer, Faults, MemoryPlatform
+from rekindle.platforms import Platform, PlatformMessage
+from rekindle.routing.key import build_key
+from rekindle.testing import ChatServer, MemoryPlatform, NetworkFaults
 from rekindle.types import Source
 from tests.waiting import PATIENCE
 
@@ -38,13 +38,13 @@ class Memory:
         self.chat, self._server = ADA, server
 
     def connect(self) -> Platform:
-        return MemoryPlatform(self._server.address, pause=0.02)
+        return MemoryPlatform(self._server.address, retry_seconds=0.02)
 
     def say(self, text: str) -> None:
-        self._server.say(ADA, text)
+        self._server.post_message(ADA, text)
 
     def seen(self) -> list[str]:
-        return [shown.text for shown in self._server.seen("ada")]
+        return [shown.text for shown in self._server.list_sent("ada")]
 
     def disconnect(self) -> None:
         self._server.disconnect()
@@ -55,7 +55,7 @@ class Memory:
 
 @contextmanager
 def memory() -> Iterator[World]:
-    with ChatServer(again=0.1) as server:
+    with ChatServer(redeliver_seconds=0.1) as server:
         yield Memory(server)
 
 
@@ -82,8 +82,10 @@ async def connected(world: World) -> AsyncIterator[Platform]:
         await platform.close()
 
 
-async def hear(platform: Platform, count: int, *, acknowledge: bool = True) -> list[Incoming]:
-    heard: list[Incoming] = []
+async def hear(
+    platform: Platform, count: int, *, acknowledge: bool = True
+) -> list[PlatformMessage]:
+    heard: list[PlatformMessage] = []
     async with aclosing(platform.listen()) as arriving:
         async for incoming in arriving:
             if incoming.message.platform_message_id not in {
@@ -116,7 +118,7 @@ def test_what_people_say_comes_in_order_with_its_source_and_id(world: World) -> 
         assert [one.message.text for one in heard] == texts
         assert {one.message.role for one in heard} == {"user"}
         assert all(one.message.platform_message_id for one in heard)
-        assert {key_of(one.source) for one in heard} == {key_of(world.chat)}
+        assert {build_key(one.source) for one in heard} == {build_key(world.chat)}
 
     play(world, act)
 
@@ -178,7 +180,7 @@ def test_the_longest_text_is_taken_and_a_longer_one_refused(world: World) -> Non
         await platform.send(world.chat, "x" * platform.limit, "fits")
         with pytest.raises(PlatformError) as caught:
             await platform.send(world.chat, "x" * (platform.limit + 1), "too long")
-        assert caught.value.lasting
+        assert caught.value.permanent
         assert len(world.seen()) == 1
 
     play(world, act)
@@ -201,11 +203,11 @@ def test_a_refusal_says_whether_to_try_again(world: World) -> None:
         world.refuse(PlatformError("slow down", retry_after=7.0))
         with pytest.raises(PlatformError, match="slow down") as passing:
             await platform.send(world.chat, "hello", "n")
-        assert (passing.value.lasting, passing.value.retry_after) == (False, 7.0)
-        world.refuse(PlatformError("blocked", lasting=True))
+        assert (passing.value.permanent, passing.value.retry_after) == (False, 7.0)
+        world.refuse(PlatformError("blocked", permanent=True))
         with pytest.raises(PlatformError, match="blocked") as lasting:
             await platform.send(world.chat, "hello", "n")
-        assert lasting.value.lasting
+        assert lasting.value.permanent
         world.refuse(None)
         await platform.send(world.chat, "hello", "n")
         assert world.seen() == ["hello"]
@@ -214,19 +216,19 @@ def test_a_refusal_says_whether_to_try_again(world: World) -> None:
 
 
 def test_a_send_that_lost_its_answer_can_be_repeated() -> None:
-    with ChatServer(faults=Faults(lost_after=1.0)) as server:
+    with ChatServer(faults=NetworkFaults(lost_after=1.0)) as server:
         platform = MemoryPlatform(server.address)
 
         async def act() -> None:
             with pytest.raises(PlatformError, match="lost"):
                 await platform.send(ADA, "hello", "n")
-            server.faults = Faults()
+            server.faults = NetworkFaults()
             await platform.send(ADA, "hello", "n")
             await platform.close()
 
         asyncio.run(act())
-        assert [shown.text for shown in server.seen()] == ["hello"]
-        assert server.repeats == 1
+        assert [shown.text for shown in server.list_sent()] == ["hello"]
+        assert server.duplicate_count == 1
 
 
 def test_where_nobody_listens_a_send_fails_by_name() -> None:

@@ -13,9 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.errors import InputClosed, InvalidInput, NotFound, NotStarted, TooManyProcesses
-from rekindle.processes.backends.base import Size
-from rekindle.processes.types import Event, Process, Processes, Watch
+from rekindle.errors import (
+    InputClosed,
+    InvalidInput,
+    NotFound,
+    ProcessStartFailed,
+    TooManyProcesses,
+)
+from rekindle.processes.backends.base import TerminalSize
+from rekindle.processes.types import Process, Processes, ProcessEvent, Watch
 from tests.processes import (
     NASTY,
     OWNER,
@@ -126,9 +132,9 @@ async def test_a_script_that_names_no_interpreter_is_one_for_the_shell(
 @pytest.mark.parametrize(
     ("argv", "cwd", "said"),
     [
-        (["no-such-program-anywhere"], "", "no program of that name"),
+        (["no-such-program-anywhere"], "", "command not found in PATH"),
         (["/no/such/program"], "", "no such program"),
-        (["/etc/passwd"], "", "may not be executed"),
+        (["/etc/passwd"], "", "is not executable"),
         (["/"], "", "folder"),
         (["true"], "/no/such/folder", "/no/such/folder does not exist"),
         (["true"], "/etc/passwd", "not a folder"),
@@ -149,7 +155,7 @@ async def test_what_cannot_be_executed_is_an_error_and_no_process(
         (tmp_path / name).chmod(0o755)
     async with kept() as processes:
         words = [word.format(tmp=tmp_path) for word in argv]
-        with pytest.raises(NotStarted, match=said):
+        with pytest.raises(ProcessStartFailed, match=said):
             await processes.start(words, owner=OWNER, cwd=cwd)
         assert await processes.list() == []
         folder = tmp_path / "home" / "processes"
@@ -164,8 +170,8 @@ async def test_what_no_program_can_be_given_is_refused(kept: Kept) -> None:
             (["true", "a\0b"], {}),
             (["true"], {"env": {"A=B": "x"}}),
             (["true"], {"env": {"A": "\0"}}),
-            (["true"], {"pty": Size(0, 80)}),
-            (["true"], {"place": "nowhere"}),
+            (["true"], {"pty": TerminalSize(0, 80)}),
+            (["true"], {"backend": "nowhere"}),
         ):
             with pytest.raises(InvalidInput):
                 await processes.start(argv, owner=OWNER, **more)
@@ -215,7 +221,7 @@ async def test_a_character_is_never_cut(kept: Kept) -> None:
 
 
 async def _bytes(processes: Processes, id: str, count: int) -> bool:
-    return (await processes.log(id, tail=0)).process.bytes == count
+    return (await processes.read_log(id, tail=0)).process.bytes == count
 
 
 @runs
@@ -223,11 +229,13 @@ async def test_the_log_is_read_by_tail_by_lines_and_behind_a_byte(kept: Kept) ->
     async with kept() as processes:
         one = await sh(processes, "for i in 1 2 3 4 5; do echo line $i; done")
         await processes.wait(one.id, 20)
-        assert (await processes.log(one.id, tail=2)).output == "line 4\nline 5\n"
-        assert (await processes.log(one.id, offset=1, limit=2)).output == "line 2\nline 3\n"
-        first = await processes.log(one.id, limit=2)
+        assert (await processes.read_log(one.id, tail=2)).output == "line 4\nline 5\n"
+        assert (await processes.read_log(one.id, offset=1, limit=2)).output == "line 2\nline 3\n"
+        first = await processes.read_log(one.id, limit=2)
         assert (first.output, first.lines) == ("line 1\nline 2\n", 5)
-        assert (await processes.log(one.id, since=first.end)).output == "line 3\nline 4\nline 5\n"
+        assert (
+            await processes.read_log(one.id, since=first.end)
+        ).output == "line 3\nline 4\nline 5\n"
 
 
 @runs
@@ -235,8 +243,8 @@ async def test_control_sequences_are_stripped_on_request(kept: Kept) -> None:
     async with kept() as processes:
         one = await sh(processes, r"printf '\033[31mred\033[0m 10%%\r20%%\n'")
         await processes.wait(one.id, 20)
-        assert (await processes.log(one.id)).output == "20%\n"
-        raw = await processes.log(one.id, plain=False)
+        assert (await processes.read_log(one.id)).output == "20%\n"
+        raw = await processes.read_log(one.id, plain=False)
         assert raw.output == "\x1b[31mred\x1b[0m 10%\r20%\n"
 
 
@@ -307,10 +315,10 @@ async def test_a_wait_can_be_cancelled_and_the_process_goes_on(kept: Kept) -> No
 async def test_input_reaches_a_program_without_a_terminal(kept: Kept) -> None:
     async with kept() as processes:
         one = await processes.start(["cat"], owner=OWNER)
-        assert (await processes.write(one.id, "no newline ")).taken == 11
+        assert (await processes.write(one.id, "no newline ")).accepted == 11
         await processes.submit(one.id, "ä")
-        await processes.close(one.id)
-        await processes.close(one.id)
+        await processes.close_stdin(one.id)
+        await processes.close_stdin(one.id)
         waited = await processes.wait(one.id, 20)
         assert (waited.output, waited.process.exit_code) == ("no newline ä\n", 0)
         with pytest.raises(InputClosed):
@@ -323,7 +331,7 @@ async def test_more_input_than_a_pipe_holds_arrives_whole(kept: Kept) -> None:
     async with kept() as processes:
         one = await processes.start(["wc", "-c"], owner=OWNER)
         assert await processes.write(one.id, b"x" * count) == (count, count)
-        await processes.close(one.id)
+        await processes.close_stdin(one.id)
         assert (await processes.wait(one.id, 20)).output.strip() == str(count)
 
 
@@ -331,7 +339,7 @@ async def test_more_input_than_a_pipe_holds_arrives_whole(kept: Kept) -> None:
 async def test_a_terminal_has_a_size_an_echo_and_a_prompt(kept: Kept) -> None:
     script = "[ -t 0 ] && [ -t 1 ] && stty size; printf 'name? '; read name; echo hello $name"
     async with kept() as processes:
-        one = await sh(processes, script, pty=Size(30, 90))
+        one = await sh(processes, script, pty=TerminalSize(30, 90))
         assert "30 90" in await output_of(processes, one.id, "name? ")
         await processes.submit(one.id, "ada")
         waited = await processes.wait(one.id, 20)
@@ -345,10 +353,10 @@ async def test_a_terminal_can_change_its_size_and_interrupt(kept: Kept) -> None:
         one = await sh(
             processes,
             "trap 'stty size' WINCH; echo ready; while :; do sleep 0.05; done",
-            pty=Size(),
+            pty=TerminalSize(),
         )
         await output_of(processes, one.id, "ready")
-        await processes.resize(one.id, Size(40, 100))
+        await processes.resize(one.id, TerminalSize(40, 100))
         await output_of(processes, one.id, "40 100")
         await processes.write(one.id, "\x03")
         process = (await processes.wait(one.id, 20)).process
@@ -358,9 +366,9 @@ async def test_a_terminal_can_change_its_size_and_interrupt(kept: Kept) -> None:
 @runs
 async def test_the_end_of_input_can_be_typed_at_a_terminal(kept: Kept) -> None:
     async with kept() as processes:
-        one = await processes.start(["cat"], owner=OWNER, pty=Size())
+        one = await processes.start(["cat"], owner=OWNER, pty=TerminalSize())
         await processes.submit(one.id, "line")
-        await processes.close(one.id)
+        await processes.close_stdin(one.id)
         assert (await processes.wait(one.id, 20)).process.exit_code == 0
 
 
@@ -369,16 +377,16 @@ async def test_a_size_is_refused_without_a_terminal(kept: Kept) -> None:
     async with kept() as processes:
         one = await sh(processes, "sleep 30")
         with pytest.raises(InvalidInput, match="no terminal"):
-            await processes.resize(one.id, Size())
+            await processes.resize(one.id, TerminalSize())
 
 
 # -- killing
 
 
-@pytest.mark.parametrize("pty", [None, Size()], ids=["pipes", "terminal"])
+@pytest.mark.parametrize("pty", [None, TerminalSize()], ids=["pipes", "terminal"])
 @runs
 async def test_a_polite_program_may_clean_up_when_it_is_killed(
-    kept: Kept, pty: Size | None
+    kept: Kept, pty: TerminalSize | None
 ) -> None:
     async with kept() as processes:
         script = (
@@ -388,14 +396,14 @@ async def test_a_polite_program_may_clean_up_when_it_is_killed(
         await output_of(processes, one.id, "up")
         killed = await processes.kill(one.id)
         assert (killed.state, killed.exit_code) == ("killed", 7)
-        assert (await processes.log(one.id)).output == "up\nbye\n"
+        assert (await processes.read_log(one.id)).output == "up\nbye\n"
 
 
-@pytest.mark.parametrize("pty", [None, Size()], ids=["pipes", "terminal"])
+@pytest.mark.parametrize("pty", [None, TerminalSize()], ids=["pipes", "terminal"])
 @trees
 @runs
 async def test_nothing_of_a_tree_is_left_after_a_kill(
-    kept: Kept, tmp_path: Path, pty: Size | None
+    kept: Kept, tmp_path: Path, pty: TerminalSize | None
 ) -> None:
     """Children that ignore the polite signal, fork twice, start sessions and clear their names."""
     async with kept() as processes:
@@ -410,9 +418,11 @@ async def test_nothing_of_a_tree_is_left_after_a_kill(
 
 
 @elsewhere
-@pytest.mark.parametrize("pty", [None, Size()], ids=["pipes", "terminal"])
+@pytest.mark.parametrize("pty", [None, TerminalSize()], ids=["pipes", "terminal"])
 @runs
-async def test_nothing_of_a_tree_is_left_elsewhere_either(kept: Kept, pty: Size | None) -> None:
+async def test_nothing_of_a_tree_is_left_elsewhere_either(
+    kept: Kept, pty: TerminalSize | None
+) -> None:
     """Children that ignore the polite signal, fork twice and start sessions."""
     stays = "echo $$; while :; do sleep 1; done"
     script = f"trap '' TERM HUP; (setsid sh -c '{stays}' &); sh -c '{stays}' & {stays}"
@@ -420,10 +430,10 @@ async def test_nothing_of_a_tree_is_left_elsewhere_either(kept: Kept, pty: Size 
         one = await sh(processes, script, pty=pty)
 
         async def all_there() -> bool:
-            return (await processes.log(one.id)).output.count("\n") == 3
+            return (await processes.read_log(one.id)).output.count("\n") == 3
 
         await until(all_there)
-        tree = [int(pid) for pid in (await processes.log(one.id)).output.split()]
+        tree = [int(pid) for pid in (await processes.read_log(one.id)).output.split()]
         assert all(kept.alive(pid) for pid in tree)
         killed = await processes.kill(one.id)
         assert (killed.state, killed.exit_code) == ("killed", 137)
@@ -491,9 +501,11 @@ async def test_a_kill_after_the_end_ends_what_was_left_behind(kept: Kept) -> Non
 
 
 @lasting
-@pytest.mark.parametrize("pty", [None, Size()], ids=["pipes", "terminal"])
+@pytest.mark.parametrize("pty", [None, TerminalSize()], ids=["pipes", "terminal"])
 @runs
-async def test_it_outlives_its_keeper_and_is_found_again(kept: Kept, pty: Size | None) -> None:
+async def test_it_outlives_its_keeper_and_is_found_again(
+    kept: Kept, pty: TerminalSize | None
+) -> None:
     async with kept(leave=True) as processes:
         script = "stty -echo 2>/dev/null; echo one; read x; echo two $x; exit 5"
         one = await sh(processes, script, pty=pty, watches=[Watch("end", note="n")])
@@ -507,7 +519,7 @@ async def test_it_outlives_its_keeper_and_is_found_again(kept: Kept, pty: Size |
         await processes.submit(one.id, "again")
         waited = await processes.wait(one.id, 20, reader="x")
         assert (waited.output, waited.process.exit_code) == ("two again\n", 5)
-        assert [(e.kind, e.note) for e in await processes.events(wait=20)] == [("end", "n")]
+        assert [(e.kind, e.note) for e in await processes.fetch_events(wait=20)] == [("end", "n")]
 
 
 @lasting
@@ -537,13 +549,13 @@ async def test_no_action_reaches_the_process_of_another_owner(kept: Kept) -> Non
         id, eve = one.id, "eve"
         for act in (
             processes.poll(id, owner=eve),
-            processes.log(id, owner=eve),
+            processes.read_log(id, owner=eve),
             processes.wait(id, 1, owner=eve),
             processes.kill(id, owner=eve),
             processes.write(id, "x", owner=eve),
             processes.submit(id, "x", owner=eve),
-            processes.close(id, owner=eve),
-            processes.resize(id, Size(), owner=eve),
+            processes.close_stdin(id, owner=eve),
+            processes.resize(id, TerminalSize(), owner=eve),
             processes.watch(id, Watch("end"), owner=eve),
             processes.unwatch(id, 1, owner=eve),
             anext(processes.attach(id, owner=eve)),
@@ -579,9 +591,9 @@ async def test_closing_an_owner_ends_all_of_its_processes_and_no_others(kept: Ke
     async with kept() as processes:
         mine = [await sh(processes, "sleep 30") for _ in range(3)]
         other = await sh(processes, "sleep 30", owner="grace")
-        assert await processes.busy(OWNER) == 3
-        assert await processes.close_owner(OWNER) == 3
-        assert await processes.busy(OWNER) == 0
+        assert await processes.count_live(OWNER) == 3
+        assert await processes.kill_all(OWNER) == 3
+        assert await processes.count_live(OWNER) == 0
         assert [p.pid for p in mine if p.pid and kept.alive(p.pid)] == []
         assert (await processes.poll(other.id)).process.state == "running"
 
@@ -610,15 +622,15 @@ async def test_a_finished_process_is_forgotten_some_time_after_its_end(
 async def test_an_end_is_reported_until_it_is_acknowledged(kept: Kept) -> None:
     async with kept() as processes:
         one = await sh(processes, "echo done; exit 4", watches=[Watch("end", note="to the chat")])
-        events = await processes.events(owner=OWNER, wait=20)
+        events = await processes.fetch_events(owner=OWNER, wait=20)
         assert [(e.kind, e.process.id, e.process.exit_code) for e in events] == [("end", one.id, 4)]
         assert (events[0].text, events[0].note) == ("done\n", "to the chat")
-        assert await processes.events(owner=OWNER) == events
-        assert await processes.events(owner="eve") == []
-        await processes.ack([events[0].number], owner="eve")
-        assert await processes.events(owner=OWNER) == events
-        await processes.ack([events[0].number], owner=OWNER)
-        assert await processes.events(owner=OWNER) == []
+        assert await processes.fetch_events(owner=OWNER) == events
+        assert await processes.fetch_events(owner="eve") == []
+        await processes.ack_events([events[0].number], owner="eve")
+        assert await processes.fetch_events(owner=OWNER) == events
+        await processes.ack_events([events[0].number], owner=OWNER)
+        assert await processes.fetch_events(owner=OWNER) == []
 
 
 @runs
@@ -627,14 +639,14 @@ async def test_a_pattern_is_found_across_pieces_and_reported_once(kept: Kept) ->
         script = "printf 'a REA'; read x; printf 'DY now'; read x; echo ' then'; read x"
         one = await sh(processes, script, watches=[Watch("pattern", pattern="READY")])
         await output_of(processes, one.id, "REA")
-        assert await processes.events(wait=0.2) == []
+        assert await processes.fetch_events(wait=0.2) == []
         await processes.submit(one.id, "")
-        (event,) = await processes.events(wait=20)
+        (event,) = await processes.fetch_events(wait=20)
         assert (event.kind, event.text) == ("pattern", "a READY now")
-        await processes.ack([event.number])
+        await processes.ack_events([event.number])
         await processes.submit(one.id, "")
         await output_of(processes, one.id, "then")
-        assert await processes.events(wait=0.5) == []
+        assert await processes.fetch_events(wait=0.5) == []
 
 
 @runs
@@ -642,10 +654,10 @@ async def test_reports_that_come_too_fast_are_held_back_and_counted(kept: Kept) 
     async with kept(QUICK._replace(gap=1.0)) as processes:
         script = "echo hit 1; read x; for i in 2 3 4 5 6; do echo hit $i; sleep 0.05; done; read x"
         one = await sh(processes, script, watches=[Watch("pattern", pattern="hit")])
-        first = await processes.events(wait=20)
+        first = await processes.fetch_events(wait=20)
         await processes.submit(one.id, "")
-        await processes.ack([e.number for e in first])
-        second = await processes.events(wait=20)
+        await processes.ack_events([e.number for e in first])
+        second = await processes.fetch_events(wait=20)
         assert [e.text for e in first + second] == ["hit 1", "hit 6"]
         assert sum(e.suppressed for e in second) == 4
 
@@ -656,12 +668,12 @@ async def test_a_report_comes_at_every_interval(kept: Kept) -> None:
         script = "echo one; read x; echo two; sleep 30"
         one = await sh(processes, script, watches=[Watch("interval", seconds=1)])
 
-        async def reported(word: str) -> list[Event]:
+        async def reported(word: str) -> list[ProcessEvent]:
             """The reports until one tells of the word; a busy machine may be late to say it."""
-            events: list[Event] = []
+            events: list[ProcessEvent] = []
             while word not in "".join(e.text for e in events):
-                events += await processes.events(wait=20)
-                await processes.ack([e.number for e in events])
+                events += await processes.fetch_events(wait=20)
+                await processes.ack_events([e.number for e in events])
             return events
 
         first = await reported("one")
@@ -670,8 +682,8 @@ async def test_a_report_comes_at_every_interval(kept: Kept) -> None:
         assert "".join(e.text for e in first + second) == "one\ntwo\n"
         assert {e.kind for e in first + second} == {"interval"}
         await processes.unwatch(one.id, first[0].watch)
-        await processes.ack([e.number for e in await processes.events(wait=0)])
-        assert await processes.events(wait=1.3) == []
+        await processes.ack_events([e.number for e in await processes.fetch_events(wait=0)])
+        assert await processes.fetch_events(wait=1.3) == []
 
 
 @runs
@@ -683,7 +695,7 @@ async def test_a_pattern_that_would_take_for_ever_is_given_up(kept: Kept) -> Non
         await processes.watch(one.id, Watch("end"))
         await sh(processes, "true")
         await processes.kill(one.id)
-        kinds = {e.kind for e in await processes.events(wait=20)}
+        kinds = {e.kind for e in await processes.fetch_events(wait=20)}
         assert kinds <= {"end", "stopped"}
 
 

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.errors import JournalUnwritable, ProcessError, SupervisorGone
+from rekindle.errors import JournalUnwritable, ProcessError, SupervisorUnavailable
 from rekindle.processes import connection, protocol
-from rekindle.processes.backends.base import Size
+from rekindle.processes.backends.base import TerminalSize
 from rekindle.processes.backends.local import process_tree
-from rekindle.processes.client import Client
-from rekindle.processes.state.journal import Journal, Record
-from rekindle.processes.supervisor.registry import Registry
+from rekindle.processes.client import ProcessClient
+from rekindle.processes.state.journal import Journal, ProcessRecord
+from rekindle.processes.supervisor.registry import ProcessRegistry
 from rekindle.processes.supervisor.supervisor import SOCKET
 from rekindle.processes.types import Process, Watch
 from tests.acceptance.faults import read_only_view, small_disk
@@ -48,15 +48,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "home" / "processes"
 
 
-async def sh(client: Client | Registry, script: str, **more: object) -> Process:
+async def sh(client: ProcessClient | ProcessRegistry, script: str, **more: object) -> Process:
     return await client.start(["sh", "-c", script], **{"owner": OWNER, **more})  # type: ignore
 
 
 def keeper_of(folder: Path) -> int:
     """The keeper: the parent of nobody, known by the socket it listens at."""
     where = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    where.connect(str(protocol.sockets(folder) / "keeper.sock"))
-    pid = protocol.peer(where)[0]
+    where.connect(str(protocol.get_socket_folder(folder) / "keeper.sock"))
+    pid = protocol.get_peer_credentials(where)[0]
     where.close()
     return pid
 
@@ -71,10 +71,10 @@ def kill_supervisor(folder: Path) -> int:
 # -- the supervisor is killed
 
 
-@pytest.mark.parametrize("pty", [None, Size()], ids=["pipes", "terminal"])
+@pytest.mark.parametrize("pty", [None, TerminalSize()], ids=["pipes", "terminal"])
 @runs
 async def test_processes_go_on_when_the_supervisor_is_killed(
-    folder: Path, pty: Size | None
+    folder: Path, pty: TerminalSize | None
 ) -> None:
     async with supervised(folder) as client:
         one = await sh(client, COUNTING, pty=pty)
@@ -115,7 +115,7 @@ async def test_a_process_that_ended_without_a_supervisor_has_its_exit_code(folde
         waited = await client.wait(one.id, 20)
         assert (waited.process.state, waited.process.exit_code) == ("exited", 9)
         assert waited.output == "last words\n"
-        assert [e.kind for e in await client.events(wait=5)] == ["end"]
+        assert [e.kind for e in await client.fetch_events(wait=5)] == ["end"]
 
 
 @runs
@@ -160,7 +160,7 @@ def _ready(supervisor: int | None) -> list[int]:
     """The spawner, and the two forks that stand ready."""
     forks: dict[int, int] = {}
     for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and (seen := process_tree.look(int(folder.name))):
+        if folder.name.isdigit() and (seen := process_tree.read_process(int(folder.name))):
             with suppress(OSError):
                 if b"spawner.py" in (folder / "cmdline").read_bytes() and not seen.dead:
                     forks[int(folder.name)] = seen.ppid
@@ -217,7 +217,7 @@ async def test_a_kill_that_was_begun_is_brought_to_its_end(folder: Path, tmp_pat
 async def test_a_process_whose_shim_was_killed_is_lost_and_says_so(folder: Path) -> None:
     async with supervised(folder) as client:
         one = await sh(client, "sleep 0.3")
-        shim = process_tree.look(one.pid or 0)
+        shim = process_tree.read_process(one.pid or 0)
         assert shim
         os.kill(shim.ppid, signal.SIGKILL)
         process = (await client.wait(one.id, 20)).process
@@ -228,12 +228,12 @@ async def test_a_process_whose_shim_was_killed_is_lost_and_says_so(folder: Path)
 # -- what the journal says
 
 
-def planted(folder: Path, **fields: object) -> Record:
+def planted(folder: Path, **fields: object) -> ProcessRecord:
     """A record that an earlier program left."""
     journal = Journal(folder)
     journal.prepare()
     known = {"owner": OWNER, "argv": ("sleep", "30"), "place": "local", "started": time.time()}
-    record = Record(**{"id": "pearlier", **known, **fields})  # type: ignore[arg-type]
+    record = ProcessRecord(**{"id": "pearlier", **known, **fields})  # type: ignore[arg-type]
     journal.create(record)
     return record
 
@@ -250,9 +250,14 @@ async def test_a_start_that_a_crash_cut_short_is_told_plainly(folder: Path) -> N
 @runs
 async def test_a_recycled_process_id_is_not_the_process(folder: Path) -> None:
     other = subprocess.Popen(["sleep", "30"], start_new_session=True)
-    seen = process_tree.look(other.pid)
+    seen = process_tree.read_process(other.pid)
     assert seen
-    ref = {"pid": other.pid, "started": seen.started - 1, "boot": process_tree.boot(), "group": ""}
+    ref = {
+        "pid": other.pid,
+        "started": seen.started - 1,
+        "boot": process_tree.get_boot_id(),
+        "group": "",
+    }
     planted(folder, state="running", ref=ref, pid=other.pid)
     async with embedded(folder) as registry:
         (one,) = await registry.list()
@@ -265,7 +270,7 @@ async def test_a_recycled_process_id_is_not_the_process(folder: Path) -> None:
 
 @runs
 async def test_after_a_restart_of_the_machine_nothing_is_taken_for_running(folder: Path) -> None:
-    me = process_tree.look(os.getpid())
+    me = process_tree.read_process(os.getpid())
     assert me
     ref = {"pid": os.getpid(), "started": me.started, "boot": "another boot", "group": ""}
     planted(folder, state="running", ref=ref)
@@ -295,9 +300,9 @@ async def test_a_client_killed_in_the_middle_of_output_loses_nothing(folder: Pat
     code = f"""
 import asyncio, sys
 from pathlib import Path
-from rekindle.processes.client import Client
+from rekindle.processes.client import ProcessClient
 async def main():
-    client = Client(Path({str(folder)!r}))
+    client = ProcessClient(Path({str(folder)!r}))
     one = await client.start(["sh", "-c", {COUNTING!r}], owner="ada")
     print(one.id, flush=True)
     async for chunk in client.attach(one.id):
@@ -305,7 +310,7 @@ async def main():
 asyncio.run(main())
 """
     async with supervised(folder) as client:
-        await client.busy(OWNER)
+        await client.count_live(OWNER)
         program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
         assert program.stdout
         id = (await asyncio.to_thread(program.stdout.readline)).strip()
@@ -319,12 +324,12 @@ asyncio.run(main())
 
 @runs
 async def test_two_clients_that_start_at_once_share_one_supervisor(folder: Path) -> None:
-    clients = [Client(folder, linger=20) for _ in range(4)]
+    clients = [ProcessClient(folder, linger=20) for _ in range(4)]
     try:
         started = await asyncio.gather(*(sh(client, "sleep 30") for client in clients))
         for client in clients:
             assert {p.id for p in await client.list()} == {p.id for p in started}
-        await clients[0].close_owner(OWNER)
+        await clients[0].kill_all(OWNER)
     finally:
         for client in clients:
             await client.aclose()
@@ -334,13 +339,13 @@ async def test_two_clients_that_start_at_once_share_one_supervisor(folder: Path)
 @runs
 async def test_a_stale_socket_is_no_hindrance(folder: Path) -> None:
     folder.mkdir(parents=True)
-    protocol.prepare(protocol.sockets(folder))
+    protocol.prepare_socket_folder(protocol.get_socket_folder(folder))
     old = socket.socket(socket.AF_UNIX)
-    old.bind(str(protocol.sockets(folder) / SOCKET))
+    old.bind(str(protocol.get_socket_folder(folder) / SOCKET))
     old.close()
     async with supervised(folder) as client:
         assert (await sh(client, "sleep 30")).state == "running"
-        assert os.stat(protocol.sockets(folder) / SOCKET).st_mode & 0o777 == 0o600
+        assert os.stat(protocol.get_socket_folder(folder) / SOCKET).st_mode & 0o777 == 0o600
 
 
 @runs
@@ -350,10 +355,10 @@ async def test_an_old_supervisor_makes_room_for_a_newer_client(
     async with supervised(folder) as client:
         one = await sh(client, "sleep 30")
         first = supervisor_of(folder)
-        newer = Client(folder)
+        newer = ProcessClient(folder)
         with monkeypatch.context() as patch:
             patch.setattr(connection, "__version__", "999.0")
-            connected = newer._line.connected()  # pyright: ignore[reportPrivateUsage]
+            connected = newer._connection.try_connect()  # pyright: ignore[reportPrivateUsage]
             assert not await connected  # it has asked the old one to go, and it went
         assert supervisor_of(folder) is None
         found = await newer.list()
@@ -367,7 +372,7 @@ async def test_a_long_home_has_its_sockets_elsewhere(tmp_path: Path) -> None:
     folder = tmp_path / ("long" * 40) / "processes"
     async with supervised(folder) as client:
         assert (await sh(client, "sleep 30")).state == "running"
-        where = protocol.sockets(folder)
+        where = protocol.get_socket_folder(folder)
         assert where != folder
         assert os.stat(where).st_mode & 0o777 == 0o700
     assert not where.exists()
@@ -383,10 +388,10 @@ async def test_a_supervisor_goes_after_its_last_process_and_the_disk_tells_the_r
         await until(lambda: supervisor_of(folder) is None)
         (found,) = await client.list()
         assert (found.id, found.state, found.exit_code) == (one.id, "exited", 2)
-        assert (await client.log(one.id)).output == "said\n"
+        assert (await client.read_log(one.id)).output == "said\n"
         assert (await client.poll(one.id, reader="new")).output == "said\n"
         assert (await client.wait(one.id, 5)).process.exit_code == 2
-        assert [e.kind for e in await client.events()] == ["end"]
+        assert [e.kind for e in await client.fetch_events()] == ["end"]
         assert [chunk.data async for chunk in client.attach(one.id)] == [b"said\n"]
         assert supervisor_of(folder) is None
 
@@ -394,8 +399,8 @@ async def test_a_supervisor_goes_after_its_last_process_and_the_disk_tells_the_r
 @runs
 async def test_only_one_program_keeps_a_folder(folder: Path) -> None:
     async with embedded(folder):
-        with pytest.raises(SupervisorGone, match="another program"):
-            await Registry.open(folder)
+        with pytest.raises(SupervisorUnavailable, match="another program"):
+            await ProcessRegistry.open(folder)
 
 
 # -- the disk
@@ -406,7 +411,7 @@ async def test_a_full_disk_is_told_and_nothing_is_started(tmp_path: Path) -> Non
     with small_disk(tmp_path / "disk", "300k") as disk:
         async with embedded(disk / "processes") as registry:
             one = await sh(registry, "exit 3")  # its ring takes most of the space
-            with pytest.raises(JournalUnwritable, match="no space is left"):
+            with pytest.raises(JournalUnwritable, match="no space left"):
                 await sh(registry, "sleep 30")
             assert [p.id for p in await registry.list()] == [one.id]
             process = (await registry.wait(one.id, 20)).process
@@ -416,7 +421,7 @@ async def test_a_full_disk_is_told_and_nothing_is_started(tmp_path: Path) -> Non
 @runs
 async def test_the_exit_code_is_noted_on_a_disk_that_became_full(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "400k") as disk:
-        registry = await Registry.open(disk / "processes")
+        registry = await ProcessRegistry.open(disk / "processes")
         one = await sh(registry, "read x; exit 3")
         with pytest.raises(OSError, match="space"):
             (disk / "rest").write_bytes(bytes(1 << 20))
@@ -425,7 +430,7 @@ async def test_the_exit_code_is_noted_on_a_disk_that_became_full(tmp_path: Path)
         assert (process.state, process.exit_code) == ("exited", 3)
         await registry.aclose()
         (disk / "rest").unlink()
-        again = await Registry.open(disk / "processes")
+        again = await ProcessRegistry.open(disk / "processes")
         (process,) = await again.list()
         assert (process.state, process.exit_code) == ("exited", 3)
         await again.aclose()
@@ -438,9 +443,9 @@ async def test_a_home_that_can_only_be_read_still_tells(folder: Path, tmp_path: 
         await client.wait(one.id, 20)
         await until(lambda: supervisor_of(folder) is None)
     with read_only_view(folder.parent, tmp_path / "view") as view:
-        reader = Client(view / "processes")
+        reader = ProcessClient(view / "processes")
         assert [(p.id, p.exit_code) for p in await reader.list()] == [(one.id, 2)]
-        assert (await reader.log(one.id)).output == "said\n"
+        assert (await reader.read_log(one.id)).output == "said\n"
         with pytest.raises(ProcessError, match=r"cannot be (started|written)"):
             await sh(reader, "true")
         await reader.aclose()
@@ -458,7 +463,7 @@ print(line.recv(100))
 """
     async with supervised(folder) as client:
         await sh(client, "sleep 30")
-        path = protocol.sockets(folder) / SOCKET
+        path = protocol.get_socket_folder(folder) / SOCKET
         os.chmod(path, 0o666)  # as if the modes of the folders were not enough
         link = Path("/tmp") / f"rekindle-test-{os.getpid()}.sock"
         os.link(path, link)

@@ -176,7 +176,7 @@ def test_pruned_sessions_are_really_deleted_when_the_undo_window_ends(
     stats = store.stats()
     assert (stats.sessions, stats.pruned, stats.messages, stats.rewound) == (0, 0, 0, 0)
     assert found(store, "needle", rewound=True) == []
-    with pytest.raises(NotFound, match="cannot be brought back"):
+    with pytest.raises(NotFound, match="cannot be restored"):
         store.restore("a")
     assert list(store.dump()) == []
     assert store.verify() == []

@@ -84,7 +84,7 @@ def test_undone_turns_come_back_one_by_one(store: Store) -> None:
     assert texts(store, session) == ["a", "a!", "b", "b!"]
     store.redo(session)
     assert texts(store, session) == ["a", "a!", "b", "b!", "c", "c!"]
-    with pytest.raises(NotFound, match="nothing to bring back"):
+    with pytest.raises(NotFound, match="nothing to redo"):
         store.redo(session)
 
 

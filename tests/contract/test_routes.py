@@ -46,13 +46,18 @@ def test_a_stale_route_starts_anew_and_says_why_once(store: Store, clock: Clock)
     old = store.routes.open(KEY, ADA)
     talk(store, old)
     clock.now += 100
-    new = store.routes.open(KEY, ADA, stale=lambda route: "idle" if route == old else None)
+    new = store.routes.open(
+        KEY, ADA, get_reset_reason=lambda route: "idle" if route == old else None
+    )
     assert new.session != old.session
     assert (new.previous, new.reset, new.updated) == (old.session, "idle", clock.now)
     ended = store.session(old.session)
     assert (ended.end_reason, ended.ended) == ("session_reset", clock.now)
-    assert [store.routes.told(KEY), store.routes.told(KEY)] == ["idle", None]
-    assert store.routes.open(KEY, ADA, stale=lambda _: None).session == new.session
+    assert [store.routes.pop_reset_reason(KEY), store.routes.pop_reset_reason(KEY)] == [
+        "idle",
+        None,
+    ]
+    assert store.routes.open(KEY, ADA, get_reset_reason=lambda _: None).session == new.session
 
 
 def test_a_forced_reset_never_gives_an_old_session(store: Store) -> None:
@@ -91,7 +96,7 @@ def test_a_conversation_follows_its_session_into_a_child(store: Store) -> None:
     talk(store, route)
     child = store.compress(route.session, user("what happened so far"))
     assert store.routes.follow(KEY, route.session, child.id).session == child.id
-    with pytest.raises(InvalidInput, match="has meanwhile gone on in"):
+    with pytest.raises(InvalidInput, match="has already moved to session"):
         store.routes.follow(KEY, route.session, "other")
 
 
@@ -158,7 +163,9 @@ def test_of_many_that_find_a_route_stale_one_resets_it(target: str) -> None:
         def ask(store: Store) -> None:
             start.wait()
             stale = store.routes.open(
-                KEY, ADA, stale=lambda route: "idle" if route.session == old.session else None
+                KEY,
+                ADA,
+                get_reset_reason=lambda route: "idle" if route.session == old.session else None,
             )
             answers.append(stale.session)
 
@@ -177,27 +184,35 @@ def test_whether_another_session_was_ever_stored(store: Store) -> None:
     assert not store.has_any_sessions()
     talk(store, route)
     assert store.has_any_sessions()
-    assert not store.has_any_sessions(besides=route.session)
+    assert not store.has_any_sessions(excluding=route.session)
 
 
 def test_every_gateway_sees_the_same_home_channels(store: Store, reopened: Reopened) -> None:
     store.routes.set_home(Source("a", "1", "Ops", "group", user_id="7", user_name="Ada"))
     store.routes.set_home(Source("b", "2"))
-    assert reopened().routes.homes() == [Source("a", "1", "Ops", "group"), Source("b", "2")]
+    assert reopened().routes.list_homes() == [Source("a", "1", "Ops", "group"), Source("b", "2")]
     reopened().routes.set_home(Source("a", "3"))
-    assert store.routes.homes() == [Source("a", "3"), Source("b", "2")], "one for each platform"
+    assert store.routes.list_homes() == [Source("a", "3"), Source("b", "2")], (
+        "one for each platform"
+    )
 
 
 def test_what_was_listed_is_known_to_every_gateway(store: Store, reopened: Reopened) -> None:
     store.routes.open("k", Source("memory", "1"))
-    assert store.routes.shown("k") == []
-    store.routes.show("k", ["b", "a"])
-    assert reopened().routes.shown("k") == ["b", "a"]
-    assert store.routes.shown("unknown") == []
+    assert store.routes.load_listed_sessions("k") == []
+    store.routes.save_listed_sessions("k", ["b", "a"])
+    assert reopened().routes.load_listed_sessions("k") == ["b", "a"]
+    assert store.routes.load_listed_sessions("unknown") == []
 
 
 def test_routes_are_found_by_the_beginning_of_their_keys(store: Store) -> None:
     for key in ("x:1", "x:1:2", "x:2", "y", "x:10", "x:é"):
         store.routes.open(key, Source("memory", "1"))
-    assert [one.key for one in store.routes.under("x:1")] == ["x:1", "x:10", "x:1:2"]
-    assert [one.key for one in store.routes.under("x:")] == ["x:1", "x:10", "x:1:2", "x:2", "x:é"]
+    assert [one.key for one in store.routes.list_by_prefix("x:1")] == ["x:1", "x:10", "x:1:2"]
+    assert [one.key for one in store.routes.list_by_prefix("x:")] == [
+        "x:1",
+        "x:10",
+        "x:1:2",
+        "x:2",
+        "x:é",
+    ]

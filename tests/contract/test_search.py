@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rekindle import Message, Store, ToolCall
 from rekindle.errors import InvalidInput
 from rekindle.store import Filter
-from rekindle.store.core.text_encoding import words
+from rekindle.store.core.text_encoding import split_words
 from tests.conftest import Clock
 from tests.contract.messages import answer, call, found, result, started, texts, user
 
@@ -135,7 +135,7 @@ def test_no_query_is_an_error(store: Store, query: str) -> None:
     for order in ("best", "newest"):
         hits = store.search(query, order=order)
         assert all(hit.message.text for hit in hits)
-        if not list(words(query)):
+        if not list(split_words(query)):
             assert hits == []
 
 
@@ -149,9 +149,9 @@ def test_no_query_is_an_error(store: Store, query: str) -> None:
 )  # fmt: skip
 def test_broken_syntax_is_searched_for_as_words(store: Store, query: str) -> None:
     started(store, "these are words", "a b c d", f"{query} as it is")
-    wanted = set(words(query)) - {"or"}
+    wanted = set(split_words(query)) - {"or"}
     for text in found(store, query):
-        assert wanted & {"a", "b", "text"} or wanted <= set(words(text))
+        assert wanted & {"a", "b", "text"} or wanted <= set(split_words(text))
     if wanted and query not in ("AND NOT", "a*b"):
         assert f"{query} as it is" in found(store, query)
 
@@ -169,7 +169,7 @@ def test_a_pasted_page_is_a_query_too(store: Store) -> None:
 @given(text=st.text(min_size=1, max_size=80))
 def test_every_word_that_was_said_is_found(store: Store, text: str) -> None:
     session = started(store, text)
-    for word in set(words(text)):
+    for word in set(split_words(text)):
         assert texts(store, session) == [text]
         assert found(store, word, session=session) == [text], word
 

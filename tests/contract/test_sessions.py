@@ -218,7 +218,7 @@ def test_an_unknown_session_is_not_found_by_any_call(store: Store) -> None:
         lambda: store.fork("nobody"),
         lambda: store.compress("nobody", user("x")),
         lambda: store.lineage("nobody"),
-        lambda: store.tip("nobody"),
+        lambda: store.find_tip("nobody"),
         lambda: store.undo("nobody"),
         lambda: store.retry("nobody"),
         lambda: store.rewrite("nobody", user("x")),

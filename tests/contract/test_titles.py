@@ -45,7 +45,7 @@ def test_a_title_is_renamed_and_taken_away_at_will(store: Store) -> None:
 def test_renaming_to_a_taken_title_is_refused_and_says_what_is_free(store: Store) -> None:
     started(store, title="Plan")
     other = started(store, title="Other")
-    with pytest.raises(TitleTaken, match=r"'Plan'.*free is 'Plan #2'"):
+    with pytest.raises(TitleTaken, match=r"'Plan'.*'Plan #2' is free"):
         store.rename(other, "Plan")
     assert store.session(other.id).title == "Other"
 

@@ -13,7 +13,7 @@ from rekindle import Session, Store, Tokens, open_store
 from rekindle.errors import NotFound
 from rekindle.store import Filter
 from rekindle.store.core.engine import Transaction
-from rekindle.store.transfer.bulk_import import Arrival
+from rekindle.store.transfer.bulk_import import SessionImport
 from rekindle.types import Usage
 from tests.conftest import Clock
 from tests.contract.messages import user
@@ -96,7 +96,7 @@ def test_an_import_that_tells_more_raises_the_share_of_the_sessions_own_model(st
     session = begun(store)
     store.add_usage(session, Tokens(10), model="large")
     told = session._replace(tokens=Tokens(25), cost=A_CENT)
-    store.take_in([Arrival(told, [], is_whole=True)])
+    store.import_batch([SessionImport(told, [], is_complete=True)])
     assert store.usage(session) == {"large": Usage(Tokens(10)), "small": Usage(Tokens(15), A_CENT)}
 
 
@@ -134,7 +134,7 @@ def test_sums_that_are_too_small_are_found_and_mended(
     store.add_usage(session, Tokens(10, 1), A_CENT, model="small")
     changed(store, "UPDATE sessions SET tokens_input = 3")
     assert [finding.check for finding in store.verify()] == ["usage"]
-    assert any("summed up anew" in line for line in store.repair())
+    assert any("recomputed tokens and cost" in line for line in store.repair())
     assert (store.verify(), store.session("one").tokens) == ([], Tokens(10, 1))
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from rekindle import Store
-from rekindle.agent.tools.registry import Registry
-from rekindle.agent.tools.tool import Question, ToolContext
-from rekindle.learning.library import Templates
-from rekindle.learning.warm_session_tool import warm_session
+from rekindle.agent.tools.registry import ToolRegistry
+from rekindle.agent.tools.tool import ApprovalRequest, ToolContext
+from rekindle.learning.library import TemplateLibrary
+from rekindle.learning.warm_session_tool import create_warm_session_tool
 from rekindle.redaction.redactor import Redactor
-from rekindle.types import Message, Pattern, Step, Template, ToolCall
+from rekindle.types import Message, Pattern, PatternStep, Template, ToolCall
 
 OWNER = "ada"
 
@@ -24,17 +24,17 @@ class Agent:
     """Somebody who calls the tool."""
 
     def __init__(self, store: Store, folder: Path, **context: Any) -> None:
-        self.templates = Templates(folder / "templates")
+        self.templates = TemplateLibrary(folder / "templates")
         self.shared: bool = context.pop("shared", False)
-        tool = warm_session(self.templates, Redactor, shared=self.shared)
-        self._toolbox = Registry([tool]).select()
+        tool = create_warm_session_tool(self.templates, Redactor, shared=self.shared)
+        self._toolbox = ToolRegistry([tool]).select()
         self._context = ToolContext("s", folder, owner=OWNER, store=store, **context)
 
     def calls(self, action: str, **arguments: Any) -> dict[str, Any]:
         call = ToolCall("c", "warm_session", json.dumps({"action": action, **arguments}))
         result = asyncio.run(self._toolbox.run(call, self._context))
         answer = json.loads(result.content)
-        assert answer.get("success", False) is not result.failed
+        assert answer.get("success", False) is not result.is_error
         return answer
 
 
@@ -80,7 +80,9 @@ def test_too_short_sessions_give_no_template_and_the_answer_says_so(
 
 
 def test_templates_are_listed_and_loaded_as_advice(agent: Agent) -> None:
-    pattern = Pattern("p", "example", (Step("terminal", {"command": "make"}, ""),), "build it")
+    pattern = Pattern(
+        "p", "example", (PatternStep("terminal", {"command": "make"}, ""),), "build it"
+    )
     agent.templates.create(Template("ours", "Ours", patterns=(pattern,), tags=("a",)))
     agent.templates.create(Template("other", "Other"))
     listed = agent.calls("list")
@@ -89,22 +91,22 @@ def test_templates_are_listed_and_loaded_as_advice(agent: Agent) -> None:
     loaded = agent.calls("load", name="Ours")
     assert loaded["pattern_count"] == 1
     assert '{"command": "make"}' in loaded["advice"]
-    assert "no template" in agent.calls("load", name="nobody")["error"]
+    assert "template not found" in agent.calls("load", name="nobody")["error"]
 
 
 def test_a_person_decides_whether_a_template_is_deleted(store: Store, tmp_path: Path) -> None:
-    asked: list[Question] = []
+    asked: list[ApprovalRequest] = []
 
-    async def approve(question: Question) -> bool:
+    async def approve(question: ApprovalRequest) -> bool:
         asked.append(question)
         return len(asked) > 1
 
     agent = Agent(store, tmp_path, approve=approve)
     agent.templates.create(Template("ours", "Ours"))
     assert "not deleted" in agent.calls("delete", name="ours")["error"]
-    assert agent.templates.ids() == ["ours"]
+    assert agent.templates.list_ids() == ["ours"]
     assert agent.calls("delete", name="ours") == {"success": True, "deleted": "ours"}
-    assert agent.templates.ids() == []
+    assert agent.templates.list_ids() == []
     alone = Agent(store, tmp_path, approval="refuse")
     alone.templates.create(Template("ours", "Ours"))
     assert "not deleted" in alone.calls("delete", name="ours")["error"]
@@ -160,4 +162,4 @@ def test_where_many_people_talk_each_sees_their_own_sessions(store: Store, tmp_p
     assert "no session" in agent.calls("profile", session_id=theirs)["error"]
     assert "error" in agent.calls("extract", session_id=theirs, name="x")
     assert agent.calls("build", name="x")["error"].startswith("none of 0 sessions")
-    assert agent.templates.ids() == []
+    assert agent.templates.list_ids() == []

@@ -17,7 +17,7 @@ def table() -> str:
     rows = [
         (
             f"`{one.name}`",
-            f"`{one.shown(one.default)}`",
+            f"`{one.format_value(one.default)}`",
             one.expected,
             f"`{one.env}`" if one.env else "",
             one.help,

@@ -16,7 +16,7 @@ from typing import NamedTuple, get_type_hints
 
 import pytest
 
-from rekindle.config import SETTINGS, Config, load
+from rekindle.config import SETTINGS, Config, load_config
 from tests.docs import settings
 
 ROOT = Path(__file__).parents[2]
@@ -127,14 +127,14 @@ def test_settings_in_examples_exist_and_have_values_that_are_allowed(tmp_path: P
         for block in blocks(page):
             if block.language == "toml":
                 (tmp_path / "config.toml").write_text(block.body, encoding="utf-8")
-                config = load({"REKINDLE_HOME": str(tmp_path)})
+                config = load_config({"REKINDLE_HOME": str(tmp_path)})
                 assert "file" in config.origins.values(), f"{page.name}:{block.line}"
 
 
 def test_the_command_page_names_every_verb() -> None:
-    from rekindle.cli.app import sessions
+    from rekindle.cli.sessions import read
 
     text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    verbs = [one.name or one.callback.__name__ for one in sessions.group.registered_commands]
+    verbs = [one.name or one.callback.__name__ for one in read.group.registered_commands]
     assert len(verbs) == 19
     assert [verb for verb in verbs if not re.search(rf"\b{verb}\b", text)] == []

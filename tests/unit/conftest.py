@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rekindle import Store, open_store
-from rekindle.learning.library import Templates
+from rekindle.learning.library import TemplateLibrary
 
 
 @pytest.fixture
@@ -18,5 +18,5 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Templates:
-    return Templates(tmp_path / "templates")
+def folder(tmp_path: Path) -> TemplateLibrary:
+    return TemplateLibrary(tmp_path / "templates")

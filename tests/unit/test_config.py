@@ -5,9 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.config import SETTINGS, find_home, load, masked, strangers, zone_of_machine
+from rekindle.config import (
+    SETTINGS,
+    find_home,
+    find_unknown_env_vars,
+    get_local_zone,
+    load_config,
+    mask_secrets,
+)
 from rekindle.errors import InvalidSetting
-from rekindle.types import KeyRule, Policy, Price
+from rekindle.types import KeyRule, Price, ResetPolicy
 
 
 @pytest.fixture
@@ -23,12 +30,12 @@ def written(home: Path, text: str) -> dict[str, str]:
 
 def refusal(env: dict[str, str]) -> str:
     with pytest.raises(InvalidSetting) as caught:
-        load(env)
+        load_config(env)
     return str(caught.value)
 
 
 def test_without_a_file_every_setting_has_its_default_and_says_so(home: Path) -> None:
-    config = load({"REKINDLE_HOME": str(home)})
+    config = load_config({"REKINDLE_HOME": str(home)})
     assert config.store.url == str(home / "sessions.db")
     assert config.store.durability == "full"
     assert config.store.busy_seconds == 30
@@ -39,7 +46,7 @@ def test_without_a_file_every_setting_has_its_default_and_says_so(home: Path) ->
 
 def test_the_file_wins_over_the_default_and_the_environment_over_the_file(home: Path) -> None:
     env = written(home, '[store]\ndurability = "relaxed"\nbusy_seconds = 5\n[list]\nlimit = 7\n')
-    config = load({**env, "REKINDLE_STORE_BUSY_SECONDS": "2.5"})
+    config = load_config({**env, "REKINDLE_STORE_BUSY_SECONDS": "2.5"})
     assert config.store.durability == "relaxed"
     assert config.origins["store.durability"] == "file"
     assert config.store.busy_seconds == 2.5
@@ -49,7 +56,9 @@ def test_the_file_wins_over_the_default_and_the_environment_over_the_file(home: 
 
 def test_the_command_line_wins_over_everything(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home.parent)
-    config = load({"REKINDLE_HOME": str(home), "REKINDLE_STORE": "other.db"}, store="mine.db")
+    config = load_config(
+        {"REKINDLE_HOME": str(home), "REKINDLE_STORE": "other.db"}, store="mine.db"
+    )
     assert config.store.url == str(home.parent / "mine.db")
     assert config.origins["store.url"] == "command line (--store)"
 
@@ -59,13 +68,13 @@ def test_a_relative_store_starts_from_home_in_the_file_and_from_here_elsewhere(
 ) -> None:
     monkeypatch.chdir(home.parent)
     env = written(home, '[store]\nurl = "deep/a.db"')
-    assert load(env).store.url == str(home / "deep" / "a.db")
-    assert load({**env, "REKINDLE_STORE": "b.db"}).store.url == str(home.parent / "b.db")
+    assert load_config(env).store.url == str(home / "deep" / "a.db")
+    assert load_config({**env, "REKINDLE_STORE": "b.db"}).store.url == str(home.parent / "b.db")
 
 
 def test_a_url_stays_as_it_is(home: Path) -> None:
     url = "postgresql://ada@db.example/rekindle"
-    assert load({"REKINDLE_HOME": str(home), "REKINDLE_STORE": url}).store.url == url
+    assert load_config({"REKINDLE_HOME": str(home), "REKINDLE_STORE": url}).store.url == url
 
 
 def test_an_unknown_setting_is_refused_with_its_file_line_and_the_nearest_name(home: Path) -> None:
@@ -118,10 +127,10 @@ def test_an_unknown_section_is_refused_even_when_it_is_empty(home: Path) -> None
         ('[model]\nbase_url = "localhost:8080"', ["model.base_url", "an http:// or https:// URL"]),
         ("[agent]\ncost = nan", ["agent.cost", "line 2", "an amount from 0"]),
         ("[agent]\ncost = -0.5", ["agent.cost", "-0.5", "an amount from 0"]),
-        ("[chat]\nsteps = 3", ["chat.steps", "line 2", "called agent.steps now"]),
-        ('[gateway]\ntools = "all"', ["gateway.tools", "line 2", "called agent.tools now"]),
+        ("[chat]\nsteps = 3", ["chat.steps", "line 2", "renamed to agent.steps"]),
+        ('[gateway]\ntools = "all"', ["gateway.tools", "line 2", "renamed to agent.tools"]),
         ("[model.prices.small]\ninput = -1", ["model.prices.small.input", "line 2", "an amount"]),
-        ("[model.prices.small-1.5]\ninput = 1", ["small-1.5", "stands in quotes"]),
+        ("[model.prices.small-1.5]\ninput = 1", ["small-1.5", "quote a name"]),
         ("[mcp.servers.a]\n", ["mcp.servers.a", "line 1", "command, args, env"]),
         ("[mcp.servers.a]\nargs = []", ["mcp.servers.a", "needs either command or url"]),
         (
@@ -131,13 +140,13 @@ def test_an_unknown_section_is_refused_even_when_it_is_empty(home: Path) -> None
         ('[mcp.servers.a]\nurl = "ftp://x"', ["mcp.servers.a.url", "line 2", "an http://"]),
         (
             '[mcp.servers.a]\nurl = "http://x"\nargs = ["y"]',
-            ["mcp.servers.a", "args: only for a server with a command"],
+            ["mcp.servers.a", "args: only valid with command"],
         ),
         ('[mcp.servers."a b"]\ncommand = "x"', ["'a b'", "letters, digits, _ and -"]),
-        ('[mcp.servers.a]\ncommand = "x"\nargs = [1]', ["mcp.servers.a.args", "a list of texts"]),
+        ('[mcp.servers.a]\ncommand = "x"\nargs = [1]', ["mcp.servers.a.args", "a list of strings"]),
         (
             '[mcp.servers.a]\ncommand = "x"\nenv = {K = 1}',
-            ["mcp.servers.a.env", "a table of texts"],
+            ["mcp.servers.a.env", "a table of strings"],
         ),
         ('[mcp.servers.a]\ncommand = "x"\ntimeout = 0', ["mcp.servers.a.timeout", "0.1 to 3600"]),
         (
@@ -182,9 +191,9 @@ direct = "single"
 
 
 def test_reset_and_keys_may_differ_by_platform_and_type(home: Path) -> None:
-    config = load(written(home, PLACES))
+    config = load_config(written(home, PLACES))
     assert config.policies == (
-        Policy(hour=5, zone="Europe/Berlin"),
+        ResetPolicy(hour=5, zone="Europe/Berlin"),
         {
             (None, "group"): {"mode": "idle"},
             ("telegram", None): {"idle_minutes": 90},
@@ -200,9 +209,9 @@ def test_reset_and_keys_may_differ_by_platform_and_type(home: Path) -> None:
         },
     )
     name = "reset.platform.telegram.idle_minutes"
-    assert config.value(name) == 90
+    assert config.get_value(name) == 90
     assert config.origins[name] == "file"
-    assert list(config.more) == [
+    assert list(config.extra_values) == [
         "reset.type.group.mode",
         name,
         "reset.platform.my-chat.channel.zone",
@@ -213,15 +222,15 @@ def test_reset_and_keys_may_differ_by_platform_and_type(home: Path) -> None:
 
 
 def test_without_a_file_the_policy_and_the_keys_are_the_defaults(home: Path) -> None:
-    config = load({"REKINDLE_HOME": str(home), "TZ": "Asia/Kathmandu"})
-    assert config.policies == (Policy("both", 1440, 4, "Asia/Kathmandu"), {})
+    config = load_config({"REKINDLE_HOME": str(home), "TZ": "Asia/Kathmandu"})
+    assert config.policies == (ResetPolicy("both", 1440, 4, "Asia/Kathmandu"), {})
     assert config.key_rules == (KeyRule("single", thread=False, user=False), {})
 
 
 def test_platforms_may_be_called_like_a_setting_or_a_type(home: Path) -> None:
     text = "[reset.platform.hour]\nhour = 1\n[reset.platform.type.dm]\nhour = 2\n"
     text += "[reset.platform.group]\nhour = 3\n[reset.platform.platform]\nhour = 4\n"
-    assert load(written(home, text)).policies.changes == {
+    assert load_config(written(home, text)).policies.overrides == {
         ("hour", None): {"hour": 1},
         ("type", "dm"): {"hour": 2},
         ("group", None): {"hour": 3},
@@ -263,23 +272,23 @@ def test_a_wrong_place_is_refused_with_its_name_line_and_what_is_allowed(
 
 def test_the_model_comes_from_the_file_or_from_the_variables_that_openai_uses(home: Path) -> None:
     env = written(home, '[model]\nbase_url = "http://127.0.0.1:8080/v1"\nname = "small"\n')
-    assert load(env).model.base_url == "http://127.0.0.1:8080/v1"
-    assert load(env).model.api_key == ""
+    assert load_config(env).model.base_url == "http://127.0.0.1:8080/v1"
+    assert load_config(env).model.api_key == ""
     said = {
         "OPENAI_BASE_URL": "https://models.example/v1",
         "OPENAI_API_KEY": "sk-s3cret",
         "REKINDLE_MODEL": "large",
     }
-    model = load({**env, **said}).model
+    model = load_config({**env, **said}).model
     assert (model.base_url, model.api_key, model.name) == tuple(said.values())
-    assert strangers(said) == []
+    assert find_unknown_env_vars(said) == []
 
 
 def test_the_key_for_the_model_is_never_shown(home: Path) -> None:
-    config = load({"REKINDLE_HOME": str(home), "OPENAI_API_KEY": "sk-s3cret"})
-    assert config.shown("model.api_key") == "***"
+    config = load_config({"REKINDLE_HOME": str(home), "OPENAI_API_KEY": "sk-s3cret"})
+    assert config.format_value("model.api_key") == "***"
     assert "s3cret" not in repr(config)
-    assert load({"REKINDLE_HOME": str(home)}).shown("model.api_key") == "not set"
+    assert load_config({"REKINDLE_HOME": str(home)}).format_value("model.api_key") == "not set"
     message = refusal(written(home, "[model]\napi_key = 5534137"))
     assert "model.api_key" in message
     assert "5534137" not in message
@@ -287,15 +296,17 @@ def test_the_key_for_the_model_is_never_shown(home: Path) -> None:
 
 @pytest.mark.parametrize(("tz", "zone"), [("Europe/Paris", "Europe/Paris"), (":UTC", "UTC")])
 def test_the_zone_of_the_machine_is_the_one_its_environment_names(tz: str, zone: str) -> None:
-    assert zone_of_machine({"TZ": tz}) == zone
+    assert get_local_zone({"TZ": tz}) == zone
 
 
 def test_a_machine_that_names_no_zone_has_the_one_its_clock_file_leads_to(home: Path) -> None:
-    found = zone_of_machine({})
-    assert zone_of_machine({"TZ": "Nowhere/Land"}) == found
-    config = load(written(home, f'[reset]\nzone = "{found}"\n[reset.type.dm]\nzone = "local"'))
+    found = get_local_zone({})
+    assert get_local_zone({"TZ": "Nowhere/Land"}) == found
+    config = load_config(
+        written(home, f'[reset]\nzone = "{found}"\n[reset.type.dm]\nzone = "local"')
+    )
     assert config.reset.zone == found
-    assert config.policies.changes == {(None, "dm"): {"zone": found}}
+    assert config.policies.overrides == {(None, "dm"): {"zone": found}}
 
 
 def test_a_wrong_environment_variable_is_refused_by_its_name(home: Path) -> None:
@@ -324,12 +335,12 @@ def test_home_is_the_users_data_folder_unless_the_environment_says_otherwise(
     ],
 )
 def test_a_password_is_never_shown(value: str | float, shown: str) -> None:
-    assert masked(value) == shown
+    assert mask_secrets(value) == shown
 
 
 def test_variables_that_look_like_settings_and_are_none_are_named() -> None:
     env = {"REKINDLE_HOME": "/x", "REKINDLE_STORE": "a", "REKINDLE_STOER": "b", "PATH": "/bin"}
-    assert strangers(env) == ["REKINDLE_STOER"]
+    assert find_unknown_env_vars(env) == ["REKINDLE_STOER"]
 
 
 def test_every_setting_says_what_it_is_for() -> None:
@@ -338,7 +349,7 @@ def test_every_setting_says_what_it_is_for() -> None:
 
 
 def test_what_the_chat_may_do_is_checked_when_it_is_read(home: Path) -> None:
-    config = load(written(home, '[chat]\napproval = "always"\nhistory = 0\n'))
+    config = load_config(written(home, '[chat]\napproval = "always"\nhistory = 0\n'))
     assert (config.chat.approval, config.chat.history) == ("always", 0)
     assert "always or dangerous or refuse or never" in refusal(
         written(home, '[chat]\napproval = "maybe"\n')
@@ -346,7 +357,7 @@ def test_what_the_chat_may_do_is_checked_when_it_is_read(home: Path) -> None:
 
 
 def test_servers_of_tools_come_from_tables_with_names(home: Path) -> None:
-    config = load(
+    config = load_config(
         written(
             home,
             '[mcp.servers.files]\ncommand = "npx"\nargs = ["-y", "x"]\ntimeout = 5\n'
@@ -371,19 +382,21 @@ def test_servers_of_tools_come_from_tables_with_names(home: Path) -> None:
     ],
 )
 def test_the_secrets_of_a_server_are_never_shown(home: Path, given: str, shown: str) -> None:
-    config = load(written(home, f'[mcp.servers.a]\ncommand = "x"\n{given}\n'))
+    config = load_config(written(home, f'[mcp.servers.a]\ncommand = "x"\n{given}\n'))
     name = f"mcp.servers.a.{given.split()[0]}"
-    assert config.shown(name) == shown
+    assert config.format_value(name) == shown
     assert config.origins[name] == "file"
 
 
 def test_a_key_in_the_address_of_a_server_is_not_shown(home: Path) -> None:
-    config = load(written(home, '[mcp.servers.a]\nurl = "https://x.example/mcp?api_key=s3cret"\n'))
-    assert config.shown("mcp.servers.a.url") == "https://x.example/mcp?api_key=***"
+    config = load_config(
+        written(home, '[mcp.servers.a]\nurl = "https://x.example/mcp?api_key=s3cret"\n')
+    )
+    assert config.format_value("mcp.servers.a.url") == "https://x.example/mcp?api_key=***"
 
 
 def test_prices_are_exact_and_the_cache_costs_like_input_unless_said(home: Path) -> None:
-    config = load(
+    config = load_config(
         written(
             home,
             '[model.prices."a-1.5"]\ninput = 0.1\noutput = 3\n'
@@ -391,18 +404,20 @@ def test_prices_are_exact_and_the_cache_costs_like_input_unless_said(home: Path)
         )
     )
     tenth = Decimal("0.1")
-    assert config.price_of("a-1.5") == Price(tenth, Decimal(3), tenth, tenth)
-    assert config.price_of("b") == Price(Decimal(1), Decimal(0), tenth, Decimal("1.25"))
-    assert config.price_of("c") == Price()
+    assert config.get_price("a-1.5") == Price(tenth, Decimal(3), tenth, tenth)
+    assert config.get_price("b") == Price(Decimal(1), Decimal(0), tenth, Decimal("1.25"))
+    assert config.get_price("c") == Price()
 
 
 def test_a_limit_of_cost_needs_a_price(home: Path) -> None:
-    config = load({**written(home, "[model.prices.a]\ninput = 1\n"), "REKINDLE_AGENT_COST": "0.5"})
-    assert (config.agent.cost, config.price_of("a").input) == (Decimal("0.5"), Decimal(1))
+    config = load_config(
+        {**written(home, "[model.prices.a]\ninput = 1\n"), "REKINDLE_AGENT_COST": "0.5"}
+    )
+    assert (config.agent.cost, config.get_price("a").input) == (Decimal("0.5"), Decimal(1))
     with pytest.raises(InvalidSetting, match=r'\[model.prices."b"\]'):
-        config.price_of("b")
+        config.get_price("b")
 
 
 def test_a_variable_that_has_moved_is_refused_with_its_new_name(home: Path) -> None:
     message = refusal({"REKINDLE_HOME": str(home), "REKINDLE_GATEWAY_TOKENS": "9"})
-    assert "REKINDLE_GATEWAY_TOKENS is called REKINDLE_AGENT_TOKENS now" in message
+    assert "REKINDLE_GATEWAY_TOKENS was renamed to REKINDLE_AGENT_TOKENS" in message

@@ -1,1 +1,1 @@
-"""The agent: the model it asks, what it may send, and the turn."""
+"""The agent: its model client, its tools, and the turn loop."""

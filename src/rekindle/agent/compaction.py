@@ -1,8 +1,8 @@
-"""Compression: the middle of a long conversation becomes a summary, and a child session goes on.
+"""Compress a long conversation: summarize its middle and continue in a child session.
 
-The first messages (what was asked) and the last ones (what is going on) are kept as they are, and so
-is every call that has no result yet. The summary is made first; only then, in one transaction, the
-old session ends and the child begins. If the summary fails or anyone stops it, nothing has changed.
+The first messages (the task), the last messages (the current work) and every call without a result
+are kept verbatim. The summary is made first; then one transaction ends the old session and starts
+the child. If the summary fails or is cancelled, nothing changes.
 """
 
 from __future__ import annotations
@@ -14,102 +14,105 @@ from rekindle.agent.model.client import Model
 from rekindle.errors import InvalidInput, ModelError
 from rekindle.types import Message, Session, Tokens
 
-from .store_executor import Desk
-from .turn import Shrunk
+from .store_executor import StoreExecutor
+from .turn import Compacted
 
-SUMMARY = (
-    "Summarise the conversation below for yourself, so that you can go on with it without having seen"
-    " it. Keep: what the user wants and how they want it, decisions and their reasons, what was done,"
-    " files, commands, names and values that are still needed, what failed and why, what is left to"
-    " do. Leave out greetings and what is settled. Write plain text, no more than {words} words."
+SUMMARY_PROMPT = (
+    "Summarize the conversation below for yourself, so that you can continue it without having seen"
+    " it. Keep: the user's goals and preferences, decisions and their reasons, completed work,"
+    " files, commands, names and values that are still needed, failures and their causes, and"
+    " remaining tasks. Omit greetings and settled matters. Write plain text, at most {words} words."
 )
-MARK = "[Summary of the conversation so far]"
-_SHOWN = 4_000  # characters of one message that the summary is made from
+SUMMARY_MARK = "[Summary of the conversation so far]"
+_MAX_MESSAGE_CHARACTERS = 4_000  # of one message in the summary request
 
 
-class Kept(NamedTuple):
-    """How much of a conversation stays as it is."""
+class CompressionPolicy(NamedTuple):
+    """The parts of a conversation to keep verbatim when compressing it."""
 
-    first: int = 2
-    last: int = 12
-    least: int = 4  # messages in the middle that are worth a summary
-    words: int = 800
-
-
-_USUAL = Kept()
+    keep_first: int = 2
+    keep_last: int = 12
+    min_middle: int = 4  # fewer messages are not worth a summary
+    summary_words: int = 800
 
 
-def split(
-    messages: Sequence[Message], kept: Kept = _USUAL
+_DEFAULT_POLICY = CompressionPolicy()
+
+
+def split_messages(
+    messages: Sequence[Message], policy: CompressionPolicy = _DEFAULT_POLICY
 ) -> tuple[Sequence[Message], Sequence[Message], Sequence[Message]]:
-    """Beginning, middle and end. No call is parted from its result, none that waits is in the middle."""
-    start = _behind_results(messages, min(kept.first, len(messages)))
-    stop = max(start, len(messages) - kept.last)
+    """Split the messages into beginning, middle and end.
+
+    Never separate a call from its result, and never put an unanswered call in the middle.
+    """
+    start = _skip_results(messages, min(policy.keep_first, len(messages)))
+    stop = max(start, len(messages) - policy.keep_last)
     answered = {m.tool_call_id for m in messages if m.role == "tool"}
-    waiting = (
-        place
-        for place, message in enumerate(messages)
-        if place >= start and any(call.id not in answered for call in message.tool_calls)
+    unanswered = (
+        index
+        for index, message in enumerate(messages)
+        if index >= start and any(call.id not in answered for call in message.tool_calls)
     )
-    stop = min(stop, next(waiting, stop))
+    stop = min(stop, next(unanswered, stop))
     while start < stop < len(messages) and messages[stop].role == "tool":
         stop -= 1
     return messages[:start], messages[start:stop], messages[stop:]
 
 
-def _behind_results(messages: Sequence[Message], place: int) -> int:
-    """The first place from `place` on that does not stand between a call and its result."""
-    while 0 < place < len(messages) and messages[place].role == "tool":
-        place += 1
-    return place
+def _skip_results(messages: Sequence[Message], index: int) -> int:
+    """Return the first index from `index` on that does not separate a call from its result."""
+    while 0 < index < len(messages) and messages[index].role == "tool":
+        index += 1
+    return index
 
 
-async def compress(
-    desk: Desk,
+async def compress_session(
+    executor: StoreExecutor,
     model: Model,
     session: Session,
     messages: Sequence[Message],
-    kept: Kept = _USUAL,
-) -> Shrunk | None:
-    """Go on in a child with the middle summarised; None where there is nothing to gain."""
-    first, middle, last = split(messages, kept)
-    if len(middle) < kept.least:
+    policy: CompressionPolicy = _DEFAULT_POLICY,
+) -> Compacted | None:
+    """Compress the middle of the session and continue in a child; return None if not worthwhile."""
+    first, middle, last = split_messages(messages, policy)
+    if len(middle) < policy.min_middle:
         return None
-    summary, tokens = await summarise(model, middle, kept)
+    summary, tokens = await summarize_messages(model, middle, policy)
     if not summary:
         return None
-    told = Message("user", f"{MARK}\n{summary}", meta={"summary_of": session.id})
-    carried = [_anew(message) for message in (*first, told, *last)]
+    summary_message = Message("user", f"{SUMMARY_MARK}\n{summary}", meta={"summary_of": session.id})
+    child_messages = [_copy_for_child(message) for message in (*first, summary_message, *last)]
     try:
-        child = await desk.ask(desk.store.compress, session, *carried)
+        child = await executor.run(executor.store.compress, session, *child_messages)
     except InvalidInput:
-        # Somebody else was faster: the conversation goes on where they led it.
-        child = await desk.ask(desk.store.tip, session)
-    return Shrunk(child, await desk.ask(desk.store.messages, child), tokens)
+        # Another writer compressed the session first: continue in its child.
+        child = await executor.run(executor.store.find_tip, session)
+    return Compacted(child, await executor.run(executor.store.messages, child), tokens)
 
 
-async def summarise(
-    model: Model, messages: Sequence[Message], kept: Kept = _USUAL
+async def summarize_messages(
+    model: Model, messages: Sequence[Message], policy: CompressionPolicy = _DEFAULT_POLICY
 ) -> tuple[str | None, Tokens]:
-    """The model's own words for what was said, None if it has none; and what that took."""
-    request = Message("system", SUMMARY.format(words=kept.words))
-    told = Message("user", "\n\n".join(map(_shown, messages)))
+    """Ask the model for a summary; return it (None if there is none) and the tokens used."""
+    request = Message("system", SUMMARY_PROMPT.format(words=policy.summary_words))
+    transcript = Message("user", "\n\n".join(map(_format_message, messages)))
     try:
-        answer = await model.answer([request, told])
+        response = await model.complete([request, transcript])
     except ModelError:
         return None, Tokens()
-    return answer.message.text.strip() or None, answer.tokens
+    return response.message.text.strip() or None, response.tokens
 
 
-def _shown(message: Message) -> str:
+def _format_message(message: Message) -> str:
     calls = "".join(f"\n→ {call.name} {call.arguments}" for call in message.tool_calls)
-    said = f"{message.text}{calls}"
-    if len(said) > _SHOWN:
-        half = _SHOWN // 2
-        said = f"{said[:half]}\n[… {len(said) - _SHOWN} characters …]\n{said[-half:]}"
-    return f"## {message.role}{f' ({message.name})' if message.name else ''}\n{said}"
+    text = f"{message.text}{calls}"
+    if len(text) > _MAX_MESSAGE_CHARACTERS:
+        half = _MAX_MESSAGE_CHARACTERS // 2
+        text = f"{text[:half]}\n[… {len(text) - _MAX_MESSAGE_CHARACTERS} characters omitted …]\n{text[-half:]}"
+    return f"## {message.role}{f' ({message.name})' if message.name else ''}\n{text}"
 
 
-def _anew(message: Message) -> Message:
-    """A message as it begins the child: the parent keeps the original."""
+def _copy_for_child(message: Message) -> Message:
+    """Return a copy of the message without the fields that belong to the parent session."""
     return message._replace(timestamp=None, position=None, rewound=False)

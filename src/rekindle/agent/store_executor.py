@@ -1,7 +1,7 @@
-"""Where the event loop and the store meet: the store is synchronous, so its calls run on a few threads.
+"""Run synchronous store calls from the event loop on a small thread pool.
 
-Writers that come together share a commit, so many conversations cost few flushes; a read takes one
-of the store's own connections. Nothing else in the agent or the gateway blocks the loop.
+Concurrent writers share a commit, so many conversations cost few flushes; each read uses one of the
+store's own connections. Nothing else in the agent or the gateway blocks the loop.
 """
 
 from __future__ import annotations
@@ -17,29 +17,30 @@ from rekindle.store import Store
 P = ParamSpec("P")
 T = TypeVar("T")
 
-THREADS = 16
+DEFAULT_THREADS = 16
 
 
-class Desk:
-    """A store as the event loop uses it: `await desk.ask(store.messages, session)`."""
+class StoreExecutor:
+    """A thread pool for store calls: `await executor.run(store.messages, session)`."""
 
-    def __init__(self, store: Store, threads: int = THREADS) -> None:
+    def __init__(self, store: Store, threads: int = DEFAULT_THREADS) -> None:
         self.store = store
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="store")
 
-    async def ask(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a call to the store. What has begun is finished, even when the asker is cancelled.
+    async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a store call on the thread pool and return its result.
 
-        A cancelled asker waits for that: what it does next never overtakes what it did before.
+        A call that has started always finishes. If the caller is cancelled, wait for the call first,
+        so that the caller's next call cannot overtake it.
         """
         loop = asyncio.get_running_loop()
-        asked = loop.run_in_executor(self._pool, partial(work, *args, **kwargs))
+        future = loop.run_in_executor(self._pool, partial(call, *args, **kwargs))
         try:
-            return await asyncio.shield(asked)
+            return await asyncio.shield(future)
         except asyncio.CancelledError:
-            await asyncio.wait({asked})
+            await asyncio.wait({future})
             raise
 
     def close(self) -> None:
-        """Wait for what has begun. The store itself stays open."""
+        """Wait for running calls to finish. The store stays open."""
         self._pool.shutdown()

@@ -1,6 +1,6 @@
-"""What the agent works with, as the settings want it: tools, limits, folders.
+"""Build an agent's tools, limits and folders from the settings.
 
-The chat and the gateway both begin here, so that a setting means the same in both.
+Both the chat and the gateway use this, so that a setting means the same in both.
 """
 
 from __future__ import annotations
@@ -12,91 +12,96 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from rekindle.agent.tools.builtin.process import background_tools
-from rekindle.agent.tools.builtin.toolset import STANDARD
-from rekindle.agent.tools.registry import EVERYTHING, Registry, Toolbox
+from rekindle.agent.tools.builtin.process import build_background_tools
+from rekindle.agent.tools.builtin.toolset import BUILTIN_TOOLS
+from rekindle.agent.tools.registry import ALL_TOOLS, Toolbox, ToolRegistry
 from rekindle.agent.tools.tool import Tool
-from rekindle.config import Config, McpServer, surroundings
+from rekindle.config import Config, McpServer, get_home_and_env
 from rekindle.processes.types import Processes
 
-from .turn import Limits
+from .turn import TurnLimits
 
 
-class Equipment(NamedTuple):
-    """Tools, limits and folders of an agent.
+class Toolkit(NamedTuple):
+    """An agent's tools, limits and folders.
 
-    `problems` are servers that could not be reached: whoever opened it tells its user.
+    `problems` lists the MCP servers that could not be reached; the caller reports them to its user.
     """
 
     toolbox: Toolbox
-    limits: Limits
+    limits: TurnLimits
     folders: tuple[Path, ...] = ()
     problems: Sequence[str] = ()
 
 
 @asynccontextmanager
-async def equipped(
+async def open_toolkit(
     config: Config,
-    names: Iterable[str] | None = None,
-    more: Iterable[Tool] = (),
+    tool_names: Iterable[str] | None = None,
+    extra_tools: Iterable[Tool] = (),
     processes: Processes | None = None,
-) -> AsyncGenerator[Equipment]:
-    """What the settings give an agent; its MCP servers run as long as this is open.
+) -> AsyncGenerator[Toolkit]:
+    """Open the toolkit that the settings describe; its MCP servers run until it is closed.
 
-    `names` are the tools and toolsets to switch on, instead of those in the settings; `more` are
-    tools that need higher rooms. With `processes` commands can be left running.
+    `tool_names` are the tools and toolsets to enable instead of those in the settings; `extra_tools` are
+    tools defined outside the agent. With `processes`, commands can run in the background.
     """
-    from rekindle.agent.tools.mcp import Connection, connect
+    from rekindle.agent.tools.mcp import McpConnection, connect_servers
 
-    one = config.agent
-    wanted = _listed(one.tools) if names is None else tuple(names)
+    settings = config.agent
+    wanted = _split_names(settings.tools) if tool_names is None else tuple(tool_names)
     servers = {name: server for name, server in config.servers.items() if _is_wanted(name, wanted)}
-    registry = Registry((*_standard(config, processes), *more))
-    _, environment = surroundings()
-    seconds = config.mcp.start_seconds
-    connections = [Connection(*each, environment, seconds) for each in servers.items()]
+    registry = ToolRegistry((*_list_builtin_tools(config, processes), *extra_tools))
+    _, environment = get_home_and_env()
+    connect_seconds = config.mcp.start_seconds
+    connections = [McpConnection(*each, environment, connect_seconds) for each in servers.items()]
     try:
-        tools, problems = await connect(connections, (tool.name for tool in registry.tools))
+        tools, problems = await connect_servers(connections, (tool.name for tool in registry.tools))
         for tool in tools:
             registry.register(tool)
-        here = _without_missing(wanted, servers, registry)
-        folders = tuple(Path(each).expanduser() for each in one.folders.split(os.pathsep) if each)
-        limits = Limits(one.steps, one.tokens, one.cost, one.context)
-        yield Equipment(registry.select(here), limits, folders, problems)
+        selected = _drop_unreachable(wanted, servers, registry)
+        folders = tuple(
+            Path(each).expanduser() for each in settings.folders.split(os.pathsep) if each
+        )
+        limits = TurnLimits(settings.steps, settings.tokens, settings.cost, settings.context)
+        yield Toolkit(registry.select(selected), limits, folders, problems)
     finally:
         await asyncio.gather(*(connection.close() for connection in connections))
 
 
-def _standard(config: Config, processes: Processes | None) -> Sequence[Tool]:
+def _list_builtin_tools(config: Config, processes: Processes | None) -> Sequence[Tool]:
     if processes is None:
-        return STANDARD
-    ours = background_tools(processes, config.processes.place)
-    return (*ours, *(tool for tool in STANDARD if tool.name not in {one.name for one in ours}))
+        return BUILTIN_TOOLS
+    background = build_background_tools(processes, config.processes.place)
+    return (
+        *background,
+        *(tool for tool in BUILTIN_TOOLS if tool.name not in {one.name for one in background}),
+    )
 
 
-def _listed(names: str) -> tuple[str, ...]:
+def _split_names(names: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in names.split(",") if name.strip())
 
 
 def _is_wanted(server: str, names: Iterable[str]) -> bool:
-    return any(name == EVERYTHING or _is_of(server, name) for name in names)
+    return any(name == ALL_TOOLS or _belongs_to_server(server, name) for name in names)
 
 
-def _is_of(server: str, name: str) -> bool:
-    """Does a toolset or tool of this name belong to the server?"""
-    from rekindle.agent.tools.mcp import prefix_of, toolset_of
+def _belongs_to_server(server: str, name: str) -> bool:
+    """Return whether a toolset or tool of this name belongs to the server."""
+    from rekindle.agent.tools.mcp import build_tool_prefix, build_toolset_name
 
-    return name == toolset_of(server) or name.startswith(prefix_of(server))
+    return name == build_toolset_name(server) or name.startswith(build_tool_prefix(server))
 
 
-def _without_missing(
-    names: Iterable[str], servers: Mapping[str, McpServer], registry: Registry
+def _drop_unreachable(
+    names: Iterable[str], servers: Mapping[str, McpServer], registry: ToolRegistry
 ) -> list[str]:
-    """The names, without those of servers that did not come: that is said already, once."""
-    known = {EVERYTHING, *(tool.name for tool in registry.tools)}
+    """Return the names without those of unreachable servers, which are already reported."""
+    known = {ALL_TOOLS, *(tool.name for tool in registry.tools)}
     known |= {tool.toolset for tool in registry.tools}
     return [
         name
         for name in names
-        if name in known or not any(_is_of(server, name) for server in servers)
+        if name in known or not any(_belongs_to_server(server, name) for server in servers)
     ]

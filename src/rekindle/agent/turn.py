@@ -1,9 +1,8 @@
-"""A turn: the model and the tools in a loop, until there is an answer.
+"""Run a turn: call the model and the tools in a loop until there is an answer.
 
-Every message is stored the moment it exists, but for the last one: the answer is handed out, so that
-whoever runs the turn stores it together with the fact that it has to be delivered. A turn may be
-cancelled at any time; what is stored stays valid, since an unanswered call is mended when the
-conversation is loaded.
+Every message is stored as soon as it exists, except the last: the answer is returned, so that the
+caller stores it together with its pending delivery. A turn may be cancelled at any time; the stored
+messages stay valid, because an unanswered call is repaired when the conversation is loaded.
 """
 
 from __future__ import annotations
@@ -14,60 +13,60 @@ from contextlib import aclosing
 from decimal import Decimal
 from typing import NamedTuple, TypeAlias
 
-from rekindle.agent.model.client import Again, Answer, Done, Event, Model
+from rekindle.agent.model.client import Model, ModelResponse, Retrying, StreamEnded, StreamEvent
 from rekindle.agent.tools.registry import Toolbox
 from rekindle.agent.tools.tool import ToolContext, ToolResult
 from rekindle.errors import ContextTooLong, ModelError
-from rekindle.types import Message, Price, Session, Tokens, ToolCall, Usage, replace
+from rekindle.types import Message, Price, Session, Tokens, ToolCall, Usage, replace_fields
 
-from .store_executor import Desk
+from .store_executor import StoreExecutor
 
-Steering: TypeAlias = Callable[[], Awaitable[Sequence[Message]]]
-Shrink: TypeAlias = Callable[[Session, Sequence[Message]], Awaitable["Shrunk | None"]]
+SteeringSource: TypeAlias = Callable[[], Awaitable[Sequence[Message]]]
+CompressCallback: TypeAlias = Callable[[Session, Sequence[Message]], Awaitable["Compacted | None"]]
 
-EMPTY_ANSWERS = 2  # in a row: then it has nothing to say
-GAVE_UP = "(The model gave no answer.)"
+MAX_EMPTY_RESPONSES = 2  # consecutive; then the turn ends
+NO_ANSWER = "(The model gave no answer.)"
 
 
-class Limits(NamedTuple):
-    """When a turn must end; 0 is no limit, but for `iterations`.
+class TurnLimits(NamedTuple):
+    """The limits of a turn; 0 means none, except for `iterations`.
 
-    `context` is how many tokens the model can look at, 0 if unknown.
+    `context` is the size of the model's context in tokens, 0 if unknown.
     """
 
     iterations: int = 60
     tokens: int = 0
     cost: Decimal = Decimal(0)
     context: int = 0
-    shrink_at: float = 0.85  # of the context
+    compress_at: float = 0.85  # fraction of the context
 
 
-class Called(NamedTuple):
+class ToolCalled(NamedTuple):
     """A tool is about to run."""
 
     call: ToolCall
 
 
-class Returned(NamedTuple):
+class ToolReturned(NamedTuple):
     """A tool has run; its result is stored."""
 
     call: ToolCall
     result: ToolResult
 
 
-class Shrunk(NamedTuple):
-    """The conversation was compressed and goes on in a child; the summary took some tokens."""
+class Compacted(NamedTuple):
+    """The conversation was compressed and continues in a child; `tokens` is the cost of the summary."""
 
     session: Session
     messages: Sequence[Message]
     tokens: Tokens = Tokens()
 
 
-class Ended(NamedTuple):
+class TurnEnded(NamedTuple):
     """The turn is over; the last event.
 
-    `message` is the answer, not stored yet. Without a `reason` all went well; else the turn was
-    stopped by a limit or a failure, and the message says so to the user.
+    `message` is the answer, not yet stored. `reason` is None on success; otherwise a limit or a failure
+    ended the turn, and the message tells the user.
     """
 
     session: Session
@@ -77,189 +76,193 @@ class Ended(NamedTuple):
     usage: Mapping[str, Usage] = {}  # by model
 
 
-Happening: TypeAlias = Event | Called | Returned | Shrunk | Ended
+TurnEvent: TypeAlias = StreamEvent | ToolCalled | ToolReturned | Compacted | TurnEnded
 
 
-class Setting(NamedTuple):
-    """What a turn runs with. `opening` goes before the stored messages and is never stored."""
+class TurnContext(NamedTuple):
+    """Everything a turn runs with. `opening` precedes the stored messages and is never stored."""
 
     model: Model
     toolbox: Toolbox
-    context: ToolContext
+    tool_context: ToolContext
     opening: Sequence[Message] = ()
-    limits: Limits = Limits()
+    limits: TurnLimits = TurnLimits()
     price: Price = Price()
-    steering: Steering | None = None  # what was said meanwhile and belongs into this turn
-    shrink: Shrink | None = None
+    steering: SteeringSource | None = None  # messages that arrived during the turn
+    compress: CompressCallback | None = None
 
 
-async def turn(desk: Desk, session: Session, setting: Setting) -> AsyncGenerator[Happening]:
-    """Run the model on a stored conversation until it answers, and tell what happens."""
-    running = _Running(desk, session, setting)
-    await running.load()
-    async with aclosing(running.go()) as happenings:
-        async for happening in happenings:
-            yield happening
+async def run_turn(
+    executor: StoreExecutor, session: Session, context: TurnContext
+) -> AsyncGenerator[TurnEvent]:
+    """Run the model on a stored conversation until it answers, and yield the events."""
+    runner = _TurnRunner(executor, session, context)
+    await runner.load()
+    async with aclosing(runner.run()) as events:
+        async for event in events:
+            yield event
 
 
-class _Running:
-    """One turn on its way."""
+class _TurnRunner:
+    """One turn in progress."""
 
-    def __init__(self, desk: Desk, session: Session, setting: Setting) -> None:
-        self._desk = desk
+    def __init__(self, executor: StoreExecutor, session: Session, context: TurnContext) -> None:
+        self._executor = executor
         self._session = session
-        self._setting = setting
+        self._context = context
         self._messages: list[Message] = []
-        self._taken = Usage()
-        self._empty = 0
+        self._usage = Usage()
+        self._empty_responses = 0
 
     async def load(self) -> None:
-        self._messages = await self._desk.ask(self._desk.store.messages, self._session)
+        self._messages = await self._executor.run(self._executor.store.messages, self._session)
 
-    async def go(self) -> AsyncGenerator[Happening]:
-        tools = self._setting.toolbox.definitions(self._setting.context)
-        for _ in range(self._setting.limits.iterations):
-            answer: Answer | None = None
+    async def run(self) -> AsyncGenerator[TurnEvent]:
+        tools = self._context.toolbox.build_definitions(self._context.tool_context)
+        for _ in range(self._context.limits.iterations):
+            response: ModelResponse | None = None
             try:
-                async with aclosing(self._ask(tools)) as events:
+                async with aclosing(self._stream_response(tools)) as events:
                     async for event in events:
-                        if isinstance(event, Done):
-                            answer = event.answer
+                        if isinstance(event, StreamEnded):
+                            response = event.response
                         yield event
             except ContextTooLong as error:
-                shrunk = await self._shrink()
-                if shrunk is None:
-                    yield self._failed(error)
+                compacted = await self._compress()
+                if compacted is None:
+                    yield self._fail(error)
                     return
-                yield shrunk
+                yield compacted
                 continue
             except ModelError as error:
-                yield self._failed(error)
+                yield self._fail(error)
                 return
-            assert answer is not None
-            await self._count(answer.tokens)
-            if not answer.message.tool_calls:
-                if ended := self._ended(answer):
+            assert response is not None
+            await self._record_usage(response.tokens)
+            if not response.message.tool_calls:
+                if ended := self._finish(response):
                     yield ended
                     return
                 continue
-            async with aclosing(self._work(answer.message)) as happenings:
-                async for happening in happenings:
-                    yield happening
-            if reason := self._over_limit():
-                yield self._stopped(reason)
+            async with aclosing(self._run_calls(response.message)) as turn_events:
+                async for turn_event in turn_events:
+                    yield turn_event
+            if reason := self._find_exceeded_limit():
+                yield self._stop(reason)
                 return
-            if self._is_nearly_full(answer) and (shrunk := await self._shrink()):
-                yield shrunk
-            await self._steer()
-        count = self._setting.limits.iterations
-        yield self._stopped(f"it took {count} steps without an answer")
+            if self._is_nearly_full(response) and (compacted := await self._compress()):
+                yield compacted
+            await self._add_steering()
+        count = self._context.limits.iterations
+        yield self._stop(f"it took {count} steps without an answer")
 
-    def _ask(self, tools: Sequence[dict[str, object]]) -> AsyncGenerator[Event]:
-        said = [*self._setting.opening, *self._messages]
-        return self._setting.model.stream(said, tools)
+    def _stream_response(self, tools: Sequence[dict[str, object]]) -> AsyncGenerator[StreamEvent]:
+        messages = [*self._context.opening, *self._messages]
+        return self._context.model.stream(messages, tools)
 
-    async def _count(self, tokens: Tokens) -> None:
-        taken = Usage(tokens, self._setting.price.of(tokens))
-        self._taken = self._taken.plus(taken)
+    async def _record_usage(self, tokens: Tokens) -> None:
+        usage = Usage(tokens, self._context.price.compute_cost(tokens))
+        self._usage = self._usage.add(usage)
         if any(tokens):
-            name = self._setting.model.endpoint.model
-            add = self._desk.store.add_usage
-            await self._desk.ask(add, self._session, *taken, model=name)
+            name = self._context.model.endpoint.model
+            add = self._executor.store.add_usage
+            await self._executor.run(add, self._session, *usage, model=name)
 
-    async def _work(self, message: Message) -> AsyncGenerator[Happening]:
-        """Store the calls, run them side by side, and store each result as it comes."""
-        await self._keep(message)
+    async def _run_calls(self, message: Message) -> AsyncGenerator[TurnEvent]:
+        """Store the calls, run them concurrently, and store each result as it arrives."""
+        await self._store_message(message)
         for call in message.tool_calls:
-            yield Called(call)
-        tasks = [asyncio.create_task(self._run(call)) for call in message.tool_calls]
+            yield ToolCalled(call)
+        tasks = [asyncio.create_task(self._run_call(call)) for call in message.tool_calls]
         try:
             for done in asyncio.as_completed(tasks):
                 call, result = await done
-                await self._keep(result.message(call))
-                yield Returned(call, result)
+                await self._store_message(result.to_message(call))
+                yield ToolReturned(call, result)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, call: ToolCall) -> tuple[ToolCall, ToolResult]:
-        return call, await self._setting.toolbox.run(call, self._setting.context)
+    async def _run_call(self, call: ToolCall) -> tuple[ToolCall, ToolResult]:
+        return call, await self._context.toolbox.run(call, self._context.tool_context)
 
-    async def _keep(self, message: Message) -> None:
-        await self._desk.ask(self._desk.store.append, self._session, message)
+    async def _store_message(self, message: Message) -> None:
+        await self._executor.run(self._executor.store.append, self._session, message)
         self._messages.append(message)
 
-    async def _steer(self) -> None:
-        if self._setting.steering is not None:
-            self._messages.extend(await self._setting.steering())
+    async def _add_steering(self) -> None:
+        if self._context.steering is not None:
+            self._messages.extend(await self._context.steering())
 
-    async def _shrink(self) -> Shrunk | None:
-        if self._setting.shrink is None:
+    async def _compress(self) -> Compacted | None:
+        if self._context.compress is None:
             return None
-        shrunk = await self._setting.shrink(self._session, self._messages)
-        if shrunk is not None:
-            self._session, self._messages = shrunk.session, list(shrunk.messages)
-            await self._count(shrunk.tokens)
-        return shrunk
+        compacted = await self._context.compress(self._session, self._messages)
+        if compacted is not None:
+            self._session, self._messages = compacted.session, list(compacted.messages)
+            await self._record_usage(compacted.tokens)
+        return compacted
 
-    def _is_nearly_full(self, answer: Answer) -> bool:
-        limits, tokens = self._setting.limits, answer.tokens
-        seen = tokens.input + tokens.cache_read + tokens.cache_write + tokens.output
-        return bool(limits.context) and seen >= limits.context * limits.shrink_at
+    def _is_nearly_full(self, response: ModelResponse) -> bool:
+        limits, tokens = self._context.limits, response.tokens
+        used = tokens.input + tokens.cache_read + tokens.cache_write + tokens.output
+        return bool(limits.context) and used >= limits.context * limits.compress_at
 
-    def _over_limit(self) -> str | None:
-        limits = self._setting.limits
-        total, cost = self._taken.tokens.total, self._taken.cost
+    def _find_exceeded_limit(self) -> str | None:
+        limits = self._context.limits
+        total, cost = self._usage.tokens.total, self._usage.cost
         if limits.tokens and total >= limits.tokens:
             return f"it took {total:,} tokens, the limit is {limits.tokens:,}"
         if limits.cost and cost >= limits.cost:
-            return f"it cost {amount(cost)}, the limit is {amount(limits.cost)}"
+            return f"it cost {format_cost(cost)}, the limit is {format_cost(limits.cost)}"
         return None
 
-    def _ended(self, answer: Answer) -> Ended | None:
-        """The end of the turn; None to ask once more, because the model said nothing at all."""
-        message = answer.message
-        if answer.finish == "length" and message.text:
-            message = replace(message, content=f"{message.text}\n\n(Cut off at the model's limit.)")
+    def _finish(self, response: ModelResponse) -> TurnEnded | None:
+        """Return the end of the turn, or None to retry after an empty response."""
+        message = response.message
+        if response.finish == "length" and message.text:
+            message = replace_fields(
+                message, content=f"{message.text}\n\n(Cut off at the model limit.)"
+            )
         if message.text.strip():
-            return self._end(message)
-        self._empty += 1
-        if self._empty < EMPTY_ANSWERS and answer.finish != "content_filter":
+            return self._build_end(message)
+        self._empty_responses += 1
+        if self._empty_responses < MAX_EMPTY_RESPONSES and response.finish != "content_filter":
             return None
-        why = "the provider's filter held the answer back"
-        if answer.finish != "content_filter":
-            why = "the model answered with nothing"
-        return self._end(Message("assistant", GAVE_UP), why)
+        reason = "the provider's content filter blocked the answer"
+        if response.finish != "content_filter":
+            reason = "the model answered with nothing"
+        return self._build_end(Message("assistant", NO_ANSWER), reason)
 
-    def _stopped(self, reason: str) -> Ended:
-        text = f"I stopped: {reason}. Say “go on” and I continue from here."
-        return self._end(Message("assistant", text), reason)
+    def _stop(self, reason: str) -> TurnEnded:
+        text = f"I stopped: {reason}. Reply “continue” to go on."
+        return self._build_end(Message("assistant", text), reason)
 
-    def _failed(self, error: ModelError) -> Ended:
-        text = f"I could not answer: {error} Your message is kept; /retry asks again."
-        return self._end(Message("assistant", text), str(error))
+    def _fail(self, error: ModelError) -> TurnEnded:
+        text = f"I could not answer: {error} Your message is saved; use /retry to try again."
+        return self._build_end(Message("assistant", text), str(error))
 
-    def _end(self, message: Message, reason: str | None = None) -> Ended:
-        tokens = self._taken.tokens
-        usage = {self._setting.model.endpoint.model: self._taken} if any(tokens) else {}
-        return Ended(self._session, message, tokens, reason, usage)
+    def _build_end(self, message: Message, reason: str | None = None) -> TurnEnded:
+        tokens = self._usage.tokens
+        usage = {self._context.model.endpoint.model: self._usage} if any(tokens) else {}
+        return TurnEnded(self._session, message, tokens, reason, usage)
 
 
-def amount(cost: Decimal) -> str:
-    """A cost for people: no more digits than it needs."""
+def format_cost(cost: Decimal) -> str:
+    """Format a cost for people, without trailing zeros."""
     return f"{cost.quantize(Decimal('0.000001')).normalize():f}"
 
 
 __all__ = [
-    "Again",
-    "Called",
-    "Ended",
-    "Happening",
-    "Limits",
-    "Returned",
-    "Setting",
-    "Shrunk",
-    "amount",
-    "turn",
+    "Retrying",
+    "ToolCalled",
+    "TurnEnded",
+    "TurnEvent",
+    "TurnLimits",
+    "ToolReturned",
+    "TurnContext",
+    "Compacted",
+    "format_cost",
+    "run_turn",
 ]

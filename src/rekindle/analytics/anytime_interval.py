@@ -1,14 +1,14 @@
-"""An interval that may be looked at at any time.
+"""Anytime-valid confidence intervals: they hold however often one looks.
 
-Looking again and again at an ordinary 95% interval, and stopping when it leaves zero out, is wrong
-far more often than one time in twenty. The intervals here hold at all times at once: a normal
-mixture over the sum of what the sessions say (Robbins' boundary), with the variance estimated from
-them. That is exact for many sessions and close for some dozens, so that nothing is claimed before
-there are `FIRST_LOOK` in each arm.
+Checking an ordinary 95% interval repeatedly, and stopping once it excludes zero, errs far more often
+than one time in twenty. The intervals here hold at all times simultaneously: a normal mixture over the
+sum of the sessions' contributions (Robbins' boundary), with the variance estimated from them. That is
+exact for many sessions and close for some dozens, so nothing is claimed before each arm has
+`MIN_ARM_SESSIONS`.
 
-What a session says about the difference of two arms: its value, less the mean of the sessions before
-it, weighed by the chance it had to be where it is. The expectation of that is the difference whatever
-else is true of the session, because chance alone put it there.
+A session's contribution to the difference of two arms is its value, minus the mean of the sessions
+before it, weighted by the inverse probability of its arm. Its expectation is the difference of the
+arms, whatever else is true of the session, because the assignment is random.
 """
 
 from __future__ import annotations
@@ -19,131 +19,141 @@ from math import inf, log, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
-from .statistics import LEVEL, Interval
+from .statistics import CONFIDENCE_LEVEL, Interval
 
-FIRST_LOOK = 30  # sessions in each arm, before which the interval is everything
-PLANNED = 400  # sessions at which the interval is as narrow as it can be
+MIN_ARM_SESSIONS = 30  # with fewer, the interval is unbounded
+DEFAULT_PLANNED_SESSIONS = 400  # number of sessions for which the interval is tuned
 POWER = 0.8
 
 
-class Seen(NamedTuple):
-    """A session of one of the two arms: which, the chance it had to be there, and its value."""
+class Observation(NamedTuple):
+    """A session of one of the two arms: its arm, the probability of treatment, and its value."""
 
     treated: bool
-    chance: float  # of being treated, among the two arms
+    chance: float  # probability of treatment, among the two arms
     value: float
     owner: str | None = None
 
 
 class Effect(NamedTuple):
-    """The difference, treated less not treated, and the values that go with the data."""
+    """The difference, treated minus untreated, and its interval."""
 
     value: float
     range: Interval
     sessions: int
     owners: int
-    deviation: float  # of what one session says: how many are needed follows from it
+    deviation: float  # of one contribution: determines the needed sessions
 
     @property
     def is_clear(self) -> bool:
-        return not self.range.holds(0.0)
+        """Whether the interval excludes zero."""
+        return not self.range.contains(0.0)
 
 
-class Sums:
-    """What all sessions together say, kept up with each new one at a constant cost."""
+class RunningSums:
+    """The sums over all sessions, updated with each new one at constant cost."""
 
-    def __init__(self, planned: int = PLANNED) -> None:
+    def __init__(self, planned: int = DEFAULT_PLANNED_SESSIONS) -> None:
         self._planned = planned
-        self._arms = [0, 0]
+        self._arm_counts = [0, 0]
         self._values = 0.0
-        self._said = 0.0
+        self._contributions = 0.0
         self._squares = 0.0
         self._owners: dict[str, tuple[int, float]] = {}
-        self._by_owner = [
+        self._owner_sums = [
             0.0,
             0.0,
             0.0,
-        ]  # over owners: sums squared, sums by counts, counts squared
+        ]  # over owners: sums squared, sums times counts, counts squared
 
-    def add(self, seen: Seen) -> None:
-        count = sum(self._arms)
-        before = self._values / count if count else seen.value
-        weight = 1 / seen.chance if seen.treated else -1 / (1 - seen.chance)
-        said = (seen.value - before) * weight
-        self._arms[seen.treated] += 1
-        self._values += seen.value
-        self._said += said
-        self._squares += said * said
-        # Without an owner a session stands for itself.
-        self._add_to(seen.owner or f"\0{count}", said)
+    def add(self, observation: Observation) -> None:
+        """Add the next session."""
+        count = sum(self._arm_counts)
+        mean_before = self._values / count if count else observation.value
+        weight = 1 / observation.chance if observation.treated else -1 / (1 - observation.chance)
+        contribution = (observation.value - mean_before) * weight
+        self._arm_counts[observation.treated] += 1
+        self._values += observation.value
+        self._contributions += contribution
+        self._squares += contribution * contribution
+        # A session without an owner is a cluster of its own.
+        self._add_to_owner(observation.owner or f"\0{count}", contribution)
 
-    def _add_to(self, owner: str, said: float) -> None:
+    def _add_to_owner(self, owner: str, contribution: float) -> None:
         count, total = self._owners.get(owner, (0, 0.0))
-        sums = self._by_owner
-        sums[0] += (total + said) ** 2 - total**2
-        sums[1] += (total + said) * (count + 1) - total * count
+        sums = self._owner_sums
+        sums[0] += (total + contribution) ** 2 - total**2
+        sums[1] += (total + contribution) * (count + 1) - total * count
         sums[2] += (count + 1) ** 2 - count**2
-        self._owners[owner] = count + 1, total + said
+        self._owners[owner] = count + 1, total + contribution
 
     @property
     def effect(self) -> Effect | None:
-        """What is known by now; None while an arm is empty."""
-        count = sum(self._arms)
-        if not all(self._arms):
+        """The current effect; None while an arm is empty."""
+        count = sum(self._arm_counts)
+        if not all(self._arm_counts):
             return None
-        value = round(self._said / count, 12)  # where all are alike, no dust is left over
+        value = round(
+            self._contributions / count, 12
+        )  # removes rounding dust if all values are equal
         variance = self._variance(count, value)
-        half = reach(count, self._planned) * sqrt(variance / count)
-        if min(self._arms) < FIRST_LOOK:
+        half = compute_critical_value(count, self._planned) * sqrt(variance / count)
+        if min(self._arm_counts) < MIN_ARM_SESSIONS:
             half = inf
         within = Interval(max(-1.0, value - half), min(1.0, value + half))
         return Effect(value, within, count, len(self._owners), sqrt(variance))
 
     def _variance(self, count: int, value: float) -> float:
-        """Of what one session says: the larger one, of sessions by themselves and of owners.
+        """Return the variance of one contribution: the larger of that by session and by owner.
 
-        With a single owner only the first exists, and the result speaks of that owner.
+        With a single owner only the former exists, and the result applies to that owner.
         """
-        alone = (self._squares - count * value * value) / (count - 1) if count > 1 else inf
+        by_session = (self._squares - count * value * value) / (count - 1) if count > 1 else inf
         owners = len(self._owners)
         if owners < 2:
-            return max(alone, 0.0)
-        squares, products, counts = self._by_owner
-        spread = squares - 2 * value * products + value * value * counts
-        return max(alone, spread / count * owners / (owners - 1), 0.0)
+            return max(by_session, 0.0)
+        squares, products, counts = self._owner_sums
+        owner_squares = squares - 2 * value * products + value * value * counts
+        return max(by_session, owner_squares / count * owners / (owners - 1), 0.0)
 
 
-def effects(sessions: Iterable[Seen], planned: int = PLANNED) -> Iterator[Effect | None]:
-    """What is known after each session."""
-    sums = Sums(planned)
-    for seen in sessions:
-        sums.add(seen)
-        yield sums.effect
+def iter_effects(
+    sessions: Iterable[Observation], planned: int = DEFAULT_PLANNED_SESSIONS
+) -> Iterator[Effect | None]:
+    """Yield the effect after each session."""
+    running_sums = RunningSums(planned)
+    for observation in sessions:
+        running_sums.add(observation)
+        yield running_sums.effect
 
 
-def reach(count: int, planned: int = PLANNED) -> float:
-    """How many standard errors the interval reaches to each side after `count` sessions."""
-    size = count * _mixture(planned)
-    return sqrt((size + 1) / size * 2 * log(sqrt(size + 1) / (1 - LEVEL)))
+def compute_critical_value(count: int, planned: int = DEFAULT_PLANNED_SESSIONS) -> float:
+    """Return how many standard errors the interval extends to each side after `count` sessions."""
+    scaled_count = count * _compute_mixing_variance(planned)
+    return sqrt(
+        (scaled_count + 1) / scaled_count * 2 * log(sqrt(scaled_count + 1) / (1 - CONFIDENCE_LEVEL))
+    )
 
 
 @lru_cache(maxsize=64)
-def _mixture(planned: int) -> float:
-    """The mixing variance that makes the interval narrowest at the planned number of sessions."""
-    doubt = -2 * log(1 - LEVEL)
-    return (doubt + log(doubt + 1)) / planned
+def _compute_mixing_variance(planned: int) -> float:
+    """Return the mixing variance that makes the interval narrowest at `planned` sessions."""
+    minus_two_log_alpha = -2 * log(1 - CONFIDENCE_LEVEL)
+    return (minus_two_log_alpha + log(minus_two_log_alpha + 1)) / planned
 
 
-def needed(difference: float, deviation: float, planned: int = PLANNED) -> int | None:
-    """Sessions in both arms until a difference of that size is seen with a chance of four in five."""
+def compute_needed_sessions(
+    difference: float, deviation: float, planned: int = DEFAULT_PLANNED_SESSIONS
+) -> int | None:
+    """Return the sessions needed in both arms to detect such a difference with 80% power."""
     if not difference or not 0 < deviation < inf:
         return None
-    lucky = NormalDist().inv_cdf(POWER)
-    low, high = 2 * FIRST_LOOK, 2 * FIRST_LOOK
+    power_quantile = NormalDist().inv_cdf(POWER)
+    low, high = 2 * MIN_ARM_SESSIONS, 2 * MIN_ARM_SESSIONS
 
     def is_enough(count: int) -> bool:
         error = deviation / sqrt(count)
-        return abs(difference) >= (reach(count, planned) + lucky) * error
+        return abs(difference) >= (compute_critical_value(count, planned) + power_quantile) * error
 
     while not is_enough(high):
         low, high = high, high * 2

@@ -1,12 +1,12 @@
-"""Rates over many sessions, whose calls are not independent.
+"""Error rates over many sessions, whose calls are not independent.
 
-Calls of one conversation share a task, a machine and a model: they fail together. So the unit that
-is drawn is the conversation (the *cluster*), and how sure an estimate is, is seen by leaving out one
-cluster after the other (the jackknife). An estimate is kept with what each of these leavings-out
-would do to it: estimates over the same clusters can then be subtracted, whatever they share.
+Calls of one conversation share a task, a machine and a model, so they fail together. The sampling unit
+is therefore the conversation (the *cluster*), and the uncertainty of an estimate is measured by leaving
+out one cluster at a time (the jackknife). An estimate keeps the shift that each omission causes, so
+that estimates over the same clusters can be subtracted even if they overlap.
 
-Few or very unequal clusters make such a spread itself uncertain. Intervals therefore use Student's t
-with the degrees of freedom of the *effective* number of clusters, (Σn)² / Σn², less one.
+With few or very unequal clusters the variance itself is uncertain. Intervals therefore use Student's t
+with the degrees of freedom of the *effective* number of clusters, (Σn)² / Σn², minus one.
 """
 
 from __future__ import annotations
@@ -15,20 +15,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf, sqrt
 from typing import NamedTuple, TypeAlias
 
-from .statistics import Interval, combined, t_quantile, t_tail, wilson
+from .statistics import (
+    Interval,
+    combine_intervals,
+    compute_t_p_value,
+    compute_t_quantile,
+    compute_wilson_interval,
+)
 
-Cluster: TypeAlias = str  # the family of a session
-Part: TypeAlias = Sequence[float]  # errors and calls, or any numerator and denominator
-Parts: TypeAlias = Mapping[Cluster, Part]
+Cluster: TypeAlias = str  # the id of a session's family
+CountPair: TypeAlias = Sequence[float]  # errors and calls, or any numerator and denominator
+ClusterCounts: TypeAlias = Mapping[Cluster, CountPair]
 
-MIN_CALLS, MIN_SESSIONS = 20, 5  # under these a rate is shown without an interval
-# Where no call failed (or all did) the data cannot say how alike the calls of a session are.
-# This much is assumed then: sessions of agents were seen at .05 to .2.
-_LIKENESS = 0.05
+MIN_CALLS, MIN_SESSIONS = 20, 5  # below these a rate is shown without an interval
+# Intra-session correlation assumed if no call failed (or all did), so that the data cannot show it.
+# Observed for agents: .05 to .2.
+_ASSUMED_CORRELATION = 0.05
 
 
-class Measured(NamedTuple):
-    """An estimate, and by how much it moves when a cluster is left out."""
+class ClusteredEstimate(NamedTuple):
+    """An estimate, and how far it shifts when each cluster is left out."""
 
     value: float
     shifts: Mapping[Cluster, float]
@@ -36,12 +42,13 @@ class Measured(NamedTuple):
 
     @property
     def variance(self) -> float:
+        """The jackknife variance."""
         count = len(self.shifts)
         return (count - 1) / count * sum(s * s for s in self.shifts.values()) if count > 1 else 0.0
 
 
 class Rate(NamedTuple):
-    """Errors per call. The interval is missing where there are too few calls or sessions for one."""
+    """Errors per call. The interval is missing if there are too few calls or sessions."""
 
     errors: int
     calls: int
@@ -52,17 +59,18 @@ class Rate(NamedTuple):
 
     @property
     def range(self) -> Interval | None:
+        """The interval of the rate, if there is one."""
         return None if self.low is None or self.high is None else Interval(self.low, self.high)
 
 
 class Estimate(NamedTuple):
-    """A number with its interval; `p` is the chance of one as far from zero if zero were true."""
+    """A value with its interval; `p` is the two-sided p-value against zero."""
 
     value: float
     low: float
     high: float
     p: float | None = None
-    coverage: float | None = None  # the share of the calls that could be compared
+    coverage: float | None = None  # share of the calls that could be compared
 
     @property
     def range(self) -> Interval:
@@ -72,28 +80,30 @@ class Estimate(NamedTuple):
 # ── estimates
 
 
-def ratio(parts: Parts) -> Measured | None:
-    """The ratio of two sums over clusters, such as errors per call."""
-    top = sum(part[0] for part in parts.values())
-    base = sum(part[1] for part in parts.values())
-    if base <= 0:
+def estimate_ratio(parts: ClusterCounts) -> ClusteredEstimate | None:
+    """Estimate the ratio of two sums over clusters, such as errors per call."""
+    numerator = sum(part[0] for part in parts.values())
+    denominator = sum(part[1] for part in parts.values())
+    if denominator <= 0:
         return None
-    value = top / base
+    value = numerator / denominator
     shifts = {
-        cluster: (top - part[0]) / (base - part[1]) - value if base > part[1] else 0.0
+        cluster: (numerator - part[0]) / (denominator - part[1]) - value
+        if denominator > part[1]
+        else 0.0
         for cluster, part in parts.items()
         if part[1] > 0
     }
-    return Measured(value, shifts, _freedom([part[1] for part in parts.values()]))
+    return ClusteredEstimate(value, shifts, _compute_freedom([part[1] for part in parts.values()]))
 
 
-def standardised(
-    cells: Mapping[Cluster, Mapping[int, Part]], weights: Mapping[int, float]
-) -> Measured | None:
-    """What the rate would be if the strata (tools) were used in the proportions of `weights`.
+def estimate_standardized_rate(
+    cells: Mapping[Cluster, Mapping[int, CountPair]], weights: Mapping[int, float]
+) -> ClusteredEstimate | None:
+    """Estimate the rate if the strata (tools) were used in the proportions of `weights`.
 
-    `cells` has the errors and calls of each cluster by stratum. A stratum that only one cluster has
-    falls back on the overall rate when that cluster is left out.
+    `cells` has the errors and calls of each cluster by stratum. A stratum found in a single cluster
+    falls back to the overall rate when that cluster is left out.
     """
     sums: dict[int, list[float]] = {stratum: [0.0, 0.0] for stratum in weights}
     for strata in cells.values():
@@ -101,8 +111,8 @@ def standardised(
             if stratum in sums:
                 sums[stratum][0] += part[0]
                 sums[stratum][1] += part[1]
-    whole = sum(weights.values())
-    if whole <= 0 or any(calls <= 0 for _, calls in sums.values()):
+    total_weight = sum(weights.values())
+    if total_weight <= 0 or any(calls <= 0 for _, calls in sums.values()):
         return None
     rates = {stratum: errors / calls for stratum, (errors, calls) in sums.items()}
     overall = sum(part[0] for part in sums.values()) / sum(part[1] for part in sums.values())
@@ -118,26 +128,28 @@ def standardised(
                 shift += weights[stratum] * (rate - rates[stratum])
                 size += weights[stratum] * calls / all_calls
         if size:
-            shifts[cluster] = shift / whole
+            shifts[cluster] = shift / total_weight
             sizes.append(size)
-    value = sum(weight * rates[stratum] for stratum, weight in weights.items()) / whole
-    return Measured(value, shifts, _freedom(sizes))
+    value = sum(weight * rates[stratum] for stratum, weight in weights.items()) / total_weight
+    return ClusteredEstimate(value, shifts, _compute_freedom(sizes))
 
 
-def minus(a: Measured, b: Measured) -> Measured:
-    """The difference of two estimates, which may share clusters."""
+def subtract_estimates(a: ClusteredEstimate, b: ClusteredEstimate) -> ClusteredEstimate:
+    """Subtract two estimates, which may share clusters."""
     shifts = dict(a.shifts)
     for cluster, shift in b.shifts.items():
         shifts[cluster] = shifts.get(cluster, 0.0) - shift
-    return Measured(a.value - b.value, shifts, _welch(a, b))
+    return ClusteredEstimate(a.value - b.value, shifts, _compute_welch_freedom(a, b))
 
 
-def within(cells: Iterable[tuple[Cluster, float, float, float, float]]) -> Measured | None:
-    """The difference of rates inside strata: Mantel and Haenszel's, later less earlier.
+def estimate_stratified_difference(
+    cells: Iterable[tuple[Cluster, float, float, float, float]],
+) -> ClusteredEstimate | None:
+    """Estimate the difference of rates inside strata, later minus earlier (Mantel-Haenszel).
 
     Each cell is a stratum (a session, or a tool of one) with its cluster: errors and calls later,
-    errors and calls earlier. Strata are never compared with each other, so whatever is the same
-    throughout a stratum cannot make a difference.
+    errors and calls earlier. Strata are never compared with each other, so nothing that is constant
+    within a stratum can cause a difference.
     """
     parts: dict[Cluster, list[float]] = {}
     for cluster, errors, calls, errors_before, calls_before in cells:
@@ -146,25 +158,27 @@ def within(cells: Iterable[tuple[Cluster, float, float, float, float]]) -> Measu
             part = parts.setdefault(cluster, [0.0, 0.0])
             part[0] += (errors * calls_before - errors_before * calls) / both
             part[1] += calls * calls_before / both
-    return ratio(parts)
+    return estimate_ratio(parts)
 
 
-# ── how sure they are
+# ── intervals
 
 
-def spread(measured: Measured | None, coverage: float | None = None) -> Estimate | None:
-    """A difference with its interval and test; nothing where the data cannot tell a spread."""
+def to_estimate(
+    measured: ClusteredEstimate | None, coverage: float | None = None
+) -> Estimate | None:
+    """Add an interval and a p-value to a difference; return None if it has no variance."""
     if measured is None or measured.variance <= 0:
         return None
     error = sqrt(measured.variance)
-    reach = t_quantile(measured.freedom) * error
-    p = t_tail(measured.value / error, measured.freedom)
+    reach = compute_t_quantile(measured.freedom) * error
+    p = compute_t_p_value(measured.value / error, measured.freedom)
     low, high = max(-1.0, measured.value - reach), min(1.0, measured.value + reach)
     return Estimate(measured.value, low, high, p, coverage)
 
 
-def spread_of_rate(measured: Measured, parts: Iterable[float]) -> Interval:
-    """The interval of a rate: Wilson's, for as many independent calls as would be this sure.
+def compute_rate_interval(measured: ClusteredEstimate, parts: Iterable[float]) -> Interval:
+    """Compute the interval of a rate: Wilson's, with the effective number of independent calls.
 
     `parts` are the calls of each cluster.
     """
@@ -175,55 +189,57 @@ def spread_of_rate(measured: Measured, parts: Iterable[float]) -> Interval:
         effective = min(calls, independent / measured.variance)
     else:
         mean = sum(size * size for size in sizes) / calls
-        effective = calls / (1 + (mean - 1) * _LIKENESS)
-    return wilson(value * effective, effective, t_quantile(measured.freedom))
+        effective = calls / (1 + (mean - 1) * _ASSUMED_CORRELATION)
+    return compute_wilson_interval(
+        value * effective, effective, compute_t_quantile(measured.freedom)
+    )
 
 
-def rate_of(parts: Parts, sessions: int) -> Rate:
-    """Errors per call over clusters, with an interval where there is enough for one."""
+def compute_rate(parts: ClusterCounts, sessions: int) -> Rate:
+    """Compute the errors per call over clusters, with an interval if there is enough data."""
     errors = round(sum(part[0] for part in parts.values()))
     calls = round(sum(part[1] for part in parts.values()))
-    measured = ratio(parts)
+    measured = estimate_ratio(parts)
     if measured is None:
         return Rate(errors, calls, sessions)
     if calls < MIN_CALLS or sessions < MIN_SESSIONS or len(measured.shifts) < 2:
         return Rate(errors, calls, sessions, measured.value)
-    range = spread_of_rate(measured, [part[1] for part in parts.values()])
+    range = compute_rate_interval(measured, [part[1] for part in parts.values()])
     return Rate(errors, calls, sessions, measured.value, *range)
 
 
-def difference(a: Parts, b: Parts) -> Estimate | None:
-    """The difference of the rates of two sets, a - b, with its interval and test.
+def estimate_difference(a: ClusterCounts, b: ClusterCounts) -> Estimate | None:
+    """Estimate the difference of the rates of two sets, a - b, with its interval and p-value.
 
-    Sets that share no cluster are independent: then the intervals of their rates are combined,
-    which holds for small counts too.
+    Sets that share no cluster are independent: the intervals of their rates are combined, which
+    also holds for small counts.
     """
-    first, second = ratio(a), ratio(b)
+    first, second = estimate_ratio(a), estimate_ratio(b)
     if first is None or second is None:
         return None
     if not first.shifts.keys().isdisjoint(second.shifts):
-        return spread(minus(first, second))
-    low, high = combined(
+        return to_estimate(subtract_estimates(first, second))
+    low, high = combine_intervals(
         first.value,
-        spread_of_rate(first, [part[1] for part in a.values()]),
+        compute_rate_interval(first, [part[1] for part in a.values()]),
         second.value,
-        spread_of_rate(second, [part[1] for part in b.values()]),
+        compute_rate_interval(second, [part[1] for part in b.values()]),
     )
-    tested = spread(minus(first, second))
+    tested = to_estimate(subtract_estimates(first, second))
     return Estimate(first.value - second.value, low, high, tested.p if tested else None)
 
 
-def _freedom(sizes: Iterable[float]) -> float:
-    """Degrees of freedom: the number of clusters as if they were of one size, less one."""
-    whole = squares = 0.0
+def _compute_freedom(sizes: Iterable[float]) -> float:
+    """Compute the degrees of freedom: the effective number of clusters, minus one."""
+    total = squares = 0.0
     for size in sizes:
-        whole += size
+        total += size
         squares += size * size
-    return max(1.0, whole * whole / squares - 1) if squares else 1.0
+    return max(1.0, total * total / squares - 1) if squares else 1.0
 
 
-def _welch(a: Measured, b: Measured) -> float:
-    """Degrees of freedom of a difference, after Welch and Satterthwaite."""
+def _compute_welch_freedom(a: ClusteredEstimate, b: ClusteredEstimate) -> float:
+    """Compute the degrees of freedom of a difference, after Welch and Satterthwaite."""
     mine, other = a.variance, b.variance
     parts = mine * mine / a.freedom + other * other / b.freedom
     return (mine + other) ** 2 / parts if parts > 0 else inf

@@ -1,4 +1,4 @@
-"""Calls added up by family and tool, ready to be compared: as they are, and at the same tool mix."""
+"""Sum calls by family and tool, and compare them: directly, and at the same tool mix."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from .cluster_stats import (
+    ClusteredEstimate,
     Estimate,
-    Measured,
     Rate,
-    minus,
-    rate_of,
-    ratio,
-    spread_of_rate,
-    standardised,
-    within,
+    compute_rate,
+    compute_rate_interval,
+    estimate_ratio,
+    estimate_standardized_rate,
+    estimate_stratified_difference,
+    subtract_estimates,
 )
-from .profile import END_SHARE
-from .sample import Sample, Track
+from .profile import END_DIVISOR
+from .sample import Sample, SessionTrack
 
-# Tools that are rarer than this are one: a rate over a handful of calls says nothing.
+# Rarer tools are combined: a rate over a handful of calls says nothing.
 RARE_CALLS, RARE_SHARE = 20, 0.005
-OTHER = -1
-FEWEST_CALLS = 10  # for a first and a last fifth that can be compared
-COVERED = 0.8  # a mix that is known for less than this is not compared
+OTHER_TOOLS = -1
+MIN_FIFTHS_CALLS = 10  # for a first and a last fifth worth comparing
+MIN_COVERAGE = 0.8  # mixes with less overlap are not compared
 
 Counts: TypeAlias = dict[int, list[int]]  # errors and calls by tool
 
 
-class Group:
-    """Sessions, or parts of them, added up."""
+class CallGroup:
+    """Sessions, or parts of them, summed up."""
 
     def __init__(self) -> None:
         self.parts: dict[str, list[int]] = {}
@@ -37,7 +37,7 @@ class Group:
         self.sessions = 0
 
     def add(self, family: str, counts: Counts) -> None:
-        """Add one session, or the part of it that belongs here."""
+        """Add one session, or the part of it that belongs to this group."""
         if not counts:
             return
         self.sessions += 1
@@ -55,14 +55,16 @@ class Group:
 
     @property
     def rate(self) -> Rate:
-        return rate_of(self.parts, self.sessions)
+        """The error rate of the group."""
+        return compute_rate(self.parts, self.sessions)
 
     @property
-    def measured(self) -> Measured | None:
-        return ratio(self.parts)
+    def estimate(self) -> ClusteredEstimate | None:
+        """The error rate as an estimate that can be subtracted from others."""
+        return estimate_ratio(self.parts)
 
-    def mix(self) -> dict[int, int]:
-        """How many calls each tool has."""
+    def count_by_tool(self) -> dict[int, int]:
+        """Count the calls of each tool."""
         mix: dict[int, int] = {}
         for cells in self.cells.values():
             for tool, (_, calls) in cells.items():
@@ -70,7 +72,7 @@ class Group:
         return mix
 
 
-class Pair(NamedTuple):
+class EarlyLatePair(NamedTuple):
     """The later and the earlier part of one session."""
 
     family: str
@@ -78,57 +80,57 @@ class Pair(NamedTuple):
     earlier: Counts
 
 
-class Seen(NamedTuple):
-    """A session as it is seen in a view."""
+class GroupedSession(NamedTuple):
+    """A session of a grouping, with its counts."""
 
-    track: Track
+    track: SessionTrack
     family: str
     whole: Counts
-    fifths: Pair | None  # its last and first fifth, where it has both
+    fifths: EarlyLatePair | None  # its last and first fifth, if it has both
 
 
-class View(NamedTuple):
-    """All sessions, with their calls numbered by what is to be compared: tools, or kinds of work."""
+class Grouping(NamedTuple):
+    """All sessions, with their calls numbered by what is compared: tools, or kinds of work."""
 
     sample: Sample
     numbers: list[int]  # of each kind of call
-    sessions: list[Seen]
+    sessions: list[GroupedSession]
 
 
-def view(sample: Sample, numbers: list[int]) -> View:
-    """Add up each session once."""
+def group_sessions(sample: Sample, numbers: list[int]) -> Grouping:
+    """Count the calls of each session once, by the given numbers."""
     sessions = [
-        Seen(
+        GroupedSession(
             track,
             family,
-            counts_of(track, numbers),
-            fifths(track, family, numbers, track.early) if track.is_whole else None,
+            count_calls(track, numbers),
+            split_fifths(track, family, numbers, track.early) if track.is_whole else None,
         )
         for track, family in zip(sample.tracks, sample.families, strict=True)
     ]
-    return View(sample, numbers, sessions)
+    return Grouping(sample, numbers, sessions)
 
 
-def strata(sample: Sample) -> list[int]:
-    """For each kind of call the number it is compared under: its own, or that of the rare ones."""
+def number_tools(sample: Sample) -> list[int]:
+    """Number each kind of call for comparison by tool; rare tools share one number."""
     counts = [0] * len(sample.kinds)
     for track in sample.tracks:
         for kind in track.kinds:
             counts[kind] += 1
     least = max(RARE_CALLS, RARE_SHARE * sum(counts))
-    return [kind if count >= least else OTHER for kind, count in enumerate(counts)]
+    return [kind if count >= least else OTHER_TOOLS for kind, count in enumerate(counts)]
 
 
-def by_work(sample: Sample) -> list[int]:
-    """For each kind of call the number of its kind of work: what different agents have in common."""
+def number_work_kinds(sample: Sample) -> list[int]:
+    """Number each kind of call by its kind of work, which different agents have in common."""
     numbers: dict[str, int] = {}
     return [numbers.setdefault(work, len(numbers)) for _, work in sample.kinds]
 
 
-def counts_of(
-    track: Track, numbers: Sequence[int], start: int = 0, stop: int | None = None
+def count_calls(
+    track: SessionTrack, numbers: Sequence[int], start: int = 0, stop: int | None = None
 ) -> Counts:
-    """Errors and calls by tool, of the calls from `start` to `stop`."""
+    """Count errors and calls by tool, from `start` up to `stop`."""
     counts: Counts = {}
     for kind, failed in zip(track.kinds[start:stop], track.failed[start:stop], strict=True):
         number = numbers[kind]
@@ -141,83 +143,91 @@ def counts_of(
     return counts
 
 
-def fifths(track: Track, family: str, numbers: Sequence[int], end: int) -> Pair | None:
-    """The last and the first fifth of a session's calls up to `end`."""
-    if end < FEWEST_CALLS:
+def split_fifths(
+    track: SessionTrack, family: str, numbers: Sequence[int], end: int
+) -> EarlyLatePair | None:
+    """Split off the last and the first fifth of a session's calls up to `end`."""
+    if end < MIN_FIFTHS_CALLS:
         return None
-    size = end // END_SHARE
-    return Pair(
-        family, counts_of(track, numbers, end - size, end), counts_of(track, numbers, 0, size)
+    size = end // END_DIVISOR
+    return EarlyLatePair(
+        family, count_calls(track, numbers, end - size, end), count_calls(track, numbers, 0, size)
     )
 
 
-# ── at the same mix
+# ── at the same tool mix
 
 
-def at_mix(group: Group, weights: Mapping[int, float]) -> Estimate | None:
-    """The rate that the group would have at the mix of `weights`, as far as it has those tools."""
-    mine = group.mix()
-    known = {tool: weight for tool, weight in weights.items() if tool in mine}
-    whole = sum(weights.values())
-    coverage = sum(known.values()) / whole if whole else 0.0
-    measured = standardised(group.cells, known)
-    if measured is None or coverage < COVERED or len(measured.shifts) < 2:
+def estimate_at_mix(group: CallGroup, weights: Mapping[int, float]) -> Estimate | None:
+    """Estimate the group's rate at the mix of `weights`, as far as it has those tools."""
+    own_mix = group.count_by_tool()
+    known = {tool: weight for tool, weight in weights.items() if tool in own_mix}
+    total = sum(weights.values())
+    coverage = sum(known.values()) / total if total else 0.0
+    measured = estimate_standardized_rate(group.cells, known)
+    if measured is None or coverage < MIN_COVERAGE or len(measured.shifts) < 2:
         return None
-    low, high = spread_of_rate(measured, [part[1] for part in group.parts.values()])
+    low, high = compute_rate_interval(measured, [part[1] for part in group.parts.values()])
     return Estimate(measured.value, low, high, coverage=coverage)
 
 
-def same_mix(a: Group, b: Group) -> tuple[Measured | None, float]:
-    """The difference of the rates, a - b, over the tools both have, at the mix of both together.
+def compare_at_same_mix(a: CallGroup, b: CallGroup) -> tuple[ClusteredEstimate | None, float]:
+    """Compare two rates, a - b, over the tools both have, at their combined mix.
 
-    The second number is the share of the calls that could be compared.
+    Also return the share of the calls that could be compared.
     """
-    mine, other = a.mix(), b.mix()
+    mine, other = a.count_by_tool(), b.count_by_tool()
     weights = {tool: mine[tool] + other[tool] for tool in mine if tool in other}
     calls = sum(mine.values()) + sum(other.values())
     coverage = sum(weights.values()) / calls if calls else 0.0
-    first, second = standardised(a.cells, weights), standardised(b.cells, weights)
-    if first is None or second is None or coverage < COVERED:
+    first, second = (
+        estimate_standardized_rate(a.cells, weights),
+        estimate_standardized_rate(b.cells, weights),
+    )
+    if first is None or second is None or coverage < MIN_COVERAGE:
         return None, coverage
-    return minus(first, second), coverage
+    return subtract_estimates(first, second), coverage
 
 
 # ── inside sessions
 
 
-def same_session(pairs: Iterable[Pair]) -> Measured | None:
-    """Later less earlier, each session compared with itself."""
-    return within(
-        (pair.family, *_sum(pair.later), *_sum(pair.earlier))
+def compare_within_session(pairs: Iterable[EarlyLatePair]) -> ClusteredEstimate | None:
+    """Compare later with earlier calls inside each session."""
+    return estimate_stratified_difference(
+        (pair.family, *_sum_counts(pair.later), *_sum_counts(pair.earlier))
         for pair in pairs
         if pair.later and pair.earlier
     )
 
 
-def same_session_and_tool(pairs: Sequence[Pair]) -> tuple[Measured | None, float]:
-    """Later less earlier, each tool of a session compared with itself; and the share compared."""
+def compare_within_tool(pairs: Sequence[EarlyLatePair]) -> tuple[ClusteredEstimate | None, float]:
+    """Compare later with earlier calls inside each tool of a session.
+
+    Also return the share of the calls that could be compared.
+    """
     cells: list[tuple[str, int, int, int, int]] = []
     calls = compared = 0
     for family, later, earlier in pairs:
-        calls += _sum(later)[1] + _sum(earlier)[1]
+        calls += _sum_counts(later)[1] + _sum_counts(earlier)[1]
         for tool, cell in later.items():
             before = earlier.get(tool)
             if before is not None:
-                cells.append((family, *_two(cell), *_two(before)))
+                cells.append((family, *_as_pair(cell), *_as_pair(before)))
                 compared += cell[1] + before[1]
-    return within(cells), compared / calls if calls else 0.0
+    return estimate_stratified_difference(cells), compared / calls if calls else 0.0
 
 
-def sides(pairs: Iterable[Pair]) -> tuple[Group, Group]:
-    """The later and the earlier parts, each added up."""
-    later, earlier = Group(), Group()
+def sum_pairs(pairs: Iterable[EarlyLatePair]) -> tuple[CallGroup, CallGroup]:
+    """Sum the later and the earlier parts."""
+    later, earlier = CallGroup(), CallGroup()
     for pair in pairs:
         later.add(pair.family, pair.later)
         earlier.add(pair.family, pair.earlier)
     return later, earlier
 
 
-def _sum(counts: Counts) -> tuple[int, int]:
+def _sum_counts(counts: Counts) -> tuple[int, int]:
     errors = calls = 0
     for cell in counts.values():
         errors += cell[0]
@@ -225,5 +235,5 @@ def _sum(counts: Counts) -> tuple[int, int]:
     return errors, calls
 
 
-def _two(cell: Sequence[int]) -> tuple[int, int]:
+def _as_pair(cell: Sequence[int]) -> tuple[int, int]:
     return cell[0], cell[1]

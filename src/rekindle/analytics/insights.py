@@ -1,7 +1,7 @@
-"""What many sessions show: where calls fail, and whether that changes as sessions go on.
+"""Report where calls fail across many sessions, and whether that changes within sessions.
 
-Every rate is over calls that were judged, without bookkeeping and copies, and stands beside what it
-becomes when the two things that mislead are taken out: another mix of tools, and other sessions.
+Every rate counts judged calls, without bookkeeping and copies, and is shown next to the rate adjusted
+for the two usual confounders: a different mix of tools, and different sessions.
 """
 
 from __future__ import annotations
@@ -11,43 +11,43 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from rekindle.judging.tool_kinds import work
-from rekindle.types import Judged
+from rekindle.judging.tool_kinds import get_tool_work
+from rekindle.types import JudgedSession
 
-from .claims import FEWEST_SESSIONS, LONG, MIDDLE, Claim, claims
-from .cluster_stats import Estimate, Rate, spread
-from .compression import Around, around
+from .claims import LONG_MESSAGES, MIDDLE_MESSAGES, MIN_COMPARED_SESSIONS, Claim, evaluate_claims
+from .cluster_stats import Estimate, Rate, to_estimate
+from .compression import CompressionSummary, summarize_compressions
 from .groups import (
+    CallGroup,
     Counts,
-    Group,
-    Pair,
-    View,
-    at_mix,
-    by_work,
-    counts_of,
-    same_session,
-    same_session_and_tool,
-    strata,
-    view,
+    EarlyLatePair,
+    Grouping,
+    compare_within_session,
+    compare_within_tool,
+    count_calls,
+    estimate_at_mix,
+    group_sessions,
+    number_tools,
+    number_work_kinds,
 )
 from .profile import TASK_KINDS
-from .sample import Sample, Totals, Track, gather
+from .sample import Sample, SessionTrack, Totals, collect_sample
 
 LENGTHS = ("under 30", "30–99", "100 and more")
-STEPS = (1, 11, 21, 31, 51, 76, 101, 151, 201, 301, 501)  # the first call of each step
+POSITION_STARTS = (1, 11, 21, 31, 51, 76, 101, 151, 201, 301, 501)  # the first call of each bucket
 
 
-class Row(NamedTuple):
-    """One group of sessions: its rate as it is, at the mix of all, and how its sessions change."""
+class SessionGroupRow(NamedTuple):
+    """One group of sessions: its rate, the rate at the overall tool mix, and its change."""
 
     name: str
     rate: Rate
-    same_mix: Estimate | None  # the rate it would have with the tools of all sessions
-    change: Estimate | None  # last fifth less first fifth, each session with itself
-    same_tool: Estimate | None  # … each tool of a session with itself
+    same_mix: Estimate | None  # the rate it would have at the tool mix of all sessions
+    change: Estimate | None  # last fifth minus first fifth, within sessions
+    same_tool: Estimate | None  # … within each tool of a session
 
 
-class Tool(NamedTuple):
+class ToolRow(NamedTuple):
     """One tool; `agent` counts the errors that were the agent's own."""
 
     name: str
@@ -56,173 +56,183 @@ class Tool(NamedTuple):
     agent: int
 
 
-class Step(NamedTuple):
-    """Calls at a place in their session, and the sessions that got that far."""
+class PositionRow(NamedTuple):
+    """The calls in a range of positions, and the sessions that reached it."""
 
     first: int
     last: int | None
     alive: int
     rate: Rate
-    change: Estimate | None  # against the first step, each tool of a session with itself
+    change: Estimate | None  # from the first bucket, within each tool of a session
 
 
-class Cell(NamedTuple):
-    """Sessions of one source and length."""
+class SourceLengthRow(NamedTuple):
+    """The sessions of one source and length."""
 
     source: str
     length: str
     rate: Rate
 
 
-class Insight(NamedTuple):
-    """All of it."""
+class Insights(NamedTuple):
+    """All results."""
 
     totals: Totals
     rate: Rate
-    lengths: tuple[Row, ...]
-    tasks: tuple[Row, ...]
-    sources: tuple[Row, ...]
-    models: tuple[Row, ...]
-    tools: tuple[Tool, ...]
-    positions: tuple[Step, ...]
-    lengths_by_source: tuple[Cell, ...]
+    lengths: tuple[SessionGroupRow, ...]
+    tasks: tuple[SessionGroupRow, ...]
+    sources: tuple[SessionGroupRow, ...]
+    models: tuple[SessionGroupRow, ...]
+    tools: tuple[ToolRow, ...]
+    positions: tuple[PositionRow, ...]
+    lengths_by_source: tuple[SourceLengthRow, ...]
     errors: Mapping[str, int]
-    compression: Around
+    compression: CompressionSummary
     claims: tuple[Claim, ...]
 
 
-def insight(sessions: Iterable[Judged]) -> Insight:
-    """Look at sessions, given in the order of their start."""
-    return of_sample(gather(sessions))
+def compute_insights(sessions: Iterable[JudgedSession]) -> Insights:
+    """Compute insights from sessions, given in the order of their start."""
+    return summarize_sample(collect_sample(sessions))
 
 
-def of_sample(sample: Sample) -> Insight:
-    """Look at sessions that were gathered."""
-    tools, works = view(sample, strata(sample)), view(sample, by_work(sample))
-    everything = Group()
-    for seen in works.sessions:
-        everything.add(seen.family, seen.whole)
-    return Insight(
+def summarize_sample(sample: Sample) -> Insights:
+    """Compute insights from a collected sample."""
+    tools, work_kinds = (
+        group_sessions(sample, number_tools(sample)),
+        group_sessions(sample, number_work_kinds(sample)),
+    )
+    everything = CallGroup()
+    for session in work_kinds.sessions:
+        everything.add(session.family, session.whole)
+    return Insights(
         sample.totals,
         everything.rate,
-        _ordered(_rows(tools, _length), LENGTHS),
-        _ordered(_rows(tools, lambda track: track.task), (*TASK_KINDS, "mixed")),
-        _by_calls(_rows(works, lambda track: track.source)),
-        _by_calls(_rows(works, lambda track: track.model)),
-        _tools(sample),
-        _positions(tools),
-        _cells(works),
+        _sort_by_names(_build_rows(tools, _get_length_label), LENGTHS),
+        _sort_by_names(_build_rows(tools, lambda track: track.task), (*TASK_KINDS, "mixed")),
+        _sort_by_calls(_build_rows(work_kinds, lambda track: track.source)),
+        _sort_by_calls(_build_rows(work_kinds, lambda track: track.model)),
+        _build_tool_rows(sample),
+        _build_position_rows(tools),
+        _build_source_length_rows(work_kinds),
         dict(sample.errors.most_common()),
-        around(tools),
-        claims(tools),
+        summarize_compressions(tools),
+        evaluate_claims(tools),
     )
 
 
 # ── groups of sessions
 
 
-def _length(track: Track) -> str:
-    return LENGTHS[(track.messages >= MIDDLE) + (track.messages >= LONG)]
+def _get_length_label(track: SessionTrack) -> str:
+    return LENGTHS[(track.messages >= MIDDLE_MESSAGES) + (track.messages >= LONG_MESSAGES)]
 
 
-def _rows(view: View, key: Callable[[Track], str]) -> list[Row]:
-    groups: defaultdict[str, Group] = defaultdict(Group)
-    pairs: dict[str, list[Pair]] = {}
-    everything = Group()
-    for track, family, whole, fifths in view.sessions:
+def _build_rows(grouping: Grouping, key: Callable[[SessionTrack], str]) -> list[SessionGroupRow]:
+    groups: defaultdict[str, CallGroup] = defaultdict(CallGroup)
+    pairs: dict[str, list[EarlyLatePair]] = {}
+    everything = CallGroup()
+    for track, family, whole, fifths in grouping.sessions:
         name = key(track)
         groups[name].add(family, whole)
         everything.add(family, whole)
         if fifths:
             pairs.setdefault(name, []).append(fifths)
-    mix = everything.mix()
-    return [_row(name, group, mix, pairs.get(name, [])) for name, group in groups.items()]
+    mix = everything.count_by_tool()
+    return [_build_row(name, group, mix, pairs.get(name, [])) for name, group in groups.items()]
 
 
-def _row(name: str, group: Group, mix: Mapping[int, float], pairs: Sequence[Pair]) -> Row:
+def _build_row(
+    name: str, group: CallGroup, mix: Mapping[int, float], pairs: Sequence[EarlyLatePair]
+) -> SessionGroupRow:
     rate = group.rate
     if rate.range is None:
-        return Row(name, rate, None, None, None)
-    enough = len(pairs) >= FEWEST_SESSIONS
-    measured, coverage = same_session_and_tool(pairs) if enough else (None, 0.0)
-    change = spread(same_session(pairs)) if enough else None
-    return Row(name, rate, at_mix(group, mix), change, spread(measured, coverage))
+        return SessionGroupRow(name, rate, None, None, None)
+    enough = len(pairs) >= MIN_COMPARED_SESSIONS
+    measured, coverage = compare_within_tool(pairs) if enough else (None, 0.0)
+    change = to_estimate(compare_within_session(pairs)) if enough else None
+    return SessionGroupRow(
+        name, rate, estimate_at_mix(group, mix), change, to_estimate(measured, coverage)
+    )
 
 
-def _ordered(rows: Iterable[Row], names: Sequence[str]) -> tuple[Row, ...]:
+def _sort_by_names(
+    rows: Iterable[SessionGroupRow], names: Sequence[str]
+) -> tuple[SessionGroupRow, ...]:
     return tuple(sorted(rows, key=lambda row: names.index(row.name)))
 
 
-def _by_calls(rows: Iterable[Row]) -> tuple[Row, ...]:
+def _sort_by_calls(rows: Iterable[SessionGroupRow]) -> tuple[SessionGroupRow, ...]:
     return tuple(sorted(rows, key=lambda row: (-row.rate.calls, row.name)))
 
 
-def _cells(view: View) -> tuple[Cell, ...]:
-    groups: defaultdict[tuple[str, str], Group] = defaultdict(Group)
-    for track, family, whole, _ in view.sessions:
-        groups[track.source, _length(track)].add(family, whole)
-    found = [Cell(*key, group.rate) for key, group in groups.items()]
+def _build_source_length_rows(grouping: Grouping) -> tuple[SourceLengthRow, ...]:
+    groups: defaultdict[tuple[str, str], CallGroup] = defaultdict(CallGroup)
+    for track, family, whole, _ in grouping.sessions:
+        groups[track.source, _get_length_label(track)].add(family, whole)
+    found = [SourceLengthRow(*key, group.rate) for key, group in groups.items()]
     return tuple(sorted(found, key=lambda cell: (cell.source, LENGTHS.index(cell.length))))
 
 
 # ── tools
 
 
-def _tools(sample: Sample) -> tuple[Tool, ...]:
+def _build_tool_rows(sample: Sample) -> tuple[ToolRow, ...]:
     names = list(dict.fromkeys(name for name, _ in sample.kinds))
-    places = {name: place for place, name in enumerate(names)}
-    numbers = [places[name] for name, _ in sample.kinds]
-    groups = [Group() for _ in names]
-    agent = [0] * len(names)
+    indexes = {name: index for index, name in enumerate(names)}
+    numbers = [indexes[name] for name, _ in sample.kinds]
+    groups = [CallGroup() for _ in names]
+    agent_errors = [0] * len(names)
     for number, fault in zip(numbers, sample.faults, strict=True):
-        agent[number] += fault
+        agent_errors[number] += fault
     for track, family in zip(sample.tracks, sample.families, strict=True):
-        for number, part in counts_of(track, numbers).items():
+        for number, part in count_calls(track, numbers).items():
             groups[number].add(family, {number: part})
     found = [
-        Tool(name, work(name), groups[place].rate, agent[place]) for name, place in places.items()
+        ToolRow(name, get_tool_work(name), groups[index].rate, agent_errors[index])
+        for name, index in indexes.items()
     ]
     return tuple(sorted(found, key=lambda tool: (-tool.rate.calls, tool.name)))
 
 
-# ── places in a session
+# ── positions in a session
 
 
-def _positions(view: View) -> tuple[Step, ...]:
-    groups = [Group() for _ in STEPS]
-    pairs: list[list[Pair]] = [[] for _ in STEPS]
-    alive = [0] * len(STEPS)
-    for track, family, _, _ in view.sessions:
-        for step in range(bisect_right(STEPS, track.calls)):
-            alive[step] += 1
+def _build_position_rows(grouping: Grouping) -> tuple[PositionRow, ...]:
+    groups = [CallGroup() for _ in POSITION_STARTS]
+    pairs: list[list[EarlyLatePair]] = [[] for _ in POSITION_STARTS]
+    alive = [0] * len(POSITION_STARTS)
+    for track, family, _, _ in grouping.sessions:
+        for bucket in range(bisect_right(POSITION_STARTS, track.calls)):
+            alive[bucket] += 1
         before: Counts = {}
-        for step, start, stop in _stretches(track.places):
-            groups[step].add(family, counts_of(track, view.numbers, start, stop))
-            inner = counts_of(track, view.numbers, start, min(stop, track.early))
-            if step == 0:
+        for bucket, start, stop in _split_by_bucket(track.places):
+            groups[bucket].add(family, count_calls(track, grouping.numbers, start, stop))
+            inner = count_calls(track, grouping.numbers, start, min(stop, track.early))
+            if bucket == 0:
                 before = inner
             elif before and inner and track.is_whole:
-                pairs[step].append(Pair(family, inner, before))
-    steps: list[Step] = []
-    for step, first in enumerate(STEPS):
-        if alive[step]:
-            last = STEPS[step + 1] - 1 if step + 1 < len(STEPS) else None
-            rate = groups[step].rate
-            measured, coverage = same_session_and_tool(pairs[step])
-            enough = len(pairs[step]) >= FEWEST_SESSIONS
-            change = spread(measured, coverage) if enough else None
-            steps.append(Step(first, last, alive[step], rate, change))
-    return tuple(steps)
+                pairs[bucket].append(EarlyLatePair(family, inner, before))
+    rows: list[PositionRow] = []
+    for bucket, first in enumerate(POSITION_STARTS):
+        if alive[bucket]:
+            last = POSITION_STARTS[bucket + 1] - 1 if bucket + 1 < len(POSITION_STARTS) else None
+            rate = groups[bucket].rate
+            measured, coverage = compare_within_tool(pairs[bucket])
+            enough = len(pairs[bucket]) >= MIN_COMPARED_SESSIONS
+            change = to_estimate(measured, coverage) if enough else None
+            rows.append(PositionRow(first, last, alive[bucket], rate, change))
+    return tuple(rows)
 
 
-def _stretches(places: Sequence[int]) -> Iterable[tuple[int, int, int]]:
-    """Which of the calls are in which step: its number, the first call, the one behind the last."""
+def _split_by_bucket(places: Sequence[int]) -> Iterable[tuple[int, int, int]]:
+    """Yield each bucket of positions with the index of its first call and the end index."""
     start = 0
     while start < len(places):
-        step = bisect_right(STEPS, places[start]) - 1
-        end = STEPS[step + 1] if step + 1 < len(STEPS) else None
+        bucket = bisect_right(POSITION_STARTS, places[start]) - 1
+        end = POSITION_STARTS[bucket + 1] if bucket + 1 < len(POSITION_STARTS) else None
         stop = len(places) if end is None else start
         while end is not None and stop < len(places) and places[stop] < end:
             stop += 1
-        yield step, start, stop
+        yield bucket, start, stop
         start = stop

@@ -1,4 +1,4 @@
-"""What one session was like: its calls, its errors, what it worked on, and whether it got better."""
+"""Profile one session: its calls and errors, what it worked on, and whether it improved."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from rekindle.judging import tool_kinds
-from rekindle.types import Call, Judged, Session
+from rekindle.types import JudgedCall, JudgedSession, Session
 
 from .cluster_stats import Estimate, Rate
-from .statistics import fisher, newcombe, wilson
+from .statistics import compute_fisher_p_value, compute_newcombe_interval, compute_wilson_interval
 
-TASK_SHARE = 0.6  # over this much of one kind makes a task of that kind
+TASK_SHARE = 0.6  # a task is of a kind that exceeds this share
 TASK_KINDS = ("code", "file", "research")
 KINDS = (*TASK_KINDS, "terminal", "general")
 FIRST_TURNS = 30
-END_SHARE = 5  # the first and the last fifth
-FEWEST = 5  # calls, for a first and a last fifth
-LOOP_LENGTH, LOOP_TIMES = 3, 3  # up to three calls, over and over, at least three times
+END_DIVISOR = 5  # the first and the last fifth are compared
+MIN_GAIN_CALLS = 5  # calls
+MAX_LOOP_PERIOD, MIN_LOOP_REPEATS = 3, 3  # up to three calls, repeated at least three times
 
 
 class ToolUse(NamedTuple):
-    """How often a tool was called, and how often that failed."""
+    """How often a tool was called, and how often it failed."""
 
     tool: str
     kind: str
@@ -32,8 +32,8 @@ class ToolUse(NamedTuple):
     rate: Rate
 
 
-class Gain(NamedTuple):
-    """The first fifth of the calls against the last; a negative difference is better."""
+class ProficiencyGain(NamedTuple):
+    """The last fifth of the calls against the first; a negative difference is an improvement."""
 
     first: Rate
     last: Rate
@@ -41,7 +41,7 @@ class Gain(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """A session in numbers. Rates are over judged calls, without bookkeeping."""
+    """A session in numbers. Rates count judged calls, without bookkeeping."""
 
     session: Session
     messages: int
@@ -56,38 +56,38 @@ class Profile(NamedTuple):
     dominant: str | None
     task: str
     early_task: str  # of the first 30 turns
-    gain: Gain | None
-    retries: int  # a failed call was tried again, with the same tool, at once
-    recovered: int  # … and the next try worked
+    gain: ProficiencyGain | None
+    retries: int  # failed calls retried at once with the same tool
+    recovered: int  # … with success
     loops: int
     loop_calls: int
     compressions: int
 
 
-def profile(judged: Judged) -> Profile:
-    """The profile of one session. Its intervals take its calls as independent of each other."""
+def build_profile(judged: JudgedSession) -> Profile:
+    """Build the profile of one session. Its intervals take its calls as independent."""
     session, calls, compressions = judged
     counted = [call for call in calls if call.work != "bookkeeping"]
     known = [call for call in counted if call.failed is not None]
     failed = [call for call in known if call.failed]
-    kinds = _kinds_of_tools(counted)
-    retries, recovered = _retries(counted)
-    loops = list(_loops([call.digest for call in counted]))
+    kinds = _count_tool_kinds(counted)
+    retries, recovered = _count_retries(counted)
+    loops = list(_find_loops([call.digest for call in counted]))
     return Profile(
         session,
         session.message_count,
         len(calls),
         len(calls) - len(counted),
         len(counted) - len(known),
-        rate_of_calls(known),
-        dict(Counter(map(fault_of, failed)).most_common()),
+        compute_call_rate(known),
+        dict(Counter(map(classify_fault, failed)).most_common()),
         dict(Counter(call.error_kind or call.outcome for call in failed).most_common()),
-        _tools(counted),
+        _summarize_tools(counted),
         kinds,
         max(kinds, key=lambda kind: kinds[kind], default=None),
-        task_of(calls),
-        task_of(first_turns(calls)),
-        gain_of(known),
+        classify_task(calls),
+        classify_task(select_first_turns(calls)),
+        compute_gain(known),
         retries,
         recovered,
         len(loops),
@@ -96,36 +96,40 @@ def profile(judged: Judged) -> Profile:
     )
 
 
-def rate_of_calls(known: Sequence[Call]) -> Rate:
-    """Errors per call of one session."""
+def compute_call_rate(known: Sequence[JudgedCall]) -> Rate:
+    """Compute the error rate of one session's calls."""
     errors = sum(bool(call.failed) for call in known)
     if not known:
         return Rate(0, 0, 1)
-    return Rate(errors, len(known), 1, errors / len(known), *wilson(errors, len(known)))
+    return Rate(
+        errors, len(known), 1, errors / len(known), *compute_wilson_interval(errors, len(known))
+    )
 
 
-def fault_of(call: Call) -> str:
-    """Whose a failure is: refusals and expected failures are nobody's mistake."""
+def classify_fault(call: JudgedCall) -> str:
+    """Return who is at fault for a failure; refusals and expected failures are nobody's fault."""
     if call.outcome in ("refused", "expected"):
         return call.outcome
     return call.fault if call.fault in ("agent", "environment") else "other"
 
 
-# ── what it worked on
+# ── kinds of work
 
 
-def task_of(calls: Iterable[Call]) -> str:
-    """code, file or research, whichever is over 60% of the calls; else mixed."""
+def classify_task(calls: Iterable[JudgedCall]) -> str:
+    """Return code, file or research if it makes up over 60% of the calls, else mixed."""
     kinds = [call.work for call in calls]
-    whole = len(kinds) - kinds.count("bookkeeping")
+    total = len(kinds) - kinds.count("bookkeeping")
     for kind in TASK_KINDS:
-        if kinds.count(kind) > TASK_SHARE * whole:
+        if kinds.count(kind) > TASK_SHARE * total:
             return kind
     return "mixed"
 
 
-def first_turns(calls: Sequence[Call], turns: int = FIRST_TURNS) -> Sequence[Call]:
-    """The calls of the first answers that call anything."""
+def select_first_turns(
+    calls: Sequence[JudgedCall], turns: int = FIRST_TURNS
+) -> Sequence[JudgedCall]:
+    """Return the calls of the first `turns` messages that make calls."""
     positions: set[int] = set()
     for count, call in enumerate(calls):
         positions.add(call.position)
@@ -134,41 +138,45 @@ def first_turns(calls: Sequence[Call], turns: int = FIRST_TURNS) -> Sequence[Cal
     return calls
 
 
-def _kinds_of_tools(counted: Iterable[Call]) -> dict[str, int]:
-    """Calls by what the tool is for: a terminal is one whatever is run in it."""
-    counts = Counter(tool_kinds.work(call.tool) for call in counted)
+def _count_tool_kinds(counted: Iterable[JudgedCall]) -> dict[str, int]:
+    """Count calls by the kind of their tool; a terminal counts as one whatever it runs."""
+    counts = Counter(tool_kinds.get_tool_work(call.tool) for call in counted)
     return {kind: counts[kind] for kind in KINDS if counts[kind]}
 
 
-def _tools(counted: Iterable[Call]) -> tuple[ToolUse, ...]:
-    by_tool: dict[str, list[Call]] = {}
+def _summarize_tools(counted: Iterable[JudgedCall]) -> tuple[ToolUse, ...]:
+    by_tool: dict[str, list[JudgedCall]] = {}
     for call in counted:
         by_tool.setdefault(call.tool, []).append(call)
     uses: list[ToolUse] = []
     for tool, calls in by_tool.items():
         known = [call for call in calls if call.failed is not None]
         unknown = len(calls) - len(known)
-        uses.append(ToolUse(tool, tool_kinds.work(tool), len(calls), unknown, rate_of_calls(known)))
+        uses.append(
+            ToolUse(
+                tool, tool_kinds.get_tool_work(tool), len(calls), unknown, compute_call_rate(known)
+            )
+        )
     return tuple(sorted(uses, key=lambda use: (-use.calls, use.tool)))
 
 
-# ── did it get better?
+# ── improvement
 
 
-def gain_of(known: Sequence[Call]) -> Gain | None:
-    """The last fifth of the calls against the first, or nothing when there are too few."""
-    if len(known) < FEWEST:
+def compute_gain(known: Sequence[JudgedCall]) -> ProficiencyGain | None:
+    """Compare the last fifth of the calls with the first; return None if there are too few."""
+    if len(known) < MIN_GAIN_CALLS:
         return None
-    size = len(known) // END_SHARE
-    first, last = rate_of_calls(known[:size]), rate_of_calls(known[-size:])
+    size = len(known) // END_DIVISOR
+    first, last = compute_call_rate(known[:size]), compute_call_rate(known[-size:])
     sides = (last.errors, last.calls, first.errors, first.calls)
-    low, high = newcombe(*sides)
+    low, high = compute_newcombe_interval(*sides)
     value = (last.errors - first.errors) / size
-    return Gain(first, last, Estimate(value, low, high, fisher(*sides)))
+    return ProficiencyGain(first, last, Estimate(value, low, high, compute_fisher_p_value(*sides)))
 
 
-def _retries(counted: Sequence[Call]) -> tuple[int, int]:
-    """How often a failed call was tried again by the next call, and how often that one worked."""
+def _count_retries(counted: Sequence[JudgedCall]) -> tuple[int, int]:
+    """Count the failed calls retried by the next call, and how many of the retries worked."""
     retries = recovered = 0
     for before, call in pairwise(counted):
         if before.failed and call.tool == before.tool and call.position > before.position:
@@ -177,22 +185,26 @@ def _retries(counted: Sequence[Call]) -> tuple[int, int]:
     return retries, recovered
 
 
-def _loops(digests: Sequence[int]) -> Iterable[int]:
-    """The lengths of stretches in which the same few calls are made over and over."""
+def _find_loops(digests: Sequence[int]) -> Iterable[int]:
+    """Yield the lengths of runs in which the same few calls repeat."""
     start = 0
     while start < len(digests):
         length = max(
-            (_repeated(digests, start, period) for period in range(1, LOOP_LENGTH + 1)), default=0
+            (
+                _measure_repetition(digests, start, period)
+                for period in range(1, MAX_LOOP_PERIOD + 1)
+            ),
+            default=0,
         )
         if length:
             yield length
         start += length or 1
 
 
-def _repeated(digests: Sequence[int], start: int, period: int) -> int:
-    """How many calls from `start` on repeat its first `period`, if they do so often enough."""
+def _measure_repetition(digests: Sequence[int], start: int, period: int) -> int:
+    """Return how many calls from `start` repeat its first `period`; 0 if too few."""
     end = start + period
     while end < len(digests) and digests[end] == digests[end - period]:
         end += 1
     length = (end - start) // period * period
-    return length if length >= period * LOOP_TIMES else 0
+    return length if length >= period * MIN_LOOP_REPEATS else 0

@@ -1,11 +1,11 @@
-"""From judged sessions to the calls that count, once each.
+"""Collect the calls that count, each once, from judged sessions.
 
-Left out, and counted: bookkeeping tools, calls that nothing speaks about, and copies. A session that
-was resumed or forked repeats the calls of an earlier one; a call with the same id and the same
-arguments as one in an earlier session is that call. Only ids that cannot be alike by chance tell
-(`toolu_01Ab…`, not `call_1`), except between a fork and the session it was forked from.
+Bookkeeping tools, calls without a verdict, and copies are left out and counted. A session that was
+resumed or forked repeats the calls of an earlier one; a call with the same id and arguments as one in
+an earlier session is that call. Only ids that cannot coincide by chance are trusted (`toolu_01Ab…`, not
+`call_1`), except between a fork and the session it was forked from.
 
-Sessions that continue, fork or work for each other are one *family*: they are not independent.
+Sessions that continue, fork or work for each other form one *family*: they are not independent.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from rekindle.types import Call, Judged, Session
+from rekindle.types import JudgedCall, JudgedSession, Session
 
-from .profile import fault_of, task_of
+from .profile import classify_fault, classify_task
 
-# Letters and digits change places often in what a machine drew at random.
-_CHANGES = re.compile(r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[a-z0-9]|(?<=[0-9])[A-Za-z]")
-_MOMENT = re.compile(r"[0-9]{12}")
-_SHORTEST, _FEWEST_CHANGES = 9, 4
-_SAME_MOMENT = 1.0  # second: clocks of a parent and its child are not read at once
+# Random ids switch between letter cases and digits often.
+_CHARACTER_CLASS_CHANGES = re.compile(r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[a-z0-9]|(?<=[0-9])[A-Za-z]")
+_TIMESTAMP = re.compile(r"[0-9]{12}")
+_MIN_UNIQUE_LENGTH, _MIN_CHANGES = 9, 4
+_CLOCK_TOLERANCE = 1.0  # second: parent and child read the clock separately
 
 
-class Track(NamedTuple):
-    """A session, reduced to its calls that count; the lists go together."""
+class SessionTrack(NamedTuple):
+    """A session, reduced to its calls that count; the lists run in parallel."""
 
     id: str
     source: str
     model: str
     messages: int
-    calls: int  # without bookkeeping, with those that were left out
+    calls: int  # without bookkeeping, including copies and unknown ones
     task: str
-    is_whole: bool  # begins itself, and does not repeat another session
-    kinds: list[int]  # tool and kind of work, as a number in `Sample.kinds`
+    is_whole: bool  # it does not repeat the calls of another session
+    kinds: list[int]  # indexes in `Sample.kinds`
     failed: list[int]
-    places: list[int]  # among all calls of the session, from 1
+    places: list[int]  # numbers among all calls of the session, from 1
     positions: list[int]  # of the messages that make the calls
-    early: int  # how many come before the last message that calls: see `claims`
+    early: int  # calls before the last message that makes calls: see `claims`
     compressions: tuple[int, ...]
 
 
 class Totals(NamedTuple):
-    """What there is, and what was left out."""
+    """The totals, including what was left out."""
 
     sessions: int
     with_calls: int
@@ -57,101 +57,113 @@ class Totals(NamedTuple):
     unknown: int
     judged: int
     failed: int
-    agent: int  # of those that failed: the agent's own mistakes
-    environment: int  # … the network, a limit, a missing service
-    refused: int  # … the user or the harness said no
-    expected: int  # … a test that fails, a check that says no
-    other: int  # … nothing tells whose fault it was
-    not_failed_but_expected: int  # a search without a hit
+    agent: int  # failed by the agent's own mistake
+    environment: int  # failed by the network, a limit, a missing service
+    refused: int  # refused by the user or the harness
+    expected: int  # a failing test, a check that says no
+    other: int  # failed, and the fault is unclear
+    not_failed_but_expected: int  # such as a search without a hit
 
 
 class Sample(NamedTuple):
-    """All sessions, and what they have in common."""
+    """All sessions, and the tables they share."""
 
-    tracks: list[Track]
+    tracks: list[SessionTrack]
     families: list[str]  # of each track
     kinds: list[tuple[str, str]]  # tool and kind of work
     totals: Totals
     errors: Counter[str]  # kinds of errors
     faults: list[int]  # the agent's own errors, by kind of call
-    continued: list[tuple[int, int]]  # tracks of which the second goes on after a compression
+    continued: list[tuple[int, int]]  # pairs of tracks: the second continues the first
 
 
-def gather(sessions: Iterable[Judged]) -> Sample:
-    """Take in sessions, in the order of their start."""
-    gathering = _Gathering()
+def collect_sample(sessions: Iterable[JudgedSession]) -> Sample:
+    """Collect sessions, given in the order of their start."""
+    builder = _SampleBuilder()
     for judged in sessions:
-        gathering.add(judged)
-    return gathering.sample()
+        builder.add(judged)
+    return builder.build()
 
 
-def is_telling(call_id: str) -> bool:
-    """Can two calls have this id only because they are the same call?"""
-    if len(call_id) < _SHORTEST:
+def is_unique_id(call_id: str) -> bool:
+    """Return whether two calls with this id must be the same call."""
+    if len(call_id) < _MIN_UNIQUE_LENGTH:
         return False
-    return len(_CHANGES.findall(call_id)) >= _FEWEST_CHANGES or _MOMENT.search(call_id) is not None
+    return (
+        len(_CHARACTER_CLASS_CHANGES.findall(call_id)) >= _MIN_CHANGES
+        or _TIMESTAMP.search(call_id) is not None
+    )
 
 
-def goes_on(parent: Session, child: Session) -> bool:
-    """Is the child the conversation of its parent after a compression, and no fork or sub-agent?"""
+def is_continuation(parent: Session, child: Session) -> bool:
+    """Return whether the child continues its parent after a compression (no fork or sub-agent)."""
     return (
         parent.end_reason == "compression"
         and child.parent == parent.id
         and child.forked_at is None
-        and (parent.ended is None or child.started >= parent.ended - _SAME_MOMENT)
+        and (parent.ended is None or child.started >= parent.ended - _CLOCK_TOLERANCE)
     )
 
 
-class _Gathering:
+class _SampleBuilder:
     def __init__(self) -> None:
-        self._tracks: list[Track] = []
+        self._tracks: list[SessionTrack] = []
         self._numbers: dict[str, int] = {}
         self._kinds: dict[tuple[str, str], int] = {}
         self._faults: Counter[int] = Counter()
-        self._seen: dict[tuple[str, int], str] = {}  # calls, and where they were first
-        self._alike: dict[tuple[str, int], set[str]] = {}  # … and where else, if ids do not tell
-        self._relatives: dict[str, str] = {}
+        self._first_sessions: dict[
+            tuple[str, int], str
+        ] = {}  # by call: the session that has it first
+        self._sessions_by_call: dict[
+            tuple[str, int], set[str]
+        ] = {}  # the same for ambiguous ids: all of them
+        self._family_parents: dict[str, str] = {}
         self._counts: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
         self._compressed: dict[str, Session] = {}
         self._continued: dict[str, int] = {}
 
-    def add(self, judged: Judged) -> None:
+    def add(self, judged: JudgedSession) -> None:
         session, calls, compressions = judged
         counts = self._counts
         counts["sessions"] += 1
         counts["messages"] += session.message_count
         counts["calls"] += len(calls)
         counts["with_calls"] += bool(calls)
-        self._relate(session)
+        self._link_session(session)
         self._numbers[session.id] = len(self._tracks)
-        self._tracks.append(self._track(session, calls, compressions))
+        self._tracks.append(self._build_track(session, calls, compressions))
 
-    def _relate(self, session: Session) -> None:
+    def _link_session(self, session: Session) -> None:
         if session.end_reason == "compression":
             self._compressed[session.id] = session
         if session.parent:
-            self._join(session.id, session.parent)
+            self._join_families(session.id, session.parent)
             parent = self._compressed.get(session.parent)
-            if parent and goes_on(parent, session):
+            if parent and is_continuation(parent, session):
                 self._continued.setdefault(parent.id, len(self._tracks))
 
-    def _track(
-        self, session: Session, calls: Sequence[Call], compressions: tuple[int, ...]
-    ) -> Track:
-        counts, seen, numbers, id = self._counts, self._seen, self._kinds, session.id
+    def _build_track(
+        self, session: Session, calls: Sequence[JudgedCall], compressions: tuple[int, ...]
+    ) -> SessionTrack:
+        counts, first_sessions, numbers, id = (
+            self._counts,
+            self._first_sessions,
+            self._kinds,
+            session.id,
+        )
         kinds: list[int] = []
         failed: list[int] = []
         places: list[int] = []
         positions: list[int] = []
-        place = copies = 0
+        ordinal = copies = 0
         for call in calls:
             if call.work == "bookkeeping":
                 counts["bookkeeping"] += 1
                 continue
-            place += 1
-            where = seen.setdefault((call.id, call.digest), id)
-            if where != id and self._is_copy(session, call, where):
+            ordinal += 1
+            first_session = first_sessions.setdefault((call.id, call.digest), id)
+            if first_session != id and self._is_copy(session, call, first_session):
                 copies += 1
             elif call.failed is None:
                 counts["unknown"] += 1
@@ -159,61 +171,61 @@ class _Gathering:
                 kind = numbers.setdefault((call.tool, call.work), len(numbers))
                 kinds.append(kind)
                 failed.append(1 if call.failed else 0)
-                places.append(place)
+                places.append(ordinal)
                 positions.append(call.position)
                 if call.failed or call.outcome == "expected":
-                    self._note(call, kind)
+                    self._count_failure(call, kind)
         counts["copies"] += copies
         counts["judged"] += len(failed)
         counts["failed"] += sum(failed)
         early = bisect_left(positions, positions[-1]) if positions else 0
         model, length = session.model or "unknown", session.message_count
-        return Track(
-            id, session.source, model, length, place, task_of(calls), not copies,
+        return SessionTrack(
+            id, session.source, model, length, ordinal, classify_task(calls), not copies,
             kinds, failed, places, positions, early, compressions,
         )  # fmt: skip
 
-    def _note(self, call: Call, kind: int) -> None:
-        """Count what is told apart about a call that failed, or said no."""
+    def _count_failure(self, call: JudgedCall, kind: int) -> None:
+        """Count a call that failed, or that was expected to fail."""
         if not call.failed:
             self._counts["not_failed_but_expected"] += 1
             return
-        whose = fault_of(call)
-        self._counts[whose] += 1
+        fault = classify_fault(call)
+        self._counts[fault] += 1
         self._errors[call.error_kind or call.outcome] += 1
-        if whose == "agent":
+        if fault == "agent":
             self._faults[kind] += 1
 
-    def _is_copy(self, session: Session, call: Call, where: str) -> bool:
-        """Is this the call that was in another session first?"""
-        if is_telling(call.id):
-            self._join(session.id, where)
+    def _is_copy(self, session: Session, call: JudgedCall, first_session: str) -> bool:
+        """Return whether this is the call that an earlier session already has."""
+        if is_unique_id(call.id):
+            self._join_families(session.id, first_session)
             return True
-        others = self._alike.setdefault((call.id, call.digest), {where})
+        others = self._sessions_by_call.setdefault((call.id, call.digest), {first_session})
         is_copy = session.forked_at is not None and session.parent in others
         others.add(session.id)
         return is_copy
 
-    def _join(self, one: str, other: str) -> None:
-        first, second = self._family(one), self._family(other)
+    def _join_families(self, one: str, other: str) -> None:
+        first, second = self._find_family(one), self._find_family(other)
         if first != second:
-            self._relatives[first] = second
+            self._family_parents[first] = second
 
-    def _family(self, session: str) -> str:
-        """The session that stands for the family; the way to it is made short."""
-        way: list[str] = []
-        while session in self._relatives:
-            way.append(session)
-            session = self._relatives[session]
-        for step in way:
-            self._relatives[step] = session
+    def _find_family(self, session: str) -> str:
+        """Return the session that represents the family, and shorten the path to it."""
+        path: list[str] = []
+        while session in self._family_parents:
+            path.append(session)
+            session = self._family_parents[session]
+        for step in path:
+            self._family_parents[step] = session
         return session
 
-    def sample(self) -> Sample:
+    def build(self) -> Sample:
         counts = self._counts
         return Sample(
             self._tracks,
-            [self._family(track.id) for track in self._tracks],
+            [self._find_family(track.id) for track in self._tracks],
             list(self._kinds),
             Totals(*(counts[name] for name in Totals._fields)),
             self._errors,

@@ -1,7 +1,7 @@
-"""Intervals and tests for shares of calls, in plain Python.
+"""Confidence intervals and tests for proportions of calls, in plain Python.
 
-Everything here speaks of independent trials; `clusters.py` is for calls that come in sessions. All
-intervals are two-sided, at the level of 95%.
+Everything here assumes independent trials; `clusters.py` is for calls that come in sessions. All
+intervals are two-sided, at the 95% level.
 """
 
 from __future__ import annotations
@@ -11,116 +11,121 @@ from math import exp, inf, lgamma, log, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
-LEVEL = 0.95
-_TINY, _STEPS = 1e-300, 500
-_MANY = 30  # degrees of freedom, from which on the expansion is right to five places
-_SAME = 1 + 1e-7  # two tables as likely as each other, whatever the rounding
+CONFIDENCE_LEVEL = 0.95
+_TINY, _MAX_ITERATIONS = 1e-300, 500
+_MIN_EXPANSION_FREEDOM = 30  # degrees of freedom at which the expansion is exact to five places
+_TIE_FACTOR = 1 + 1e-7  # tables this close in probability count as equally likely
 
 
 class Interval(NamedTuple):
-    """The values that go with the data."""
+    """A range of values that are compatible with the data."""
 
     low: float
     high: float
 
-    def holds(self, value: float) -> bool:
+    def contains(self, value: float) -> bool:
+        """Return whether the value lies in the interval."""
         return self.low <= value <= self.high
 
 
-Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+Z = NormalDist().inv_cdf((1 + CONFIDENCE_LEVEL) / 2)
 
 
 # ── Student's t, for few clusters
 
 
 @lru_cache(maxsize=4096)
-def t_quantile(freedom: float) -> float:
-    """How many standard errors an interval reaches to each side; `freedom` need not be whole."""
-    if freedom >= _MANY:
-        return _nearly_normal(freedom)
+def compute_t_quantile(freedom: float) -> float:
+    """Return how many standard errors an interval extends; `freedom` need not be whole."""
+    if freedom >= _MIN_EXPANSION_FREEDOM:
+        return _expand_t_quantile(freedom)
     low, high = 0.0, 2.0
-    while t_tail(high, freedom) > 1 - LEVEL:
+    while compute_t_p_value(high, freedom) > 1 - CONFIDENCE_LEVEL:
         high *= 2
     for _ in range(60):
         middle = (low + high) / 2
-        if t_tail(middle, freedom) > 1 - LEVEL:
+        if compute_t_p_value(middle, freedom) > 1 - CONFIDENCE_LEVEL:
             low = middle
         else:
             high = middle
     return (low + high) / 2
 
 
-def _nearly_normal(freedom: float) -> float:
-    """The quantile by its expansion around the normal one (Fisher and Cornish's)."""
+def _expand_t_quantile(freedom: float) -> float:
+    """Compute the quantile by the Cornish-Fisher expansion around the normal one."""
     first = (Z**3 + Z) / 4
     second = (5 * Z**5 + 16 * Z**3 + 3 * Z) / 96
     third = (3 * Z**7 + 19 * Z**5 + 17 * Z**3 - 15 * Z) / 384
     return Z + first / freedom + second / freedom**2 + third / freedom**3
 
 
-def t_tail(t: float, freedom: float) -> float:
-    """The chance of a value at least as far from zero as `t`, to either side."""
+def compute_t_p_value(t: float, freedom: float) -> float:
+    """Return the two-sided p-value of `t`."""
     if freedom == inf:
         return 2 * (1 - NormalDist().cdf(abs(t)))
-    return _beta_share(freedom / (freedom + t * t), freedom / 2, 0.5)
+    return _compute_incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5)
 
 
-def _beta_share(x: float, a: float, b: float) -> float:
-    """The regularised incomplete beta function."""
+def _compute_incomplete_beta(x: float, a: float, b: float) -> float:
+    """Compute the regularized incomplete beta function."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log(1 - x))
     if x < (a + 1) / (a + b + 2):
-        return front * _beta_fraction(x, a, b) / a
-    return 1 - front * _beta_fraction(1 - x, b, a) / b
+        return front * _evaluate_beta_fraction(x, a, b) / a
+    return 1 - front * _evaluate_beta_fraction(1 - x, b, a) / b
 
 
-def _beta_fraction(x: float, a: float, b: float) -> float:
-    """The continued fraction of the incomplete beta function, by Lentz's method."""
-    c, d = 1.0, 1 / _not_zero(1 - (a + b) * x / (a + 1))
+def _evaluate_beta_fraction(x: float, a: float, b: float) -> float:
+    """Evaluate the continued fraction of the incomplete beta function by Lentz's method."""
+    c, d = 1.0, 1 / _avoid_zero(1 - (a + b) * x / (a + 1))
     value = d
-    for m in range(1, _STEPS):
+    for m in range(1, _MAX_ITERATIONS):
         for part in (
             m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
             -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
         ):
-            d = 1 / _not_zero(1 + part * d)
-            c = _not_zero(1 + part / c)
+            d = 1 / _avoid_zero(1 + part * d)
+            c = _avoid_zero(1 + part / c)
             value *= c * d
         if abs(c * d - 1) < 1e-14:
             break
     return value
 
 
-def _not_zero(value: float) -> float:
+def _avoid_zero(value: float) -> float:
     return value if abs(value) > _TINY else _TINY
 
 
-# ── one share
+# ── one proportion
 
 
-def wilson(errors: float, calls: float, reach: float = Z) -> Interval:
-    """Wilson's interval for a share. The counts may be effective ones, which need not be whole."""
+def compute_wilson_interval(errors: float, calls: float, z: float = Z) -> Interval:
+    """Compute Wilson's interval for a proportion. Effective counts need not be whole numbers."""
     if calls <= 0:
         return Interval(0.0, 1.0)
-    share, spread = errors / calls, reach * reach / calls
-    middle = (share + spread / 2) / (1 + spread)
-    half = reach * sqrt(max(0.0, share * (1 - share)) / calls + spread / (4 * calls)) / (1 + spread)
+    share, z_squared_per_call = errors / calls, z * z / calls
+    middle = (share + z_squared_per_call / 2) / (1 + z_squared_per_call)
+    half = (
+        z
+        * sqrt(max(0.0, share * (1 - share)) / calls + z_squared_per_call / (4 * calls))
+        / (1 + z_squared_per_call)
+    )
     low = 0.0 if errors <= 0 else max(0.0, middle - half)
     high = 1.0 if errors >= calls else min(1.0, middle + half)
     return Interval(low, high)
 
 
-# ── two shares
+# ── two proportions
 
 
-def combined(
+def combine_intervals(
     a: float, a_range: Interval, b: float, b_range: Interval, factor: float = 1.0
 ) -> Interval:
-    """The interval of `a - factor * b`, from the intervals of two independent estimates.
+    """Compute the interval of `a - factor * b` from the intervals of two independent estimates.
 
-    Newcombe's way (for shares) and that of Zou and Donner (for any linear combination): it keeps
-    the lopsided shape that intervals of small shares have, and works where a count is zero.
+    The method of Newcombe (for proportions) and of Zou and Donner (for any linear combination)
+    keeps the asymmetry of intervals of small proportions, and works with zero counts.
     """
     value = a - factor * b
     below = sqrt((a - a_range.low) ** 2 + (factor * (b_range.high - b)) ** 2)
@@ -128,27 +133,36 @@ def combined(
     return Interval(value - below, value + above)
 
 
-def newcombe(a_errors: int, a_calls: int, b_errors: int, b_calls: int) -> Interval:
-    """Newcombe's interval for the difference of two independent shares, a - b."""
+def compute_newcombe_interval(a_errors: int, a_calls: int, b_errors: int, b_calls: int) -> Interval:
+    """Compute Newcombe's interval for the difference of two independent proportions, a - b."""
     if not a_calls or not b_calls:
         return Interval(-1.0, 1.0)
-    return combined(
-        a_errors / a_calls, wilson(a_errors, a_calls), b_errors / b_calls, wilson(b_errors, b_calls)
+    return combine_intervals(
+        a_errors / a_calls,
+        compute_wilson_interval(a_errors, a_calls),
+        b_errors / b_calls,
+        compute_wilson_interval(b_errors, b_calls),
     )
 
 
-def fisher(a_errors: int, a_calls: int, b_errors: int, b_calls: int) -> float:
-    """Fisher's exact test: how likely are tables no likelier than this one, if the shares are one?"""
+def compute_fisher_p_value(a_errors: int, a_calls: int, b_errors: int, b_calls: int) -> float:
+    """Compute the two-sided p-value of Fisher's exact test for equal proportions."""
     errors, calls = a_errors + b_errors, a_calls + b_calls
-    whole = _log_choose(calls, errors)
+    log_total = _compute_log_binomial(calls, errors)
 
-    def weight(k: int) -> float:
-        return _log_choose(a_calls, k) + _log_choose(b_calls, errors - k) - whole
+    def compute_log_probability(k: int) -> float:
+        return (
+            _compute_log_binomial(a_calls, k)
+            + _compute_log_binomial(b_calls, errors - k)
+            - log_total
+        )
 
-    seen = weight(a_errors) + log(_SAME)
+    observed = compute_log_probability(a_errors) + log(_TIE_FACTOR)
     possible = range(max(0, errors - b_calls), min(a_calls, errors) + 1)
-    return min(1.0, sum(exp(each) for each in map(weight, possible) if each <= seen))
+    return min(
+        1.0, sum(exp(each) for each in map(compute_log_probability, possible) if each <= observed)
+    )
 
 
-def _log_choose(n: int, k: int) -> float:
+def _compute_log_binomial(n: int, k: int) -> float:
     return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)

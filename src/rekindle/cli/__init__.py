@@ -1,4 +1,4 @@
-"""The command `rekindle`. Nothing heavy is imported before it is known what was asked for."""
+"""The `rekindle` command. Heavy modules are imported only once the command is known."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import sys
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and exit with its code."""
     if sys.argv[1:] in (["--version"], ["-V"]):
         from rekindle import __version__
 
         sys.stdout.write(f"rekindle {__version__}\n")
         return
-    # The model's client loads aiohttp where it finds it, for a way to connect that is not ours:
-    # a tenth or more of what a chat takes to start here.
+    # Block the OpenAI client's optional aiohttp transport: we never use it, and importing it
+    # takes at least a tenth of the start-up time of a chat.
     sys.modules["openai._vendor.httpx_aiohttp"] = None  # pyright: ignore[reportArgumentType]
     try:
-        from .app import run
+        from .app import run_command_line
 
-        code = run(sys.argv[1:])
-    except KeyboardInterrupt:  # while modules were still loaded: nothing had begun
+        code = run_command_line(sys.argv[1:])
+    except KeyboardInterrupt:  # interrupted during imports: nothing to clean up
         code = 130
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""The tree of commands, and what becomes of an error: one line and an exit code."""
+"""The command tree, and the mapping of errors to one line on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from rekindle.config import masked
+from rekindle.config import mask_secrets
 from rekindle.errors import InvalidInput, NotFound, RekindleError
 
 from . import chat, config, gateway, setup, store_access
 from .insights import commands as insights
-from .output import printable
+from .output import escape_control_chars
 from .processes import commands as processes
 from .sessions import edit, maintenance, read, retention, transfer
 from .warm import templates
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
-# The parent of all mistakes on the command line, wherever this version of typer keeps it.
-_UsageProblem: type[Exception] = typer.BadParameter.__mro__[2]
+# The base class of all usage errors; its import path differs between typer versions.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="rekindle",
-    help="Sessions of AI agents that survive, resume, and start warm.",
-    epilog="Start with:  rekindle start",
+    help="Store, resume and learn from AI agent sessions.",
+    epilog="Get started with: rekindle start",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -34,23 +34,25 @@ app = typer.Typer(
 
 
 @app.callback()
-def choose(
+def apply_global_options(
     store: Annotated[
         str | None,
         typer.Option(
             metavar="PATH_OR_URL",
-            help="The store to use: a SQLite file or postgresql://…",
-            show_default="the setting store.url",
+            help="Store to use: a SQLite file or a postgresql:// URL.",
+            show_default="setting store.url",
         ),
     ] = None,
-    version: Annotated[bool, typer.Option("--version", "-V", help="Show the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", "-V", help="Show the version and exit.")
+    ] = False,
 ) -> None:
     if version:
         from rekindle import __version__
 
         sys.stdout.write(f"rekindle {__version__}\n")
         raise typer.Exit
-    store_access.choose(store)
+    store_access.set_store_override(store)
 
 
 setup.register(app)
@@ -61,34 +63,34 @@ templates.register(app)
 processes.register(app)
 app.add_typer(read.group, name="sessions")
 app.add_typer(gateway.group, name="gateway")
-for part in (read, edit, retention, transfer, maintenance):
-    part.register(read.group)
+for command_module in (read, edit, retention, transfer, maintenance):
+    command_module.register(read.group)
 
 
-def run(arguments: list[str]) -> int:
-    """Run one command line; the exit code is 0 ok, 1 failed, 2 wrong use."""
-    _speak_any_text()
-    store_access.end_with_the_pipe()
+def run_command_line(arguments: list[str]) -> int:
+    """Run one command line and return its exit code: 0 ok, 1 failure, 2 usage error."""
+    _escape_unencodable_output()
+    store_access.restore_sigpipe()
     try:
-        code = app(_store_first(arguments), prog_name="rekindle", standalone_mode=False)
+        code = app(_move_store_option_first(arguments), prog_name="rekindle", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else OK
-    except _UsageProblem as problem:
-        return _usage(problem)
+    except _UsageError as problem:
+        return _report_usage_error(problem)
     except (InvalidInput, NotFound) as error:
-        return _say(error, USAGE)
+        return _report_error(error, USAGE)
     except RekindleError as error:
-        return _say(error, FAILED)
+        return _report_error(error, FAILED)
     except OSError as error:
-        return _say(_about(error), FAILED)
+        return _report_error(_describe_os_error(error), FAILED)
     except typer.Abort:
-        return _say("nothing was changed", FAILED)
+        return _report_error("Aborted. Nothing was changed.", FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def _store_first(arguments: list[str]) -> list[str]:
-    """Let `--store` stand anywhere: move it to the front, where the command tree expects it."""
+def _move_store_option_first(arguments: list[str]) -> list[str]:
+    """Move `--store` to the front, so that users can pass it anywhere."""
     front: list[str] = []
     rest: list[str] = []
     words = iter(arguments)
@@ -102,7 +104,7 @@ def _store_first(arguments: list[str]) -> list[str]:
     return front + rest
 
 
-def _usage(problem: Exception) -> int:
+def _report_usage_error(problem: Exception) -> int:
     context: Any = getattr(problem, "ctx", None)
     path: str = context.command_path if context else "rekindle"
     message = str(cast("Any", problem).format_message())
@@ -110,24 +112,24 @@ def _usage(problem: Exception) -> int:
         sys.stderr.write(f"{message}\n")
     else:
         end = "" if message.endswith((".", "?")) else "."
-        _say(f"{message}{end} See '{path} --help'.", USAGE)
+        _report_error(f"{message}{end} See '{path} --help'.", USAGE)
     return USAGE
 
 
-def _say(problem: object, code: int) -> int:
-    text = masked(printable(" ".join(str(problem).split())))
+def _report_error(problem: object, code: int) -> int:
+    text = mask_secrets(escape_control_chars(" ".join(str(problem).split())))
     sys.stdout.flush()
     sys.stderr.write(f"rekindle: {text}\n")
     return code
 
 
-def _about(error: OSError) -> str:
-    what = error.strerror or str(error)
-    return f"{error.filename}: {what}" if error.filename else what
+def _describe_os_error(error: OSError) -> str:
+    message = error.strerror or str(error)
+    return f"{error.filename}: {message}" if error.filename else message
 
 
-def _speak_any_text() -> None:
-    """Words that the terminal's encoding cannot show are escaped; they never stop a command."""
+def _escape_unencodable_output() -> None:
+    """Escape characters that the terminal cannot encode instead of failing on them."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure:

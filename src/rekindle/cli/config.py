@@ -1,52 +1,52 @@
-"""`rekindle config`: every setting, its value, and where it came from."""
+"""`rekindle config`: every setting, its value and its origin."""
 
 from __future__ import annotations
 
 import typer
 
-from rekindle.config import SETTINGS, Config, Value, setting_of, strangers
+from rekindle.config import SETTINGS, Config, Value, find_unknown_env_vars, get_setting
 
-from .output import AsJson, Column, note, say, write_array, write_table
-from .store_access import settings
+from .output import Column, JsonOption, print_line, print_notice, write_json_array, write_table
+from .store_access import load_settings
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command of this file."""
+    """Register the command of this module."""
     app.command("config")(show_settings)
 
 
-def show_settings(json: AsJson = False) -> None:
-    """Show every setting, its value and where it came from.
+def show_settings(json: JsonOption = False) -> None:
+    """Show every setting, its value and its origin.
 
     \b
     Examples:
       rekindle config
       REKINDLE_STORE=postgresql://localhost/rekindle rekindle config --json
     """
-    config = settings()
-    names = [*SETTINGS, *config.more]
+    config = load_settings()
+    names = [*SETTINGS, *config.extra_values]
     if json:
-        write_array(_row(config, name) for name in names)
+        write_json_array(_setting_to_dict(config, name) for name in names)
         return
-    exists = "" if config.file.exists() else " (not there; all defaults)"
-    say(f"home  {config.home}")
-    say(f"file  {config.file}{exists}")
-    say()
-    rows = [(name, config.shown(name), config.origins[name]) for name in names]
+    exists = "" if config.file.exists() else " (not found; using defaults)"
+    print_line(f"home  {config.home}")
+    print_line(f"file  {config.file}{exists}")
+    print_line()
+    rows = [(name, config.format_value(name), config.origins[name]) for name in names]
     write_table((Column("setting", style="cyan"), Column("value"), Column("from")), rows)
-    for name in strangers():
-        note(f"{name} is set, but there is no such setting")
+    for name in find_unknown_env_vars():
+        print_notice(f"{name} is set but is not a known setting")
 
 
-def _row(config: Config, name: str) -> dict[str, Value | None]:
-    one = setting_of(name)
-    value = one.public(config.value(name))
+def _setting_to_dict(config: Config, name: str) -> dict[str, Value | None]:
+    setting = get_setting(name)
+    value = setting.mask_value(config.get_value(name))
     return {
         "name": name,
         "value": None if value == "" else value,
         "origin": config.origins[name],
-        "default": None if one.default == "" else one.default,
-        "allowed": one.expected,
-        "env": one.env or None,
-        "help": one.help,
+        "default": None if setting.default == "" else setting.default,
+        "allowed": setting.expected,
+        "env": setting.env or None,
+        "help": setting.help,
     }

@@ -1,4 +1,4 @@
-"""`rekindle gateway`: run it, see how it is, and list the conversations it knows."""
+"""`rekindle gateway`: run the gateway, show its status, list its conversations."""
 
 from __future__ import annotations
 
@@ -7,44 +7,45 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rekindle.types import Route, Usage, plain
+from rekindle.types import Route, Usage, to_json_value
 
 from .output import (
-    AsJson,
     Column,
-    counted,
-    encode,
-    printable,
-    say,
-    usage_lines,
-    usage_record,
-    write_array,
+    JsonOption,
+    encode_json,
+    escape_control_chars,
+    format_count,
+    format_usage_lines,
+    print_line,
+    usage_to_dict,
+    write_json_array,
     write_table,
 )
-from .store_access import outlive_connections, reading, settings, writing
+from .store_access import ignore_sigpipe, load_settings, open_for_reading, open_for_writing
 
 if TYPE_CHECKING:
-    from rekindle.store.conversations.inbox import Letter, Parcel
+    from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
 
 group = typer.Typer(
-    help="Answer people in chats.",
+    help="Run and inspect the chat gateway.",
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 _HEALTH_SECONDS = 3.0
-_SHOWN = 5  # of what was given up
+_MAX_UNDELIVERABLE_SHOWN = 5
 
 
 @group.command("run")
-def run(
+def run_gateway(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings only.")] = False,
 ) -> None:
-    """Connect the platforms of the settings and answer, until stopped (Ctrl-C or SIGTERM).
+    """Run the gateway until it is stopped with Ctrl-C or SIGTERM.
 
-    Turns that run are given time to end; what is not done by then goes on at the next start. Logs
-    go to stderr: lines on a terminal, else JSON.
+    Connects the configured platforms and answers messages. On shutdown running turns get time to
+    finish; unfinished work resumes at the next start. Logs go to stderr: plain lines on a terminal,
+    JSON otherwise.
 
     \b
     Examples:
@@ -53,83 +54,85 @@ def run(
     import logging
 
     from rekindle.gateway import log_format
-    from rekindle.gateway.service.service import serve
+    from rekindle.gateway.service.service import run_service
 
-    outlive_connections()
-    log_format.start(logging.WARNING if quiet else logging.INFO)
-    with writing(new=True) as store:
-        serve(settings(), store)
+    ignore_sigpipe()
+    log_format.configure_logging(logging.WARNING if quiet else logging.INFO)
+    with open_for_writing(may_create=True) as store:
+        run_service(load_settings(), store)
 
 
 @group.command("status")
-def status(json: AsJson = False) -> None:
-    """Show the gateways that run in this home, the mail of the store, and what was given up.
+def show_status(json: JsonOption = False) -> None:
+    """Show running gateways, message queues and undeliverable messages.
 
-    Exit code 1 when none runs or one is not well.
+    Exit with code 1 if no gateway is running or one is unhealthy.
 
     \b
     Examples:
       rekindle gateway status
       rekindle gateway status --json
     """
-    from rekindle.gateway.service.instance import living
-    from rekindle.store.conversations.inbox import Letter
+    from rekindle.gateway.service.instance import list_running_instances
+    from rekindle.store.conversations.inbox import InboundMessage
 
-    gateways = [_asked(note) for note in living(settings().home)]
-    with reading() as store:
-        mail, given_up = store.mail.counts(), store.mail.undeliverable()
+    gateways = [_query_health(note) for note in list_running_instances(load_settings().home)]
+    with open_for_reading() as store:
+        counts, undeliverable = store.inbox.get_counts(), store.inbox.list_undeliverable()
         active = store.routes.list(active_minutes=24 * 60, limit=100_000)
-    routes, usage = len(active), _summed(active)
+    active_count, usage = len(active), _sum_usage(active)
     if json:
-        told = {"gateways": gateways, "mail": mail._asdict(), "active_routes": routes,
-                "usage": usage_record(usage),
-                "undeliverable": [_given_up(one) for one in given_up]}  # fmt: skip
-        say(encode(told).decode())
+        result = {"gateways": gateways, "mail": counts._asdict(), "active_routes": active_count,
+                "usage": usage_to_dict(usage),
+                "undeliverable": [_undeliverable_to_dict(one) for one in undeliverable]}  # fmt: skip
+        print_line(encode_json(result).decode())
     else:
         for one in gateways:
-            say(_line(one))
+            print_line(_format_gateway(one))
         if not gateways:
-            say("No gateway runs in this home.")
-        say(
-            f"{counted(routes, 'conversation')} active today; {mail.waiting} waiting,"
-            f" {mail.running} being answered, {mail.unsent} to be sent,"
-            f" {mail.undeliverable} undeliverable"
+            print_line("No gateway is running.")
+        print_line(
+            f"{format_count(active_count, 'conversation')} active today; {counts.waiting} waiting,"
+            f" {counts.running} running, {counts.unsent} unsent,"
+            f" {counts.undeliverable} undeliverable"
         )
-        for line in usage_lines(usage):
-            say(f"  {line} in these conversations so far")
-        for one in given_up[:_SHOWN]:
-            what = "came in" if isinstance(one, Letter) else "to be sent"
+        for line in format_usage_lines(usage):
+            print_line(f"  {line} in active conversations")
+        for one in undeliverable[:_MAX_UNDELIVERABLE_SHOWN]:
+            what = "inbound" if isinstance(one, InboundMessage) else "outbound"
             when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.time))
-            say(printable(f"  {when}, {what}, {one.key}: {one.reason}"))
-        if len(given_up) > _SHOWN:
-            say(f"  and more: rekindle gateway status --json shows {len(given_up)}")
+            print_line(escape_control_chars(f"  {when}, {what}, {one.key}: {one.reason}"))
+        if len(undeliverable) > _MAX_UNDELIVERABLE_SHOWN:
+            print_line(f"  … see all {len(undeliverable)} with `rekindle gateway status --json`")
     if not gateways or any(one["status"] != "ok" for one in gateways):
         raise typer.Exit(1)
 
 
 @group.command("routes")
-def routes(
+def list_routes(
     active: Annotated[
         float | None,
-        typer.Option(metavar="MINUTES", min=0, help="Only those active within so many minutes."),
+        typer.Option(
+            metavar="MINUTES", min=0, help="Only conversations active in the last N minutes."
+        ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
-    json: AsJson = False,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of conversations.")] = 50,
+    json: JsonOption = False,
 ) -> None:
-    """List conversations and the session each goes on in, the most recent first.
+    """List conversations and their current sessions, most recent first.
 
     \b
     Examples:
       rekindle gateway routes
       rekindle gateway routes --active 60 --json
     """
-    with reading() as store:
+    with open_for_reading() as store:
         found = store.routes.list(active_minutes=active, limit=limit)
     if json:
-        write_array(_record(route) for route in found)
+        write_json_array(_route_to_dict(route) for route in found)
         return
     if not found:
-        say("No conversations." if active is None else "None of the conversations is active.")
+        print_line("No conversations yet." if active is None else "No active conversations.")
         return
     columns = (
         Column("conversation", flexible=True),
@@ -138,65 +141,72 @@ def routes(
         Column("tokens", right=True),
         Column("active", right=True, style="dim"),
     )
-    write_table(columns, [_row(route, time.time()) for route in found])
+    write_table(columns, [_format_route(route, time.time()) for route in found])
 
 
-def _asked(note: dict[str, object]) -> dict[str, Any]:
-    """What a gateway says about itself, or that it does not answer."""
+def _query_health(instance: dict[str, object]) -> dict[str, Any]:
+    """Query the health of a gateway; report it as silent if it does not answer."""
     import json
     from urllib.error import URLError
     from urllib.request import urlopen
 
     try:
-        with urlopen(f"http://127.0.0.1:{note['port']}/health", timeout=_HEALTH_SECONDS) as page:
-            return {**note, **json.load(page)}
+        with urlopen(
+            f"http://127.0.0.1:{instance['port']}/health", timeout=_HEALTH_SECONDS
+        ) as page:
+            return {**instance, **json.load(page)}
     except (OSError, URLError, ValueError) as error:
-        return {**note, "status": "silent", "error": str(error)}
+        return {**instance, "status": "silent", "error": str(error)}
 
 
-def _given_up(one: Letter | Parcel) -> dict[str, Any]:
-    from rekindle.store.conversations.inbox import Letter
+def _undeliverable_to_dict(one: InboundMessage | OutboundMessage) -> dict[str, Any]:
+    from rekindle.store.conversations.inbox import InboundMessage
 
-    text = one.message.text if isinstance(one, Letter) else one.text
-    what = "came in" if isinstance(one, Letter) else "to be sent"
-    told = {"key": one.key, "what": what, "reason": one.reason, "time": one.time}
-    return {**told, "text": text[:200]}
+    text = one.message.text if isinstance(one, InboundMessage) else one.text
+    what = "came in" if isinstance(one, InboundMessage) else "to be sent"
+    result = {"key": one.key, "what": what, "reason": one.reason, "time": one.time}
+    return {**result, "text": text[:200]}
 
 
-def _line(one: dict[str, Any]) -> str:
-    platforms = ", ".join(one.get("platforms", ())) or "no platform"
-    up = _span(one.get("uptime", 0))
-    return printable(
+def _format_gateway(one: dict[str, Any]) -> str:
+    platforms = ", ".join(one.get("platforms", ())) or "no platforms"
+    up = _format_duration(one.get("uptime", 0))
+    return escape_control_chars(
         f"{one['runner']}: {one['status']}, {platforms}, up {up}, pid {one['pid']},"
-        f" {one.get('conversations', '?')} conversations at work,"
+        f" {one.get('conversations', '?')} active conversations,"
         f" http://127.0.0.1:{one['port']}/health"
     )
 
 
-def _span(seconds: float) -> str:
-    """A stretch of time, for people."""
+def _format_duration(seconds: float) -> str:
+    """Format a duration."""
     for size, unit in ((2 * 86_400, "d"), (2 * 3600, "h"), (2 * 60, "min")):
         if seconds >= size:
             return f"{seconds * 2 / size:.0f} {unit}"
     return f"{max(0.0, seconds):.0f} s"
 
 
-def _record(route: Route) -> dict[str, Any]:
-    tokens, usage = route.tokens._asdict(), usage_record(route.usage)
-    return {**route._asdict(), "origin": plain(route.origin), "tokens": tokens, "usage": usage}
+def _route_to_dict(route: Route) -> dict[str, Any]:
+    tokens, usage = route.tokens._asdict(), usage_to_dict(route.usage)
+    return {
+        **route._asdict(),
+        "origin": to_json_value(route.origin),
+        "tokens": tokens,
+        "usage": usage,
+    }
 
 
-def _summed(found: list[Route]) -> dict[str, Usage]:
-    """What each model took in some conversations."""
+def _sum_usage(found: list[Route]) -> dict[str, Usage]:
+    """Sum up the usage per model over conversations."""
     sums: dict[str, Usage] = {}
     for route in found:
         for model, taken in route.usage.items():
-            sums[model] = sums.get(model, Usage()).plus(taken)
+            sums[model] = sums.get(model, Usage()).add(taken)
     return sums
 
 
-def _row(route: Route, now: float) -> tuple[str, ...]:
-    silent = now - route.updated
-    age = "now" if silent < 60 else _span(silent)
+def _format_route(route: Route, now: float) -> tuple[str, ...]:
+    idle_seconds = now - route.updated
+    age = "now" if idle_seconds < 60 else _format_duration(idle_seconds)
     name = route.display_name or route.key
     return (name, route.origin.platform, route.session, f"{route.tokens.total:,}", age)

@@ -1,7 +1,7 @@
-"""How a command speaks: JSON for programs, tables and a progress bar for people.
+"""Output of commands: JSON for programs, tables and a progress bar for people.
 
-Colour and progress are for terminals alone; what is piped is plain text. `rich` is loaded when a
-conversation or a bar is drawn on a terminal, never for a list or for JSON.
+Colour and progress are for terminals only; piped output is plain text. `rich` is loaded only to draw a
+conversation or a progress bar on a terminal, never for a list or for JSON.
 """
 
 from __future__ import annotations
@@ -17,92 +17,94 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
-from rekindle.config import is_colourful
-from rekindle.types import Session, Usage, plain
+from rekindle.config import allows_color
+from rekindle.types import Session, Usage, to_json_value
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-Progress: TypeAlias = "Callable[[int, int], None]"
-AsJson = Annotated[bool, typer.Option("--json", help="Speak JSON.")]
-Owner = Annotated[str | None, typer.Option(metavar="NAME", help="Only what belongs to this owner.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen, do nothing.")]
+ProgressCallback: TypeAlias = "Callable[[int, int], None]"
+JsonOption = Annotated[bool, typer.Option("--json", help="Output as JSON.")]
+OwnerOption = Annotated[str | None, typer.Option(metavar="NAME", help="Filter by owner.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would be done without doing it.")
+]
 
-_GAP, _NARROWEST = "  ", 8
-_SHORT_ID, _SHORT_UUID = 24, 13
+_COLUMN_GAP, _MIN_COLUMN_WIDTH = "  ", 8
+_SHORT_ID_LENGTH, _SHORT_UUID_LENGTH = 24, 13
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_CONTROLS = {
+_CONTROL_CHAR_MAP = {
     **{code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)},
     **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
     0x7F: 0x2421,
 }
 
 
-# ── for programs
+# ── JSON
 
 
-def encode(value: Any) -> bytes:
-    """`value` as JSON, also when it holds text that UTF-8 cannot say."""
+def encode_json(value: Any) -> bytes:
+    """Encode `value` as JSON, also when it holds text that UTF-8 cannot represent."""
     try:
-        return _dumps(value, ensure_ascii=False).encode()
+        return _dump_json(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        return _dumps(value, ensure_ascii=True).encode()
+        return _dump_json(value, ensure_ascii=True).encode()
 
 
-def _dumps(value: Any, *, ensure_ascii: bool) -> str:
-    return json.dumps(plain(value), ensure_ascii=ensure_ascii, separators=(",", ":"))
+def _dump_json(value: Any, *, ensure_ascii: bool) -> str:
+    return json.dumps(to_json_value(value), ensure_ascii=ensure_ascii, separators=(",", ":"))
 
 
-def record(session: Session) -> dict[str, Any]:
-    """A session with all its fields, also those that say nothing."""
+def session_to_dict(session: Session) -> dict[str, Any]:
+    """Return all fields of a session, including empty ones."""
     return {**session._asdict(), "tokens": session.tokens._asdict()}
 
 
-def usage_record(usage: Mapping[str, Usage]) -> dict[str, Any]:
-    """What each model took, by its name."""
+def usage_to_dict(usage: Mapping[str, Usage]) -> dict[str, Any]:
+    """Return the token usage and cost per model."""
     return {
         model: {"tokens": taken.tokens._asdict(), "cost": f"{taken.cost.normalize():f}"}
         for model, taken in usage.items()
     }
 
 
-def usage_lines(usage: Mapping[str, Usage]) -> Iterator[str]:
-    """What each model took, a line for each."""
+def format_usage_lines(usage: Mapping[str, Usage]) -> Iterator[str]:
+    """Yield one line of token usage per model."""
     for model, (tokens, cost) in usage.items():
-        cached = f" ({tokens.cache_read:,} from the cache)" if tokens.cache_read else ""
-        worth = f", cost {cost.normalize():f}" if cost else ""
-        name = printable(model) or "unknown model"
-        yield f"{name}: {tokens.input:,} in{cached}, {tokens.output:,} out{worth}"
+        cached = f" ({tokens.cache_read:,} cached)" if tokens.cache_read else ""
+        cost_text = f", cost {cost.normalize():f}" if cost else ""
+        name = escape_control_chars(model) or "unknown model"
+        yield f"{name}: {tokens.input:,} in{cached}, {tokens.output:,} out{cost_text}"
 
 
-def write_array(values: Iterable[Any]) -> None:
-    """Write one JSON array, an element per line."""
-    out, before = sys.stdout.buffer, b"["
+def write_json_array(values: Iterable[Any]) -> None:
+    """Write one JSON array, one element per line."""
+    out, separator = sys.stdout.buffer, b"["
     for value in values:
-        out.write(before + encode(value))
-        before = b",\n"
-    out.write(b"]\n" if before == b",\n" else b"[]\n")
+        out.write(separator + encode_json(value))
+        separator = b",\n"
+    out.write(b"]\n" if separator == b",\n" else b"[]\n")
 
 
-def write_lines(values: Iterable[Any]) -> None:
+def write_json_lines(values: Iterable[Any]) -> None:
     """Write one JSON object per line."""
     for value in values:
-        sys.stdout.buffer.write(encode(value) + b"\n")
+        sys.stdout.buffer.write(encode_json(value) + b"\n")
 
 
-# ── for people
+# ── text
 
 
-class Line(NamedTuple):
-    """A line of text, or some, in one style."""
+class StyledText(NamedTuple):
+    """A piece of text in one style."""
 
     text: str
     style: str = ""
 
 
 class Column(NamedTuple):
-    """A column of a table; the one that is `flexible` gives way when the terminal is narrow."""
+    """A table column; a `flexible` one shrinks when the terminal is narrow."""
 
     title: str
     right: bool = False
@@ -110,38 +112,38 @@ class Column(NamedTuple):
     style: str = ""
 
 
-def say(text: str = "") -> None:
-    """Write a line for people to stdout."""
+def print_line(text: str = "") -> None:
+    """Print a line to stdout."""
     sys.stdout.write(f"{text}\n")
 
 
-def note(text: str) -> None:
-    """Write a line to stderr, beside the data."""
+def print_notice(text: str) -> None:
+    """Print a line to stderr, apart from the data."""
     sys.stdout.flush()
     sys.stderr.write(f"{text}\n")
 
 
-def printable(text: str) -> str:
-    """`text` without the control characters that could play with a terminal."""
-    return text.replace("\r\n", "\n").translate(_CONTROLS)
+def escape_control_chars(text: str) -> str:
+    """Replace control characters that could manipulate a terminal."""
+    return text.replace("\r\n", "\n").translate(_CONTROL_CHAR_MAP)
 
 
-def console() -> Console:
-    """The terminal, or the pipe, as rich sees it."""
+def create_console() -> Console:
+    """Create a rich console for stdout."""
     from rich.console import Console
 
     return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
 
 
-def write_styled(lines: Iterable[Sequence[Line]]) -> None:
-    """Write lines made of styled pieces: wrapped and coloured on a terminal, plain in a pipe."""
+def write_styled(lines: Iterable[Sequence[StyledText]]) -> None:
+    """Write lines of styled pieces: wrapped and coloured on a terminal, plain in a pipe."""
     if not sys.stdout.isatty():
         for pieces in lines:
             sys.stdout.write("".join(piece.text for piece in pieces) + "\n")
         return
     from rich.text import Text
 
-    terminal = console()
+    terminal = create_console()
     for pieces in lines:
         text = Text.assemble(*((piece.text, piece.style) for piece in pieces))
         indent = len(text.plain) - len(text.plain.lstrip(" "))
@@ -154,14 +156,14 @@ def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
     """Write a table that fits the terminal."""
     from rich.cells import cell_len, set_cell_size
 
-    cells = [[one_line(printable(cell), 1000) for cell in row] for row in rows]
+    cells = [[to_one_line(escape_control_chars(cell), 1000) for cell in row] for row in rows]
     lines = [[column.title for column in columns], *cells]
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
-    spare = get_terminal_size().columns - sum(widths) - len(_GAP) * (len(widths) - 1)
+    spare = get_terminal_size().columns - sum(widths) - len(_COLUMN_GAP) * (len(widths) - 1)
     for index, column in enumerate(columns):
         if column.flexible and spare < 0:
-            widths[index] = max(_NARROWEST, widths[index] + spare)
-    paint = _painter()
+            widths[index] = max(_MIN_COLUMN_WIDTH, widths[index] + spare)
+    paint = _create_painter()
     for number, line in enumerate(lines):
         pieces: list[str] = []
         for column, cell, width in zip(columns, line, widths, strict=True):
@@ -170,19 +172,19 @@ def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
             padding = " " * (width - cell_len(cell))
             text = f"{padding}{cell}" if column.right else f"{cell}{padding}"
             pieces.append(paint(text, "bold" if number == 0 else column.style))
-        sys.stdout.write(_GAP.join(pieces).rstrip() + "\n")
+        sys.stdout.write(_COLUMN_GAP.join(pieces).rstrip() + "\n")
 
 
-def _painter() -> Callable[[str, str], str]:
-    """Colour for a terminal, nothing for a pipe. Tables need no more of rich than that."""
-    if not (sys.stdout.isatty() and is_colourful()):
+def _create_painter() -> Callable[[str, str], str]:
+    """Return a function that colours text on a terminal and leaves it plain in a pipe."""
+    if not (sys.stdout.isatty() and allows_color()):
         return lambda text, style: text
     codes = {"bold": 1, "dim": 2, "cyan": 36}
     return lambda text, style: f"\x1b[{codes[style]}m{text}\x1b[0m" if style else text
 
 
 def write_sessions(sessions: Sequence[Session], *, now: float | None = None) -> None:
-    """Write the table of sessions that fits into 80 columns."""
+    """Write a table of sessions that fits into 80 columns."""
     moment = time.time() if now is None else now
     columns = (
         Column("id", style="cyan"),
@@ -191,39 +193,48 @@ def write_sessions(sessions: Sequence[Session], *, now: float | None = None) -> 
         Column("msgs", right=True),
         Column("active", right=True, style="dim"),
     )
-    ids = short_ids([session.id for session in sessions])
+    ids = shorten_ids([session.id for session in sessions])
     write_table(
         columns,
         [
-            (short, name_of(one), one.source[:11], f"{one.message_count}", ago(one, moment))
+            (
+                short,
+                get_display_name(one),
+                one.source[:11],
+                f"{one.message_count}",
+                format_age(one, moment),
+            )
             for short, one in zip(ids, sessions, strict=True)
         ],
     )
 
 
-def short_ids(ids: Sequence[str]) -> list[str]:
-    """The beginnings of `ids`, long enough to tell them apart and to be pasted back."""
+def shorten_ids(ids: Sequence[str]) -> list[str]:
+    """Shorten `ids` to prefixes that are still unique and can be passed back to a command."""
     longest = max(map(len, ids), default=0)
     for more in range(0, longest, 5):
-        short = [one[: (_SHORT_UUID if _UUID.fullmatch(one) else _SHORT_ID) + more] for one in ids]
+        short = [
+            one[: (_SHORT_UUID_LENGTH if _UUID.fullmatch(one) else _SHORT_ID_LENGTH) + more]
+            for one in ids
+        ]
         if len(set(short)) == len(set(ids)):
             return short
     return list(ids)
 
 
-def name_of(session: Session) -> str:
-    """What to call a session: its title, else how it began."""
-    return session.title or one_line(session.preview or "", 200) or "(untitled)"
+def get_display_name(session: Session) -> str:
+    """Return the title of a session, or else how it begins."""
+    return session.title or to_one_line(session.preview or "", 200) or "(untitled)"
 
 
-def one_line(text: str, most: int) -> str:
-    """`text` on one line, shortened to `most` characters."""
-    line = " ".join(text[: most * 4].split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+def to_one_line(text: str, max_length: int) -> str:
+    """Collapse `text` to one line of at most `max_length` characters."""
+    line = " ".join(text[: max_length * 4].split())
+    return line if len(line) <= max_length else line[: max_length - 1] + "…"
 
 
-def ago(session: Session, now: float) -> str:
-    """How long ago the session was last active."""
+def format_age(session: Session, now: float) -> str:
+    """Format how long ago the session was last active."""
     seconds = max(0.0, now - session.last_active)
     for unit, size in (("y", 365 * 86400), ("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size:
@@ -231,16 +242,16 @@ def ago(session: Session, now: float) -> str:
     return "now"
 
 
-def time_of(seconds: float) -> str:
-    """The local time, to the minute."""
+def format_time(seconds: float) -> str:
+    """Format a timestamp as local time, to the minute."""
     try:
         return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
     except (OverflowError, ValueError, OSError):
         return "?"
 
 
-def size_of(count: int) -> str:
-    """A number of bytes for people."""
+def format_size(count: int) -> str:
+    """Format a number of bytes."""
     size = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
@@ -249,17 +260,17 @@ def size_of(count: int) -> str:
     return f"{size:.1f} TB"
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 session`, `2 sessions`."""
+def format_count(number: int, noun: str) -> str:
+    """Format a number with its noun: `1 session`, `2 sessions`."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-# ── while it takes long, and before it is done
+# ── progress and confirmation
 
 
 @contextmanager
-def progress(label: str) -> Generator[Progress]:
-    """A bar on stderr while the work goes on; nothing when stderr is no terminal."""
+def show_progress(label: str) -> Generator[ProgressCallback]:
+    """Show a progress bar on stderr; do nothing when stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
@@ -273,12 +284,12 @@ def progress(label: str) -> Generator[Progress]:
         yield lambda done, total: bar.update(task, completed=done, total=total or None)
 
 
-def confirm(question: str, *, yes: bool) -> None:
-    """Go on when the user said yes; else refuse."""
+def require_confirmation(question: str, *, yes: bool) -> None:
+    """Ask the user to confirm, unless `yes`; abort if they decline."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter("this changes sessions: give --yes, or --dry-run to only look")
+        raise typer.BadParameter("confirmation required: pass --yes (or --dry-run to preview)")
     sys.stdout.flush()
     if not typer.confirm(question, err=True):
         raise typer.Abort

@@ -1,4 +1,4 @@
-"""`rekindle start` and `rekindle import`: take in what agents left on this machine."""
+"""`rekindle start` and `rekindle import`: import the sessions that agents left on this machine."""
 
 from __future__ import annotations
 
@@ -8,73 +8,77 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rekindle.config import masked, surroundings
+from rekindle.config import get_home_and_env, mask_secrets
 
 from .output import (
-    AsJson,
     Column,
-    counted,
-    encode,
-    note,
-    printable,
-    progress,
-    say,
-    short_ids,
+    JsonOption,
+    encode_json,
+    escape_control_chars,
+    format_count,
+    print_line,
+    print_notice,
+    shorten_ids,
+    show_progress,
     write_sessions,
     write_table,
 )
-from .store_access import settings, writing
+from .store_access import load_settings, open_for_writing
 
 if TYPE_CHECKING:
     from rekindle.store import Store
-    from rekindle.transcripts import Damage
-    from rekindle.transcripts.importer import Intake
+    from rekindle.transcripts import UnreadableEntry
+    from rekindle.transcripts.importer import ImportReport
 
-_SHOWN, _TOLD = 10, 20
+_MAX_SESSIONS_SHOWN, _MAX_PROBLEMS_SHOWN = 10, 20
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of this file."""
-    app.command("start")(start)
+    """Register the commands of this module."""
+    app.command("start")(import_local_sessions)
     app.command("import")(import_files)
 
 
-def start() -> None:
-    """Take in the agents' sessions of this machine, and show them.
+def import_local_sessions() -> None:
+    """Import the agent sessions on this machine and list them.
 
-    Where there are none, a small sample that ships with Rekindle is taken in instead.
+    If there are none, import the small sample that ships with Rekindle instead.
 
     \b
     Examples:
       rekindle start
     """
-    places = _places()
-    with writing(new=True) as store:
-        intake = _take_in(store, places)
-        if intake.files + intake.unchanged + len(intake.failed):
-            say(f"Looked into {' and '.join(map(_short, places))}.")
+    folders = _find_agent_folders()
+    with open_for_writing(may_create=True) as store:
+        report = _import_paths(store, folders)
+        if report.files + report.unchanged + len(report.failed):
+            print_line(f"Scanned {' and '.join(map(_shorten_path, folders))}.")
         else:
-            say("No agent left sessions on this machine yet: here is the sample we ship.")
-            intake = _take_in(store, _sample())
-        _tell(intake)
-        say(f"They live in {masked(settings().store.url)}")
-        say()
-        _show(store)
-    if intake.failed or intake.damaged:
+            print_line(
+                "No agent sessions found on this machine. Importing the bundled sample instead."
+            )
+            report = _import_paths(store, _get_sample_paths())
+        _print_report(report)
+        print_line(f"Store: {mask_secrets(load_settings().store.url)}")
+        print_line()
+        _print_recent_sessions(store)
+    if report.failed or report.damaged:
         raise typer.Exit(1)
 
 
 def import_files(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[PATH]...", help="Files or folders; else what is on this machine."),
+        typer.Argument(
+            metavar="[PATH]...", help="Files or folders to import. Default: all known agents."
+        ),
     ] = None,
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> None:
-    """Take in sessions that other agents wrote. Files that did not change are passed over.
+    """Import sessions written by other agents. Unchanged files are skipped.
 
-    Exit code 1 when something had to be left out: a file that cannot be read, a damaged line, or
-    a file that you name and that is no session.
+    Exit with code 1 if anything was left out: an unreadable file, a damaged line, or a named file
+    that is not a session.
 
     \b
     Examples:
@@ -84,101 +88,106 @@ def import_files(
     for path in paths or ():
         if not path.exists():
             raise typer.BadParameter(f"{path} does not exist")
-    with writing(new=True) as store:
-        intake = _take_in(store, paths or _places())
+    with open_for_writing(may_create=True) as store:
+        report = _import_paths(store, paths or _find_agent_folders())
     asked_for = [str(path.resolve()) for path in paths or ()]
-    strangers = [path for path in asked_for if path in intake.unknown]
+    unrecognized = [path for path in asked_for if path in report.unknown]
     if json:
-        say(encode(intake._asdict()).decode())
+        print_line(encode_json(report._asdict()).decode())
     else:
-        _tell(intake, strangers)
-    if intake.failed or intake.damaged or strangers:
+        _print_report(report, unrecognized)
+    if report.failed or report.damaged or unrecognized:
         raise typer.Exit(1)
 
 
-def _places() -> list[Path]:
-    from rekindle.transcripts.agent_folders import find
+def _find_agent_folders() -> list[Path]:
+    from rekindle.transcripts.agent_folders import find_session_paths
 
-    return find(*surroundings())
+    return find_session_paths(*get_home_and_env())
 
 
-def _sample() -> list[Path]:
+def _get_sample_paths() -> list[Path]:
     from rekindle import transcripts
 
     return [Path(transcripts.__path__[0]) / "sample"]
 
 
-def _short(path: Path) -> str:
-    """The path, from the home of the user if it is there."""
-    home, _ = surroundings()
+def _shorten_path(path: Path) -> str:
+    """Abbreviate the home folder to `~`."""
+    home, _ = get_home_and_env()
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
-def _take_in(store: Store, paths: Sequence[Path]) -> Intake:
-    from rekindle.transcripts.importer import Intake, take_in
+def _import_paths(store: Store, paths: Sequence[Path]) -> ImportReport:
+    from rekindle.transcripts.importer import ImportReport, import_transcripts
 
     if not paths:
-        return Intake()
-    with progress("Taking in") as show:
-        return take_in(store, paths, progress=show)
+        return ImportReport()
+    with show_progress("Importing") as show:
+        return import_transcripts(store, paths, progress=show)
 
 
-def _tell(intake: Intake, strangers: Sequence[str] = ()) -> None:
-    """What was taken in, by format where there are several, and what was not.
+def _print_report(report: ImportReport, unrecognized: Sequence[str] = ()) -> None:
+    """Print the imported counts, per format if there are several, and the problems.
 
-    Among the files of a folder, those that are no sessions are counted; `strangers` were asked for.
+    Unrecognized files in a folder are only counted; `unrecognized` lists those named by the user.
     """
-    if len(intake.formats) > 1 and intake.files:
+    if len(report.formats) > 1 and report.files:
         titles = ("format", "files", "sessions", "messages", "calls", "damaged")
         columns = [Column(title, right=title != "format") for title in titles]
-        shares = intake.formats.items()
-        write_table(columns, [(name, *(f"{count:,}" for count in one)) for name, one in shares])
-    say(_summary(intake))
-    lines = [f"failed: {one.file}: {one.why}" for one in intake.failed]
-    lines += [f"damaged: {_place(one)}: {one.what}" for one in intake.damage]
-    lines += [f"not a session: {file}" for file in strangers]
-    for line in lines[:_TOLD]:
-        note(printable(line))
-    if len(lines) > _TOLD:
-        note(f"… and {len(lines) - _TOLD:,} more; `rekindle import --json` tells all")
+        counts = report.formats.items()
+        write_table(columns, [(name, *(f"{count:,}" for count in one)) for name, one in counts])
+    print_line(_summarize_report(report))
+    lines = [f"failed: {one.file}: {one.why}" for one in report.failed]
+    lines += [f"damaged: {_format_location(one)}: {one.what}" for one in report.damage]
+    lines += [f"not a session: {file}" for file in unrecognized]
+    for line in lines[:_MAX_PROBLEMS_SHOWN]:
+        print_notice(escape_control_chars(line))
+    if len(lines) > _MAX_PROBLEMS_SHOWN:
+        print_notice(
+            f"… and {len(lines) - _MAX_PROBLEMS_SHOWN:,} more; use `rekindle import --json` to see all"
+        )
 
 
-def _summary(intake: Intake) -> str:
-    if intake.files or not intake.unchanged:
+def _summarize_report(report: ImportReport) -> str:
+    if report.files or not report.unchanged:
         parts = [
-            f"{counted(intake.sessions, 'session')} and {counted(intake.messages, 'message')}"
-            f" taken in from {counted(intake.files, 'file')}"
+            f"{format_count(report.sessions, 'session')} and {format_count(report.messages, 'message')}"
+            f" imported from {format_count(report.files, 'file')}"
         ]
-        if intake.unchanged:
-            parts.append(f"{counted(intake.unchanged, 'file')} unchanged")
+        if report.unchanged:
+            parts.append(f"{format_count(report.unchanged, 'file')} unchanged")
     else:
-        parts = [f"Nothing new: {counted(intake.unchanged, 'file')} unchanged"]
-    if intake.damaged:
-        parts.append(f"{counted(intake.damaged, 'damaged place')} left out")
-    if intake.failed:
-        parts.append(f"{counted(len(intake.failed), 'file')} failed")
-    if intake.unknown:
-        parts.append(f"{counted(len(intake.unknown), 'file')} in no format that we know")
+        parts = [f"Nothing new: {format_count(report.unchanged, 'file')} unchanged"]
+    if report.damaged:
+        parts.append(f"{format_count(report.damaged, 'damaged record')} skipped")
+    if report.failed:
+        parts.append(f"{format_count(len(report.failed), 'file')} failed")
+    if report.unknown:
+        parts.append(f"{format_count(len(report.unknown), 'file')} not recognized")
     return "; ".join(parts) + "."
 
 
-def _place(damage: Damage) -> str:
-    # What the store refused has no line any more.
+def _format_location(damage: UnreadableEntry) -> str:
+    # Records that the store rejected have no line number.
     return f"{damage.file}, line {damage.line}" if damage.line else damage.file
 
 
-def _show(store: Store) -> None:
-    recent = store.recent(_SHOWN)
+def _print_recent_sessions(store: Store) -> None:
+    recent = store.recent(_MAX_SESSIONS_SHOWN)
     if not recent:
         return
     write_sessions(recent)
-    first = short_ids([recent[0].id])[0]
-    say()
-    say("Next:")
+    first = shorten_ids([recent[0].id])[0]
+    print_line()
+    print_line("Next steps:")
     for why, command in (
-        ("read one as a conversation", f"rekindle sessions show {first}"),
-        ("find what was said in any of them", "rekindle sessions search WORDS"),
-        ("share one", f"rekindle sessions export {first} -f html -o page.html"),
-        ("see all there is", "rekindle --help"),
+        ("read a session", f"rekindle sessions show {first}"),
+        ("search all messages", "rekindle sessions search WORDS"),
+        (
+            "export a session as a web page",
+            f"rekindle sessions export {first} -f html -o page.html",
+        ),
+        ("list all commands", "rekindle --help"),
     ):
-        say(f"  {why}\n    {command}")
+        print_line(f"  {why}\n    {command}")

@@ -1,4 +1,4 @@
-"""Which store a command works on."""
+"""Open the store that a command works on."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rekindle.config import Config, is_url, load
+from rekindle.config import Config, is_url, load_config
 from rekindle.errors import NotFound, StoreReadOnly
 
 if TYPE_CHECKING:
     from rekindle.store import Store
 
-_chosen: str | None = None
+_store_override: str | None = None
 
 
-def choose(target: str | None) -> None:
-    """Remember the `--store` of this command line."""
-    global _chosen
-    _chosen = target
+def set_store_override(target: str | None) -> None:
+    """Remember the `--store` option of this command line."""
+    global _store_override
+    _store_override = target
 
 
-def settings() -> Config:
-    """The settings, with the `--store` of this command line."""
-    return load(store=_chosen)
+def load_settings() -> Config:
+    """Load the settings, with the `--store` option of this command line applied."""
+    return load_config(store=_store_override)
 
 
-def outlive_connections() -> None:
-    """For commands that talk over a network: a lost connection is an error, not the end of us."""
+def ignore_sigpipe() -> None:
+    """Ignore SIGPIPE, so that a lost network connection raises an error instead of killing us."""
     import signal
 
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
 
-def end_with_the_pipe() -> None:
-    """Let `| head` end us as it ends every other command: at once and in silence."""
+def restore_sigpipe() -> None:
+    """Restore the default SIGPIPE action, so that `| head` ends the command silently."""
     import signal
 
     if hasattr(signal, "SIGPIPE"):
@@ -44,31 +44,34 @@ def end_with_the_pipe() -> None:
 
 
 @contextmanager
-def reading() -> Generator[Store]:
-    """The store, to look at. A store that only lets us read will do; a mistyped name will not."""
-    config = settings()
-    if _chosen is not None:
-        must_exist(config.store.url)
+def open_for_reading() -> Generator[Store]:
+    """Open the store for reading, read-only if it cannot be written.
+
+    Raise `NotFound` if `--store` names a file that does not exist.
+    """
+    config = load_settings()
+    if _store_override is not None:
+        require_store_file(config.store.url)
     try:
-        store = connect(config, config.store.url)
+        store = connect_store(config, config.store.url)
     except StoreReadOnly:
-        store = connect(config, config.store.url, readonly=True)
+        store = connect_store(config, config.store.url, readonly=True)
     with store:
         yield store
 
 
 @contextmanager
-def writing(*, new: bool = False) -> Generator[Store]:
-    """The store, to change. `new` lets `--store` name a file that does not exist yet."""
-    config = settings()
-    if _chosen is not None and not new:
-        must_exist(config.store.url)
-    with connect(config, config.store.url) as store:
+def open_for_writing(*, may_create: bool = False) -> Generator[Store]:
+    """Open the store for writing. With `may_create`, `--store` may name a new file."""
+    config = load_settings()
+    if _store_override is not None and not may_create:
+        require_store_file(config.store.url)
+    with connect_store(config, config.store.url) as store:
         yield store
 
 
-def connect(config: Config, target: str, *, readonly: bool = False) -> Store:
-    """Open `target` the way the settings want it."""
+def connect_store(config: Config, target: str, *, readonly: bool = False) -> Store:
+    """Open the store `target` with the configured options."""
     from rekindle.store import open_store
 
     if not is_url(target) and Path(target).parent == config.home:
@@ -83,7 +86,7 @@ def connect(config: Config, target: str, *, readonly: bool = False) -> Store:
     )
 
 
-def must_exist(target: str) -> None:
-    """Refuse a file that is not there, before opening would make it."""
+def require_store_file(target: str) -> None:
+    """Raise `NotFound` if the store file does not exist, since opening it would create it."""
     if not is_url(target) and not Path(target).exists():
-        raise NotFound(f"there is no store at {target}")
+        raise NotFound(f"Store not found: {target}")

@@ -1,50 +1,50 @@
-"""Settings: the only reader of settings from the environment and of TOML.
+"""Settings; the only reader of settings from the environment and of TOML.
 
-A setting is one line in `sections`: its type, its default, what is allowed and what it is for. Its
-name is `section.key`, its environment variable `REKINDLE_SECTION_KEY`. The value comes from the
-environment, else from `<home>/config.toml`, else it is the default; what is unknown or not allowed
-is refused with its name and the place it came from.
+A setting is one line in `schema`: its type, default, allowed values and purpose. Its name is
+`section.key`, its environment variable `REKINDLE_SECTION_KEY`. The value comes from the environment,
+else from `<home>/config.toml`, else it is the default. An unknown setting or invalid value is rejected
+with its name and location.
 
-The settings of `reset` and `keys` may differ by place. The file then holds, beside `[reset]`, tables
-`[reset.type.<type>]`, `[reset.platform.<platform>]` and `[reset.platform.<platform>.<type>]` with the
-settings that are other there. The words `type` and `platform` keep the names of platforms, which
-plugins choose, apart from those of settings.
+The settings of `reset` and `keys` can be overridden per platform and chat type. Besides `[reset]`, the
+file may contain the tables `[reset.type.<type>]`, `[reset.platform.<platform>]` and
+`[reset.platform.<platform>.<type>]` with the settings that differ. The words `type` and `platform`
+separate the names of platforms, which plugins choose, from those of settings.
 
-MCP servers and prices of models stand in tables that the user names: `[mcp.servers.<name>]` and
-`[model.prices.<model>]`. They come from the file alone.
+MCP servers and model prices are tables that the user names: `[mcp.servers.<name>]` and
+`[model.prices.<model>]`. They are read from the file only.
 """
 
 from .load import (
     Config,
+    allows_color,
     find_home,
-    is_colourful,
+    find_unknown_env_vars,
+    get_home_and_env,
+    get_local_zone,
     is_url,
-    load,
-    located,
-    strangers,
-    surroundings,
-    zone_of_machine,
+    load_config,
+    resolve_path,
 )
-from .lookup import NAMED_SETTINGS, SETTINGS, setting_of
+from .lookup import NAMED_SETTINGS, SETTINGS, get_setting
 from .schema import McpServer
-from .setting import Limits, Setting, Value, masked
+from .setting import NumberRange, Setting, Value, mask_secrets
 
 __all__ = [
     "NAMED_SETTINGS",
     "SETTINGS",
     "Config",
-    "Limits",
+    "NumberRange",
     "McpServer",
     "Setting",
     "Value",
     "find_home",
-    "is_colourful",
+    "allows_color",
     "is_url",
-    "load",
-    "located",
-    "masked",
-    "setting_of",
-    "strangers",
-    "surroundings",
-    "zone_of_machine",
+    "load_config",
+    "resolve_path",
+    "mask_secrets",
+    "get_setting",
+    "find_unknown_env_vars",
+    "get_home_and_env",
+    "get_local_zone",
 ]

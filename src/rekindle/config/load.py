@@ -1,4 +1,4 @@
-"""All settings together: from the environment, else from the file, else the default."""
+"""Loads all settings: from the environment, else from the file, else the default."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from types import MappingProxyType
 from typing import Any
 
 from rekindle.errors import InvalidSetting
-from rekindle.types import KeyRule, Layered, Place, Policy, Price
+from rekindle.types import KeyRule, Overridable, OverrideScope, Price, ResetPolicy
 
 from . import schema, toml_file
-from .lookup import SECTIONS, SETTINGS, named, placed, setting_of
-from .setting import Value, checked, from_text, is_zone
+from .lookup import SECTIONS, SETTINGS, get_setting, parse_override, parse_table_entry
+from .setting import Value, check_value, is_time_zone, parse_text
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Every setting's value, where it came from, and the folder Rekindle lives in.
+    """Every setting's value and origin, and the folder that Rekindle keeps its files in.
 
-    `more` are those that the user has named: settings of some place, servers, prices.
+    `extra_values` holds settings whose names the user chooses: overrides, servers, prices.
     """
 
     home: Path
@@ -38,78 +38,87 @@ class Config:
     processes: schema.ProcessesSection
     warm: schema.WarmSection
     mcp: schema.McpSection
-    more: Mapping[str, Value]
+    extra_values: Mapping[str, Value]
     origins: Mapping[str, str]
 
     @property
     def file(self) -> Path:
         return self.home / "config.toml"
 
-    def value(self, name: str) -> Value:
-        """The value of the setting called `section.key`, or of one that the user has named."""
-        if name in self.more:
-            return self.more[name]
+    def get_value(self, name: str) -> Value:
+        """Return the value of the setting `section.key`, or of one that the user named."""
+        if name in self.extra_values:
+            return self.extra_values[name]
         section, key = name.split(".")
         return getattr(getattr(self, section), key)
 
-    def shown(self, name: str) -> str:
-        """The value for people, without what is secret in it."""
-        return setting_of(name).shown(self.value(name))
+    def format_value(self, name: str) -> str:
+        """Return the value as text for display, with secrets masked."""
+        return get_setting(name).format_value(self.get_value(name))
 
     @property
-    def policies(self) -> Layered[Policy]:
-        """When conversations are reset, everywhere and in some places."""
-        one = self.reset
-        return Layered(
-            Policy(one.mode, one.idle_minutes, one.hour, one.zone), self._changes("reset")
+    def policies(self) -> Overridable[ResetPolicy]:
+        """The reset policy, with its overrides per platform and chat type."""
+        section = self.reset
+        return Overridable(
+            ResetPolicy(section.mode, section.idle_minutes, section.hour, section.zone),
+            self._collect_overrides("reset"),
         )
 
     @property
-    def key_rules(self) -> Layered[KeyRule]:
-        """What tells conversations apart, everywhere and in some places."""
-        one = self.keys
-        return Layered(KeyRule(one.direct, one.thread, one.user), self._changes("keys"))
+    def key_rules(self) -> Overridable[KeyRule]:
+        """The rule that separates conversations, with its overrides per platform and chat type."""
+        section = self.keys
+        return Overridable(
+            KeyRule(section.direct, section.thread, section.user), self._collect_overrides("keys")
+        )
 
     @property
     def servers(self) -> dict[str, schema.McpServer]:
-        """The MCP servers that are switched on, by name."""
-        given = {name: schema.McpServer(**one) for name, one in self._tables("mcp.servers").items()}
-        return {name: server for name, server in given.items() if server.enabled}
+        """The enabled MCP servers by name."""
+        servers = {
+            name: schema.McpServer(**values)
+            for name, values in self._collect_tables("mcp.servers").items()
+        }
+        return {name: server for name, server in servers.items() if server.enabled}
 
-    def price_of(self, model: str) -> Price:
-        """What a model costs; nothing where it is not set. A limit of cost is refused then."""
-        given = self._tables("model.prices").get(model)
-        if given is not None:
-            one = schema.PriceTable(**given)
-            cached = (one.cache_read, one.cache_write)
-            read, write = (one.input if price is None else price for price in cached)
-            return Price(one.input, one.output, read, write)
+    def get_price(self, model: str) -> Price:
+        """Return the price of a model.
+
+        Return zero if none is set; raise an error if `agent.cost` limits the cost then.
+        """
+        values = self._collect_tables("model.prices").get(model)
+        if values is not None:
+            prices = schema.PriceTable(**values)
+            cached = (prices.cache_read, prices.cache_write)
+            read, write = (prices.input if price is None else price for price in cached)
+            return Price(prices.input, prices.output, read, write)
         if self.agent.cost:
             raise InvalidSetting(
-                f"agent.cost: the price of {model!r} is not known, so the limit would never hold;"
-                f' say it under [model.prices."{model}"] in {self.file}'
+                f"agent.cost: the price of {model!r} is unknown, so the limit cannot be enforced;"
+                f' set it under [model.prices."{model}"] in {self.file}'
             )
         return Price()
 
-    def _changes(self, section: str) -> dict[Place, dict[str, Value]]:
-        changes: dict[Place, dict[str, Value]] = {}
-        for name, value in self.more.items():
-            if name.startswith(f"{section}.") and (found := placed(name)):
-                place, base = found
-                changes.setdefault(place, {})[base.rpartition(".")[2]] = value
-        return changes
+    def _collect_overrides(self, section: str) -> dict[OverrideScope, dict[str, Value]]:
+        overrides: dict[OverrideScope, dict[str, Value]] = {}
+        for name, value in self.extra_values.items():
+            if name.startswith(f"{section}.") and (found := parse_override(name)):
+                scope, base = found
+                overrides.setdefault(scope, {})[base.rpartition(".")[2]] = value
+        return overrides
 
-    def _tables(self, table: str) -> dict[str, dict[str, Any]]:
-        """What is set under each name of the user's choice."""
+    def _collect_tables(self, table: str) -> dict[str, dict[str, Any]]:
+        """Collect the values of `[table.<name>]` by name."""
         found: dict[str, dict[str, Any]] = {}
-        for name, value in self.more.items():
-            if (one := named(name)) and one[0] == table:
-                found.setdefault(one[1], {})[one[2]] = value
+        for name, value in self.extra_values.items():
+            if (entry := parse_table_entry(name)) and entry[0] == table:
+                found.setdefault(entry[1], {})[entry[2]] = value
         return found
 
 
 def find_home(env: Mapping[str, str] = os.environ) -> Path:
-    """The folder Rekindle keeps its files in: $REKINDLE_HOME, else the user's data folder."""
+    """Return the folder for Rekindle's files: $REKINDLE_HOME, else the user's data folder."""
     if chosen := env.get("REKINDLE_HOME"):
         return Path(chosen).expanduser().absolute()
     import platformdirs
@@ -117,66 +126,68 @@ def find_home(env: Mapping[str, str] = os.environ) -> Path:
     return Path(platformdirs.user_data_dir("rekindle", appauthor=False))
 
 
-def surroundings() -> tuple[Path, Mapping[str, str]]:
-    """The user's home and environment, to look where other programs keep their files."""
+def get_home_and_env() -> tuple[Path, Mapping[str, str]]:
+    """Return the user's home folder and environment, to locate files of other programs."""
     return Path.home(), os.environ
 
 
-def is_colourful(env: Mapping[str, str] = os.environ) -> bool:
-    """Does the user let programs colour what they write to a terminal?"""
+def allows_color(env: Mapping[str, str] = os.environ) -> bool:
+    """Return whether the user allows colored terminal output."""
     return not env.get("NO_COLOR") and env.get("TERM") != "dumb"
 
 
-def load(env: Mapping[str, str] = os.environ, *, store: str | None = None) -> Config:
-    """Read the settings; `store` is what the command line asks for and wins over everything."""
+def load_config(env: Mapping[str, str] = os.environ, *, store: str | None = None) -> Config:
+    """Load the settings; `store` comes from the command line and overrides everything."""
     home = find_home(env)
-    values = {name: one.default for name, one in SETTINGS.items()}
+    values = {name: setting.default for name, setting in SETTINGS.items()}
     origins = dict.fromkeys(SETTINGS, "default")
-    for name, value in toml_file.read(home / "config.toml").items():
+    for name, value in toml_file.read_values(home / "config.toml").items():
         values[name], origins[name] = value, "file"
-    _refuse_moved(env)
-    for one in SETTINGS.values():
-        if text := env.get(one.env):
-            place = f"the environment variable {one.env}"
-            values[one.name] = checked(one, from_text(one, text), place)
-            origins[one.name] = f"environment ({one.env})"
+    _reject_moved(env)
+    for setting in SETTINGS.values():
+        if text := env.get(setting.env):
+            location = f"the environment variable {setting.env}"
+            values[setting.name] = check_value(setting, parse_text(setting, text), location)
+            origins[setting.name] = f"environment ({setting.env})"
     if store is not None:
         values["store.url"], origins["store.url"] = store, "command line (--store)"
     for name, value in values.items():
-        form = setting_of(name).form
+        form = get_setting(name).form
         if form == "path":
             base = home if origins[name] in ("default", "file") else Path.cwd()
-            values[name] = located(str(value), base)
+            values[name] = resolve_path(str(value), base)
         elif form == "zone" and value == "local":
-            values[name] = zone_of_machine(env)
-    given: dict[str, Any] = {
+            values[name] = get_local_zone(env)
+    section_values: dict[str, Any] = {
         section: cls(**{f.name: values.pop(f"{section}.{f.name}") for f in fields(cls)})
         for section, cls in SECTIONS.items()
     }
-    rest = MappingProxyType(values)
-    return Config(home=home, more=rest, origins=MappingProxyType(origins), **given)
+    extra_values = MappingProxyType(values)
+    return Config(
+        home=home, extra_values=extra_values, origins=MappingProxyType(origins), **section_values
+    )
 
 
-def _refuse_moved(env: Mapping[str, str]) -> None:
-    """A limit that is no longer looked at must not look as if it held."""
+def _reject_moved(env: Mapping[str, str]) -> None:
+    """Reject environment variables of renamed settings, which would be ignored silently."""
     for old, new in schema.MOVED.items():
         name = f"REKINDLE_{old.replace('.', '_')}".upper()
         if env.get(name):
             raise InvalidSetting(
-                f"the environment variable {name} is called {SETTINGS[new].env} now"
+                f"the environment variable {name} was renamed to {SETTINGS[new].env}"
             )
 
 
-def zone_of_machine(env: Mapping[str, str] = os.environ) -> str:
-    """The name of this machine's time zone; UTC where it tells none."""
-    if (name := env.get("TZ", "").removeprefix(":")) and is_zone(name):
+def get_local_zone(env: Mapping[str, str] = os.environ) -> str:
+    """Return the name of this machine's time zone, or UTC if it is unknown."""
+    if (name := env.get("TZ", "").removeprefix(":")) and is_time_zone(name):
         return name
     _, marker, name = os.path.realpath("/etc/localtime").partition("/zoneinfo/")
     return name if marker else "UTC"
 
 
-def located(target: str, base: Path | None = None) -> str:
-    """`target` itself when it is a URL, else the full path of the file it names."""
+def resolve_path(target: str, base: Path | None = None) -> str:
+    """Return `target` if it is a URL, else the absolute path of the file it names."""
     if is_url(target):
         return target
     return str(((base or Path.cwd()) / Path(target).expanduser()).absolute())
@@ -186,7 +197,7 @@ def is_url(target: str) -> bool:
     return re.match(r"[a-z][a-z0-9+.-]+://", target) is not None
 
 
-def strangers(env: Mapping[str, str] = os.environ) -> list[str]:
-    """Environment variables that look like settings and are none."""
-    known = {one.env for one in SETTINGS.values()} | {"REKINDLE_HOME"}
+def find_unknown_env_vars(env: Mapping[str, str] = os.environ) -> list[str]:
+    """Return environment variables that look like settings but are not."""
+    known = {setting.env for setting in SETTINGS.values()} | {"REKINDLE_HOME"}
     return sorted(name for name in env if name.startswith("REKINDLE_") and name not in known)

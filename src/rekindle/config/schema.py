@@ -1,7 +1,7 @@
-"""Every setting there is, by section. A line here is all that a new one takes."""
+"""All settings by section. A new setting takes one line here."""
 
 # ruff: noqa: RUF009
-# Every default is a declaration, also that of an amount.
+# Every default is a declaration, including calls such as Decimal(0).
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -9,208 +9,250 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from .setting import Limits, setting
+from .setting import NumberRange, declare_setting
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSection:
-    url: str = setting(
+    url: str = declare_setting(
         "sessions.db", "SQLite file or postgresql:// URL", env="REKINDLE_STORE", form="path"
     )
-    durability: Literal["full", "relaxed"] = setting("full", "full: a message survives power loss")
-    busy_seconds: float = setting(30.0, "how long to wait for another writer", limits=Limits(0))
+    durability: Literal["full", "relaxed"] = declare_setting(
+        "full", "full: committed messages survive a power failure"
+    )
+    busy_seconds: float = declare_setting(
+        30.0, "seconds to wait for another writer", limits=NumberRange(0)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionSection:
-    undo_days: float = setting(7.0, "days a pruned session can be brought back", limits=Limits(0))
-    active_hours: float = setting(
-        24.0, "hours without activity before a session may go", limits=Limits(0)
+    undo_days: float = declare_setting(
+        7.0, "days during which a pruned session can be restored", limits=NumberRange(0)
+    )
+    active_hours: float = declare_setting(
+        24.0, "hours of inactivity before a session may be pruned", limits=NumberRange(0)
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ListSection:
-    limit: int = setting(20, "rows that `sessions list` shows", limits=Limits(1, 100_000))
+    limit: int = declare_setting(
+        20, "rows shown by `sessions list`", limits=NumberRange(1, 100_000)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSection:
-    base_url: str = setting(
+    base_url: str = declare_setting(
         "https://api.openai.com/v1",
-        "where the model answers, in the OpenAI protocol",
+        "URL of the OpenAI-compatible model API",
         env="OPENAI_BASE_URL",
         form="address",
     )
-    api_key: str = setting("", "the key for it; never shown", env="OPENAI_API_KEY", form="secret")
-    name: str = setting("", "the model to ask", env="REKINDLE_MODEL")
+    api_key: str = declare_setting(
+        "", "API key for the model; never shown", env="OPENAI_API_KEY", form="secret"
+    )
+    name: str = declare_setting("", "name of the model", env="REKINDLE_MODEL")
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSection:
-    """What holds wherever the agent works: at a terminal, and in chats."""
+    """Settings of the agent, in the terminal and in chats."""
 
-    tools: str = setting("all", "toolsets and tools that are switched on, separated by commas")
-    folders: str = setting(
-        "", "folders that file tools may use beside the one they work in, separated by colons"
+    tools: str = declare_setting("all", "enabled toolsets and tools, separated by commas")
+    folders: str = declare_setting(
+        "", "extra folders that file tools may access, separated by colons"
     )
-    steps: int = setting(60, "steps of the model in one turn", limits=Limits(1, 10_000))
-    tokens: int = setting(0, "tokens in one turn; 0: no limit", limits=Limits(0))
-    cost: Decimal = setting(
-        Decimal(0), "cost of one turn, as the model's price says; 0: no limit", limits=Limits(0)
+    steps: int = declare_setting(60, "maximum model steps per turn", limits=NumberRange(1, 10_000))
+    tokens: int = declare_setting(0, "maximum tokens per turn; 0: no limit", limits=NumberRange(0))
+    cost: Decimal = declare_setting(
+        Decimal(0),
+        "maximum cost per turn, by the model's prices; 0: no limit",
+        limits=NumberRange(0),
     )
-    context: int = setting(
+    context: int = declare_setting(
         0,
-        "tokens that the model can look at; 0: not known, so that it must complain first",
-        limits=Limits(0),
+        "context window of the model in tokens; 0: unknown, wait until the model rejects a request",
+        limits=NumberRange(0),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ResetSection:
-    mode: Literal["none", "idle", "daily", "both"] = setting(
-        "both", "when a conversation starts anew by itself"
+    mode: Literal["none", "idle", "daily", "both"] = declare_setting(
+        "both", "when a conversation is reset automatically"
     )
-    idle_minutes: int = setting(
-        1440, "minutes without a message before it does", limits=Limits(1, 525_600)
+    idle_minutes: int = declare_setting(
+        1440, "minutes of inactivity before a reset", limits=NumberRange(1, 525_600)
     )
-    hour: int = setting(4, "hour of the daily reset", limits=Limits(0, 23))
-    zone: str = setting("local", "time zone of that hour; local: that of this machine", form="zone")
+    hour: int = declare_setting(4, "hour of the daily reset", limits=NumberRange(0, 23))
+    zone: str = declare_setting(
+        "local", "time zone of the reset hour; local: this machine's", form="zone"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class KeysSection:
-    direct: Literal["single", "shared"] = setting(
-        "single", "direct messages: one conversation for all, or (shared) one for each chat"
+    direct: Literal["single", "shared"] = declare_setting(
+        "single", "direct messages: one conversation for all (single) or one per chat (shared)"
     )
-    thread: bool = setting(False, "each thread has a conversation of its own")
-    user: bool = setting(False, "each user has a conversation of their own")
+    thread: bool = declare_setting(False, "use a separate conversation for each thread")
+    user: bool = declare_setting(False, "use a separate conversation for each user")
 
 
 @dataclass(frozen=True, slots=True)
 class ChatSection:
-    reasoning: Literal["dim", "hide"] = setting("dim", "what the model thinks, at the terminal")
-    # Not shared with the gateway: who trusts the agent at their own terminal trusts no strangers.
-    approval: Literal["always", "dangerous", "refuse", "never"] = setting(
+    reasoning: Literal["dim", "hide"] = declare_setting(
+        "dim", "how the terminal shows the model's reasoning"
+    )
+    # Separate from the gateway's: trust at your own terminal does not extend to chat users.
+    approval: Literal["always", "dangerous", "refuse", "never"] = declare_setting(
         "dangerous",
-        "ask before every command, or a dangerous one; refuse those; or never ask (run everything)",
+        "ask before every command or a dangerous one, refuse dangerous ones, or never ask",
     )
-    owner: str = setting(
+    owner: str = declare_setting(
         "",
-        "whose the conversations at terminals are, in a shared store; your login name if not set",
+        "owner of terminal conversations in a shared store; default: your login name",
     )
-    history: int = setting(
-        1000, "typed lines that are kept for the next time", limits=Limits(0, 100_000)
+    history: int = declare_setting(
+        1000, "input lines kept in the history", limits=NumberRange(0, 100_000)
     )
 
 
 @dataclass(frozen=True, slots=True)
 class GatewaySection:
-    platforms: str = setting("", "what to connect: module:function[=argument], separated by spaces")
-    arriving: Literal["queue", "steer", "interrupt"] = setting(
-        "queue", "a message during a turn waits for its own, joins the turn, or stops it"
+    platforms: str = declare_setting(
+        "", "platforms to connect: module:function[=argument], separated by spaces"
     )
-    turns: int = setting(100, "turns that run at once", limits=Limits(1, 10_000))
-    approval: Literal["refuse", "never"] = setting(
-        "refuse", "dangerous commands: refused, since nobody can be asked, or (never) run"
+    arriving: Literal["queue", "steer", "interrupt"] = declare_setting(
+        "queue", "a message during a turn waits in the queue, joins the turn, or interrupts it"
     )
-    workdir: str = setting("work", "the folder where tools work", form="path")
-    edit_seconds: float = setting(
-        1.0, "between two looks at an answer that is being written; 0: whole ones", limits=Limits(0)
+    turns: int = declare_setting(100, "maximum concurrent turns", limits=NumberRange(1, 10_000))
+    approval: Literal["refuse", "never"] = declare_setting(
+        "refuse", "dangerous commands: refuse them, or never ask and run them"
     )
-    turn_attempts: int = setting(
+    workdir: str = declare_setting("work", "working folder of the tools", form="path")
+    edit_seconds: float = declare_setting(
+        1.0,
+        "seconds between edits of a streamed answer; 0: send only complete ones",
+        limits=NumberRange(0),
+    )
+    turn_attempts: int = declare_setting(
         3,
-        "programs that may die while they answer a message, before it is given up",
-        limits=Limits(1, 1000),
+        "crashes tolerated per message before it is dropped",
+        limits=NumberRange(1, 1000),
     )
-    send_attempts: int = setting(8, "attempts to send something", limits=Limits(1, 1000))
-    lease_seconds: float = setting(
-        30.0, "seconds after which others take over what a dead gateway left", limits=Limits(1)
+    send_attempts: int = declare_setting(
+        8, "maximum attempts to send a message", limits=NumberRange(1, 1000)
     )
-    grace_seconds: float = setting(20.0, "for turns to end when it is stopped", limits=Limits(0))
-    keep_days: float = setting(30.0, "days that delivered mail is remembered", limits=Limits(1))
-    health_port: int = setting(
-        0, "of the health page on this machine; 0: a free one", limits=Limits(0, 65_535)
+    lease_seconds: float = declare_setting(
+        30.0,
+        "seconds until another gateway takes over the work of a dead one",
+        limits=NumberRange(1),
+    )
+    grace_seconds: float = declare_setting(
+        20.0, "seconds for turns to finish on shutdown", limits=NumberRange(0)
+    )
+    keep_days: float = declare_setting(
+        30.0, "days to keep delivered messages", limits=NumberRange(1)
+    )
+    health_port: int = declare_setting(
+        0, "port of the local health page; 0: any free port", limits=NumberRange(0, 65_535)
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessesSection:
-    """Background processes. Whoever starts their supervisor gives it these limits."""
+    """Settings of background processes; the supervisor gets them from its starter."""
 
-    place: str = setting(
-        "local", "where the tool terminal runs commands: local, container:NAME, ssh:HOST, …"
+    place: str = declare_setting(
+        "local", "backend of the terminal tool: local, container:NAME, ssh:HOST, …"
     )
-    per_owner: int = setting(64, "processes of one owner at once", limits=Limits(1, 10_000))
-    keep_minutes: float = setting(
-        30.0, "minutes that a process is remembered after its end", limits=Limits(0, 100_000)
+    per_owner: int = declare_setting(
+        64, "maximum concurrent processes per owner", limits=NumberRange(1, 10_000)
     )
-    wait_seconds: float = setting(
-        600.0, "seconds that one wait for a process may take", limits=Limits(1, 86_400)
+    keep_minutes: float = declare_setting(
+        30.0, "minutes to keep a process after it exits", limits=NumberRange(0, 100_000)
+    )
+    wait_seconds: float = declare_setting(
+        600.0, "maximum seconds of one wait for a process", limits=NumberRange(1, 86_400)
     )
 
 
 @dataclass(frozen=True, slots=True)
 class WarmSection:
-    """How new sessions are started with what earlier ones have shown."""
+    """Settings for starting new sessions with examples from earlier ones."""
 
-    enabled: bool = setting(True, "start sessions warm where a template fits")
-    form: Literal["turns", "digest", "both"] = setting(
+    enabled: bool = declare_setting(True, "start sessions warm if a template fits")
+    form: Literal["turns", "digest", "both"] = declare_setting(
         "both",
-        "show examples as turns, tell of them in the system message, or each as it can be",
+        "show examples as turns, as a digest in the system message, or as fits each one",
     )
-    patterns: int = setting(3, "examples that a session gets at most", limits=Limits(1, 8))
-    tokens: int = setting(1200, "tokens that they may take", limits=Limits(50, 100_000))
-    floor: float = setting(
-        0.35, "how well an example must fit what is asked, from 0 to 1", limits=Limits(0, 1)
+    patterns: int = declare_setting(3, "maximum examples per session", limits=NumberRange(1, 8))
+    tokens: int = declare_setting(
+        1200, "maximum tokens for the examples", limits=NumberRange(50, 100_000)
     )
-    share_cold: float = setting(
-        0.1, "share of the sessions that start cold, to compare with", limits=Limits(0, 1)
+    floor: float = declare_setting(
+        0.35, "minimum score of an example, from 0 to 1", limits=NumberRange(0, 1)
+    )
+    share_cold: float = declare_setting(
+        0.1, "share of sessions that start cold, as a control group", limits=NumberRange(0, 1)
     )
 
 
 @dataclass(frozen=True, slots=True)
 class McpSection:
-    start_seconds: float = setting(
-        20.0, "seconds to wait for the servers at the start", limits=Limits(0.1, 600)
+    start_seconds: float = declare_setting(
+        20.0, "seconds to wait for the servers to start", limits=NumberRange(0.1, 600)
     )
 
 
-# -- tables that have a name of the user's choice
+# -- tables that the user names
 
 
 @dataclass(frozen=True, slots=True)
 class McpServer:
-    """A server of tools: reached by a command that speaks over its pipes, or by a URL."""
+    """An MCP server, reached by a command over its pipes or by a URL."""
 
-    command: str = setting("", "the program to start, which speaks over its pipes")
-    args: tuple[str, ...] = setting((), "what the program is given")
-    env: Mapping[str, str] = setting({}, "environment variables of the program", form="secret")
-    cwd: str = setting("", "the folder where the program is started")
-    url: str = setting("", "where the server answers, instead of a program", form="address")
-    headers: Mapping[str, str] = setting({}, "headers for that address", form="secret")
-    timeout: float = setting(120.0, "seconds that one call may take", limits=Limits(0.1, 3600))
-    enabled: bool = setting(True, "false: it is left alone")
-    type: Literal["stdio", "http"] = setting(
-        "", "as other programs write it; command or url says the same"
+    command: str = declare_setting("", "program to start; it communicates over stdin and stdout")
+    args: tuple[str, ...] = declare_setting((), "arguments of the program")
+    env: Mapping[str, str] = declare_setting(
+        {}, "environment variables of the program", form="secret"
+    )
+    cwd: str = declare_setting("", "working folder of the program")
+    url: str = declare_setting("", "URL of the server, instead of a program", form="address")
+    headers: Mapping[str, str] = declare_setting({}, "HTTP headers for the URL", form="secret")
+    timeout: float = declare_setting(
+        120.0, "maximum seconds per call", limits=NumberRange(0.1, 3600)
+    )
+    enabled: bool = declare_setting(True, "false: do not connect")
+    type: Literal["stdio", "http"] = declare_setting(
+        "", "accepted for compatibility; command or url already implies it"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
-    """What a million tokens of a model cost."""
+    """Prices of a model per million tokens."""
 
-    input: Decimal = setting(Decimal(0), "a million tokens of input", limits=Limits(0))
-    output: Decimal = setting(Decimal(0), "a million tokens of output", limits=Limits(0))
-    cache_read: Decimal | None = setting(
-        None, "a million tokens from the cache; not set: as input", limits=Limits(0)
+    input: Decimal = declare_setting(
+        Decimal(0), "price of a million input tokens", limits=NumberRange(0)
     )
-    cache_write: Decimal | None = setting(
-        None, "a million tokens into the cache; not set: as input", limits=Limits(0)
+    output: Decimal = declare_setting(
+        Decimal(0), "price of a million output tokens", limits=NumberRange(0)
+    )
+    cache_read: Decimal | None = declare_setting(
+        None, "price of a million tokens read from the cache; default: input", limits=NumberRange(0)
+    )
+    cache_write: Decimal | None = declare_setting(
+        None,
+        "price of a million tokens written to the cache; default: input",
+        limits=NumberRange(0),
     )
 
 
-# Settings that have moved, and where to.
+# Renamed settings: old name to new name.
 MOVED: Mapping[str, str] = {
     f"{section}.{key}": f"agent.{key}"
     for section in ("chat", "gateway")

@@ -1,4 +1,4 @@
-"""Reading `config.toml`: every value with its full name, or a refusal that names file and line."""
+"""Reads `config.toml`: returns every value by its full name, or an error with file and line."""
 
 from __future__ import annotations
 
@@ -10,88 +10,98 @@ from typing import Any, cast
 
 from rekindle.errors import InvalidSetting
 
-from .lookup import LAYERED, NAMED, about_unknown, is_setting, is_table, named, setting_of
-from .setting import Value, checked
+from .lookup import (
+    NAMED_TABLES,
+    OVERRIDABLE_SECTIONS,
+    explain_unknown,
+    get_setting,
+    is_setting,
+    is_table,
+    parse_table_entry,
+)
+from .setting import Value, check_value
 
 _SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
 
-def read(file: Path) -> dict[str, Value]:
-    """Every value of the file by its full name; nothing if there is no file."""
+def read_values(file: Path) -> dict[str, Value]:
+    """Return every value of the file by its full name; empty if there is no file."""
     try:
         text = file.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidSetting(f"{file}: cannot be read: {error}") from error
+        raise InvalidSetting(f"cannot read {file}: {error}") from error
     import tomllib
 
     try:
-        tables = tomllib.loads(text, parse_float=Decimal)  # money must not pass through a float
+        tables = tomllib.loads(text, parse_float=Decimal)  # keep amounts exact
     except tomllib.TOMLDecodeError as error:
         raise InvalidSetting(f"{file}: not valid TOML: {error}") from error
     values: dict[str, Value] = {}
-    for name, value in _flat(tables):
+    for name, value in _flatten_tables(tables):
         if not is_setting(name):
-            raise InvalidSetting(f"{name} in {_place(file, text, name)}: {about_unknown(name)}")
-        values[name] = checked(setting_of(name), value, _place(file, text, name))
+            raise InvalidSetting(
+                f"{name} in {_find_location(file, text, name)}: {explain_unknown(name)}"
+            )
+        values[name] = check_value(get_setting(name), value, _find_location(file, text, name))
     _check_servers(values, file, text)
     return values
 
 
-def _flat(tables: Mapping[str, Any], under: str = "") -> list[tuple[str, Any]]:
-    """Full names and values, with those of all tables inside."""
+def _flatten_tables(tables: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Return full names and values, including those of nested tables."""
     pairs: list[tuple[str, Any]] = []
     for key, content in tables.items():
-        name = f"{under}{key}"
-        table = _table_in(content) if _holds_tables(under, key) else None
+        name = f"{prefix}{key}"
+        table = _as_table(content) if _can_hold_tables(prefix, key) else None
         if table is None:
             pairs.append((name, content))
         elif table:
-            pairs += _flat(table, f"{name}.")
+            pairs += _flatten_tables(table, f"{name}.")
         elif not is_table(name):
             pairs.append((name, None))
     return pairs
 
 
-def _holds_tables(under: str, key: str) -> bool:
-    """May a table stand under this name? Elsewhere a table is a value, and mostly a wrong one."""
-    within = under.removesuffix(".")
+def _can_hold_tables(prefix: str, key: str) -> bool:
+    """Return whether a table may appear under this name; elsewhere a table is a value."""
+    parent = prefix.removesuffix(".")
     return (
-        not under
-        or within.partition(".")[0] in LAYERED
-        or f"{under}{key}" in NAMED
-        or within in NAMED
+        not prefix
+        or parent.partition(".")[0] in OVERRIDABLE_SECTIONS
+        or f"{prefix}{key}" in NAMED_TABLES
+        or parent in NAMED_TABLES
     )
 
 
-def _table_in(content: object) -> dict[str, Any] | None:
+def _as_table(content: object) -> dict[str, Any] | None:
     return cast("dict[str, Any]", content) if isinstance(content, dict) else None
 
 
 def _check_servers(values: Mapping[str, Value], file: Path, text: str) -> None:
-    """A server has a name that its tools can carry, and one way to be reached."""
-    given: dict[str, set[str]] = {}
+    """Check that each server has a usable name and either a command or a URL."""
+    keys_by_server: dict[str, set[str]] = {}
     for name in values:
-        if (found := named(name)) and found[0] == "mcp.servers":
-            given.setdefault(found[1], set()).add(found[2])
-    for server, keys in given.items():
+        if (found := parse_table_entry(name)) and found[0] == "mcp.servers":
+            keys_by_server.setdefault(found[1], set()).add(found[2])
+    for server, keys in keys_by_server.items():
         name = f"mcp.servers.{server}"
-        place = _place(file, text, name)
+        location = _find_location(file, text, name)
         if not _SERVER_NAME.fullmatch(server):
             allowed = "up to 32 letters, digits, _ and -"
             raise InvalidSetting(
-                f"{name} in {place}: {server!r:.60} is not allowed as a name; allowed: {allowed}"
+                f"{name} in {location}: invalid server name {server!r:.60}; use {allowed}"
             )
         if len(keys & {"command", "url"}) != 1:
-            raise InvalidSetting(f"{name} in {place}: needs either command or url")
-        if "url" in keys and (of_command := keys & {"args", "env", "cwd"}):
-            wrong = ", ".join(sorted(of_command))
-            raise InvalidSetting(f"{name} in {place}: {wrong}: only for a server with a command")
+            raise InvalidSetting(f"{name} in {location}: needs either command or url")
+        if "url" in keys and (command_keys := keys & {"args", "env", "cwd"}):
+            listed = ", ".join(sorted(command_keys))
+            raise InvalidSetting(f"{name} in {location}: {listed}: only valid with command")
 
 
-def _place(file: Path, text: str, name: str) -> str:
-    """The file and, where it is found, the line that sets `name`."""
+def _find_location(file: Path, text: str, name: str) -> str:
+    """Return the file and, if found, the line that sets `name`."""
     current = ""
     for number, line in enumerate(text.splitlines(), 1):
         if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):

@@ -1,4 +1,4 @@
-"""How many sessions an experiment needs, worked out and then tried on made-up sessions."""
+"""Compute how many sessions an experiment needs, and check the plan by simulation."""
 
 from __future__ import annotations
 
@@ -7,82 +7,91 @@ from math import sqrt
 from random import Random
 from typing import NamedTuple
 
-from rekindle.analytics.anytime_interval import PLANNED, Seen, Sums, needed
+from rekindle.analytics.anytime_interval import (
+    DEFAULT_PLANNED_SESSIONS,
+    Observation,
+    RunningSums,
+    compute_needed_sessions,
+)
 from rekindle.errors import InvalidInput
 
 from .experiment import FIRST_CALLS
 
-ALIKE = 0.10  # how much calls of one session fail together: agents were seen at .05 to .2
+DEFAULT_CORRELATION = 0.10  # within sessions; observed for agents: .05 to .2
 
 
-class Plan(NamedTuple):
-    """What is expected, and the sessions it takes in each of two arms of the same size."""
+class PowerPlan(NamedTuple):
+    """The expected rates, and the sessions needed in each of two arms of equal size."""
 
     cold: float
     warm: float
     alike: float
     calls: int
-    sessions: int | None  # in each arm; None: more than anyone has
+    sessions: int | None  # in each arm; None: impracticably many
 
 
-class Tried(NamedTuple):
-    """The plan, run many times on made-up sessions, with a look after every session."""
+class SimulationResult(NamedTuple):
+    """The result of running the plan many times on simulated sessions, checking after each one."""
 
     runs: int
-    false_alarms: float  # share of runs that saw a difference where there is none
-    found: float  # share of runs that saw the difference by the planned number of sessions
-    usual: int | None  # sessions in each arm at which half of those had seen it
+    false_alarms: float  # share of runs that found a difference where there is none
+    found: float  # share of runs that found the difference within the plan
+    usual: int | None  # median sessions in each arm at which they found it
 
 
-def plan(cold: float, warm: float, alike: float = ALIKE, calls: int = FIRST_CALLS) -> Plan:
-    """The sessions each arm needs to see the difference with a chance of four in five."""
+def plan_experiment(
+    cold: float, warm: float, alike: float = DEFAULT_CORRELATION, calls: int = FIRST_CALLS
+) -> PowerPlan:
+    """Compute the sessions each arm needs to detect the difference with 80% power."""
     for name, rate in (("cold", cold), ("warm", warm)):
         if not 0 < rate < 1:
             raise InvalidInput(f"{name}: expected a rate between 0 and 1, got {rate!r}")
     if not 0 <= alike < 1:
         raise InvalidInput(f"alike: expected a number from 0 to below 1, got {alike!r}")
     if cold == warm:
-        raise InvalidInput("cold and warm are the same: there is no difference to find")
-    # Each session says twice its distance from the mean, for or against.
+        raise InvalidInput("cold and warm are equal: there is no difference to detect")
+    # With equal arms, each session contributes twice its distance from the mean.
     spread = sum(rate * (1 - rate) for rate in (cold, warm)) / 2 / calls * (1 + (calls - 1) * alike)
-    total = needed(cold - warm, sqrt(4 * spread))
-    return Plan(cold, warm, alike, calls, None if total is None else (total + 1) // 2)
+    total = compute_needed_sessions(cold - warm, sqrt(4 * spread))
+    return PowerPlan(cold, warm, alike, calls, None if total is None else (total + 1) // 2)
 
 
-def tried(
-    plan: Plan, runs: int, seed: int, progress: Callable[[int, int], None] | None = None
-) -> Tried:
-    """Run the plan with and without the difference; the looks never stop early by themselves."""
-    limit = 2 * (plan.sessions or PLANNED)
-    alarms, found = 0, list[int]()
+def simulate_plan(
+    plan: PowerPlan, runs: int, seed: int, progress: Callable[[int, int], None] | None = None
+) -> SimulationResult:
+    """Simulate the plan with and without the difference; no run stops early."""
+    limit = 2 * (plan.sessions or DEFAULT_PLANNED_SESSIONS)
+    alarms, detections = 0, list[int]()
     for number in range(runs):
         random = Random(f"{seed}/{number}")
-        alarms += _first_clear(plan, plan.cold, limit, random) is not None
-        seen = _first_clear(plan, plan.warm, limit, random)
-        if seen is not None:
-            found.append(seen)
+        alarms += _find_first_clear(plan, plan.cold, limit, random) is not None
+        first_clear = _find_first_clear(plan, plan.warm, limit, random)
+        if first_clear is not None:
+            detections.append(first_clear)
         if progress:
             progress(number + 1, runs)
-    found.sort()
-    usual = (found[len(found) // 2] + 1) // 2 if found else None
-    return Tried(runs, alarms / runs, len(found) / runs, usual)
+    detections.sort()
+    usual = (detections[len(detections) // 2] + 1) // 2 if detections else None
+    return SimulationResult(runs, alarms / runs, len(detections) / runs, usual)
 
 
-def _first_clear(plan: Plan, warm: float, limit: int, random: Random) -> int | None:
-    """The session after which the interval first leaves zero out."""
-    sums = Sums()
+def _find_first_clear(plan: PowerPlan, warm: float, limit: int, random: Random) -> int | None:
+    """Return the number of sessions after which the interval first excludes zero."""
+    running_sums = RunningSums()
     for count in range(1, limit + 1):
         treated = random.random() < 0.5
         rate = warm if treated else plan.cold
-        sums.add(Seen(treated, 0.5, _failed(rate, plan, random) / plan.calls))
-        effect = sums.effect
+        running_sums.add(
+            Observation(treated, 0.5, _simulate_failures(rate, plan, random) / plan.calls)
+        )
+        effect = running_sums.effect
         if effect is not None and effect.is_clear:
             return count
     return None
 
 
-def _failed(rate: float, plan: Plan, random: Random) -> int:
-    """Failed calls of a session whose calls fail together as much as the plan says."""
+def _simulate_failures(rate: float, plan: PowerPlan, random: Random) -> int:
+    """Draw the failed calls of a session whose calls are correlated as planned."""
     if plan.alike:
         weight = 1 / plan.alike - 1
         rate = random.betavariate(rate * weight, (1 - rate) * weight)

@@ -1,1 +1,1 @@
-"""From a message that comes in to an answer that goes out: routes, turns, commands."""
+"""The gateway: receives chat messages, runs turns and commands, and sends the answers."""

@@ -1,4 +1,4 @@
-"""What each command does, and how it says so."""
+"""The handlers of chat commands and their replies."""
 
 from __future__ import annotations
 
@@ -8,176 +8,196 @@ from datetime import datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from rekindle.agent.turn import amount
+from rekindle.agent.turn import format_cost
 from rekindle.errors import InvalidInput, NotFound
-from rekindle.routing.reset_policy import next_reset
-from rekindle.routing.sanitize import clean
-from rekindle.routing.source import LOCAL, describe
+from rekindle.routing.reset_policy import compute_next_reset
+from rekindle.routing.sanitize import clean_text
+from rekindle.routing.source import LOCAL, describe_source
 from rekindle.store import Filter, Store
-from rekindle.store.conversations.inbox import Letter
-from rekindle.types import Policy, Route, Session, Tokens, Usage
+from rekindle.store.conversations.inbox import InboundMessage
+from rekindle.types import ResetPolicy, Route, Session, Tokens, Usage
 
-from .context import Office, owner_of
+from .context import GatewayContext, derive_owner
 
-LISTED = 10
-_LOOKED_AT = 40  # of which the newest that go on are listed
-_WORDS_SHOWN = 60
-_MOST_TURNS = 1000
-_AGES = ((86_400, "d"), (3600, "h"), (60, "min"))
+MAX_LISTED = 10
+_MAX_CANDIDATES = 40  # sessions searched for resumable ones
+_MAX_NAME_CHARS = 60
+_MAX_UNDO_TURNS = 1000
+_AGE_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 
-class Moment(NamedTuple):
-    """What went on in the conversation when a command came."""
+class TurnState(NamedTuple):
+    """The state of the conversation when a command arrived."""
 
-    stopped: int = 0  # letters that it stopped
+    stopped: int = 0  # messages that it stopped
     running: bool = False
-    busy: bool = False  # has its session running background processes?
+    busy: bool = False  # the session has running background processes
 
 
-class At(NamedTuple):
-    """Where a command was given. `session` is None while nothing was said there."""
+class CommandContext(NamedTuple):
+    """Where a command was given. `session` is None while the conversation is empty."""
 
-    office: Office
-    letter: Letter
+    gateway_context: GatewayContext
+    inbound: InboundMessage
     route: Route
     session: Session | None
     argument: str
-    moment: Moment
-    listed: list[str]  # the sessions that the answer lists, in order: a number picks from them
+    turn_state: TurnState
+    listed: list[str]  # session ids that the reply lists, for picking by number
 
     @property
     def store(self) -> Store:
-        return self.office.desk.store
+        return self.gateway_context.executor.store
 
     @property
     def owner(self) -> str:
-        return owner_of(self.letter.key, self.letter.source)
+        return derive_owner(self.inbound.key, self.inbound.source)
 
 
-def new(at: At) -> str:
-    at.store.routes.reset(at.letter.key)
-    way_back = " /back returns to the last one." if at.session else ""
-    return f"{stopped(at)}A new conversation.{way_back}\n{here(None)}"
+def start_new(context: CommandContext) -> str:
+    """Start a new session."""
+    context.store.routes.reset(context.inbound.key)
+    way_back = " Use /back to return to the previous one." if context.session else ""
+    return f"{describe_stopped(context)}Started a new conversation.{way_back}\n{describe_conversation(None)}"
 
 
-def back(at: At) -> str:
-    if at.route.previous is None:
-        raise NotFound("there is no conversation before this one")
-    return _switched(at, at.store.session(at.route.previous, owner=at.owner))
+def go_back(context: CommandContext) -> str:
+    """Return to the previous session."""
+    if context.route.previous is None:
+        raise NotFound("no previous conversation")
+    return _switch_session(
+        context, context.store.session(context.route.previous, owner=context.owner)
+    )
 
 
-def resume(at: At) -> str:
-    if not at.argument:
-        titled = _going_on(at, Filter(titled=True))
+def resume_session(context: CommandContext) -> str:
+    """Switch to a session by title, id or number; without an argument, list titled ones."""
+    if not context.argument:
+        titled = _find_resumable(context, Filter(titled=True))
         if not titled:
             return (
-                "None of your conversations has a title. /sessions lists them all, /title names"
-                f" this one.\n{here(at.session)}"
+                "None of your conversations has a title. Use /sessions to list all, or /title to"
+                f" name this one.\n{describe_conversation(context.session)}"
             )
-        return f"{_list(at, titled)}\nSend /resume and a number or a title.\n{here(at.session)}"
-    found = _picked(at) or at.store.resolve(at.argument, owner=at.owner)
-    return _switched(at, at.store.tip(found, owner=at.owner))
+        return f"{_render_list(context, titled)}\nSend /resume and a number or title.\n{describe_conversation(context.session)}"
+    found = _find_by_number(context) or context.store.resolve(context.argument, owner=context.owner)
+    return _switch_session(context, context.store.find_tip(found, owner=context.owner))
 
 
-def sessions(at: At) -> str:
-    if not at.argument:
-        found = _going_on(at, Filter())
+def list_sessions(context: CommandContext) -> str:
+    """List the user's sessions, or search them."""
+    if not context.argument:
+        found = _find_resumable(context, Filter())
         if not found:
-            return f"You have no conversations yet.\n{here(at.session)}"
-        return f"{_list(at, found)}\nSend /resume and a number.\n{here(at.session)}"
-    hits = at.store.search(at.argument, owner=at.owner, limit=_LOOKED_AT, context=0)
+            return f"You have no conversations yet.\n{describe_conversation(context.session)}"
+        return f"{_render_list(context, found)}\nSend /resume and a number.\n{describe_conversation(context.session)}"
+    hits = context.store.search(
+        context.argument, owner=context.owner, limit=_MAX_CANDIDATES, context=0
+    )
     snippets = {hit.session.id: hit.snippet for hit in reversed(hits)}
     by_id = {hit.session.id: hit.session for hit in hits}
     if not hits:
-        return f"Nothing was found.\n{here(at.session)}"
-    listed = _list(at, [*by_id.values()][:LISTED], snippets)
-    return f"{listed}\nSend /resume and a number.\n{here(at.session)}"
+        return f"No matches.\n{describe_conversation(context.session)}"
+    listed = _render_list(context, [*by_id.values()][:MAX_LISTED], snippets)
+    return f"{listed}\nSend /resume and a number.\n{describe_conversation(context.session)}"
 
 
-def title(at: At) -> str:
-    if at.session is None:
-        raise InvalidInput("nothing was said here yet; say something, then name it")
-    if not at.argument:
-        return here(at.session)
-    return f"Named.\n{here(at.store.rename(at.session, at.argument))}"
+def set_title(context: CommandContext) -> str:
+    """Set the title of the session."""
+    if context.session is None:
+        raise InvalidInput("nothing to name yet; send a message first")
+    if not context.argument:
+        return describe_conversation(context.session)
+    return f"Title set.\n{describe_conversation(context.store.rename(context.session, context.argument))}"
 
 
-def undo(at: At) -> str:
+def undo_turns(context: CommandContext) -> str:
+    """Undo the last turn, or the last n."""
     turns = 1
-    if at.argument:
-        if not at.argument.isascii() or not at.argument.isdigit() or int(at.argument[:9]) < 1:
-            raise InvalidInput(f"/undo takes a number of turns, not “{clean(at.argument, 40)}”")
-        turns = min(int(at.argument[:9]), _MOST_TURNS)
-    if at.session is None or not at.session.message_count:
-        raise NotFound("there is nothing to take back")
-    rewind = at.store.undo(at.session, turns)
-    left = at.session._replace(message_count=at.session.message_count - rewind.messages)
-    return f"{stopped(at)}Took back {_count(rewind.messages, 'message')}.\n{here(left)}"
+    if context.argument:
+        if (
+            not context.argument.isascii()
+            or not context.argument.isdigit()
+            or int(context.argument[:9]) < 1
+        ):
+            raise InvalidInput(
+                f"/undo takes a number of turns, not “{clean_text(context.argument, 40)}”"
+            )
+        turns = min(int(context.argument[:9]), _MAX_UNDO_TURNS)
+    if context.session is None or not context.session.message_count:
+        raise NotFound("nothing to undo")
+    rewind = context.store.undo(context.session, turns)
+    left = context.session._replace(message_count=context.session.message_count - rewind.messages)
+    return f"{describe_stopped(context)}Removed {_format_count(rewind.messages, 'message')}.\n{describe_conversation(left)}"
 
 
-def fork(at: At) -> str:
-    if at.session is None:
-        raise NotFound("there is nothing to copy yet")
-    child = at.store.fork(at.session)
-    at.store.routes.follow(at.letter.key, at.session.id, child.id)
-    return f"A copy. /back returns to the original.\n{here(child)}"
+def fork_session(context: CommandContext) -> str:
+    """Continue in a copy of the session."""
+    if context.session is None:
+        raise NotFound("nothing to copy yet")
+    child = context.store.fork(context.session)
+    context.store.routes.follow(context.inbound.key, context.session.id, child.id)
+    return f"Continuing in a copy. Use /back to return to the original.\n{describe_conversation(child)}"
 
 
-def stop(at: At) -> str:
-    said = stopped(at).strip() or "Nothing was running."
-    return f"{said}\n{here(at.session)}"
+def stop_turn(context: CommandContext) -> str:
+    """Report what was stopped."""
+    text = describe_stopped(context).strip() or "Nothing to stop."
+    return f"{text}\n{describe_conversation(context.session)}"
 
 
-def set_home(at: At) -> str:
-    if at.letter.source.platform == LOCAL:
-        raise InvalidInput("a terminal can be no home: nothing can be sent there when it is closed")
-    at.store.routes.set_home(at.letter.source)
-    place = clean(describe(at.letter.source))
-    return f"The home of {clean(at.letter.source.platform)} is now: {place}.\n{here(at.session)}"
+def set_home(context: CommandContext) -> str:
+    """Make this chat the home of its platform."""
+    if context.inbound.source.platform == LOCAL:
+        raise InvalidInput("a terminal cannot be the home chat: it cannot receive when closed")
+    context.store.routes.set_home(context.inbound.source)
+    chat = clean_text(describe_source(context.inbound.source))
+    return f"Home chat for {clean_text(context.inbound.source.platform)}: {chat}.\n{describe_conversation(context.session)}"
 
 
-def status(at: At) -> str:
-    source, now = at.letter.source, time.time()
-    policy = at.office.policy_for(source)
-    due = next_reset(policy, at.route.updated, now, busy=at.moment.busy)
-    of_session = at.session.tokens if at.session else Tokens()
+def show_status(context: CommandContext) -> str:
+    """Show the session, its token usage and the next reset."""
+    source, now = context.inbound.source, time.time()
+    policy = context.gateway_context.resolve_policy(source)
+    due = compute_next_reset(policy, context.route.updated, now, busy=context.turn_state.busy)
+    session_tokens = context.session.tokens if context.session else Tokens()
     lines = [
-        f"Place: {clean(describe(source))}",
-        f"Session: {at.route.session}",
-        f"Model: {clean(at.office.model.endpoint.model)}",
-        f"Start: {_start(at)}",
-        f"Tokens of this session: {_tokens(of_session)}",
-        *_by_model(at.store.usage(at.session) if at.session else {}),
-        f"Tokens of this chat: {_tokens(at.route.tokens)}",
-        *_by_model(at.route.usage),
-        f"Reset: {_reset(policy, due)}",
-        "An answer is being written." if at.moment.running else "Nothing is running.",
-        here(at.session),
+        f"Chat: {clean_text(describe_source(source))}",
+        f"Session: {context.route.session}",
+        f"Model: {clean_text(context.gateway_context.model.endpoint.model)}",
+        f"Start: {_describe_start(context)}",
+        f"Session tokens: {_format_tokens(session_tokens)}",
+        *_iter_model_lines(context.store.usage(context.session) if context.session else {}),
+        f"Chat tokens: {_format_tokens(context.route.tokens)}",
+        *_iter_model_lines(context.route.usage),
+        f"Reset: {_format_reset(policy, due)}",
+        "An answer is in progress." if context.turn_state.running else "No answer in progress.",
+        describe_conversation(context.session),
     ]
     return "\n".join(lines)
 
 
-def _start(at: At) -> str:
-    """How the session was started: warm with which template, or cold."""
-    one = at.store.preludes.start(at.route.session)
-    if not one.messages:
-        kept = " (kept so, to compare with)" if one.arm == "cold" else ""
-        return f"cold{kept}"
-    calls = sum(len(message.tool_calls) for message in one.messages)
-    shown = f", {_count(calls, 'call')} shown" if calls else ""
-    return f"warm, from “{clean(one.template or '', 100)}” (revision {one.revision}{shown})"
+def _describe_start(context: CommandContext) -> str:
+    """Describe how the session was started: warm from which template, or cold."""
+    start = context.store.preludes.load(context.route.session)
+    if not start.messages:
+        note = " (control group)" if start.arm == "cold" else ""
+        return f"cold{note}"
+    calls = sum(len(message.tool_calls) for message in start.messages)
+    examples = f", {_format_count(calls, 'example call')}" if calls else ""
+    return f"warm, template “{clean_text(start.template or '', 100)}” (revision {start.revision}{examples})"
 
 
-def here(session: Session | None) -> str:
-    """The line that says which conversation the speaker is in."""
+def describe_conversation(session: Session | None) -> str:
+    """Return the line that names the current conversation."""
     if session is None:
         return "You are in a new conversation."
-    count = _count(session.message_count, "message")
-    return f"You are in {_called(session)} ({count})."
+    count = _format_count(session.message_count, "message")
+    return f"You are in {_format_session_name(session)} ({count})."
 
 
-def stored(store: Store, id: str) -> Session | None:
-    """The session of that id, if anything was ever said in it."""
+def find_session(store: Store, id: str) -> Session | None:
+    """Return the session with this id, or None if it has no messages."""
     try:
         found = store.session(id)
     except NotFound:
@@ -185,87 +205,96 @@ def stored(store: Store, id: str) -> Session | None:
     return found if found.message_count or found.preview else None
 
 
-def _called(session: Session) -> str:
+def _format_session_name(session: Session) -> str:
     if session.title:
-        return f"“{clean(session.title, 100)}”"
-    words = clean(session.preview, _WORDS_SHOWN)
+        return f"“{clean_text(session.title, 100)}”"
+    words = clean_text(session.preview, _MAX_NAME_CHARS)
     return f"the conversation that began with “{words}”" if words else "a conversation"
 
 
-def stopped(at: At) -> str:
-    """What is said about the letters that a command stopped."""
-    if not at.moment.stopped:
+def describe_stopped(context: CommandContext) -> str:
+    """Describe the messages that a command stopped."""
+    if not context.turn_state.stopped:
         return ""
-    waited = at.moment.stopped - 1
-    more = f"; {_count(waited, 'message')} that waited too" if waited else ""
+    queued = context.turn_state.stopped - 1
+    more = f" and {_format_count(queued, 'message')} in the queue" if queued else ""
     return f"Stopped the answer{more}. "
 
 
-def _switched(at: At, target: Session) -> str:
-    if target.id == at.route.session:
-        return f"{stopped(at)}You are there already.\n{here(target)}"
-    at.store.routes.switch(at.letter.key, target)
-    return f"{stopped(at)}Back in an earlier conversation.\n{here(target)}"
+def _switch_session(context: CommandContext, target: Session) -> str:
+    if target.id == context.route.session:
+        return f"{describe_stopped(context)}You are already there.\n{describe_conversation(target)}"
+    context.store.routes.switch(context.inbound.key, target)
+    return f"{describe_stopped(context)}Switched conversations.\n{describe_conversation(target)}"
 
 
-def _picked(at: At) -> Session | None:
-    """The session of a number in the list that was shown here last."""
-    if not (at.argument.isascii() and at.argument.isdigit() and len(at.argument) <= 3):
+def _find_by_number(context: CommandContext) -> Session | None:
+    """Return the session with this number in the list shown last in this conversation."""
+    if not (
+        context.argument.isascii() and context.argument.isdigit() and len(context.argument) <= 3
+    ):
         return None
-    shown, number = at.store.routes.shown(at.letter.key), int(at.argument)
+    shown, number = (
+        context.store.routes.load_listed_sessions(context.inbound.key),
+        int(context.argument),
+    )
     if not 1 <= number <= len(shown):
         return None
-    return at.store.session(shown[number - 1], owner=at.owner)
+    return context.store.session(shown[number - 1], owner=context.owner)
 
 
-def _going_on(at: At, where: Filter) -> list[Session]:
-    """The speaker's newest sessions, without those that go on in a compressed child."""
-    found = at.store.recent(_LOOKED_AT, where=where, owner=at.owner)
-    return [one for one in found if one.end_reason != "compression"][:LISTED]
+def _find_resumable(context: CommandContext, where: Filter) -> list[Session]:
+    """Return the user's newest sessions, without those that continue in a compressed child."""
+    found = context.store.recent(_MAX_CANDIDATES, where=where, owner=context.owner)
+    return [one for one in found if one.end_reason != "compression"][:MAX_LISTED]
 
 
-def _list(at: At, found: list[Session], snippets: dict[str, str] | None = None) -> str:
-    at.listed[:] = [session.id for session in found]
+def _render_list(
+    context: CommandContext, found: list[Session], snippets: dict[str, str] | None = None
+) -> str:
+    context.listed[:] = [session.id for session in found]
     now = time.time()
-    return "\n".join(_lines(at, found, snippets or {}, now))
+    return "\n".join(_iter_list_lines(context, found, snippets or {}, now))
 
 
-def _lines(at: At, found: list[Session], snippets: dict[str, str], now: float) -> Iterable[str]:
+def _iter_list_lines(
+    context: CommandContext, found: list[Session], snippets: dict[str, str], now: float
+) -> Iterable[str]:
     for number, session in enumerate(found, 1):
-        name = clean(session.title or session.preview, _WORDS_SHOWN) or "(nothing said)"
-        is_here = " – here" if session.id == at.route.session else ""
-        count = _count(session.message_count, "message")
-        yield f"{number}. {name} · {count} · {_ago(now - session.last_active)}{is_here}"
+        name = clean_text(session.title or session.preview, _MAX_NAME_CHARS) or "(empty)"
+        mark = " (current)" if session.id == context.route.session else ""
+        count = _format_count(session.message_count, "message")
+        yield f"{number}. {name} · {count} · {_format_age(now - session.last_active)}{mark}"
         if snippet := snippets.get(session.id):
-            yield f"   {clean(snippet, 160)}"
+            yield f"   {clean_text(snippet, 160)}"
 
 
-def _ago(seconds: float) -> str:
-    for size, unit in _AGES:
+def _format_age(seconds: float) -> str:
+    for size, unit in _AGE_UNITS:
         if seconds >= size:
             return f"{seconds // size:.0f} {unit} ago"
     return "now"
 
 
-def _by_model(usage: Mapping[str, Usage]) -> Iterable[str]:
-    """A line for each model, where there is more to tell than the sum."""
-    if len(usage) > 1 or any(taken.cost for taken in usage.values()):
+def _iter_model_lines(usage: Mapping[str, Usage]) -> Iterable[str]:
+    """Yield a line per model, if that adds to the total."""
+    if len(usage) > 1 or any(one.cost for one in usage.values()):
         for model, (tokens, cost) in usage.items():
-            worth = f", cost {amount(cost)}" if cost else ""
-            yield f"  {clean(model) or 'unknown model'}: {_tokens(tokens)}{worth}"
+            price = f", cost {format_cost(cost)}" if cost else ""
+            yield f"  {clean_text(model) or 'unknown model'}: {_format_tokens(tokens)}{price}"
 
 
-def _tokens(tokens: Tokens) -> str:
+def _format_tokens(tokens: Tokens) -> str:
     cached = f" ({tokens.cache_read:,} from the cache)" if tokens.cache_read else ""
     return f"{tokens.input:,} in{cached}, {tokens.output:,} out"
 
 
-def _reset(policy: Policy, due: float | None) -> str:
+def _format_reset(policy: ResetPolicy, due: float | None) -> str:
     if due is None:
-        return "never" if policy.mode == "none" else "not while something runs"
+        return "never" if policy.mode == "none" else "paused while background processes run"
     moment = datetime.fromtimestamp(due, ZoneInfo(policy.zone))
-    return f"{policy.mode}; the next at {moment:%Y-%m-%d %H:%M} ({policy.zone}) if nothing is said"
+    return f"{policy.mode}; next at {moment:%Y-%m-%d %H:%M} ({policy.zone}) unless you write first"
 
 
-def _count(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")

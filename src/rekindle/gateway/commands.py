@@ -1,9 +1,9 @@
-"""What people say to the gateway and not to the model: `/new`, `/resume Bob's plan`, `/help` …
+"""Commands to the gateway instead of the model: `/new`, `/resume Bob's plan`, `/help` and so on.
 
-A command is a letter like any other: it is carried out once, however often the platform says it and
-whenever we crash, because what it changes, the end of its letter and its answer are one transaction.
-It sees and touches the sessions of its own conversation alone. Every answer ends with the line that
-says which conversation the speaker is in now.
+A command arrives as a message like any other. It runs once, even if the platform redelivers it or
+the process crashes, because its changes, the end of its message and its reply are committed in one
+transaction. It can only see and change sessions of its own conversation. Every reply ends with a
+line that names the current conversation.
 """
 
 from __future__ import annotations
@@ -13,225 +13,296 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
-from rekindle.agent.compaction import compress
+from rekindle.agent.compaction import compress_session
 from rekindle.errors import InvalidInput, NotFound
-from rekindle.routing.source import describe
-from rekindle.store.conversations.inbox import Letter, Parcel
+from rekindle.routing.source import describe_source
+from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
 from rekindle.types import Message
 
 from . import command_handlers
-from .command_handlers import At, Moment, here
-from .context import Office
-from .conversation import Parts
+from .command_handlers import CommandContext, TurnState, describe_conversation
+from .context import GatewayContext
+from .conversation import TextSplitter
 
-# Past a running turn at once; after it; or by stopping it and what waits before it.
-When: TypeAlias = Literal["at once", "after", "stopping"]
-
-
-LONGEST = 1000  # characters behind a command
+# Run alongside a running turn, after it, or after stopping it and what is queued before.
+CommandTiming: TypeAlias = Literal["immediate", "after_turn", "stop_turn"]
 
 
-class Command(NamedTuple):
-    """A command: how it is called, what it does, and when it is carried out.
+MAX_ARGUMENT_CHARS = 1000  # of the argument of a command
 
-    `act` gives the answer. One that `changes` something is run inside a transaction; one without
-    `act` needs the model.
+
+class ChatCommand(NamedTuple):
+    """A command: its name, argument, help text, timing and handler.
+
+    `handler` returns the reply. A command that `writes` runs inside a transaction; one without a
+    handler needs the model.
     """
 
     name: str
-    takes: str
+    argument_hint: str
     help: str
-    when: When
-    act: Callable[[At], str] | None
-    changes: bool = False
+    timing: CommandTiming
+    handler: Callable[[CommandContext], str] | None
+    writes: bool = False
 
 
-def _help(at: At) -> str:
-    usage = [(f"/{one.name} {one.takes}".rstrip(), one.help) for one in COMMANDS.values()]
-    return "\n".join([*(f"{how} – {what}" for how, what in usage), here(at.session)])
+def _show_help(command_context: CommandContext) -> str:
+    lines = [(f"/{one.name} {one.argument_hint}".rstrip(), one.help) for one in COMMANDS.values()]
+    return "\n".join(
+        [
+            *(f"{how} – {what}" for how, what in lines),
+            describe_conversation(command_context.session),
+        ]
+    )
 
 
-COMMANDS: Mapping[str, Command] = {
+COMMANDS: Mapping[str, ChatCommand] = {
     command.name: command
     for command in (
-        Command("new", "", "start a new conversation", "stopping", command_handlers.new, True),
-        Command("reset", "", "the same as /new", "stopping", command_handlers.new, True),
-        Command(
-            "back", "", "return to the one before this", "stopping", command_handlers.back, True
+        ChatCommand(
+            "new", "", "start a new conversation", "stop_turn", command_handlers.start_new, True
         ),
-        Command(
-            "resume",
-            "[title, id or number]",
-            "go on in one",
-            "stopping",
-            command_handlers.resume,
+        ChatCommand("reset", "", "same as /new", "stop_turn", command_handlers.start_new, True),
+        ChatCommand(
+            "back",
+            "",
+            "return to the previous conversation",
+            "stop_turn",
+            command_handlers.go_back,
             True,
         ),
-        Command("sessions", "[words]", "list or search them", "at once", command_handlers.sessions),
-        Command("title", "[title]", "name this one", "after", command_handlers.title, True),
-        Command("retry", "", "ask the model again", "stopping", None, True),
-        Command(
-            "undo", "[n]", "take back the last turn, or n", "stopping", command_handlers.undo, True
+        ChatCommand(
+            "resume",
+            "[title, id or number]",
+            "resume a conversation",
+            "stop_turn",
+            command_handlers.resume_session,
+            True,
         ),
-        Command("fork", "", "go on in a copy", "after", command_handlers.fork, True),
-        Command("compress", "", "sum up what was said, to make room", "after", None),
-        Command(
-            "status", "", "where you are, and what it took", "at once", command_handlers.status
+        ChatCommand(
+            "sessions",
+            "[words]",
+            "list or search your conversations",
+            "immediate",
+            command_handlers.list_sessions,
         ),
-        Command("stop", "", "stop the answer", "stopping", command_handlers.stop),
-        Command(
+        ChatCommand(
+            "title",
+            "[title]",
+            "name this conversation",
+            "after_turn",
+            command_handlers.set_title,
+            True,
+        ),
+        ChatCommand("retry", "", "ask the model again", "stop_turn", None, True),
+        ChatCommand(
+            "undo",
+            "[n]",
+            "undo the last turn, or the last n",
+            "stop_turn",
+            command_handlers.undo_turns,
+            True,
+        ),
+        ChatCommand(
+            "fork", "", "continue in a copy", "after_turn", command_handlers.fork_session, True
+        ),
+        ChatCommand("compress", "", "summarize older messages to free context", "after_turn", None),
+        ChatCommand(
+            "status",
+            "",
+            "show the current session and its token usage",
+            "immediate",
+            command_handlers.show_status,
+        ),
+        ChatCommand("stop", "", "stop the current answer", "stop_turn", command_handlers.stop_turn),
+        ChatCommand(
             "sethome",
             "",
-            "make this chat the home for news",
-            "at once",
+            "make this chat the home for notifications",
+            "immediate",
             command_handlers.set_home,
             True,
         ),
-        Command("help", "", "list the commands", "at once", _help),
+        ChatCommand("help", "", "list the commands", "immediate", _show_help),
     )
 }
 
 
-class Said(NamedTuple):
-    """A command as somebody typed it."""
+class ParsedCommand(NamedTuple):
+    """A command as the user typed it."""
 
     name: str
     argument: str
 
 
-class Outcome(NamedTuple):
-    """What came of a command: its answer, and the letter whose turn must run now, if one must.
+class CommandResult(NamedTuple):
+    """The result of a command: its reply, and the message whose turn must run next, if any.
 
-    `refused`: it was a mistake, and nothing was done.
+    `refused`: the command was invalid and changed nothing.
     """
 
-    posted: Sequence[Parcel] = ()
-    turn: Letter | None = None
+    outbound: Sequence[OutboundMessage] = ()
+    turn_for: InboundMessage | None = None
     refused: bool = False
 
 
-def parse(text: str) -> Said:
-    """The command in a text. What follows its name is taken as typed: quotes are part of it."""
+def parse_command(text: str) -> ParsedCommand:
+    """Parse the command in a text. The argument is taken verbatim, quotes included."""
     word, *rest = text.split(maxsplit=1)
     name = word.removeprefix("/").partition("@")[0].lower()
-    return Said(name, rest[0].strip() if rest else "")
+    return ParsedCommand(name, rest[0].strip() if rest else "")
 
 
-def when_of(message: Message) -> When:
-    """When the command in a message is carried out."""
-    said = parse(message.text)
-    command = COMMANDS.get(said.name)
-    if command is None or (said.name == "resume" and not said.argument):
-        return "at once"  # it only tells something
-    return command.when
+def get_command_timing(message: Message) -> CommandTiming:
+    """Return when to run the command in a message."""
+    parsed = parse_command(message.text)
+    command = COMMANDS.get(parsed.name)
+    if command is None or (parsed.name == "resume" and not parsed.argument):
+        return "immediate"  # only replies
+    return command.timing
 
 
-def unknown(name: str) -> str:
-    """What is said to a command that there is not."""
+def describe_unknown_command(name: str) -> str:
+    """Return the reply to an unknown command, with similar names."""
     near = get_close_matches(name[:40], COMMANDS, n=3, cutoff=0.6)
-    hint = f"did you mean {' or '.join(f'/{one}' for one in near)}?" if near else "see /help."
-    return f"There is no command /{name[:40]}; {hint}"
+    hint = f"Did you mean {' or '.join(f'/{one}' for one in near)}?" if near else "See /help."
+    return f"Unknown command /{name[:40]}. {hint}"
 
 
-class Commands:
-    """Carries commands out."""
+class CommandRunner:
+    """Runs commands."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
-        self._desk = office.desk
+    def __init__(self, context: GatewayContext) -> None:
+        self._context = context
+        self._executor = context.executor
 
-    async def run(self, letter: Letter, parts: Parts, moment: Moment | None = None) -> Outcome:
-        """Carry out the command in a letter; its answer is on its way when this returns.
+    async def run(
+        self, inbound: InboundMessage, splitter: TextSplitter, turn_state: TurnState | None = None
+    ) -> CommandResult:
+        """Run the command in a message; its reply is in the outbox on return.
 
-        `parts` cuts an answer that is too long for one message.
+        `splitter` splits a reply that is too long for one message.
         """
-        said = parse(letter.message.text)
-        at = await self._desk.ask(self._at, letter, said.argument, moment or Moment())
-        command = COMMANDS.get(said.name)
-        if said.name == "status":
-            busy = await self._office.is_busy(at.owner, at.route.session)
-            at = at._replace(moment=at.moment._replace(busy=busy))
+        parsed = parse_command(inbound.message.text)
+        command_context = await self._executor.run(
+            self._build_command_context, inbound, parsed.argument, turn_state or TurnState()
+        )
+        command = COMMANDS.get(parsed.name)
+        if parsed.name == "status":
+            busy = await self._context.is_busy(command_context.owner, command_context.route.session)
+            command_context = command_context._replace(
+                turn_state=command_context.turn_state._replace(busy=busy)
+            )
         try:
-            if len(said.argument) > LONGEST:
+            if len(parsed.argument) > MAX_ARGUMENT_CHARS:
                 raise InvalidInput(
-                    f"that is too long for a command: {len(said.argument):,} characters, {LONGEST:,}"
-                    " are taken"
+                    f"the argument is too long: {len(parsed.argument):,} characters,"
+                    f" at most {MAX_ARGUMENT_CHARS:,} are allowed"
                 )
-            if said.name == "retry":
-                return Outcome(turn=await self._desk.ask(self._retry, at))
-            if command and command.act and command.changes:
-                return await self._desk.ask(self._close, at, parts, partial(command.act, at))
-            text, refused = await self._text(at, said.name, command), command is None
+            if parsed.name == "retry":
+                return CommandResult(
+                    turn_for=await self._executor.run(self._retry_turn, command_context)
+                )
+            if command and command.handler and command.writes:
+                return await self._executor.run(
+                    self._finish,
+                    command_context,
+                    splitter,
+                    partial(command.handler, command_context),
+                )
+            text, refused = (
+                await self._build_reply(command_context, parsed.name, command),
+                command is None,
+            )
         except (InvalidInput, NotFound) as error:
             text, refused = (
-                f"{command_handlers.stopped(at)}{_sentence(str(error))}\n{here(at.session)}",
+                f"{command_handlers.describe_stopped(command_context)}{_format_sentence(str(error))}\n{describe_conversation(command_context.session)}",
                 True,
             )
-        outcome = await self._desk.ask(self._close, at, parts, lambda: text)
-        return outcome._replace(refused=refused)
+        result = await self._executor.run(self._finish, command_context, splitter, lambda: text)
+        return result._replace(refused=refused)
 
-    async def _text(self, at: At, name: str, command: Command | None) -> str:
+    async def _build_reply(
+        self, command_context: CommandContext, name: str, command: ChatCommand | None
+    ) -> str:
         if command is None:
-            return f"{unknown(name)}\n{here(at.session)}"
-        if command.act is None:
-            return await self._compressed(at)
-        return await self._desk.ask(command.act, at)
+            return f"{describe_unknown_command(name)}\n{describe_conversation(command_context.session)}"
+        if command.handler is None:
+            return await self._compress_session(command_context)
+        return await self._executor.run(command.handler, command_context)
 
-    def _at(self, letter: Letter, argument: str, moment: Moment) -> At:
-        """Where the command is given. A command never starts a conversation anew by itself."""
-        store, source = self._desk.store, letter.source
-        route = store.routes.open(letter.key, source, name=describe(source))
-        session = command_handlers.stored(store, route.session)
+    def _build_command_context(
+        self, inbound: InboundMessage, argument: str, turn_state: TurnState
+    ) -> CommandContext:
+        """Build the context of a command. A command never resets a conversation automatically."""
+        store, source = self._executor.store, inbound.source
+        route = store.routes.open(inbound.key, source, name=describe_source(source))
+        session = command_handlers.find_session(store, route.session)
         if session is not None and session.end_reason == "compression":
-            session = store.tip(session)  # a crash came before the route could follow
+            session = store.find_tip(session)  # crashed before the route was updated
             if session.id != route.session:
-                route = store.routes.follow(letter.key, route.session, session.id)
-        return At(self._office, letter, route, session, argument, moment, [])
+                route = store.routes.follow(inbound.key, route.session, session.id)
+        return CommandContext(self._context, inbound, route, session, argument, turn_state, [])
 
-    def _close(self, at: At, parts: Parts, say: Callable[[], str]) -> Outcome:
-        """Make the change, end the letter and post the answer: all at once, and once."""
-        mail, letter = self._desk.store.mail, at.letter
+    def _finish(
+        self,
+        command_context: CommandContext,
+        splitter: TextSplitter,
+        build_reply: Callable[[], str],
+    ) -> CommandResult:
+        """Apply the change, finish the message and post the reply in one transaction, once."""
+        inbox, inbound = self._executor.store.inbox, command_context.inbound
 
-        def work() -> list[Parcel]:
-            if not mail.close(letter):
+        def commit_reply() -> list[OutboundMessage]:
+            if not inbox.close(inbound):
                 return []
-            text = say()
-            if at.listed:
-                self._desk.store.routes.show(letter.key, at.listed)
-            return [mail.post(letter.key, letter.source, part, letter) for part in parts(text)]
+            text = build_reply()
+            if command_context.listed:
+                self._executor.store.routes.save_listed_sessions(
+                    inbound.key, command_context.listed
+                )
+            return [
+                inbox.post(inbound.key, inbound.source, part, inbound) for part in splitter(text)
+            ]
 
-        return Outcome(self._desk.store.together(work))
+        return CommandResult(self._executor.store.transaction(commit_reply))
 
-    def _retry(self, at: At) -> Letter:
-        """Take the last answer out; the letter's turn is then to answer the message before it."""
-        store = self._desk.store
-        if at.session is None:
-            raise NotFound("there is nothing to ask again")
+    def _retry_turn(self, command_context: CommandContext) -> InboundMessage:
+        """Remove the last answer and requeue the message as a turn that answers again."""
+        store = self._executor.store
+        if command_context.session is None:
+            raise NotFound("nothing to retry yet")
 
-        def work() -> Letter:
-            asked = store.retry(at.route.session)
-            return store.mail.go_on(at.letter, at.route.session, asked.position or 0)
-
-        return store.together(work)
-
-    async def _compressed(self, at: At) -> str:
-        if at.session is None:
-            raise NotFound("there is nothing to sum up yet")
-        store, session = self._desk.store, at.session
-        messages = await self._desk.ask(store.messages, session)
-        shrunk = await compress(self._desk, self._office.model, session, messages)
-        if shrunk is None:
-            return (
-                f"Nothing was changed: it is short, or the model gave no summary.\n{here(session)}"
+        def requeue() -> InboundMessage:
+            asked = store.retry(command_context.route.session)
+            return store.inbox.start_turn_at(
+                command_context.inbound, command_context.route.session, asked.position or 0
             )
-        await self._desk.ask(store.routes.follow, at.letter.key, session.id, shrunk.session.id)
-        name, taken = self._office.taken(shrunk.tokens)
-        await self._desk.ask(store.add_usage, shrunk.session, *taken, model=name)
-        await self._desk.ask(store.routes.touch, at.letter.key, {name: taken})
-        count, left = len(messages), len(shrunk.messages)
-        child = await self._desk.ask(store.session, shrunk.session.id)
-        return f"Summed up: {count} messages became {left}. /back returns to all of them.\n{here(child)}"
+
+        return store.transaction(requeue)
+
+    async def _compress_session(self, command_context: CommandContext) -> str:
+        if command_context.session is None:
+            raise NotFound("nothing to compress yet")
+        store, session = self._executor.store, command_context.session
+        messages = await self._executor.run(store.messages, session)
+        compacted = await compress_session(self._executor, self._context.model, session, messages)
+        if compacted is None:
+            return (
+                "Nothing compressed: the conversation is too short, or the model returned no"
+                f" summary.\n{describe_conversation(session)}"
+            )
+        await self._executor.run(
+            store.routes.follow, command_context.inbound.key, session.id, compacted.session.id
+        )
+        name, usage = self._context.compute_usage(compacted.tokens)
+        await self._executor.run(store.add_usage, compacted.session, *usage, model=name)
+        await self._executor.run(store.routes.touch, command_context.inbound.key, {name: usage})
+        count, left = len(messages), len(compacted.messages)
+        child = await self._executor.run(store.session, compacted.session.id)
+        back = "Use /back to return to the full conversation."
+        return f"Compressed {count} messages to {left}. {back}\n{describe_conversation(child)}"
 
 
-def _sentence(text: str) -> str:
+def _format_sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "?", "!")) else ".")

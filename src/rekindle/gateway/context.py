@@ -1,4 +1,4 @@
-"""What all conversations of a program share."""
+"""The services and settings shared by all conversations of a process."""
 
 from __future__ import annotations
 
@@ -6,75 +6,76 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
 from rekindle.agent.model.client import Model
-from rekindle.agent.store_executor import Desk
+from rekindle.agent.store_executor import StoreExecutor
 from rekindle.agent.tools.registry import Toolbox
 from rekindle.agent.tools.tool import ToolContext
-from rekindle.agent.turn import Limits
-from rekindle.learning.warm_start import Starter
-from rekindle.routing.key import Slot, join, key_of, rule_for
-from rekindle.routing.reset_policy import policy_for
+from rekindle.agent.turn import TurnLimits
+from rekindle.learning.warm_start import WarmStarter
+from rekindle.routing.key import KeyParts, build_key, get_key_rule, join_key
+from rekindle.routing.reset_policy import get_policy
 from rekindle.routing.source import LOCAL
-from rekindle.types import KeyRule, Layered, Policy, Price, Route, Source, Tokens, Usage
+from rekindle.types import KeyRule, Overridable, Price, ResetPolicy, Route, Source, Tokens, Usage
 
-# A message during a turn waits for its own, joins the running one, or stops it.
-Arriving: TypeAlias = Literal["queue", "steer", "interrupt"]
+# A message that arrives during a turn waits, joins the turn, or stops it.
+BusyMode: TypeAlias = Literal["queue", "steer", "interrupt"]
 
-PROMPT = (
-    "You are a helpful agent. You can use tools; use them instead of guessing. Say what you did and"
-    " what came of it, briefly and plainly."
+DEFAULT_PROMPT = (
+    "You are a helpful agent. You can use tools; use them instead of guessing. Report briefly and"
+    " plainly what you did and what the result was."
 )
 
 
-async def _idle(owner: str, session: str) -> bool:
+async def _is_never_busy(owner: str, session: str) -> bool:
     return False
 
 
-def _nowhere() -> Iterable[Source]:
+def _list_no_homes() -> Iterable[Source]:
     return ()
 
 
-class Office(NamedTuple):
-    """The services and settings of a gateway, or of a chat in the terminal.
+class GatewayContext(NamedTuple):
+    """The services and settings of a gateway, or of a terminal chat.
 
-    `runner` names this program among those that share the store; its leases hold `lease` seconds.
-    `tools_for` gives what tools may do in a conversation. `is_busy` tells whether a session of an
-    owner has running background processes. `platforms` are those connected, `homes` reads their
-    home channels. A letter on which `attempts` programs have died is given up. `starter` warms new
-    sessions.
+    `runner` identifies this process among those that share the store; its leases last `lease`
+    seconds. `build_tool_context` returns what tools may do in a conversation. `is_busy` returns
+    whether a session of an owner has running background processes. `platforms` are the connected
+    ones, `homes` reads their home chats. A message is abandoned after `max_attempts` crashes.
+    `starter` warms up new sessions.
     """
 
-    desk: Desk
+    executor: StoreExecutor
     model: Model
     toolbox: Toolbox
-    tools_for: Callable[[Route], ToolContext]
+    build_tool_context: Callable[[Route], ToolContext]
     runner: str
-    policies: Layered[Policy] = Layered(Policy())
-    key_rules: Layered[KeyRule] = Layered(KeyRule())
+    policies: Overridable[ResetPolicy] = Overridable(ResetPolicy())
+    key_rules: Overridable[KeyRule] = Overridable(KeyRule())
     lease: float = 30.0
-    prompt: str = PROMPT
-    limits: Limits = Limits()
+    prompt: str = DEFAULT_PROMPT
+    limits: TurnLimits = TurnLimits()
     price: Price = Price()
-    arriving: Arriving = "queue"
-    is_busy: Callable[[str, str], Awaitable[bool]] = _idle
+    arriving: BusyMode = "queue"
+    is_busy: Callable[[str, str], Awaitable[bool]] = _is_never_busy
     platforms: Iterable[str] = ()
-    homes: Callable[[], Iterable[Source]] = _nowhere
-    attempts: int = 3
-    starter: Starter | None = None
+    homes: Callable[[], Iterable[Source]] = _list_no_homes
+    max_attempts: int = 3
+    starter: WarmStarter | None = None
 
-    def key_of(self, source: Source) -> str:
-        """The key of the conversation that a source belongs to."""
-        return key_of(source, rule_for(self.key_rules, source))
+    def build_key(self, source: Source) -> str:
+        """Build the key of the conversation that a source belongs to."""
+        return build_key(source, get_key_rule(self.key_rules, source))
 
-    def policy_for(self, source: Source) -> Policy:
-        return policy_for(self.policies, source)
+    def resolve_policy(self, source: Source) -> ResetPolicy:
+        """Return the reset policy that applies to a source."""
+        return get_policy(self.policies, source)
 
-    def taken(self, tokens: Tokens) -> tuple[str, Usage]:
-        """The name of the model, and what these tokens of it are worth."""
-        return self.model.endpoint.model, Usage(tokens, self.price.of(tokens))
+    def compute_usage(self, tokens: Tokens) -> tuple[str, Usage]:
+        """Return the model's name and the usage, with cost, of these tokens."""
+        return self.model.endpoint.model, Usage(tokens, self.price.compute_cost(tokens))
 
 
-def owner_of(key: str, source: Source) -> str:
-    """Whose the sessions of a conversation are: its key. A person's terminals are one owner."""
+def derive_owner(key: str, source: Source) -> str:
+    """Derive the owner of a conversation's sessions: its key, or one owner per terminal user."""
     if source.platform != LOCAL:
         return key
-    return join(Slot(LOCAL, "dm", user=source.user_id or None))
+    return join_key(KeyParts(LOCAL, "dm", user=source.user_id or None))

@@ -1,9 +1,10 @@
-"""One conversation: its route, its turns, and what is said in it.
+"""One conversation: its route, its turns and its messages.
 
-    letter → the route's session (fresh or the same, as the policy says) → the message takes its place
-    → the turn runs, every message stored as it exists → answer, delivery and end of the letter at once
+    inbound message → the route's session (new or current, per reset policy) → message appended
+    → turn runs, each message committed as it is produced → answer, outbox and end of message committed
 
-After a crash the letter is still there. If its turn had begun, the turn goes on where it stopped.
+After a crash the inbound message is still in the inbox. If its turn had begun, the turn resumes
+where it stopped.
 """
 
 from __future__ import annotations
@@ -14,321 +15,370 @@ from contextlib import aclosing, suppress
 from time import time
 from typing import TypeAlias
 
-from rekindle.agent.compaction import compress
+from rekindle.agent.compaction import compress_session
 from rekindle.agent.model.client import TextDelta
-from rekindle.agent.turn import Again, Called, Ended, Happening, Setting, Shrunk, turn
+from rekindle.agent.turn import (
+    Compacted,
+    Retrying,
+    ToolCalled,
+    TurnContext,
+    TurnEnded,
+    TurnEvent,
+    run_turn,
+)
 from rekindle.errors import NotFound
-from rekindle.learning.warm_start import Newcomer, begin, opening
+from rekindle.learning.warm_start import NewSession, begin_session, build_opening_messages
 from rekindle.routing import reset_notice
-from rekindle.routing.context_prompt import context_prompt
-from rekindle.routing.reset_policy import Why, is_stale
-from rekindle.routing.source import describe
-from rekindle.store.conversations.inbox import Letter, Parcel
-from rekindle.types import Message, Policy, Route, Session, Source
+from rekindle.routing.context_prompt import build_context_prompt
+from rekindle.routing.reset_policy import ResetReason, find_reset_reason
+from rekindle.routing.source import describe_source
+from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
+from rekindle.types import Message, ResetPolicy, Route, Session, Source
 
-from .context import Office, owner_of
-from .log_format import SESSION
+from .context import GatewayContext, derive_owner
+from .log_format import CURRENT_SESSION
 
-Parts: TypeAlias = Callable[[str], Sequence[str]]
+TextSplitter: TypeAlias = Callable[[str], Sequence[str]]
 
-STOPPED = "(Stopped.)"
-_COMMAND = re.compile(r"/[A-Za-z][A-Za-z_-]*(@\S+)?(\s|$)")  # not /etc/hosts
+STOPPED_MARK = "(Stopped.)"
+_COMMAND_PATTERN = re.compile(r"/[A-Za-z][A-Za-z_-]*(@\S+)?(\s|$)")  # not /etc/hosts
 
 
-def _whole(text: str) -> Sequence[str]:
+def _keep_whole(text: str) -> Sequence[str]:
     return (text,)
 
 
 class Conversation:
-    """The conversation of one key. One turn runs at a time; `parts` cuts what is too long to send."""
+    """The conversation of one key, with one turn at a time. `splitter` splits long texts."""
 
-    def __init__(self, office: Office, key: str, parts: Parts = _whole) -> None:
+    def __init__(
+        self, context: GatewayContext, key: str, splitter: TextSplitter = _keep_whole
+    ) -> None:
         self.key = key
-        self.posted: list[Parcel] = []  # by the last turn: what goes out
-        self.reset: str | None = None  # why the last turn began a new session by itself
-        self.so_far = ""  # of an answer that is being written
-        self._office = office
-        self._desk = office.desk
-        self._parts = parts
-        self._joined: list[Letter] = []  # answered by the running turn
-        self._session: Session | None = None  # in which it runs
+        self.outbound: list[OutboundMessage] = []  # messages to send, from the last turn
+        self.reset: str | None = None  # why the last turn reset the session automatically
+        self.partial_answer = ""  # text of the answer in progress
+        self._context = context
+        self._executor = context.executor
+        self._splitter = splitter
+        self._joined: list[InboundMessage] = []  # messages that the running turn answers
+        self._session: Session | None = None  # of the running turn
 
-    async def route(self, source: Source) -> Route:
-        """Where the conversation goes on, started anew if it is stale."""
-        policy, now = self._office.policy_for(source), time()
-        idle = await self._idle_session(source, policy, now)
+    async def open_route(self, source: Source) -> Route:
+        """Open the route, with a new session if the current one is stale."""
+        policy, now = self._context.resolve_policy(source), time()
+        idle_session = await self._find_idle_session(source, policy, now)
 
-        def stale(route: Route) -> str | None:
-            return is_stale(policy, route.updated, now, busy=route.session != idle)
+        def check_route(route: Route) -> str | None:
+            return find_reset_reason(policy, route.updated, now, busy=route.session != idle_session)
 
-        routes = self._desk.store.routes
-        return await self._desk.ask(
-            routes.open, self.key, source, name=describe(source), stale=stale
+        routes = self._executor.store.routes
+        return await self._executor.run(
+            routes.open,
+            self.key,
+            source,
+            name=describe_source(source),
+            get_reset_reason=check_route,
         )
 
-    async def _idle_session(self, source: Source, policy: Policy, now: float) -> str | None:
-        """The session, if it is stale and has no running processes; asked before the transaction."""
+    async def _find_idle_session(
+        self, source: Source, policy: ResetPolicy, now: float
+    ) -> str | None:
+        """Return the session if it is stale without running processes; call before the transaction."""
         try:
-            route = await self._desk.ask(self._desk.store.routes.get, self.key)
+            route = await self._executor.run(self._executor.store.routes.get, self.key)
         except NotFound:
             return None
-        if is_stale(policy, route.updated, now) is None:
+        if find_reset_reason(policy, route.updated, now) is None:
             return None
-        busy = await self._office.is_busy(owner_of(self.key, source), route.session)
+        busy = await self._context.is_busy(derive_owner(self.key, source), route.session)
         return None if busy else route.session
 
-    def session(self, route: Route) -> Session:
-        """The route's session as it begins: nothing is written before its first message."""
-        return session_of(self._office, route)
+    def build_session(self, route: Route) -> Session:
+        """Build the route's session value; nothing is stored before its first message."""
+        return build_route_session(self._context, route)
 
-    async def answer(
-        self, letter: Letter, quiet: Callable[[], Awaitable[None]] | None = None
-    ) -> AsyncGenerator[Happening]:
-        """Run the turn of a letter, and tell what happens; at the end the answer is on its way.
+    async def run_turn(
+        self, inbound: InboundMessage, before_end: Callable[[], Awaitable[None]] | None = None
+    ) -> AsyncGenerator[TurnEvent]:
+        """Run the turn of a message and yield its events; at the end the answer is in the outbox.
 
-        `quiet` is waited for before: from then on another gateway may send the answer.
+        `before_end` is awaited before the answer is committed: from then on another gateway may
+        send it.
         """
-        self.posted, self.so_far = [], ""
-        letter, route, session = await self._begin(letter)
+        self.outbound, self.partial_answer = [], ""
+        inbound, route, session = await self._begin_turn(inbound)
         self._session, self.reset = session, route.reset
-        bound = SESSION.set(session.id)
-        setting = Setting(
-            model=self._office.model,
-            toolbox=self._office.toolbox,
-            context=self._office.tools_for(route),
-            opening=await self._opening(letter.source, route, session),
-            limits=self._office.limits,
-            price=self._office.price,
-            steering=self._steer if self._office.arriving == "steer" else None,
-            shrink=self._shrink,
+        token = CURRENT_SESSION.set(session.id)
+        turn_context = TurnContext(
+            model=self._context.model,
+            toolbox=self._context.toolbox,
+            tool_context=self._context.build_tool_context(route),
+            opening=await self._build_opening(inbound.source, route, session),
+            limits=self._context.limits,
+            price=self._context.price,
+            steering=self._collect_steering if self._context.arriving == "steer" else None,
+            compress=self._compress,
         )
         try:
-            async with aclosing(turn(self._desk, session, setting)) as happenings:
-                async for happening in happenings:
-                    self._hear(happening)
-                    if isinstance(happening, Ended):
-                        if quiet is not None:
-                            await quiet()
-                        await self._end(letter, route, happening)
-                    yield happening
+            async with aclosing(run_turn(self._executor, session, turn_context)) as events:
+                async for event in events:
+                    self._track_answer(event)
+                    if isinstance(event, TurnEnded):
+                        if before_end is not None:
+                            await before_end()
+                        await self._finish_turn(inbound, route, event)
+                    yield event
         finally:
-            SESSION.reset(bound)
+            CURRENT_SESSION.reset(token)
 
-    async def join(self, letters: Sequence[Letter]) -> None:
-        """Let letters take part in the turn of the first of them, which has begun."""
-        first, *others = letters
+    async def join_turn(self, inbound_messages: Sequence[InboundMessage]) -> None:
+        """Add messages to the turn of the first of them, which has begun."""
+        first, *others = inbound_messages
         assert first.session is not None
-        session = await self._desk.ask(self._desk.store.tip, first.session)
-        for letter in others:
-            await self._desk.ask(self._desk.store.mail.begin, letter, session)
+        session = await self._executor.run(self._executor.store.find_tip, first.session)
+        for inbound in others:
+            await self._executor.run(self._executor.store.inbox.start_turn, inbound, session)
 
-    async def tell(self, letter: Letter) -> list[Parcel]:
-        """Pass a note on: it goes out, and stands in the session that it is about."""
-        self.posted = await self._desk.ask(self._told, letter)
-        return self.posted
+    async def forward_report(self, inbound: InboundMessage) -> list[OutboundMessage]:
+        """Forward a process report: send it to the chat and append it to its session."""
+        self.outbound = await self._executor.run(self._store_report, inbound)
+        return self.outbound
 
-    def _told(self, letter: Letter) -> list[Parcel]:
-        store, note = self._desk.store, letter.message
-        about, said = str((note.meta or {}).get("session", "")), list[Message]()
-        with suppress(NotFound):  # a conversation that went elsewhere is not bothered with it
-            if store.tip(about).id == store.routes.get(self.key).session:
-                said, about = [note], store.tip(about).id
-        parts = [(letter.source, part) for part in self._parts(note.text)]
-        return store.mail.finish([letter], about, said, parts)
+    def _store_report(self, inbound: InboundMessage) -> list[OutboundMessage]:
+        store, report = self._executor.store, inbound.message
+        session_id, messages = str((report.meta or {}).get("session", "")), list[Message]()
+        with suppress(NotFound):  # only if the conversation is still in that session
+            if store.find_tip(session_id).id == store.routes.get(self.key).session:
+                messages, session_id = [report], store.find_tip(session_id).id
+        parts = [(inbound.source, part) for part in self._splitter(report.text)]
+        return store.inbox.finish_turn([inbound], session_id, messages, parts)
 
     async def stop(
-        self, letters: Sequence[Letter], why: str, *, shown: bool = False
-    ) -> list[Parcel]:
-        """End letters without an answer. What was said and what came of it stays.
+        self, inbound_messages: Sequence[InboundMessage], reason: str, *, is_visible: bool = False
+    ) -> list[OutboundMessage]:
+        """End messages without an answer, keeping them and any partial answer in the session.
 
-        `shown`: some of the answer can be seen, so that its end must be.
+        `is_visible`: part of the answer has been shown, so send its end as well.
         """
-        store, first = self._desk.store, letters[0]
-        route = await self._desk.ask(store.routes.open, self.key, first.source)
-        session = self.session(route)
+        store, first = self._executor.store, inbound_messages[0]
+        route = await self._executor.run(store.routes.open, self.key, first.source)
+        session = self.build_session(route)
         if first.session is not None:
-            session = await self._desk.ask(store.tip, first.session)
-        for letter in letters:
-            await self._desk.ask(store.mail.begin, letter, session)
-        said = f"{self.so_far}\n\n{STOPPED}".strip()
-        parts = self._parts(said) if shown else ()
-        self.posted = await self._desk.ask(
-            store.mail.finish,
-            letters,
+            session = await self._executor.run(store.find_tip, first.session)
+        for inbound in inbound_messages:
+            await self._executor.run(store.inbox.start_turn, inbound, session)
+        text = f"{self.partial_answer}\n\n{STOPPED_MARK}".strip()
+        parts = self._splitter(text) if is_visible else ()
+        self.outbound = await self._executor.run(
+            store.inbox.finish_turn,
+            inbound_messages,
             session,
-            [Message("assistant", said)],
-            [*await self._notices(first, route), *((first.source, part) for part in parts)],
-            reason=why,
+            [Message("assistant", text)],
+            [
+                *await self._build_reset_notices(first, route),
+                *((first.source, part) for part in parts),
+            ],
+            reason=reason,
         )
-        return self.posted
+        return self.outbound
 
-    async def fail(self, letters: Sequence[Letter], error: Exception) -> list[Parcel]:
-        """Give letters up because of an error of ours, and say so."""
-        text = f"Something went wrong here ({type(error).__name__}). Please say it again."
-        first = letters[0]
-        route = await self._desk.ask(self._desk.store.routes.open, self.key, first.source)
-        self.posted = await self._desk.ask(
-            self._desk.store.mail.finish,
-            letters,
+    async def fail(
+        self, inbound_messages: Sequence[InboundMessage], error: Exception
+    ) -> list[OutboundMessage]:
+        """End messages because of an internal error, and notify the user."""
+        text = f"Something went wrong ({type(error).__name__}). Please send your message again."
+        first = inbound_messages[0]
+        route = await self._executor.run(self._executor.store.routes.open, self.key, first.source)
+        self.outbound = await self._executor.run(
+            self._executor.store.inbox.finish_turn,
+            inbound_messages,
             first.session or route.session,
             [],
             [(first.source, text)],
             reason=f"{type(error).__name__}: {error}",
         )
-        return self.posted
+        return self.outbound
 
-    async def give_up(self, letter: Letter) -> list[Parcel]:
-        """End a letter that ended the program each time, with what had joined its turn; say so."""
-        attempts, store = self._office.attempts, self._desk.store
+    async def abandon(self, inbound: InboundMessage) -> list[OutboundMessage]:
+        """End a message that kept crashing the process, with all that joined its turn; tell the user."""
+        attempts, store = self._context.max_attempts, self._executor.store
         times = "once" if attempts == 1 else f"{attempts} times"
         text = (
-            f"I gave this message up: the program ended {times} while it worked on it. Say it again,"
-            " perhaps in other words, to let it be tried once more."
+            f"I couldn't answer this message: the program crashed {times} while processing it."
+            " Please send it again, maybe rephrased."
         )
-        letters, session, notices = [letter], letter.session or "", list[tuple[Source, str]]()
-        if letter.session is not None:  # it has its place: what follows must not take it up again
-            _, route, found = await self._resume(letter, letter.session)
-            letters, session = self._joined, found.id
-            notices = await self._notices(letter, route)
-        self.posted = await self._desk.ask(
-            store.mail.finish,
-            letters,
+        inbound_messages, session, notices = (
+            [inbound],
+            inbound.session or "",
+            list[tuple[Source, str]](),
+        )
+        if inbound.session is not None:  # its turn has begun: no later turn may resume it
+            _, route, found = await self._resume_turn(inbound, inbound.session)
+            inbound_messages, session = self._joined, found.id
+            notices = await self._build_reset_notices(inbound, route)
+        self.outbound = await self._executor.run(
+            store.inbox.finish_turn,
+            inbound_messages,
             session,
             [Message("assistant", text)] if session else [],
-            [*notices, *((letter.source, part) for part in self._parts(text))],
-            reason=f"given up: the program ended {times} while it worked on it",
-            hopeless=True,
+            [*notices, *((inbound.source, part) for part in self._splitter(text))],
+            reason=f"abandoned: the program crashed {times} while processing it",
+            is_undeliverable=True,
         )
-        return self.posted
+        return self.outbound
 
-    def _hear(self, happening: Happening) -> None:
-        if isinstance(happening, TextDelta):
-            self.so_far += happening.text
-        elif isinstance(happening, (Again, Called)):
-            self.so_far = ""
+    def _track_answer(self, event: TurnEvent) -> None:
+        if isinstance(event, TextDelta):
+            self.partial_answer += event.text
+        elif isinstance(event, (Retrying, ToolCalled)):
+            self.partial_answer = ""
 
-    async def _begin(self, letter: Letter) -> tuple[Letter, Route, Session]:
-        if letter.state == "running" and letter.session is not None:
-            return await self._resume(letter, letter.session)
-        route = await self.route(letter.source)
-        session, letter = await self._desk.ask(self._place, letter, route, self.session(route))
-        self._joined = [letter]
-        return letter, route, session
+    async def _begin_turn(self, inbound: InboundMessage) -> tuple[InboundMessage, Route, Session]:
+        if inbound.state == "running" and inbound.session is not None:
+            return await self._resume_turn(inbound, inbound.session)
+        route = await self.open_route(inbound.source)
+        session, inbound = await self._executor.run(
+            self._store_message, inbound, route, self.build_session(route)
+        )
+        self._joined = [inbound]
+        return inbound, route, session
 
-    def _place(self, letter: Letter, route: Route, session: Session) -> tuple[Session, Letter]:
-        """Give the message of a letter its place. The session that begins with it may start warm."""
-        office, store = self._office, self._desk.store
-        if office.starter is None or not store.preludes.is_new(session):
-            return session, store.mail.begin(letter, session)
-        context = office.tools_for(route)
-        tools, said = office.toolbox.definitions(context), letter.message.text
-        newcomer = Newcomer(session, said, tools, str(context.cwd), session.owner)
-        return begin(
-            store, office.starter, newcomer, lambda session: store.mail.begin(letter, session)
+    def _store_message(
+        self, inbound: InboundMessage, route: Route, session: Session
+    ) -> tuple[Session, InboundMessage]:
+        """Append an inbound message to its session, with a warm start if the session is new."""
+        gateway_context, store = self._context, self._executor.store
+        if gateway_context.starter is None or not store.preludes.is_new(session):
+            return session, store.inbox.start_turn(inbound, session)
+        tool_context = gateway_context.build_tool_context(route)
+        tools, text = gateway_context.toolbox.build_definitions(tool_context), inbound.message.text
+        new_session = NewSession(session, text, tools, str(tool_context.cwd), session.owner)
+        return begin_session(
+            store,
+            gateway_context.starter,
+            new_session,
+            lambda session: store.inbox.start_turn(inbound, session),
         )
 
-    async def _resume(self, letter: Letter, session: str) -> tuple[Letter, Route, Session]:
-        """Take up a turn that was interrupted, with all that had joined it."""
-        store = self._desk.store
-        route = await self._desk.ask(store.routes.open, self.key, letter.source)
-        tip = await self._desk.ask(store.tip, session)
-        if route.session == session != tip.id:  # it was compressed, and the crash came right then
-            route = await self._desk.ask(store.routes.follow, self.key, session, tip.id)
-        waiting = await self._desk.ask(store.mail.waiting, self.key)
-        others = [one for one in waiting if one.state == "running" and one.num != letter.num]
-        self._joined = [letter, *others]
-        return letter, route, tip
+    async def _resume_turn(
+        self, inbound: InboundMessage, session: str
+    ) -> tuple[InboundMessage, Route, Session]:
+        """Resume an interrupted turn, with all messages that had joined it."""
+        store = self._executor.store
+        route = await self._executor.run(store.routes.open, self.key, inbound.source)
+        tip = await self._executor.run(store.find_tip, session)
+        if route.session == session != tip.id:  # crashed right after compression
+            route = await self._executor.run(store.routes.follow, self.key, session, tip.id)
+        waiting = await self._executor.run(store.inbox.list_waiting, self.key)
+        others = [one for one in waiting if one.state == "running" and one.num != inbound.num]
+        self._joined = [inbound, *others]
+        return inbound, route, tip
 
-    async def _end(self, letter: Letter, route: Route, ended: Ended) -> None:
-        parts = self._parts(ended.message.text)
-        store = self._desk.store
-        self.posted = await self._desk.ask(
-            store.mail.finish,
+    async def _finish_turn(self, inbound: InboundMessage, route: Route, ended: TurnEnded) -> None:
+        parts = self._splitter(ended.message.text)
+        store = self._executor.store
+        self.outbound = await self._executor.run(
+            store.inbox.finish_turn,
             self._joined,
             ended.session,
             [ended.message],
-            [*await self._notices(letter, route), *((letter.source, part) for part in parts)],
+            [
+                *await self._build_reset_notices(inbound, route),
+                *((inbound.source, part) for part in parts),
+            ],
             reason=ended.reason,
         )
-        self.so_far = ""
-        await self._desk.ask(store.routes.touch, self.key, ended.usage)
+        self.partial_answer = ""
+        await self._executor.run(store.routes.touch, self.key, ended.usage)
 
-    async def _notices(self, letter: Letter, route: Route) -> list[tuple[Source, str]]:
-        """What the user is told once after an automatic reset."""
+    async def _build_reset_notices(
+        self, inbound: InboundMessage, route: Route
+    ) -> list[tuple[Source, str]]:
+        """Build the one-time notice to the user after an automatic reset."""
         if route.reset is None:
             return []
-        policy = self._office.policy_for(letter.source)
-        title = await self._title(route.previous)
-        return [(letter.source, reset_notice.for_user(_why(route.reset), policy, title))]
+        policy = self._context.resolve_policy(inbound.source)
+        title = await self._load_title(route.previous)
+        return [
+            (
+                inbound.source,
+                reset_notice.build_user_notice(_parse_reset_reason(route.reset), policy, title),
+            )
+        ]
 
-    async def _title(self, session: str | None) -> str | None:
+    async def _load_title(self, session: str | None) -> str | None:
         if session is None:
             return None
-        return (await self._desk.ask(self._desk.store.session, session)).title
+        return (await self._executor.run(self._executor.store.session, session)).title
 
-    async def _opening(self, source: Source, route: Route, session: Session) -> list[Message]:
-        office = self._office
-        start = await self._desk.ask(self._desk.store.preludes.start, session)
-        homes = await self._desk.ask(office.homes)
-        told = [
-            office.prompt,
-            context_prompt(source, platforms=office.platforms, homes=homes),
+    async def _build_opening(self, source: Source, route: Route, session: Session) -> list[Message]:
+        context = self._context
+        start = await self._executor.run(self._executor.store.preludes.load, session)
+        homes = await self._executor.run(context.homes)
+        prompts = [
+            context.prompt,
+            build_context_prompt(source, platforms=context.platforms, homes=homes),
         ]
         if route.reset is not None:
-            told.append(reset_notice.for_model(_why(route.reset), office.policy_for(source)))
-        return opening("\n\n".join(told), start.messages)
+            prompts.append(
+                reset_notice.build_model_notice(
+                    _parse_reset_reason(route.reset), context.resolve_policy(source)
+                )
+            )
+        return build_opening_messages("\n\n".join(prompts), start.messages)
 
-    async def _steer(self) -> list[Message]:
-        """What was said meanwhile joins the turn, up to the next command."""
-        store = self._desk.store
-        said: list[Message] = []
-        for letter in await self._desk.ask(store.mail.waiting, self.key):
-            if letter.state != "waiting" or is_note(letter.message):
+    async def _collect_steering(self) -> list[Message]:
+        """Add messages that arrived during the turn, up to the next command."""
+        store = self._executor.store
+        messages: list[Message] = []
+        for inbound in await self._executor.run(store.inbox.list_waiting, self.key):
+            if inbound.state != "waiting" or is_report(inbound.message):
                 continue
-            if is_command(letter.message) or not same_place(letter, self._joined[0]):
+            if is_command(inbound.message) or not is_same_chat(inbound, self._joined[0]):
                 break
             assert self._session is not None
-            begun = await self._desk.ask(store.mail.begin, letter, self._session)
+            begun = await self._executor.run(store.inbox.start_turn, inbound, self._session)
             self._joined.append(begun)
-            said.append(begun.message)
-        return said
+            messages.append(begun.message)
+        return messages
 
-    async def _shrink(self, session: Session, messages: Sequence[Message]) -> Shrunk | None:
-        shrunk = await compress(self._desk, self._office.model, session, messages)
-        if shrunk is not None:
-            routes = self._desk.store.routes
-            await self._desk.ask(routes.follow, self.key, session.id, shrunk.session.id)
-            self._session = shrunk.session
-        return shrunk
+    async def _compress(self, session: Session, messages: Sequence[Message]) -> Compacted | None:
+        compacted = await compress_session(self._executor, self._context.model, session, messages)
+        if compacted is not None:
+            routes = self._executor.store.routes
+            await self._executor.run(routes.follow, self.key, session.id, compacted.session.id)
+            self._session = compacted.session
+        return compacted
 
 
-def session_of(office: Office, route: Route) -> Session:
-    """A route's session as it begins: nothing is written before its first message."""
+def build_route_session(context: GatewayContext, route: Route) -> Session:
+    """Build a route's session value; nothing is stored before its first message."""
     source = route.origin
-    return office.desk.store.begin(
+    return context.executor.store.begin(
         id=route.session,
         source=source.platform,
-        owner=owner_of(route.key, source),
+        owner=derive_owner(route.key, source),
         user=source.user_name or source.user_id,
-        model=office.model.endpoint.model,
+        model=context.model.endpoint.model,
     )
 
 
 def is_command(message: Message) -> bool:
-    """Whether a message is for the gateway and not for the model."""
-    return message.role == "user" and _COMMAND.match(message.text) is not None
+    """Return whether a message is for the gateway and not for the model."""
+    return message.role == "user" and _COMMAND_PATTERN.match(message.text) is not None
 
 
-def is_note(message: Message) -> bool:
-    """Whether a message needs no answer: it is passed on, and what follows is said with it known."""
+def is_report(message: Message) -> bool:
+    """Return whether a message is a report, which is forwarded and needs no answer."""
     return message.role == "assistant"
 
 
-def same_place(one: Letter, other: Letter) -> bool:
-    """Does one answer reach both? People of one conversation may write in several chats."""
+def is_same_chat(one: InboundMessage, other: InboundMessage) -> bool:
+    """Return whether one answer reaches both; people in one conversation may write in several chats."""
     a, b = one.source, other.source
     return (a.platform, a.chat_id, a.thread_id) == (b.platform, b.chat_id, b.thread_id)
 
 
-def _why(reason: str) -> Why:
+def _parse_reset_reason(reason: str) -> ResetReason:
     return "daily" if reason == "daily" else "idle"

@@ -1,12 +1,12 @@
-"""A letter that ends the program each time it is worked on is given up, and the others go on.
+"""Stop retrying a message that crashes the process every time, so that other messages proceed.
 
-An attempt is counted in the store before it is made: what kills us (no memory left, a crash inside a
-tool) leaves nobody to count afterwards. A program counts a letter once, however often it turns to it,
-and takes the attempt back when it leaves the letter to a later one in good order.
+An attempt is counted in the store before it is made: a crash (out of memory, a fault inside a tool)
+leaves nobody to count it afterwards. A process counts a message once, however often it retries it,
+and undoes the count when it shuts down cleanly.
 
-When a program dies, everything that it worked on has one attempt less left, the innocent too. So the
-last attempt of a letter is made while no other letter in the same case is worked on: a second death
-then counts against one of them alone.
+A crash costs every message in progress one attempt, including innocent ones. Therefore a message
+makes its last attempt while no other message is making its last one: a second crash then counts
+against only one of them.
 """
 
 from __future__ import annotations
@@ -16,51 +16,51 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from typing import Literal, TypeAlias
 
-from rekindle.store.conversations.inbox import Letter
+from rekindle.store.conversations.inbox import InboundMessage
 
-from .context import Office
+from .context import GatewayContext
 
-# Go on with it; it has ended meanwhile; or it was begun too often.
-Verdict: TypeAlias = Literal["go on", "over", "hopeless"]
+# Process the message; it is already done; or it has no attempts left.
+AttemptDecision: TypeAlias = Literal["proceed", "done", "exhausted"]
 
 
-class Attempts:
-    """The attempts of one program."""
+class AttemptTracker:
+    """The attempts that this process makes at processing messages."""
 
-    def __init__(self, office: Office) -> None:
-        self._desk = office.desk
-        self._mail = office.desk.store.mail
-        self._limit = office.attempts
-        self._begun: set[int] = set()
-        self._alone = asyncio.Lock()
+    def __init__(self, context: GatewayContext) -> None:
+        self._executor = context.executor
+        self._inbox = context.executor.store.inbox
+        self._max_attempts = context.max_attempts
+        self._counted: set[int] = set()
+        self._isolation_lock = asyncio.Lock()
 
     @asynccontextmanager
-    async def turn(self, letter: Letter) -> AsyncGenerator[None]:
-        """Wait until a letter may be worked on; only its last attempt has to."""
-        if letter.num in self._begun or letter.attempts < max(1, self._limit - 1):
+    async def isolate_last_attempt(self, inbound: InboundMessage) -> AsyncGenerator[None]:
+        """Wait until a message may be processed; only its last attempt has to wait."""
+        if inbound.num in self._counted or inbound.attempts < max(1, self._max_attempts - 1):
             yield
             return
-        async with self._alone:
+        async with self._isolation_lock:
             yield
 
-    async def begin(self, letter: Letter) -> Verdict:
-        """Count that we begin with a letter, unless we did before."""
-        if letter.num in self._begun:
-            return "go on"
-        attempts = await self._desk.ask(self._mail.attempt, letter)
-        if attempts > self._limit:
-            return "hopeless"
+    async def begin(self, inbound: InboundMessage) -> AttemptDecision:
+        """Count an attempt at a message, unless this process has counted it before."""
+        if inbound.num in self._counted:
+            return "proceed"
+        attempts = await self._executor.run(self._inbox.count_attempt, inbound)
+        if attempts > self._max_attempts:
+            return "exhausted"
         if attempts:
-            self._begun.add(letter.num)
-        return "go on" if attempts else "over"
+            self._counted.add(inbound.num)
+        return "proceed" if attempts else "done"
 
-    def end(self, letters: Iterable[Letter]) -> None:
-        """We are done with letters."""
-        self._begun.difference_update(letter.num for letter in letters)
+    def finish(self, inbound_messages: Iterable[InboundMessage]) -> None:
+        """Forget messages that are done."""
+        self._counted.difference_update(inbound.num for inbound in inbound_messages)
 
-    async def leave(self, *letters: Letter) -> None:
-        """Leave letters, or all, to somebody else: the program does not end because of them."""
-        nums = {one.num for one in letters} & self._begun if letters else {*self._begun}
-        self._begun -= nums
+    async def undo(self, *letters: InboundMessage) -> None:
+        """Undo the attempts at the given messages, or at all, after a clean shutdown or takeover."""
+        nums = {one.num for one in letters} & self._counted if letters else {*self._counted}
+        self._counted -= nums
         if nums:
-            await self._desk.ask(self._mail.spare, sorted(nums))
+            await self._executor.run(self._inbox.undo_attempts, sorted(nums))

@@ -1,10 +1,11 @@
-"""The gateway: listens to all platforms, and answers each conversation in its order.
+"""The gateway: listens to all platforms, and answers each conversation in order.
 
-    platform → accept (kept for good, then acknowledged) → the worker of its key → turn or command
+    platform → accept (store, then acknowledge) → worker of the key → turn or command
     → outbox → platform
 
-What is kept is answered, by this gateway or by another on the same store: each conversation is worked
-on by who holds its lease, and what the dead left is taken over when their leases run out.
+Every stored message is answered, by this gateway or by another on the same store: the holder of a
+conversation's lease works on it, and another gateway takes over when the lease of a dead one
+expires.
 """
 
 from __future__ import annotations
@@ -17,267 +18,281 @@ from contextlib import aclosing
 from typing import NamedTuple, TypeVar
 
 from rekindle.errors import InvalidInput, StoreError
-from rekindle.platforms import Incoming, Platform
+from rekindle.platforms import Platform, PlatformMessage
 from rekindle.processes.types import Processes
-from rekindle.routing.key import Slot, join
-from rekindle.store.conversations.inbox import Accepted
+from rekindle.routing.key import KeyParts, join_key
+from rekindle.store.conversations.inbox import AcceptResult
 
-from .commands import Commands
-from .context import Office
-from .crash_attempts import Attempts
-from .log_format import KEY
-from .outbox_sender import Delivery, Stamina
-from .process_reports import pass_on
-from .worker import Shop, Worker
+from .commands import CommandRunner
+from .context import GatewayContext
+from .crash_attempts import AttemptTracker
+from .log_format import CURRENT_KEY
+from .outbox_sender import OutboxSender, SendRetryPolicy
+from .process_reports import forward_reports
+from .worker import Worker, WorkerContext
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_TROUBLE = 1.0  # seconds after an error, before a loop goes on
-_LONGEST_TROUBLE = 30.0
-_TIDY_SECONDS = 3600.0
+_RETRY_SECONDS = 1.0  # seconds to wait after an error
+_MAX_RETRY_SECONDS = 30.0
+_CLEANUP_SECONDS = 3600.0
 
 
-class Habits(NamedTuple):
-    """How a gateway works. `look` is how often it looks for what others left or took in."""
+class GatewayOptions(NamedTuple):
+    """Options of a gateway. It polls every `poll_seconds` for work that others left or accepted."""
 
-    turns: int = 100
+    max_turns: int = 100
     edit_seconds: float = 1.0
-    look: float = 1.0
-    grace: float = 20.0
-    keep: float = 30 * 86_400.0
-    stamina: Stamina = Stamina()
+    poll_seconds: float = 1.0
+    grace_seconds: float = 20.0
+    keep_seconds: float = 30 * 86_400.0
+    retry_policy: SendRetryPolicy = SendRetryPolicy()
 
 
-_USUAL = Habits()
+_DEFAULT_OPTIONS = GatewayOptions()
 
 
 class Gateway:
-    """All conversations of some platforms. `run` until `stop` is called."""
+    """All conversations of some platforms. `run` returns after `stop` is called."""
 
     def __init__(
         self,
-        office: Office,
+        context: GatewayContext,
         platforms: Iterable[Platform],
         *,
-        habits: Habits = _USUAL,
+        options: GatewayOptions = _DEFAULT_OPTIONS,
         processes: Processes | None = None,
     ) -> None:
-        """`processes` report to the chats in which they were started."""
-        self.office = office
+        """Create a gateway; `processes` report to the chats in which they were started."""
+        self.context = context
         self.platforms = {platform.name: platform for platform in platforms}
-        self.begun = time.time()
-        self.accepted = 0
-        self._habits = habits
+        self.started = time.time()
+        self.accepted_count = 0
+        self._options = options
         self._processes = processes
-        self._desk = office.desk
-        self._mail = office.desk.store.mail
-        self._delivery = Delivery(office, self.platforms, habits.stamina)
-        self._attempts = Attempts(office)
-        self._shop = Shop(
-            office,
-            Commands(office),
-            self._delivery,
+        self._executor = context.executor
+        self._inbox = context.executor.store.inbox
+        self._sender = OutboxSender(context, self.platforms, options.retry_policy)
+        self._attempts = AttemptTracker(context)
+        self._worker_context = WorkerContext(
+            context,
+            CommandRunner(context),
+            self._sender,
             self._attempts,
             self.platforms.get,
-            asyncio.Semaphore(habits.turns),
-            habits.edit_seconds,
+            asyncio.Semaphore(options.max_turns),
+            options.edit_seconds,
         )
         self._workers: dict[str, Worker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stopping = asyncio.Event()
-        self._tidied = 0.0
+        self._last_cleanup = 0.0
 
     @property
-    def running(self) -> int:
-        """How many conversations are being worked on."""
+    def worker_count(self) -> int:
+        """The number of conversations being worked on."""
         return len(self._workers)
 
     @property
-    def sending(self) -> int:
-        """In how many conversations something is being sent."""
-        return len(self._delivery.keys)
+    def sender_count(self) -> int:
+        """The number of conversations with messages being sent."""
+        return len(self._sender.keys)
 
     def stop(self) -> None:
-        """Take nothing new in, finish or park the turns, and end."""
+        """Accept nothing new, finish or suspend the turns, and end."""
         self._stopping.set()
 
     async def run(self) -> None:
-        """Work until stopped. What an earlier life of this gateway left is taken up at once."""
-        await self._persist(lambda: self._desk.ask(self._mail.give_up, self.office.runner))
-        arriving = [
+        """Run until stopped. Work that a previous run of this gateway left is resumed at once."""
+        await self._retry_until_stored(
+            lambda: self._executor.run(self._inbox.release_leases, self.context.runner)
+        )
+        loops = [
             *(self._listen(platform) for platform in self.platforms.values()),
-            self._every(self._habits.look, self._look),
+            self._run_periodically(self._options.poll_seconds, self._poll_for_work),
         ]
         if self._processes is not None:
-            arriving.append(pass_on(self._processes, self.platforms, self.take_in))
-        tasks = [asyncio.create_task(loop) for loop in arriving]
-        alive = asyncio.create_task(self._every(self.office.lease / 3, self._renew))
+            loops.append(forward_reports(self._processes, self.platforms, self.accept))
+        tasks = [asyncio.create_task(loop) for loop in loops]
+        renewal = asyncio.create_task(
+            self._run_periodically(self.context.lease / 3, self._renew_leases)
+        )
         try:
             await self._stopping.wait()
         finally:
-            await self._end(tasks, alive)
+            await self._shut_down(tasks, renewal)
 
-    # -- coming in
+    # -- receiving
 
     async def _listen(self, platform: Platform) -> None:
-        trouble = _TROUBLE
+        delay = _RETRY_SECONDS
         while not self._stopping.is_set():
             try:
-                async with aclosing(platform.listen()) as arriving:
-                    async for incoming in arriving:
-                        await self._take_in(platform, incoming)
-                        trouble = _TROUBLE
+                async with aclosing(platform.listen()) as incoming_messages:
+                    async for incoming in incoming_messages:
+                        await self._accept_and_acknowledge(platform, incoming)
+                        delay = _RETRY_SECONDS
                 return
-            except Exception:  # one platform in trouble must not end the others, nor itself
-                logger.exception("%s: listening failed; again in %g s", platform.name, trouble)
-            await asyncio.sleep(trouble)
-            trouble = min(trouble * 2, _LONGEST_TROUBLE)
+            except Exception:  # a failing platform must stop neither itself nor others
+                logger.exception("%s: listening failed; retrying in %g s", platform.name, delay)
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, _MAX_RETRY_SECONDS)
 
-    async def _take_in(self, platform: Platform, incoming: Incoming) -> None:
-        await self.take_in(incoming)
+    async def _accept_and_acknowledge(self, platform: Platform, incoming: PlatformMessage) -> None:
+        await self.accept(incoming)
         await platform.acknowledge(incoming)
 
-    async def take_in(self, incoming: Incoming) -> None:
-        """Keep what came in, and see that somebody works on it. The same message is kept once."""
+    async def accept(self, incoming: PlatformMessage) -> None:
+        """Store an incoming message once and make sure that a worker handles it."""
         try:
-            key = self.office.key_of(incoming.source)
-            bound = KEY.set(key)
-            accepted = await self._persist(lambda: self._accept(key, incoming))
+            key = self.context.build_key(incoming.source)
+            token = CURRENT_KEY.set(key)
+            result = await self._retry_until_stored(lambda: self._store_incoming(key, incoming))
         except InvalidInput as error:
-            # It would be refused each time it is given again.
+            # Acknowledge it anyway: it would be rejected again on every redelivery.
             platform = incoming.source.platform
-            logger.error("%s: a message cannot be taken in: %s", platform, error)
+            logger.error("%s: rejected a message: %s", platform, error)
             return
-        if accepted.is_new:
-            self.accepted += 1
-            if accepted.is_ours:
-                self._start(key)
+        if result.is_new:
+            self.accepted_count += 1
+            if result.has_lease:
+                self._start_worker(key)
             elif worker := self._workers.get(key):
-                worker.arrived(accepted.letter)
-        KEY.reset(bound)
+                worker.on_new_message(result.inbound)
+        CURRENT_KEY.reset(token)
 
-    async def _accept(self, key: str, incoming: Incoming) -> Accepted:
-        return await self._desk.ask(
-            self._mail.accept,
+    async def _store_incoming(self, key: str, incoming: PlatformMessage) -> AcceptResult:
+        return await self._executor.run(
+            self._inbox.accept,
             key,
             incoming.source,
             incoming.message,
-            runner=self.office.runner,
-            lease=self.office.lease,
+            runner=self.context.runner,
+            lease_seconds=self.context.lease,
         )
 
-    # -- working
+    # -- workers
 
-    def _start(self, key: str) -> None:
-        """Let a worker begin; one that is about to leave stays. At the end none begins."""
+    def _start_worker(self, key: str) -> None:
+        """Start a worker, or keep one that is about to end; start none during shutdown."""
         if self._stopping.is_set():
             return
         if worker := self._workers.get(key):
-            worker.wanted = True
+            worker.has_new_work = True
             return
-        worker = self._workers[key] = Worker(self._shop, key)
-        self._tasks[key] = asyncio.create_task(self._work(worker))
+        worker = self._workers[key] = Worker(self._worker_context, key)
+        self._tasks[key] = asyncio.create_task(self._run_worker(worker))
 
-    async def _work(self, worker: Worker) -> None:
+    async def _run_worker(self, worker: Worker) -> None:
         try:
             await worker.run()
-        except Exception:  # its lease runs out, and somebody takes the conversation up again
-            logger.exception("the worker of %s failed", worker.key)
+        except Exception:  # the lease expires and the conversation is adopted again
+            logger.exception("worker of %s failed", worker.key)
         finally:
             if self._workers.get(worker.key) is worker:
                 del self._workers[worker.key], self._tasks[worker.key]
 
-    # -- upkeep
+    # -- maintenance
 
-    async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    async def _run_periodically(
+        self, seconds: float, operation: Callable[[], Awaitable[None]]
+    ) -> None:
         while True:
             try:
-                await work()
-            except Exception as error:  # noqa: BLE001  # what cannot be looked after now can be later
-                logger.warning("upkeep failed: %s: %s", type(error).__name__, error)
+                await operation()
+            except Exception as error:  # noqa: BLE001  # the next run tries again
+                logger.warning("maintenance failed: %s: %s", type(error).__name__, error)
             await asyncio.sleep(seconds)
 
-    async def _renew(self) -> None:
-        """Say that we live; drop what somebody else took over while we seemed dead."""
+    async def _renew_leases(self) -> None:
+        """Renew our leases, and drop conversations that another gateway has taken over."""
         turns = {key: worker.turn for key, worker in self._workers.items() if worker.turn}
-        sending = self._delivery.busy
-        renewed = await self._desk.ask(self._mail.renew, self.office.runner, self.office.lease)
+        sending = self._sender.leased_keys
+        renewed = await self._executor.run(
+            self._inbox.renew_leases, self.context.runner, self.context.lease
+        )
         held = frozenset(renewed)
         for key, turn in turns.items():
             worker = self._workers.get(key)
             if key not in held and worker is not None and worker.turn is turn:
                 logger.warning("%s was taken over by another gateway", key)
                 self._tasks[key].cancel()
-                if worker.letter is not None:
-                    await self._attempts.leave(worker.letter)
-        self._delivery.keep(sending, held)
-        for key in held:  # ours, and nobody at it: it must not wait for nobody
-            if self._is_served(key) and key not in self._workers:
-                self._start(key)
+                if worker.inbound is not None:
+                    await self._attempts.undo(worker.inbound)
+        self._sender.sync_leases(sending, held)
+        for key in held:  # leased by us, but without a worker
+            if self._is_own_key(key) and key not in self._workers:
+                self._start_worker(key)
 
-    def _is_served(self, key: str) -> bool:
-        return key.startswith(tuple(self._under()))
+    def _is_own_key(self, key: str) -> bool:
+        return key.startswith(tuple(self._build_key_prefixes()))
 
-    async def _look(self) -> None:
-        """Take up what nobody works on, and hear what others took in for us."""
-        under = self._under()
-        office = self.office
-        adopt = self._mail.adopt
-        for key in await self._desk.ask(adopt, office.runner, office.lease, under=under):
+    async def _poll_for_work(self) -> None:
+        """Adopt conversations without a worker, and pick up messages that others accepted for us."""
+        prefixes = self._build_key_prefixes()
+        context = self.context
+        adopt = self._inbox.adopt_conversations
+        for key in await self._executor.run(
+            adopt, context.runner, context.lease, prefixes=prefixes
+        ):
             if key not in self._workers:
-                logger.info("%s is taken up", key)
-                self._start(key)
-        await self._delivery.look(under)
+                logger.info("adopted %s", key)
+                self._start_worker(key)
+        await self._sender.claim_pending(prefixes)
         if any(worker.turn for worker in self._workers.values()):
-            for letter in await self._desk.ask(self._mail.arrived, office.runner):
-                if worker := self._workers.get(letter.key):
-                    worker.arrived(letter)
-        if time.monotonic() - self._tidied > _TIDY_SECONDS:
-            await self._desk.ask(self._mail.tidy, self._habits.keep)
-            self._tidied = time.monotonic()
+            for inbound in await self._executor.run(
+                self._inbox.list_waiting_for_runner, context.runner
+            ):
+                if worker := self._workers.get(inbound.key):
+                    worker.on_new_message(inbound)
+        if time.monotonic() - self._last_cleanup > _CLEANUP_SECONDS:
+            await self._executor.run(self._inbox.delete_finished, self._options.keep_seconds)
+            self._last_cleanup = time.monotonic()
 
-    def _under(self) -> Sequence[str]:
-        """How the keys of our platforms begin."""
-        return [join(Slot(name, "")) for name in self.platforms]
+    def _build_key_prefixes(self) -> Sequence[str]:
+        """Build the key prefixes of our platforms."""
+        return [join_key(KeyParts(name, "")) for name in self.platforms]
 
-    async def _persist(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do it, however long the store is away: what came in must be kept."""
-        trouble = _TROUBLE
+    async def _retry_until_stored(self, operation: Callable[[], Awaitable[T]]) -> T:
+        """Run an operation, retrying for as long as the store is unavailable."""
+        delay = _RETRY_SECONDS
         while True:
             try:
-                return await work()
+                return await operation()
             except StoreError as error:
-                logger.error("the store cannot be used: %s; again in %g s", error, trouble)
-            await asyncio.sleep(trouble)
-            trouble = min(trouble * 2, _LONGEST_TROUBLE)
+                logger.error("store unavailable: %s; retrying in %g s", error, delay)
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, _MAX_RETRY_SECONDS)
 
-    # -- the end
+    # -- shutdown
 
-    async def _end(self, arriving: Sequence[asyncio.Task[None]], alive: asyncio.Task[None]) -> None:
-        """Finish what can be finished in time; the rest stays where the next life finds it."""
-        end = time.monotonic() + self._habits.grace
-        await _cancelled(arriving)
+    async def _shut_down(
+        self, loops: Sequence[asyncio.Task[None]], renewal: asyncio.Task[None]
+    ) -> None:
+        """Finish what fits into the grace period; the rest stays in the store for the next run."""
+        deadline = time.monotonic() + self._options.grace_seconds
+        await _cancel_tasks(loops)
         for worker in self._workers.values():
-            worker.leaving = True
+            worker.is_stopping = True
         if self._tasks:
-            await asyncio.wait([*self._tasks.values()], timeout=self._habits.grace)
-        parked = [*self._tasks.values()]
-        await _cancelled(parked)
-        await self._delivery.close(max(1.0, end - time.monotonic()))
-        await _cancelled([alive])
+            await asyncio.wait([*self._tasks.values()], timeout=self._options.grace_seconds)
+        unfinished = [*self._tasks.values()]
+        await _cancel_tasks(unfinished)
+        await self._sender.close(max(1.0, deadline - time.monotonic()))
+        await _cancel_tasks([renewal])
         for platform in self.platforms.values():
             await platform.close()
         try:
-            await self._attempts.leave()
-            await self._desk.ask(self._mail.give_up, self.office.runner)
+            await self._attempts.undo()
+            await self._executor.run(self._inbox.release_leases, self.context.runner)
         except StoreError as error:
-            logger.warning("the leases could not be given back: %s", error)
-        logger.info("ended; %d turns parked", len(parked))
+            logger.warning("cannot release leases: %s", error)
+        logger.info("stopped; %d turns left for the next run", len(unfinished))
 
 
-async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:
+async def _cancel_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""The outbox: what has to reach somebody is sent until it did, in order, by one at a time."""
+"""Send outbox messages until they are delivered: in order, one sender per conversation."""
 
 from __future__ import annotations
 
@@ -10,186 +10,209 @@ from typing import NamedTuple
 
 from rekindle.errors import PlatformError, StoreError
 from rekindle.platforms import Platform
-from rekindle.store.conversations.inbox import SENDING, Letter, Parcel
+from rekindle.store.conversations.inbox import SEND_LEASE_PREFIX, InboundMessage, OutboundMessage
 
-from .context import Office
-from .live_draft import Draft, nonce_of
-from .log_format import KEY
+from .context import GatewayContext
+from .live_draft import LiveDraft, build_answer_nonce
+from .log_format import CURRENT_KEY
 
 logger = logging.getLogger(__name__)
 
 SEND_SECONDS = 60.0  # for one message, before the attempt counts as failed
-_TROUBLE = 2.0  # seconds to wait after an error of our own
+_RETRY_SECONDS = 2.0  # seconds to wait after an internal error
 
 
-class Stamina(NamedTuple):
-    """How often a parcel is tried, and the seconds between: each pause twice the one before."""
+class SendRetryPolicy(NamedTuple):
+    """How often to try to send a message; the delay doubles with each attempt."""
 
-    attempts: int = 8
-    first: float = 1.0
-    longest: float = 300.0
+    max_attempts: int = 8
+    first_delay: float = 1.0
+    max_delay: float = 300.0
 
-    def pause(self, attempts: int, error: PlatformError) -> float | None:
-        """Seconds until the next attempt after so many; None to give up."""
-        if error.lasting or attempts >= self.attempts:
+    def get_delay(self, attempts: int, error: PlatformError) -> float | None:
+        """Return the seconds until the next attempt, or None to stop retrying."""
+        if error.permanent or attempts >= self.max_attempts:
             return None
-        pause = min(self.longest, self.first * 2 ** (attempts - 1))
-        return max(pause, error.retry_after or 0.0)
+        delay = min(self.max_delay, self.first_delay * 2 ** (attempts - 1))
+        return max(delay, error.retry_after or 0.0)
 
 
-class Delivery:
-    """Sends what waits in the outbox to the platforms that are connected."""
+class OutboxSender:
+    """Sends the messages in the outbox to the connected platforms."""
 
     def __init__(
-        self, office: Office, platforms: Mapping[str, Platform], stamina: Stamina | None = None
+        self,
+        context: GatewayContext,
+        platforms: Mapping[str, Platform],
+        retry_policy: SendRetryPolicy | None = None,
     ) -> None:
-        self._desk = office.desk
-        self._mail = office.desk.store.mail
-        self._runner = office.runner
-        self._lease = office.lease
+        self._executor = context.executor
+        self._inbox = context.executor.store.inbox
+        self._runner = context.runner
+        self._lease = context.lease
         self._platforms = platforms
-        self._stamina = stamina or Stamina()
+        self._retry_policy = retry_policy or SendRetryPolicy()
         self._sending: dict[str, asyncio.Task[None]] = {}
-        self._wanted: set[str] = set()
-        self._busy: set[str] = set()  # where parcels are at hand
-        self._begun: dict[int, tuple[Letter, Draft | None]] = {}  # by parcel: what it answers
+        self._requested: set[str] = set()
+        self._leased: set[str] = set()  # keys whose lease we hold
+        self._answers: dict[int, tuple[InboundMessage, LiveDraft | None]] = {}  # by outbound number
 
     @property
     def keys(self) -> list[str]:
-        """In which conversations something is being sent."""
+        """Keys of the conversations that have a sender."""
         return [*self._sending]
 
     @property
-    def busy(self) -> frozenset[str]:
-        """In which conversations we have parcels at hand, and so hold the lease."""
-        return frozenset(self._busy)
+    def leased_keys(self) -> frozenset[str]:
+        """Keys of the conversations whose send lease we hold."""
+        return frozenset(self._leased)
 
     def send(
-        self, posted: Sequence[Parcel], letter: Letter | None = None, draft: Draft | None = None
+        self,
+        outbound_messages: Sequence[OutboundMessage],
+        inbound: InboundMessage | None = None,
+        draft: LiveDraft | None = None,
     ) -> None:
-        """Send parcels that were just posted; the first of them begins the answer to `letter`."""
-        if not posted:
+        """Send newly posted messages; the first of them begins the answer to `inbound`."""
+        if not outbound_messages:
             return
-        if letter is not None:
-            self._begun[posted[0].num] = (letter, draft)
-        self._start(posted[0].key, claimed=False)
+        if inbound is not None:
+            self._answers[outbound_messages[0].num] = (inbound, draft)
+        self._start_sending(outbound_messages[0].key, claimed=False)
 
-    async def look(self, under: Sequence[str]) -> None:
-        """Take up what nobody sends, in conversations whose keys begin with one of `under`."""
-        claim = self._mail.claim
-        for key in await self._desk.ask(claim, self._runner, self._lease, under=under):
+    async def claim_pending(self, key_prefixes: Sequence[str]) -> None:
+        """Claim unsent messages in conversations whose keys begin with one of `key_prefixes`."""
+        claim = self._inbox.claim_conversations
+        for key in await self._executor.run(
+            claim, self._runner, self._lease, prefixes=key_prefixes
+        ):
             if key not in self._sending:
-                self._start(key, claimed=True)
+                self._start_sending(key, claimed=True)
 
-    async def close(self, grace: float) -> None:
-        """Wait for what is being sent, so long; what waits for its next attempt stays for later."""
+    async def close(self, grace_seconds: float) -> None:
+        """Wait up to `grace_seconds` for senders to finish; unsent messages stay in the outbox."""
         tasks = [*self._sending.values()]
         if tasks:
-            await asyncio.wait(tasks, timeout=grace)
+            await asyncio.wait(tasks, timeout=grace_seconds)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def keep(self, sending: Collection[str], held: Collection[str]) -> None:
-        """Go on with what we hold; leave what another sends now."""
-        ours = {name.removeprefix(SENDING) for name in held if name.startswith(SENDING)}
-        for key in self._busy.intersection(sending) - ours:
+    def sync_leases(self, sending: Collection[str], leases: Collection[str]) -> None:
+        """Start senders for leases that we hold, and cancel those for leases that we lost."""
+        ours = {
+            name.removeprefix(SEND_LEASE_PREFIX)
+            for name in leases
+            if name.startswith(SEND_LEASE_PREFIX)
+        }
+        for key in self._leased.intersection(sending) - ours:
             self._sending[key].cancel()
         for key in ours:
             if key not in self._sending:
-                self._start(key, claimed=True)
+                self._start_sending(key, claimed=True)
 
-    def _start(self, key: str, *, claimed: bool) -> None:
+    def _start_sending(self, key: str, *, claimed: bool) -> None:
         if key in self._sending:
-            self._wanted.add(key)
+            self._requested.add(key)
             return
-        self._sending[key] = asyncio.create_task(self._send_all(key, claimed))
+        self._sending[key] = asyncio.create_task(self._send_until_empty(key, claimed))
 
-    async def _send_all(self, key: str, claimed: bool) -> None:
-        KEY.set(key)
+    async def _send_until_empty(self, key: str, claimed: bool) -> None:
+        CURRENT_KEY.set(key)
         try:
             while True:
-                parcels = await self._held(key, claimed)
-                if parcels:
-                    self._busy.add(key)
-                    claimed = await self._send_some(parcels)
-                    self._busy.discard(key)
-                elif key not in self._wanted:
+                outbound_messages = await self._fetch_outbound(key, claimed)
+                if outbound_messages:
+                    self._leased.add(key)
+                    claimed = await self._send_batch(outbound_messages)
+                    self._leased.discard(key)
+                elif key not in self._requested:
                     return
                 else:
-                    self._wanted.discard(key)
+                    self._requested.discard(key)
                     claimed = False
         finally:
             self._sending.pop(key, None)
-            self._wanted.discard(key)
-            self._busy.discard(key)
+            self._requested.discard(key)
+            self._leased.discard(key)
 
-    async def _held(self, key: str, claimed: bool) -> list[Parcel]:
+    async def _fetch_outbound(self, key: str, claimed: bool) -> list[OutboundMessage]:
         while True:
             try:
                 if claimed:
-                    return await self._desk.ask(self._mail.let_go, key, self._runner)
-                return await self._desk.ask(self._mail.take, key, self._runner, self._lease)
+                    return await self._executor.run(
+                        self._inbox.release_send_lease, key, self._runner
+                    )
+                return await self._executor.run(
+                    self._inbox.claim_unsent, key, self._runner, self._lease
+                )
             except StoreError as error:
-                logger.warning("the outbox cannot be read: %s", error)
-                await asyncio.sleep(_TROUBLE)
+                logger.warning("cannot read the outbox: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _send_some(self, parcels: Sequence[Parcel]) -> bool:
-        """Send what can be sent, in order, up to the first that must be tried again."""
-        for parcel in parcels:
-            wait = min(parcel.next_try - time.time(), self._stamina.longest)
-            if wait > 0 and parcel.attempts:  # else it is late only by a clock that was put back
+    async def _send_batch(self, outbound_messages: Sequence[OutboundMessage]) -> bool:
+        """Send messages in order, up to the first that must be retried."""
+        for outbound in outbound_messages:
+            wait = min(outbound.next_try - time.time(), self._retry_policy.max_delay)
+            if wait > 0 and outbound.attempts:  # else only the clock was set back
                 await asyncio.sleep(wait)
             try:
-                if not await self._deliver(parcel):
+                if not await self._deliver(outbound):
                     break
-            except Exception:  # what is posted must go out, whatever went wrong this time
-                logger.exception("parcel %d was not sent", parcel.num)
-                await asyncio.sleep(_TROUBLE)
+            except Exception:  # keep the message queued, whatever went wrong
+                logger.exception("outbound message %d not sent", outbound.num)
+                await asyncio.sleep(_RETRY_SECONDS)
                 break
         return True
 
-    async def _deliver(self, parcel: Parcel) -> bool:
-        """Try to send a parcel; False if it must be tried again."""
+    async def _deliver(self, outbound: OutboundMessage) -> bool:
+        """Try to send a message; return False if it must be retried."""
         try:
             async with asyncio.timeout(SEND_SECONDS):
-                message_id = await self._put(parcel)
+                message_id = await self._send_or_edit(outbound)
         except (PlatformError, TimeoutError) as problem:
             error = problem
             if not isinstance(error, PlatformError):
                 error = PlatformError(f"no answer within {SEND_SECONDS:g} s")
-            again = self._stamina.pause(parcel.attempts + 1, error)
-            await self._desk.ask(self._mail.missed, parcel, str(error) or "failed", again=again)
-            told = "given up" if again is None else f"again in {again:g} s"
-            logger.warning("parcel %d was not sent: %s; %s", parcel.num, error, told)
-            if again is None:
-                self._begun.pop(parcel.num, None)
-            return again is None
-        await self._desk.ask(self._mail.sent, parcel, message_id)
-        self._begun.pop(parcel.num, None)
+            delay = self._retry_policy.get_delay(outbound.attempts + 1, error)
+            await self._executor.run(
+                self._inbox.mark_failed, outbound, str(error) or "failed", retry_after=delay
+            )
+            next_step = "giving up" if delay is None else f"retrying in {delay:g} s"
+            logger.warning("outbound message %d not sent: %s; %s", outbound.num, error, next_step)
+            if delay is None:
+                self._answers.pop(outbound.num, None)
+            return delay is None
+        await self._executor.run(self._inbox.mark_sent, outbound, message_id)
+        self._answers.pop(outbound.num, None)
         return True
 
-    async def _put(self, parcel: Parcel) -> str:
-        platform = self._platforms.get(parcel.target.platform)
+    async def _send_or_edit(self, outbound: OutboundMessage) -> str:
+        platform = self._platforms.get(outbound.target.platform)
         if platform is None:
-            raise PlatformError(f"{parcel.target.platform} is not connected")
+            raise PlatformError(f"{outbound.target.platform} is not connected")
         if not platform.can_edit:
-            return await platform.send(parcel.target, parcel.text, _nonce(parcel))
-        if parcel.num in self._begun:
-            letter, draft = self._begun[parcel.num]
+            return await platform.send(outbound.target, outbound.text, _build_nonce(outbound))
+        if outbound.num in self._answers:
+            inbound, draft = self._answers[outbound.num]
             maybe_drafted = draft is not None and draft.was_sent
-            known = draft.message_id if draft else None
+            message_id_hint = draft.message_id if draft else None
         else:
-            letter, known = await self._desk.ask(self._mail.opens, parcel), None
-            maybe_drafted = True  # in another life
-        if letter is None:
-            return await platform.send(parcel.target, parcel.text, _nonce(parcel))
-        message_id = known or await platform.send(parcel.target, parcel.text, nonce_of(letter))
+            inbound, message_id_hint = (
+                await self._executor.run(self._inbox.find_answered, outbound),
+                None,
+            )
+            maybe_drafted = True  # perhaps before a restart
+        if inbound is None:
+            return await platform.send(outbound.target, outbound.text, _build_nonce(outbound))
+        message_id = message_id_hint or await platform.send(
+            outbound.target, outbound.text, build_answer_nonce(inbound)
+        )
         if maybe_drafted:
-            await platform.edit(parcel.target, message_id, parcel.text)
+            await platform.edit(outbound.target, message_id, outbound.text)
         return message_id
 
 
-def _nonce(parcel: Parcel) -> str:
-    """Stable over restarts, and not that of another store's parcel."""
-    return f"parcel-{parcel.num}-{round(parcel.time * 1000):x}"
+def _build_nonce(outbound: OutboundMessage) -> str:
+    """Build a nonce that is stable across restarts and distinct from those of other stores."""
+    return f"parcel-{outbound.num}-{round(outbound.time * 1000):x}"

@@ -1,9 +1,9 @@
-"""Background processes and the conversations in which they were started.
+"""Reports from background processes to the conversations that started them.
 
-A process reports to the chat it came from: that it ended, what it wrote in an interval, a line that
-was waited for. A report comes in like a message, under an id of its own, and is acknowledged when it
-is kept; so it is told once, whatever dies in between. It needs no answer: it goes out, and stands in
-the session, where the model reads it before its next turn.
+A process reports to the chat it came from: that it exited, what it wrote in an interval, or a line
+that matched a watched pattern. A report is accepted like a message, under an id of its own, and
+acknowledged once it is stored, so that a crash neither loses nor repeats it. It needs no answer: it
+is sent to the chat and appended to the session, where the model reads it before its next turn.
 """
 
 from __future__ import annotations
@@ -15,156 +15,166 @@ import shlex
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
-from rekindle.agent.store_executor import Desk
+from rekindle.agent.store_executor import StoreExecutor
 from rekindle.errors import InvalidInput, NotFound, ProcessError
-from rekindle.platforms import Incoming
-from rekindle.processes.types import Event, Process, Processes
-from rekindle.routing.sanitize import clean
+from rekindle.platforms import PlatformMessage
+from rekindle.processes.types import Process, Processes, ProcessEvent
+from rekindle.routing.sanitize import clean_text
 from rekindle.routing.source import from_json, to_json
 from rekindle.store import Store
 from rekindle.types import Message, Source
 
 logger = logging.getLogger(__name__)
 
-_WAIT = 300.0  # seconds for one question whether there is something to report
-_TROUBLE = 1.0
-_LONGEST_TROUBLE = 30.0
-_COMMAND = 80  # characters of a command line in a report
-_OUTPUT = 1000  # characters of output in one
+_POLL_SECONDS = 300.0  # seconds to wait for events in one request
+_RETRY_SECONDS = 1.0
+_MAX_RETRY_SECONDS = 30.0
+_MAX_COMMAND_CHARS = 80  # characters of a command line in a report
+_MAX_OUTPUT_CHARS = 1000  # characters of output in a report
 
 
-def busy_of(processes: Processes, desk: Desk) -> Callable[[str, str], Awaitable[bool]]:
-    """Tells whether a session of an owner, or one that it goes on, has running processes."""
+def make_busy_check(
+    processes: Processes, executor: StoreExecutor
+) -> Callable[[str, str], Awaitable[bool]]:
+    """Return a check for whether a session of an owner, or an ancestor of it, has running processes."""
 
     async def is_busy(owner: str, session: str) -> bool:
         try:
             found = await processes.list(owner=owner, live=True)
         except ProcessError as error:
-            # Nobody knows: what may be at work is not taken away from under it.
-            logger.warning("background processes cannot be asked for: %s", error)
+            # Unknown: assume it is busy, so that running work keeps its session.
+            logger.warning("cannot list background processes: %s", error)
             return True
-        begun = {one.session for one in found}
-        return session in begun or await desk.ask(_goes_on, desk.store, begun, session)
+        started_in = {one.session for one in found}
+        return session in started_in or await executor.run(
+            _is_continuation, executor.store, started_in, session
+        )
 
     return is_busy
 
 
-def _goes_on(store: Store, begun: Iterable[str], session: str) -> bool:
-    """Whether one of the sessions that began something was summed up into this one."""
-    for one in begun:
+def _is_continuation(store: Store, ancestors: Iterable[str], session: str) -> bool:
+    """Return whether one of the ancestors was compressed into this session."""
+    for one in ancestors:
         with suppress(NotFound):
-            if store.tip(one).id == session:
+            if store.find_tip(one).id == session:
                 return True
     return False
 
 
-# -- where a report goes
+# -- report addresses
 
 
-def address_of(source: Source) -> str:
-    """Where a process that is started here reports to."""
+def build_report_address(source: Source) -> str:
+    """Build the address that a process started in this chat reports to."""
     return json.dumps([source.platform, to_json(source)], ensure_ascii=False)
 
 
-def _under(platform: str) -> str:
-    """How the addresses of a platform begin."""
+def _build_address_prefix(platform: str) -> str:
+    """Build the prefix that all addresses of a platform share."""
     return json.dumps([platform], ensure_ascii=False)[:-1] + ","
 
 
-async def pass_on(
+async def forward_reports(
     processes: Processes,
     platforms: Iterable[str],
-    take_in: Callable[[Incoming], Awaitable[None]],
+    accept: Callable[[PlatformMessage], Awaitable[None]],
 ) -> None:
-    """Take in what processes report to chats of these platforms, for ever."""
-    notes = [_under(platform) for platform in platforms]
-    trouble = _TROUBLE
+    """Accept reports from processes to chats of these platforms, forever."""
+    prefixes = [_build_address_prefix(platform) for platform in platforms]
+    delay = _RETRY_SECONDS
     while True:
         try:
-            events = await processes.events(wait=_WAIT, notes=notes)
+            events = await processes.fetch_events(wait=_POLL_SECONDS, notes=prefixes)
             for event in events:
-                await _take(event, take_in)
+                await _accept_report(event, accept)
             if events:
-                await processes.ack([event.number for event in events])
-            trouble = _TROUBLE
-        except Exception as error:  # noqa: BLE001  # reports wait; the gateway must go on
-            logger.warning("reports of processes cannot be had: %s; again in %g s", error, trouble)
-            await asyncio.sleep(trouble)
-            trouble = min(trouble * 2, _LONGEST_TROUBLE)
+                await processes.ack_events([event.number for event in events])
+            delay = _RETRY_SECONDS
+        except Exception as error:  # noqa: BLE001  # reports can wait; the loop must survive
+            logger.warning("cannot fetch process reports: %s; retrying in %g s", error, delay)
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, _MAX_RETRY_SECONDS)
 
 
-async def _take(event: Event, take_in: Callable[[Incoming], Awaitable[None]]) -> None:
+async def _accept_report(
+    event: ProcessEvent, accept: Callable[[PlatformMessage], Awaitable[None]]
+) -> None:
     try:
         _, source = json.loads(event.note)
         target = from_json(source)
     except (ValueError, InvalidInput) as error:
-        logger.error("a report of process %s has no address: %s", event.process.id, error)
+        logger.error("report of process %s has an invalid address: %s", event.process.id, error)
         return
-    await take_in(Incoming(target, message_of(event)))
+    await accept(PlatformMessage(target, report_to_message(event)))
 
 
-# -- what a report says
+# -- report messages
 
 
-def message_of(event: Event) -> Message:
-    """A report as it stands in the session. Its id is that of no other."""
-    about = {"process": event.process.id, "event": event.kind, "session": event.process.session}
+def report_to_message(event: ProcessEvent) -> Message:
+    """Convert a report to the message stored in the session, with a unique id."""
+    meta = {"process": event.process.id, "event": event.kind, "session": event.process.session}
     return Message(
         "assistant",
-        report(event),
+        render_report(event),
         platform_message_id=f"process:{event.process.id}:{event.number}",
-        meta=about,
+        meta=meta,
         timestamp=event.at,
     )
 
 
-def report(event: Event) -> str:
-    """A report for people, and for the model."""
+def render_report(event: ProcessEvent) -> str:
+    """Render a report for people and for the model."""
     process = event.process
-    name = f"Background process {process.id} ({_command(process.command)})"
+    name = f"Background process {process.id} ({_format_command(process.command)})"
     if event.kind == "end":
-        return f"{name} {_ending(process)}.{_quoted(event.text, 'Its last output')}"
+        return f"{name} {_describe_ending(process)}.{_quote_output(event.text, 'Last output')}"
     if event.kind == "interval":
-        wrote = _quoted(event.text, "New output") or " It wrote nothing new."
-        return f"{name} is running for {_span(event.at - process.started)}.{wrote}"
+        output = _quote_output(event.text, "New output") or " No new output."
+        return (
+            f"{name} has been running for {_format_duration(event.at - process.started)}.{output}"
+        )
     if event.kind == "pattern":
         more = f" ({event.suppressed} more since the last report)" if event.suppressed else ""
-        return f"{name} wrote what was waited for{more}.{_quoted(event.text, 'The line')}"
-    return f"{name}: {clean(event.text, _OUTPUT)}"
+        return (
+            f"{name} matched a watched pattern{more}.{_quote_output(event.text, 'Matching line')}"
+        )
+    return f"{name}: {clean_text(event.text, _MAX_OUTPUT_CHARS)}"
 
 
-def _ending(process: Process) -> str:
-    took = _span((process.ended or process.started) - process.started)
+def _describe_ending(process: Process) -> str:
+    duration = _format_duration((process.ended or process.started) - process.started)
     if process.state == "exited" and process.exit_code is not None:
-        return f"exited with {process.exit_code} after {took}"
+        return f"exited with {process.exit_code} after {duration}"
     if process.state == "killed":
-        return f"was killed after {took}"
-    why = f": {clean(process.why, 200)}" if process.why else ""
+        return f"was killed after {duration}"
+    why = f": {clean_text(process.why, 200)}" if process.why else ""
     return f"is {process.state}{why}"
 
 
-def _command(line: str) -> str:
-    """A command as it was typed, without the shell that runs it."""
+def _format_command(line: str) -> str:
+    """Format a command as it was typed, without the shell that runs it."""
     try:
         words = shlex.split(line)
     except ValueError:
         words = []
     if len(words) == 3 and words[1] == "-c":
         line = words[2]
-    return clean(line, _COMMAND)
+    return clean_text(line, _MAX_COMMAND_CHARS)
 
 
-def _quoted(text: str, title: str) -> str:
-    """Output, marked as such."""
-    shown = text.strip("\n").replace("```", "'''")
-    if not shown.strip():
+def _quote_output(text: str, title: str) -> str:
+    """Quote output in a code block."""
+    output = text.strip("\n").replace("```", "'''")
+    if not output.strip():
         return ""
-    if len(shown) > _OUTPUT:
-        shown = "…" + shown[-_OUTPUT:]
-    return f" {title}:\n```\n{shown}\n```"
+    if len(output) > _MAX_OUTPUT_CHARS:
+        output = "…" + output[-_MAX_OUTPUT_CHARS:]
+    return f" {title}:\n```\n{output}\n```"
 
 
-def _span(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

@@ -1,46 +1,47 @@
-"""A text that is too long for one message, cut where it hurts least."""
+"""Split a text that is too long for one message at the least disruptive places."""
 
 from __future__ import annotations
 
 _FENCE = "```"
-_BORDERS = ("\n\n", "\n", " ")
+_SEPARATORS = ("\n\n", "\n", " ")
 
 
-def split(text: str, limit: int) -> list[str]:
-    """The text in parts of at most `limit` characters: cut between paragraphs, lines, or words.
+def split_text(text: str, limit: int) -> list[str]:
+    """Split a text into parts of at most `limit` characters, between paragraphs, lines or words.
 
-    Nothing is lost but the blank at a cut. Code that is cut inside its fence is fenced in both parts.
+    Only the whitespace at a cut is dropped. Code that is cut inside its fence is fenced in both
+    parts.
     """
     if limit < 1:
         raise ValueError(f"limit: expected 1 or more, got {limit}")
-    room = limit - 2 * (len(_FENCE) + 1) if limit > 20 * len(_FENCE) else limit
+    budget = limit - 2 * (len(_FENCE) + 1) if limit > 20 * len(_FENCE) else limit
     parts: list[str] = []
     rest = text
-    opening = ""  # the fence that the last cut left open
+    opening = ""  # the fence left open by the last cut
     while len(opening) + len(rest) > limit:
-        end, skip = _cut(rest, room - len(opening))
+        end, skip = _find_cut(rest, budget - len(opening))
         part, rest = opening + rest[:end], rest[end + skip :]
-        opening = _left_open(part) if room < limit else ""
+        opening = _find_open_fence(part) if budget < limit else ""
         parts.append(f"{part}\n{_FENCE}" if opening else part)
     if rest.strip() or not parts:
         parts.append(opening + rest)
     return [part for part in parts if part.strip()] or [text]
 
 
-def _cut(text: str, room: int) -> tuple[int, int]:
-    """Where to cut, and how much of the border to leave out."""
-    for border in _BORDERS:
-        place = text.rfind(border, room // 3, room + len(border))
-        if place > 0 and text[:place].strip():
-            return place, len(border)
-    end = max(1, room)
-    # What joins with the sign before it stays with it: an accent, the rest of an emoji.
-    while end > max(1, room - 16) and _joins(text[end - 1], text[end]):
+def _find_cut(text: str, budget: int) -> tuple[int, int]:
+    """Return where to cut, and how many separator characters to drop."""
+    for separator in _SEPARATORS:
+        index = text.rfind(separator, budget // 3, budget + len(separator))
+        if index > 0 and text[:index].strip():
+            return index, len(separator)
+    end = max(1, budget)
+    # Do not separate combining characters (accents, emoji sequences) from their base.
+    while end > max(1, budget - 16) and _is_joined(text[end - 1], text[end]):
         end -= 1
     return end, 0
 
 
-def _joins(before: str, after: str) -> bool:
+def _is_joined(before: str, after: str) -> bool:
     import unicodedata
 
     joiner, selectors = "\u200d", range(0xFE00, 0xFE10)
@@ -53,10 +54,10 @@ def _joins(before: str, after: str) -> bool:
     )
 
 
-def _left_open(part: str) -> str:
-    """The line that opens the fence again, if the part ends inside one."""
-    opened = ""
+def _find_open_fence(part: str) -> str:
+    """Return the line that reopens the fence if the part ends inside one."""
+    fence = ""
     for line in part.split("\n"):
         if line.startswith(_FENCE):
-            opened = "" if opened else line[:20]
-    return f"{opened}\n" if opened else ""
+            fence = "" if fence else line[:20]
+    return f"{fence}\n" if fence else ""

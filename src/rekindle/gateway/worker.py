@@ -1,8 +1,8 @@
-"""Works on one conversation for as long as something waits there, in the order of arrival.
+"""Process the messages of one conversation in order, for as long as any are pending.
 
-A turn runs as a task of its own, so that what arrives meanwhile can stop it. Commands that only tell
-something are carried out beside it; those that change where the conversation goes stop it first, and
-with it whatever waits before them.
+A turn runs as a task of its own, so that a new message can stop it. Read-only commands run
+alongside it; commands that change the conversation stop it first, together with whatever is queued
+before them.
 """
 
 from __future__ import annotations
@@ -15,275 +15,297 @@ from typing import NamedTuple
 
 from rekindle.errors import StoreError
 from rekindle.platforms import Platform
-from rekindle.store.conversations.inbox import Letter, Parcel
+from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
 
-from .command_handlers import Moment
-from .commands import Commands, when_of
-from .context import Office
-from .conversation import Conversation, Parts, is_command, is_note, same_place
-from .crash_attempts import Attempts
-from .live_draft import Draft
-from .log_format import KEY
-from .outbox_sender import Delivery
-from .splitting import split
+from .command_handlers import TurnState
+from .commands import CommandRunner, get_command_timing
+from .context import GatewayContext
+from .conversation import Conversation, TextSplitter, is_command, is_report, is_same_chat
+from .crash_attempts import AttemptTracker
+from .live_draft import LiveDraft
+from .log_format import CURRENT_KEY
+from .outbox_sender import OutboxSender
+from .splitting import split_text
 
 logger = logging.getLogger(__name__)
 
-TRIES = 3  # of a turn that fails by an error of ours
-_TROUBLE = 1.0
+MAX_FAILURES = 3  # of a turn, by internal errors
+_RETRY_SECONDS = 1.0
 
 
-class Shop(NamedTuple):
-    """What all workers of a gateway share. `places` is how many turns may run at once."""
+class WorkerContext(NamedTuple):
+    """What all workers of a gateway share. `turn_slots` limits how many turns run at once."""
 
-    office: Office
-    commands: Commands
-    delivery: Delivery
-    attempts: Attempts
-    platform_of: Callable[[str], Platform | None]
-    places: asyncio.Semaphore
-    edit_seconds: float = 1.0  # between two looks at an answer that is being written; 0: none
+    gateway_context: GatewayContext
+    commands: CommandRunner
+    sender: OutboxSender
+    attempts: AttemptTracker
+    find_platform: Callable[[str], Platform | None]
+    turn_slots: asyncio.Semaphore
+    edit_seconds: float = 1.0  # between two edits of a live draft; 0: no draft
 
 
 class Worker:
-    """One conversation at work."""
+    """The worker of one conversation."""
 
-    def __init__(self, shop: Shop, key: str) -> None:
+    def __init__(self, context: WorkerContext, key: str) -> None:
         self.key = key
-        self.wanted = False  # something came for us while we were leaving
-        self.leaving = False  # the program ends: no new turn
-        self._shop = shop
-        self._desk = shop.office.desk
-        self._mail = shop.office.desk.store.mail
+        self.has_new_work = False  # something arrived while the worker was ending
+        self.is_stopping = False  # shutting down: start no new turn
+        self._context = context
+        self._executor = context.gateway_context.executor
+        self._inbox = context.gateway_context.executor.store.inbox
         self._turn: asyncio.Task[None] | None = None
-        self._letter: Letter | None = None  # whose turn it is
-        self._draft: Draft | None = None
-        self._beside: dict[int, asyncio.Task[None]] = {}  # commands carried out during a turn
-        self._tries = 0
-        self._conversation = Conversation(shop.office, key)
+        self._inbound: InboundMessage | None = None  # message of the turn
+        self._draft: LiveDraft | None = None
+        self._immediate_commands: dict[int, asyncio.Task[None]] = {}  # tasks by message number
+        self._failures = 0
+        self._conversation = Conversation(context.gateway_context, key)
 
     @property
     def turn(self) -> asyncio.Task[None] | None:
-        """The turn that is under way."""
+        """The task of the running turn."""
         return self._turn
 
     @property
-    def letter(self) -> Letter | None:
-        """Whose turn is, or was last, under way."""
-        return self._letter
+    def inbound(self) -> InboundMessage | None:
+        """The message of the running turn, or of the last one."""
+        return self._inbound
 
-    def arrived(self, letter: Letter) -> None:
-        """Something more came in: it may have to be heard at once."""
-        turn, running = self._turn, self._letter
-        if turn is None or running is None or letter.num in self._beside:
+    def on_new_message(self, inbound: InboundMessage) -> None:
+        """Handle a message that arrives during a turn: run or stop what it calls for."""
+        turn, running = self._turn, self._inbound
+        if turn is None or running is None or inbound.num in self._immediate_commands:
             return
-        if letter.state != "waiting" or letter.num == running.num:
+        if inbound.state != "waiting" or inbound.num == running.num:
             return
-        if not is_command(letter.message):
-            if is_note(letter.message):
+        if not is_command(inbound.message):
+            if is_report(inbound.message):
                 return
-            if self._shop.office.arriving == "interrupt" and same_place(letter, running):
+            if self._context.gateway_context.arriving == "interrupt" and is_same_chat(
+                inbound, running
+            ):
                 turn.cancel()
             return
-        when = when_of(letter.message)
-        if when == "stopping":
+        timing = get_command_timing(inbound.message)
+        if timing == "stop_turn":
             turn.cancel()
-        elif when == "at once":
-            task = asyncio.create_task(self._carry_out(letter, Moment(running=True)))
-            self._beside[letter.num] = task
+        elif timing == "immediate":
+            task = asyncio.create_task(self._run_command(inbound, TurnState(running=True)))
+            self._immediate_commands[inbound.num] = task
 
     async def run(self) -> None:
-        """Work until nothing waits. The lease of the conversation is ours, and given back."""
-        KEY.set(self.key)
+        """Work until nothing is pending. The worker holds the conversation's lease and releases it."""
+        CURRENT_KEY.set(self.key)
         try:
-            while not self.leaving:
-                letters = await self._release()
-                if letters:
-                    await self._step(letters)
-                elif not self.wanted:
+            while not self.is_stopping:
+                inbound_messages = await self._fetch_pending()
+                if inbound_messages:
+                    await self._process_next(inbound_messages)
+                elif not self.has_new_work:
                     return
-                self.wanted = False
+                self.has_new_work = False
         finally:
-            for task in self._beside.values():
+            for task in self._immediate_commands.values():
                 task.cancel()
 
-    async def _release(self) -> list[Letter]:
-        await asyncio.gather(*self._beside.values(), return_exceptions=True)
-        self._beside.clear()
+    async def _fetch_pending(self) -> list[InboundMessage]:
+        await asyncio.gather(*self._immediate_commands.values(), return_exceptions=True)
+        self._immediate_commands.clear()
         while True:
             try:
-                return await self._desk.ask(self._mail.release, self.key, self._shop.office.runner)
+                return await self._executor.run(
+                    self._inbox.release_lease, self.key, self._context.gateway_context.runner
+                )
             except StoreError as error:
-                logger.warning("the inbox cannot be read: %s", error)
-                await asyncio.sleep(_TROUBLE)
+                logger.warning("cannot read the inbox: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _step(self, letters: Sequence[Letter]) -> None:
-        """Do what is next. It ends with the letters as the store has them, not as we think."""
+    async def _process_next(self, inbound_messages: Sequence[InboundMessage]) -> None:
+        """Process the next message, as the store has it."""
         try:
-            command, place = _next_command(letters)
-            if command is not None and (place == 0 or when_of(command.message) != "after"):
+            command, index = _find_next_command(inbound_messages)
+            if command is not None and (
+                index == 0 or get_command_timing(command.message) != "after_turn"
+            ):
                 stopped = 0
-                if when_of(command.message) == "stopping":
-                    stopped = await self._stop(letters[:place], command)
-                await self._carry_out(command, Moment(stopped))
-            elif is_note(letters[0].message):
-                self._shop.delivery.send(await self._noted(letters[0]), letters[0])
+                if get_command_timing(command.message) == "stop_turn":
+                    stopped = await self._stop_pending(inbound_messages[:index], command)
+                await self._run_command(command, TurnState(stopped))
+            elif is_report(inbound_messages[0].message):
+                self._context.sender.send(
+                    await self._forward_report(inbound_messages[0]), inbound_messages[0]
+                )
             else:
-                await self._answer(letters)
+                await self._answer_first(inbound_messages)
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # noqa: BLE001  # whatever it is, the conversation must go on
-            await self._failed(letters, error)
+        except Exception as error:  # noqa: BLE001  # the conversation must survive any error
+            await self._handle_failure(inbound_messages, error)
         else:
-            self._tries = 0
+            self._failures = 0
 
-    async def _answer(self, letters: Sequence[Letter]) -> None:
-        """Run the turn of the first letter; those that interrupted it take part."""
-        first = letters[0]
-        if first.state == "running" and self._shop.office.arriving == "interrupt":
+    async def _answer_first(self, inbound_messages: Sequence[InboundMessage]) -> None:
+        """Run the turn of the first message; messages that interrupted it join."""
+        first = inbound_messages[0]
+        if first.state == "running" and self._context.gateway_context.arriving == "interrupt":
             joining = [first]
-            for letter in letters[1:]:
-                if is_note(letter.message):
+            for inbound in inbound_messages[1:]:
+                if is_report(inbound.message):
                     continue
-                if is_command(letter.message) or not same_place(letter, first):
+                if is_command(inbound.message) or not is_same_chat(inbound, first):
                     break
-                joining.append(letter)
-            await self._conversation.join(joining)
-        self._conversation = Conversation(self._shop.office, self.key, self._parts(first))
-        self._letter, self._draft = first, self._new_draft(first)
+                joining.append(inbound)
+            await self._conversation.join_turn(joining)
+        self._conversation = Conversation(
+            self._context.gateway_context, self.key, self._build_splitter(first)
+        )
+        self._inbound, self._draft = first, self._create_draft(first)
         self._turn = asyncio.create_task(self._run_turn(first))
-        for letter in letters[1:]:  # what came before the turn began
-            self.arrived(letter)
+        for inbound in inbound_messages[1:]:  # arrived before the turn began
+            self.on_new_message(inbound)
         try:
             await self._turn
         except asyncio.CancelledError:
             if not self._turn.done() or not self._turn.cancelled() or _is_cancelled():
-                await self._end_turn()
+                await self._cancel_turn()
                 raise
-            # Somebody stopped the turn, not us: the letters say what is next.
+            # The turn was stopped, not the worker: the inbox decides what is next.
         finally:
             self._turn = None
 
-    async def _noted(self, letter: Letter) -> Sequence[Parcel]:
-        return await Conversation(self._shop.office, self.key, self._parts(letter)).tell(letter)
+    async def _forward_report(self, inbound: InboundMessage) -> Sequence[OutboundMessage]:
+        return await Conversation(
+            self._context.gateway_context, self.key, self._build_splitter(inbound)
+        ).forward_report(inbound)
 
-    async def _end_turn(self) -> None:
+    async def _cancel_turn(self) -> None:
         turn = self._turn
         if turn is not None:
             turn.cancel()
             await asyncio.gather(turn, return_exceptions=True)
 
-    async def _run_turn(self, letter: Letter) -> None:
-        conversation, attempts = self._conversation, self._shop.attempts
-        # Who waits to be worked on alone must not keep others from a place.
-        async with attempts.turn(letter), self._shop.places:
-            if self.leaving:
+    async def _run_turn(self, inbound: InboundMessage) -> None:
+        conversation, attempts = self._conversation, self._context.attempts
+        # Wait for isolation before taking a slot, so that others are not blocked.
+        async with attempts.isolate_last_attempt(inbound), self._context.turn_slots:
+            if self.is_stopping:
                 return
-            verdict = await attempts.begin(letter)
-            if verdict == "over":
+            decision = await attempts.begin(inbound)
+            if decision == "done":
                 return
-            logger.info("turn of letter %d begins", letter.num)
-            if verdict == "hopeless":
-                await self._give_up(letter)
+            logger.info("turn of message %d started", inbound.num)
+            if decision == "exhausted":
+                await self._abandon(inbound)
             else:
-                await self._hear_out(letter)
-        logger.info("turn of letter %d ended", letter.num)
-        attempts.end([letter])
+                await self._stream_turn(inbound)
+        logger.info("turn of message %d ended", inbound.num)
+        attempts.finish([inbound])
         draft, self._draft = self._draft, None
-        self._shop.delivery.send(conversation.posted, letter, draft)
+        self._context.sender.send(conversation.outbound, inbound, draft)
 
-    async def _hear_out(self, letter: Letter) -> None:
+    async def _stream_turn(self, inbound: InboundMessage) -> None:
         conversation, draft = self._conversation, self._draft
         try:
-            quiet = draft.settle if draft is not None else None
-            async with aclosing(conversation.answer(letter, quiet)) as happenings:
-                async for happening in happenings:
+            before_end = draft.settle if draft is not None else None
+            async with aclosing(conversation.run_turn(inbound, before_end)) as events:
+                async for event in events:
                     if draft is not None and conversation.reset is None:
-                        draft.note(happening)
+                        draft.on_event(event)
         finally:
             if draft is not None:
                 await draft.close()
 
-    async def _give_up(self, letter: Letter) -> None:
-        logger.error("letter %d is given up: it ended the program each time", letter.num)
-        await self._conversation.give_up(letter)
+    async def _abandon(self, inbound: InboundMessage) -> None:
+        logger.error("abandoning message %d: it crashed the process every time", inbound.num)
+        await self._conversation.abandon(inbound)
 
-    async def _stop(self, letters: Sequence[Letter], command: Letter) -> int:
-        """End what waits before a command that stops it; how many letters that were."""
-        told = [
+    async def _stop_pending(
+        self, inbound_messages: Sequence[InboundMessage], command: InboundMessage
+    ) -> int:
+        """End what is queued before a command that stops it; return the number of messages."""
+        to_stop = [
             one
-            for one in letters
-            if one.state == "running" or not (is_command(one.message) or is_note(one.message))
+            for one in inbound_messages
+            if one.state == "running" or not (is_command(one.message) or is_report(one.message))
         ]
-        if not told:
+        if not to_stop:
             return 0
-        draft, self._draft = self._draft or self._new_draft(told[0]), None
-        shown = draft is not None and draft.was_sent
-        why = f"stopped by {command.message.text[:40].strip()}"
-        posted = await self._conversation.stop(told, why, shown=shown)
-        self._shop.delivery.send(posted, told[0] if shown else None, draft)
-        return len(told)
+        draft, self._draft = self._draft or self._create_draft(to_stop[0]), None
+        is_visible = draft is not None and draft.was_sent
+        reason = f"stopped by {command.message.text[:40].strip()}"
+        outbound_messages = await self._conversation.stop(to_stop, reason, is_visible=is_visible)
+        self._context.sender.send(outbound_messages, to_stop[0] if is_visible else None, draft)
+        return len(to_stop)
 
-    async def _carry_out(self, letter: Letter, moment: Moment) -> None:
-        logger.info("command %s", letter.message.text[:40].split(maxsplit=1)[0])
-        parts, attempts = self._parts(letter), self._shop.attempts
-        async with attempts.turn(letter):
-            verdict = await attempts.begin(letter)
-            if verdict == "hopeless":
-                hopeless = Conversation(self._shop.office, self.key, parts)
-                logger.error("command %d is given up: it ended the program each time", letter.num)
-                self._shop.delivery.send(await hopeless.give_up(letter), letter)
-            elif verdict == "go on":
-                outcome = await self._shop.commands.run(letter, parts, moment)
-                self._shop.delivery.send(outcome.posted, letter)
-                if outcome.turn is None:
-                    attempts.end([letter])
+    async def _run_command(self, inbound: InboundMessage, turn_state: TurnState) -> None:
+        logger.info("command %s", inbound.message.text[:40].split(maxsplit=1)[0])
+        splitter, attempts = self._build_splitter(inbound), self._context.attempts
+        async with attempts.isolate_last_attempt(inbound):
+            decision = await attempts.begin(inbound)
+            if decision == "exhausted":
+                conversation = Conversation(self._context.gateway_context, self.key, splitter)
+                logger.error(
+                    "abandoning command %d: it crashed the process every time", inbound.num
+                )
+                self._context.sender.send(await conversation.abandon(inbound), inbound)
+            elif decision == "proceed":
+                result = await self._context.commands.run(inbound, splitter, turn_state)
+                self._context.sender.send(result.outbound, inbound)
+                if result.turn_for is None:
+                    attempts.finish([inbound])
 
-    async def _failed(self, letters: Sequence[Letter], error: Exception) -> None:
-        self._tries += 1
-        logger.error("letter %d failed (%d)", letters[0].num, self._tries, exc_info=error)
-        await asyncio.sleep(_TROUBLE * self._tries)
-        if self._tries < TRIES or isinstance(error, StoreError):
-            return  # what is next is asked anew; a store that is away comes back
+    async def _handle_failure(
+        self, inbound_messages: Sequence[InboundMessage], error: Exception
+    ) -> None:
+        self._failures += 1
+        logger.error(
+            "message %d failed (%d)", inbound_messages[0].num, self._failures, exc_info=error
+        )
+        await asyncio.sleep(_RETRY_SECONDS * self._failures)
+        if self._failures < MAX_FAILURES or isinstance(error, StoreError):
+            return  # try again; the store may come back
         try:
-            posted = await self._conversation.fail([letters[0]], error)
-        except Exception:  # the store may be away too; the letter stays, and is tried again
-            logger.exception("letter %d could not be given up", letters[0].num)
+            outbound_messages = await self._conversation.fail([inbound_messages[0]], error)
+        except Exception:  # the store may be down; the message stays and is retried
+            logger.exception("cannot abandon message %d", inbound_messages[0].num)
             return
-        self._tries = 0
-        self._shop.delivery.send(posted)
+        self._failures = 0
+        self._context.sender.send(outbound_messages)
 
-    def _parts(self, letter: Letter) -> Parts:
-        platform = self._shop.platform_of(letter.source.platform)
+    def _build_splitter(self, inbound: InboundMessage) -> TextSplitter:
+        platform = self._context.find_platform(inbound.source.platform)
         limit = platform.limit if platform else 4000
-        return lambda text: split(text, limit)
+        return lambda text: split_text(text, limit)
 
-    def _new_draft(self, letter: Letter) -> Draft | None:
-        platform = self._shop.platform_of(letter.source.platform)
-        if platform is None or not platform.can_edit or not self._shop.edit_seconds:
+    def _create_draft(self, inbound: InboundMessage) -> LiveDraft | None:
+        platform = self._context.find_platform(inbound.source.platform)
+        if platform is None or not platform.can_edit or not self._context.edit_seconds:
             return None
-        draft = Draft(platform, letter, self._shop.edit_seconds, self._is_sent)
-        draft.was_sent = letter.state == "running"  # in another life, perhaps
-        if self._draft is not None and self._draft.letter.num == letter.num:
+        draft = LiveDraft(platform, inbound, self._context.edit_seconds, self._is_outbox_sent)
+        draft.was_sent = inbound.state == "running"  # perhaps before a restart
+        if self._draft is not None and self._draft.inbound.num == inbound.num:
             draft.was_sent = draft.was_sent or self._draft.was_sent
             draft.message_id = self._draft.message_id
         return draft
 
-    async def _is_sent(self) -> bool:
-        return await self._desk.ask(self._mail.is_sent, self.key)
+    async def _is_outbox_sent(self) -> bool:
+        return await self._executor.run(self._inbox.is_all_sent, self.key)
 
 
-def _next_command(letters: Sequence[Letter]) -> tuple[Letter | None, int]:
-    """The command that comes next, and where: one that tells something, or one that stops."""
+def _find_next_command(
+    inbound_messages: Sequence[InboundMessage],
+) -> tuple[InboundMessage | None, int]:
+    """Return the next command and its index: an immediate one first, then one that stops the turn."""
     waiting = [
-        (place, letter)
-        for place, letter in enumerate(letters)
-        if letter.state == "waiting" and is_command(letter.message)
+        (index, inbound)
+        for index, inbound in enumerate(inbound_messages)
+        if inbound.state == "waiting" and is_command(inbound.message)
     ]
-    for when in ("at once", "stopping"):
-        for place, letter in waiting:
-            if when_of(letter.message) == when:
-                return letter, place
+    for timing in ("immediate", "stop_turn"):
+        for index, inbound in waiting:
+            if get_command_timing(inbound.message) == timing:
+                return inbound, index
     return (waiting[0][1], waiting[0][0]) if waiting else (None, 0)
 
 

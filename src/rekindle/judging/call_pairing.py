@@ -1,9 +1,9 @@
-"""Pairs calls with their results, and judges them, over a stream of messages.
+"""Pair tool calls with their results and judge them, over a stream of messages.
 
-Results are matched by id, at any distance and in any order. Ids that a copy masked name nothing,
-and some formats have none: there the oldest waiting call of that name is answered, or else the
-oldest of the newest message that makes calls. A result that answers no waiting call is a copy of
-one that came before, or an orphan, and is left aside.
+Results are matched by id, at any distance and in any order. Some copies mask their ids and some
+formats have none: such a result answers the oldest pending call with the same tool name, or else the
+oldest pending call of the newest message that makes calls. A result that answers no pending call is a
+copy of an earlier one, or an orphan, and is ignored.
 """
 
 from __future__ import annotations
@@ -16,130 +16,136 @@ from typing import NamedTuple
 import msgspec
 
 from rekindle.judging.rules.evidence import Evidence
-from rekindle.types import Call, Message, ToolCall
+from rekindle.types import JudgedCall, Message, ToolCall
 
-from .judge import Rules, judge
-from .tool_kinds import kind_of, runs_code
+from .judge import Judge, judge_call
+from .tool_kinds import classify_tool, runs_code
 
-# Some copies have ids masked; a masked id names nothing.
-MASKED = frozenset(("", "REDACTED", "[REDACTED]", "null", "None", "undefined"))
+# Some copies mask their ids; a masked id identifies no call.
+MASKED_IDS = frozenset(("", "REDACTED", "[REDACTED]", "null", "None", "undefined"))
 
 
 _NO_RESULT = Message("tool")
 
 
-class Asked(NamedTuple):
-    """A call and where it was made."""
+class LocatedCall(NamedTuple):
+    """A call and the position of the message that makes it."""
 
     position: int
     number: int
     call: ToolCall
 
 
-class Pair(NamedTuple):
-    """A call and the result that answered it, if one did."""
+class PairedCall(NamedTuple):
+    """A call and its result, if it has one."""
 
-    asked: Asked
+    located: LocatedCall
     result: Message | None
     answered: int | None  # position of the result
 
 
-class Waiting:
+class PendingCalls:
     """The calls that have no result yet."""
 
     def __init__(self) -> None:
-        self._by_id: dict[str, deque[Asked]] = {}
-        # In the order in which they were made; an answered one leaves at once.
-        self._open: dict[tuple[int, int], Asked] = {}
+        self._by_id: dict[str, deque[LocatedCall]] = {}
+        # In call order; an answered call is removed at once.
+        self._open: dict[tuple[int, int], LocatedCall] = {}
 
-    def ask(self, asked: Asked) -> None:
-        self._open[asked.position, asked.number] = asked
-        if asked.call.id not in MASKED:
-            self._by_id.setdefault(asked.call.id, deque()).append(asked)
+    def add(self, located: LocatedCall) -> None:
+        """Add a call that waits for its result."""
+        self._open[located.position, located.number] = located
+        if located.call.id not in MASKED_IDS:
+            self._by_id.setdefault(located.call.id, deque()).append(located)
 
-    def answer(self, result: Message) -> Asked | None:
-        """The call that this result answers; it waits no longer."""
+    def resolve(self, result: Message) -> LocatedCall | None:
+        """Remove and return the call that this result answers."""
         id = result.tool_call_id
-        asked = self._named(id) if id and id not in MASKED else self._nameless(result.name)
-        if asked is not None:
-            del self._open[asked.position, asked.number]
-        return asked
+        located = (
+            self._pop_by_id(id)
+            if id and id not in MASKED_IDS
+            else self._pop_without_id(result.name)
+        )
+        if located is not None:
+            del self._open[located.position, located.number]
+        return located
 
-    def rest(self) -> Iterator[Asked]:
+    def iter_remaining(self) -> Iterator[LocatedCall]:
+        """Iterate over the calls that never got a result."""
         return iter(self._open.values())
 
-    def _named(self, id: str) -> Asked | None:
+    def _pop_by_id(self, id: str) -> LocatedCall | None:
         queue = self._by_id.get(id)
         if queue is None:
             return None
-        asked = queue.popleft()
+        located = queue.popleft()
         if not queue:
             del self._by_id[id]
-        return asked
+        return located
 
-    def _nameless(self, tool: str | None) -> Asked | None:
-        asked = self._oldest(tool)
-        if asked is not None and (queue := self._by_id.get(asked.call.id)):
-            queue.remove(asked)
+    def _pop_without_id(self, tool: str | None) -> LocatedCall | None:
+        located = self._find_oldest(tool)
+        if located is not None and (queue := self._by_id.get(located.call.id)):
+            queue.remove(located)
             if not queue:
-                del self._by_id[asked.call.id]
-        return asked
+                del self._by_id[located.call.id]
+        return located
 
-    def _oldest(self, tool: str | None) -> Asked | None:
+    def _find_oldest(self, tool: str | None) -> LocatedCall | None:
         waiting = self._open.values()
         if tool:
-            masked = (one for one in waiting if one.call.id in MASKED and one.call.name == tool)
-            if asked := next(masked, None):
-                return asked
-            if asked := next((one for one in waiting if one.call.name == tool), None):
-                return asked
+            masked = (one for one in waiting if one.call.id in MASKED_IDS and one.call.name == tool)
+            if located := next(masked, None):
+                return located
+            if located := next((one for one in waiting if one.call.name == tool), None):
+                return located
         newest = max((one.position for one in waiting), default=None)
         return next((one for one in waiting if one.position == newest), None)
 
 
-def pairs(messages: Iterable[Message], first: int = 0) -> Iterator[Pair]:
-    """Each call with its result, when the result comes; at the end those that never got one.
+def pair_calls(messages: Iterable[Message], first: int = 0) -> Iterator[PairedCall]:
+    """Yield each call with its result once the result arrives; at the end, those without one.
 
-    A message without a position of its own counts on from `first`.
+    A message without a position is numbered consecutively, starting at `first`.
     """
-    waiting = Waiting()
-    place = first - 1
+    pending = PendingCalls()
+    position = first - 1
     for message in messages:
-        place = place + 1 if message.position is None else message.position
+        position = position + 1 if message.position is None else message.position
         for number, call in enumerate(message.tool_calls):
-            waiting.ask(Asked(place, number, call))
-        if message.role == "tool" and (asked := waiting.answer(message)) is not None:
-            yield Pair(asked, message, place)
-    for asked in waiting.rest():
-        yield Pair(asked, None, None)
+            pending.add(LocatedCall(position, number, call))
+        if message.role == "tool" and (located := pending.resolve(message)) is not None:
+            yield PairedCall(located, message, position)
+    for located in pending.iter_remaining():
+        yield PairedCall(located, None, None)
 
 
-def judged(
-    session: str, messages: Iterable[Message], first: int = 0, rules: Rules | None = None
-) -> Iterator[Call]:
-    """The calls of a session with their verdicts, in the order in which they were answered."""
-    verdict = judge if rules is None else rules.judge
-    for (position, number, call), result, answered in pairs(messages, first):
-        outcome = verdict(call, result)
-        yield Call(
+def judge_calls(
+    session: str, messages: Iterable[Message], first: int = 0, custom_judge: Judge | None = None
+) -> Iterator[JudgedCall]:
+    """Yield the calls of a session with their verdicts, in the order of their results."""
+    judge_one = judge_call if custom_judge is None else custom_judge.judge
+    for (position, number, call), result, answered in pair_calls(messages, first):
+        outcome = judge_one(call, result)
+        yield JudgedCall(
             session,
             position,
             number,
             call.id,
             call.name,
-            work_of(call),
-            digest(call),
+            get_call_work(call),
+            digest_call(call),
             *outcome,
-            duration=_duration(result),
+            duration=_get_duration(result),
             answered=answered,
         )
 
 
-def resume_at(calls: Iterable[Call], end: int) -> int:
-    """The position from which a session that grew beyond `end` must be judged again.
+def find_rejudge_position(calls: Iterable[JudgedCall], end: int) -> int:
+    """Return the position from which to judge again a session that grew beyond `end`.
 
-    That is the earliest call without a result; and since what is read again must be whole, no
-    call that was answered after it may have been made before it.
+    This is the earliest call without a result, moved back until no call before it was answered
+    after it.
     """
     known = sorted(((call.position, call.answered) for call in calls), key=lambda one: one[0])
     start = min((position for position, answered in known if answered is None), default=end)
@@ -149,31 +155,35 @@ def resume_at(calls: Iterable[Call], end: int) -> int:
     return start
 
 
-def work_of(call: ToolCall) -> str:
-    """The kind of work a call does: that of its tool, but a command that runs code is code."""
-    work = kind_of(call.name).work
+def get_call_work(call: ToolCall) -> str:
+    """Return the kind of work a call does: its tool's kind, but `code` if a command runs code."""
+    work = classify_tool(call.name).work
     if work == "terminal" and runs_code(Evidence(call, _NO_RESULT).command):
         return "code"
     return work
 
 
-def digest(call: ToolCall) -> int:
-    """A number that is the same for the same tool with the same arguments."""
-    given = call.arguments
-    said = given.encode("utf-8", "replace") if isinstance(given, str) else _encoded(given)
+def digest_call(call: ToolCall) -> int:
+    """Return a number that is equal for equal tools with equal arguments."""
+    arguments = call.arguments
+    encoded = (
+        arguments.encode("utf-8", "replace")
+        if isinstance(arguments, str)
+        else _encode_arguments(arguments)
+    )
     name = call.name.encode("utf-8", "replace")
-    hashed = blake2b(said, digest_size=8, key=blake2b(name, digest_size=16).digest()).digest()
+    hashed = blake2b(encoded, digest_size=8, key=blake2b(name, digest_size=16).digest()).digest()
     return int.from_bytes(hashed, "big", signed=True)
 
 
-def _encoded(arguments: object) -> bytes:
+def _encode_arguments(arguments: object) -> bytes:
     try:
         return msgspec.json.encode(arguments, order="sorted")
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
         return repr(arguments).encode("utf-8", "replace")
 
 
-def _duration(result: Message | None) -> float | None:
+def _get_duration(result: Message | None) -> float | None:
     taken = result.meta.get("duration") if result is not None and result.meta else None
     if isinstance(taken, (int, float)) and not isinstance(taken, bool):
         return float(taken)

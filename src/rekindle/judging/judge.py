@@ -1,60 +1,60 @@
-"""Did a tool call work? The one judgement that everything learned from sessions stands on.
+"""Judge whether a tool call worked. Everything learned from sessions rests on this.
 
-Rules are asked in the order of trust: what the protocol says beside the text, what the tool
-promises to say in it, what an exit code means for the command that gave it, and last the anchored
-texts of harnesses, shells and programs. Text that a tool has read, found or fetched is never
-searched for words. The tables are in `rules/`.
+Rules are applied in the order of trust: what the protocol says apart from the text, what the tool's
+contract promises in the text, what an exit code means for its command, and last the anchored texts of
+harnesses, shells and programs. Text that a tool has read, found or fetched is never searched for
+words. The tables are in `rules/`.
 """
 
 from __future__ import annotations
 
 from rekindle.judging.rules.evidence import Evidence
-from rekindle.judging.rules.phrases import Phrases
-from rekindle.judging.rules.signatures import Signatures
-from rekindle.judging.rules.verdict import Outcome, ok, unknown
+from rekindle.judging.rules.phrases import PhraseRules
+from rekindle.judging.rules.signatures import SignatureRules
+from rekindle.judging.rules.verdict import Outcome, make_ok, make_unknown
 from rekindle.types import Message, ToolCall
 
 from .rules import command_output, protocol, tool_contract
 
-__all__ = ["RULES_VERSION", "Outcome", "Rules", "judge"]
+__all__ = ["RULES_VERSION", "Outcome", "Judge", "judge_call"]
 
-# Raised with every change that may change a verdict: what is kept under an older one is judged again.
+# Raise with every change that may change a verdict: older verdicts are then judged again.
 RULES_VERSION = 2
 
 
-class Rules:
-    """The rules as one judge; `left_out` leaves out what was written after that source alone."""
+class Judge:
+    """All rules; `excluded_source` leaves out those written from that source's transcripts only."""
 
-    def __init__(self, left_out: str | None = None) -> None:
-        self._phrases = Phrases(left_out)
-        self._signatures = Signatures(left_out)
+    def __init__(self, excluded_source: str | None = None) -> None:
+        self._phrases = PhraseRules(excluded_source)
+        self._signatures = SignatureRules(excluded_source)
 
     def judge(self, call: ToolCall, result: Message | None) -> Outcome:
-        """How the call ended, by the first rule that has something to say."""
+        """Return the outcome of the call, by the first rule that applies."""
         if result is None:
-            return unknown("no-result")
+            return make_unknown("no-result")
         evidence = Evidence(call, result)
         return (
-            protocol.ask(evidence, self._phrases)
-            or self._by_phrase(evidence)
-            or tool_contract.ask(evidence)
-            or self._by_text(evidence)
+            protocol.judge_protocol(evidence, self._phrases)
+            or self._judge_by_phrase(evidence)
+            or tool_contract.judge_contract(evidence)
+            or self._judge_by_text(evidence)
         )
 
-    def _by_phrase(self, evidence: Evidence) -> Outcome | None:
-        return self._phrases.ask(evidence)
+    def _judge_by_phrase(self, evidence: Evidence) -> Outcome | None:
+        return self._phrases.judge(evidence)
 
-    def _by_text(self, evidence: Evidence) -> Outcome:
+    def _judge_by_text(self, evidence: Evidence) -> Outcome:
         if evidence.shape in ("shell", "code"):
-            return command_output.ask(evidence, self._signatures)
-        if not evidence.text and not evidence.has_parts:
-            return unknown("text/empty")
-        return ok("text/answered", 0.9)
+            return command_output.judge_output(evidence, self._signatures)
+        if not evidence.text and not evidence.has_content:
+            return make_unknown("text/empty")
+        return make_ok("text/answered", 0.9)
 
 
-_RULES = Rules()
+_DEFAULT_JUDGE = Judge()
 
 
-def judge(call: ToolCall, result: Message | None) -> Outcome:
-    """How a call ended: outcome, whether it failed, what kind of error, by which rule, how sure."""
-    return _RULES.judge(call, result)
+def judge_call(call: ToolCall, result: Message | None) -> Outcome:
+    """Return how a call ended: outcome, failed or not, error kind, deciding rule, confidence."""
+    return _DEFAULT_JUDGE.judge(call, result)

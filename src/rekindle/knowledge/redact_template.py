@@ -1,4 +1,4 @@
-"""A template looked through once more: nothing is written or taken in that redaction would remove."""
+"""Redact a whole template: nothing that redaction would remove is written or imported."""
 
 from __future__ import annotations
 
@@ -7,78 +7,84 @@ from collections.abc import Mapping
 from typing import cast
 
 from rekindle.redaction.redactor import Redactor
-from rekindle.types import JSON, Pattern, Step, Template, replace
+from rekindle.types import JSON, Pattern, PatternStep, Template, replace_fields
 
 from . import file_format
 
-_HALF = re.compile(r"[\ud800-\udfff]")
-_AS_THEY_ARE = (
-    file_format.OWNER,
-    file_format.DROPPED,
-)  # compared with others, so a mask would break them
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_UNREDACTED_KEYS = (
+    file_format.OWNER_KEY,
+    file_format.DROPPED_KEY,
+)  # compared by value, so a mask would break them
 
 
-def rescanned(template: Template, redactor: Redactor) -> Template:
-    """The template without what redaction finds in any of its texts."""
+def redact_template(template: Template, redactor: Redactor) -> Template:
+    """Return the template with all of its texts redacted."""
 
-    def text(said: str, where: str) -> str:
-        return redactor.text(_held(said), where)
+    def clean_text(text: str, where: str) -> str:
+        return redactor.redact_text(_replace_surrogates(text), where)
 
     seed = template.seed
-    return replace(
+    return replace_fields(
         template,
-        name=text(template.name, "name")[:100] or template.id,
-        description=text(template.description, "description"),
-        tags=tuple(text(one, "tags") for one in template.tags),
-        patterns=tuple(_pattern(one, redactor) for one in template.patterns),
-        seed=replace(
+        name=clean_text(template.name, "name")[:100] or template.id,
+        description=clean_text(template.description, "description"),
+        tags=tuple(clean_text(one, "tags") for one in template.tags),
+        patterns=tuple(_redact_pattern(one, redactor) for one in template.patterns),
+        seed=replace_fields(
             seed,
-            system=text(seed.system, "context"),
-            instructions=tuple(text(one, "context") for one in seed.instructions),
-            markers=tuple(text(one, "context") for one in seed.markers),
+            system=clean_text(seed.system, "context"),
+            instructions=tuple(clean_text(one, "context") for one in seed.instructions),
+            markers=tuple(clean_text(one, "context") for one in seed.markers),
         ),
         scan={
-            name: one if name in _AS_THEY_ARE else _value(one, redactor, "scan")
+            name: one if name in _UNREDACTED_KEYS else _redact_value(one, redactor, "scan")
             for name, one in template.scan.items()
         },
     )
 
 
-def _pattern(pattern: Pattern, redactor: Redactor) -> Pattern:
-    return replace(
+def _redact_pattern(pattern: Pattern, redactor: Redactor) -> Pattern:
+    return replace_fields(
         pattern,
-        steps=tuple(_step(step, redactor) for step in pattern.steps),
-        before=None if pattern.before is None else _step(pattern.before, redactor),
-        asked=redactor.text(_held(pattern.asked), "requests"),
-        lesson=redactor.text(_held(pattern.lesson), "lessons"),
-        also=tuple(redactor.text(_held(one), "requests") for one in pattern.also),
+        steps=tuple(_redact_step(step, redactor) for step in pattern.steps),
+        before=None if pattern.before is None else _redact_step(pattern.before, redactor),
+        asked=redactor.redact_text(_replace_surrogates(pattern.asked), "requests"),
+        lesson=redactor.redact_text(_replace_surrogates(pattern.lesson), "lessons"),
+        also=tuple(
+            redactor.redact_text(_replace_surrogates(one), "requests") for one in pattern.also
+        ),
     )
 
 
-def _step(step: Step, redactor: Redactor) -> Step:
-    def clean(arguments: Mapping[str, JSON]) -> Mapping[str, JSON]:
-        return cast("Mapping[str, JSON]", _value(dict(arguments), redactor, "arguments"))
+def _redact_step(step: PatternStep, redactor: Redactor) -> PatternStep:
+    def clean_arguments(arguments: Mapping[str, JSON]) -> Mapping[str, JSON]:
+        return cast("Mapping[str, JSON]", _redact_value(dict(arguments), redactor, "arguments"))
 
-    example = None if step.example is None else clean(step.example)
-    result = redactor.text(_held(step.result), "results")
-    return Step(_held(step.tool), clean(step.arguments), result, example)
-
-
-def _value(value: JSON, redactor: Redactor, where: str) -> JSON:
-    return redactor.value(_all_held(value), where)
+    example = None if step.example is None else clean_arguments(step.example)
+    result = redactor.redact_text(_replace_surrogates(step.result), "results")
+    return PatternStep(
+        _replace_surrogates(step.tool), clean_arguments(step.arguments), result, example
+    )
 
 
-def _all_held(value: JSON) -> JSON:
+def _redact_value(value: JSON, redactor: Redactor, where: str) -> JSON:
+    return redactor.redact_value(_replace_all_surrogates(value), where)
+
+
+def _replace_all_surrogates(value: JSON) -> JSON:
     if isinstance(value, str):
-        return _held(value)
+        return _replace_surrogates(value)
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, JSON]", value)
-        return {_held(name): _all_held(one) for name, one in fields.items()}
+        return {
+            _replace_surrogates(name): _replace_all_surrogates(one) for name, one in fields.items()
+        }
     if isinstance(value, (list, tuple)):
-        return [_all_held(one) for one in cast("list[JSON]", value)]
+        return [_replace_all_surrogates(one) for one in cast("list[JSON]", value)]
     return value
 
 
-def _held(text: str) -> str:
-    """Halves of surrogate pairs are replaced: a session may have them, no file can."""
-    return text if text.isascii() else _HALF.sub("\ufffd", text)
+def _replace_surrogates(text: str) -> str:
+    """Replace lone surrogates: a session may contain them, but no file can."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)

@@ -1,10 +1,9 @@
-"""Which template and which few of its patterns a new session is given, if any fits at all.
+"""Select the template, and the few of its patterns, that a new session starts with.
 
-Nothing is the right answer more often than not: examples that do not fit make an agent worse than
-none. So a pattern has to say enough of what is asked (the floor), the tools at hand must be able to do
-what it shows, and nothing is taken that only strangers' words vouch for, or a template that waits in
-quarantine or is retired. Among templates that fit about equally well the results of the sessions that
-had them decide, by a draw that gives each its chance (Thompson sampling).
+Selecting nothing is often right: examples that do not fit make an agent worse than none. A pattern
+must cover enough of the request (the floor), the available tools must be able to make its calls, and
+tainted patterns, quarantined templates and retired templates are never used. Among templates that fit
+about equally well, the results of earlier sessions decide by Thompson sampling.
 """
 
 from __future__ import annotations
@@ -18,32 +17,38 @@ from typing import NamedTuple, TypeAlias
 
 from rekindle.types import Pattern, Template
 
-from .examples import Tools, could_use, example
-from .text_matching import Request, Said, diverse, said, token
+from .examples import Tools, build_example, has_tools_for
+from .text_matching import (
+    RequestMatcher,
+    WeightedWords,
+    select_diverse,
+    to_index_token,
+    weigh_words,
+)
 
-PATTERNS = 3
-MOST = 15
-FLOOR = 0.35
-SHARED = "shared"  # the tag of a template that everybody may have
-_NEARLY = 0.9  # of the best fit: templates from here on are drawn among
-_BESIDE_BEST = 0.6  # of the best pattern's fit: a much weaker one beside it only distracts
-_SAME_PLACE = 0.15  # what it is worth that a pattern comes from the folder one works in
-_ONE_WITNESS = 0.85  # what a pattern counts that one session alone vouches for
-_WORTH = 0.2  # how far the pattern's own score may lift it
-_HALF_LIFE = 90 * 86_400.0  # seconds after which what was seen counts half as much in a tie
-_ALIKE = 2.8  # calls of one session fail together: so many of them tell as much as one
-_PRIOR = (9.0, 1.0)  # calls that went well and that failed, before anything is known
-_PARTS = re.compile(r"[/.]")  # between the words of a path
-_TOLD = 10  # templates that are told about
-_LOOKED_AT = 40  # patterns that are tried on the tools, best first
+DEFAULT_PATTERNS = 3
+MAX_PATTERNS = 15
+DEFAULT_FLOOR = 0.35
+SHARED_TAG = "shared"  # tag of a template that everybody may use
+_TIE_RATIO = 0.9  # of the best fit: templates at or above it take part in the draw
+_MIN_FIT_RATIO = 0.6  # of the best pattern's fit: a much weaker one only distracts
+_SAME_FOLDER_BONUS = 0.15  # bonus for a pattern from the folder of the session
+_SINGLE_SESSION_FACTOR = 0.85  # for a pattern that was seen in a single session
+_SCORE_WEIGHT = 0.2  # how far the pattern's own score may raise its rank
+_HALF_LIFE_SECONDS = 90 * 86_400.0  # breaks ties in favour of recent patterns
+_DESIGN_EFFECT = 2.8  # calls of a session fail together: this many weigh as one
+_PRIOR = (9.0, 1.0)  # successful and failed calls assumed in advance
+_PATH_SEPARATORS = re.compile(r"[/.]")  # between the words of a path
+_MAX_REPORTED = 10  # templates
+_MAX_TRIED = 40  # patterns, best first, that are checked against the tools
 
 
-class Ask(NamedTuple):
-    """A new session: its first message, its tools, where it works, and the seed of the draw.
+class SelectionRequest(NamedTuple):
+    """A new session: its first message, its tools, its folder, and the seed of the draw.
 
-    With an `owner` nothing is used that is known from sessions of others, unless its template is
-    tagged `shared`; without one the asker may know everything. A `stranger` is one of many who talk
-    to one program: what is not known to be theirs is not theirs.
+    With an `owner`, only patterns known from that owner's sessions or of unknown origin are used,
+    unless their template is tagged `shared`; without one, every pattern is allowed. With
+    `owned_only`, as for the users of a shared bot, patterns of unknown origin are excluded too.
     """
 
     text: str
@@ -52,200 +57,218 @@ class Ask(NamedTuple):
     now: float = 0.0
     seed: str = ""
     owner: str | None = None
-    stranger: bool = False
+    owned_only: bool = False
 
 
-class Candidate(NamedTuple):
-    """A pattern that has words in common with what is asked, of a template (without its patterns)."""
+class CandidatePattern(NamedTuple):
+    """A pattern that shares words with the request, and its template (without patterns)."""
 
     template: Template
     pattern: Pattern
     folders: frozenset[str] = frozenset()  # where it was seen
     owners: frozenset[str | None] = frozenset(
         (None,)
-    )  # whose sessions it was seen in; None: unknown
-    said: Said | None = None  # its `words_of`, where they are at hand
+    )  # of the sessions it was seen in; None: unknown
+    words: WeightedWords | None = None  # its weighted words, if already known
 
 
-class Record(NamedTuple):
-    """What became of the sessions that were started from a template: their first calls."""
+class TemplateStats(NamedTuple):
+    """The sessions started from a template, and the outcome of their first calls."""
 
     sessions: int = 0
     calls: int = 0
     errors: int = 0
 
 
-class Picked(NamedTuple):
-    """A pattern that was chosen, how well it fits, and the words that both have."""
+class SelectedPattern(NamedTuple):
+    """A selected pattern, how well it fits, and the words it shares with the request."""
 
     pattern: Pattern
     fit: float
     words: tuple[str, ...] = ()
-    here: bool = False  # it comes from the folder one works in
+    here: bool = False  # it comes from the folder of the session
 
 
-class Considered(NamedTuple):
-    """A template that was looked at: its best fit, and why it was taken or not."""
+class CandidateReport(NamedTuple):
+    """A template that was considered: its best fit, and why it was selected or rejected."""
 
     template: str
     name: str
     fit: float
     patterns: int
-    record: Record
-    drawn: float | None  # its share of good calls, as drawn; None where there was no draw
+    record: TemplateStats
+    drawn: float | None  # the drawn share of successful calls; None without a draw
     why: str
 
 
-class Choice(NamedTuple):
-    """What was chosen, best first; no template if nothing fits. `why` says it for people."""
+class Selection(NamedTuple):
+    """The selected template and patterns, best first; no template if nothing fits.
+
+    `why` explains the result to people.
+    """
 
     template: Template | None
-    picked: tuple[Picked, ...]
+    picked: tuple[SelectedPattern, ...]
     why: str
-    considered: tuple[Considered, ...] = ()
+    considered: tuple[CandidateReport, ...] = ()
 
     @property
     def patterns(self) -> tuple[Pattern, ...]:
+        """The selected patterns, best first."""
         return tuple(one.pattern for one in self.picked)
 
 
-class Known(NamedTuple):
-    """How many patterns have a word, out of how many."""
+class WordCounts(NamedTuple):
+    """How many patterns contain each word, and how many patterns there are."""
 
     words: Mapping[str, int] = {}
     total: int = 0
 
 
-Records: TypeAlias = Callable[[Sequence[str]], Mapping[str, Record]]
+StatsLoader: TypeAlias = Callable[[Sequence[str]], Mapping[str, TemplateStats]]
 
 
-def _no_records(_: Sequence[str]) -> Mapping[str, Record]:
+def _load_no_stats(_: Sequence[str]) -> Mapping[str, TemplateStats]:
     return {}
 
 
-def choose(
-    ask: Ask,
-    candidates: Iterable[Candidate],
-    known: Known,
-    records: Records = _no_records,
+def select_template(
+    query: SelectionRequest,
+    candidates: Iterable[CandidatePattern],
+    word_counts: WordCounts,
+    load_stats: StatsLoader = _load_no_stats,
     *,
-    patterns: int = PATTERNS,
-    floor: float = FLOOR,
-) -> Choice:
-    """The best template for a new session, and the best few of its patterns; or nothing."""
-    request = Request(ask.text, known.words, known.total)
-    if not request.words:
-        return Choice(None, (), "the message says nothing that could be looked for")
-    rivals = _rivals(ask, request, candidates)
-    best = [_best(ask, rival, patterns, floor) for rival in rivals]
-    fitting = [rival for rival in best if rival.picked]
+    patterns: int = DEFAULT_PATTERNS,
+    floor: float = DEFAULT_FLOOR,
+) -> Selection:
+    """Select the best template for a new session and its best few patterns, or nothing."""
+    matcher = RequestMatcher(query.text, word_counts.words, word_counts.total)
+    if not matcher.words:
+        return Selection(None, (), "the message has no words to search for")
+    contenders = _score_templates(query, matcher, candidates)
+    ranked = [_select_patterns(query, contender, patterns, floor) for contender in contenders]
+    fitting = [contender for contender in ranked if contender.picked]
     if not fitting:
-        told = [_told(rival, {}, None, _why_not(rival, floor)) for rival in best[:_TOLD]]
-        return Choice(None, (), _nothing(best, floor), tuple(told))
-    close = [rival for rival in fitting if rival.fit >= _NEARLY * fitting[0].fit]
-    known_records = records([rival.template.id for rival in close] if len(close) > 1 else [])
-    looked_at = [
-        _told(rival, known_records, None, _why_not(rival, floor)) for rival in best[:_TOLD]
+        reports = [
+            _build_report(contender, {}, None, _explain_rejection(contender, floor))
+            for contender in ranked[:_MAX_REPORTED]
+        ]
+        return Selection(None, (), _explain_no_match(ranked, floor), tuple(reports))
+    close = [contender for contender in fitting if contender.fit >= _TIE_RATIO * fitting[0].fit]
+    stats = load_stats([contender.template.id for contender in close] if len(close) > 1 else [])
+    reports_with_stats = [
+        _build_report(contender, stats, None, _explain_rejection(contender, floor))
+        for contender in ranked[:_MAX_REPORTED]
     ]
-    return _drawn(ask, close, looked_at, known_records)
+    return _draw_template(query, close, reports_with_stats, stats)
 
 
-class _Rival(NamedTuple):
-    """A template with those of its patterns that were found: fit, rank, words."""
+class _ScoredTemplate(NamedTuple):
+    """A template with those of its patterns that were found."""
 
     template: Template
-    scored: tuple[_Scored, ...]
-    refused: str = ""  # why it may not be used
-    picked: tuple[Picked, ...] = ()
+    scored: tuple[_ScoredPattern, ...]
+    refusal: str = ""  # why it may not be used, if so
+    picked: tuple[SelectedPattern, ...] = ()
 
     @property
     def fit(self) -> float:
-        """How well the template fits: by its best pattern, and a little by the next ones."""
+        """The fit of the template: that of its best pattern, and a little of the next ones."""
         fits = sorted((one.fit for one in self.scored), reverse=True)[:3]
         return 0.8 * fits[0] + 0.2 * sum(fits) / 3 if fits else 0.0
 
 
-class _Scored(NamedTuple):
+class _ScoredPattern(NamedTuple):
     pattern: Pattern
-    said: Said
+    words: WeightedWords
     fit: float
     rank: float
     here: bool
 
 
-def words_of(pattern: Pattern) -> Said:
-    """What a pattern is about: what was asked counts most, then what was called and learned."""
-    calls = " ".join(f"{step.tool} {_values(step.arguments)}" for step in pattern.steps)
+def weigh_pattern_words(pattern: Pattern) -> WeightedWords:
+    """Weigh a pattern's words: those of the request count most, then its calls and its lesson."""
+    calls = " ".join(f"{step.tool} {_join_values(step.arguments)}" for step in pattern.steps)
     also = [(text, 0.5) for text in pattern.also]
-    found = said((pattern.asked, 1.0), (calls, 0.6), (pattern.lesson, 0.6), *also)
-    # The call as it was made names things that are slots above: no reason to count as long.
-    examples = " ".join(_values(step.example) for step in pattern.steps if step.example)
-    made = said((_PARTS.sub(" ", examples), 0.6))
+    found = weigh_words((pattern.asked, 1.0), (calls, 0.6), (pattern.lesson, 0.6), *also)
+    # Original arguments repeat what the slots stand for, so they do not add to the length.
+    examples = " ".join(_join_values(step.example) for step in pattern.steps if step.example)
+    made = weigh_words((_PATH_SEPARATORS.sub(" ", examples), 0.6))
     return found._replace(words={**made.words, **found.words}) if made.words else found
 
 
-def tokens_of(words: Said) -> str:
-    """What an index is given to find a pattern by: `token` of each of its words."""
-    tokens = [token(word) for word in words.words]
+def build_index_tokens(words: WeightedWords) -> str:
+    """Return the index tokens under which a pattern is found, separated by spaces."""
+    tokens = [to_index_token(word) for word in words.words]
     return " ".join(dict.fromkeys(one for one in tokens if one))
 
 
-def _values(value: object) -> str:
+def _join_values(value: object) -> str:
     if isinstance(value, Mapping):
-        return " ".join(map(_values, value.values()))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+        return " ".join(map(_join_values, value.values()))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
     if isinstance(value, (list, tuple)):
-        return " ".join(map(_values, value))  # pyright: ignore[reportUnknownArgumentType]
+        return " ".join(map(_join_values, value))  # pyright: ignore[reportUnknownArgumentType]
     return value[:500] if isinstance(value, str) else ""
 
 
-def _rivals(ask: Ask, request: Request, candidates: Iterable[Candidate]) -> list[_Rival]:
-    found: dict[str, list[_Scored]] = {}
+def _score_templates(
+    query: SelectionRequest, matcher: RequestMatcher, candidates: Iterable[CandidatePattern]
+) -> list[_ScoredTemplate]:
+    found: dict[str, list[_ScoredPattern]] = {}
     templates: dict[str, Template] = {}
     for candidate in candidates:
         template, pattern, folders, _, words = candidate
         templates[template.id] = template
         scored = found.setdefault(template.id, [])
-        if not may_use(ask, candidate) or not could_use(pattern, ask.tools):
+        if not can_use_pattern(query, candidate) or not has_tools_for(pattern, query.tools):
             continue
-        words = words or words_of(pattern)
-        fit = request.fit(words)
-        here = _is_here(ask.folder, folders)
-        scored.append(_Scored(pattern, words, fit, _rank(pattern, fit, here), here))
-    rivals = [
-        _Rival(templates[id], tuple(scored), _refusal(templates[id]))
+        words = words or weigh_pattern_words(pattern)
+        fit = matcher.compute_fit(words)
+        here = _is_same_folder(query.folder, folders)
+        scored.append(_ScoredPattern(pattern, words, fit, _compute_rank(pattern, fit, here), here))
+    contenders = [
+        _ScoredTemplate(templates[id], tuple(scored), _explain_refusal(templates[id]))
         for id, scored in found.items()
     ]
-    return sorted(rivals, key=lambda one: (-one.fit, one.template.id))
+    return sorted(contenders, key=lambda one: (-one.fit, one.template.id))
 
 
-def may_use(ask: Ask, candidate: Candidate) -> bool:
-    """May this be shown to the asker at all, whatever it is about?"""
+def can_use_pattern(query: SelectionRequest, candidate: CandidatePattern) -> bool:
+    """Return whether this pattern may be shown to the requester at all."""
     template, pattern, _, owners, _ = candidate
-    # However many sessions: they may have read the same page.
+    # However many sessions have it: all of them may have read the same page.
     if pattern.tainted:
         return False
-    if ask.owner is None or is_for(ask.owner, template):
+    if query.owner is None or is_visible_to(query.owner, template):
         return True
-    return owners <= ({ask.owner} if ask.stranger else {ask.owner, None})
+    return owners <= ({query.owner} if query.owned_only else {query.owner, None})
 
 
-def is_for(owner: str, template: Template) -> bool:
-    """Is all of the template for this user: learned from their sessions alone, or for everybody?"""
-    return SHARED in template.tags or template.scan.get("owner") == owner
+def is_visible_to(owner: str, template: Template) -> bool:
+    """Return whether the whole template is visible to this owner: it is theirs, or shared."""
+    return SHARED_TAG in template.tags or template.scan.get("owner") == owner
 
 
-def _refusal(template: Template) -> str:
+def _explain_refusal(template: Template) -> str:
     return "" if template.state == "active" else f"it is {template.state}"
 
 
-def _rank(pattern: Pattern, fit: float, here: bool) -> float:
-    worth = pattern.score / (1 + abs(pattern.score))  # whatever its scale: from 0 to 1
-    witness = _ONE_WITNESS if pattern.seen_in < 2 else 1.0
-    return fit * witness * (1 + _WORTH * max(0.0, worth)) * (1 + (_SAME_PLACE if here else 0.0))
+def _compute_rank(pattern: Pattern, fit: float, here: bool) -> float:
+    worth = pattern.score / (1 + abs(pattern.score))  # scaled to 0 to 1
+    session_factor = _SINGLE_SESSION_FACTOR if pattern.seen_in < 2 else 1.0
+    return (
+        fit
+        * session_factor
+        * (1 + _SCORE_WEIGHT * max(0.0, worth))
+        * (1 + (_SAME_FOLDER_BONUS if here else 0.0))
+    )
 
 
-def _is_here(folder: str | None, folders: Iterable[str]) -> bool:
-    """The same folder, or one inside the other; the roots of a disk say nothing."""
+def _is_same_folder(folder: str | None, folders: Iterable[str]) -> bool:
+    """Return whether the folder equals one of these, or one contains the other.
+
+    Folders near the root of the disk do not count.
+    """
     if not folder:
         return False
     here = os.path.normpath(folder)
@@ -256,103 +279,133 @@ def _is_here(folder: str | None, folders: Iterable[str]) -> bool:
     return False
 
 
-def _best(ask: Ask, rival: _Rival, most: int, floor: float) -> _Rival:
-    """The rival with the best few of its patterns that fit and can be shown."""
-    top = max((one.fit for one in rival.scored), default=0.0)
-    if rival.refused or top < floor:
-        return rival
-    over = [one for one in rival.scored if one.fit >= max(floor, _BESIDE_BEST * top)]
-    over.sort(key=lambda one: (-one.rank, -_recent(ask, one.pattern), one.pattern.id))
-    shown = _without_repeats(one for one in over[:_LOOKED_AT] if example(one.pattern, ask.tools))
-    count = max(1, min(most, MOST))
-    order = diverse([one.rank for one in shown], [one.said.words for one in shown], count)
+def _select_patterns(
+    query: SelectionRequest, contender: _ScoredTemplate, most: int, floor: float
+) -> _ScoredTemplate:
+    """Add the best few patterns that fit and can be shown."""
+    top = max((one.fit for one in contender.scored), default=0.0)
+    if contender.refusal or top < floor:
+        return contender
+    eligible = [one for one in contender.scored if one.fit >= max(floor, _MIN_FIT_RATIO * top)]
+    eligible.sort(
+        key=lambda one: (-one.rank, -_compute_recency(query, one.pattern), one.pattern.id)
+    )
+    shown = _drop_repeats(
+        one for one in eligible[:_MAX_TRIED] if build_example(one.pattern, query.tools)
+    )
+    count = max(1, min(most, MAX_PATTERNS))
+    order = select_diverse([one.rank for one in shown], [one.words.words for one in shown], count)
     picked = [shown[number] for number in order]
-    return rival._replace(
-        picked=tuple(Picked(one.pattern, round(one.fit, 4), (), one.here) for one in picked)
+    return contender._replace(
+        picked=tuple(
+            SelectedPattern(one.pattern, round(one.fit, 4), (), one.here) for one in picked
+        )
     )
 
 
-def _without_repeats(scored: Iterable[_Scored]) -> list[_Scored]:
-    """Only those whose calls are not all in a better one, or all of a better one's in them."""
-    kept: list[_Scored] = []
+def _drop_repeats(scored: Iterable[_ScoredPattern]) -> list[_ScoredPattern]:
+    """Drop patterns whose calls include, or are included in, those of a better one."""
+    kept: list[_ScoredPattern] = []
     seen: list[frozenset[str]] = []
     for one in scored:
-        calls = frozenset(f"{step.tool} {_values(step.arguments)}" for step in one.pattern.steps)
+        calls = frozenset(
+            f"{step.tool} {_join_values(step.arguments)}" for step in one.pattern.steps
+        )
         if not any(calls <= other or calls >= other for other in seen):
             kept.append(one)
             seen.append(calls)
     return kept
 
 
-def _recent(ask: Ask, pattern: Pattern) -> float:
-    return math.exp2(-max(0.0, ask.now - pattern.last_seen) / _HALF_LIFE)
+def _compute_recency(query: SelectionRequest, pattern: Pattern) -> float:
+    return math.exp2(-max(0.0, query.now - pattern.last_seen) / _HALF_LIFE_SECONDS)
 
 
-def _drawn(
-    ask: Ask, close: Sequence[_Rival], looked_at: list[Considered], records: Mapping[str, Record]
-) -> Choice:
-    """The template to take: of those that fit about equally, the one whose draw is best."""
+def _draw_template(
+    query: SelectionRequest,
+    close: Sequence[_ScoredTemplate],
+    reports: list[CandidateReport],
+    stats: Mapping[str, TemplateStats],
+) -> Selection:
+    """Select the template with the best draw among those that fit about equally well."""
     draws: dict[str, float] = {}
     if len(close) > 1:
-        random = Random(ask.seed)
-        for rival in sorted(close, key=lambda one: one.template.id):
-            draws[rival.template.id] = _draw(random, records.get(rival.template.id, Record()))
+        random = Random(query.seed)
+        for contender in sorted(close, key=lambda one: one.template.id):
+            draws[contender.template.id] = _sample_success_rate(
+                random, stats.get(contender.template.id, TemplateStats())
+            )
 
-    def order(rival: _Rival) -> tuple[float, float, int, str]:
-        used = records.get(rival.template.id, Record()).sessions
-        return -draws.get(rival.template.id, 1.0), -rival.fit, used, rival.template.id
+    def get_sort_key(contender: _ScoredTemplate) -> tuple[float, float, int, str]:
+        used = stats.get(contender.template.id, TemplateStats()).sessions
+        return -draws.get(contender.template.id, 1.0), -contender.fit, used, contender.template.id
 
-    winner = min(close, key=order)
-    request = Request(ask.text, {}, 0)
+    winner = min(close, key=get_sort_key)
+    matcher = RequestMatcher(query.text, {}, 0)
     picked = tuple(
-        one._replace(words=request.shared(words_of(one.pattern))[:6]) for one in winner.picked
+        one._replace(words=matcher.find_shared_words(weigh_pattern_words(one.pattern))[:6])
+        for one in winner.picked
     )
-    why = _why(winner, picked, len(close))
-    told = [
+    why = _explain_selection(winner, picked, len(close))
+    final_reports = [
         one._replace(
             drawn=draws.get(one.template),
             why=why if one.template == winner.template.id else one.why,
         )
-        for one in looked_at
+        for one in reports
     ]
-    return Choice(winner.template, picked, why, tuple(told))
+    return Selection(winner.template, picked, why, tuple(final_reports))
 
 
-def _draw(random: Random, record: Record) -> float:
-    good, bad = record.calls - record.errors, record.errors
-    return random.betavariate(_PRIOR[0] + good / _ALIKE, _PRIOR[1] + bad / _ALIKE)
+def _sample_success_rate(random: Random, stats: TemplateStats) -> float:
+    good, bad = stats.calls - stats.errors, stats.errors
+    return random.betavariate(_PRIOR[0] + good / _DESIGN_EFFECT, _PRIOR[1] + bad / _DESIGN_EFFECT)
 
 
-def _told(
-    rival: _Rival, records: Mapping[str, Record], drawn: float | None, why: str
-) -> Considered:
-    one, record = rival.template, records.get(rival.template.id, Record())
-    return Considered(one.id, one.name, round(rival.fit, 4), len(rival.picked), record, drawn, why)
+def _build_report(
+    contender: _ScoredTemplate, stats: Mapping[str, TemplateStats], drawn: float | None, why: str
+) -> CandidateReport:
+    template, template_stats = contender.template, stats.get(contender.template.id, TemplateStats())
+    return CandidateReport(
+        template.id,
+        template.name,
+        round(contender.fit, 4),
+        len(contender.picked),
+        template_stats,
+        drawn,
+        why,
+    )
 
 
-def _why(winner: _Rival, picked: Sequence[Picked], rivals: int) -> str:
+def _explain_selection(
+    winner: _ScoredTemplate, picked: Sequence[SelectedPattern], contender_count: int
+) -> str:
     words = list(dict.fromkeys(word for one in picked for word in one.words))[:5]
     text = f"“{winner.template.name}” fits best ({winner.fit:.2f})"
-    if rivals > 1:
-        text = f"“{winner.template.name}” was drawn among {rivals} that fit about equally well"
+    if contender_count > 1:
+        text = (
+            f"“{winner.template.name}” was drawn from {contender_count} that fit about equally well"
+        )
     if words:
-        text += f": it knows {', '.join(words)}"
+        text += f"; shared words: {', '.join(words)}"
     return text
 
 
-def _why_not(rival: _Rival, floor: float) -> str:
-    if rival.refused:
-        return rival.refused
-    if not rival.scored:
-        return "the tools at hand cannot do what it shows, or it is not for this user"
-    best = max(one.fit for one in rival.scored)
+def _explain_rejection(contender: _ScoredTemplate, floor: float) -> str:
+    if contender.refusal:
+        return contender.refusal
+    if not contender.scored:
+        return "its calls need tools that are not available, or it is not visible to this user"
+    best = max(one.fit for one in contender.scored)
     if best < floor:
-        return f"it fits with {best:.2f}, less than the floor of {floor:.2f}"
-    return "another fits better" if rival.picked else "its calls do not fit the tools at hand"
+        return f"its fit is {best:.2f}, below the floor of {floor:.2f}"
+    return "another fits better" if contender.picked else "its calls do not fit the available tools"
 
 
-def _nothing(best: Sequence[_Rival], floor: float) -> str:
-    usable = [rival for rival in best if not rival.refused]
+def _explain_no_match(ranked: Sequence[_ScoredTemplate], floor: float) -> str:
+    usable = [contender for contender in ranked if not contender.refusal]
     if not usable:
-        return "no template knows anything like it" if not best else "what fits may not be used"
-    return f"nothing fits: {_why_not(usable[0], floor).replace('it fits', 'the best fits')}"
+        return "no template matches" if not ranked else "the matches may not be used"
+    return (
+        f"nothing fits: {_explain_rejection(usable[0], floor).replace('its fit', 'the best fit')}"
+    )

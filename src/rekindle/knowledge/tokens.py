@@ -1,7 +1,7 @@
-"""How many tokens something takes, without asking a tokeniser: a little more rather than too few.
+"""Estimate token counts without a tokenizer, erring on the high side.
 
-Models cut text differently. For English prose, code and JSON three and a half bytes to a token is
-more than any of them needs; other scripts take about a token for each character of three bytes.
+Tokenizers differ. For English prose, code and JSON, three and a half bytes per token is more than any
+of them needs; other scripts take about one token for each three-byte character.
 """
 
 from __future__ import annotations
@@ -11,22 +11,26 @@ from collections.abc import Iterable
 
 from rekindle.types import Message
 
-_BYTES = 3.5
-_AROUND = 4  # what the shape of a message takes
-_AROUND_CALL = 12  # and that of a call, its id among it
+_BYTES_PER_TOKEN = 3.5
+_MESSAGE_OVERHEAD = 4
+_CALL_OVERHEAD = 12  # including its id
 
 
-def of_text(text: str) -> int:
-    """Tokens of a text, estimated."""
+def estimate_text_tokens(text: str) -> int:
+    """Estimate the tokens of a text."""
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-    return math.ceil(size / _BYTES)
+    return math.ceil(size / _BYTES_PER_TOKEN)
 
 
-def of_messages(messages: Iterable[Message]) -> int:
-    """Tokens of messages as they are sent, estimated."""
+def estimate_message_tokens(messages: Iterable[Message]) -> int:
+    """Estimate the tokens of messages as they are sent."""
     total = 0
     for message in messages:
-        total += _AROUND + of_text(message.text)
+        total += _MESSAGE_OVERHEAD + estimate_text_tokens(message.text)
         for call in message.tool_calls:
-            total += _AROUND_CALL + of_text(call.name) + of_text(str(call.arguments))
+            total += (
+                _CALL_OVERHEAD
+                + estimate_text_tokens(call.name)
+                + estimate_text_tokens(str(call.arguments))
+            )
     return total

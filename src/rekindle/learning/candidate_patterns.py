@@ -1,6 +1,4 @@
-"""Puts what was found in many sessions together: candidates into patterns, with what was asked and
-what came back.
-"""
+"""Aggregate mined candidates into patterns, and add the request and the result of each."""
 
 from __future__ import annotations
 
@@ -11,149 +9,183 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from rekindle.knowledge.mining import call_example, candidates, merge, summarize
-from rekindle.knowledge.mining.call_reader import Deed
+from rekindle.knowledge.mining.call_reader import MinedCall
 from rekindle.store import Store
-from rekindle.store.learning.mining_results import Place
-from rekindle.types import Message, Pattern, PatternKind, Step
+from rekindle.store.learning.mining_results import CandidateOccurrence
+from rekindle.types import Message, Pattern, PatternKind, PatternStep
 
 if TYPE_CHECKING:
     from rekindle.redaction.redactor import Redactor
 
-MOST_SHAPES: Mapping[str, int] = {  # that are looked at closely, of each kind
+MAX_CANDIDATES: Mapping[str, int] = {  # candidates examined per kind
     "example": 80, "sequence": 60, "retry": 60, "init": 30, "final": 20,
 }  # fmt: skip
-LOOKED_BACK = 60  # messages, for what a user wanted
-MOST_PLACES = 6  # sessions that a pattern is put together from
-MOST_ASKED = 3  # requests that are told of a pattern
+LOOKBACK_MESSAGES = 60  # messages searched for the user's request
+MAX_OCCURRENCES = 6  # sessions that a pattern is built from
+MAX_REQUESTS = 3  # requests shown per pattern
 
-# The calls that are kept of a session.
-deeds_of = msgspec.json.Decoder(list[Deed]).decode
-_unread = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_deed = msgspec.json.Decoder(Deed).decode
+# Decoders for the stored calls of a session.
+decode_calls = msgspec.json.Decoder(list[MinedCall]).decode
+_decode_raw_calls = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_call = msgspec.json.Decoder(MinedCall).decode
 
 
-class _Kept:
-    """The calls that are kept of a session, each read when it is asked for: mostly one of many is."""
+class _StoredCalls:
+    """The stored calls of a session, each decoded on access, since usually only one is needed."""
 
     def __init__(self, blob: bytes) -> None:
         self._blob = blob
 
-    def __getitem__(self, number: int) -> Deed:
-        return _deed(self._unread[number])
+    def __getitem__(self, number: int) -> MinedCall:
+        return _decode_call(self._raw_calls[number])
 
     @cached_property
-    def _unread(self) -> list[msgspec.Raw]:
-        return _unread(self._blob)
+    def _raw_calls(self) -> list[msgspec.Raw]:
+        return _decode_raw_calls(self._blob)
 
     @cached_property
-    def all(self) -> list[Deed]:
-        return deeds_of(self._blob)
+    def all_calls(self) -> list[MinedCall]:
+        return decode_calls(self._blob)
 
 
-def patterns(
-    store: Store, nums: Sequence[int], *, least: int, most: int, now: float
-) -> list[tuple[Pattern, Sequence[merge.Found]]]:
-    """Patterns that these sessions share, each with the newest places it is known from."""
+def aggregate_patterns(
+    store: Store, nums: Sequence[int], *, min_sessions: int, max_patterns: int, now: float
+) -> list[tuple[Pattern, Sequence[merge.Occurrence]]]:
+    """Aggregate the patterns that these sessions share, each with its newest occurrences."""
     wanted = set(nums)
-    tally, attempts = store.mined.tally(wanted, least, MOST_SHAPES)
+    tally, attempts = store.mining_results.count_candidates(wanted, min_sessions, MAX_CANDIDATES)
     shapes = {one.shape: one.kind for one in tally}
-    places = store.mined.places([*shapes], wanted, MOST_PLACES)
-    sessions = {place.num for found in places.values() for place in found}
-    deeds = {num: _Kept(blob) for num, blob in store.mined.calls([*sessions]).items()}
-    sorts = {work: merge.Sort(*counts) for work, counts in attempts.items()}
+    occurrences = store.mining_results.find_occurrences([*shapes], wanted, MAX_OCCURRENCES)
+    sessions = {occurrence.num for found in occurrences.values() for occurrence in found}
+    stored_calls = {
+        num: _StoredCalls(blob)
+        for num, blob in store.mining_results.load_calls([*sessions]).items()
+    }
+    type_stats = {work: merge.CallTypeStats(*counts) for work, counts in attempts.items()}
     families = {one.shape: (one.families, one.support) for one in tally}
-    made: list[Pattern] = []
-    origins: dict[str, Sequence[merge.Found]] = {}
+    built: list[Pattern] = []
+    origins: dict[str, Sequence[merge.Occurrence]] = {}
     for shape, kind in shapes.items():
-        for found, counts in _ways(kind, places[shape], deeds, families[shape]):
-            one = merge.pattern(cast("PatternKind", kind), found, sorts, counts, now)
+        for found, counts in _iter_variants(
+            kind, occurrences[shape], stored_calls, families[shape]
+        ):
+            one = merge.build_pattern(cast("PatternKind", kind), found, type_stats, counts, now)
             if one is not None:
-                made.append(one)
-                origins[one.id] = sorted(found, key=lambda place: -place.time)[:MOST_ASKED]
-    return [(one, origins[one.id]) for one in merge.select(made, most)]
+                built.append(one)
+                origins[one.id] = sorted(found, key=lambda place: -place.time)[:MAX_REQUESTS]
+    return [(one, origins[one.id]) for one in merge.select_patterns(built, max_patterns)]
 
 
-def _ways(
-    kind: str, places: Sequence[Place], deeds: Mapping[int, _Kept], counts: tuple[int, int]
-) -> Iterator[tuple[list[merge.Found], tuple[int, int]]]:
-    """The places of a candidate as what was found there; two steps also with those that follow."""
+def _iter_variants(
+    kind: str,
+    occurrences: Sequence[CandidateOccurrence],
+    stored_calls: Mapping[int, _StoredCalls],
+    counts: tuple[int, int],
+) -> Iterator[tuple[list[merge.Occurrence], tuple[int, int]]]:
+    """Yield the occurrences of a candidate; for a sequence also its longer variants."""
     if kind != "sequence":
-        yield [_found(one, [deeds[one.num][at] for at in _numbers(one)]) for one in places], counts
+        yield (
+            [
+                _to_occurrence(one, [stored_calls[one.num][at] for at in _parse_call_numbers(one)])
+                for one in occurrences
+            ],
+            counts,
+        )
         return
-    ways: dict[tuple[int, ...], list[merge.Found]] = {}
-    for place in places:
-        own = deeds[place.num].all
-        for way in candidates.longer(own, _numbers(place)):
-            signs = tuple(own[number].form.digest for number in way)
-            ways.setdefault(signs, []).append(_found(place, [own[number] for number in way]))
-    for signs, found in ways.items():
+    variants: dict[tuple[int, ...], list[merge.Occurrence]] = {}
+    for occurrence in occurrences:
+        session_calls = stored_calls[occurrence.num].all_calls
+        for numbers in candidates.extend_sequence(session_calls, _parse_call_numbers(occurrence)):
+            digests = tuple(session_calls[number].signature.digest for number in numbers)
+            variants.setdefault(digests, []).append(
+                _to_occurrence(occurrence, [session_calls[number] for number in numbers])
+            )
+    for digests, found in variants.items():
         families = len({one.family for one in found})
-        if len(signs) == 2:
+        if len(digests) == 2:
             yield found, counts
         elif families > 1:
             yield found, (families, len(found))
 
 
-def _numbers(place: Place) -> list[int]:
-    return [int(number) for number in place.place.split(",")]
+def _parse_call_numbers(occurrence: CandidateOccurrence) -> list[int]:
+    return [int(number) for number in occurrence.location.split(",")]
 
 
-def _found(place: Place, own: Sequence[Deed]) -> merge.Found:
-    tainted = any(deed.tainted for deed in own) or place.tainted
-    return merge.Found(place.session, place.family, place.time, tuple(own), place.support, tainted)
-
-
-def told(
-    store: Store, redactor: Redactor, pattern: Pattern, found: Sequence[merge.Found]
-) -> Pattern:
-    """The pattern with what was asked for, how it was done then and what came back, as far as told."""
-    first = found[0]
-    asked = [_asked(store, redactor, one.deeds[-len(pattern.steps)], one.session) for one in found]
-    steps: list[Step] = []
-    for step, deed in zip(pattern.steps, first.deeds[-len(pattern.steps) :], strict=True):
-        result = "" if deed.answered is None else _result(store, redactor, deed, first.session)
-        shown = None if deed.tainted else call_example.of(deed.form, step.arguments, asked[0])
-        steps.append(step._replace(result=result, example=shown))
-    also = [text for text in dict.fromkeys(asked[1:]) if text not in ("", asked[0])]
-    return pattern._replace(steps=tuple(steps), asked=asked[0], also=tuple(also))
-
-
-def _asked(store: Store, redactor: Redactor, deed: Deed, session: str) -> str:
-    """What the user wanted: said in this turn, or, where that only says yes, in an earlier one."""
-    if deed.turn < 0:
-        return ""
-    for message in _said_before(store, session, deed.turn):
-        if message.role == "user":
-            said = summarize.request(message.text, lambda text: redactor.text(text, "requests"))
-            if said and not summarize.is_assent(said):
-                return said
-    return ""
-
-
-def _said_before(store: Store, session: str, turn: int) -> Iterator[Message]:
-    """The message at a position, and those before it, backwards; they are read when asked for."""
-    message = _message(store, session, turn)
-    if message is not None:
-        yield message
-    if turn > 0:
-        after = max(-1, turn - 1 - LOOKED_BACK)
-        earlier = store.messages(session, after=after, limit=turn - 1 - after)
-        # Where some were taken back, the last of so many stand behind it.
-        yield from reversed([one for one in earlier if (one.position or 0) < turn])
-
-
-def _result(store: Store, redactor: Redactor, deed: Deed, session: str) -> str:
-    message = _message(store, session, deed.answered or 0)
-    if message is None:
-        return ""
-    return summarize.result(
-        message.text,
-        deed.form.family,
-        lambda text: redactor.text(text, "results"),
-        tainted=deed.tainted,
+def _to_occurrence(occurrence: CandidateOccurrence, calls: Sequence[MinedCall]) -> merge.Occurrence:
+    tainted = any(call.tainted for call in calls) or occurrence.tainted
+    return merge.Occurrence(
+        occurrence.session,
+        occurrence.family,
+        occurrence.time,
+        tuple(calls),
+        occurrence.support,
+        tainted,
     )
 
 
-def _message(store: Store, session: str, position: int) -> Message | None:
+def add_request_and_result(
+    store: Store, redactor: Redactor, pattern: Pattern, found: Sequence[merge.Occurrence]
+) -> Pattern:
+    """Return the pattern with its request, example arguments and result, as far as they may be shown."""
+    first = found[0]
+    requests = [
+        _find_request(store, redactor, one.mined_calls[-len(pattern.steps)], one.session)
+        for one in found
+    ]
+    steps: list[PatternStep] = []
+    for step, call in zip(pattern.steps, first.mined_calls[-len(pattern.steps) :], strict=True):
+        result = (
+            "" if call.answered is None else _summarize_result(store, redactor, call, first.session)
+        )
+        example = (
+            None
+            if call.tainted
+            else call_example.build_call_example(call.signature, step.arguments, requests[0])
+        )
+        steps.append(step._replace(result=result, example=example))
+    other_requests = [text for text in dict.fromkeys(requests[1:]) if text not in ("", requests[0])]
+    return pattern._replace(steps=tuple(steps), asked=requests[0], also=tuple(other_requests))
+
+
+def _find_request(store: Store, redactor: Redactor, call: MinedCall, session: str) -> str:
+    """Return the user's request: that of this turn or, if it is a mere assent, an earlier one."""
+    if call.turn < 0:
+        return ""
+    for message in _iter_messages_before(store, session, call.turn):
+        if message.role == "user":
+            request = summarize.summarize_request(
+                message.text, lambda text: redactor.redact_text(text, "requests")
+            )
+            if request and not summarize.is_assent(request):
+                return request
+    return ""
+
+
+def _iter_messages_before(store: Store, session: str, turn: int) -> Iterator[Message]:
+    """Yield the message at a position and those before it, newest first, loaded on demand."""
+    message = _load_message(store, session, turn)
+    if message is not None:
+        yield message
+    if turn > 0:
+        after = max(-1, turn - 1 - LOOKBACK_MESSAGES)
+        earlier = store.messages(session, after=after, limit=turn - 1 - after)
+        # If messages were rewound, the page may extend past `turn`.
+        yield from reversed([one for one in earlier if (one.position or 0) < turn])
+
+
+def _summarize_result(store: Store, redactor: Redactor, call: MinedCall, session: str) -> str:
+    message = _load_message(store, session, call.answered or 0)
+    if message is None:
+        return ""
+    return summarize.summarize_result(
+        message.text,
+        call.signature.family,
+        lambda text: redactor.redact_text(text, "results"),
+        tainted=call.tainted,
+    )
+
+
+def _load_message(store: Store, session: str, position: int) -> Message | None:
     found = store.messages(session, after=position - 1, limit=1)
     return found[0] if found and found[0].position == position else None

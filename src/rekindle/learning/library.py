@@ -1,8 +1,7 @@
-"""The folder of templates: one JSON file for each, named by its id.
+"""The template library: a folder with one JSON file per template, named by its id.
 
-Files are written whole or not at all, and only their owner can read them. Everyone who changes one
-holds the folder's lock, and a change raises the revision: who wants to change what is no longer
-there is told so.
+Files are written atomically and are readable only by their owner. Every writer holds the folder's
+lock, and every change increments the revision: a change based on an outdated revision is rejected.
 """
 
 from __future__ import annotations
@@ -18,136 +17,140 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from rekindle.errors import Ambiguous, InvalidInput, NotFound, StoreBusy
+from rekindle.errors import AmbiguousName, InvalidInput, NotFound, StoreBusy
 from rekindle.knowledge import file_format
-from rekindle.types import JSON, Template, replace
+from rekindle.types import JSON, Template, replace_fields
 
 if TYPE_CHECKING:
     from rekindle.store import Store
 
 try:
     import fcntl
-except ImportError:  # Windows: a revision still tells that somebody was faster
+except ImportError:  # Windows: the revision still detects concurrent changes
     fcntl = None
 
-PATIENCE = 30.0  # seconds to wait for another writer
-LONGEST_NAME = 100
-LONGEST_TAG = 100
-_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
-_ENVELOPE = "rekindle-template"
+LOCK_TIMEOUT = 30.0  # seconds
+MAX_TEMPLATE_NAME_CHARS = 100
+MAX_TAG_CHARS = 100
+_ID_PATTERN = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
+_EXPORT_KIND = "rekindle-template"
 
 
-class Entry(NamedTuple):
-    """A file of the folder: its template, or what is wrong with it."""
+class TemplateEntry(NamedTuple):
+    """A file of the library: its template, or the problem with it."""
 
     id: str
     template: Template | None
     problem: str = ""
 
 
-def checked_name(name: str) -> str:
-    """A name that a template can have, or a refusal."""
+def validate_template_name(name: str) -> str:
+    """Return a valid template name, or raise InvalidInput."""
     clean = " ".join(name.split())
     wrong = next((char for char in clean if not char.isprintable() or char in "/\\"), None)
     if wrong is not None:
-        raise InvalidInput(f"name {name!r:.120}: {wrong!r} cannot be part of a template's name")
-    if not 0 < len(clean) <= LONGEST_NAME or not clean.strip("."):
+        raise InvalidInput(f"name {name!r:.120}: {wrong!r} is not allowed in a template name")
+    if not 0 < len(clean) <= MAX_TEMPLATE_NAME_CHARS or not clean.strip("."):
         raise InvalidInput(
-            f"name {name!r:.120}: expected 1 to {LONGEST_NAME} characters, not only dots"
+            f"name {name!r:.120}: expected 1 to {MAX_TEMPLATE_NAME_CHARS} characters, not only dots"
         )
     return clean
 
 
-def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Tags that a template can have, each once, or a refusal."""
+def validate_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Return valid tags without duplicates, or raise InvalidInput."""
     clean = [" ".join(tag.split()) for tag in tags]
     for tag in clean:
-        if not 0 < len(tag) <= LONGEST_TAG or not file_format.is_text(tag):
+        if not 0 < len(tag) <= MAX_TAG_CHARS or not file_format.is_valid_text(tag):
             raise InvalidInput(
-                f"tag {tag!r:.40}: expected 1 to {LONGEST_TAG} characters of text in UTF-8"
+                f"tag {tag!r:.40}: expected 1 to {MAX_TAG_CHARS} characters of text in UTF-8"
             )
     return tuple(dict.fromkeys(clean))
 
 
-def checked_description(text: str) -> str:
-    """A description that a template can have, or a refusal."""
-    if len(text) > file_format.LONGEST or not file_format.is_text(text):
+def validate_description(text: str) -> str:
+    """Return a valid description, or raise InvalidInput."""
+    if len(text) > file_format.MAX_TEXT_CHARS or not file_format.is_valid_text(text):
         raise InvalidInput(
-            f"description {text!r:.40}: expected at most {file_format.LONGEST:,} characters of text in UTF-8"
+            f"description {text!r:.40}: expected at most {file_format.MAX_TEXT_CHARS:,} characters of text in UTF-8"
         )
     return text
 
 
-def alike(name: str) -> str:
-    """What two names have in common that are the same name: case and white space do not matter."""
+def normalize_name(name: str) -> str:
+    """Normalize a name for comparison, ignoring case and whitespace."""
     return unicodedata.normalize("NFC", " ".join(name.split())).casefold()
 
 
-def slug(name: str) -> str:
-    """The id that a name makes: its letters and digits, with dashes between."""
-    clean = checked_name(name)
-    plain = unicodedata.normalize("NFKD", clean).encode("ascii", "ignore").decode().lower()
-    made = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:48].strip("-")
-    if len(made) >= 2 or made == clean.lower():
-        return made
-    return f"{made or 'template'}-{sha256(clean.encode('utf-8', 'replace')).hexdigest()[:8]}"
+def make_template_id(name: str) -> str:
+    """Make the id for a name: its letters and digits, joined by dashes."""
+    clean = validate_template_name(name)
+    ascii_name = unicodedata.normalize("NFKD", clean).encode("ascii", "ignore").decode().lower()
+    template_id = re.sub(r"[^a-z0-9]+", "-", ascii_name).strip("-")[:48].strip("-")
+    if len(template_id) >= 2 or template_id == clean.lower():
+        return template_id
+    return f"{template_id or 'template'}-{sha256(clean.encode('utf-8', 'replace')).hexdigest()[:8]}"
 
 
-class Templates:
-    """The templates of one folder."""
+class TemplateLibrary:
+    """The templates in one folder."""
 
     def __init__(self, folder: Path, *, clock: Callable[[], float] = time.time) -> None:
         self.folder = folder
         self._clock = clock
 
     @classmethod
-    def of_home(cls, home: Path) -> Templates:
-        """Those of the folder that holds everything of Rekindle."""
+    def from_home(cls, home: Path) -> TemplateLibrary:
+        """Return the library in Rekindle's home folder."""
         return cls(home / "templates")
 
     # ── reading
 
-    def ids(self) -> list[str]:
-        """The ids of all files in the folder."""
-        return sorted(self.stamps())
+    def list_ids(self) -> list[str]:
+        """Return the ids of all files in the folder."""
+        return sorted(self.read_stamps())
 
-    def stamps(self) -> dict[str, str]:
-        """For each template a stamp of its file: it changes when the file does."""
+    def read_stamps(self) -> dict[str, str]:
+        """Return a stamp for each template file, which changes when the file does."""
         found: dict[str, str] = {}
         try:
             with os.scandir(self.folder) as entries:
                 for entry in entries:
                     name = entry.name.removesuffix(".json")
-                    if name == entry.name or not _ID.fullmatch(name):
+                    if name == entry.name or not _ID_PATTERN.fullmatch(name):
                         continue
                     try:
                         stat = entry.stat()
-                    except OSError:  # it went meanwhile
+                    except OSError:  # deleted meanwhile
                         continue
                     found[name] = f"{stat.st_mtime_ns}-{stat.st_size}-{stat.st_ino}"
         except FileNotFoundError:
             pass
         return found
 
-    def all(self) -> list[Entry]:
-        """Every file; one that cannot be read says why, and hides no other."""
-        return [self._entry(id) for id in self.ids()]
+    def list_entries(self) -> list[TemplateEntry]:
+        """Return every file; an unreadable one carries its problem."""
+        return [self._read_entry(id) for id in self.list_ids()]
 
-    def _entry(self, id: str) -> Entry:
+    def _read_entry(self, id: str) -> TemplateEntry:
         try:
-            return Entry(id, self.read(id))
+            return TemplateEntry(id, self.read(id))
         except (InvalidInput, NotFound, OSError) as error:
-            return Entry(id, None, str(error))
+            return TemplateEntry(id, None, str(error))
 
     def read(self, id: str) -> Template:
-        """The template with this id."""
-        path = self.path(id)
+        """Return the template with this id."""
+        path = self.get_path(id)
         try:
             with path.open("rb") as file:
-                data = file.read(file_format.MOST_BYTES + 1)  # one more tells that it is too large
+                data = file.read(
+                    file_format.MAX_BYTES + 1
+                )  # one byte over shows that it is too large
         except FileNotFoundError:
-            raise NotFound(f"no template {id!r}") from None
-        template = file_format.template_of(file_format.parsed(data, str(path)), str(path))
+            raise NotFound(f"template not found: {id!r}") from None
+        template = file_format.parse_template(
+            file_format.parse_json_object(data, str(path)), str(path)
+        )
         if template.id != id:
             raise InvalidInput(
                 f"{path}: id: expected {id!r}, the name of the file, got {template.id!r}"
@@ -155,50 +158,55 @@ class Templates:
         return template
 
     def find(self, name: str) -> Template:
-        """The template with this id or name."""
-        if _ID.fullmatch(name) and self.path(name).exists():
+        """Return the template with this id or name."""
+        if _ID_PATTERN.fullmatch(name) and self.get_path(name).exists():
             return self.read(name)
-        return one_of(self.named(name), name)
+        return require_single(self.find_by_name(name), name)
 
-    def named(self, name: str) -> list[Template]:
-        """The templates that have this name."""
-        wanted = alike(name)
-        return [e.template for e in self.all() if e.template and alike(e.template.name) == wanted]
+    def find_by_name(self, name: str) -> list[Template]:
+        """Return the templates with this name."""
+        wanted = normalize_name(name)
+        return [
+            e.template
+            for e in self.list_entries()
+            if e.template and normalize_name(e.template.name) == wanted
+        ]
 
-    def id_for(self, name: str) -> str:
-        """The id for a name: of the template that has it, else the one that it makes."""
-        id = slug(name)
-        if self.path(id).exists() and is_called(self.read(id), name):
+    def resolve_id(self, name: str) -> str:
+        """Return the id of the template with this name, or the id to give a new one."""
+        id = make_template_id(name)
+        if self.get_path(id).exists() and has_name(self.read(id), name):
             return id
-        found = self.named(name)
-        return one_of(found, name).id if found else id
+        found = self.find_by_name(name)
+        return require_single(found, name).id if found else id
 
-    def path(self, id: str) -> Path:
-        """The file of a template; only what is an id can name one."""
-        if not _ID.fullmatch(id):
-            raise NotFound(f"no template {id!r:.120}: an id has small letters, digits and dashes")
+    def get_path(self, id: str) -> Path:
+        """Return the file of a template; reject invalid ids."""
+        if not _ID_PATTERN.fullmatch(id):
+            raise NotFound(f"template not found: {id!r:.120}; ids are like `my-template-2`")
         return self.folder / f"{id}.json"
 
     # ── writing
 
     def create(
-        self, template: Template, *, over: Callable[[Template], Template] | None = None
+        self, template: Template, *, on_existing: Callable[[Template], Template] | None = None
     ) -> Template:
-        """Write a new template. `over` may let another take the place of the one that is there.
+        """Write a new template.
 
-        It is given that one, and gives its next revision, or refuses.
+        If the id exists, `on_existing` receives the existing template and returns its next revision
+        or raises.
         """
-        with self._locked():
-            path, now = self.path(template.id), self._clock()
-            made = replace(template, revision=1, created=now, updated=now)
+        with self._lock():
+            path, now = self.get_path(template.id), self._clock()
+            made = replace_fields(template, revision=1, created=now, updated=now)
             if path.exists():
                 old = self.read(template.id)
-                if over is None:
+                if on_existing is None:
                     raise InvalidInput(
-                        f"template {old.id!r}: there is one already, “{old.name}”: take another name"
+                        f"template {old.id!r}: already exists, “{old.name}”; choose another name"
                     )
-                made = replace(
-                    over(old),
+                made = replace_fields(
+                    on_existing(old),
                     id=old.id,
                     revision=old.revision + 1,
                     created=old.created or now,
@@ -207,73 +215,77 @@ class Templates:
             self._write(path, made)
             return made
 
-    def change(
+    def update(
         self, name: str, change: Callable[[Template], Template], *, revision: int | None = None
     ) -> Template:
-        """Change a template; with `revision`, only if it still is that one."""
-        with self._locked():
+        """Update a template; with `revision`, only if it is still the current one."""
+        with self._lock():
             old = self.find(name)
             if revision is not None and old.revision != revision:
                 raise InvalidInput(
-                    f"template {old.id!r} was changed meanwhile: it has revision {old.revision},"
-                    f" not {revision}; look at it again"
+                    f"template {old.id!r} was changed meanwhile: it is at revision {old.revision},"
+                    f" not {revision}; review it again"
                 )
             new = change(old)
-            made = replace(
+            made = replace_fields(
                 new,
                 id=old.id,
                 revision=old.revision + 1,
                 created=old.created,
                 updated=self._clock(),
             )
-            self._write(self.path(old.id), made)
+            self._write(self.get_path(old.id), made)
             return made
 
     def delete(self, name: str) -> str:
-        """Delete a template by id or name, also one that cannot be read; its id."""
-        with self._locked():
-            id = name if _ID.fullmatch(name) and self.path(name).exists() else self.find(name).id
-            self.path(id).unlink()
+        """Delete a template by id or name, even an unreadable one; return its id."""
+        with self._lock():
+            id = (
+                name
+                if _ID_PATTERN.fullmatch(name) and self.get_path(name).exists()
+                else self.find(name).id
+            )
+            self.get_path(id).unlink()
             return id
 
     def _write(self, path: Path, template: Template) -> None:
-        checked_name(template.name)
+        validate_template_name(template.name)
         where = f"template {template.id!r}"
-        data = file_format.data_of(template, where)
-        # What cannot be read again must not be written.
-        file_format.template_of(file_format.parsed(data, where), where)
-        write_private(path, data)
+        data = file_format.encode_template(template, where)
+        # Never write a file that cannot be read back.
+        file_format.parse_template(file_format.parse_json_object(data, where), where)
+        write_private_file(path, data)
 
     @contextmanager
-    def _locked(self) -> Generator[None]:
+    def _lock(self) -> Generator[None]:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = os.open(self.folder / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
-            _wait_for(file, self.folder)
+            _acquire_lock(file, self.folder)
             yield
         finally:
-            os.close(file)  # the kernel gives the lock back with it
+            os.close(file)  # also releases the lock
 
 
-def one_of(found: Sequence[Template], name: str) -> Template:
-    """The only template that goes by this name."""
+def require_single(found: Sequence[Template], name: str) -> Template:
+    """Return the only template with this name, or raise an error."""
     if len(found) == 1:
         return found[0]
     if found:
         ids = ", ".join(one.id for one in found)
-        raise Ambiguous(f"{name!r:.120} is the name of more than one template: {ids}")
-    raise NotFound(f"no template {name!r:.120}: `rekindle warm list` shows those there are")
+        raise AmbiguousName(f"more than one template is named {name!r:.120}: {ids}")
+    raise NotFound(f"template not found: {name!r:.120}. List templates with `rekindle warm list`")
 
 
-def is_called(template: Template, name: str) -> bool:
-    """Does a template go by this name or id?"""
-    return name == template.id or alike(template.name) == alike(name)
+def has_name(template: Template, name: str) -> bool:
+    """Return whether a template has this name or id."""
+    return name == template.id or normalize_name(template.name) == normalize_name(name)
 
 
-def _wait_for(file: int, folder: Path) -> None:
+def _acquire_lock(file: int, folder: Path) -> None:
     if fcntl is None:
         return
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + LOCK_TIMEOUT
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -281,30 +293,30 @@ def _wait_for(file: int, folder: Path) -> None:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise StoreBusy(
-                    f"{folder}: another writer has not finished for {PATIENCE:.0f} s"
+                    f"{folder}: locked by another writer for over {LOCK_TIMEOUT:.0f} s"
                 ) from None
             time.sleep(0.01)
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner can read: whole, or not at all."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+def write_private_file(path: Path, data: bytes) -> None:
+    """Atomically write a file that only its owner can read."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
-        file = os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        file = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(file, "wb") as out:
             out.write(data)
             out.flush()
             os.fsync(out.fileno())
-        draft.replace(path)
+        temporary.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):
-            draft.unlink()
+            temporary.unlink()
         raise OSError(error.errno, error.strerror, str(path)) from error
     _sync_folder(path.parent)
 
 
 def _sync_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # some file systems have no such thing
+    with contextlib.suppress(OSError):  # not supported by some file systems
         file = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(file)
@@ -312,21 +324,21 @@ def _sync_folder(folder: Path) -> None:
             os.close(file)
 
 
-# ── from one machine to another
+# ── export and import
 
 
-def exported(template: Template, program: str, now: float) -> bytes:
-    """A template as one file for others: with a checksum, and where it comes from."""
+def export_template(template: Template, program: str, now: float) -> bytes:
+    """Export a template to a shareable file, with a checksum and its provenance."""
     import json
 
-    # Whose sessions they were is nobody's business elsewhere.
-    given = replace(
-        template, scan={k: v for k, v in template.scan.items() if k != file_format.OWNER}
+    # Do not disclose the owner of the sessions.
+    given = replace_fields(
+        template, scan={k: v for k, v in template.scan.items() if k != file_format.OWNER_KEY}
     )
     envelope: dict[str, JSON] = {
-        "kind": _ENVELOPE,
-        "format": file_format.FORMAT,
-        "checksum": file_format.checksum(given),
+        "kind": _EXPORT_KIND,
+        "format": file_format.FORMAT_VERSION,
+        "checksum": file_format.compute_checksum(given),
         "provenance": {
             "program": program,
             "exported": now,
@@ -334,76 +346,81 @@ def exported(template: Template, program: str, now: float) -> bytes:
             "sessions": len(given.sources),
             "revision": given.revision,
         },
-        "template": file_format.fields_of(given),
+        "template": file_format.template_to_fields(given),
     }
     return (json.dumps(envelope, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-class Arrival(NamedTuple):
-    """A template from others, and what its file tells of where it comes from."""
+class ExportedTemplate(NamedTuple):
+    """A template from an export file, and its provenance."""
 
     template: Template
     origin: Mapping[str, JSON]
 
 
-def arrived(data: bytes, where: str) -> Arrival:
-    """The template in a file from others, if it is whole, with its provenance."""
-    fields = file_format.parsed(data, where)
+def parse_export(data: bytes, where: str) -> ExportedTemplate:
+    """Parse an export file and verify its checksum."""
+    fields = file_format.parse_json_object(data, where)
     _check_envelope(fields, where)
     inner = fields.get("template")
     if not isinstance(inner, dict):
         raise InvalidInput(f"{where}: template: expected an object")
-    template = file_format.template_of(inner, f"{where}: template")  # pyright: ignore[reportUnknownArgumentType]
-    if file_format.checksum(template) != fields.get("checksum"):
+    template = file_format.parse_template(inner, f"{where}: template")  # pyright: ignore[reportUnknownArgumentType]
+    if file_format.compute_checksum(template) != fields.get("checksum"):
         raise InvalidInput(
-            f"{where}: the checksum does not fit: the file was changed or cut after it was exported"
+            f"{where}: checksum mismatch: the file was changed or truncated after export"
         )
-    return Arrival(
-        template, file_format.origin_of(fields.get("provenance", {}), f"{where}: provenance")
+    return ExportedTemplate(
+        template, file_format.parse_origin(fields.get("provenance", {}), f"{where}: provenance")
     )
 
 
 def _check_envelope(fields: Mapping[str, JSON], where: str) -> None:
-    if fields.get("kind") != _ENVELOPE:
+    if fields.get("kind") != _EXPORT_KIND:
         raise InvalidInput(
-            f'{where} is not an exported template: expected "kind": "{_ENVELOPE}";'
-            " make one with `rekindle warm export`"
+            f'{where} is not an exported template: expected "kind": "{_EXPORT_KIND}";'
+            " create one with `rekindle warm export`"
         )
     known = ("kind", "format", "checksum", "provenance", "template")
-    if not isinstance(fields.get("format"), int) or fields["format"] > file_format.FORMAT:
+    if not isinstance(fields.get("format"), int) or fields["format"] > file_format.FORMAT_VERSION:
         raise InvalidInput(
             f"{where} has format {fields.get('format')!r:.40}, this Rekindle reads format"
-            f" {file_format.FORMAT}: upgrade Rekindle"
+            f" {file_format.FORMAT_VERSION}; upgrade Rekindle"
         )
     unknown = [name for name in fields if name not in known]
     if unknown:
         raise InvalidInput(
-            f"{where}: unknown field {unknown[0]!r:.60}; known are {', '.join(known)}"
+            f"{where}: unknown field {unknown[0]!r:.60}; expected one of {', '.join(known)}"
         )
 
 
-def tools_of(templates: Iterable[Template]) -> list[str]:
-    """The tools that templates speak of."""
+def collect_tools(templates: Iterable[Template]) -> list[str]:
+    """Return the names of the tools that templates use."""
     return sorted({step.tool for one in templates for p in one.patterns for step in p.steps})
 
 
-def index(store: Store, folder: Templates, *, tell: Callable[[str], None] | None = None) -> int:
-    """Bring the index up to date with the files; how many of them were read."""
-    there, known = folder.stamps(), store.patterns.stamps()
+def update_index(
+    store: Store,
+    template_library: TemplateLibrary,
+    *,
+    on_error: Callable[[str], None] | None = None,
+) -> int:
+    """Bring the index up to date with the files; return the number of files read."""
+    there, known = template_library.read_stamps(), store.template_index.load_stamps()
     gone = [id for id in known if id not in there]
     read = 0
     for id, stamp in there.items():
         if known.get(id) == stamp:
             continue
         try:
-            store.patterns.put(folder.read(id), stamp)
+            store.template_index.put(template_library.read(id), stamp)
             read += 1
         except (InvalidInput, NotFound, OSError) as error:
             if id in known:
-                gone.append(id)  # what cannot be read cannot be used
-            if tell:
-                tell(str(error))
+                gone.append(id)  # an unreadable template cannot be used
+            if on_error:
+                on_error(str(error))
     if gone:
-        store.patterns.drop(gone)
-    store.patterns.tidy(read)
+        store.template_index.drop(gone)
+    store.template_index.optimize(read)
     return read

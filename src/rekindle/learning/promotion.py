@@ -1,9 +1,8 @@
-"""What becomes of templates by what they did: an experiment promotes one, harm retires it.
+"""Promote and retire templates by their results: an experiment promotes one, harm retires it.
 
-Chance keeps a share of the sessions cold that a template fitted: what those do is what the others would
-have done without it. So every template in use has its small experiment that never ends, looked at with
-the same interval as the others (`warm/trial.py`). One that waits in quarantine has none: for it a
-person starts an experiment of its own.
+A random share of the sessions that a template fits is kept cold, as a control group. So every
+template in use has a small experiment that never ends, evaluated with the same interval as the
+others. A quarantined template has none: a person starts a dedicated experiment for it.
 """
 
 from __future__ import annotations
@@ -12,94 +11,120 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from rekindle.experiments import experiment as trials
-from rekindle.experiments.experiment import COLD, FIRST_CALLS, WARM, Assigned, Report, Share, Trial
+from rekindle.experiments.experiment import (
+    COLD,
+    FIRST_CALLS,
+    WARM,
+    ArmShare,
+    AssignedSession,
+    Experiment,
+    ExperimentReport,
+)
 from rekindle.store import Filter, Store
-from rekindle.store.learning.experiments import IDLE
-from rekindle.types import Judged, Template
+from rekindle.store.learning.experiments import IDLE_SECONDS
+from rekindle.types import JudgedSession, Template
 
 from . import build, miner
-from .library import Templates
+from .library import TemplateLibrary
 
-NEWEST = 400  # sessions of a template: what helped long ago does not excuse it for ever
+MAX_RECENT_SESSIONS = 400  # per template: old results must not outweigh recent harm
 
-Deed = Literal["accept", "retire", ""]
+PromotionAction = Literal["accept", "retire", ""]
 
 
-class Tended(NamedTuple):
-    """A template, what is known of its effect, from which experiment, and what follows from that."""
+class PromotionDecision(NamedTuple):
+    """A template, its measured effect, the experiment it comes from, and the resulting action."""
 
     template: Template
-    report: Report
-    trial: str | None  # None: from everyday use
-    deed: Deed = ""
+    report: ExperimentReport
+    experiment: str | None  # None for everyday use
+    action: PromotionAction = ""
 
 
-def tend(store: Store, folder: Templates, *, now: float, dry_run: bool = False) -> list[Tended]:
-    """Look at what every template did; accept and retire those that were made by themselves."""
-    miner.judge(store, Filter(archived=None))
-    about = {one.template: one for one in reversed(store.trials.all()) if one.template}
-    found = [
-        look(store, entry.template, about.get(entry.template.id), now)
-        for entry in folder.all()
+def review_templates(
+    store: Store, template_library: TemplateLibrary, *, now: float, dry_run: bool = False
+) -> list[PromotionDecision]:
+    """Evaluate every template; accept or retire those that were built automatically."""
+    miner.judge_sessions(store, Filter(archived=None))
+    experiments = {
+        one.template: one for one in reversed(store.experiments.list_all()) if one.template
+    }
+    decisions = [
+        evaluate_template(store, entry.template, experiments.get(entry.template.id), now)
+        for entry in template_library.list_entries()
         if entry.template is not None
     ]
     if not dry_run:
-        for one in found:
-            act(store, folder, one)
-    return found
+        for one in decisions:
+            apply_decision(store, template_library, one)
+    return decisions
 
 
-def look(store: Store, template: Template, trial: Trial | None, now: float) -> Tended:
-    """What is known of a template: from the experiment about it, else from everyday use."""
-    if trial is not None:
-        report = trials.report(trial, store.trials.assigned(trial.name))
+def evaluate_template(
+    store: Store, template: Template, experiment: Experiment | None, now: float
+) -> PromotionDecision:
+    """Evaluate a template from its experiment, or else from everyday use."""
+    if experiment is not None:
+        report = trials.build_report(
+            experiment, store.experiments.list_assignments(experiment.name)
+        )
     else:
-        report = _everyday(template, store.judged(Filter(template=template.id, archived=None)), now)
-    return Tended(template, report, trial.name if trial else None, _deed(template, report))
+        report = _report_everyday_use(
+            template, store.iter_judged_sessions(Filter(template=template.id, archived=None)), now
+        )
+    return PromotionDecision(
+        template, report, experiment.name if experiment else None, _choose_action(template, report)
+    )
 
 
-def act(store: Store, folder: Templates, one: Tended) -> None:
-    """Do what follows."""
-    if one.deed == "accept":
-        build.accept(store, folder, one.template.id)
-    elif one.deed == "retire":
-        build.retire(store, folder, one.template.id)
+def apply_decision(
+    store: Store, template_library: TemplateLibrary, decision: PromotionDecision
+) -> None:
+    """Apply a decision."""
+    if decision.action == "accept":
+        build.accept_template(store, template_library, decision.template.id)
+    elif decision.action == "retire":
+        build.retire_template(store, template_library, decision.template.id)
 
 
-def _deed(template: Template, report: Report) -> Deed:
+def _choose_action(template: Template, report: ExperimentReport) -> PromotionAction:
     if template.made != "automatic":
-        return ""  # a person made it, and decides
+        return ""  # made by a person, who decides
     if template.state == "quarantined" and report.verdict == "helps":
         return "accept"
     return "retire" if template.state != "retired" and report.verdict == "harms" else ""
 
 
-def _everyday(template: Template, sessions: Iterable[Judged], now: float) -> Report:
-    assigned = [_assigned(one, now) for one in sessions if _is_drawn(one)][-NEWEST:]
+def _report_everyday_use(
+    template: Template, sessions: Iterable[JudgedSession], now: float
+) -> ExperimentReport:
+    assigned = [_to_assignment(one, now) for one in sessions if _is_randomized(one)][
+        -MAX_RECENT_SESSIONS:
+    ]
     cold = sum(one.arm == COLD for one in assigned)
-    # The share that is kept cold may have been another in the past: what came of it counts.
+    # Use the observed share: the setting may have changed over time.
     share = cold / len(assigned) if assigned else 0.5
-    shares = (Share(WARM, 1 - share), Share(COLD, share))
-    return trials.report(Trial(template.id, shares, "", template.created), assigned)
+    shares = (ArmShare(WARM, 1 - share), ArmShare(COLD, share))
+    return trials.build_report(Experiment(template.id, shares, "", template.created), assigned)
 
 
-def _is_drawn(one: Judged) -> bool:
-    """Was it chance that decided about this session? Those that go on from others have their arm."""
+def _is_randomized(one: JudgedSession) -> bool:
+    """Return whether the arm was assigned at random; continuations inherit theirs."""
     return one.session.arm in (WARM, COLD) and one.session.parent is None
 
 
-def _assigned(one: Judged, now: float) -> Assigned:
+def _to_assignment(one: JudgedSession, now: float) -> AssignedSession:
     session = one.session
     known = [call for call in one.calls if call.failed is not None and call.work != "bookkeeping"]
     first = known[:FIRST_CALLS]
-    return Assigned(
+    return AssignedSession(
         session.id,
         session.owner,
         session.arm or COLD,
         session.started or 0.0,
         len(first),
         sum(bool(call.failed) for call in first),
-        ripe=len(first) == FIRST_CALLS or session.ended is not None
-        or now - session.last_active > IDLE,
+        complete=len(first) == FIRST_CALLS or session.ended is not None
+        or now - session.last_active > IDLE_SECONDS,
         given=session.arm == WARM,
     )  # fmt: skip

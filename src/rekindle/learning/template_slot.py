@@ -1,7 +1,7 @@
-"""Where a new template goes: its name and id, and what stays of the one that is there already.
+"""Where a new template is written: its name and id, and what it keeps from the one it replaces.
 
-A build replaces only a template of the same name, and what a person decided about that one stays: its
-state, the patterns that were dropped, and its description and tags unless they are given anew.
+A build replaces only a template of the same name, and keeps what a person decided about it: the
+state, the dropped patterns, and the description and tags unless new ones are given.
 """
 
 from __future__ import annotations
@@ -13,114 +13,132 @@ from typing import TypeAlias
 
 from rekindle.errors import InvalidInput
 from rekindle.knowledge import file_format
-from rekindle.knowledge.redact_template import rescanned
+from rekindle.knowledge.redact_template import redact_template
 from rekindle.redaction.redactor import Redactor
-from rekindle.types import JSON, Template, TemplateState, replace
+from rekindle.types import JSON, Template, TemplateState, replace_fields
 
 from . import library
-from .library import Templates
+from .library import TemplateLibrary
 
-_OUR_WORDS = re.compile(r"(?s)Learned from [\d,]+ sessions? of .*\.|Extracted from one session: .*")
+_GENERATED_DESCRIPTION = re.compile(
+    r"(?s)Learned from [\d,]+ sessions? of .*\.|Extracted from one session: .*"
+)
 
-# Why a template that is there must not be replaced; "" when it may be.
-Guard: TypeAlias = Callable[[Template], str]
+# Returns why an existing template must not be replaced; "" if it may be.
+OverwriteCheck: TypeAlias = Callable[[Template], str]
 
 
-class Place:
-    """Where a template is to be written, and what stays of the one that may be there."""
+class TemplateSlot:
+    """The slot that a template is written to, and what it keeps from an existing one."""
 
     def __init__(
         self,
-        folder: Templates,
+        template_library: TemplateLibrary,
         redactor: Redactor,
         name: str,
         description: str | None,
         tags: Sequence[str],
-        guard: Guard,
+        overwrite_check: OverwriteCheck,
     ) -> None:
-        self.name = new_name(name, redactor)
-        self.id = folder.id_for(self.name)
+        self.name = validate_new_name(name, redactor)
+        self.id = template_library.resolve_id(self.name)
         self.kept: dict[str, JSON] = {}
-        self._folder = folder
+        self._template_library = template_library
         self._redactor = redactor
         self._description = (
-            None if description is None else library.checked_description(description)
+            None if description is None else library.validate_description(description)
         )
-        self._tags = library.checked_tags(tags)
-        self._guard = guard
-        # Refused before anything is learned; and again when it is written, for others write too.
-        there = folder.read(self.id) if folder.path(self.id).exists() else None
-        self.dropped = () if there is None else file_format.dropped_of(self._free(there))
+        self._tags = library.validate_tags(tags)
+        self._overwrite_check = overwrite_check
+        # Check before mining, and again on write, since others may write meanwhile.
+        existing = (
+            template_library.read(self.id) if template_library.get_path(self.id).exists() else None
+        )
+        self.dropped = (
+            ()
+            if existing is None
+            else file_format.get_dropped_patterns(self._require_replaceable(existing))
+        )
 
-    def _free(self, old: Template) -> Template:
-        # The guard first: what somebody must not see has no name for them.
-        why = self._guard(old)
-        if why:
-            raise InvalidInput(f"template {self.id!r}: {why}")
-        if not library.is_called(old, self.name):
+    def _require_replaceable(self, old: Template) -> Template:
+        # Check access first, so as not to reveal the name of a hidden template.
+        reason = self._overwrite_check(old)
+        if reason:
+            raise InvalidInput(f"template {self.id!r}: {reason}")
+        if not library.has_name(old, self.name):
             raise InvalidInput(
-                f"the name {self.name!r} makes the id {old.id!r}, and template {old.id!r} is"
-                f" “{old.name}”: take another name"
+                f"the name {self.name!r} gives the id {old.id!r}, but template {old.id!r} is"
+                f" “{old.name}”; choose another name"
             )
         return old
 
-    def put(self, template: Template, most: int) -> Template:
-        """Write the template with so many patterns at most, perhaps as the next of one that is there."""
+    def write(self, template: Template, max_patterns: int) -> Template:
+        """Write the template with at most `max_patterns`, as the next revision if one exists."""
         if self._description is not None:
-            template = replace(template, description=self._description)
-        template = rescanned(replace(template, tags=self._tags), self._redactor)
+            template = replace_fields(template, description=self._description)
+        template = redact_template(replace_fields(template, tags=self._tags), self._redactor)
 
-        def over(old: Template) -> Template:
-            return rescanned(self._onto(self._free(old), template, most), self._redactor)
+        def replace_existing(old: Template) -> Template:
+            return redact_template(
+                self._merge_onto(self._require_replaceable(old), template, max_patterns),
+                self._redactor,
+            )
 
-        return self._folder.create(replace(template, patterns=template.patterns[:most]), over=over)
+        return self._template_library.create(
+            replace_fields(template, patterns=template.patterns[:max_patterns]),
+            on_existing=replace_existing,
+        )
 
-    def _onto(self, old: Template, new: Template, most: int) -> Template:
-        dropped = file_format.dropped_of(old)
-        patterns = tuple(one for one in new.patterns if one.id not in dropped)[:most]
+    def _merge_onto(self, old: Template, new: Template, max_patterns: int) -> Template:
+        dropped = file_format.get_dropped_patterns(old)
+        patterns = tuple(one for one in new.patterns if one.id not in dropped)[:max_patterns]
         kept: dict[str, JSON] = {}
-        if self._description is None and not _OUR_WORDS.fullmatch(old.description):
+        if self._description is None and not _GENERATED_DESCRIPTION.fullmatch(old.description):
             kept["description"] = old.description
         if old.tags and not self._tags:
             kept["tags"] = list(old.tags)
-        state = _state_after(old, replace(new, patterns=patterns))
+        state = _resolve_state(old, replace_fields(new, patterns=patterns))
         if state != new.state:
             kept["state"] = state
         if dropped:
             kept["dropped"] = len(dropped)
         self.kept = kept
-        return replace(
+        return replace_fields(
             new,
             name=old.name,
             description=kept.get("description", new.description),
             tags=self._tags or old.tags,
             patterns=patterns,
             state=state,
-            scan={**new.scan, **({file_format.DROPPED: list(dropped)} if dropped else {})},
+            scan={**new.scan, **({file_format.DROPPED_KEY: list(dropped)} if dropped else {})},
         )
 
 
-def _state_after(old: Template, new: Template) -> TemplateState:
-    """A template stays in the state that a person gave it.
+def _resolve_state(old: Template, new: Template) -> TemplateState:
+    """Keep the state that a person gave the template.
 
-    But what made itself and was accepted waits again as soon as it says something new: nobody has
-    looked at that.
+    An accepted automatic template is quarantined again if it has new content, which nobody has
+    reviewed.
     """
-    if new.made == "automatic" and old.state == "active" and not _said(new) <= _said(old):
+    if (
+        new.made == "automatic"
+        and old.state == "active"
+        and not _collect_content(new) <= _collect_content(old)
+    ):
         return "quarantined"
     return old.state
 
 
-def _said(template: Template) -> set[str]:
+def _collect_content(template: Template) -> set[str]:
     return {repr((one.id, one.steps, one.before, one.lesson)) for one in template.patterns}
 
 
-def new_name(name: str, redactor: Redactor) -> str:
-    """A name that a new template can have: it makes a file name, which cannot be redacted."""
+def validate_new_name(name: str, redactor: Redactor) -> str:
+    """Validate the name of a new template, which becomes a file name and so cannot be redacted."""
     known = Counter(redactor.report)
-    if redactor.text(name, "name") != name:
+    if redactor.redact_text(name, "name") != name:
         kinds = sorted({kind for kind, _ in redactor.report - known})
         raise InvalidInput(
-            f"name: it holds what must not be in a template ({', '.join(kinds)}): take another name"
+            f"name contains sensitive data ({', '.join(kinds)}); choose another name"
         )
-    return library.checked_name(name)
+    return library.validate_template_name(name)

@@ -1,4 +1,4 @@
-"""What the tool `warm_session` does when it is called."""
+"""The handler of the `warm_session` tool."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, cast
 
-from rekindle.agent.tools.tool import Question, ToolContext, ToolResult
+from rekindle.agent.tools.tool import ApprovalRequest, ToolContext, ToolResult
 from rekindle.analytics import compare as comparing
 from rekindle.analytics import compression
 from rekindle.analytics import profile as profiles
 from rekindle.errors import InvalidInput, RekindleError, ToolError
-from rekindle.knowledge.file_format import OWNER
-from rekindle.knowledge.render import Manner, render
-from rekindle.knowledge.selection import SHARED, Ask
+from rekindle.knowledge.file_format import OWNER_KEY
+from rekindle.knowledge.render import RenderOptions, render_prelude
+from rekindle.knowledge.selection import SHARED_TAG, SelectionRequest
 from rekindle.redaction.redactor import Redactor
 from rekindle.store import Filter, Store
-from rekindle.types import JSON, Template, plain
+from rekindle.types import JSON, Template, to_json_value
 
 from . import build, miner
-from .library import Templates, checked_tags, index, is_called, one_of
-from .miner import Wanted
-from .template_slot import Guard
-from .warm_start import accepted, chosen_of
+from .library import TemplateLibrary, has_name, require_single, update_index, validate_tags
+from .miner import MiningFilter
+from .template_slot import OverwriteCheck
+from .warm_start import require_active, select_from_template
 
-# What each action cannot do without.
-_NEEDS: Mapping[str, tuple[str, ...]] = {
+# Required arguments by action.
+_REQUIRED_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "build": ("name",),
     "extract": ("name", "session_id"),
     "load": ("name",),
@@ -38,227 +38,261 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "compare": ("session_id", "compare_with"),
 }
 
-Given = Mapping[str, JSON]
-Reply = dict[str, Any]
+ToolArguments = Mapping[str, JSON]
+ToolReply = dict[str, Any]
 
 
-class WarmDesk:
-    """Carries the actions out."""
+class WarmSessionHandler:
+    """Runs the actions of the tool."""
 
     def __init__(
-        self, templates: Templates, redactor: Callable[[], Redactor], shared: bool
+        self, templates: TemplateLibrary, create_redactor: Callable[[], Redactor], shared: bool
     ) -> None:
         self._templates = templates
-        self._redactor = redactor
+        self._create_redactor = create_redactor
         self._shared = shared
 
-    async def answer(self, context: ToolContext, given: Given) -> ToolResult:
-        action: str = given["action"]
+    async def handle(self, context: ToolContext, arguments: ToolArguments) -> ToolResult:
+        """Run the requested action and return its result as JSON."""
+        action: str = arguments["action"]
         try:
-            for name in _NEEDS.get(action, ()):
-                if not str(given.get(name, "")).strip():
-                    raise InvalidInput(f"{name}: {action} needs it")
+            for name in _REQUIRED_ARGUMENTS.get(action, ()):
+                if not str(arguments.get(name, "")).strip():
+                    raise InvalidInput(f"{name}: required for {action}")
             if action == "delete":
-                # Looked for first: nobody is asked about what is not there, or not theirs.
-                given = {**given, "name": await asyncio.to_thread(self._doomed, context, given)}
-                await self._allow(context, given["name"])
-            reply = await asyncio.to_thread(self._act, action, context, given)
+                # Resolve first: never ask for approval of something missing or hidden.
+                arguments = {
+                    **arguments,
+                    "name": await asyncio.to_thread(self._resolve_deletion, context, arguments),
+                }
+                await self._require_approval(context, arguments["name"])
+            reply = await asyncio.to_thread(self._run_action, action, context, arguments)
         except ToolError:
             raise
         except (RekindleError, OSError) as error:
-            said = json.dumps({"success": False, "error": str(error)}, ensure_ascii=False)
-            return ToolResult(said, {"is_error": True})
+            text = json.dumps({"success": False, "error": str(error)}, ensure_ascii=False)
+            return ToolResult(text, {"is_error": True})
         return ToolResult(json.dumps({"success": True, **reply}, ensure_ascii=False, default=str))
 
-    def _act(self, action: str, context: ToolContext, given: Given) -> Reply:
-        store, owner = cast("Store", context.store), self._owner(context)
-        acts: dict[str, Callable[[Store, str | None, Given], Reply]] = {
-            "build": self._build,
-            "extract": self._extract,
-            "list": self._list,
-            "load": self._load,
-            "delete": self._delete,
-            "profile": _profile,
-            "compress-check": _compress_check,
-            "compare": _compare,
+    def _run_action(self, action: str, context: ToolContext, arguments: ToolArguments) -> ToolReply:
+        store, owner = cast("Store", context.store), self._get_owner(context)
+        handlers: dict[str, Callable[[Store, str | None, ToolArguments], ToolReply]] = {
+            "build": self._build_template,
+            "extract": self._extract_template,
+            "list": self._list_templates,
+            "load": self._load_template,
+            "delete": self._delete_template,
+            "profile": _profile_session,
+            "compress-check": _check_compression,
+            "compare": _compare_sessions,
         }
-        return acts[action](store, owner, given)
+        return handlers[action](store, owner, arguments)
 
-    def _owner(self, context: ToolContext) -> str | None:
+    def _get_owner(self, context: ToolContext) -> str | None:
         return context.owner if self._shared else None
 
-    def _build(self, store: Store, owner: str | None, given: Given) -> Reply:
-        wanted = Wanted(
-            source=given.get("source_filter"),
+    def _build_template(
+        self, store: Store, owner: str | None, arguments: ToolArguments
+    ) -> ToolReply:
+        mining_filter = MiningFilter(
+            source=arguments.get("source_filter"),
             owner=owner,
-            min_messages=given["min_messages"],
-            max_sessions=given["max_sessions"],
+            min_messages=arguments["min_messages"],
+            max_sessions=arguments["max_sessions"],
         )
-        redactor = self._redactor()
-        template, scan, kept = build.build(
+        redactor = self._create_redactor()
+        template, scan, kept = build.build_template(
             store,
             self._templates,
             redactor,
-            given["name"],
-            wanted,
+            arguments["name"],
+            mining_filter,
             now=time.time(),
-            description=given.get("description"),
-            tags=self._tags(given),
+            description=arguments.get("description"),
+            tags=self._validate_tags(arguments),
             automatic=True,
-            guard=self._guard(store, owner),
+            overwrite_check=self._make_overwrite_check(store, owner),
         )
         metrics = {
             "sessions_scanned": scan.scanned,
             "sessions_qualified": scan.qualified,
             "avg_proficiency_gain": scan.avg_proficiency_gain,
         }
-        about = {"metrics": metrics, "removed": build.removed_by(redactor), "kept": kept}
-        return {**_head(template), **about, "note": _waiting(template)}
+        details = {"metrics": metrics, "removed": build.count_redactions(redactor), "kept": kept}
+        return {**_summarize_template(template), **details, "note": _explain_state(template)}
 
-    def _extract(self, store: Store, owner: str | None, given: Given) -> Reply:
-        redactor = self._redactor()
-        template = build.extract(
+    def _extract_template(
+        self, store: Store, owner: str | None, arguments: ToolArguments
+    ) -> ToolReply:
+        redactor = self._create_redactor()
+        template = build.extract_template(
             store,
             self._templates,
             redactor,
-            given["session_id"],
-            given["name"],
+            arguments["session_id"],
+            arguments["name"],
             now=time.time(),
-            description=given.get("description"),
-            tags=self._tags(given),
+            description=arguments.get("description"),
+            tags=self._validate_tags(arguments),
             owner=owner,
             state="quarantined",
-            guard=self._guard(store, owner),
+            overwrite_check=self._make_overwrite_check(store, owner),
         )
-        removed = build.removed_by(redactor)
-        return {**_head(template), "removed": removed, "note": _waiting(template)}
+        removed = build.count_redactions(redactor)
+        return {
+            **_summarize_template(template),
+            "removed": removed,
+            "note": _explain_state(template),
+        }
 
-    def _tags(self, given: Given) -> tuple[str, ...]:
-        tags = checked_tags(given.get("tags", ()))
-        if self._shared and SHARED in tags:
+    def _validate_tags(self, arguments: ToolArguments) -> tuple[str, ...]:
+        tags = validate_tags(arguments.get("tags", ()))
+        if self._shared and SHARED_TAG in tags:
             raise InvalidInput(
-                f"tags: only a person gives a template to everybody, with `rekindle warm edit"
-                f" TEMPLATE --tag {SHARED}`"
+                f"tags: only a person can share a template, with `rekindle warm edit"
+                f" TEMPLATE --tag {SHARED_TAG}`"
             )
         return tags
 
-    def _guard(self, store: Store, owner: str | None) -> Guard:
-        """An agent replaces only what waits to be looked at, and is of those it works for."""
-        sight = _Sight(store, owner)
+    def _make_overwrite_check(self, store: Store, owner: str | None) -> OverwriteCheck:
+        """Return a check that lets an agent replace only its own templates that are not in use."""
+        access = _TemplateAccess(store, owner)
 
-        def why_not(old: Template) -> str:
-            if not sight.owns(old):
-                return "there is one already: take another name"
+        def explain_refusal(old: Template) -> str:
+            if not access.is_owner(old):
+                return "already exists; choose another name"
             if old.state == "active":
-                return "there is one already, and it is in use: take another name"
+                return "already exists and is in use; choose another name"
             return ""
 
-        return why_not
+        return explain_refusal
 
-    def _list(self, store: Store, owner: str | None, given: Given) -> Reply:
-        wanted = set(given.get("tags", ()))
-        found = [one for one in self._visible(_Sight(store, owner)) if wanted <= set(one.tags)]
-        return {"templates": [_head(one) for one in found], "count": len(found)}
+    def _list_templates(
+        self, store: Store, owner: str | None, arguments: ToolArguments
+    ) -> ToolReply:
+        tags = set(arguments.get("tags", ()))
+        found = [
+            one
+            for one in self._list_visible(_TemplateAccess(store, owner))
+            if tags <= set(one.tags)
+        ]
+        return {"templates": [_summarize_template(one) for one in found], "count": len(found)}
 
-    def _visible(self, sight: _Sight) -> list[Template]:
-        templates = (entry.template for entry in self._templates.all())
-        return [one for one in templates if one is not None and sight.sees(one)]
+    def _list_visible(self, access: _TemplateAccess) -> list[Template]:
+        templates = (entry.template for entry in self._templates.list_entries())
+        return [one for one in templates if one is not None and access.can_see(one)]
 
-    def _find(self, store: Store, owner: str | None, name: str) -> Template:
-        """The template with this id or name; what the asker must not see is not there."""
+    def _find_template(self, store: Store, owner: str | None, name: str) -> Template:
+        """Return the template with this id or name; hidden ones do not exist for the caller."""
         if owner is None:
             return self._templates.find(name)
-        visible = self._visible(_Sight(store, owner))
+        visible = self._list_visible(_TemplateAccess(store, owner))
         by_id = [one for one in visible if one.id == name]
-        return one_of(by_id or [one for one in visible if is_called(one, name)], name)
+        return require_single(by_id or [one for one in visible if has_name(one, name)], name)
 
-    def _load(self, store: Store, owner: str | None, given: Given) -> Reply:
-        template = accepted(self._find(store, owner, given["name"]))
-        tools = {step.tool: _anything for one in template.patterns for step in one.steps}
-        choice = chosen_of(template, Ask(given.get("description", ""), tools), 8)
-        found = render(template, choice.patterns, tools, Manner("digest", patterns=8))
+    def _load_template(
+        self, store: Store, owner: str | None, arguments: ToolArguments
+    ) -> ToolReply:
+        template = require_active(self._find_template(store, owner, arguments["name"]))
+        tools = {step.tool: _accept_anything for one in template.patterns for step in one.steps}
+        selection = select_from_template(
+            template, SelectionRequest(arguments.get("description", ""), tools), 8
+        )
+        found = render_prelude(
+            template, selection.patterns, tools, RenderOptions("digest", patterns=8)
+        )
         text = "\n\n".join(message.text for message in found.messages)
-        return {**_head(template), "advice": text, "tokens": found.tokens}
+        return {**_summarize_template(template), "advice": text, "tokens": found.tokens}
 
-    def _doomed(self, context: ToolContext, given: Given) -> str:
-        """What is to be deleted: a file that cannot be read too, where there is nobody else's."""
-        name, owner = str(given["name"]), self._owner(context)
+    def _resolve_deletion(self, context: ToolContext, arguments: ToolArguments) -> str:
+        """Resolve the template to delete; without an owner, an unreadable file can be deleted too."""
+        name, owner = str(arguments["name"]), self._get_owner(context)
         if owner is None:
             return name
         store = cast("Store", context.store)
-        template = self._find(store, owner, name)
-        if not _Sight(store, owner).owns(template):
+        template = self._find_template(store, owner, name)
+        if not _TemplateAccess(store, owner).is_owner(template):
             raise InvalidInput(
-                f"template {template.id!r} is there for everybody: a person deletes it, with"
+                f"template {template.id!r} is shared: only a person can delete it, with"
                 f" `rekindle warm delete {template.id}`"
             )
         return template.id
 
-    def _delete(self, store: Store, owner: str | None, given: Given) -> Reply:
-        id = self._templates.delete(given["name"])
-        index(store, self._templates)
+    def _delete_template(
+        self, store: Store, owner: str | None, arguments: ToolArguments
+    ) -> ToolReply:
+        id = self._templates.delete(arguments["name"])
+        update_index(store, self._templates)
         return {"deleted": id}
 
-    async def _allow(self, context: ToolContext, name: str) -> None:
+    async def _require_approval(self, context: ToolContext, name: str) -> None:
         if context.approval == "never":
             return
-        about = ("a template that is deleted is gone",)
-        question = Question("warm_session", f"delete the template {name}", str(context.cwd), about)
-        may = context.approval != "refuse" and context.approve and await context.approve(question)
-        if not may:
+        reasons = ("deleting a template cannot be undone",)
+        question = ApprovalRequest(
+            "warm_session", f"delete the template {name}", str(context.cwd), reasons
+        )
+        is_approved = (
+            context.approval != "refuse" and context.approve and await context.approve(question)
+        )
+        if not is_approved:
             raise ToolError(
-                f"the template was not deleted: a person does that, with `rekindle warm delete {name}`",
+                f"not deleted: approval required; a person can run `rekindle warm delete {name}`",
                 refused=True,
             )
 
 
-class _Sight:
-    """Which templates somebody sees, and which of them are their own; without an owner all are."""
+class _TemplateAccess:
+    """Which templates an owner can see, and which are their own; without an owner all are."""
 
     def __init__(self, store: Store, owner: str | None) -> None:
         self._store = store
         self._owner = owner
 
-    def sees(self, template: Template) -> bool:
-        return SHARED in template.tags or self.owns(template)
+    def can_see(self, template: Template) -> bool:
+        return SHARED_TAG in template.tags or self.is_owner(template)
 
-    def owns(self, template: Template) -> bool:
-        if self._owner is None or template.scan.get(OWNER) == self._owner:
+    def is_owner(self, template: Template) -> bool:
+        if self._owner is None or template.scan.get(OWNER_KEY) == self._owner:
             return True
         return bool(template.sources) and self._sessions.issuperset(template.sources)
 
     @cached_property
     def _sessions(self) -> set[str]:
-        return build.sessions_of(self._store, Filter(owner=self._owner))
+        return build.find_session_ids(self._store, Filter(owner=self._owner))
 
 
-def _profile(store: Store, owner: str | None, given: Given) -> Reply:
-    judged = miner.judged_session(store, store.resolve(given["session_id"], owner=owner).id)
-    found: Reply = plain(profiles.profile(judged))
+def _profile_session(store: Store, owner: str | None, arguments: ToolArguments) -> ToolReply:
+    judged = miner.load_judged_session(
+        store, store.resolve(arguments["session_id"], owner=owner).id
+    )
+    found: ToolReply = to_json_value(profiles.build_profile(judged))
     found["session"] = {"id": judged.session.id, "title": judged.session.title}
     return {"profile": found}
 
 
-def _compress_check(store: Store, owner: str | None, given: Given) -> Reply:
-    session = store.resolve(given["session_id"], owner=owner)
-    chain = compression.chain_of(store.lineage(session, owner=owner), session)
-    found = compression.check([miner.judged_session(store, one.id) for one in chain])
+def _check_compression(store: Store, owner: str | None, arguments: ToolArguments) -> ToolReply:
+    session = store.resolve(arguments["session_id"], owner=owner)
+    chain = compression.find_conversation_chain(store.lineage(session, owner=owner), session)
+    found = compression.check_compressions(
+        [miner.load_judged_session(store, one.id) for one in chain]
+    )
     return {
         "session_id": session.id,
         "has_compression": found.has_compression,
         "proficiency_preserved": found.proficiency_preserved,
         "verdict": found.verdict,
-        "check": plain(found),
+        "check": to_json_value(found),
     }
 
 
-def _compare(store: Store, owner: str | None, given: Given) -> Reply:
-    """The first session is the warm one, the other the cold one it is held against."""
+def _compare_sessions(store: Store, owner: str | None, arguments: ToolArguments) -> ToolReply:
+    """Compare the first session, as the warm one, with the other, as the cold one."""
     warm, cold = (
-        miner.judged_session(store, store.resolve(given[name], owner=owner).id)
+        miner.load_judged_session(store, store.resolve(arguments[name], owner=owner).id)
         for name in ("session_id", "compare_with")
     )
-    found = comparing.compare([cold], [warm], ("cold", "warm"))
+    found = comparing.compare_sessions([cold], [warm], ("cold", "warm"))
     warm_rate, cold_rate = found.b.rate.rate, found.a.rate.rate
     improvement = None if warm_rate is None or cold_rate is None else cold_rate - warm_rate
     return {
@@ -271,7 +305,7 @@ def _compare(store: Store, owner: str | None, given: Given) -> Reply:
     }
 
 
-def _head(template: Template) -> Reply:
+def _summarize_template(template: Template) -> ToolReply:
     return {
         "id": template.id,
         "name": template.name,
@@ -284,11 +318,11 @@ def _head(template: Template) -> Reply:
     }
 
 
-def _waiting(template: Template) -> str:
+def _explain_state(template: Template) -> str:
     if template.state == "retired":
-        return "a person took it out of use, and so it stays"
-    return f"it is used once a person accepts it: rekindle warm accept {template.id}"
+        return "retired by a person; it stays out of use"
+    return f"in quarantine until a person runs `rekindle warm accept {template.id}`"
 
 
-def _anything(_: Given) -> bool:
+def _accept_anything(_: ToolArguments) -> bool:
     return True

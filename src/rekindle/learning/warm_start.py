@@ -1,10 +1,10 @@
-"""How a new session starts: warm, with what fits its first message, or cold.
+"""Start a new session warm, with examples that fit its first message, or cold.
 
-    first message, tools, folder → the arm (an experiment's, or a share kept cold) → `warm.choose` over
-    the index in the store → `warm.render` → the prelude
+    first message, tools, folder → the arm (an experiment's, or the share kept cold) → selection from
+    the index in the store → rendering → the prelude
 
-The prelude is a value: whoever runs the turn puts it behind the system messages, and keeps it in the
-transaction of the first message (`keep`), so that every later turn sends the same bytes.
+The prelude is a value: the caller puts it after the system messages, and stores it in the
+transaction of the first message (`store_prelude`), so that every later turn sends the same bytes.
 """
 
 from __future__ import annotations
@@ -16,68 +16,80 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple, TypeAlias, TypeVar, cast
 
-from rekindle.agent.model.providers import RULES, Provider
-from rekindle.agent.tools.schema_check import read
+from rekindle.agent.model.providers import PROVIDER_RULES, Provider
+from rekindle.agent.tools.schema_check import parse_arguments
 from rekindle.config import Config
 from rekindle.errors import InvalidInput, NotFound, RekindleError, ToolError
 from rekindle.experiments import experiment as trials
-from rekindle.knowledge.examples import Tools, example
-from rekindle.knowledge.render import CONTEXT, MOST_PATTERNS, TOKENS, Form, Manner, Rendered, render
-from rekindle.knowledge.selection import (
-    FLOOR,
-    PATTERNS,
-    Ask,
-    Candidate,
-    Choice,
-    Known,
-    Picked,
-    choose,
-    is_for,
-    may_use,
-    words_of,
+from rekindle.knowledge.examples import Tools, build_example
+from rekindle.knowledge.render import (
+    DEFAULT_TOKENS,
+    MAX_CONTEXT_CHARS,
+    MAX_PATTERNS,
+    PreludeForm,
+    RenderedPrelude,
+    RenderOptions,
+    render_prelude,
 )
-from rekindle.knowledge.text_matching import Request, terms
+from rekindle.knowledge.selection import (
+    DEFAULT_FLOOR,
+    DEFAULT_PATTERNS,
+    CandidatePattern,
+    SelectedPattern,
+    Selection,
+    SelectionRequest,
+    WordCounts,
+    can_use_pattern,
+    is_visible_to,
+    select_template,
+    weigh_pattern_words,
+)
+from rekindle.knowledge.text_matching import RequestMatcher, extract_terms
 from rekindle.store import Store
-from rekindle.store.learning.preludes import hash_of, packed
+from rekindle.store.learning.preludes import encode_prelude, hash_prelude
 from rekindle.types import JSON, Message, Pattern, Session, Template
 
-from .library import Templates, index
+from .library import TemplateLibrary, update_index
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 WARM, COLD, PLACEBO = trials.WARM, trials.COLD, trials.PLACEBO
-LOOK_SECONDS = 5.0  # between two looks at files in a folder that nothing came into or left
-KEPT_COLD = "an experiment keeps it cold"
-TROUBLE = (RekindleError, OSError, ValueError)  # whatever of it comes, a session starts
-GIVEN = "given"  # the arm of a session whose template a person chose: chance had no part in it
+INDEX_REFRESH_SECONDS = 5.0  # between index refreshes while the folder is unchanged
+COLD_ARM_REASON = "assigned to the cold arm of an experiment"
+RECOVERABLE_ERRORS = (
+    RekindleError,
+    OSError,
+    ValueError,
+)  # none of these may prevent a session from starting
+REQUESTED = "given"  # the arm of a session whose template a person chose; not randomized
 
 
-class Warming(NamedTuple):
-    """How sessions are warmed, as the settings want it."""
+class WarmStartConfig(NamedTuple):
+    """The settings of warm starts."""
 
     enabled: bool = True
-    form: Form = "both"
-    patterns: int = PATTERNS
-    tokens: int = TOKENS
-    floor: float = FLOOR
+    form: PreludeForm = "both"
+    patterns: int = DEFAULT_PATTERNS
+    tokens: int = DEFAULT_TOKENS
+    floor: float = DEFAULT_FLOOR
     share_cold: float = 0.1
 
 
-class Draw(NamedTuple):
-    """The arm that chance gave a session, and the experiment that it takes part in, if any."""
+class ArmAssignment(NamedTuple):
+    """The arm assigned to a session, and the experiment it takes part in, if any."""
 
     arm: str
-    trial: trials.Trial | None = None
+    experiment: trials.Experiment | None = None
 
 
-# Decides the arm of a session before anything is chosen for it; None where nothing decides.
-Arm: TypeAlias = Callable[[Store, Session, Warming], Draw | None]
+# Assigns the arm of a session before selection; None for no assignment.
+ArmPolicy: TypeAlias = Callable[[Store, Session, WarmStartConfig], ArmAssignment | None]
 
 
 class Prelude(NamedTuple):
-    """What a session is started with, and why; without messages it starts cold."""
+    """What a session starts with, and why; without messages it starts cold."""
 
     messages: tuple[Message, ...] = ()
     arm: str | None = None
@@ -87,14 +99,14 @@ class Prelude(NamedTuple):
     tokens: int = 0
     why: str = ""
     patterns: tuple[str, ...] = ()
-    trial: trials.Trial | None = None
+    experiment: trials.Experiment | None = None
 
 
-class Newcomer(NamedTuple):
-    """A session that begins: its first message, the tools it has, where it works.
+class NewSession(NamedTuple):
+    """A new session: its first message, its tools and its folder.
 
-    `tools` are definitions as the model gets them. With an `owner` it is told nothing that is known
-    from sessions of others.
+    `tools` are definitions as the model receives them. With an `owner`, nothing from sessions of
+    other owners is used.
     """
 
     session: Session
@@ -104,28 +116,33 @@ class Newcomer(NamedTuple):
     owner: str | None = None
 
 
-def warming_of(config: Config) -> Warming:
-    """How sessions are warmed, as the settings want it."""
-    one = config.warm
-    return Warming(
-        one.enabled, one.form, one.patterns, one.tokens, one.floor, float(one.share_cold)
+def build_warm_start_config(config: Config) -> WarmStartConfig:
+    """Build the warm start configuration from the settings."""
+    settings = config.warm
+    return WarmStartConfig(
+        settings.enabled,
+        settings.form,
+        settings.patterns,
+        settings.tokens,
+        settings.floor,
+        float(settings.share_cold),
     )
 
 
-def starter_of(
+def create_warm_starter(
     config: Config,
     store: Store,
     provider: Provider = "openai",
     template: str | None = None,
     *,
     shared: bool = False,
-) -> Starter:
-    """What starts the sessions of this home; `template` names the one that all are to start from."""
-    templates = Templates.of_home(config.home)
-    wanted = None if template is None else accepted(templates.find(template))
-    return Starter(
+) -> WarmStarter:
+    """Create the starter of this home's sessions; `template` names one that all of them start from."""
+    templates = TemplateLibrary.from_home(config.home)
+    wanted = None if template is None else require_active(templates.find(template))
+    return WarmStarter(
         store,
-        warming_of(config),
+        build_warm_start_config(config),
         templates=templates,
         template=wanted,
         provider=provider,
@@ -133,296 +150,354 @@ def starter_of(
     )
 
 
-def accepted(template: Template) -> Template:
-    """The template, or a refusal if it waits for somebody to look at it, or is out of use."""
+def require_active(template: Template) -> Template:
+    """Return the template, or raise an error if it is quarantined or retired."""
     if template.state == "quarantined":
         raise InvalidInput(
-            f"“{template.name}” is in quarantine: look at it with `rekindle warm show {template.id}`,"
+            f"“{template.name}” is in quarantine: check it with `rekindle warm show {template.id}`,"
             f" then accept it with `rekindle warm accept {template.id}`"
         )
     if template.state == "retired":
         raise InvalidInput(
-            f"“{template.name}” is retired: `rekindle warm accept {template.id}` brings it back"
+            f"“{template.name}” is retired; restore it with `rekindle warm accept {template.id}`"
         )
     return template
 
 
-def tools_of(definitions: Iterable[Mapping[str, JSON]]) -> Tools:
-    """The tools at hand, from what the model is told about them."""
+def build_tool_checks(definitions: Iterable[Mapping[str, JSON]]) -> Tools:
+    """Build an argument check for each available tool from its definition."""
     found: dict[str, Callable[[Mapping[str, JSON]], bool]] = {}
     for one in definitions:
-        about = cast("Mapping[str, JSON]", one.get("function", one))
-        found[str(about.get("name"))] = _taking(cast("Mapping[str, JSON]", about["parameters"]))
+        function = cast("Mapping[str, JSON]", one.get("function", one))
+        found[str(function.get("name"))] = _make_argument_check(
+            cast("Mapping[str, JSON]", function["parameters"])
+        )
     return found
 
 
-def _taking(schema: Mapping[str, JSON]) -> Callable[[Mapping[str, JSON]], bool]:
-    def takes(arguments: Mapping[str, JSON]) -> bool:
+def _make_argument_check(schema: Mapping[str, JSON]) -> Callable[[Mapping[str, JSON]], bool]:
+    def accepts_arguments(arguments: Mapping[str, JSON]) -> bool:
         try:
-            read(schema, arguments)
+            parse_arguments(schema, arguments)
         except ToolError:
             return False
         return True
 
-    return takes
+    return accepts_arguments
 
 
-def drawn(store: Store, session: Session, warming: Warming) -> Draw | None:
-    """The arm in the running experiment; else, for a share of all sessions, cold."""
-    running = store.trials.running()
+def assign_arm(store: Store, session: Session, config: WarmStartConfig) -> ArmAssignment | None:
+    """Assign the arm in the running experiment or, for a share of all sessions, cold."""
+    running = store.experiments.get_running()
     if running is not None:
-        return Draw(trials.assign(running, session.id), running)
-    return everyday(session, warming)
+        return ArmAssignment(trials.draw_arm(running, session.id), running)
+    return assign_cold_share(session, config)
 
 
-def everyday(session: Session, warming: Warming) -> Draw | None:
-    """Without an experiment a share of all sessions is kept cold."""
-    return Draw(COLD) if _chance(session.id) < warming.share_cold else None
+def assign_cold_share(session: Session, config: WarmStartConfig) -> ArmAssignment | None:
+    """Keep a share of all sessions cold outside of experiments."""
+    return ArmAssignment(COLD) if _hash_to_fraction(session.id) < config.share_cold else None
 
 
-def _chance(name: str) -> float:
-    """A number from 0 to 1 that is always the same for the same name."""
+def _hash_to_fraction(name: str) -> float:
+    """Hash a name to a fraction from 0 to 1."""
     digest = blake2b(name.encode("utf-8", "replace"), digest_size=8, person=b"cold").digest()
     return int.from_bytes(digest) / 2**64
 
 
-class Starter:
-    """Starts sessions: give it the newcomer, it gives the prelude.
+class WarmStarter:
+    """Builds the prelude of new sessions.
 
-    `templates` are the files that the index is held against each time. `template` is what a person
-    wants to start from, whatever fits; `arm` decides who starts cold. `shared`: many people talk to
-    this program, and each is told only what is known from sessions of their own.
+    `templates` is the library that the index is kept in sync with. `template` is one requested by a
+    person, whatever fits; `arm_policy` decides who starts cold. `shared`: many people use this
+    process, and each is shown only what is known from their own sessions.
     """
 
     def __init__(
         self,
         store: Store,
-        warming: Warming,
+        config: WarmStartConfig,
         *,
-        templates: Templates | None = None,
+        templates: TemplateLibrary | None = None,
         template: Template | None = None,
         provider: Provider = "openai",
-        arm: Arm = drawn,
+        arm_policy: ArmPolicy = assign_arm,
         shared: bool = False,
     ) -> None:
-        self.warming = warming
+        self.config = config
         self._store = store
         self._templates = templates
-        self._looked = (-1, 0.0)  # the folder's time of change, and when we looked at its files
+        self._last_refresh = (-1, 0.0)  # the folder's mtime, and when its files were read
         self._template = template
-        self._calls = not RULES[provider].signed
-        self._arm = arm
+        self._shows_calls = not PROVIDER_RULES[provider].needs_signature
+        self._arm_policy = arm_policy
         self._shared = shared
 
-    def prelude(self, newcomer: Newcomer) -> Prelude:
-        """What this session is started with."""
-        tools = tools_of(newcomer.tools)
+    def build_prelude(self, new_session: NewSession) -> Prelude:
+        """Build the prelude of a session."""
+        tools = build_tool_checks(new_session.tools)
         if self._template is not None:
-            return self._given(self._template, newcomer, tools)
-        if not self.warming.enabled:
-            return Prelude(why="warm starts are switched off")
-        draw = self._arm(self._store, newcomer.session, self.warming)
+            return self._build_requested(self._template, new_session, tools)
+        if not self.config.enabled:
+            return Prelude(why="warm starts are disabled")
+        assignment = self._arm_policy(self._store, new_session.session, self.config)
         try:
-            return self._drawn(newcomer, tools, draw)
-        except TROUBLE as error:
-            # Drawn is drawn: a session that was lost from one arm alone would tilt the experiment.
-            logger.warning("session %s starts cold: %s", newcomer.session.id, error)
-            return _empty(draw, str(error))
+            return self._build_for_arm(new_session, tools, assignment)
+        except RECOVERABLE_ERRORS as error:
+            # Keep the assignment: dropping sessions from one arm only would bias the experiment.
+            logger.warning("session %s starts cold: %s", new_session.session.id, error)
+            return _make_cold_prelude(assignment, str(error))
 
-    def _drawn(self, newcomer: Newcomer, tools: Tools, draw: Draw | None) -> Prelude:
-        about = draw.trial.template if draw and draw.trial else None
-        if about is not None:
-            choice = self._choose_of(about, newcomer, tools)
-            if choice.template is not None:
-                return self._made(newcomer, tools, draw, choice)
-            draw = everyday(newcomer.session, self.warming)  # it takes no part
-        if draw is not None and draw.trial is not None and draw.arm == COLD:
-            return _empty(draw, KEPT_COLD)
-        return self._made(newcomer, tools, draw, self.choose(newcomer, tools))
+    def _build_for_arm(
+        self, new_session: NewSession, tools: Tools, assignment: ArmAssignment | None
+    ) -> Prelude:
+        template_id = (
+            assignment.experiment.template if assignment and assignment.experiment else None
+        )
+        if template_id is not None:
+            selection = self._select_from(template_id, new_session, tools)
+            if selection.template is not None:
+                return self._build_from_selection(new_session, tools, assignment, selection)
+            assignment = assign_cold_share(
+                new_session.session, self.config
+            )  # not part of the experiment
+        if assignment is not None and assignment.experiment is not None and assignment.arm == COLD:
+            return _make_cold_prelude(assignment, COLD_ARM_REASON)
+        return self._build_from_selection(
+            new_session, tools, assignment, self.select(new_session, tools)
+        )
 
-    def _made(self, newcomer: Newcomer, tools: Tools, draw: Draw | None, choice: Choice) -> Prelude:
-        if choice.template is None:
-            return _empty(draw, choice.why)
-        if draw is not None and draw.arm == COLD:
-            if draw.trial is not None:
-                return _empty(draw, KEPT_COLD)
-            # What was chosen for it says whom to compare it with.
-            kept = f"kept cold to compare with; {choice.why}"
-            return Prelude(arm=COLD, template=choice.template.id, why=kept)
-        found = self._rendered(choice.template, choice, newcomer.owner)
-        if draw is not None and draw.arm == PLACEBO:
-            found = self._placebo(newcomer, tools, found)
-            made = _prelude(
-                found, PLACEBO, choice, "an experiment gives it what does not fit", draw
+    def _build_from_selection(
+        self,
+        new_session: NewSession,
+        tools: Tools,
+        assignment: ArmAssignment | None,
+        selection: Selection,
+    ) -> Prelude:
+        if selection.template is None:
+            return _make_cold_prelude(assignment, selection.why)
+        if assignment is not None and assignment.arm == COLD:
+            if assignment.experiment is not None:
+                return _make_cold_prelude(assignment, COLD_ARM_REASON)
+            # Record the selected template, to know which sessions to compare it with.
+            reason = f"kept cold for comparison; {selection.why}"
+            return Prelude(arm=COLD, template=selection.template.id, why=reason)
+        renderer = self._make_renderer(selection.template, selection, new_session.owner)
+        if assignment is not None and assignment.arm == PLACEBO:
+            renderer = self._render_placebo(new_session, tools, renderer)
+            prelude = _make_prelude(
+                renderer,
+                PLACEBO,
+                selection,
+                "assigned to the placebo arm of an experiment",
+                assignment,
             )
-            return made._replace(template=None, revision=None)  # what it is given is not from there
-        return _prelude(found(tools), WARM, choice, choice.why, draw)
+            return prelude._replace(template=None, revision=None)  # a placebo is not from it
+        return _make_prelude(renderer(tools), WARM, selection, selection.why, assignment)
 
-    def choose(self, newcomer: Newcomer, tools: Tools) -> Choice:
-        """What would be chosen for this session, and why."""
-        self._look_at_files()
-        found = self._store.choosing.candidates(terms(newcomer.text))
-        return choose(
-            self._ask(newcomer, tools),
+    def select(self, new_session: NewSession, tools: Tools) -> Selection:
+        """Select what fits this session, with the reason."""
+        self._refresh_index()
+        found = self._store.template_search.find_candidates(extract_terms(new_session.text))
+        return select_template(
+            self._build_request(new_session, tools),
             found.candidates,
-            found.known,
-            self._store.choosing.records,
-            patterns=self.warming.patterns,
-            floor=self.warming.floor,
+            found.word_counts,
+            self._store.template_search.load_stats,
+            patterns=self.config.patterns,
+            floor=self.config.floor,
         )
 
-    def _choose_of(self, template: str, newcomer: Newcomer, tools: Tools) -> Choice:
-        """What fits of one template, in use or not; nothing, if it is gone."""
+    def _select_from(self, template: str, new_session: NewSession, tools: Tools) -> Selection:
+        """Select what fits from one template, in use or not; nothing if it no longer exists."""
         try:
-            whole = cast("Templates", self._templates).read(template)
+            whole = cast("TemplateLibrary", self._templates).read(template)
         except NotFound:
-            return Choice(None, (), "the template of the experiment is gone")
+            return Selection(None, (), "the template of the experiment no longer exists")
         head = whole._replace(patterns=(), state="active")
-        known = self._store.choosing.candidates(terms(newcomer.text)).known
-        return choose(
-            self._ask(newcomer, tools),
-            self._store.choosing.placed([Candidate(head, one) for one in whole.patterns]),
+        known = self._store.template_search.find_candidates(
+            extract_terms(new_session.text)
+        ).word_counts
+        return select_template(
+            self._build_request(new_session, tools),
+            self._store.template_search.add_session_origins(
+                [CandidatePattern(head, one) for one in whole.patterns]
+            ),
             known,
-            patterns=self.warming.patterns,
-            floor=self.warming.floor,
+            patterns=self.config.patterns,
+            floor=self.config.floor,
         )
 
-    def _ask(self, newcomer: Newcomer, tools: Tools) -> Ask:
-        session = newcomer.session
+    def _build_request(self, new_session: NewSession, tools: Tools) -> SelectionRequest:
+        session = new_session.session
         now = session.started or time.time()
-        return Ask(
-            newcomer.text, tools, newcomer.folder, now, session.id, newcomer.owner, self._shared
+        return SelectionRequest(
+            new_session.text,
+            tools,
+            new_session.folder,
+            now,
+            session.id,
+            new_session.owner,
+            self._shared,
         )
 
-    def _look_at_files(self) -> None:
-        """Hold the index against the files: when one came or went, and now and then anyway."""
+    def _refresh_index(self) -> None:
+        """Sync the index with the files if the folder changed, and periodically."""
         if self._templates is None:
             return
         try:
             changed = self._templates.folder.stat().st_mtime_ns
         except FileNotFoundError:
             changed = 0
-        looked = (changed, time.monotonic())
-        if looked[0] == self._looked[0] and looked[1] - self._looked[1] < LOOK_SECONDS:
+        refresh = (changed, time.monotonic())
+        if (
+            refresh[0] == self._last_refresh[0]
+            and refresh[1] - self._last_refresh[1] < INDEX_REFRESH_SECONDS
+        ):
             return
-        index(self._store, self._templates, tell=logger.warning)
-        self._looked = looked
+        update_index(self._store, self._templates, on_error=logger.warning)
+        self._last_refresh = refresh
 
-    def _rendered(
-        self, template: Template, choice: Choice, owner: str | None
-    ) -> Callable[[Tools], Rendered]:
-        # What was said of files and wishes holds where it was said, and is in the way elsewhere.
-        here = any(one.here for one in choice.picked)
-        known = {name for one in choice.patterns for name in one.sessions}
-        own = not self._shared or owner is None or is_for(owner, template)
-        manner = self._manner(CONTEXT if here and (own or known >= {*template.sources}) else 0)
-        return lambda tools: render(template, choice.patterns, tools, manner)
+    def _make_renderer(
+        self, template: Template, selection: Selection, owner: str | None
+    ) -> Callable[[Tools], RenderedPrelude]:
+        # Instructions and file names apply only in the project they come from.
+        here = any(one.here for one in selection.picked)
+        known = {name for one in selection.patterns for name in one.sessions}
+        own = not self._shared or owner is None or is_visible_to(owner, template)
+        options = self._build_render_options(
+            MAX_CONTEXT_CHARS if here and (own or known >= {*template.sources}) else 0
+        )
+        return lambda tools: render_prelude(template, selection.patterns, tools, options)
 
-    def _manner(self, context: int, patterns: int | None = None) -> Manner:
-        one = self.warming
-        most = one.patterns if patterns is None else patterns
-        return Manner(one.form, one.tokens, most, True, context, self._calls)
+    def _build_render_options(self, context: int, patterns: int | None = None) -> RenderOptions:
+        config = self.config
+        max_patterns = config.patterns if patterns is None else patterns
+        return RenderOptions(
+            config.form, config.tokens, max_patterns, True, context, self._shows_calls
+        )
 
-    def _given(self, template: Template, newcomer: Newcomer, tools: Tools) -> Prelude:
-        choice = chosen_of(template, self._ask(newcomer, tools), self.warming.patterns)
-        found = render(template, choice.patterns, tools, self._manner(CONTEXT))
-        return _prelude(found, GIVEN, choice, choice.why, None)
+    def _build_requested(
+        self, template: Template, new_session: NewSession, tools: Tools
+    ) -> Prelude:
+        selection = select_from_template(
+            template, self._build_request(new_session, tools), self.config.patterns
+        )
+        found = render_prelude(
+            template, selection.patterns, tools, self._build_render_options(MAX_CONTEXT_CHARS)
+        )
+        return _make_prelude(found, REQUESTED, selection, selection.why, None)
 
-    def _placebo(
-        self, newcomer: Newcomer, tools: Tools, wanted: Callable[[Tools], Rendered]
-    ) -> Rendered:
-        """As much as the right examples would take, of what has nothing to do with the request."""
-        real = wanted(tools)
-        start = int(_chance(newcomer.session.id) * 2**40)
-        request, ask = Request(newcomer.text, {}, 0), self._ask(newcomer, tools)
-        strange = [
+    def _render_placebo(
+        self, new_session: NewSession, tools: Tools, renderer: Callable[[Tools], RenderedPrelude]
+    ) -> RenderedPrelude:
+        """Render unrelated examples, as long as the fitting ones would be."""
+        real = renderer(tools)
+        start = int(_hash_to_fraction(new_session.session.id) * 2**40)
+        request, selection_request = (
+            RequestMatcher(new_session.text, {}, 0),
+            self._build_request(new_session, tools),
+        )
+        unrelated = [
             one.pattern
-            for one in self._store.choosing.others(start)
-            if request.fit(words_of(one.pattern)) == 0.0
-            and example(one.pattern, tools)
-            and may_use(ask, one)
+            for one in self._store.template_search.sample_patterns(start)
+            if request.compute_fit(weigh_pattern_words(one.pattern)) == 0.0
+            and build_example(one.pattern, tools)
+            and can_use_pattern(selection_request, one)
         ]
-        manner = self._manner(0, len(real.patterns))._replace(tokens=max(real.tokens, 60))
-        return render(Template("placebo", "placebo"), strange, tools, manner)
+        options = self._build_render_options(0, len(real.patterns))._replace(
+            tokens=max(real.tokens, 60)
+        )
+        return render_prelude(Template("placebo", "placebo"), unrelated, tools, options)
 
 
-def begin(
-    store: Store, starter: Starter, newcomer: Newcomer, first: Callable[[Session], T]
+def begin_session(
+    store: Store, starter: WarmStarter, new_session: NewSession, store_first: Callable[[Session], T]
 ) -> tuple[Session, T]:
-    """Start a session: `first` stores its first message, and with it goes what it is started with.
+    """Begin a session: `store_first` stores its first message, in one transaction with its prelude.
 
-    Whatever is wrong with templates or their index, the session starts: cold, and the log says why.
+    If templates or their index fail, the session starts cold, and the log says why.
     """
     try:
-        prelude = starter.prelude(newcomer)
-    except TROUBLE as error:
-        logger.warning("session %s starts cold: %s", newcomer.session.id, error)
+        prelude = starter.build_prelude(new_session)
+    except RECOVERABLE_ERRORS as error:
+        logger.warning("session %s starts cold: %s", new_session.session.id, error)
         prelude = Prelude(why=str(error))
-    session = newcomer.session._replace(arm=prelude.arm, template=prelude.template)
+    session = new_session.session._replace(arm=prelude.arm, template=prelude.template)
 
-    def work() -> T:
-        done = first(session)
-        keep(store, session, prelude)
-        return done
+    def store_session() -> T:
+        result = store_first(session)
+        store_prelude(store, session, prelude)
+        return result
 
-    return session, store.together(work)
+    return session, store.transaction(store_session)
 
 
-def opening(system: str, prelude: Sequence[Message]) -> list[Message]:
-    """What goes before the first message: one system message, since some models know no second."""
+def build_opening_messages(system: str, prelude: Sequence[Message]) -> list[Message]:
+    """Build the messages before the first one, with one system message: some models allow no more."""
     if prelude and prelude[0].role == "system":
         return [Message("system", f"{system}\n\n{prelude[0].text}"), *prelude[1:]]
     return [Message("system", system), *prelude]
 
 
-def keep(store: Store, session: Session, prelude: Prelude) -> None:
-    """Remember how a session was started. Do it in the transaction of its first message."""
-    store.preludes.keep(session, prelude.messages, revision=prelude.revision)
-    if prelude.trial is not None and prelude.arm is not None:
-        store.trials.record(prelude.trial, session.id, session.owner, prelude.arm)
+def store_prelude(store: Store, session: Session, prelude: Prelude) -> None:
+    """Store how a session was started. Call it in the transaction of its first message."""
+    store.preludes.save(session, prelude.messages, revision=prelude.revision)
+    if prelude.experiment is not None and prelude.arm is not None:
+        store.experiments.record_assignment(
+            prelude.experiment, session.id, session.owner, prelude.arm
+        )
 
 
-def chosen_of(template: Template, ask: Ask, most: int = PATTERNS) -> Choice:
-    """The patterns of one template that fit best; where none fits, those worth most."""
+def select_from_template(
+    template: Template, request: SelectionRequest, max_patterns: int = DEFAULT_PATTERNS
+) -> Selection:
+    """Select the patterns of one template that fit best or, if none fits, the highest scored."""
     head = template._replace(patterns=(), state="active")
-    candidates = [Candidate(head, pattern) for pattern in template.patterns]
-    counts = Counter(word for one in template.patterns for word in words_of(one).words)
-    known = Known(counts, len(template.patterns))
-    found = choose(ask, candidates, known, patterns=most, floor=0.01)
+    candidates = [CandidatePattern(head, pattern) for pattern in template.patterns]
+    counts = Counter(word for one in template.patterns for word in weigh_pattern_words(one).words)
+    known = WordCounts(counts, len(template.patterns))
+    found = select_template(request, candidates, known, patterns=max_patterns, floor=0.01)
     if found.template is not None:
         return found._replace(template=template)
     usable = sorted(
-        (one for one in template.patterns if _is_safe(one) and example(one, ask.tools)),
+        (one for one in template.patterns if _is_safe(one) and build_example(one, request.tools)),
         key=lambda one: (-one.score, one.id),
-    )[: min(most, MOST_PATTERNS)]
-    picked = tuple(Picked(one, 0.0) for one in usable)
-    why = f"“{template.name}” was asked for; nothing in it is about this, so its best is shown"
-    return Choice(template, picked, why if picked else "its tools are not here")
+    )[: min(max_patterns, MAX_PATTERNS)]
+    picked = tuple(SelectedPattern(one, 0.0) for one in usable)
+    why = f"“{template.name}” was requested; nothing in it fits, so its best examples are shown"
+    return Selection(template, picked, why if picked else "its tools are not available")
 
 
 def _is_safe(pattern: Pattern) -> bool:
     return not pattern.tainted
 
 
-def _empty(draw: Draw | None, why: str) -> Prelude:
-    """Nothing to start with; in an experiment the session counts in its arm all the same."""
-    if draw is None or draw.trial is None:
+def _make_cold_prelude(assignment: ArmAssignment | None, why: str) -> Prelude:
+    """Make an empty prelude; in an experiment the session still counts in its arm."""
+    if assignment is None or assignment.experiment is None:
         return Prelude(why=why)
-    return Prelude(arm=draw.arm, why=why, trial=draw.trial)
+    return Prelude(arm=assignment.arm, why=why, experiment=assignment.experiment)
 
 
-def _prelude(found: Rendered, arm: str, choice: Choice, why: str, draw: Draw | None) -> Prelude:
-    template = choice.template
-    if not found.messages or template is None:
-        return _empty(draw, f"nothing can be shown; {why}")
+def _make_prelude(
+    rendered: RenderedPrelude,
+    arm: str,
+    selection: Selection,
+    why: str,
+    assignment: ArmAssignment | None,
+) -> Prelude:
+    template = selection.template
+    if not rendered.messages or template is None:
+        return _make_cold_prelude(assignment, f"nothing to show; {why}")
     return Prelude(
-        found.messages,
+        rendered.messages,
         arm,
         template.id,
         template.revision,
-        hash_of(packed(found.messages)),
-        found.tokens,
+        hash_prelude(encode_prelude(rendered.messages)),
+        rendered.tokens,
         why,
-        found.patterns,
-        draw.trial if draw else None,
+        rendered.patterns,
+        assignment.experiment if assignment else None,
     )

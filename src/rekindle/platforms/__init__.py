@@ -1,8 +1,8 @@
-"""Chat platforms: one file each, and the only place that knows a platform's ways.
+"""Chat platforms: one file each, and the only code that knows a platform's details.
 
-A platform says what came in and sends what has to go out. It knows nothing of sessions. What it gives
-is kept before it is acknowledged, so a platform that can should give it again until then; what it is
-asked to send carries a nonce, so that one that can recognises what it has sent before.
+A platform receives messages and sends replies. It knows nothing about sessions. Received messages
+are stored before they are acknowledged, so a platform should redeliver them until then if it can.
+Every message to send carries a nonce, so that a platform can recognize duplicates.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import NamedTuple, Protocol
 from rekindle.types import Message, Source
 
 
-class Incoming(NamedTuple):
-    """A message from somebody. Its `platform_message_id` is the platform's own, if it has one."""
+class PlatformMessage(NamedTuple):
+    """A received message. Its `platform_message_id` is assigned by the platform, if it has ids."""
 
     source: Source
     message: Message
@@ -24,23 +24,23 @@ class Platform(Protocol):
     """A chat network, or the terminal."""
 
     name: str
-    limit: int  # characters in one message
-    can_edit: bool  # an answer can be shown while it is being written
+    limit: int  # characters per message
+    can_edit: bool  # replies can be shown while they are streamed
 
-    def listen(self) -> AsyncGenerator[Incoming]:
-        """What comes in, until the platform is closed; connections are its own affair."""
+    def listen(self) -> AsyncGenerator[PlatformMessage]:
+        """Yield received messages until the platform is closed; handle reconnects internally."""
         ...
 
-    async def acknowledge(self, incoming: Incoming) -> None:
-        """What came in is kept: the platform need not give it again."""
+    async def acknowledge(self, incoming: PlatformMessage) -> None:
+        """Confirm that a received message is stored and need not be redelivered."""
         ...
 
     async def send(self, target: Source, text: str, nonce: str) -> str:
-        """Send a text and return the platform's id for it; `PlatformError` if it did not arrive."""
+        """Send a text and return the platform's message id; raise PlatformError if delivery fails."""
         ...
 
     async def edit(self, target: Source, message_id: str, text: str) -> None:
-        """Show another text in place of one that was sent."""
+        """Replace the text of a sent message."""
         ...
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Which platforms to connect, as the settings name them."""
+"""Load the platforms named in the settings."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from rekindle.errors import InvalidSetting
 from . import Platform
 
 
-def connect(names: str) -> list[Platform]:
-    """The platforms in a list such as `my_package.my_chat:connect=argument`, separated by spaces."""
-    platforms = [_connected(name) for name in names.split()]
+def connect_platforms(names: str) -> list[Platform]:
+    """Connect the platforms in a space-separated list such as `my_package.my_chat:connect=argument`."""
+    platforms = [_connect_platform(name) for name in names.split()]
     known: set[str] = set()
     for platform in platforms:
         if platform.name in known:
-            raise InvalidSetting(f"gateway.platforms: {platform.name} is there twice")
+            raise InvalidSetting(f"gateway.platforms: duplicate platform {platform.name}")
         known.add(platform.name)
     return platforms
 
 
-def _connected(name: str) -> Platform:
-    place, _, argument = name.partition("=")
-    module, colon, function = place.partition(":")
+def _connect_platform(name: str) -> Platform:
+    target, _, argument = name.partition("=")
+    module, colon, function = target.partition(":")
     if not colon:
         raise InvalidSetting(
-            f"gateway.platforms: {name!r:.80} is no platform; allowed: module:function[=argument]"
+            f"gateway.platforms: {name!r:.80} is not a platform; use module:function[=argument]"
         )
     try:
-        make = getattr(importlib.import_module(module), function)
-        return cast(Platform, make(argument))
+        factory = getattr(importlib.import_module(module), function)
+        return cast(Platform, factory(argument))
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidSetting(f"gateway.platforms: {name!r:.80}: {error}") from error

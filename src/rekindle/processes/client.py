@@ -1,8 +1,8 @@
-"""The client of the supervisor: the same actions, over its socket.
+"""The client of the supervisor: the same operations, over its socket.
 
-It starts the supervisor when it needs one. If the supervisor dies in the middle, questions are
-asked again of its successor; a start is not done twice, because the client gave it its id. When
-nothing runs, the disk can tell everything, and no supervisor is started for it.
+The client starts the supervisor on demand. If the supervisor dies during a request, the request is
+repeated with its successor; a process is never started twice, because the client chooses its id.
+When nothing is running, everything can be read from disk and no supervisor is started.
 """
 
 from __future__ import annotations
@@ -15,80 +15,97 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rekindle.errors import SupervisorGone
-from rekindle.processes.backends.base import Size
-from rekindle.processes.state.direct_read import Glance
-from rekindle.processes.state.offline import Shelf
-from rekindle.processes.supervisor.registry import new_id, redactor
+from rekindle.errors import SupervisorUnavailable
+from rekindle.processes.backends.base import TerminalSize
+from rekindle.processes.state.direct_read import DirectReader
+from rekindle.processes.state.offline import OfflineReader
+from rekindle.processes.supervisor.registry import create_redactor, generate_id
 
-from .connection import Line, Lost
-from .types import Chunk, Event, Limits, Log, Polled, Process, Waited, Watch, Written
+from .connection import ConnectionLost, SupervisorConnection
+from .types import (
+    LogResult,
+    OutputChunk,
+    PollResult,
+    Process,
+    ProcessEvent,
+    ProcessLimits,
+    WaitResult,
+    Watch,
+    WriteResult,
+)
 
 T = TypeVar("T")
 
-_AGAIN = 2.0  # seconds between looks for a supervisor while there is none
+_RETRY_SECONDS = 2.0  # seconds between checks for a supervisor
 
 
-class Client:
-    """Background processes of one folder, kept by its supervisor."""
+class ProcessClient:
+    """The background processes of one folder, managed by its supervisor."""
 
     def __init__(
         self,
         folder: Path,
         *,
-        limits: Limits = Limits(),  # noqa: B008 -- a value that cannot change
+        limits: ProcessLimits = ProcessLimits(),  # noqa: B008 -- immutable
         linger: float | None = None,
         redact: Callable[[str], str] | None = None,
     ) -> None:
-        self._line = Line(folder.absolute(), limits, linger)
+        self._connection = SupervisorConnection(folder.absolute(), limits, linger)
         self._limits = limits
         self._folder = folder.absolute()
         self._redact = redact
-        self._glance: Glance | None = None
+        self._direct_reader: DirectReader | None = None
 
     @property
-    def _shelf(self) -> Shelf:
-        self._redact = self._redact or redactor()
-        return Shelf(self._folder, self._limits, self._redact)
+    def _offline_reader(self) -> OfflineReader:
+        self._redact = self._redact or create_redactor()
+        return OfflineReader(self._folder, self._limits, self._redact)
 
-    async def _glanced(self, id: str, owner: str | None, reader: str, plain: bool) -> Polled | None:
-        """A look at the files of a supervisor that runs; None if it must be asked."""
-        await asyncio.sleep(0)  # that the loop may hear of its death
-        if not self._line.up:
+    async def _poll_directly(
+        self, id: str, owner: str | None, reader: str, plain: bool
+    ) -> PollResult | None:
+        """Poll by reading the files of a running supervisor; return None if it must be asked."""
+        await asyncio.sleep(0)  # let the event loop notice a lost connection
+        if not self._connection.is_connected:
             return None
-        if self._glance is None:
-            self._redact = self._redact or redactor()
-            self._glance = Glance(self._folder, self._redact)
-        return self._glance.poll(id, owner, reader, plain)
+        if self._direct_reader is None:
+            self._redact = self._redact or create_redactor()
+            self._direct_reader = DirectReader(self._folder, self._redact)
+        return self._direct_reader.poll(id, owner, reader, plain)
 
-    async def _call(self, method: str, type: Any, *, again: bool = True, **arguments: Any) -> Any:
-        """Ask the supervisor; `again`: to be asked twice does no harm."""
+    async def _call(self, method: str, type: Any, *, retry: bool = True, **arguments: Any) -> Any:
+        """Call the supervisor.
+
+        With `retry`, for idempotent methods, repeat the call if the supervisor dies.
+        """
         while True:
             try:
-                return await self._line.ask(method, type, arguments)
-            except Lost as error:
-                if not again:
-                    said = f"{method}: the supervisor died in the middle; look whether it was done"
-                    raise SupervisorGone(said) from error
+                return await self._connection.call(method, type, arguments)
+            except ConnectionLost as error:
+                if not retry:
+                    message = f"{method}: the supervisor died; check whether it took effect"
+                    raise SupervisorUnavailable(message) from error
 
-    async def _settled(self) -> bool:
-        """Whether the disk knows everything: no supervisor runs, and nothing did when it went."""
-        if await self._line.connected():
+    async def _can_read_offline(self) -> bool:
+        """Return whether the disk is up to date: no supervisor and no process is running."""
+        if await self._connection.try_connect():
             return False
-        return not await asyncio.to_thread(self._shelf.unsettled)
+        return not await asyncio.to_thread(self._offline_reader.has_live_records)
 
-    async def _tell(self, method: str, type: Any, disk: Callable[[Shelf], T], **asked: Any) -> T:
-        """Ask the disk where it knows, else the supervisor, and the disk again if there is none."""
-        while not await self._settled():
+    async def _query(
+        self, method: str, type: Any, read_offline: Callable[[OfflineReader], T], **asked: Any
+    ) -> T:
+        """Read from disk if it is up to date, otherwise ask the supervisor; fall back to the disk."""
+        while not await self._can_read_offline():
             try:
-                return await self._line.ask(method, type, asked)
-            except Lost:
+                return await self._connection.call(method, type, asked)
+            except ConnectionLost:
                 continue
-            except SupervisorGone:
+            except SupervisorUnavailable:
                 if os.access(self._folder, os.W_OK):
                     raise
                 break
-        return await asyncio.to_thread(disk, self._shelf)
+        return await asyncio.to_thread(read_offline, self._offline_reader)
 
     # -- starting
 
@@ -99,58 +116,58 @@ class Client:
         owner: str,
         cwd: str = "",
         env: Mapping[str, str] | None = None,
-        pty: Size | None = None,
-        place: str = "local",
+        pty: TerminalSize | None = None,
+        backend: str = "local",
         watches: Sequence[Watch] = (),
         session: str = "",
     ) -> Process:
-        here = place == "local"
-        asked = {
+        is_local = backend == "local"
+        arguments = {
             "argv": list(argv),
             "owner": owner,
-            "cwd": os.path.abspath(cwd) if here else cwd,
-            "env": dict(env) if env is not None else dict(os.environ) if here else {},
+            "cwd": os.path.abspath(cwd) if is_local else cwd,
+            "env": dict(env) if env is not None else dict(os.environ) if is_local else {},
             "pty": pty,
-            "place": place,
+            "backend": backend,
             "watches": list(watches),
             "session": session,
-            "id": new_id(),
+            "id": generate_id(),
         }
         while True:
             try:
-                return await self._line.ask("start", Process, asked)
-            except Lost:
-                # It may have been started: its id says so.
+                return await self._connection.call("start", Process, arguments)
+            except ConnectionLost:
+                # It may have been started: look for its id.
                 for process in await self.list(owner=owner):
-                    if process.id == asked["id"] and process.state != "failed":
+                    if process.id == arguments["id"] and process.state != "failed":
                         return process
-                asked["id"] = new_id()
+                arguments["id"] = generate_id()
 
-    # -- looking
+    # -- reading
 
     async def list(self, *, owner: str | None = None, live: bool = False) -> list[Process]:
-        return await self._tell(
-            "list", list[Process], lambda shelf: shelf.list(owner, live), owner=owner, live=live
+        return await self._query(
+            "list", list[Process], lambda offline: offline.list(owner, live), owner=owner, live=live
         )
 
     async def poll(
         self, id: str, *, owner: str | None = None, reader: str = "", plain: bool = True
-    ) -> Polled:
-        if found := await self._glanced(id, owner, reader, plain):
+    ) -> PollResult:
+        if found := await self._poll_directly(id, owner, reader, plain):
             return found
-        asked = _number()
-        return await self._tell(
+        request_id = _generate_request_id()
+        return await self._query(
             "poll",
-            Polled,
-            lambda shelf: shelf.poll(id, owner, reader, plain, asked),
+            PollResult,
+            lambda offline: offline.poll(id, owner, reader, plain, request_id),
             id=id,
             owner=owner,
             reader=reader,
             plain=plain,
-            asked=asked,
+            request_id=request_id,
         )
 
-    async def log(
+    async def read_log(
         self,
         id: str,
         *,
@@ -160,11 +177,11 @@ class Client:
         limit: int | None = None,
         since: int | None = None,
         plain: bool = True,
-    ) -> Log:
-        return await self._tell(
-            "log",
-            Log,
-            lambda shelf: shelf.log(id, owner, (tail, offset, limit), since, plain),
+    ) -> LogResult:
+        return await self._query(
+            "read_log",
+            LogResult,
+            lambda offline: offline.read_log(id, owner, (tail, offset, limit), since, plain),
             id=id,
             owner=owner,
             since=since,
@@ -182,103 +199,116 @@ class Client:
         owner: str | None = None,
         reader: str = "",
         plain: bool = True,
-    ) -> Waited:
+    ) -> WaitResult:
         end = time.monotonic() + seconds
-        number = _number()
-        asked = {"id": id, "owner": owner, "reader": reader, "plain": plain, "asked": number}
-        while not await self._settled():
+        request_id = _generate_request_id()
+        arguments = {
+            "id": id,
+            "owner": owner,
+            "reader": reader,
+            "plain": plain,
+            "request_id": request_id,
+        }
+        while not await self._can_read_offline():
             try:
-                return await self._line.ask("wait", Waited, {**asked, "seconds": seconds})
-            except Lost:
+                return await self._connection.call(
+                    "wait", WaitResult, {**arguments, "seconds": seconds}
+                )
+            except ConnectionLost:
                 seconds = max(0.0, end - time.monotonic())
-        polled = await asyncio.to_thread(self._shelf.poll, id, owner, reader, plain, number)
+        polled = await asyncio.to_thread(
+            self._offline_reader.poll, id, owner, reader, plain, request_id
+        )
         clamped = self._limits.wait if seconds > self._limits.wait else None
-        return Waited(polled.process, polled.output, polled.dropped, False, clamped)
+        return WaitResult(polled.process, polled.output, polled.dropped, False, clamped)
 
     async def attach(
         self, id: str, *, owner: str | None = None, since: int = 0
-    ) -> AsyncGenerator[Chunk, None]:
-        while not await self._settled():
-            asked = {"id": id, "owner": owner, "since": since}
+    ) -> AsyncGenerator[OutputChunk, None]:
+        while not await self._can_read_offline():
+            arguments = {"id": id, "owner": owner, "since": since}
             try:
-                async for chunk in self._line.stream("attach", Chunk, asked):
+                async for chunk in self._connection.stream("attach", OutputChunk, arguments):
                     since = chunk.end
                     yield chunk
                 return
-            except Lost:
+            except ConnectionLost:
                 continue
-        data, end, dropped = await asyncio.to_thread(self._shelf.bytes, id, owner, since)
+        data, end, dropped = await asyncio.to_thread(
+            self._offline_reader.read_bytes, id, owner, since
+        )
         if data:
-            yield Chunk(data, end, dropped)
+            yield OutputChunk(data, end, dropped)
 
-    # -- doing
+    # -- controlling
 
     async def kill(self, id: str, *, owner: str | None = None) -> Process:
-        return await self._tell(
-            "kill", Process, lambda shelf: shelf.process(id, owner), id=id, owner=owner
+        return await self._query(
+            "kill", Process, lambda offline: offline.get_process(id, owner), id=id, owner=owner
         )
 
-    async def write(self, id: str, data: str | bytes, *, owner: str | None = None) -> Written:
-        given = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
-        return await self._call("write", Written, again=False, id=id, data=given, owner=owner)
+    async def write(self, id: str, data: str | bytes, *, owner: str | None = None) -> WriteResult:
+        encoded = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
+        return await self._call("write", WriteResult, retry=False, id=id, data=encoded, owner=owner)
 
-    async def submit(self, id: str, line: str, *, owner: str | None = None) -> Written:
-        return await self._call("submit", Written, again=False, id=id, line=line, owner=owner)
+    async def submit(self, id: str, line: str, *, owner: str | None = None) -> WriteResult:
+        return await self._call("submit", WriteResult, retry=False, id=id, line=line, owner=owner)
 
-    async def close(self, id: str, *, owner: str | None = None) -> None:
-        await self._call("close", None, id=id, owner=owner)
+    async def close_stdin(self, id: str, *, owner: str | None = None) -> None:
+        await self._call("close_stdin", None, id=id, owner=owner)
 
-    async def resize(self, id: str, size: Size, *, owner: str | None = None) -> None:
+    async def resize(self, id: str, size: TerminalSize, *, owner: str | None = None) -> None:
         await self._call("resize", None, id=id, size=size, owner=owner)
 
     # -- watching
 
     async def watch(self, id: str, watch: Watch, *, owner: str | None = None) -> Watch:
-        return await self._call("watch", Watch, again=False, id=id, watch=watch, owner=owner)
+        return await self._call("watch", Watch, retry=False, id=id, watch=watch, owner=owner)
 
     async def unwatch(self, id: str, number: int, *, owner: str | None = None) -> None:
         await self._call("unwatch", None, id=id, number=number, owner=owner)
 
-    async def events(
+    async def fetch_events(
         self,
         *,
         owner: str | None = None,
         wait: float = 0.0,
         limit: int = 100,
         notes: Sequence[str] = (),
-    ) -> list[Event]:
+    ) -> list[ProcessEvent]:
         end = time.monotonic() + wait
-        asked = {"owner": owner, "limit": limit, "notes": list(notes)}
+        arguments = {"owner": owner, "limit": limit, "notes": list(notes)}
         while True:
             left = max(0.0, end - time.monotonic())
-            if not await self._settled():
+            if not await self._can_read_offline():
                 try:
-                    return await self._line.ask("events", list[Event], {**asked, "wait": left})
-                except Lost:
+                    request = {**arguments, "wait": left}
+                    return await self._connection.call("fetch_events", list[ProcessEvent], request)
+                except ConnectionLost:
                     continue
-            found = await asyncio.to_thread(self._shelf.events, owner, limit, notes)
+            found = await asyncio.to_thread(self._offline_reader.fetch_events, owner, limit, notes)
             if found or not left:
                 return found
-            await asyncio.sleep(min(left, _AGAIN))
+            await asyncio.sleep(min(left, _RETRY_SECONDS))
 
-    async def ack(self, numbers: Sequence[int], *, owner: str | None = None) -> None:
-        await self._call("ack", None, numbers=list(numbers), owner=owner)
+    async def ack_events(self, numbers: Sequence[int], *, owner: str | None = None) -> None:
+        await self._call("ack_events", None, numbers=list(numbers), owner=owner)
 
     # -- owners
 
-    async def busy(self, owner: str) -> int:
-        return await self._tell("busy", int, lambda _: 0, owner=owner)
+    async def count_live(self, owner: str) -> int:
+        return await self._query("count_live", int, lambda _: 0, owner=owner)
 
-    async def close_owner(self, owner: str) -> int:
-        return await self._tell("close_owner", int, lambda _: 0, owner=owner)
+    async def kill_all(self, owner: str) -> int:
+        return await self._query("kill_all", int, lambda _: 0, owner=owner)
 
     async def aclose(self) -> None:
-        if self._glance:
-            self._glance.close()
-            self._glance = None
-        await self._line.close()
+        if self._direct_reader:
+            self._direct_reader.close()
+            self._direct_reader = None
+        await self._connection.close()
 
 
-def _number() -> int:
-    """The number of a question, to ask it again without losing what its answer said."""
+def _generate_request_id() -> int:
+    """Generate the id of a poll, to repeat it without losing output."""
     return secrets.randbits(63) | 1

@@ -1,4 +1,4 @@
-"""A client's connection to the supervisor, which is started when there is none."""
+"""A client's connection to the supervisor, which is started on demand."""
 
 from __future__ import annotations
 
@@ -15,118 +15,120 @@ from typing import Any
 import msgspec
 
 from rekindle import __version__
-from rekindle.errors import SupervisorGone
-from rekindle.processes.backends.base import MARK
-from rekindle.processes.supervisor.supervisor import COMMAND, READY, SOCKET, TAKEN
+from rekindle.errors import SupervisorUnavailable
+from rekindle.processes.backends.base import PROCESS_ID_VARIABLE
+from rekindle.processes.supervisor.supervisor import ALREADY_RUNNING, COMMAND, READY, SOCKET
 
 from . import protocol
-from .types import Limits
+from .types import ProcessLimits
 
-_PATIENCE = 30.0  # seconds for a supervisor to answer
-
-
-class Lost(Exception):
-    """The connection ended before the answer came."""
+_TIMEOUT = 30.0  # seconds for a supervisor to respond
 
 
-class Line:
-    """One connection, shared by all questions of a client."""
+class ConnectionLost(Exception):
+    """The connection was lost before the response arrived."""
 
-    def __init__(self, folder: Path, limits: Limits, linger: float | None) -> None:
+
+class SupervisorConnection:
+    """One connection, shared by all calls of a client."""
+
+    def __init__(self, folder: Path, limits: ProcessLimits, linger: float | None) -> None:
         self._folder = folder
-        self._path = protocol.sockets(folder) / SOCKET
-        words = [str(folder), msgspec.json.encode(limits).decode()]
-        self._words = words if linger is None else [*words, str(linger)]
+        self._path = protocol.get_socket_folder(folder) / SOCKET
+        arguments = [str(folder), msgspec.json.encode(limits).decode()]
+        self._arguments = arguments if linger is None else [*arguments, str(linger)]
         self._writer: asyncio.StreamWriter | None = None
-        self._hearing: asyncio.Task[None] | None = None
-        self._answers: dict[int, asyncio.Queue[protocol.Answer | None]] = {}
+        self._reader_task: asyncio.Task[None] | None = None
+        self._responses: dict[int, asyncio.Queue[protocol.RpcResponse | None]] = {}
         self._number = 0
-        self._opening = asyncio.Lock()
+        self._connect_lock = asyncio.Lock()
 
     @property
-    def up(self) -> bool:
-        """Whether the supervisor was there when the loop last heard of it."""
+    def is_connected(self) -> bool:
+        """Whether the supervisor was connected when the event loop last checked."""
         return self._writer is not None
 
-    async def connected(self) -> bool:
-        """Whether a supervisor answers; none is started."""
+    async def try_connect(self) -> bool:
+        """Connect if a supervisor is running, without starting one; return whether it is connected."""
         if self._writer is not None:
             return True
-        async with self._opening:
+        async with self._connect_lock:
             return self._writer is not None or await self._connect()
 
-    async def ask(self, method: str, type: Any, arguments: dict[str, Any]) -> Any:
-        """The answer; Lost if the supervisor died before it came."""
-        asked = self._asked(method, arguments)
+    async def call(self, method: str, type: Any, arguments: dict[str, Any]) -> Any:
+        """Call a method and return its result; raise ConnectionLost if the supervisor dies first."""
+        responses = self._iter_response(method, arguments)
         try:
-            async for value in asked:
-                if isinstance(value, _Result):
+            async for value in responses:
+                if isinstance(value, _CallResult):
                     return msgspec.convert(value.value, type)
-            raise Lost
+            raise ConnectionLost
         finally:
-            await asked.aclose()
+            await responses.aclose()
 
     async def stream(
         self, method: str, type: Any, arguments: dict[str, Any]
     ) -> AsyncGenerator[Any, None]:
-        asked = self._asked(method, arguments)
+        responses = self._iter_response(method, arguments)
         try:
-            async for value in asked:
-                if isinstance(value, _Result):
+            async for value in responses:
+                if isinstance(value, _CallResult):
                     return
                 yield msgspec.convert(value, type)
         finally:
-            await asked.aclose()
+            await responses.aclose()
 
-    async def _asked(self, method: str, arguments: dict[str, Any]) -> AsyncGenerator[Any, None]:
-        """The parts of an answer, then its result."""
-        writer = await self._ready()
+    async def _iter_response(
+        self, method: str, arguments: dict[str, Any]
+    ) -> AsyncGenerator[Any, None]:
+        """Yield the parts of a response, then its result."""
+        writer = await self._ensure_connected()
         self._number += 1
-        number, queue = self._number, asyncio.Queue[protocol.Answer | None]()
-        self._answers[number] = queue
-        over = False
+        number, queue = self._number, asyncio.Queue[protocol.RpcResponse | None]()
+        self._responses[number] = queue
+        is_complete = False
         try:
             try:
-                await _send(writer, protocol.Ask(number, method, arguments))
-            except Lost:
-                # Not left to the task that hears: it may not have had its turn yet.
+                await _send_request(writer, protocol.RpcRequest(number, method, arguments))
+            except ConnectionLost:
+                # Do not leave this to the reader task, which may not have run yet.
                 self._writer = None if self._writer is writer else self._writer
                 raise
             while True:
-                answer = await queue.get()
-                over = answer is None or answer.kind != "part"
-                if answer is None:
-                    raise Lost
-                if answer.kind == "error":
-                    raise protocol.raised(answer.value)
-                yield answer.value if answer.kind == "part" else _Result(answer.value)
-                if over:
+                response = await queue.get()
+                is_complete = response is None or response.kind != "part"
+                if response is None:
+                    raise ConnectionLost
+                if response.kind == "error":
+                    raise protocol.decode_error(response.value)
+                yield response.value if response.kind == "part" else _CallResult(response.value)
+                if is_complete:
                     return
         finally:
-            self._answers.pop(number, None)
-            if not over and self._writer is writer:
+            self._responses.pop(number, None)
+            if not is_complete and self._writer is writer:
                 with suppress(OSError):
-                    writer.write(protocol.frame(protocol.Ask(number, "cancel", {})))
+                    writer.write(protocol.encode_frame(protocol.RpcRequest(number, "cancel", {})))
 
-    async def _ready(self) -> asyncio.StreamWriter:
-        async with self._opening:
+    async def _ensure_connected(self) -> asyncio.StreamWriter:
+        async with self._connect_lock:
             if self._writer is None:
-                await self._open()
+                await self._connect_or_start()
             assert self._writer is not None
             return self._writer
 
-    async def _open(self) -> None:
-        why = "it does not answer"
+    async def _connect_or_start(self) -> None:
+        reason = "no response"
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT):
                 while not await self._connect():
-                    said = await self._start()
-                    if said not in (READY, TAKEN):
-                        raise SupervisorGone(f"the supervisor cannot be started: {said}")
-                    if said == TAKEN:  # another one begins, or is about to go
+                    status = await self._start_supervisor()
+                    if status not in (READY, ALREADY_RUNNING):
+                        raise SupervisorUnavailable(f"cannot start the supervisor: {status}")
+                    if status == ALREADY_RUNNING:  # another one is starting or stopping
                         await asyncio.sleep(0.02)
         except TimeoutError:
-            raise SupervisorGone(f"the supervisor of {self._folder}: {why}") from None
+            raise SupervisorUnavailable(f"the supervisor of {self._folder}: {reason}") from None
 
     async def _connect(self) -> bool:
         try:
@@ -135,76 +137,80 @@ class Line:
             return False
         try:
             connection: socket.socket = writer.get_extra_info("socket")
-            if protocol.peer(connection)[1] != os.getuid():
-                raise SupervisorGone(f"{self._path} belongs to another user")
-            async with asyncio.timeout(_PATIENCE):
-                hello = msgspec.msgpack.decode(await protocol.read(reader), type=protocol.Hello)
-            await self._compare(hello, reader, writer)
-        except (ConnectionError, TimeoutError, msgspec.MsgspecError, _Older):
-            await _gone(writer)
+            if protocol.get_peer_credentials(connection)[1] != os.getuid():
+                raise SupervisorUnavailable(f"{self._path} belongs to another user")
+            async with asyncio.timeout(_TIMEOUT):
+                hello = msgspec.msgpack.decode(
+                    await protocol.read_frame(reader), type=protocol.Hello
+                )
+            await self._check_version(hello, reader, writer)
+        except (ConnectionError, TimeoutError, msgspec.MsgspecError, _OutdatedSupervisor):
+            await _close_writer(writer)
             return False
         except BaseException:
             writer.close()
             raise
         self._writer = writer
-        self._hearing = asyncio.create_task(self._hear(reader, writer))
+        self._reader_task = asyncio.create_task(self._read_responses(reader, writer))
         return True
 
-    async def _compare(
+    async def _check_version(
         self, hello: protocol.Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Ask a supervisor that is older than this client to make room, and wait until it has."""
+        """Ask an older supervisor to step down, and wait until it has."""
         ours = protocol.Hello(protocol.PROTOCOL, __version__, os.getpid())
         if hello.protocol > ours.protocol:
-            raise SupervisorGone(
-                f"a newer Rekindle ({hello.version}) keeps the processes; this one is {__version__}"
+            raise SupervisorUnavailable(
+                f"the supervisor is newer ({hello.version}) than this Rekindle ({__version__})"
             )
         if hello.age < ours.age:
-            await _send(writer, protocol.Ask(0, "step_down", {}))
+            await _send_request(writer, protocol.RpcRequest(0, "step_down", {}))
             with suppress(ConnectionError):
                 while True:
-                    await protocol.read(reader)
-            raise _Older
+                    await protocol.read_frame(reader)
+            raise _OutdatedSupervisor
 
-    async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        decoder = msgspec.msgpack.Decoder(protocol.Answer)
+    async def _read_responses(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        decoder = msgspec.msgpack.Decoder(protocol.RpcResponse)
         try:
             while True:
-                answer = decoder.decode(await protocol.read(reader))
-                if queue := self._answers.get(answer.number):
-                    queue.put_nowait(answer)
+                response = decoder.decode(await protocol.read_frame(reader))
+                if queue := self._responses.get(response.number):
+                    queue.put_nowait(response)
         except (ConnectionError, msgspec.MsgspecError):
             pass
         finally:
             if self._writer is writer:
                 self._writer = None
-            for queue in self._answers.values():
+            for queue in self._responses.values():
                 queue.put_nowait(None)
-            await _gone(writer)
+            await _close_writer(writer)
 
-    async def _start(self) -> str:
-        """Start a supervisor; the word it says."""
-        env = {name: value for name, value in os.environ.items() if name != MARK}
-        command = [*COMMAND, *self._words]
-        return await asyncio.to_thread(_started, command, env)
+    async def _start_supervisor(self) -> str:
+        """Start a supervisor and return its status word."""
+        env = {name: value for name, value in os.environ.items() if name != PROCESS_ID_VARIABLE}
+        command = [*COMMAND, *self._arguments]
+        return await asyncio.to_thread(_run_supervisor, command, env)
 
     async def close(self) -> None:
-        if self._hearing:
-            self._hearing.cancel()
-            await asyncio.gather(self._hearing, return_exceptions=True)
+        if self._reader_task:
+            self._reader_task.cancel()
+            await asyncio.gather(self._reader_task, return_exceptions=True)
 
 
-class _Result:
+class _CallResult:
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
-class _Older(Exception):
-    """The supervisor is older than this client, and goes."""
+class _OutdatedSupervisor(Exception):
+    """The supervisor is older than this client, and has stepped down."""
 
 
-def _started(command: list[str], env: dict[str, str]) -> str:
-    """Run it until it says a word. What it leaves running is nobody's child."""
+def _run_supervisor(command: list[str], env: dict[str, str]) -> str:
+    """Run the command until it prints a status word; the daemon it leaves is not our child."""
     program = subprocess.Popen(
         command,
         env=env,
@@ -214,26 +220,26 @@ def _started(command: list[str], env: dict[str, str]) -> str:
         start_new_session=True,
     )
     assert program.stdout is not None
-    with program.stdout as said:
-        ready, _, _ = select.select([said], [], [], _PATIENCE)
-        word = os.read(said.fileno(), 4096) if ready else b""
+    with program.stdout as stdout:
+        ready, _, _ = select.select([stdout], [], [], _TIMEOUT)
+        status = os.read(stdout.fileno(), 4096) if ready else b""
     try:
-        program.wait(_PATIENCE)
+        program.wait(_TIMEOUT)
     except subprocess.TimeoutExpired:
         program.kill()
         program.wait()
-    return word.decode("utf-8", "replace").strip() or "it ended without a word"
+    return status.decode("utf-8", "replace").strip() or "it exited without a message"
 
 
-async def _gone(writer: asyncio.StreamWriter) -> None:
+async def _close_writer(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with suppress(OSError):
         await writer.wait_closed()
 
 
-async def _send(writer: asyncio.StreamWriter, ask: protocol.Ask) -> None:
+async def _send_request(writer: asyncio.StreamWriter, request: protocol.RpcRequest) -> None:
     try:
-        writer.write(protocol.frame(ask))
+        writer.write(protocol.encode_frame(request))
         await writer.drain()
     except ConnectionError as error:
-        raise Lost from error
+        raise ConnectionLost from error

@@ -1,21 +1,25 @@
-"""The background processes of a home, as its settings want them."""
+"""Create the process client of a home from its configuration."""
 
 from __future__ import annotations
 
 from rekindle.config import Config
 
-from .client import Client
-from .types import Limits
+from .client import ProcessClient
+from .types import ProcessLimits
 
 FOLDER = "processes"  # of the home
 
 
-def limits_of(config: Config) -> Limits:
-    """What the settings allow and keep. A supervisor that runs already has its own."""
-    one = config.processes
-    return Limits(per_owner=one.per_owner, finished=one.keep_minutes * 60.0, wait=one.wait_seconds)
+def build_limits(config: Config) -> ProcessLimits:
+    """Build the process limits from the settings. A running supervisor keeps its own."""
+    settings = config.processes
+    return ProcessLimits(
+        per_owner=settings.per_owner,
+        finished=settings.keep_minutes * 60.0,
+        wait=settings.wait_seconds,
+    )
 
 
-def processes_of(config: Config) -> Client:
-    """Whoever keeps the processes of this home; nothing is started before it is needed."""
-    return Client(config.home / FOLDER, limits=limits_of(config))
+def create_client(config: Config) -> ProcessClient:
+    """Create the client for this home's processes; nothing is started until it is needed."""
+    return ProcessClient(config.home / FOLDER, limits=build_limits(config))

@@ -1,8 +1,8 @@
-"""What client and supervisor say to each other over the Unix socket.
+"""The protocol between client and supervisor over the Unix socket.
 
-Frames: four bytes of length, then MessagePack. The client says hello with its version, then asks
-(number, method, arguments); the answers to one number are parts of a stream, and at last a result or
-an error. To ask for `cancel` under a number takes the question back.
+A frame is four bytes of length, then MessagePack. The supervisor sends a hello with its version. A
+client sends requests (number, method, arguments); the responses to one number are the parts of a
+stream, followed by a result or an error. The method `cancel` cancels the request with that number.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from rekindle import errors
-from rekindle.errors import ProcessError, RekindleError, SupervisorGone
+from rekindle.errors import ProcessError, RekindleError, SupervisorUnavailable
 
-PROTOCOL = 2
+PROTOCOL = 3
 _LENGTH = struct.Struct(">I")
-_LARGEST = 64 * 1024 * 1024
-_LONGEST_PATH = 100  # what fits into a socket's address everywhere
+_MAX_FRAME = 64 * 1024 * 1024
+_MAX_SOCKET_PATH = 100  # bytes that fit into a socket address on every system
 
 _encoder = msgspec.msgpack.Encoder()
 
 
 class Hello(NamedTuple):
-    """Who speaks. A supervisor that is older than its client makes room for another."""
+    """The version of one side. A supervisor older than its client steps down."""
 
     protocol: int
     version: str
@@ -42,70 +42,75 @@ class Hello(NamedTuple):
         return self.protocol, tuple(int(part) for part in self.version.split(".") if part.isdigit())
 
 
-class Ask(NamedTuple):
+class RpcRequest(NamedTuple):
+    """A request from a client."""
+
     number: int
     method: str
     arguments: dict[str, Any]
 
 
-class Answer(NamedTuple):
+class RpcResponse(NamedTuple):
+    """A part of a response, its result, or an error."""
+
     number: int
     kind: Literal["part", "result", "error"]
     value: Any = None
 
 
-def frame(value: Any) -> bytes:
+def encode_frame(value: Any) -> bytes:
+    """Encode a value as a frame."""
     data = _encoder.encode(value)
     return _LENGTH.pack(len(data)) + data
 
 
-async def read(reader: asyncio.StreamReader) -> bytes:
-    """The next frame. ConnectionError at the end, or if this is not what it should be."""
+async def read_frame(reader: asyncio.StreamReader) -> bytes:
+    """Read the next frame; raise ConnectionError at the end of the stream or for an invalid frame."""
     try:
         (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-        if length > _LARGEST:
-            raise ConnectionError("the other side does not speak our language")
+        if length > _MAX_FRAME:
+            raise ConnectionError("invalid frame: too large")
         return await reader.readexactly(length)
     except asyncio.IncompleteReadError as error:
-        raise ConnectionError("the connection has ended") from error
+        raise ConnectionError("connection closed") from error
 
 
-def failure(error: RekindleError) -> tuple[str, str]:
+def encode_error(error: RekindleError) -> tuple[str, str]:
     return type(error).__name__, str(error)
 
 
-def raised(value: Any) -> RekindleError:
-    """The error that the other side had."""
-    name, said = value
+def decode_error(value: Any) -> RekindleError:
+    """Rebuild the error that the supervisor raised."""
+    name, message = value
     kind = getattr(errors, str(name), ProcessError)
     if not (isinstance(kind, type) and issubclass(kind, RekindleError)):
         kind = ProcessError
-    return kind(str(said))
+    return kind(str(message))
 
 
-def peer(connection: socket.socket) -> tuple[int, int]:
-    """Process id and user of the other side, as the kernel knows them."""
+def get_peer_credentials(connection: socket.socket) -> tuple[int, int]:
+    """Return the process id and user id of the peer, as reported by the kernel."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     return tuple(  # pyright: ignore[reportReturnType]
         int.from_bytes(credentials[at : at + 4], sys.byteorder) for at in (0, 4)
     )
 
 
-def sockets(folder: Path) -> Path:
-    """The folder of the sockets for a folder of processes: in it, or where names are shorter."""
+def get_socket_folder(folder: Path) -> Path:
+    """Return the socket folder for a process folder: itself, or a shorter path if necessary."""
     folder = folder.absolute()
-    if len(os.fsencode(folder / "supervisor.sock")) <= _LONGEST_PATH:
+    if len(os.fsencode(folder / "supervisor.sock")) <= _MAX_SOCKET_PATH:
         return folder
     name = blake2b(os.fsencode(folder), digest_size=8).hexdigest()
     return Path(tempfile.gettempdir()) / f"rekindle-{os.getuid()}" / name
 
 
-def prepare(folder: Path) -> None:
-    """Make the folder of the sockets, and see that it is nobody else's."""
+def prepare_socket_folder(folder: Path) -> None:
+    """Create the socket folder; raise SupervisorUnavailable if it belongs to another user."""
     for path in (
         (folder.parent, folder) if folder.parent.name.startswith("rekindle-") else (folder,)
     ):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = os.lstat(path)
-        if found.st_uid != os.getuid():
-            raise SupervisorGone(f"{path} belongs to another user; remove it")
+        status = os.lstat(path)
+        if status.st_uid != os.getuid():
+            raise SupervisorUnavailable(f"{path} belongs to another user; remove it")

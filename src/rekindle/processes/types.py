@@ -1,8 +1,8 @@
-"""What is said about background processes, and what can be asked of whoever keeps them.
+"""Values and the interface of background processes.
 
-`Processes` is one protocol with two sides: the embedded `Registry`, and the `Client` of the
-supervisor. `owner` limits every action to that owner's processes; None stands for the person whose
-home folder it is.
+`Processes` is one protocol with two implementations: the embedded `ProcessRegistry`, and the
+`ProcessClient` of the supervisor. `owner` restricts every operation to that owner's processes; None
+stands for the user whose home folder it is.
 """
 
 from __future__ import annotations
@@ -10,67 +10,68 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from rekindle.processes.backends.base import Size
+from rekindle.processes.backends.base import TerminalSize
 
-State: TypeAlias = Literal["starting", "running", "exited", "killed", "failed", "lost"]
+ProcessState: TypeAlias = Literal["starting", "running", "exited", "killed", "failed", "lost"]
 WatchKind: TypeAlias = Literal["interval", "pattern", "end"]
 EventKind: TypeAlias = Literal["interval", "pattern", "end", "stopped"]
 
-LIVE: frozenset[State] = frozenset(("starting", "running"))
-RING = 200 * 1024  # bytes of output that are kept of each process
+LIVE: frozenset[ProcessState] = frozenset(("starting", "running"))
+RING_SIZE = 200 * 1024  # bytes of output kept per process
 
 
-class Limits(NamedTuple):
+class ProcessLimits(NamedTuple):
     """What a registry allows and keeps. Times are in seconds."""
 
-    per_owner: int = 64  # live processes of one owner
-    in_all: int = 1024  # live processes
-    finished: float = 1800.0  # that a process is remembered after its end
-    finished_per_owner: int = 256  # of them; the oldest go first
+    per_owner: int = 64  # live processes per owner
+    in_all: int = 1024  # live processes in total
+    finished: float = 1800.0  # how long an exited process is kept
+    finished_per_owner: int = 256  # exited processes kept per owner; the oldest are removed first
     wait: float = 600.0  # the longest `wait`
-    ring: int = RING
-    watches: int = 16  # of one process
-    gap: float = 5.0  # between two reports of one watch
-    pending: int = 200  # events of one owner that nobody has taken; the oldest reports go first
+    ring: int = RING_SIZE
+    watches: int = 16  # per process
+    gap: float = 5.0  # minimum time between two reports of a watch
+    pending: int = 200  # unacknowledged events per owner; the oldest are dropped first
 
 
 class Process(NamedTuple):
-    """A background process as it stands. Times are UTC seconds."""
+    """The state of a background process. Times are UTC seconds."""
 
     id: str
-    state: State
-    exit_code: int | None  # 128 + n when signal n ended it; None: runs still, or not known
-    command: str  # as one would type it, without secrets
+    state: ProcessState
+    exit_code: int | None  # 128 + n if terminated by signal n; None: running or unknown
+    command: str  # the command line, redacted
     owner: str
     place: str
     pid: int | None
     started: float
     ended: float | None = None
-    bytes: int = 0  # written in all
-    dropped: int = 0  # of these, no longer kept
+    bytes: int = 0  # total bytes written
+    dropped: int = 0  # of these, no longer retained
     cwd: str = ""
     pty: bool = False
-    why: str = ""  # what a person should know about the state
-    session: str = ""  # that started it, if one did
+    why: str = ""  # explanation of the state for the user
+    session: str = ""  # the session that started it, if any
 
     @property
     def live(self) -> bool:
         return self.state in LIVE
 
 
-class Polled(NamedTuple):
-    """A process and its output since the same reader's last look."""
+class PollResult(NamedTuple):
+    """A process and its output since the same reader's last poll."""
 
     process: Process
     output: str
-    dropped: int = 0  # bytes between the last look and this that are gone
+    dropped: int = 0  # bytes lost since the last poll
 
 
-class Log(NamedTuple):
+class LogResult(NamedTuple):
     """A part of the output.
 
-    `start` and `end` count bytes since the process started; `end` as `since` of the next call
-    continues without a gap. `dropped` bytes before `start` were asked for and are gone.
+    `start` and `end` count bytes since the start of the process; pass `end` as `since` of the next
+    call to continue without a gap. `dropped` bytes before `start` were requested but are no longer
+    kept.
     """
 
     process: Process
@@ -78,11 +79,11 @@ class Log(NamedTuple):
     start: int
     end: int
     dropped: int = 0
-    lines: int = 0  # in all that is kept
+    lines: int = 0  # lines retained in total
 
 
-class Waited(NamedTuple):
-    """What a wait came to. `clamped` is the limit that was used instead of a longer one."""
+class WaitResult(NamedTuple):
+    """The result of a wait. `clamped` is the limit that replaced a longer timeout."""
 
     process: Process
     output: str
@@ -91,15 +92,15 @@ class Waited(NamedTuple):
     clamped: float | None = None
 
 
-class Written(NamedTuple):
-    """How much of the input was taken; the rest was refused because the program does not read."""
+class WriteResult(NamedTuple):
+    """The number of bytes accepted of a `total`; the program did not read the rest in time."""
 
-    taken: int
-    of: int
+    accepted: int
+    total: int
 
 
-class Chunk(NamedTuple):
-    """Live output: bytes as they were written, up to byte `end`; `dropped` were missed before."""
+class OutputChunk(NamedTuple):
+    """Live output: raw bytes up to byte `end`; `dropped` bytes before them were missed."""
 
     data: bytes
     end: int
@@ -107,31 +108,31 @@ class Chunk(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """What to report: every `seconds`, when `pattern` (a regular expression) appears, at the end."""
+    """What to report: every `seconds`, when `pattern` (a regular expression) matches, or the exit."""
 
     kind: WatchKind
     seconds: float = 0.0
     pattern: str = ""
-    once: bool = False  # the first match only
-    note: str = ""  # goes with each event: where it should be delivered, for example
-    number: int = 0  # given by the registry
+    once: bool = False  # report the first match only
+    note: str = ""  # copied to each event, such as its delivery target
+    number: int = 0  # assigned by the registry
 
 
-class Event(NamedTuple):
-    """A report of a watch. It is given out until it is acknowledged by its number."""
+class ProcessEvent(NamedTuple):
+    """A report of a watch. It is delivered repeatedly until it is acknowledged by its number."""
 
     number: int
     process: Process
     kind: EventKind
     watch: int
-    text: str  # output since the last report, the line that matched, or the last lines
+    text: str  # output since the last report, the matching line, or the last lines
     at: float
-    suppressed: int = 0  # reports since the last one that came too fast
+    suppressed: int = 0  # reports suppressed since the last one
     note: str = ""
 
 
 class Processes(Protocol):
-    """Everything one can do with background processes."""
+    """Operations on background processes."""
 
     async def start(
         self,
@@ -140,33 +141,33 @@ class Processes(Protocol):
         owner: str,
         cwd: str = "",
         env: Mapping[str, str] | None = None,
-        pty: Size | None = None,
-        place: str = "local",
+        pty: TerminalSize | None = None,
+        backend: str = "local",
         watches: Sequence[Watch] = (),
         session: str = "",
     ) -> Process:
-        """Start a program; it runs when this returns, and `id` is good for ever.
+        """Start a program and return once it is running; its `id` is permanent.
 
-        `env` None: on this machine the environment of the caller, elsewhere nothing is added.
-        NotStarted says why there is no process; TooManyProcesses, InvalidInput.
+        `env` None means the caller's environment locally, and no additional variables elsewhere.
+        Raise ProcessStartFailed with the reason, TooManyProcesses, or InvalidInput.
         """
         ...
 
     async def list(self, *, owner: str | None = None, live: bool = False) -> list[Process]:
-        """Processes, oldest first; `live`: without those that have ended."""
+        """List processes, oldest first; with `live`, without exited ones."""
         ...
 
     async def poll(
         self, id: str, *, owner: str | None = None, reader: str = "", plain: bool = True
-    ) -> Polled:
-        """State, and the output since this reader looked last.
+    ) -> PollResult:
+        """Return the state and the output since this reader's last poll.
 
-        `plain` takes the control sequences of terminals out. NotFound if the owner has no such
-        process, here and in every other action.
+        `plain` strips terminal control sequences. Like every other operation, raise NotFound if the
+        owner has no such process.
         """
         ...
 
-    async def log(
+    async def read_log(
         self,
         id: str,
         *,
@@ -176,9 +177,11 @@ class Processes(Protocol):
         limit: int | None = None,
         since: int | None = None,
         plain: bool = True,
-    ) -> Log:
-        """Output that is kept: the last `tail` lines; `limit` lines from line `offset` (0 is the
-        first that is kept); all behind byte `since`; or everything.
+    ) -> LogResult:
+        """Return retained output.
+
+        Select the last `tail` lines; `limit` lines from line `offset` (0 is the first retained
+        one); everything after byte `since`; or all of it.
         """
         ...
 
@@ -190,70 +193,70 @@ class Processes(Protocol):
         owner: str | None = None,
         reader: str = "",
         plain: bool = True,
-    ) -> Waited:
-        """Wait for the end, or for so many seconds. Cancelling takes back nothing but the wait."""
+    ) -> WaitResult:
+        """Wait for the exit for at most `seconds`. Cancelling affects nothing but the wait."""
         ...
 
     async def kill(self, id: str, *, owner: str | None = None) -> Process:
-        """End the whole tree; nothing of it is left when this returns."""
+        """Kill the whole process tree and return when nothing of it is left."""
         ...
 
-    async def write(self, id: str, data: str | bytes, *, owner: str | None = None) -> Written:
-        """Give it input. InputClosed if it takes none any more."""
+    async def write(self, id: str, data: str | bytes, *, owner: str | None = None) -> WriteResult:
+        """Write to its stdin. Raise InputClosed if stdin is closed."""
         ...
 
-    async def submit(self, id: str, line: str, *, owner: str | None = None) -> Written:
-        """Give it a line of input, with Enter."""
+    async def submit(self, id: str, line: str, *, owner: str | None = None) -> WriteResult:
+        """Write a line to its stdin, followed by Enter."""
         ...
 
-    async def close(self, id: str, *, owner: str | None = None) -> None:
-        """End its input."""
+    async def close_stdin(self, id: str, *, owner: str | None = None) -> None:
+        """Close its stdin."""
         ...
 
-    async def resize(self, id: str, size: Size, *, owner: str | None = None) -> None:
-        """Its terminal has another size. InvalidInput if it has none."""
+    async def resize(self, id: str, size: TerminalSize, *, owner: str | None = None) -> None:
+        """Resize its terminal. Raise InvalidInput if it has none."""
         ...
 
     def attach(
         self, id: str, *, owner: str | None = None, since: int = 0
-    ) -> AsyncGenerator[Chunk, None]:
-        """What is kept behind byte `since`, then everything as it is written, until its end."""
+    ) -> AsyncGenerator[OutputChunk, None]:
+        """Yield the retained output after byte `since`, then live output until the exit."""
         ...
 
     async def watch(self, id: str, watch: Watch, *, owner: str | None = None) -> Watch:
-        """Report what it does; the answer carries the number of the watch."""
+        """Add a watch and return it with its number."""
         ...
 
     async def unwatch(self, id: str, number: int, *, owner: str | None = None) -> None:
-        """Report no longer."""
+        """Remove a watch."""
         ...
 
-    async def events(
+    async def fetch_events(
         self,
         *,
         owner: str | None = None,
         wait: float = 0.0,
         limit: int = 100,
         notes: Sequence[str] = (),
-    ) -> list[Event]:
-        """Reports that nobody has acknowledged, oldest first; waits so long for a first one.
+    ) -> list[ProcessEvent]:
+        """Return unacknowledged events, oldest first, waiting up to `wait` seconds for the first one.
 
-        `notes`: only those whose note begins with one of these.
+        `notes` selects events whose note starts with one of these prefixes.
         """
         ...
 
-    async def ack(self, numbers: Sequence[int], *, owner: str | None = None) -> None:
-        """These events have been delivered: they are not given out again."""
+    async def ack_events(self, numbers: Sequence[int], *, owner: str | None = None) -> None:
+        """Acknowledge delivered events, so that they are not returned again."""
         ...
 
-    async def busy(self, owner: str) -> int:
-        """How many live processes the owner has."""
+    async def count_live(self, owner: str) -> int:
+        """Return the number of the owner's live processes."""
         ...
 
-    async def close_owner(self, owner: str) -> int:
-        """End every process of the owner, with what ended ones left behind; how many there were."""
+    async def kill_all(self, owner: str) -> int:
+        """Kill all processes of the owner, with leftovers of exited ones; return how many were live."""
         ...
 
     async def aclose(self) -> None:
-        """Let go. Processes go on."""
+        """Disconnect. Processes keep running."""
         ...

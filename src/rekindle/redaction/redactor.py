@@ -1,13 +1,13 @@
-"""Takes secrets and private data out of text, before anything is learned from it.
+"""Remove secrets and personal data from text, before anything is learned from it.
 
-    redactor = Redactor.of_machine(home, environ)   or Redactor(known, home="/home/ada", user="ada")
-    redactor.text(command, "arguments")     a text without them
-    redactor.value(arguments, "arguments")  the same for whatever JSON can say
-    redactor.report                         how much of which kind was removed, and where
+    redactor = Redactor.from_environment(home, environ)   or Redactor(known, "/home/ada", "ada")
+    redactor.redact_text(command, "arguments")      the text without them
+    redactor.redact_value(arguments, "arguments")   the same for any JSON value
+    redactor.report                                 how much of each kind was removed, and where
 
-What goes is replaced by a mask that says what it was: `<secret:aws-key>`, `<mail>`, `<phone>`,
-`<card>`, `<user>`, and `~` for a home folder. A mask is left alone, so that redacting twice gives
-the same text. The report never holds what was removed. The rules stand in `secrets/`.
+Each finding is replaced by a mask that names its kind: `<secret:aws-key>`, `<mail>`, `<phone>`,
+`<card>`, `<user>`, and `~` for a home folder. Masks are left alone, so redaction is idempotent. The
+report never contains what was removed. The rules are in `secrets/`.
 """
 
 from __future__ import annotations
@@ -16,35 +16,37 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from rekindle.redaction.detectors.cli_options import behind_options
-from rekindle.redaction.detectors.encoded import wrapped
+from rekindle.redaction.detectors.cli_options import find_password_words
+from rekindle.redaction.detectors.encoded import make_encoded_detector
 from rekindle.redaction.detectors.entropy import is_reference
-from rekindle.redaction.detectors.environment import known as known_rule
-from rekindle.redaction.detectors.environment import secret_values
-from rekindle.redaction.detectors.personal_data import own
-from rekindle.redaction.detectors.secret_names import Name, announced
+from rekindle.redaction.detectors.environment import find_secret_values
+from rekindle.redaction.detectors.environment import make_known_value_detector as known_rule
+from rekindle.redaction.detectors.personal_data import make_user_detector
+from rekindle.redaction.detectors.secret_names import SecretName, classify_name
 from rekindle.types import JSON
 
-from .detectors import RULES
-from .scanner import Look, Rule, Span
+from .detectors import DETECTORS
+from .scanner import Detector, RedactionSpan, ScanInput
 
 if TYPE_CHECKING:
     from pathlib import PurePath
 
-__all__ = ["Redactor", "secret_values"]
+__all__ = ["Redactor", "find_secret_values"]
 
-_PASSES = 4  # a mask may uncover what stood beside it; two passes are nearly always enough
-_SHORTEST = 6  # no secret is shorter than this with its name
-_ALONE = frozenset(("home", "mail"))  # frequent, and their masks uncover nothing
-_SCHEMA = frozenset(("string", "number", "integer", "boolean", "object", "array", "null"))
+_MAX_PASSES = 4  # a mask may expose what is next to it; two passes nearly always suffice
+_MIN_LENGTH = 6  # of a secret together with its name
+_INDEPENDENT_KINDS = frozenset(("home", "mail"))  # frequent, and their masks expose nothing
+_JSON_SCHEMA_TYPES = frozenset(
+    ("string", "number", "integer", "boolean", "object", "array", "null")
+)
 
 
 class Redactor:
     """Redacts texts by the same rules, and counts what it removed.
 
-    `known` are values that must go wherever they stand and however they are encoded, by name (see
-    `secret_values`); `home` is the home folder and `user` the name of the user of this machine.
-    `report` counts what was removed by kind and by the place that the caller names.
+    `known` maps names to values that are removed wherever they occur and however they are encoded
+    (see `find_secret_values`); `home` is the home folder and `user` the user name on this machine.
+    `report` counts the findings by kind and by the location that the caller passes.
     """
 
     def __init__(
@@ -54,116 +56,127 @@ class Redactor:
         user: str | None = None,
     ) -> None:
         self.report: Counter[tuple[str, str]] = Counter()
-        direct = (known_rule(known or {}), own(home, user), *RULES)
-        once = (*direct, wrapped(lambda text: _holds(text, direct)))
-        self._rules: tuple[Rule, ...] = (*direct, wrapped(lambda text: _holds(text, once)))
+        direct = (known_rule(known or {}), make_user_detector(home, user), *DETECTORS)
+        once = (*direct, make_encoded_detector(lambda text: _contains_secret(text, direct)))
+        self._rules: tuple[Detector, ...] = (
+            *direct,
+            make_encoded_detector(lambda text: _contains_secret(text, once)),
+        )
 
     @classmethod
-    def of_machine(cls, home: PurePath, env: Mapping[str, str]) -> Redactor:
-        """One that knows a machine by its user's home folder and environment."""
-        return cls(secret_values(env), str(home), env.get("USER") or None)
+    def from_environment(cls, home: PurePath, env: Mapping[str, str]) -> Redactor:
+        """Create a redactor that knows a machine's home folder and environment."""
+        return cls(find_secret_values(env), str(home), env.get("USER") or None)
 
-    def text(self, text: str, where: str = "") -> str:
-        """The text without secrets; `where` is the place that the report names."""
-        if len(text) < _SHORTEST:
+    def redact_text(self, text: str, where: str = "") -> str:
+        """Return the text without secrets; `where` is the location for the report."""
+        if len(text) < _MIN_LENGTH:
             return text
-        for _ in range(_PASSES):
-            spans = _apart(_found(text, self._rules))
+        for _ in range(_MAX_PASSES):
+            spans = _merge_overlaps(_find_spans(text, self._rules))
             if not spans:
                 break
             for span in spans:
                 self.report[span.kind, where] += 1
-            text = _masked(text, spans)
-            if all(span.kind in _ALONE for span in spans):
+            text = _apply_masks(text, spans)
+            if all(span.kind in _INDEPENDENT_KINDS for span in spans):
                 break
         return text
 
-    def value(self, value: JSON, where: str = "") -> JSON:
-        """The same for a value of any shape: what stands under a secret's name is masked whole."""
+    def redact_value(self, value: JSON, where: str = "") -> JSON:
+        """Redact any JSON value; everything under the name of a secret is masked."""
         if isinstance(value, str):
-            return self.text(value, where)
+            return self.redact_text(value, where)
         if isinstance(value, Mapping):
             fields = cast("Mapping[object, JSON]", value)
-            named = _named_value(fields)
+            value_name = _resolve_value_name(fields)
             return {
-                self._key(key, where): self._under(named if key == "value" else key, one, where)
+                self._redact_key(key, where): self._redact_field(
+                    value_name if key == "value" else key, one, where
+                )
                 for key, one in fields.items()
             }
         if isinstance(value, (list, tuple)):
-            return self._items(cast("Sequence[JSON]", value), where)
+            return self._redact_items(cast("Sequence[JSON]", value), where)
         return value
 
-    def _items(self, items: Sequence[JSON], where: str) -> list[JSON]:
-        """A list; when it is a command, word by word, an option tells about the word behind it."""
-        redacted = [self.value(one, where) for one in items]
+    def _redact_items(self, items: Sequence[JSON], where: str) -> list[JSON]:
+        """Redact a list; in the words of a command, also mask the value after a secret option."""
+        redacted = [self.redact_value(one, where) for one in items]
         if all(isinstance(one, str) for one in items):
-            for number in behind_options(redacted):
+            for number in find_password_words(redacted):
                 redacted[number] = "<secret:password>"
                 self.report["password", where] += 1
         return redacted
 
-    def _key(self, key: object, where: str) -> object:
-        return self.text(key, where) if isinstance(key, str) else key
+    def _redact_key(self, key: object, where: str) -> object:
+        return self.redact_text(key, where) if isinstance(key, str) else key
 
-    def _under(self, key: object, value: JSON, where: str) -> JSON:
-        says = announced(key) if isinstance(key, str) else None
-        return self.value(value, where) if says is None else self._whole(says, value, where)
+    def _redact_field(self, key: object, value: JSON, where: str) -> JSON:
+        secret_name = classify_name(key) if isinstance(key, str) else None
+        return (
+            self.redact_value(value, where)
+            if secret_name is None
+            else self._mask_all(secret_name, value, where)
+        )
 
-    def _whole(self, says: Name, value: JSON, where: str) -> JSON:
-        """Everything below a secret's name, unless that only describes it."""
+    def _mask_all(self, secret_name: SecretName, value: JSON, where: str) -> JSON:
+        """Mask everything below the name of a secret, unless it is only a JSON schema."""
         if isinstance(value, Mapping):
-            below = cast("Mapping[str, JSON]", value)
-            kind = below.get("type")
-            if isinstance(kind, str) and kind in _SCHEMA:
-                return self.value(value, where)
-            return {key: self._whole(says, one, where) for key, one in below.items()}
+            fields = cast("Mapping[str, JSON]", value)
+            kind = fields.get("type")
+            if isinstance(kind, str) and kind in _JSON_SCHEMA_TYPES:
+                return self.redact_value(value, where)
+            return {key: self._mask_all(secret_name, one, where) for key, one in fields.items()}
         if isinstance(value, (list, tuple)):
-            return [self._whole(says, one, where) for one in cast("Sequence[JSON]", value)]
+            return [
+                self._mask_all(secret_name, one, where) for one in cast("Sequence[JSON]", value)
+            ]
         if value is None or isinstance(value, bool) or value == "":
             return value
         if isinstance(value, str) and is_reference(value):
             return value
-        self.report[says.kind, where] += 1
-        return f"<secret:{says.kind}>"
+        self.report[secret_name.kind, where] += 1
+        return f"<secret:{secret_name.kind}>"
 
 
-def _named_value(fields: Mapping[object, JSON]) -> object:
-    """What `value` stands for beside a `name`, as variables are listed: `{"name": …, "value": …}`."""
+def _resolve_value_name(fields: Mapping[object, JSON]) -> object:
+    """Return the name that `value` belongs to in `{"name": …, "value": …}`."""
     name = fields.get("name", fields.get("key"))
-    return name if isinstance(name, str) and announced(name) is not None else "value"
+    return name if isinstance(name, str) and classify_name(name) is not None else "value"
 
 
-def _found(text: str, rules: Iterable[Rule]) -> list[Span]:
-    look = Look(text)
+def _find_spans(text: str, rules: Iterable[Detector]) -> list[RedactionSpan]:
+    scan_input = ScanInput(text)
     return [
         span
         for rule in rules
-        for span in rule(look)
+        for span in rule(scan_input)
         if not is_reference(text[span.start : min(span.end, span.start + 100)])
     ]
 
 
-def _holds(text: str, rules: Iterable[Rule]) -> bool:
-    return len(text) >= _SHORTEST and bool(_found(text, rules))
+def _contains_secret(text: str, rules: Iterable[Detector]) -> bool:
+    return len(text) >= _MIN_LENGTH and bool(_find_spans(text, rules))
 
 
-def _apart(spans: list[Span]) -> list[Span]:
-    """From left to right, without overlap: what touches another becomes one with it."""
-    apart: list[Span] = []
+def _merge_overlaps(spans: list[RedactionSpan]) -> list[RedactionSpan]:
+    """Sort the spans from left to right and merge those that overlap."""
+    merged: list[RedactionSpan] = []
     for span in sorted(spans, key=lambda one: (one.start, -one.end)):
-        if apart and span.start < apart[-1].end:
-            if span.end > apart[-1].end:
-                apart[-1] = apart[-1]._replace(end=span.end)
+        if merged and span.start < merged[-1].end:
+            if span.end > merged[-1].end:
+                merged[-1] = merged[-1]._replace(end=span.end)
         else:
-            apart.append(span)
-    return apart
+            merged.append(span)
+    return merged
 
 
-def _masked(text: str, spans: Iterable[Span]) -> str:
+def _apply_masks(text: str, spans: Iterable[RedactionSpan]) -> str:
     pieces: list[str] = []
-    at = 0
+    position = 0
     for span in spans:
-        pieces += (text[at : span.start], span.mask)
-        at = span.end
-    pieces.append(text[at:])
+        pieces += (text[position : span.start], span.mask)
+        position = span.end
+    pieces.append(text[position:])
     return "".join(pieces)

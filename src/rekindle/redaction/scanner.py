@@ -1,4 +1,4 @@
-"""What a rule looks at, and what it answers."""
+"""The input of a detector, and its result."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from .stems import KNOWN, places
+from .stems import KNOWN_LITERALS, find_literals
 
 
-class Span(NamedTuple):
-    """A stretch of text that must go, what it is, and what stands there instead."""
+class RedactionSpan(NamedTuple):
+    """A stretch of text to redact, its kind, and the mask that replaces it."""
 
     start: int
     end: int
@@ -18,106 +18,109 @@ class Span(NamedTuple):
     mask: str
 
 
-class Look:
-    """A text, and two images of it in bytes in which literals are found fast.
+class ScanInput:
+    """A text, and two byte versions of it for fast literal search.
 
-    Both images have one byte per character, so that positions are the same in all three. `raw` has
-    a question mark where a character is not ASCII; `low` is `raw` in small letters.
+    Both have one byte per character, so positions are the same in all three. `raw` has a question
+    mark for every non-ASCII character; `lower` is `raw` in lower case.
 
-    `names` are the beginnings of the names that were looked at, and `runs` the last run that was
-    measured of each kind, so that what belongs to many places is done once for all of them.
+    `seen_names` holds the start of each name already inspected, and `last_runs` the last run
+    measured for each character class, so that shared work is done once.
     """
 
-    __slots__ = ("_places", "low", "names", "raw", "runs", "text")
+    __slots__ = ("_literal_positions", "last_runs", "lower", "raw", "seen_names", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.raw = text.encode("ascii", "replace")
-        self.low = self.raw.lower()
-        self.names: set[int] = set()
-        self.runs: dict[Runs, tuple[int, int]] = {}
-        self._places: dict[bytes, list[int]] | None = None
+        self.lower = self.raw.lower()
+        self.seen_names: set[int] = set()
+        self.last_runs: dict[CharRuns, tuple[int, int]] = {}
+        self._literal_positions: dict[bytes, list[int]] | None = None
 
     @property
-    def places(self) -> Mapping[bytes, Sequence[int]]:
-        """Where the literals of `stems.py` stand in `low`; those that do not are left out."""
-        if self._places is None:
-            self._places = places(self.low)
-        return self._places
+    def literal_positions(self) -> Mapping[bytes, Sequence[int]]:
+        """The positions in `lower` of each literal that occurs."""
+        if self._literal_positions is None:
+            self._literal_positions = find_literals(self.lower)
+        return self._literal_positions
 
 
-class Runs:
-    """Stretches of characters of one kind.
+class CharRuns:
+    """Runs of characters of one class.
 
-    Where names stand in one long run, each of them asks how far it goes on. It is measured once,
-    else a text that is nothing but names would cost its length times the longest value.
+    Many names in one long run all ask for its end. It is measured once; otherwise a text made of
+    names would cost its length times the longest value.
     """
 
     __slots__ = ("_pattern",)
 
-    def __init__(self, kind: str) -> None:
-        self._pattern = re.compile(rf"{kind}*+")
+    def __init__(self, char_class: str) -> None:
+        self._pattern = re.compile(rf"{char_class}*+")
 
-    def end(self, look: Look, at: int, most: int) -> int:
-        """Where the run that goes on here ends, `most` characters from here at the latest."""
-        start, stop = look.runs.get(self, (0, 0))
+    def find_end(self, scan: ScanInput, at: int, max_chars: int) -> int:
+        """Return the end of the run at `at`, at most `max_chars` further on."""
+        start, stop = scan.last_runs.get(self, (0, 0))
         if not start <= at < stop:
-            found = self._pattern.match(look.text, at)
+            found = self._pattern.match(scan.text, at)
             stop = found.end() if found else at
-            look.runs[self] = (at, stop)
-        return min(stop, at + most)
+            scan.last_runs[self] = (at, stop)
+        return min(stop, at + max_chars)
 
 
-# A rule looks at a whole text. Most only look where a stem stands, a literal in small letters;
-# each stem is searched for once, whatever number of rules wait for it.
-Rule: TypeAlias = Callable[[Look], Iterable[Span]]
-AtStem: TypeAlias = Callable[[Look, int], Iterable[Span]]
-Stems: TypeAlias = tuple[tuple[bytes, AtStem], ...]
+# A detector scans a whole text. Most only inspect the positions of a literal in lower case; each
+# literal is searched for once, however many detectors wait for it.
+Detector: TypeAlias = Callable[[ScanInput], Iterable[RedactionSpan]]
+LiteralDetector: TypeAlias = Callable[[ScanInput, int], Iterable[RedactionSpan]]
+LiteralDetectors: TypeAlias = tuple[tuple[bytes, LiteralDetector], ...]
 
-NOTHING: tuple[Span, ...] = ()
-
-
-def secret(start: int, end: int, kind: str) -> Span:
-    """A stretch whose mask says what kind of secret stood there."""
-    return Span(start, end, kind, f"<secret:{kind}>")
+NO_SPANS: tuple[RedactionSpan, ...] = ()
 
 
-def hits(image: bytes, literal: bytes) -> Iterator[int]:
-    """Where the literal stands, from left to right, without overlap."""
-    at = image.find(literal)
+def make_secret_span(start: int, end: int, kind: str) -> RedactionSpan:
+    """Return a span whose mask names the kind of secret."""
+    return RedactionSpan(start, end, kind, f"<secret:{kind}>")
+
+
+def iter_positions(data: bytes, literal: bytes) -> Iterator[int]:
+    """Yield the positions of the literal from left to right, without overlap."""
+    at = data.find(literal)
     while at >= 0:
         yield at
-        at = image.find(literal, at + len(literal))
+        at = data.find(literal, at + len(literal))
 
 
-def where_they_stand(stems: Stems) -> Rule:
-    """One rule out of many that wait for stems."""
-    table: dict[bytes, list[AtStem]] = {}
-    for stem, waiting in stems:
-        table.setdefault(stem, []).append(waiting)
-    if unknown := table.keys() - KNOWN:
-        raise ValueError(f"stems.py has no {unknown}")
-    order = {stem: number for number, stem in enumerate(table)}
+def combine_detectors(detectors: LiteralDetectors) -> Detector:
+    """Combine detectors that wait for literals into one."""
+    table: dict[bytes, list[LiteralDetector]] = {}
+    for literal, detector in detectors:
+        table.setdefault(literal, []).append(detector)
+    if unknown := table.keys() - KNOWN_LITERALS:
+        raise ValueError(f"unknown literals: {unknown}")
+    order = {literal: number for number, literal in enumerate(table)}
 
-    def rule(look: Look) -> list[Span]:
-        spans: list[Span] = []
-        found = look.places
-        for stem in sorted(found.keys() & order.keys(), key=order.__getitem__):
-            rules = table[stem]
-            for at in found[stem]:
-                for one in rules:
-                    spans.extend(one(look, at))
+    def detect(scan: ScanInput) -> list[RedactionSpan]:
+        spans: list[RedactionSpan] = []
+        found = scan.literal_positions
+        for literal in sorted(found.keys() & order.keys(), key=order.__getitem__):
+            matching = table[literal]
+            for at in found[literal]:
+                for detector in matching:
+                    spans.extend(detector(scan, at))
         return spans
 
-    return rule
+    return detect
 
 
 _ESCAPES = "nrtbf"
 _HEX = "0123456789abcdefABCDEF"
 
 
-def opens(text: str, at: int) -> bool:
-    """May a token begin here? A letter before it belongs to it, unless an escape ends with it."""
+def can_start_token(text: str, at: int) -> bool:
+    """Return whether a token may begin at `at`.
+
+    A preceding letter would belong to it, unless that letter ends an escape.
+    """
     if at == 0:
         return True
     before = text[at - 1]
@@ -129,4 +132,4 @@ def opens(text: str, at: int) -> bool:
         return True
     if at >= 6 and text[at - 6 : at - 4] == "\\u":
         return True
-    return before == "m" and "[" in text[max(0, at - 12) : at - 1]  # the end of a colour
+    return before == "m" and "[" in text[max(0, at - 12) : at - 1]  # the end of a color escape

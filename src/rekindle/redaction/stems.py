@@ -1,76 +1,81 @@
-"""Finds the literals that rules wait for, most of them in one sweep over a text.
+"""Finds the literals that detectors wait for, most of them in one pass over a text.
 
-Searching for forty literals one by one is what redaction would mostly do. Most of them have a
-letter in them that text seldom has, as `token`, `cookie` and `hook` have a `k`. One pattern stops
-at these letters alone and sees what stands around them; only the others are searched for alone.
+Searching for forty literals one by one would dominate the cost of redaction. Most of them contain a
+rare letter, as `token`, `cookie` and `hook` contain a `k`. One pattern stops only at these letters and
+checks their surroundings; the other literals are searched for separately.
 """
 
 from __future__ import annotations
 
 import re
 
-_STEMS = (
+_LITERALS = (
     "pass", "pw", "psk", "secret", "token", "key", "cred", "auth", "cookie", "sess", "sig",
     "mnemonic", "phrase", "private-lines", "bearer", "basic", "://", ":\\/\\/", "hook", "code=",
     "thin:", "echo ", "login", "identified ", "from-literal", "/p:", "net us", "sqlplus", "kv put",
     "http-basic.", "--body", ":5432:", ":*:", "$ansible_vault", "phone", "tel:", "home", "users",
     "base64", "b64", "atob(", "eyj", "ls0tls1crudjti",
 )  # fmt: skip
-KNOWN = frozenset(stem.encode() for stem in _STEMS)
-# Letters at which the sweep stops, the seldom ones first: a literal is known by the first it has.
-# More of them do not pay: a stop costs as much as searching some fifty letters for one literal.
-_SELDOM = "j*qv6wk/ghbpuc"
+KNOWN_LITERALS = frozenset(stem.encode() for stem in _LITERALS)
+# Characters at which the pass stops, rarest first; a literal is filed under the first it contains.
+# More would not pay off: a stop costs as much as searching fifty characters for one literal.
+_RARE_CHARS = "j*qv6wk/ghbpuc"
 
 
-def _around(stem: str, at: int) -> str:
-    """What stands around this letter of a literal, cheap to see, so that the sweep can go on."""
-    before, behind = re.escape(stem[:at]), re.escape(stem[at + 1 :])
-    if any(letter in _SELDOM for letter in stem[at + 1 :]):
-        behind = f"(?={behind})"  # the sweep may have to stop there too
-        return behind + (f"(?<={before}.)" if before else "")
-    return behind + (f"(?<={re.escape(stem)})" if before else "")
+def _build_context_pattern(literal: str, at: int) -> str:
+    """Build a cheap pattern for the text around one letter of a literal."""
+    before, after = re.escape(literal[:at]), re.escape(literal[at + 1 :])
+    if any(letter in _RARE_CHARS for letter in literal[at + 1 :]):
+        after = f"(?={after})"  # the pass may have to stop there too
+        return after + (f"(?<={before}.)" if before else "")
+    return after + (f"(?<={re.escape(literal)})" if before else "")
 
 
-def _by_letter() -> dict[str, list[tuple[str, int]]]:
+def _group_by_rare_char() -> dict[str, list[tuple[str, int]]]:
     found: dict[str, list[tuple[str, int]]] = {}
-    for stem in _STEMS:
-        if letter := next((letter for letter in _SELDOM if letter in stem), ""):
-            found.setdefault(letter, []).append((stem, stem.index(letter)))
+    for literal in _LITERALS:
+        if letter := next((letter for letter in _RARE_CHARS if letter in literal), ""):
+            found.setdefault(letter, []).append((literal, literal.index(letter)))
     return found
 
 
-def _stop(letter: str, stems: list[tuple[str, int]]) -> str:
-    around = sorted((_around(stem, at) for stem, at in stems), key=lambda one: one[0] == "(")
-    return f"{re.escape(letter)}(?:{'|'.join(around)})"
+def _build_char_pattern(letter: str, literals: list[tuple[str, int]]) -> str:
+    contexts = sorted(
+        (_build_context_pattern(literal, at) for literal, at in literals),
+        key=lambda one: one[0] == "(",
+    )
+    return f"{re.escape(letter)}(?:{'|'.join(contexts)})"
 
 
-_LETTERS = _by_letter()
-_SWEEP = re.compile(
-    "|".join(_stop(letter, stems) for letter, stems in reversed(_LETTERS.items())).encode()
+_LITERALS_BY_CHAR = _group_by_rare_char()
+_RARE_CHAR_PATTERN = re.compile(
+    "|".join(
+        _build_char_pattern(letter, stems) for letter, stems in reversed(_LITERALS_BY_CHAR.items())
+    ).encode()
 )
-_AT_LETTER = {
+_LITERALS_BY_BYTE = {
     ord(letter): tuple((stem.encode(), at) for stem, at in stems)
-    for letter, stems in _LETTERS.items()
+    for letter, stems in _LITERALS_BY_CHAR.items()
 }
-_ALONE = tuple(stem.encode() for stem in _STEMS if not set(stem) & set(_SELDOM))
+_SEPARATE_LITERALS = tuple(stem.encode() for stem in _LITERALS if not set(stem) & set(_RARE_CHARS))
 
 
-def places(low: bytes) -> dict[bytes, list[int]]:
-    """Where the literals stand, from left to right, each without overlap."""
+def find_literals(lower: bytes) -> dict[bytes, list[int]]:
+    """Return the positions of each literal, from left to right, without overlap."""
     found: dict[bytes, list[int]] = {}
-    for stop in _SWEEP.finditer(low):
-        letter = stop.start()
-        for stem, offset in _AT_LETTER[low[letter]]:
-            at = letter - offset
-            if at >= 0 and low.startswith(stem, at):
-                known = found.setdefault(stem, [])
-                if not known or at >= known[-1] + len(stem):
-                    known.append(at)
-    for stem in _ALONE:
-        at = low.find(stem)
+    for stop in _RARE_CHAR_PATTERN.finditer(lower):
+        char_at = stop.start()
+        for literal, offset in _LITERALS_BY_BYTE[lower[char_at]]:
+            at = char_at - offset
+            if at >= 0 and lower.startswith(literal, at):
+                positions = found.setdefault(literal, [])
+                if not positions or at >= positions[-1] + len(literal):
+                    positions.append(at)
+    for literal in _SEPARATE_LITERALS:
+        at = lower.find(literal)
         if at >= 0:
-            known = found[stem] = []
+            positions = found[literal] = []
             while at >= 0:
-                known.append(at)
-                at = low.find(stem, at + len(stem))
+                positions.append(at)
+                at = lower.find(literal, at + len(literal))
     return found

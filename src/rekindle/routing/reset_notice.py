@@ -1,37 +1,37 @@
-"""What is said after an automatic reset: once to the user, and to the model."""
+"""The notices after an automatic reset: one for the user, one for the model."""
 
 from __future__ import annotations
 
-from rekindle.types import Policy
+from rekindle.types import ResetPolicy
 
-from .reset_policy import Why
-from .sanitize import clean
+from .reset_policy import ResetReason
+from .sanitize import clean_text
 
-BACK = "/back"  # the one word that returns to the conversation before
-
-
-def for_user(why: Why, policy: Policy, title: str | None = None) -> str:
-    """One short line: that the conversation is new, why, and how to get the old one back."""
-    last = f"“{clean(title)}”" if clean(title) else "the last one"
-    return f"New conversation: {_because(why, policy)}. Send {BACK} to return to {last}."
+BACK_COMMAND = "/back"  # returns to the previous conversation
 
 
-def for_model(why: Why, policy: Policy) -> str:
-    """The sentence for the system prompt of the new session."""
+def build_user_notice(reason: ResetReason, policy: ResetPolicy, title: str | None = None) -> str:
+    """Return one short line: the conversation is new, why, and how to get the old one back."""
+    previous = f"“{clean_text(title)}”" if clean_text(title) else "the last one"
+    return f"New conversation: {_explain_reset(reason, policy)}. Send {BACK_COMMAND} to return to {previous}."
+
+
+def build_model_notice(reason: ResetReason, policy: ResetPolicy) -> str:
+    """Return the sentences for the system prompt of the new session."""
     return (
-        f"This conversation starts anew: {_because(why, policy)}, so the one before it was closed. "
-        "You see nothing of it; do not act as if you remember it. "
-        f"The user was told that {BACK} returns to it."
+        f"This is a new conversation ({_explain_reset(reason, policy)}); the previous one was closed. "
+        "You cannot see it; do not act as if you remember it. "
+        f"The user was told that {BACK_COMMAND} returns to it."
     )
 
 
-def _because(why: Why, policy: Policy) -> str:
-    if why == "daily":
-        return f"each day starts a new one at {policy.hour:02}:00 ({policy.zone})"
-    return f"nothing was said for {_duration(policy.idle_minutes)}"
+def _explain_reset(reason: ResetReason, policy: ResetPolicy) -> str:
+    if reason == "daily":
+        return f"daily reset at {policy.hour:02}:00 ({policy.zone})"
+    return f"no messages for {_format_duration(policy.idle_minutes)}"
 
 
-def _duration(minutes: int) -> str:
+def _format_duration(minutes: int) -> str:
     for unit, size in (("day", 1440), ("hour", 60)):
         if minutes % size == 0 and minutes > size:
             return f"{minutes // size} {unit}s"

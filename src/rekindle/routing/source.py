@@ -1,4 +1,4 @@
-"""A source: read from JSON, written to it, and said in words."""
+"""Reads a source from JSON, writes it, and describes it."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Mapping
 from typing import cast, get_args
 
 from rekindle.errors import InvalidInput
-from rekindle.types import JSON, ChatType, Source, plain
+from rekindle.types import JSON, ChatType, Source, to_json_value
 
-from .sanitize import clean
+from .sanitize import clean_text
 
 LOCAL = "local"
 CHAT_TYPES: tuple[str, ...] = get_args(ChatType)
 
 
 def to_json(source: Source) -> dict[str, JSON]:
-    """The source as a JSON object, without the fields that say nothing."""
-    return cast(dict[str, JSON], plain(source))
+    """Return the source as a JSON object, without empty fields."""
+    return cast(dict[str, JSON], to_json_value(source))
 
 
 def from_json(value: object) -> Source:
-    """The source that a JSON object holds. Platforms and fields that we do not know are no error."""
+    """Parse a source from a JSON object; unknown platforms and fields are accepted."""
     if not isinstance(value, Mapping):
         raise InvalidInput(f"source: expected an object, got {type(value).__name__}")
     given = cast(Mapping[object, object], value)
-    fields = {name: _text(name, given.get(name)) for name in Source._fields}
+    fields = {name: _parse_text(name, given.get(name)) for name in Source._fields}
     platform, chat_id = fields.pop("platform"), fields.pop("chat_id")
     chat_type = fields.pop("chat_type") or "dm"
     if not platform:
@@ -33,12 +33,12 @@ def from_json(value: object) -> Source:
         raise InvalidInput("source.chat_id: expected text, got nothing")
     if chat_type not in CHAT_TYPES:
         allowed = ", ".join(CHAT_TYPES)
-        raise InvalidInput(f"source.chat_type: {chat_type!r:.80} is none of {allowed}")
+        raise InvalidInput(f"source.chat_type: {chat_type!r:.80} is not one of {allowed}")
     return Source(platform, chat_id, chat_type=cast(ChatType, chat_type), **fields)
 
 
-def _text(name: str, value: object) -> str | None:
-    """A field as text; ids are numbers on some platforms."""
+def _parse_text(name: str, value: object) -> str | None:
+    """Return a field as text; some platforms use numbers as ids."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, int) and not isinstance(value, bool):
@@ -46,25 +46,25 @@ def _text(name: str, value: object) -> str | None:
     raise InvalidInput(f"source.{name}: expected text, got {type(value).__name__}")
 
 
-def describe(source: Source) -> str:
-    """Where it is, for a person: "DM with Ada", "group: Ops, thread: 42", "CLI terminal"."""
+def describe_source(source: Source) -> str:
+    """Describe a source for display: "DM with Ada", "group: Ops, thread: 42", "CLI terminal"."""
     if source.platform == LOCAL:
         return "CLI terminal"
-    thread = clean(source.thread_id)
+    thread = clean_text(source.thread_id)
     if source.chat_type == "dm":
-        words = f"DM with {speaker(source) or chat(source)}"
+        description = f"DM with {get_speaker(source) or get_chat(source)}"
     else:
-        words = f"{source.chat_type}: {chat(source)}"
-        if source.chat_type == "thread" and thread in ("", clean(source.chat_id)):
-            return words
-    return f"{words}, thread: {thread}" if thread else words
+        description = f"{source.chat_type}: {get_chat(source)}"
+        if source.chat_type == "thread" and thread in ("", clean_text(source.chat_id)):
+            return description
+    return f"{description}, thread: {thread}" if thread else description
 
 
-def speaker(source: Source) -> str:
-    """The name of who is speaking, else their id; empty where the platform tells neither."""
-    return clean(source.user_name) or clean(source.user_id)
+def get_speaker(source: Source) -> str:
+    """Return the speaker's name, else their id; empty if the platform gives neither."""
+    return clean_text(source.user_name) or clean_text(source.user_id)
 
 
-def chat(source: Source) -> str:
-    """The name of the chat, else its id."""
-    return clean(source.chat_name) or clean(source.chat_id)
+def get_chat(source: Source) -> str:
+    """Return the name of the chat, else its id."""
+    return clean_text(source.chat_name) or clean_text(source.chat_id)

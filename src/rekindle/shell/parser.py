@@ -1,9 +1,9 @@
-"""Takes a command line apart into every simple command that a shell would run.
+"""Parse a command line into every simple command that a shell would run.
 
-Quotes, escapes, pipes, lists, groups, loops, substitutions at any depth, redirections and
-here-documents are understood. What goes further (functions, `case`, arrays) is refused rather than
-guessed: the caller treats a line that cannot be read as dangerous. Nothing is expanded; a word
-whose value only the shell will know is marked so.
+Supports quotes, escapes, pipes, lists, groups, loops, nested substitutions, redirections and
+here-documents. Anything beyond (functions, `case`, arrays) is rejected rather than guessed: the caller
+treats an unparsable line as dangerous. Nothing is expanded; a word whose value only the shell will
+know is marked as unknown.
 """
 
 from __future__ import annotations
@@ -11,295 +11,297 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_LONGEST = 100_000
-_DEEPEST = 25
+_MAX_LENGTH = 100_000
+_MAX_DEPTH = 25
 _BLANK = " \t"
 _META = " \t\n;&|()<>"
-# They may stand before a command, or between commands, and run nothing themselves.
+# Keywords before or between commands that run nothing themselves.
 _LEADING = frozenset(["if", "then", "else", "elif", "while", "until", "do", "!", "{"])
 _ENDING = frozenset(["fi", "done", "}"])
-_INTRICATE = frozenset(["case", "esac", "select", "function", "coproc"])
-# A line that goes on in the middle of a word can hide what the shell makes of it.
+_UNSUPPORTED = frozenset(["case", "esac", "select", "function", "coproc"])
+# A line continuation inside a word can hide what the shell makes of it.
 _BROKEN_WORD = re.compile(r"[^\s\\]\\\n")
 
 
-class Unreadable(Exception):
-    """The line is not one that can be taken apart."""
+class UnparsableCommand(Exception):
+    """The line cannot be parsed reliably."""
 
 
-class Word(NamedTuple):
-    """One word without its quotes. `known` is False when its value depends on an expansion."""
+class ShellWord(NamedTuple):
+    """One word without its quotes. `known` is False if its value depends on an expansion."""
 
     text: str
     known: bool = True
-    runs: bool = False  # it is the name of a pipe to a command, as in <(…)
+    is_pipe: bool = False  # names a pipe to a command, as in <(…)
 
 
 class Redirect(NamedTuple):
-    """Where input or output goes: the operator, and its target or the text of a here-document."""
+    """A redirection: its operator, and its target or the text of a here-document."""
 
     operator: str
-    target: Word
+    target: ShellWord
 
 
-class Command(NamedTuple):
-    """One simple command, what stands before it (`|`, `&&`, …), and its redirections."""
+class ShellCommand(NamedTuple):
+    """One simple command, the operator before it (`|`, `&&`, …), and its redirections."""
 
-    words: tuple[Word, ...]
+    words: tuple[ShellWord, ...]
     redirects: tuple[Redirect, ...] = ()
-    joint: str = ""
-    assigned: tuple[Word, ...] = ()  # NAME=value in front of it
+    operator: str = ""
+    assignments: tuple[ShellWord, ...] = ()  # NAME=value before it
 
 
-def split(line: str, depth: int = 0) -> tuple[Command, ...]:
-    """Every simple command of a line, at whatever depth it stands; Unreadable if one could be missed."""
-    if len(line) > _LONGEST or depth > _DEEPEST:
-        raise Unreadable("too long or too deep")
+def split_commands(line: str, depth: int = 0) -> tuple[ShellCommand, ...]:
+    """Return every simple command at any depth; raise UnparsableCommand if one could be missed."""
+    if len(line) > _MAX_LENGTH or depth > _MAX_DEPTH:
+        raise UnparsableCommand("too long or too deep")
     if any(char < " " and char not in "\t\n" for char in line) or "\x7f" in line:
-        raise Unreadable("control characters")
+        raise UnparsableCommand("control characters")
     if _BROKEN_WORD.search(line):
-        raise Unreadable("a word over two lines")
-    reader = _Reader(line, depth)
+        raise UnparsableCommand("a word split across lines")
+    reader = _ShellParser(line, depth)
     reader.read_list(None)
-    if reader.awaited:
-        raise Unreadable("a here-document without its text")
+    if reader.pending_documents:
+        raise UnparsableCommand("a here-document without a body")
     return tuple(reader.commands)
 
 
-class _Reader:
+class _ShellParser:
     def __init__(self, line: str, depth: int) -> None:
         self.line = line
         self.depth = depth
-        self.at = 0
-        self.commands: list[Command] = []
-        self.awaited: list[
+        self.position = 0
+        self.commands: list[ShellCommand] = []
+        self.pending_documents: list[
             tuple[int, str, bool, bool]
-        ] = []  # here-documents: whose, up to, quoted, -
+        ] = []  # (command index, delimiter, quoted, strip tabs)
 
     def peek(self, length: int = 1) -> str:
-        return self.line[self.at : self.at + length]
+        return self.line[self.position : self.position + length]
 
-    def take(self, *texts: str) -> str | None:
+    def accept(self, *texts: str) -> str | None:
         for text in texts:
-            if self.line.startswith(text, self.at):
-                self.at += len(text)
+            if self.line.startswith(text, self.position):
+                self.position += len(text)
                 return text
         return None
 
     # -- lists of commands
 
     def read_list(self, closing: str | None) -> None:
-        """Read commands up to the end of the line, or up to the bracket that closes the list."""
+        """Read commands up to the end of the line, or up to the closing bracket."""
         self.depth += 1
-        if self.depth > _DEEPEST:
-            raise Unreadable("too deep")
-        if closing and self.awaited:
-            raise Unreadable("a here-document around brackets")
-        joint = ""
+        if self.depth > _MAX_DEPTH:
+            raise UnparsableCommand("too deep")
+        if closing and self.pending_documents:
+            raise UnparsableCommand("a here-document across brackets")
+        operator = ""
         while True:
             self.skip_blanks()
-            if self.at >= len(self.line):
+            if self.position >= len(self.line):
                 if closing:
-                    raise Unreadable(f"{closing} is missing")
+                    raise UnparsableCommand(f"missing {closing}")
                 break
-            if sign := self.take("\n"):
+            if token := self.accept("\n"):
                 self.read_documents()
-            elif closing and self.take(closing):
+            elif closing and self.accept(closing):
                 break
-            elif sign := self.take("&&", "||", "|&", "|", ";;", ";", "&"):
-                if sign == ";;":
-                    raise Unreadable("case")
+            elif token := self.accept("&&", "||", "|&", "|", ";;", ";", "&"):
+                if token == ";;":
+                    raise UnparsableCommand("case")
             else:
-                self.read_command(joint)
-                joint = ""
+                self.read_command(operator)
+                operator = ""
                 continue
-            joint = {"\n": ";", "|&": "|", None: ""}.get(sign, sign or "")
-        if closing and self.awaited:
-            raise Unreadable("a here-document without its text")
+            operator = {"\n": ";", "|&": "|", None: ""}.get(token, token or "")
+        if closing and self.pending_documents:
+            raise UnparsableCommand("a here-document without a body")
         self.depth -= 1
 
     def skip_blanks(self) -> None:
-        while self.at < len(self.line):
+        while self.position < len(self.line):
             if self.peek() in _BLANK:
-                self.at += 1
+                self.position += 1
             elif self.peek(2) == "\\\n":
-                self.at += 2
+                self.position += 2
             elif self.peek() == "#":
-                end = self.line.find("\n", self.at)
-                self.at = len(self.line) if end < 0 else end
+                end = self.line.find("\n", self.position)
+                self.position = len(self.line) if end < 0 else end
             else:
                 return
 
-    def read_command(self, joint: str) -> None:
-        """One simple command, or a group in brackets with the redirections after it."""
+    def read_command(self, operator: str) -> None:
+        """Read a simple command, or a group in brackets with its redirections."""
         if self.peek(2) == "((":
-            raise Unreadable("arithmetic")
-        if self.take("("):
+            raise UnparsableCommand("arithmetic")
+        if self.accept("("):
             self.read_list(")")
-            self.read_words(joint, group=True)
+            self.read_words(operator, group=True)
         elif self.peek() == ")":
-            raise Unreadable("a bracket too many")
+            raise UnparsableCommand("unbalanced bracket")
         else:
-            self.read_words(joint, group=False)
+            self.read_words(operator, group=False)
 
-    def read_words(self, joint: str, *, group: bool) -> None:
-        words: list[Word] = []
-        assigned: list[Word] = []
+    def read_words(self, operator: str, *, group: bool) -> None:
+        words: list[ShellWord] = []
+        assignments: list[ShellWord] = []
         redirects: list[Redirect] = []
-        looped = False  # `for x in …`: words, but no command
-        place = len(self.commands)
-        self.commands.append(Command(()))  # keeps the place for here-documents
+        is_loop = False  # `for x in …`: words, not a command
+        index = len(self.commands)
+        self.commands.append(ShellCommand(()))  # reserves the index for here-documents
         while True:
             self.skip_blanks_in_command()
-            if self.at >= len(self.line) or (self.peek() in "\n;&|)" and self.peek(2) != "&>"):
+            if self.position >= len(self.line) or (
+                self.peek() in "\n;&|)" and self.peek(2) != "&>"
+            ):
                 break
-            if redirect := self.read_redirect(place):
+            if redirect := self.read_redirect(index):
                 redirects.append(redirect)
                 continue
             if self.peek() == "(":
-                raise Unreadable("a function or an array")
-            start = self.at
+                raise UnparsableCommand("a function or an array")
+            start = self.position
             word = self.read_word()
-            raw = self.line[start : self.at]
+            raw = self.line[start : self.position]
             if group:
                 if raw in _LEADING | _ENDING and not words:
                     continue
-                raise Unreadable("a word after a bracket")
-            if not words and not looped:
-                if raw in _INTRICATE:
-                    raise Unreadable(raw)
+                raise UnparsableCommand("a word after a bracket")
+            if not words and not is_loop:
+                if raw in _UNSUPPORTED:
+                    raise UnparsableCommand(raw)
                 if raw in _LEADING or raw in _ENDING:
                     continue
                 if raw == "[[":
                     self.skip_test()
                     continue
                 if raw == "for":
-                    looped = True
+                    is_loop = True
                     continue
                 if _is_assignment(raw):
-                    assigned.append(word)
+                    assignments.append(word)
                     continue
             words.append(word)
-        self.commands[place] = Command(
-            () if looped else tuple(words), tuple(redirects), joint, tuple(assigned)
+        self.commands[index] = ShellCommand(
+            () if is_loop else tuple(words), tuple(redirects), operator, tuple(assignments)
         )
 
     def skip_blanks_in_command(self) -> None:
         while self.peek() in (" ", "\t") or self.peek(2) == "\\\n":
-            self.at += 2 if self.peek() == "\\" else 1
+            self.position += 2 if self.peek() == "\\" else 1
         if self.peek() == "#":
             self.skip_blanks()
 
     def skip_test(self) -> None:
-        """The inside of [[ … ]]: words with signs between them; only substitutions run something."""
+        """Skip the inside of [[ … ]], where only substitutions run commands."""
         while True:
             while self.peek() in (" ", "\t", "\n", "&", "|", "<", ">", "(", ")"):
                 if self.peek(2) in ("<(", ">("):
                     break
-                self.at += 1
-            start = self.at
+                self.position += 1
+            start = self.position
             self.read_word()
-            if self.at == start:
-                raise Unreadable("[[ without ]]")
-            if self.line[start : self.at] == "]]":
+            if self.position == start:
+                raise UnparsableCommand("[[ without ]]")
+            if self.line[start : self.position] == "]]":
                 return
 
     # -- redirections
 
-    def read_redirect(self, place: int) -> Redirect | None:
-        start = self.at
+    def read_redirect(self, index: int) -> Redirect | None:
+        start = self.position
         while self.peek().isdigit():
-            self.at += 1
-        if self.at > start and self.peek() not in ("<", ">"):
-            self.at = start
+            self.position += 1
+        if self.position > start and self.peek() not in ("<", ">"):
+            self.position = start
             return None
-        if self.peek(2) in ("<(", ">(") and self.at == start:
-            return None  # a word that names a pipe
-        operator = self.take(
+        if self.peek(2) in ("<(", ">(") and self.position == start:
+            return None  # a process substitution is a word
+        operator = self.accept(
             "&>>", "&>", "<<<", "<<-", "<<", "<>", "<&", ">>", ">&", ">|", "<", ">"
         )
         if operator is None:
-            self.at = start
+            self.position = start
             return None
         self.skip_blanks_in_command()
-        if self.at >= len(self.line) or self.peek() in "\n;&|)":
-            raise Unreadable("a redirection to nowhere")
-        begin = self.at
+        if self.position >= len(self.line) or self.peek() in "\n;&|)":
+            raise UnparsableCommand("a redirection without a target")
+        begin = self.position
         target = self.read_word()
-        if self.at == begin:
-            raise Unreadable("a redirection to nowhere")
+        if self.position == begin:
+            raise UnparsableCommand("a redirection without a target")
         if operator in ("<<", "<<-"):
             if not target.known:
-                raise Unreadable("a here-document with an odd end")
-            raw = self.line[begin : self.at]
+                raise UnparsableCommand("a here-document with an unknown delimiter")
+            raw = self.line[begin : self.position]
             quoted = any(char in raw for char in "'\"\\")
-            self.awaited.append((place, target.text, quoted, operator == "<<-"))
-            return Redirect(f"<<{len(self.awaited) - 1}", target)
+            self.pending_documents.append((index, target.text, quoted, operator == "<<-"))
+            return Redirect(f"<<{len(self.pending_documents) - 1}", target)
         return Redirect(operator, target)
 
     def read_documents(self) -> None:
-        """The texts of the here-documents that this line announced."""
-        awaited, self.awaited = self.awaited, []
-        for number, (place, tag, quoted, tabs) in enumerate(awaited):
+        """Read the bodies of the here-documents that this line announced."""
+        pending, self.pending_documents = self.pending_documents, []
+        for number, (index, delimiter, quoted, strip_tabs) in enumerate(pending):
             lines: list[str] = []
             while True:
-                if self.at >= len(self.line):
-                    raise Unreadable(f"the here-document {tag} does not end")
-                end = self.line.find("\n", self.at)
+                if self.position >= len(self.line):
+                    raise UnparsableCommand(f"unterminated here-document {delimiter}")
+                end = self.line.find("\n", self.position)
                 end = len(self.line) if end < 0 else end
-                text = self.line[self.at : end]
-                self.at = min(end + 1, len(self.line))
-                text = text.lstrip("\t") if tabs else text
-                if text == tag:
+                text = self.line[self.position : end]
+                self.position = min(end + 1, len(self.line))
+                text = text.lstrip("\t") if strip_tabs else text
+                if text == delimiter:
                     break
                 lines.append(text)
             body = "\n".join(lines)
-            known = True if quoted else self.expanded(body)
-            self.give(place, number, Word(body, known))
+            known = True if quoted else self.parse_expanded_text(body)
+            self.attach_document(index, number, ShellWord(body, known))
 
-    def give(self, place: int, number: int, body: Word) -> None:
-        command = self.commands[place]
+    def attach_document(self, index: int, number: int, body: ShellWord) -> None:
+        command = self.commands[index]
         redirects = [
             Redirect("<<", body) if one.operator == f"<<{number}" else one
             for one in command.redirects
         ]
-        self.commands[place] = command._replace(redirects=tuple(redirects))
+        self.commands[index] = command._replace(redirects=tuple(redirects))
 
-    def expanded(self, body: str) -> bool:
-        """Find the commands in a text that the shell expands; is it what it looks like?"""
-        inner = _Reader(body, self.depth)
+    def parse_expanded_text(self, body: str) -> bool:
+        """Collect the commands in a text that the shell expands; return whether it is constant."""
+        inner = _ShellParser(body, self.depth)
         known = inner.read_quoted(None).known
         self.commands += inner.commands
         return known
 
     # -- words
 
-    def read_word(self) -> Word:
+    def read_word(self) -> ShellWord:
         text: list[str] = []
         known = True
-        runs = False
+        is_pipe = False
         if self.peek() == "~" and self.peek(2)[1:] not in ("", "/", *_META):
-            known = False  # the home of somebody else
-        while self.at < len(self.line):
+            known = False  # another user's home
+        while self.position < len(self.line):
             char = self.peek()
             if self.peek(2) in ("<(", ">("):
-                self.at += 2
+                self.position += 2
                 self.read_list(")")
                 text.append("/dev/fd/")
-                known, runs = False, True
+                known, is_pipe = False, True
             elif char in _META:
                 break
             elif char == "\\":
-                self.at += 1
+                self.position += 1
                 if not self.peek():
-                    raise Unreadable("a backslash at the end")
+                    raise UnparsableCommand("trailing backslash")
                 if self.peek() != "\n":
                     text.append(self.peek())
-                self.at += 1
+                self.position += 1
             elif char == "'":
                 text.append(self.read_single())
             elif char == '"':
-                self.at += 1
+                self.position += 1
                 part = self.read_quoted('"')
                 text.append(part.text)
                 known = known and part.known
@@ -307,72 +309,72 @@ class _Reader:
                 known = self.read_expansion(text) and known
             else:
                 if char in "*?[{" and self.peek(2) != "{}":
-                    known = False  # files, or several words
+                    known = False  # expands to files, or to several words
                 text.append(char)
-                self.at += 1
-        return Word("".join(text), known, runs)
+                self.position += 1
+        return ShellWord("".join(text), known, is_pipe)
 
     def read_single(self) -> str:
-        end = self.line.find("'", self.at + 1)
+        end = self.line.find("'", self.position + 1)
         if end < 0:
-            raise Unreadable("a quote that is not closed")
-        text = self.line[self.at + 1 : end]
-        self.at = end + 1
+            raise UnparsableCommand("unclosed quote")
+        text = self.line[self.position + 1 : end]
+        self.position = end + 1
         return text
 
-    def read_quoted(self, closing: str | None) -> Word:
-        """The inside of double quotes, of ${…}, or of a here-document, up to what closes it."""
+    def read_quoted(self, closing: str | None) -> ShellWord:
+        """Read the inside of double quotes, ${…} or a here-document, up to its end."""
         text: list[str] = []
         known = True
         while True:
-            if self.at >= len(self.line):
+            if self.position >= len(self.line):
                 if closing:
-                    raise Unreadable("a quote that is not closed")
-                return Word("".join(text), known)
+                    raise UnparsableCommand("unclosed quote")
+                return ShellWord("".join(text), known)
             char = self.peek()
             if char == closing:
-                self.at += 1
-                return Word("".join(text), known)
+                self.position += 1
+                return ShellWord("".join(text), known)
             if char == "\\":
                 following = self.peek(2)[1:]
                 escapes = following in ("$", "`", "\\", "\n") or following == closing
                 text.append("" if following == "\n" else following if escapes else char + following)
-                self.at += 2
+                self.position += 2
             elif char in "$`":
                 known = self.read_expansion(text, quoted=True) and known
             elif closing == "}" and char == '"':
-                self.at += 1
+                self.position += 1
                 self.read_quoted('"')
             elif closing == "}" and (char == "'" or self.peek(2) in ("<(", ">(")):
-                raise Unreadable("quotes in an expansion")
+                raise UnparsableCommand("quotes in an expansion")
             else:
                 text.append(char)
-                self.at += 1
+                self.position += 1
 
     def read_expansion(self, text: list[str], *, quoted: bool = False) -> bool:
-        """What begins with $ or a backtick. False if only the shell knows what it becomes."""
-        if self.take("`"):
+        """Read an expansion after $ or a backtick; return False if its value is unknown."""
+        if self.accept("`"):
             self.read_backticks(quoted)
         elif self.peek(3) == "$((":
             self.read_arithmetic()
-        elif self.take("$("):
+        elif self.accept("$("):
             self.read_list(")")
-        elif self.take("${"):
+        elif self.accept("${"):
             self.read_quoted("}")
         elif self.peek(2) in ("$'", '$"') and not quoted:
-            self.at += 1
+            self.position += 1
             if self.peek() == '"':
-                return True  # a translated text: read on as quoted
+                return True  # $"…": parse as quoted
             return self.read_escaped(text)
         else:
-            self.at += 1
+            self.position += 1
             name = self.peek()
             if name and (name.isalnum() or name in "_@*#?$!-"):
-                self.at += 1
+                self.position += 1
                 while self.peek() and (self.peek().isalnum() or self.peek() == "_"):
-                    self.at += 1
+                    self.position += 1
             elif name == "[":
-                raise Unreadable("arithmetic")
+                raise UnparsableCommand("arithmetic")
             else:
                 text.append("$")
                 return True
@@ -380,39 +382,39 @@ class _Reader:
 
     def read_backticks(self, quoted: bool) -> None:
         inner: list[str] = []
-        while not self.take("`"):
-            if self.at >= len(self.line):
-                raise Unreadable("a backtick that is not closed")
+        while not self.accept("`"):
+            if self.position >= len(self.line):
+                raise UnparsableCommand("unclosed backtick")
             if quoted and self.peek(2) == '\\"':
-                raise Unreadable("quotes in backticks in quotes")
+                raise UnparsableCommand("nested quotes in backticks")
             if self.peek() == "\\" and self.peek(2)[1:] in ("`", "\\", "$"):
-                self.at += 1
+                self.position += 1
             inner.append(self.peek())
-            self.at += 1
-        self.commands += split("".join(inner), self.depth + 1)
+            self.position += 1
+        self.commands += split_commands("".join(inner), self.depth + 1)
 
     def read_arithmetic(self) -> None:
-        """$((…)): text, in which only substitutions run something."""
-        end = self.line.find("))", self.at)
+        """Skip $((…)); reject it if it could contain a substitution."""
+        end = self.line.find("))", self.position)
         if end < 0:
-            raise Unreadable("arithmetic that does not end")
-        inside = self.line[self.at + 3 : end]
+            raise UnparsableCommand("unterminated arithmetic")
+        inside = self.line[self.position + 3 : end]
         if any(char in inside for char in "$`();'\"\\"):
-            raise Unreadable("arithmetic")
-        self.at = end + 2
+            raise UnparsableCommand("arithmetic")
+        self.position = end + 2
 
     def read_escaped(self, text: list[str]) -> bool:
-        """$'…': escapes are not decoded, so that a word with one counts as unknown."""
-        self.at += 1
+        """Read $'…' without decoding escapes; a word with one counts as unknown."""
+        self.position += 1
         known = True
-        while not self.take("'"):
-            if self.at >= len(self.line):
-                raise Unreadable("a quote that is not closed")
+        while not self.accept("'"):
+            if self.position >= len(self.line):
+                raise UnparsableCommand("unclosed quote")
             if self.peek() == "\\":
                 known = False
-                self.at += 1
+                self.position += 1
             text.append(self.peek())
-            self.at += 1
+            self.position += 1
         return known
 
 

@@ -1,7 +1,7 @@
-"""What single programs can destroy: for each the arguments with which it does.
+"""Risk rules: for each program, the arguments that make it destructive.
 
-A rule says why a person should be asked, or None. It sees the arguments as far as they are known;
-`unknown` stands for what only the shell will know, and counts as the worst that could stand there.
+A rule returns why a person should be asked, or None. It sees the arguments as far as they are known;
+an unknown word counts as the worst possible value.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from .parser import Word
+from .parser import ShellWord
 
 
-class Arguments(NamedTuple):
-    """The arguments of a program, and which paths it may write to."""
+class CommandArguments(NamedTuple):
+    """The arguments of a program, with a check of the paths it may write to."""
 
-    words: tuple[Word, ...]
-    is_inside: Callable[[Word], bool]
+    words: tuple[ShellWord, ...]
+    is_inside: Callable[[ShellWord], bool]
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -28,15 +28,15 @@ class Arguments(NamedTuple):
         return any(not word.known for word in self.words)
 
     @property
-    def operands(self) -> tuple[Word, ...]:
-        """What is not an option."""
+    def operands(self) -> tuple[ShellWord, ...]:
+        """The arguments that are not options."""
         texts = self.texts
         end = texts.index("--") if "--" in texts else len(texts)
         before = [w for w in self.words[:end] if not (w.text.startswith("-") and w.text != "-")]
         return (*before, *self.words[end + 1 :])
 
-    def has(self, letters: str, *names: str) -> bool:
-        """Is one of these one-letter options given, or a long one (or a beginning of it)?"""
+    def has_option(self, letters: str, *names: str) -> bool:
+        """Return whether one of these short options, or a long one (or its prefix), is given."""
         for text in self.texts:
             if text == "--":
                 return False
@@ -48,47 +48,47 @@ class Arguments(NamedTuple):
                 return True
         return False
 
-    def commands(self, valued: Sequence[str] = ()) -> tuple[str, ...]:
-        """The subcommands: operands, less the values of options that take one."""
+    def list_subcommands(self, value_options: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return the subcommands: the operands without the values of options that take one."""
         found: list[str] = []
         texts = iter(self.texts)
         for text in texts:
-            if text in valued:
+            if text in value_options:
                 next(texts, None)
             elif not text.startswith("-"):
                 found.append(text)
         return tuple(found)
 
 
-Rule = Callable[[Arguments], str | None]
+RiskRule = Callable[[CommandArguments], str | None]
 
 
-def _names(text: str) -> list[str]:
+def _split_names(text: str) -> list[str]:
     return text.split()
 
 
-def _always(reason: str) -> Rule:
+def _make_constant_rule(reason: str) -> RiskRule:
     return lambda given: reason
 
 
-def _remove(given: Arguments) -> str | None:
-    if given.has("rR", "--recursive"):
-        return "deletes folders with all that is in them"
+def _check_removal(given: CommandArguments) -> str | None:
+    if given.has_option("rR", "--recursive"):
+        return "deletes folders and their contents"
     if given.has_unknown:
-        return "deletes files that are not known beforehand"
-    return _outside(given.operands, given, "deletes files outside the allowed folders")
+        return "deletes files that are not known in advance"
+    return _check_outside(given.operands, given, "deletes files outside the allowed folders")
 
 
-def _outside(words: Sequence[Word], given: Arguments, reason: str) -> str | None:
+def _check_outside(words: Sequence[ShellWord], given: CommandArguments, reason: str) -> str | None:
     return None if all(given.is_inside(word) for word in words) else reason
 
 
-def _writes(given: Arguments) -> str | None:
-    return _outside(given.operands, given, "writes outside the allowed folders")
+def _check_write(given: CommandArguments) -> str | None:
+    return _check_outside(given.operands, given, "writes outside the allowed folders")
 
 
-def _copies(given: Arguments) -> str | None:
-    """The last operand is written, or the folder of -t; a `mv` takes its sources away too."""
+def _check_copy(given: CommandArguments) -> str | None:
+    """Check the last operand, or the folder of -t, which is written."""
     targets = list(given.operands[-1:]) if len(given.operands) > 1 else []
     texts = given.texts
     for number, text in enumerate(texts[:-1]):
@@ -97,251 +97,268 @@ def _copies(given: Arguments) -> str | None:
     if any(text.startswith(("--target-directory=", "-t/")) for text in texts):
         return "writes into another folder"
     if "--delete" in texts or any(text.startswith("--delete-") for text in texts):
-        return "deletes what the source does not have"
-    return _outside(targets, given, "writes outside the allowed folders")
+        return "deletes files that the source does not have"
+    return _check_outside(targets, given, "writes outside the allowed folders")
 
 
-def _moves(given: Arguments) -> str | None:
-    return _copies(given) or _writes(given)
+def _check_move(given: CommandArguments) -> str | None:
+    return _check_copy(given) or _check_write(given)
 
 
-def _modes(given: Arguments) -> str | None:
-    if given.has("R", "--recursive"):
-        return "changes permissions or owners of whole folders"
+def _check_permissions(given: CommandArguments) -> str | None:
+    if given.has_option("R", "--recursive"):
+        return "changes permissions or owners recursively"
     operands = given.operands
     first = operands[0].text if operands else ""
     if re.fullmatch(r"0?[4-7]\d{3}|[ugoa]*\+[rwx]*s[rwxt]*", first):
-        return "lets a program run as its owner"
-    return _outside(operands[1:], given, "changes permissions outside the allowed folders")
+        return "makes a program run as its owner (setuid)"
+    return _check_outside(operands[1:], given, "changes permissions outside the allowed folders")
 
 
-def _copies_blocks(given: Arguments) -> str | None:
+def _check_dd(given: CommandArguments) -> str | None:
     targets = [text[3:] for text in given.texts if text.startswith("of=")]
     if given.has_unknown or any(target != "/dev/null" for target in targets):
         return "overwrites a file or a device"
     return None
 
 
-def _overwrites(given: Arguments, references: Sequence[str]) -> bool:
+def _is_forced_push(given: CommandArguments, references: Sequence[str]) -> bool:
     names = ("--force", "--force-with-lease", "--delete", "--mirror", "--prune")
-    return given.has("fd", *names) or any(one.startswith(("+", ":")) for one in references)
+    return given.has_option("fd", *names) or any(one.startswith(("+", ":")) for one in references)
 
 
-def _git(given: Arguments) -> str | None:
+def _check_git(given: CommandArguments) -> str | None:
     settings = [t for o, t in zip(given.texts, given.texts[1:], strict=False) if o == "-c"]
     if any(
         re.match(r"(?i)alias\.|.*(command|pager|editor|external|path|helper|program)=", one)
         for one in settings
     ):
         return "lets git run another program"
-    names = given.commands(("-C", "-c", "--git-dir", "--work-tree"))
-    verb, rest = (names[0], names[1:]) if names else ("", ())
+    names = given.list_subcommands(("-C", "-c", "--git-dir", "--work-tree"))
+    subcommand, rest = (names[0], names[1:]) if names else ("", ())
     if given.words and not given.words[0].known:
-        return "runs a git command that is not known beforehand"
+        return "runs a git command that is not known in advance"
     unknown = given.has_unknown
     checks: dict[str, tuple[bool, str]] = {
         "push": (
-            unknown or _overwrites(given, rest),
-            "overwrites or deletes what others have pushed",
+            unknown or _is_forced_push(given, rest),
+            "overwrites or deletes pushed commits",
         ),
         "reset": (
-            unknown or given.has("", "--hard", "--merge", "--keep"),
-            "throws away changes that are not committed",
+            unknown or given.has_option("", "--hard", "--merge", "--keep"),
+            "discards uncommitted changes",
         ),
-        "clean": (not given.has("n", "--dry-run"), "deletes files that git does not know"),
+        "clean": (not given.has_option("n", "--dry-run"), "deletes untracked files"),
         "checkout": (
-            given.has("f", "--force") or "--" in given.texts or "." in rest,
-            "throws away changes that are not committed",
+            given.has_option("f", "--force") or "--" in given.texts or "." in rest,
+            "discards uncommitted changes",
         ),
         "switch": (
-            given.has("fC", "--force", "--discard-changes", "--force-create"),
-            "throws away changes that are not committed",
+            given.has_option("fC", "--force", "--discard-changes", "--force-create"),
+            "discards uncommitted changes",
         ),
         "restore": (
-            not given.has("S", "--staged") or given.has("W", "--worktree"),
-            "throws away changes that are not committed",
+            not given.has_option("S", "--staged") or given.has_option("W", "--worktree"),
+            "discards uncommitted changes",
         ),
         "branch": (
-            given.has("D") or (given.has("d", "--delete") and given.has("f", "--force")),
+            given.has_option("D")
+            or (given.has_option("d", "--delete") and given.has_option("f", "--force")),
             "deletes a branch",
         ),
-        "tag": (given.has("df", "--delete", "--force"), "deletes or moves a tag"),
-        "stash": (rest[:1] in (("drop",), ("clear",)), "throws away stashed changes"),
-        "reflog": (rest[:1] in (("expire",), ("delete",)), "deletes the way back to old commits"),
+        "tag": (given.has_option("df", "--delete", "--force"), "deletes or moves a tag"),
+        "stash": (rest[:1] in (("drop",), ("clear",)), "discards stashed changes"),
+        "reflog": (rest[:1] in (("expire",), ("delete",)), "deletes references to old commits"),
         "worktree": (rest[:1] == ("remove",), "deletes a working tree"),
-        "remote": (rest[:1] in (("remove",), ("rm",)), "forgets a remote"),
+        "remote": (rest[:1] in (("remove",), ("rm",)), "removes a remote"),
         "gc": (any(t.startswith("--prune") for t in given.texts), "deletes old commits"),
-        "rm": (given.has("rf", "--force"), "deletes files"),
-        "update-ref": (given.has("d"), "deletes a reference"),
+        "rm": (given.has_option("rf", "--force"), "deletes files"),
+        "update-ref": (given.has_option("d"), "deletes a reference"),
         "filter-branch": (True, "rewrites history"),
         "filter-repo": (True, "rewrites history"),
     }
-    applies, reason = checks.get(verb, (False, ""))
+    applies, reason = checks.get(subcommand, (False, ""))
     return reason if applies else None
 
 
-def _verbs(reason: str, *verbs: str) -> Rule:
-    """Dangerous with one of these words among the subcommands (the first three)."""
+def _make_subcommand_rule(reason: str, *verbs: str) -> RiskRule:
+    """Make a rule that matches one of these words among the first three subcommands."""
 
-    def rule(given: Arguments) -> str | None:
+    def rule(given: CommandArguments) -> str | None:
         if any(not word.known for word in given.words[:1]):
             return reason
-        return reason if any(name in verbs for name in given.commands()[:3]) else None
+        return reason if any(name in verbs for name in given.list_subcommands()[:3]) else None
 
     return rule
 
 
-def _containers(given: Arguments) -> str | None:
-    names = given.commands(("-f", "--file", "-p", "--project-name", "-H", "--context"))[:3]
+def _check_containers(given: CommandArguments) -> str | None:
+    names = given.list_subcommands(("-f", "--file", "-p", "--project-name", "-H", "--context"))[:3]
     if any(one in ("rm", "rmi", "prune", "kill", "remove") for one in names):
-        return "deletes or ends containers, images or volumes"
-    if "down" in names and given.has("v", "--volumes", "--rmi"):
+        return "deletes or stops containers, images or volumes"
+    if "down" in names and given.has_option("v", "--volumes", "--rmi"):
         return "deletes volumes or images"
     wide = any(t.startswith(("--privileged", "--pid=host", "/:")) for t in given.texts)
-    return "gives a container the whole machine" if "run" in names and wide else None
+    return "gives a container access to the whole machine" if "run" in names and wide else None
 
 
-def _services(given: Arguments) -> str | None:
-    calm = ("status", "show", "cat", "help", "list-units", "list-unit-files", "list-timers")
-    names = given.commands()
-    is_calm = not names or names[0] in calm or names[0].startswith("is-") or names[-1] == "status"
-    return None if is_calm else "changes services of this machine"
+def _check_services(given: CommandArguments) -> str | None:
+    read_only = ("status", "show", "cat", "help", "list-units", "list-unit-files", "list-timers")
+    names = given.list_subcommands()
+    is_read_only = (
+        not names or names[0] in read_only or names[0].startswith("is-") or names[-1] == "status"
+    )
+    return None if is_read_only else "changes this machine's services"
 
 
-def _packages(given: Arguments) -> str | None:
+def _check_packages(given: CommandArguments) -> str | None:
     verbs = ("remove", "purge", "autoremove", "erase", "uninstall", "unpublish", "del", "rm", "un")
-    names = given.commands()[:3]
+    names = given.list_subcommands()[:3]
     if any(name in verbs for name in names):
         return "removes packages"
     return "publishes a package" if "publish" in names or "upload" in names else None
 
 
-def _low_level_packages(given: Arguments) -> str | None:
-    removes = given.has("rPRe", "--remove", "--purge", "--erase")
+def _check_package_files(given: CommandArguments) -> str | None:
+    removes = given.has_option("rPRe", "--remove", "--purge", "--erase")
     return "removes packages" if removes else None
 
 
-def _clouds(given: Arguments) -> str | None:
-    for name in given.commands()[:4]:
+def _check_cloud(given: CommandArguments) -> str | None:
+    for name in given.list_subcommands()[:4]:
         if re.match(r"(rm|rb|delete|destroy|terminate|drain|uninstall|remove|purge)(-|$)", name):
-            return "deletes things outside this machine"
+            return "deletes remote resources"
     return None
 
 
-def _scheduler(given: Arguments) -> str | None:
-    return None if given.has("l") else "changes scheduled tasks of this machine"
+def _check_scheduler(given: CommandArguments) -> str | None:
+    return None if given.has_option("l") else "changes this machine's scheduled tasks"
 
 
-def _stream_editor(given: Arguments) -> str | None:
-    if not given.has("i", "--in-place"):
+def _check_sed(given: CommandArguments) -> str | None:
+    if not given.has_option("i", "--in-place"):
         return None
-    files = given.operands[0 if given.has("ef", "--expression", "--file") else 1 :]
-    return _outside(files, given, "changes files outside the allowed folders")
+    files = given.operands[0 if given.has_option("ef", "--expression", "--file") else 1 :]
+    return _check_outside(files, given, "changes files outside the allowed folders")
 
 
-def _download(given: Arguments) -> str | None:
-    targets: list[Word] = []
+def _check_download(given: CommandArguments) -> str | None:
+    targets: list[ShellWord] = []
     for number, text in enumerate(given.texts):
         if text in ("-o", "-O", "--output", "--output-document", "--output-dir", "-P"):
             targets += given.words[number + 1 : number + 2]
         elif text.startswith(("--output=", "--output-document=")):
-            targets.append(Word(text.partition("=")[2], given.words[number].known))
+            targets.append(ShellWord(text.partition("=")[2], given.words[number].known))
     files = [w for w in targets if w.text != "-" and "://" not in w.text]
-    return _outside(files, given, "writes outside the allowed folders")
+    return _check_outside(files, given, "writes outside the allowed folders")
 
 
-def _archive(given: Arguments) -> str | None:
+def _check_archive(given: CommandArguments) -> str | None:
     targets = [
         word
         for text, word in zip(given.texts, given.words[1:], strict=False)
         if text in ("-C", "-d", "--directory")
     ]
-    return _outside(targets, given, "unpacks outside the allowed folders")
+    return _check_outside(targets, given, "unpacks outside the allowed folders")
 
 
-_KILLS = _always("ends processes")
-_POWER = _always("stops or restarts this machine")
-_DISKS = _always("changes disks or file systems")
-_USERS = _always("changes users or their rights")
-_NETWORK = _always("changes the network of this machine")
+_KILL_RULE = _make_constant_rule("kills processes")
+_POWER_RULE = _make_constant_rule("stops or restarts this machine")
+_DISK_RULE = _make_constant_rule("changes disks or file systems")
+_USER_RULE = _make_constant_rule("changes users or their rights")
+_NETWORK_RULE = _make_constant_rule("changes this machine's network")
 
-RULES: dict[str, Rule] = {
-    **dict.fromkeys(("rm", "unlink", "trash"), _remove),
-    **dict.fromkeys(("shred", "srm", "wipe"), _always("deletes files beyond recovery")),
-    **dict.fromkeys(("touch", "mkdir", "rmdir", "tee", "truncate", "mktemp"), _writes),
-    **dict.fromkeys(("cp", "ln", "install", "rsync", "scp"), _copies),
-    "mv": _moves,
-    **dict.fromkeys(("chmod", "chown", "chgrp", "setfacl", "chattr"), _modes),
-    "dd": _copies_blocks,
+RISK_RULES: dict[str, RiskRule] = {
+    **dict.fromkeys(("rm", "unlink", "trash"), _check_removal),
+    **dict.fromkeys(("shred", "srm", "wipe"), _make_constant_rule("deletes files beyond recovery")),
+    **dict.fromkeys(("touch", "mkdir", "rmdir", "tee", "truncate", "mktemp"), _check_write),
+    **dict.fromkeys(("cp", "ln", "install", "rsync", "scp"), _check_copy),
+    "mv": _check_move,
+    **dict.fromkeys(("chmod", "chown", "chgrp", "setfacl", "chattr"), _check_permissions),
+    "dd": _check_dd,
     **dict.fromkeys(
-        _names(
+        _split_names(
             "fdisk parted sfdisk cfdisk gdisk sgdisk wipefs mke2fs mkswap swapoff swapon mount umount "
             "losetup cryptsetup lvremove vgremove pvremove blkdiscard hdparm zpool zfs"
         ),
-        _DISKS,
+        _DISK_RULE,
     ),
-    **dict.fromkeys(("kill", "pkill", "killall", "killall5", "skill", "xkill"), _KILLS),
-    "fuser": lambda given: "ends processes" if given.has("k", "--kill") else None,
-    **dict.fromkeys(("shutdown", "reboot", "halt", "poweroff", "init", "telinit"), _POWER),
+    **dict.fromkeys(("kill", "pkill", "killall", "killall5", "skill", "xkill"), _KILL_RULE),
+    "fuser": lambda given: "kills processes" if given.has_option("k", "--kill") else None,
+    **dict.fromkeys(("shutdown", "reboot", "halt", "poweroff", "init", "telinit"), _POWER_RULE),
     **dict.fromkeys(
-        ("systemctl", "service", "launchctl", "rc-service", "supervisorctl"), _services
+        ("systemctl", "service", "launchctl", "rc-service", "supervisorctl"), _check_services
     ),
     **dict.fromkeys(
-        _names("useradd userdel usermod adduser deluser groupadd groupdel passwd chpasswd visudo"),
-        _USERS,
+        _split_names(
+            "useradd userdel usermod adduser deluser groupadd groupdel passwd chpasswd visudo"
+        ),
+        _USER_RULE,
     ),
-    **dict.fromkeys(("iptables", "ip6tables", "nft", "ufw", "firewall-cmd", "ifconfig"), _NETWORK),
-    **dict.fromkeys(("insmod", "rmmod", "modprobe", "sysctl"), _always("changes the kernel")),
-    **dict.fromkeys(("sudo", "doas", "su", "pkexec", "runuser"), _always("runs as another user")),
-    **dict.fromkeys(("chroot", "nsenter"), _always("leaves the place it runs in")),
-    **dict.fromkeys(("crontab", "at", "batch", "atrm"), _scheduler),
-    "git": _git,
-    **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose"), _containers),
     **dict.fromkeys(
-        _names(
+        ("iptables", "ip6tables", "nft", "ufw", "firewall-cmd", "ifconfig"), _NETWORK_RULE
+    ),
+    **dict.fromkeys(
+        ("insmod", "rmmod", "modprobe", "sysctl"), _make_constant_rule("changes the kernel")
+    ),
+    **dict.fromkeys(
+        ("sudo", "doas", "su", "pkexec", "runuser"), _make_constant_rule("runs as another user")
+    ),
+    **dict.fromkeys(("chroot", "nsenter"), _make_constant_rule("leaves its isolated environment")),
+    **dict.fromkeys(("crontab", "at", "batch", "atrm"), _check_scheduler),
+    "git": _check_git,
+    **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose"), _check_containers),
+    **dict.fromkeys(
+        _split_names(
             "apt apt-get aptitude yum dnf zypper apk brew snap flatpak port pip pip3 pipx uv conda "
             "mamba npm pnpm yarn bun cargo gem poetry pdm composer choco winget twine nix-env"
         ),
-        _packages,
+        _check_packages,
     ),
-    **dict.fromkeys(("dpkg", "rpm", "pacman"), _low_level_packages),
+    **dict.fromkeys(("dpkg", "rpm", "pacman"), _check_package_files),
     **dict.fromkeys(
-        _names(
+        _split_names(
             "kubectl oc helm aws gcloud az gh glab doctl flyctl heroku vercel rclone gsutil s3cmd"
         ),
-        _clouds,
+        _check_cloud,
     ),
     **dict.fromkeys(
         ("terraform", "tofu", "pulumi"),
-        _verbs("changes things outside this machine", "destroy", "apply", "up"),
+        _make_subcommand_rule("changes remote resources", "destroy", "apply", "up"),
     ),
-    **dict.fromkeys(("dropdb", "dropuser"), _always("deletes a database or a user of it")),
-    "redis-cli": _verbs("deletes data", "flushall", "flushdb", "FLUSHALL", "FLUSHDB", "del", "DEL"),
-    "tmux": _verbs("ends sessions, or types into them", "kill-server", "kill-session", "send-keys"),
-    "sed": _stream_editor,
-    **dict.fromkeys(("curl", "wget"), _download),
-    **dict.fromkeys(("tar", "unzip", "bsdtar", "7z"), _archive),
+    **dict.fromkeys(
+        ("dropdb", "dropuser"), _make_constant_rule("deletes a database or one of its users")
+    ),
+    "redis-cli": _make_subcommand_rule(
+        "deletes data", "flushall", "flushdb", "FLUSHALL", "FLUSHDB", "del", "DEL"
+    ),
+    "tmux": _make_subcommand_rule(
+        "kills sessions or types into them", "kill-server", "kill-session", "send-keys"
+    ),
+    "sed": _check_sed,
+    **dict.fromkeys(("curl", "wget"), _check_download),
+    **dict.fromkeys(("tar", "unzip", "bsdtar", "7z"), _check_archive),
 }
-# By the beginning of the name, as in mkfs.ext4.
-PREFIXES: dict[str, Rule] = {"mkfs": _DISKS, "fsck": _DISKS}
+# By name prefix, as in mkfs.ext4.
+PREFIX_RULES: dict[str, RiskRule] = {"mkfs": _DISK_RULE, "fsck": _DISK_RULE}
 
-DATABASES = frozenset(
-    _names(
+DATABASE_CLIENTS = frozenset(
+    _split_names(
         "psql mysql mariadb sqlite3 sqlite duckdb sqlcmd clickhouse-client cockroach mongosh mongo"
     )
 )
-SQL_LOSS = re.compile(
+DESTRUCTIVE_SQL = re.compile(
     r"\b(drop|truncate)\s+(table|database|schema|index|view|materialized|user|role|column|if)\b"
     r"|\btruncate\s+\w|\bdelete\s+from\s+[\w.\"`]+\s*(;|$|\")|\balter\s+table\b[^;]*\bdrop\b"
     r"|\bdropDatabase\b|\.drop\(|\.deleteMany\(\s*\{\s*\}",
     re.IGNORECASE,
 )
-CODE_LOSS = re.compile(
+DESTRUCTIVE_CODE = re.compile(
     r"rmtree|os\.(remove|unlink|rmdir|removedirs|kill|system|exec\w*|spawn\w*|popen)|\.unlink\(|subprocess"
     r"|fs\.(rm|unlink|rmdir)|(rm|rmdir|unlink)Sync|child_process|FileUtils\.rm|\bunlink\b|\bsystem\s*\(|\bsystem\s+[\"']|`|\bexec\b"
 )
-# What only its owner should read; a command that shows it puts it into the conversation.
-SECRETS = re.compile(
+# Secret files; a command that prints one puts it into the conversation.
+SECRET_PATHS = re.compile(
     r"/proc/[^/]+/environ|/etc/(g?shadow|sudoers)|\.ssh/(id_|.*_rsa|.*_ed25519)|\.aws/credentials"
     r"|\.netrc|\.gnupg/|\.pgpass|\.docker/config\.json|\.kube/config|\.git-credentials"
 )

@@ -1,14 +1,14 @@
-"""What a call leaves behind: some must not be shown as something to be done again without a thought."""
+"""Side effects of calls: which ones must not be shown as examples to repeat."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-from rekindle.judging.tool_kinds import kind_of
-from rekindle.types import JSON, Step
+from rekindle.judging.tool_kinds import classify_tool
+from rekindle.types import JSON, PatternStep
 
-_OUTWARD = re.compile(
+_EXTERNAL_COMMANDS = re.compile(
     r"""(?x)\b(?: git\s+(?:-\S+\s+)*push
     | (?:npm|pnpm|yarn|cargo|uv|poetry|gem|twine)\s+(?:publish|upload)
     | docker\s+(?:image\s+)?push | kubectl\s+(?:apply|create|delete|scale|rollout|patch|drain)
@@ -31,45 +31,48 @@ _DESTRUCTIVE = re.compile(
     | >\s*/dev/sd | \bcurl\b[^|;]*\|\s*(?:sudo\s+)?(?:ba|z)?sh\b | \bsudo\b""",
     re.IGNORECASE,
 )
-_SUSPECT = (
+_DESTRUCTIVE_HINTS = (
     "rm ", "git ", "mkfs", "dd ", "shred", "truncate", "drop", "delete", "docker", "kill", "/dev/sd",
     "curl", "sudo",
 )  # fmt: skip
-# Verbs of functions that change something for others.
-_VERBS = re.compile(
+# Verbs in the names of functions that change something for others.
+_EXTERNAL_VERBS = re.compile(
     r"""(?ix)(?:^|[_.-])(?: send | post | publish | delete | remove | cancel | book | buy | order | pay
     | purchase | transfer | refund | deploy | push | merge | invite | reply | forward | schedule | submit
     | update | create | modify | exchange | return | grant | revoke | drop | kill | stop )(?:[_.-]|$)"""
 )
 
 
-def texts(arguments: JSON) -> list[str]:
-    """All texts in some arguments."""
+def collect_texts(arguments: JSON) -> list[str]:
+    """Return all texts in some arguments."""
     if isinstance(arguments, str):
         return [arguments]
     if isinstance(arguments, Mapping):
-        return [text for part in arguments.values() for text in texts(part)]  # pyright: ignore[reportUnknownVariableType]
+        return [text for part in arguments.values() for text in collect_texts(part)]  # pyright: ignore[reportUnknownVariableType]
     if isinstance(arguments, (list, tuple)):
-        return [text for part in arguments for text in texts(part)]  # pyright: ignore[reportUnknownVariableType]
+        return [text for part in arguments for text in collect_texts(part)]  # pyright: ignore[reportUnknownVariableType]
     return []
 
 
 def is_destructive(arguments: JSON) -> bool:
-    """Does this destroy what cannot be brought back? Such a call is never an example."""
+    """Return whether the call destroys data for good; such a call is never an example."""
     if isinstance(arguments, str):
-        return _may_destroy(arguments) and _DESTRUCTIVE.search(arguments) is not None
-    return any(is_destructive(text) for text in texts(arguments))
+        return _may_be_destructive(arguments) and _DESTRUCTIVE.search(arguments) is not None
+    return any(is_destructive(text) for text in collect_texts(arguments))
 
 
-def _may_destroy(text: str) -> bool:
-    """A quick look: most texts have none of these words, and the pattern is slow."""
+def _may_be_destructive(text: str) -> bool:
+    """Return whether the slow pattern is worth running: most texts contain none of these words."""
     lower = text.lower()
-    return any(word in lower for word in _SUSPECT)
+    return any(word in lower for word in _DESTRUCTIVE_HINTS)
 
 
-def is_outward(step: Step) -> bool:
-    """Does this change something outside the working folder? Tell of it, but show no such turn."""
-    kind = kind_of(step.tool)
+def has_external_effect(step: PatternStep) -> bool:
+    """Return whether the call changes something outside the working folder.
+
+    Such a call may be described, but not shown as a turn.
+    """
+    kind = classify_tool(step.tool)
     if kind.shape in ("shell", "code"):
-        return any(_OUTWARD.search(text) for text in texts(step.arguments))
-    return kind.work == "general" and _VERBS.search(step.tool) is not None
+        return any(_EXTERNAL_COMMANDS.search(text) for text in collect_texts(step.arguments))
+    return kind.work == "general" and _EXTERNAL_VERBS.search(step.tool) is not None

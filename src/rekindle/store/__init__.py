@@ -1,4 +1,4 @@
-"""All SQL of the project: one `Store`, two engines."""
+"""The store: all SQL of the project, one `Store` API over two engines."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ def open_store(
 ) -> Store:
     """Open a SQLite file (created if missing) or a `postgresql://` database.
 
-    With `relaxed` durability a crash of the machine may cost the last moments, never more; a crash of
-    the program costs nothing either way.
+    With `relaxed` durability a crash of the machine may lose the last few moments; a crash of the
+    program loses nothing either way.
     """
     if durability not in ("full", "relaxed"):
         raise InvalidInput(f"durability: expected full or relaxed, got {durability!r}")
-    where = str(target)
-    if where.startswith(("postgresql://", "postgres://")):
+    location = str(target)
+    if location.startswith(("postgresql://", "postgres://")):
         from rekindle.store.engines.postgres import PostgresEngine as Engine
     else:
         from rekindle.store.engines.sqlite import SqliteEngine as Engine
-    engine = Engine(where, durability=durability, readonly=readonly, busy_seconds=busy_seconds)
+    engine = Engine(location, durability=durability, readonly=readonly, busy_seconds=busy_seconds)
     return Store(engine, clock=clock, active_seconds=active_seconds, undo_seconds=undo_seconds)
 
 
 def repair_file(path: str | Path, progress: Progress | None = None) -> list[str]:
-    """Repair a SQLite file, also one too damaged to open; say what was mended.
+    """Repair a SQLite file, even one too damaged to open, and return what was repaired.
 
-    One that opens is repaired in place. Of one that does not, everything readable is brought into a
-    new file under its name; the damaged one stays beside it, with `.damaged-` and the time.
+    A file that opens is repaired in place. Otherwise, everything readable is copied into a new file
+    under the same name; the damaged file is kept next to it with the suffix `.damaged-` and the time.
     """
     from .recovery import repair_file as repair
 

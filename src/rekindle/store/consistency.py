@@ -1,4 +1,4 @@
-"""Is everything true that the database says of itself? And if not, make it so from what it holds."""
+"""Check the database for consistency, and repair what can be derived from its contents."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from rekindle.errors import StoreDamaged
 from rekindle.store.core.engine import Engine, Progress, Transaction
-from rekindle.store.core.rows import MESSAGE_COLUMNS, message_of
-from rekindle.store.core.text_encoding import unescape
+from rekindle.store.core.rows import MESSAGE_COLUMNS, row_to_message
+from rekindle.store.core.text_encoding import unescape_text
 from rekindle.types import Finding
 
 from .learning import mining_results, outcomes
 from .sessions import usage
 from .transfer import copy_routes
 
-_COUNTED = """
+_SELECT_COUNTS = """
 SELECT s.num, s.id, s.message_count, s.tool_call_count, s.next_position,
        coalesce(c.messages, 0), coalesce(c.calls, 0), coalesce(c.last, -1)
 FROM sessions s LEFT JOIN (
@@ -25,65 +25,67 @@ FROM sessions s LEFT JOIN (
     FROM messages GROUP BY session
 ) c ON c.num = s.num
 """
-_ORPHANS = """
+_SELECT_ORPHANS = """
 SELECT session, count(*), min(time), max(time) FROM messages m
 WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.num = m.session) GROUP BY session
 """
-_LOST_REWINDS = """
+_SELECT_LOST_REWINDS = """
 SELECT id, session, position FROM messages m WHERE rewind IS NOT NULL
 AND NOT EXISTS (SELECT 1 FROM rewinds r WHERE r.num = m.rewind)
 """
 
 
-def verify(engine: Engine, tx: Transaction, progress: Progress | None) -> Iterator[Finding]:
-    """Check every count, order, chain, index, route and foreign key, and that all can be read."""
+def verify_store(engine: Engine, tx: Transaction, progress: Progress | None) -> Iterator[Finding]:
+    """Check every count, order, chain, index, route and foreign key, and read every message."""
     yield from engine.check(tx)
     yield from _check_counts(tx)
-    yield from usage.check(tx)
+    yield from usage.check_usage(tx)
     yield from _check_links(tx)
-    yield from copy_routes.verify(tx)
+    yield from copy_routes.verify_conversations(tx)
     yield from _check_messages(tx, progress)
 
 
 def _check_counts(tx: Transaction) -> Iterator[Finding]:
-    for _, name, messages, calls, following, real_messages, real_calls, last in tx.run(_COUNTED):
-        where = unescape(name)
+    for _, name, messages, calls, next_position, real_messages, real_calls, last in tx.run(
+        _SELECT_COUNTS
+    ):
+        where = unescape_text(name)
         if messages != real_messages:
-            detail = f"says {messages} messages, has {real_messages}"
+            detail = f"recorded {messages} messages, found {real_messages}"
             yield Finding(check="count", where=where, detail=detail)
         if calls != real_calls:
-            detail = f"says {calls} tool calls, has {real_calls}"
+            detail = f"recorded {calls} tool calls, found {real_calls}"
             yield Finding(check="count", where=where, detail=detail)
-        if following <= last:
-            detail = f"would write next at {following}, but has a message at {last}"
+        if next_position <= last:
+            detail = f"next position is {next_position}, but there is a message at {last}"
             yield Finding(check="order", where=where, detail=detail)
-    for num, count, _, _ in tx.run(_ORPHANS):
-        detail = f"{count} messages belong to a session that is not there"
+    for num, count, _, _ in tx.run(_SELECT_ORPHANS):
+        detail = f"{count} messages belong to a missing session"
         yield Finding(check="foreign key", where=f"session number {num}", detail=detail)
 
 
 def _check_links(tx: Transaction) -> Iterator[Finding]:
-    for name in cycles(tx):
-        yield Finding(check="chain", where=unescape(name), detail="descends from itself")
-    for _, num, position in tx.run(_LOST_REWINDS):
-        detail = f"position {position} was taken out by a rewind that is not there"
+    for name in find_cycles(tx):
+        yield Finding(check="chain", where=unescape_text(name), detail="descends from itself")
+    for _, num, position in tx.run(_SELECT_LOST_REWINDS):
+        detail = f"position {position} was removed by a missing rewind"
         yield Finding(check="foreign key", where=f"session number {num}", detail=detail)
 
 
-def cycles(tx: Transaction) -> list[str]:
-    """Sessions that descend from themselves."""
+def find_cycles(tx: Transaction) -> list[str]:
+    """Return the ids of sessions that descend from themselves."""
     parents = dict(tx.run("SELECT id, parent FROM sessions WHERE parent IS NOT NULL"))
-    fine: set[str] = set()
+    visited: set[str] = set()
     found: list[str] = []
     for start in parents:
         path: list[str] = []
-        at = start
-        while at in parents and at not in fine and at not in path:
-            path.append(at)
-            at = parents[at]
-        if at in path:
-            found.append(at)
-        fine.update(path)
+        current = start
+        while current in parents and current not in visited and current not in path:
+            path.append(current)
+            current = parents[current]
+        if current in path:
+            found.append(current)
+        visited.update(path)
     return found
 
 
@@ -92,7 +94,7 @@ def _check_messages(tx: Transaction, progress: Progress | None) -> Iterator[Find
     rows = tx.stream(f"SELECT m.session, {MESSAGE_COLUMNS} FROM messages m")
     for done, (num, *row) in enumerate(rows):
         try:
-            message_of(tuple(row))
+            row_to_message(tuple(row))
         except (StoreDamaged, ValueError, TypeError) as error:
             where = f"session number {num}, position {row[0]}"
             yield Finding(check="message", where=where, detail=str(error), repairable=False)
@@ -102,8 +104,8 @@ def _check_messages(tx: Transaction, progress: Progress | None) -> Iterator[Find
         progress(total, total)
 
 
-def adopt(tx: Transaction, num: int, first: float, last: float) -> None:
-    """Make a session for messages that have lost theirs."""
+def create_recovered_session(tx: Transaction, num: int, first: float, last: float) -> None:
+    """Create a session for messages whose session is missing."""
     tx.run(
         "INSERT INTO sessions (num, id, source, owner, started, last_active, next_position,"
         " message_count, tool_call_count) VALUES (?, ?, 'recovered', '', ?, ?, 0, 0, 0)",
@@ -111,40 +113,40 @@ def adopt(tx: Transaction, num: int, first: float, last: float) -> None:
     )
 
 
-def repair(engine: Engine, tx: Transaction, progress: Progress | None) -> list[str]:
-    """Rebuild everything that can be derived, and say what was mended."""
-    mended: list[str] = []
-    for num, count, first, last in tx.run(_ORPHANS):
-        adopt(tx, num, first, last)
-        mended.append(f"recovered_{num}: a new session holds {count} messages that had lost theirs")
-    for name in cycles(tx):
+def repair_store(engine: Engine, tx: Transaction, progress: Progress | None) -> list[str]:
+    """Rebuild everything that can be derived, and return what was repaired."""
+    repairs: list[str] = []
+    for num, count, first, last in tx.run(_SELECT_ORPHANS):
+        create_recovered_session(tx, num, first, last)
+        repairs.append(f"recovered_{num}: created for {count} messages whose session was missing")
+    for name in find_cycles(tx):
         tx.run("UPDATE sessions SET changes = changes + 1, parent = NULL WHERE id = ?", (name,))
-        mended.append(f"{unescape(name)}: no longer descends from itself")
-    lost = tx.run(_LOST_REWINDS)
+        repairs.append(f"{unescape_text(name)}: no longer descends from itself")
+    lost = tx.run(_SELECT_LOST_REWINDS)
     if lost:
-        tx.many("UPDATE messages SET rewind = NULL WHERE id = ?", [row[:1] for row in lost])
-        mended.append(f"{len(lost)} messages came back whose rewind was not there")
+        tx.run_many("UPDATE messages SET rewind = NULL WHERE id = ?", [row[:1] for row in lost])
+        repairs.append(f"{len(lost)} messages restored because their rewind was missing")
     tx.run("DELETE FROM rewinds WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.num = session)")
-    mended += _repair_counts(tx)
-    mended += usage.repair(tx)
-    mended += copy_routes.repair(tx)
-    outcomes.forget(tx)
-    mining_results.forget(tx)
+    repairs += _repair_counts(tx)
+    repairs += usage.repair_usage(tx)
+    repairs += copy_routes.repair_conversations(tx)
+    outcomes.delete_verdicts(tx)
+    mining_results.delete_all_results(tx)
     engine.reindex(tx, progress)
-    return mended
+    return repairs
 
 
 def _repair_counts(tx: Transaction) -> list[str]:
-    mended: list[str] = []
-    for num, name, messages, calls, following, *real in tx.run(_COUNTED):
+    repairs: list[str] = []
+    for num, name, messages, calls, next_position, *real in tx.run(_SELECT_COUNTS):
         real_messages, real_calls, last = real
-        if (messages, calls) == (real_messages, real_calls) and following > last:
+        if (messages, calls) == (real_messages, real_calls) and next_position > last:
             continue
         tx.run(
             "UPDATE sessions SET changes = changes + 1, message_count = ?, tool_call_count = ?,"
             " next_position = ?"
             " WHERE num = ?",
-            (real_messages, real_calls, max(following, last + 1), num),
+            (real_messages, real_calls, max(next_position, last + 1), num),
         )
-        mended.append(f"{unescape(name)}: counted anew, {real_messages} messages")
-    return mended
+        repairs.append(f"{unescape_text(name)}: recounted, {real_messages} messages")
+    return repairs

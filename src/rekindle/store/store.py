@@ -1,8 +1,8 @@
 """The store: durable, searchable sessions and messages, on either engine.
 
-This file is the whole API and says what is promised; each subject is carried out in the file of its
-name. Everything is synchronous and may be called from many threads. A write is durable when its call
-returns; writers that come together share a transaction (see `commit`).
+This file is the whole API and its guarantees; each subject is implemented in the module of its name.
+Everything is synchronous and may be called from many threads. A write is durable when its call
+returns; concurrent writers share a transaction (see `group_commit`).
 """
 
 from __future__ import annotations
@@ -18,27 +18,33 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.store.core.engine import Engine, Progress, Transaction
 from rekindle.store.core.filter import Filter
-from rekindle.store.core.group_commit import GroupCommit
-from rekindle.store.core.rows import MESSAGE_COLUMNS, message_of
-from rekindle.store.core.search_query import SNIPPET
-from rekindle.store.core.text_encoding import escape, unescape
-from rekindle.store.sessions.list_cache import Listed
-from rekindle.store.sessions.search import search as find_messages
-from rekindle.store.transfer.bulk_import import Arrival, Arrived, arrive, ready, sound
+from rekindle.store.core.group_commit import GroupCommitter
+from rekindle.store.core.rows import MESSAGE_COLUMNS, row_to_message
+from rekindle.store.core.search_query import SNIPPET_LENGTH
+from rekindle.store.core.text_encoding import escape_text, unescape_text
+from rekindle.store.sessions.list_cache import SessionListCache
+from rekindle.store.sessions.search import search_messages as find_messages
+from rekindle.store.transfer.bulk_import import (
+    SessionImport,
+    SessionImportResult,
+    drop_invalid_messages,
+    prepare_import,
+    write_imports,
+)
 from rekindle.store.transfer.jsonl import CopyReport, LoadReport
 from rekindle.types import (
     JSON,
     Finding,
     Hit,
-    Judged,
+    JudgedSession,
     Message,
     Rewind,
     Session,
-    Stats,
+    StoreStats,
     Tokens,
     Usage,
-    checked,
-    replace,
+    replace_fields,
+    validate_message,
 )
 
 from . import consistency
@@ -50,25 +56,25 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from rekindle.store.conversations.inbox import Mail
+    from rekindle.store.conversations.inbox import Inbox
     from rekindle.store.conversations.routes import Routes
-    from rekindle.store.learning.experiments import Trials
-    from rekindle.store.learning.mining_results import Mined
+    from rekindle.store.learning.experiments import Experiments
+    from rekindle.store.learning.mining_results import MiningResults
     from rekindle.store.learning.preludes import Preludes
-    from rekindle.store.learning.template_index import Patterns
-    from rekindle.store.learning.template_search import Choosing
+    from rekindle.store.learning.template_index import TemplateIndex
+    from rekindle.store.learning.template_search import TemplateSearch
 
 T = TypeVar("T")
 DAY = 86_400.0
-REMEMBERED = 10_000
-LOAD_TOGETHER = 500
-_EVERYTHING = Filter()
+MAX_REMEMBERED = 10_000
+STAMP_BATCH_SIZE = 500
+_DEFAULT_FILTER = Filter()
 
-__all__ = ["SNIPPET", "Store"]
+__all__ = ["SNIPPET_LENGTH", "Store"]
 
 
 class Store:
-    """Sessions and messages. Use `open_store`; a store is also a context manager."""
+    """Sessions and messages. Open one with `open_store`; a store is also a context manager."""
 
     def __init__(
         self,
@@ -82,16 +88,18 @@ class Store:
         self._clock = clock
         self._active_seconds = active_seconds
         self._undo_seconds = undo_seconds
-        self._commits = GroupCommit(engine.transact)
-        self._inside = threading.local()  # the transaction that this thread is in
-        self._begun: dict[str, Session] = {}  # begun, but without a message yet
-        self._listed = Listed()
-        self._called: dict[tuple[int, str], str] = {}  # tools whose results are awaited
-        self._numbers: dict[str, int] = {}  # of sessions that this process writes to
+        self._committer = GroupCommitter(engine.transact)
+        self._thread_state = threading.local()  # the current transaction of each thread
+        self._unstored_sessions: dict[str, Session] = {}  # begun, but without messages yet
+        self._list_cache = SessionListCache()
+        self._pending_calls: dict[tuple[int, str], str] = {}  # tools of calls without a result
+        self._session_nums: dict[
+            str, int
+        ] = {}  # row numbers of sessions that this process writes to
 
     @property
     def location(self) -> str:
-        """Where the sessions are: a path, or a URL without its password."""
+        """The location of the sessions: a path, or a URL without its password."""
         return self._engine.location
 
     # -- sessions
@@ -113,10 +121,10 @@ class Store:
         arm: str | None = None,
         started: float | None = None,
     ) -> Session:
-        """Open a session. Nothing is written until its first message."""
+        """Begin a session. Nothing is written until its first message."""
         now = self._clock() if started is None else started
         session = Session(
-            id=self._new_id(now) if id is None else id,
+            id=self._make_id(now) if id is None else id,
             source=source,
             owner=owner,
             user=user,
@@ -131,41 +139,41 @@ class Store:
             started=now,
             last_active=now,
         )
-        sessions.checked_session(session)
-        session = replace(session, title=titles.clean(title) if title else None)
-        _remember(self._begun, session.id, session)
+        sessions.check_session(session)
+        session = replace_fields(session, title=titles.clean_title(title) if title else None)
+        _cache_value(self._unstored_sessions, session.id, session)
         return session
 
     @staticmethod
-    def _new_id(now: float) -> str:
+    def _make_id(now: float) -> str:
         return f"{time.strftime('%Y%m%d_%H%M%S', time.gmtime(now))}_{os.urandom(4).hex()}"
 
     def append(self, session: Session | str, *messages: Message) -> list[int]:
-        """Add messages to a session and return their positions; durable when it returns.
+        """Append messages to a session and return their positions; durable on return.
 
-        A message whose `platform_message_id` the session already has is not stored again: its old
+        A message whose `platform_message_id` the session already has is not stored again: its existing
         position is returned.
         """
         for message in messages:
-            checked(message)
-        session_id = _id(session)
-        target = self._begun.get(session_id, session)
+            validate_message(message)
+        session_id = _get_id(session)
+        target = self._unstored_sessions.get(session_id, session)
         if not messages:
             return []
-        now, num = self._clock(), self._numbers.get(session_id)
+        now, num = self._clock(), self._session_nums.get(session_id)
         try:
             appended = self._write(
-                lambda tx: sessions.append(
-                    self._engine, tx, target, messages, now, num, self._called
+                lambda tx: sessions.append_messages(
+                    self._engine, tx, target, messages, now, num, self._pending_calls
                 )
             )
         except NotFound:
-            if self._numbers.pop(session_id, None) is None:
+            if self._session_nums.pop(session_id, None) is None:
                 raise
-            return self.append(session, *messages)  # deleted, and perhaps begun anew, elsewhere
+            return self.append(session, *messages)  # deleted elsewhere, and perhaps recreated
         if num is None:
-            _remember(self._numbers, session_id, appended.num)
-            self._begun.pop(session_id, None)
+            _cache_value(self._session_nums, session_id, appended.num)
+            self._unstored_sessions.pop(session_id, None)
         return appended.positions
 
     def messages(
@@ -177,58 +185,58 @@ class Store:
         limit: int | None = None,
         owner: str | None = None,
     ) -> list[Message]:
-        """The messages of a session in order, from behind position `after` on."""
-        session_id = _id(session)
-        _checked_page(limit)
+        """Return the session's messages in order, starting after position `after`."""
+        session_id = _get_id(session)
+        _check_page(limit)
         if owner is not None:
             self.session(session_id, owner=owner)
-        with self._engine.reading() as tx:
+        with self._engine.begin_read() as tx:
             rows = tx.run(
                 f"SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.session ="
                 " (SELECT num FROM sessions WHERE id = ? AND pruned IS NULL) AND m.position > ?"
                 f"{'' if rewound else ' AND m.rewind IS NULL'} ORDER BY m.position"
                 f"{'' if limit is None else f' LIMIT {int(limit)}'}",
-                (escape(session_id), -1 if after is None else after),
+                (escape_text(session_id), -1 if after is None else after),
             )
             if not rows and not (
-                session_id in self._begun and not sessions.is_stored(tx, session_id)
+                session_id in self._unstored_sessions and not sessions.is_stored(tx, session_id)
             ):
-                sessions.by_id(tx, session_id)  # empty, or not there at all?
-        return [message_of(row) for row in rows]
+                sessions.get_session(tx, session_id)  # raises if the session does not exist
+        return [row_to_message(row) for row in rows]
 
     def session(self, id: str, *, owner: str | None = None) -> Session:
-        """The session with exactly this id."""
-        begun = self._begun.get(id)
-        with self._engine.reading() as tx:
+        """Return the session with exactly this id."""
+        begun = self._unstored_sessions.get(id)
+        with self._engine.begin_read() as tx:
             if begun and owner in (None, begun.owner) and not sessions.is_stored(tx, id):
                 return begun
-            return sessions.by_id(tx, id, owner)[1]
+            return sessions.get_session(tx, id, owner)[1]
 
     def resolve(self, name: str, *, owner: str | None = None) -> Session:
-        """The session with this id, this title (the newest of its line), or this beginning of an id."""
-        with self._engine.reading() as tx:
-            return sessions.by_name(tx, name, owner)
+        """Find a session by id, by title (the newest of its series) or by id prefix."""
+        with self._engine.begin_read() as tx:
+            return sessions.resolve_session(tx, name, owner)
 
     def recent(
         self,
         limit: int = 50,
         *,
         offset: int = 0,
-        where: Filter = _EVERYTHING,
+        where: Filter = _DEFAULT_FILTER,
         owner: str | None = None,
         source: str | None = None,
     ) -> list[Session]:
-        """Sessions by their last activity, newest first."""
-        _checked_page(limit, offset)
+        """Return sessions by last activity, newest first."""
+        _check_page(limit, offset)
         where = where.with_(owner=owner, source=source) if owner or source else where
-        condition, params = where.sql(self._clock())
-        with self._engine.reading() as tx:
-            listed = tx.run(
+        condition, params = where.to_sql(self._clock())
+        with self._engine.begin_read() as tx:
+            versions = tx.run(
                 f"SELECT s.num, s.changes FROM sessions s WHERE {condition}"
                 " ORDER BY s.last_active DESC, s.source DESC, s.num DESC LIMIT ? OFFSET ?",
                 (*params, limit, offset),
             )
-            return self._listed.sessions(tx, listed)
+            return self._list_cache.load(tx, versions)
 
     def search(
         self,
@@ -236,7 +244,7 @@ class Store:
         *,
         limit: int = 20,
         offset: int = 0,
-        where: Filter = _EVERYTHING,
+        where: Filter = _DEFAULT_FILTER,
         owner: str | None = None,
         source: str | None = None,
         session: Session | str | None = None,
@@ -248,20 +256,23 @@ class Store:
         order: Literal["best", "newest"] = "best",
         context: int = 1,
     ) -> list[Hit]:
-        """Messages with the words of `query` (see `query` for what may stand in it).
+        """Return messages that match `query` (see `search_query` for its syntax).
 
-        `where`, `owner` and `source` limit the sessions, the rest limits the messages. `context` is
-        how many messages around a hit come with it. No query is an error.
+        `where`, `owner` and `source` limit the sessions, the other arguments limit the messages.
+        `context` is the number of messages to include before and after a hit. No query is invalid.
         """
-        limits = {"role": role, "tool": tool, "since": since, "until": until}
-        with self._engine.reading() as tx:
+        message_filter = {"role": role, "tool": tool, "since": since, "until": until}
+        with self._engine.begin_read() as tx:
             return find_messages(
                 self._engine,
                 tx,
-                self._listed,
+                self._list_cache,
                 query,
                 where=where.with_(owner=owner, source=source),
-                message={**limits, "session": None if session is None else _id(session)},
+                message_filter={
+                    **message_filter,
+                    "session": None if session is None else _get_id(session),
+                },
                 rewound=rewound,
                 newest=order == "newest",
                 limit=limit,
@@ -271,33 +282,33 @@ class Store:
             )
 
     def rename(self, session: Session | str, title: str | None) -> Session:
-        """Give a session a title, or take it away. `TitleTaken` if another of its owner has it."""
-        return self._write(lambda tx: sessions.rename(tx, _id(session), title))
+        """Set or remove a session's title. Raise `TitleTaken` if another session of its owner has it."""
+        return self._write(lambda tx: sessions.rename_session(tx, _get_id(session), title))
 
     def end(self, session: Session | str, reason: str) -> Session:
-        """End a session. The first reason wins; a session without a message has nothing to end."""
-        now, begun = self._clock(), self._begun.get(_id(session))
+        """End a session. The first reason wins; a session without messages is not ended."""
+        now, begun = self._clock(), self._unstored_sessions.get(_get_id(session))
         return self._write(
             lambda tx: (
                 begun
                 if begun and not sessions.is_stored(tx, begun.id)
-                else sessions.end(tx, _id(session), reason, now)
+                else sessions.end_session(tx, _get_id(session), reason, now)
             )
         )
 
     def reopen(self, session: Session | str) -> Session:
-        """Take the end of a session back."""
-        return self._write(lambda tx: sessions.reopen(tx, _id(session)))
+        """Reopen an ended session."""
+        return self._write(lambda tx: sessions.reopen_session(tx, _get_id(session)))
 
     def update(self, session: Session | str, **fields: Any) -> Session:
         """Change user, model, model_config, cwd, git_branch, template or arm."""
 
-        def work(tx: Transaction) -> Session:
+        def update_fields(tx: Transaction) -> Session:
             if "model" in fields:
-                usage.settle(tx, _id(session))
-            return sessions.update(tx, _id(session), fields)
+                usage.assign_remainder(tx, _get_id(session))
+            return sessions.update_session(tx, _get_id(session), fields)
 
-        return self._write(work)
+        return self._write(update_fields)
 
     def add_usage(
         self,
@@ -307,332 +318,354 @@ class Store:
         *,
         model: str | None = None,
     ) -> Session:
-        """Count tokens and cost towards a session and the model that took them (default: its own)."""
-        return self._write(lambda tx: usage.add(tx, _id(session), Usage(tokens, cost), model))
+        """Add tokens and cost to a session and to the model that used them (default: its own)."""
+        return self._write(
+            lambda tx: usage.add_usage(tx, _get_id(session), Usage(tokens, cost), model)
+        )
 
     def usage(self, session: Session | str, *, owner: str | None = None) -> dict[str, Usage]:
-        """What each model took of a session; under "" what no model is known for."""
-        with self._engine.reading() as tx:
-            return usage.of_session(tx, *sessions.by_id(tx, _id(session), owner))
+        """Return the usage of a session by model; usage without a known model is under ""."""
+        with self._engine.begin_read() as tx:
+            return usage.compute_session_usage(
+                tx, *sessions.get_session(tx, _get_id(session), owner)
+            )
 
     # -- lineage
 
     def fork(
         self, session: Session | str, *, at: int | None = None, title: str | None = None
     ) -> Session:
-        """Start a child with the conversation up to and including position `at` (default: all)."""
+        """Create a child with the conversation up to and including position `at` (default: all)."""
         now = self._clock()
         return self._write(
-            lambda tx: lineage.fork(
-                self._engine, tx, _id(session), at, title, lambda: self._new_id(now), now
+            lambda tx: lineage.fork_session(
+                self._engine, tx, _get_id(session), at, title, lambda: self._make_id(now), now
             )
         )
 
     def compress(self, session: Session | str, *messages: Message) -> Session:
-        """End a session with reason `compression`; the child that starts with `messages` goes on."""
+        """End a session with reason `compression`; continue in a child that starts with `messages`."""
         for message in messages:
-            checked(message)
+            validate_message(message)
         now = self._clock()
         return self._write(
-            lambda tx: lineage.compress(
-                self._engine, tx, _id(session), messages, lambda: self._new_id(now), now
+            lambda tx: lineage.compress_session(
+                self._engine, tx, _get_id(session), messages, lambda: self._make_id(now), now
             )
         )
 
     def lineage(self, session: Session | str, *, owner: str | None = None) -> list[Session]:
-        """What a session descends from, itself, and what descends from it; oldest first."""
-        with self._engine.reading() as tx:
-            return _owned(lineage.lineage(tx, _id(session)), owner)
+        """Return the ancestors of a session, the session itself and its descendants, oldest first."""
+        with self._engine.begin_read() as tx:
+            return _filter_by_owner(lineage.list_lineage(tx, _get_id(session)), owner)
 
     def children(self, session: Session | str, *, owner: str | None = None) -> list[Session]:
-        """The sessions that were started from this one."""
-        with self._engine.reading() as tx:
-            return _owned(lineage.children(tx, _id(session)), owner)
+        """Return the sessions that were started from this one."""
+        with self._engine.begin_read() as tx:
+            return _filter_by_owner(lineage.list_children(tx, _get_id(session)), owner)
 
-    def tip(self, session: Session | str, *, owner: str | None = None) -> Session:
-        """Where a conversation goes on after all its compressions."""
-        with self._engine.reading() as tx:
-            found = lineage.tip(tx, _id(session))
-        if not _owned([found], owner):
-            raise NotFound(f"no session {_id(session)!r}")
+    def find_tip(self, session: Session | str, *, owner: str | None = None) -> Session:
+        """Return the session in which a conversation continues after all its compressions."""
+        with self._engine.begin_read() as tx:
+            found = lineage.find_tip(tx, _get_id(session))
+        if not _filter_by_owner([found], owner):
+            raise NotFound(f"no session {_get_id(session)!r}")
         return found
 
     def next_title(self, title: str, *, owner: str | None = None) -> str:
-        """The title for a continuation of `title`: "Plan" gives "Plan #2"."""
-        cleaned = titles.clean(title)
+        """Return the title for a continuation of `title`: "Plan" gives "Plan #2"."""
+        cleaned = titles.clean_title(title)
         if cleaned is None:
             raise InvalidInput("a title needs at least one visible character")
-        with self._engine.reading() as tx:
-            return titles.following(tx, escape(owner or ""), cleaned)[0]
+        with self._engine.begin_read() as tx:
+            return titles.find_next_title(tx, escape_text(owner or ""), cleaned)[0]
 
     # -- rewind
 
     def undo(self, session: Session | str, turns: int = 1) -> Rewind:
-        """Take out the last turns, each a user message and all that followed it."""
+        """Remove the last turns, each a user message and everything after it."""
         now = self._clock()
-        return self._write(lambda tx: rewind.undo(tx, _id(session), turns, now))
+        return self._write(lambda tx: rewind.undo_turns(tx, _get_id(session), turns, now))
 
     def retry(self, session: Session | str) -> Message:
-        """Take out the answer to the last user message; return that message."""
+        """Remove the answer to the last user message and return that message."""
         now = self._clock()
-        return self._write(lambda tx: rewind.retry(tx, _id(session), now))
+        return self._write(lambda tx: rewind.retry_turn(tx, _get_id(session), now))
 
     def rewrite(self, session: Session | str, *messages: Message) -> Rewind | None:
-        """Put `messages` in place of the conversation, in one transaction."""
+        """Replace the conversation with `messages` in one transaction."""
         for message in messages:
-            checked(message)
+            validate_message(message)
         now = self._clock()
-        return self._write(lambda tx: rewind.rewrite(self._engine, tx, _id(session), messages, now))
+        return self._write(
+            lambda tx: rewind.rewrite_session(self._engine, tx, _get_id(session), messages, now)
+        )
 
     def redo(self, session: Session | str, rewind_id: int | None = None) -> Rewind:
-        """Bring back what the last (or that) rewind took out, in place of what came since."""
+        """Restore what the last (or given) rewind removed, in place of what came since."""
         now = self._clock()
-        return self._write(lambda tx: rewind.redo(tx, _id(session), rewind_id, now))
+        return self._write(lambda tx: rewind.redo_rewind(tx, _get_id(session), rewind_id, now))
 
     def rewinds(self, session: Session | str, *, owner: str | None = None) -> list[Rewind]:
-        """Every rewind of a session, oldest first."""
-        with self._engine.reading() as tx:
-            sessions.by_id(tx, _id(session), owner)
-            return rewind.rewinds(tx, _id(session))
+        """Return the rewinds of a session, oldest first."""
+        with self._engine.begin_read() as tx:
+            sessions.get_session(tx, _get_id(session), owner)
+            return rewind.list_rewinds(tx, _get_id(session))
 
     # -- retention
 
     def archive(self, where: Filter, *, dry_run: bool = False) -> list[Session]:
-        """Put sessions out of the way of lists and searches. Active ones are left alone."""
-        return self._mark("archived", where, dry_run)
+        """Hide sessions from lists and searches. Active sessions are skipped."""
+        return self._mark_sessions("archived", where, dry_run)
 
     def prune(self, where: Filter, *, dry_run: bool = False) -> list[Session]:
-        """Delete sessions, with a way back until the undo window ends. Active ones are left alone."""
-        marked = self._mark("pruned", where, dry_run)
+        """Delete sessions; they can be restored within the undo window. Active sessions are skipped."""
+        marked = self._mark_sessions("pruned", where, dry_run)
         if not dry_run:
             self.purge(older_than=self._undo_seconds)
         return marked
 
-    def _mark(self, column: str, where: Filter, dry_run: bool) -> list[Session]:
+    def _mark_sessions(self, column: str, where: Filter, dry_run: bool) -> list[Session]:
         now, active = self._clock(), self._active_seconds
         if dry_run:
-            with self._engine.reading() as tx:
-                return [found for _, found in retention.affected(tx, where, active, now)]
-        marked = self._write(lambda tx: retention.mark(tx, column, where, active, now))
+            with self._engine.begin_read() as tx:
+                return [
+                    found for _, found in retention.find_inactive_sessions(tx, where, active, now)
+                ]
+        marked = self._write(lambda tx: retention.mark_sessions(tx, column, where, active, now))
         for session in marked:
-            self._numbers.pop(session.id, None)
+            self._session_nums.pop(session.id, None)
         return marked
 
     def restore(self, *session_ids: str) -> list[Session]:
-        """Bring sessions back from the archive, or from pruning inside the undo window."""
-        return self._write(lambda tx: retention.restore(tx, session_ids))
+        """Restore sessions from the archive, or from pruning within the undo window."""
+        return self._write(lambda tx: retention.restore_sessions(tx, session_ids))
 
     def purge(self, *, older_than: float | None = None) -> int:
-        """Really delete what was pruned more than `older_than` seconds ago; how many sessions."""
+        """Permanently delete sessions pruned more than `older_than` seconds ago; return their number."""
         window = self._undo_seconds if older_than is None else older_than
         before = self._clock() - window
         purged = 0
-        while self._write(lambda tx: retention.purge_one(self._engine, tx, before)):
+        while self._write(lambda tx: retention.purge_next_session(self._engine, tx, before)):
             purged += 1
         if purged:
-            self._write(copy_routes.forget)
+            self._write(copy_routes.clear_dead_references)
         return purged
 
-    # -- coming and going
+    # -- import and export
 
     def dump(
         self, sessions: Iterable[Session | str] | None = None, *, owner: str | None = None
     ) -> Iterator[bytes]:
-        """Lines of JSON that `load` reads without loss; without `sessions`, of everything."""
-        names = self._all_ids() if sessions is None else map(_id, sessions)
+        """Yield lines of JSON that `load` reads without loss, of the given sessions or of all."""
+        names = self._list_ids() if sessions is None else map(_get_id, sessions)
         if owner is not None:
             names = [name for name in names if self.session(name, owner=owner)]
         for name in names:
-            with self._engine.reading() as tx:
-                yield from jsonl.dump_one(tx, name)
+            with self._engine.begin_read() as tx:
+                yield from jsonl.dump_session(tx, name)
 
-    def _all_ids(self) -> list[str]:
-        with self._engine.reading() as tx:
-            return [unescape(name) for (name,) in tx.run("SELECT id FROM sessions ORDER BY num")]
+    def _list_ids(self) -> list[str]:
+        with self._engine.begin_read() as tx:
+            return [
+                unescape_text(name) for (name,) in tx.run("SELECT id FROM sessions ORDER BY num")
+            ]
 
     def load(
         self, lines: Iterable[bytes], *, progress: Callable[[int], None] | None = None
     ) -> LoadReport:
-        """Read the lines of `dump`. What the store already has changes nothing."""
+        """Load the lines of `dump`. What the store already has stays unchanged."""
         skipped: list[str] = []
         loaded = messages = 0
-        for parcel in jsonl.parcels(lines, skipped):
-            # Bound to this round: a work may run twice when a batch has to be taken apart.
-            def bring_in(tx: Transaction, parcel: jsonl.Parcel = parcel) -> tuple[int, list[str]]:
-                refused: list[str] = []
-                return jsonl.load_one(self._engine, tx, parcel, refused), refused
+        for session_dump in jsonl.iter_session_dumps(lines, skipped):
+            # Bound per iteration: an operation may run twice when a batch is split.
+            def load_session(
+                tx: Transaction, session_dump: jsonl.SessionDump = session_dump
+            ) -> tuple[int, list[str]]:
+                rejected: list[str] = []
+                return jsonl.load_session(self._engine, tx, session_dump, rejected), rejected
 
             try:
-                new, refused = self._write(bring_in)
+                new, rejected = self._write(load_session)
             except (InvalidInput, NotFound, ValueError, TypeError, ArithmeticError) as error:
-                skipped.append(f"session {parcel.session.id}: {error}")
+                skipped.append(f"session {session_dump.session.id}: {error}")
                 continue
-            skipped += refused
+            skipped += rejected
             loaded, messages = loaded + bool(new), messages + new
             if progress:
                 progress(messages)
         return LoadReport(loaded, messages, skipped)
 
     def copy_to(self, other: Store, progress: Progress | None = None) -> CopyReport:
-        """Copy everything, routes and mail too, into another store, of either engine, without loss."""
-        with self._engine.reading() as tx:
+        """Copy everything, including routes and queued messages, into another store of either engine."""
+        with self._engine.begin_read() as tx:
             total = tx.run("SELECT count(*) FROM messages")[0][0]
-            ledger = tx.run("SELECT path, stamp, time FROM imports")
+            import_stamps = tx.run("SELECT path, stamp, time FROM imports")
         report = other.load(self.dump(), progress=progress and (lambda done: progress(done, total)))
-        other._write(lambda tx: _copy_ledger(tx, ledger))
-        with self._engine.reading() as tx:
-            moved = copy_routes.copy(tx, other._engine, other._write)
-        return CopyReport(*report, *moved)
+        other._write(lambda tx: _write_ledger(tx, import_stamps))
+        with self._engine.begin_read() as tx:
+            copied = copy_routes.copy_conversations(tx, other._engine, other._write)
+        return CopyReport(*report, *copied)
 
-    def take_in(
+    def import_batch(
         self,
-        arrivals: Sequence[Arrival],
-        files: Mapping[str, str] | None = None,
-        meanwhile: Callable[[], None] | None = None,
-    ) -> list[Arrived]:
-        """Add what an import brings, and remember its files by their stamps, in one transaction.
+        items: Sequence[SessionImport],
+        stamps: Mapping[str, str] | None = None,
+        during_commit: Callable[[], None] | None = None,
+    ) -> list[SessionImportResult]:
+        """Import sessions and record the stamps of their files, in one transaction.
 
-        What the store has already changes nothing; a message that cannot be stored is refused by
-        itself. A session that was pruned does not come back by this. `meanwhile` is done, where the
-        engine can, while all this is indexed and flushed; it must not write to the store.
+        What the store already has stays unchanged; invalid messages are rejected one by one. Pruned
+        sessions are not restored. `during_commit` runs while the data is indexed and flushed, if the
+        engine can; it must not write to the store.
         """
-        good = [one if one.ready else sound(one) for one in arrivals]
+        valid_items = [item if item.prepared else drop_invalid_messages(item) for item in items]
         now = self._clock()
-        marks = [(_ledger_name(path), escape(stamp), now) for path, stamp in (files or {}).items()]
+        stamp_rows = [
+            (_build_ledger_key(path), escape_text(stamp), now)
+            for path, stamp in (stamps or {}).items()
+        ]
 
-        def work(tx: Transaction) -> list[Arrived]:
-            arrived = arrive(self._engine, tx, good, now, self._called)
-            _copy_ledger(tx, marks)
-            if meanwhile:
-                tx.meanwhile(meanwhile)
-            return arrived
+        def write_items(tx: Transaction) -> list[SessionImportResult]:
+            results = write_imports(self._engine, tx, valid_items, now, self._pending_calls)
+            _write_ledger(tx, stamp_rows)
+            if during_commit:
+                tx.run_during_commit(during_commit)
+            return results
 
-        return self._write(work)
+        return self._write(write_items)
 
-    def ready(self, arrival: Arrival) -> Arrival:
-        """An arrival with all that can be done for it before it is taken in, as a new session."""
-        return ready(self._engine, sound(arrival), self._clock())
+    def prepare_import(self, item: SessionImport) -> SessionImport:
+        """Return the item with everything precomputed that an import as a new session needs."""
+        return prepare_import(self._engine, drop_invalid_messages(item), self._clock())
 
-    def imported(self, path: str) -> str | None:
-        """The stamp under which a file was taken in, if it was."""
-        return self.stamps([path]).get(path)
+    def get_import_stamp(self, path: str) -> str | None:
+        """Return the stamp of an imported file, or None."""
+        return self.get_import_stamps([path]).get(path)
 
     def mark_imported(self, path: str, stamp: str) -> None:
-        """Remember that a file was taken in as it was under this stamp."""
-        self.take_in((), {path: stamp})
+        """Record that a file was imported with this stamp."""
+        self.import_batch((), {path: stamp})
 
-    def stamps(self, paths: Iterable[str]) -> dict[str, str]:
-        """Of the files that were taken in, the stamps."""
-        names = {_ledger_name(path): path for path in paths}
-        asked, found = [*names], dict[str, str]()
-        with self._engine.reading() as tx:
-            for start in range(0, len(asked), LOAD_TOGETHER):
-                some = asked[start : start + LOAD_TOGETHER]
-                marks = ", ".join("?" * len(some))
-                rows = tx.run(f"SELECT path, stamp FROM imports WHERE path IN ({marks})", some)
-                found |= {names[path]: unescape(stamp) for path, stamp in rows}
+    def get_import_stamps(self, paths: Iterable[str]) -> dict[str, str]:
+        """Return the stamps of those files that were imported."""
+        paths_by_key = {_build_ledger_key(path): path for path in paths}
+        keys, found = [*paths_by_key], dict[str, str]()
+        with self._engine.begin_read() as tx:
+            for start in range(0, len(keys), STAMP_BATCH_SIZE):
+                batch = keys[start : start + STAMP_BATCH_SIZE]
+                placeholders = ", ".join("?" * len(batch))
+                rows = tx.run(
+                    f"SELECT path, stamp FROM imports WHERE path IN ({placeholders})", batch
+                )
+                found |= {paths_by_key[path]: unescape_text(stamp) for path, stamp in rows}
         return found
 
     # -- conversations on platforms
 
     @cached_property
     def routes(self) -> Routes:
-        """Which session a conversation goes on in."""
+        """The routes: the current session of each conversation."""
         from rekindle.store.conversations.routes import (
-            Routes,  # a store without a gateway need not load it
+            Routes,  # loaded only when used
         )
 
-        return Routes(self._engine, self._write, self._new_id, self._clock)
+        return Routes(self._engine, self._write, self._make_id, self._clock)
 
     @cached_property
-    def mail(self) -> Mail:
-        """What came in from platforms, and what has to go out to them."""
-        from rekindle.store.conversations.inbox import Mail
+    def inbox(self) -> Inbox:
+        """The inbox and outbox of platform messages."""
+        from rekindle.store.conversations.inbox import Inbox
 
-        return Mail(self._engine, self._write, self._clock)
-
-    @cached_property
-    def mined(self) -> Mined:
-        """What was found in sessions that could be patterns."""
-        from rekindle.store.learning.mining_results import Mined
-
-        return Mined(self._engine, self._write, self._clock)
+        return Inbox(self._engine, self._write, self._clock)
 
     @cached_property
-    def patterns(self) -> Patterns:
-        """The index of templates and their patterns, for choosing."""
-        from rekindle.store.learning.template_index import Patterns
+    def mining_results(self) -> MiningResults:
+        """The results of mining sessions for pattern candidates."""
+        from rekindle.store.learning.mining_results import MiningResults
 
-        return Patterns(self._engine, self._write)
+        return MiningResults(self._engine, self._write, self._clock)
 
     @cached_property
-    def choosing(self) -> Choosing:
-        """The index of patterns, as choosing asks it."""
-        from rekindle.store.learning.template_search import Choosing
+    def template_index(self) -> TemplateIndex:
+        """The index of templates and their patterns."""
+        from rekindle.store.learning.template_index import TemplateIndex
 
-        return Choosing(self._engine)
+        return TemplateIndex(self._engine, self._write)
+
+    @cached_property
+    def template_search(self) -> TemplateSearch:
+        """The search of the template index."""
+        from rekindle.store.learning.template_search import TemplateSearch
+
+        return TemplateSearch(self._engine)
 
     @cached_property
     def preludes(self) -> Preludes:
-        """What warm sessions were started with."""
+        """The preludes that warm sessions were started with."""
         from rekindle.store.learning.preludes import Preludes
 
         return Preludes(self._engine, self._write, self._clock)
 
     @cached_property
-    def trials(self) -> Trials:
-        """Experiments, and who was assigned what in them."""
-        from rekindle.store.learning.experiments import Trials
+    def experiments(self) -> Experiments:
+        """The experiments and their assignments."""
+        from rekindle.store.learning.experiments import Experiments
 
-        return Trials(self._engine, self._write, self._clock)
+        return Experiments(self._engine, self._write, self._clock)
 
-    def has_any_sessions(self, besides: Session | str | None = None) -> bool:
-        """Has another session ever been stored?"""
-        with self._engine.reading() as tx:
+    def has_any_sessions(self, excluding: Session | str | None = None) -> bool:
+        """Return whether any session, except `excluding`, has ever been stored."""
+        with self._engine.begin_read() as tx:
             sql = "SELECT 1 FROM sessions WHERE id <> ? LIMIT 1"
-            return bool(tx.run(sql, ("" if besides is None else escape(_id(besides)),)))
+            return bool(
+                tx.run(sql, ("" if excluding is None else escape_text(_get_id(excluding)),))
+            )
 
-    # -- what became of the calls
+    # -- judged calls
 
-    def due(
+    def find_stale_sessions(
         self,
         rules: str,
-        where: Filter = _EVERYTHING,
+        where: Filter = _DEFAULT_FILTER,
         *,
         session: str | None = None,
         nums: Sequence[int] | None = None,
-    ) -> list[outcomes.Due]:
-        """Sessions that these rules have not judged as they are now; only `nums`, if given."""
-        with self._engine.reading() as tx:
-            return outcomes.due(tx, rules, where, session, nums, self._clock())
+    ) -> list[outcomes.StaleSession]:
+        """Return sessions that these rules have not judged in their current state.
 
-    def keep_verdicts(self, rules: str, verdicts: Sequence[outcomes.Verdicts]) -> None:
-        """Keep what these rules made of the calls of some sessions."""
-        self._write(lambda tx: outcomes.keep(tx, rules, verdicts))
+        With `nums`, only those sessions are considered.
+        """
+        with self._engine.begin_read() as tx:
+            return outcomes.find_stale_sessions(tx, rules, where, session, nums, self._clock())
 
-    def judged(
-        self, where: Filter = _EVERYTHING, *, session: str | None = None
-    ) -> Iterator[Judged]:
-        """Sessions with what is kept about their calls, in the order of their start."""
-        with self._engine.reading() as tx:
-            yield from outcomes.judged(tx, where, session, self._clock())
+    def save_verdicts(self, rules: str, verdicts: Sequence[outcomes.JudgedCalls]) -> None:
+        """Save the verdicts of these rules on the calls of sessions."""
+        self._write(lambda tx: outcomes.save_verdicts(tx, rules, verdicts))
 
-    # -- upkeep
+    def iter_judged_sessions(
+        self, where: Filter = _DEFAULT_FILTER, *, session: str | None = None
+    ) -> Iterator[JudgedSession]:
+        """Yield sessions with their judged calls, in order of their start."""
+        with self._engine.begin_read() as tx:
+            yield from outcomes.iter_judged_sessions(tx, where, session, self._clock())
+
+    # -- maintenance
 
     def verify(self, progress: Progress | None = None) -> list[Finding]:
-        """Check every count, order, chain, index and foreign key. Nothing found is an empty list."""
-        found = self._engine.check_index()
-        with self._engine.reading() as tx:
-            return [*found, *consistency.verify(self._engine, tx, progress)]
+        """Check every count, order, chain, index and foreign key; return the findings."""
+        findings = self._engine.check_index()
+        with self._engine.begin_read() as tx:
+            return [*findings, *consistency.verify_store(self._engine, tx, progress)]
 
     def repair(self, progress: Progress | None = None) -> list[str]:
-        """Rebuild what can be derived, the search index included; what was mended."""
-        mended = self._write(lambda tx: consistency.repair(self._engine, tx, progress))
+        """Rebuild everything that can be derived, including the search index; return the repairs."""
+        repairs = self._write(lambda tx: consistency.repair_store(self._engine, tx, progress))
         self._engine.compact()
-        return mended
+        return repairs
 
     def backup(self, path: str | Path, progress: Progress | None = None) -> None:
-        """Copy the live store to a SQLite file, complete or not at all."""
+        """Copy the live store to a SQLite file, completely or not at all."""
         from pathlib import Path
 
         from . import open_store
@@ -647,22 +680,22 @@ class Store:
         draft.replace(target)
         draft.with_name(f"{draft.name}-turns").unlink(missing_ok=True)
 
-    def stats(self) -> Stats:
-        """What is stored, and what it takes on disk."""
-        with self._engine.reading() as tx:
-            kept = "pruned IS NULL"
+    def stats(self) -> StoreStats:
+        """Return the numbers of stored sessions and messages, and their size on disk."""
+        with self._engine.begin_read() as tx:
+            not_pruned = "pruned IS NULL"
             sessions, archived = tx.run(
-                f"SELECT count(*), count(archived) FROM sessions WHERE {kept}"
+                f"SELECT count(*), count(archived) FROM sessions WHERE {not_pruned}"
             )[0]
             first, last = tx.run(
-                f"SELECT min(started), max(last_active) FROM sessions WHERE {kept}"
+                f"SELECT min(started), max(last_active) FROM sessions WHERE {not_pruned}"
             )[0]
             messages, rewound, text = tx.run(
                 "SELECT count(*), count(rewind), coalesce(sum(octet_length(coalesce(content, ''))"
                 " + octet_length(coalesce(body, ''))), 0) FROM messages"
             )[0]
-            disk, index = self._engine.sizes(tx)
-            return Stats(
+            disk, index = self._engine.measure_sizes(tx)
+            return StoreStats(
                 engine=self._engine.name,
                 location=self.location,
                 version=self._engine.version,
@@ -674,14 +707,14 @@ class Store:
                 text_bytes=int(text),
                 disk_bytes=disk,
                 index_bytes=index,
-                by_source=_by_source(tx),
-                by_model=usage.by_model(tx),
+                by_source=_count_by_source(tx),
+                by_model=usage.sum_by_model(tx),
                 first=first,
                 last=last,
             )
 
     def close(self) -> None:
-        """Let go of files and connections. Nothing that was acknowledged depends on it."""
+        """Close files and connections. Acknowledged writes do not depend on it."""
         self._engine.close()
 
     def __enter__(self) -> Store:
@@ -695,67 +728,67 @@ class Store:
     ) -> None:
         self.close()
 
-    def together(self, work: Callable[[], T]) -> T:
-        """Make several changes one: all that `work` changes through this store, or nothing of it.
+    def transaction(self, changes: Callable[[], T]) -> T:
+        """Run `changes` in one transaction: all its writes through this store apply, or none.
 
-        `work` may be run again when others have to be taken apart from it. What it reads is how
-        things were before.
+        `changes` may run again if its batch has to be split. Its reads see the state before the
+        transaction.
         """
 
-        def joined(tx: Transaction) -> T:
-            before = getattr(self._inside, "transaction", None)
-            self._inside.transaction = tx
+        def run_changes(tx: Transaction) -> T:
+            before = getattr(self._thread_state, "transaction", None)
+            self._thread_state.transaction = tx
             try:
-                return work()
+                return changes()
             finally:
-                self._inside.transaction = before
+                self._thread_state.transaction = before
 
-        return self._write(joined)
+        return self._write(run_changes)
 
-    def _write(self, work: Callable[[Transaction], T]) -> T:
-        inside: Transaction | None = getattr(self._inside, "transaction", None)
-        return self._commits.run(work) if inside is None else work(inside)
+    def _write(self, operation: Callable[[Transaction], T]) -> T:
+        current: Transaction | None = getattr(self._thread_state, "transaction", None)
+        return self._committer.run(operation) if current is None else operation(current)
 
 
-def _id(session: Session | str) -> str:
+def _get_id(session: Session | str) -> str:
     return session if isinstance(session, str) else session.id
 
 
-def _checked_page(limit: int | None, offset: int = 0) -> None:
+def _check_page(limit: int | None, offset: int = 0) -> None:
     if (limit is not None and limit < 0) or offset < 0:
         raise InvalidInput(f"limit and offset: expected 0 or more, got {limit} and {offset}")
 
 
-def _remember(memory: dict[str, T], name: str, value: T) -> None:
-    if len(memory) >= REMEMBERED:
-        memory.pop(next(iter(memory)), None)
-    memory[name] = value
+def _cache_value(cache: dict[str, T], key: str, value: T) -> None:
+    if len(cache) >= MAX_REMEMBERED:
+        cache.pop(next(iter(cache)), None)
+    cache[key] = value
 
 
-def _owned(found: list[Session], owner: str | None) -> list[Session]:
+def _filter_by_owner(found: list[Session], owner: str | None) -> list[Session]:
     return [session for session in found if owner is None or session.owner == owner]
 
 
-def _by_source(tx: Transaction) -> dict[str, int]:
+def _count_by_source(tx: Transaction) -> dict[str, int]:
     rows = tx.run(
         "SELECT source, count(*) FROM sessions WHERE pruned IS NULL GROUP BY source ORDER BY 2 DESC"
     )
-    return {unescape(source): count for source, count in rows}
+    return {unescape_text(source): count for source, count in rows}
 
 
-def _ledger_name(path: str) -> str:
-    """A path that an index entry holds, however deep."""
+def _build_ledger_key(path: str) -> str:
+    """Return a key for a path that is short enough for an index entry."""
     import hashlib
 
-    return escape(
+    return escape_text(
         path
         if len(path) <= 500
         else hashlib.sha256(path.encode("utf-8", "surrogatepass")).hexdigest()
     )
 
 
-def _copy_ledger(tx: Transaction, entries: Sequence[Sequence[Any]]) -> None:
-    tx.many(
+def _write_ledger(tx: Transaction, entries: Sequence[Sequence[Any]]) -> None:
+    tx.run_many(
         "INSERT INTO imports (path, stamp, time) VALUES (?, ?, ?)"
         " ON CONFLICT (path) DO UPDATE SET stamp = excluded.stamp, time = excluded.time",
         entries,

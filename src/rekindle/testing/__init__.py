@@ -1,24 +1,34 @@
-"""Fakes for tests and demos: a scripted model and a chat network. Nothing in the package uses them."""
+"""Fakes for tests and demos: a scripted model and a chat network. The package does not use them."""
 
 from .model import ScriptedModel
-from .network import ChatServer, Faults, Shown
+from .network import ChatServer, NetworkFaults, SentMessage
 from .platform import MemoryPlatform, connect
-from .script import THE_END, Fault, Reply, Request, Script, ScriptedCall, Step, Turn, reply_to
+from .script import (
+    END_OF_SCRIPT,
+    ReceivedRequest,
+    Script,
+    ScriptedCall,
+    ScriptedFault,
+    ScriptedReply,
+    ScriptedStep,
+    ScriptedTurn,
+    build_reply,
+)
 
 __all__ = [
-    "THE_END",
+    "END_OF_SCRIPT",
     "ChatServer",
-    "Fault",
-    "Faults",
     "MemoryPlatform",
-    "Reply",
-    "Request",
+    "NetworkFaults",
+    "ReceivedRequest",
     "Script",
     "ScriptedCall",
+    "ScriptedFault",
     "ScriptedModel",
-    "Shown",
-    "Step",
-    "Turn",
+    "ScriptedReply",
+    "ScriptedStep",
+    "ScriptedTurn",
+    "SentMessage",
+    "build_reply",
     "connect",
-    "reply_to",
 ]

@@ -1,13 +1,13 @@
-"""A scripted model: an HTTP server on this machine that speaks the Chat Completions protocol.
+"""A scripted model: a local HTTP server that speaks the Chat Completions protocol.
 
-The real client is used against it:
+Use it with the real client:
 
     with ScriptedModel({"turns": [{"user": "weather", "steps": [{"text": "Sunny."}]}]}) as model:
-        ...  # ask model.url; then look at model.requests
+        ...  # send requests to model.url; then inspect model.requests
 
-or, for another process, `python -m rekindle.testing model --script FILE --port N`. Only faults are
-counted: the first request with some content gets the first fault of the step, the second the second,
-and then the answer.
+or from another process with `python -m rekindle.testing model --script FILE --port N`. The server
+counts only faults: the first request with some content gets the first fault of the step, the second
+request the second fault, and then the answer.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from typing import Any, Self
 
 import msgspec
 
-from rekindle.agent.model.chat_completions import message_of
-from rekindle.agent.model.providers import violations
-from rekindle.json_fields import record, records
+from rekindle.agent.model.chat_completions import from_chat_message
+from rekindle.agent.model.providers import find_violations
+from rekindle.json_fields import as_object, as_objects
 from rekindle.types import JSON
 
-from .script import Fault, Reply, Request, Script, Step, reply_to
-from .server import HOST, Loopback
+from .script import ReceivedRequest, Script, ScriptedFault, ScriptedReply, ScriptedStep, build_reply
+from .server import HOST, LoopbackServer
 
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
 
 
 @dataclass(slots=True)
-class _Line:
-    """One connection of a client."""
+class _HttpConnection:
+    """One client connection."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
-    async def pause(self, seconds: float) -> None:
-        """Wait, but not for a client that has gone."""
+    async def wait_connected(self, seconds: float) -> None:
+        """Wait; raise ConnectionResetError if the client disconnects."""
         if seconds > 0:
             try:
                 await asyncio.wait_for(self.reader.read(1), seconds)
             except TimeoutError:
                 return
-            raise ConnectionResetError("the client has gone")
+            raise ConnectionResetError("client disconnected")
 
-    async def head(self) -> tuple[str, str, dict[str, str]] | None:
-        """Method, path and headers of the next request; None when there is none."""
+    async def read_head(self) -> tuple[str, str, dict[str, str]] | None:
+        """Read the method, path and headers of the next request; return None if there is none."""
         try:
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -60,11 +60,13 @@ class _Line:
         pairs = (line.partition(":") for line in lines if line)
         return method, path, {name.lower(): value.strip() for name, _, value in pairs}
 
-    async def send(self, status: int, body: bytes, **headers: str) -> None:
-        given = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    async def send_response(self, status: int, body: bytes, **headers: str) -> None:
+        header_lines = "".join(
+            f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items()
+        )
         head = (
             f"HTTP/1.1 {status} {_REASONS.get(status, 'Error')}\r\ncontent-type: application/json\r\n"
-            f"content-length: {len(body)}\r\n{given}\r\n"
+            f"content-length: {len(body)}\r\n{header_lines}\r\n"
         )
         self.writer.write(head.encode() + body)
         await self.writer.drain()
@@ -75,7 +77,7 @@ class _Line:
         )
         await self.writer.drain()
 
-    async def event(self, data: bytes) -> None:
+    async def send_event(self, data: bytes) -> None:
         line = b"data: " + data + b"\n\n"
         self.writer.write(b"%x\r\n%b\r\n" % (len(line), line))
         await self.writer.drain()
@@ -85,144 +87,167 @@ class _Line:
         await self.writer.drain()
 
 
-class _Cut(Exception):
-    """The connection is to be lost now."""
+class _ConnectionCut(Exception):
+    """Drop the connection now."""
 
 
 @dataclass(slots=True)
-class _Server:
+class _ModelServer:
     script: Script
     log: Path | None = None
-    requests: list[Request] = field(default_factory=list[Request])
+    requests: list[ReceivedRequest] = field(default_factory=list[ReceivedRequest])
     faults: Counter[str] = field(default_factory=Counter[str])
-    held: bool = False
+    on_hold: bool = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        line = _Line(reader, writer)
+        connection = _HttpConnection(reader, writer)
         try:
-            while (head := await line.head()) is not None:
+            while (head := await connection.read_head()) is not None:
                 method, path, headers = head
                 body = await reader.readexactly(int(headers.get("content-length") or 0))
-                await self._route(line, method, path, headers, body)
+                await self._route(connection, method, path, headers, body)
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client has gone
-        except _Cut:
+            pass  # client disconnected
+        except _ConnectionCut:
             writer.transport.abort()
         finally:
             writer.close()
 
     async def _route(
-        self, line: _Line, method: str, path: str, headers: Mapping[str, str], body: bytes
+        self,
+        connection: _HttpConnection,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes,
     ) -> None:
         if method == "POST" and path.endswith("/chat/completions"):
-            await self._chat(line, headers, body)
+            await self._handle_chat(connection, headers, body)
         elif path.endswith("/requests"):
-            told = [self._told(request) for request in self.requests]
-            await line.send(200, msgspec.json.encode(told))
+            summaries = [self._summarize_request(request) for request in self.requests]
+            await connection.send_response(200, msgspec.json.encode(summaries))
         elif path.endswith("/models"):
-            await line.send(200, b'{"object": "list", "data": [{"id": "scripted"}]}')
+            await connection.send_response(200, b'{"object": "list", "data": [{"id": "scripted"}]}')
         else:
-            await line.send(404, _error(f"nothing is served at {path}", "not_found"))
+            await connection.send_response(404, _encode_error(f"not found: {path}", "not_found"))
 
-    def _told(self, request: Request) -> dict[str, Any]:
+    def _summarize_request(self, request: ReceivedRequest) -> dict[str, Any]:
         return {
             "outcome": request.outcome,
             "violations": request.violations,
             "body": request.body,
         }
 
-    async def _chat(self, line: _Line, headers: Mapping[str, str], body: bytes) -> None:
+    async def _handle_chat(
+        self, connection: _HttpConnection, headers: Mapping[str, str], body: bytes
+    ) -> None:
         try:
-            given = msgspec.json.decode(body, type=dict[str, Any])
+            payload = msgspec.json.decode(body, type=dict[str, Any])
         except msgspec.MsgspecError as error:
-            return await line.send(400, _error(f"not JSON: {error}", "invalid_json"))
-        messages = [message_of(one) for one in records(given.get("messages"))]
+            return await connection.send_response(
+                400, _encode_error(f"not JSON: {error}", "invalid_json")
+            )
+        messages = [from_chat_message(one) for one in as_objects(payload.get("messages"))]
         key = headers.get("authorization", "").removeprefix("Bearer ")
-        request = Request(messages, given, key, violations(self.script.provider, messages))
+        request = ReceivedRequest(
+            messages, payload, key, find_violations(self.script.provider, messages)
+        )
         self.requests.append(request)
         try:
-            await self._answer(line, request)
+            await self._send_reply(connection, request)
         finally:
             if self.log is not None:
                 with self.log.open("ab") as file:
-                    file.write(msgspec.json.encode(self._told(request)) + b"\n")
+                    file.write(msgspec.json.encode(self._summarize_request(request)) + b"\n")
         return None
 
-    async def _answer(self, line: _Line, request: Request) -> None:
+    async def _send_reply(self, connection: _HttpConnection, request: ReceivedRequest) -> None:
         if request.violations and self.script.strict:
             request.outcome = "refused"
-            return await line.send(400, _error(request.violations[0], "invalid_request_error"))
-        reply = reply_to(self.script, request)
-        fault = self._fault(reply.step, request)
-        await line.pause(reply.step.wait)
-        while self.held:
-            await line.pause(0.02)
+            return await connection.send_response(
+                400, _encode_error(request.violations[0], "invalid_request_error")
+            )
+        reply = build_reply(self.script, request)
+        fault = self._next_fault(reply.step, request)
+        await connection.wait_connected(reply.step.wait)
+        while self.on_hold:
+            await connection.wait_connected(0.02)
         if fault is not None and fault.status:
             request.outcome = "fault"
-            after = {"retry_after": str(fault.retry_after)} if fault.retry_after != "" else {}
-            return await line.send(fault.status, _error(fault.message, fault.code), **after)
+            headers = {"retry_after": str(fault.retry_after)} if fault.retry_after != "" else {}
+            return await connection.send_response(
+                fault.status, _encode_error(fault.message, fault.code), **headers
+            )
         if request.body.get("stream"):
-            await self._stream(line, request, reply, fault)
+            await self._stream_reply(connection, request, reply, fault)
         elif fault is not None:
-            await self._break(line, request, fault)
+            await self._send_fault(connection, request, fault)
         else:
-            await line.send(200, msgspec.json.encode(reply.whole()))
+            await connection.send_response(200, msgspec.json.encode(reply.to_completion()))
         if fault is None:
             request.outcome = "answered"
         return None
 
-    def _fault(self, step: Step, request: Request) -> Fault | None:
+    def _next_fault(self, step: ScriptedStep, request: ReceivedRequest) -> ScriptedFault | None:
         number = self.faults[request.digest]
         self.faults[request.digest] += 1
         if number < len(step.faults):
             return step.faults[number]
         return step.faults[-1] if step.faults and step.faults[-1].always else None
 
-    async def _break(self, line: _Line, request: Request, fault: Fault) -> None:
+    async def _send_fault(
+        self, connection: _HttpConnection, request: ReceivedRequest, fault: ScriptedFault
+    ) -> None:
         request.outcome = "fault"
         if fault.cut is not None or fault.stop is not None:
-            raise _Cut
-        await line.send(200, b'{"choices": [{"mess' if fault.garbage else _error(fault.error, ""))
+            raise _ConnectionCut
+        await connection.send_response(
+            200, b'{"choices": [{"mess' if fault.garbage else _encode_error(fault.error, "")
+        )
 
-    async def _stream(
-        self, line: _Line, request: Request, reply: Reply, fault: Fault | None
+    async def _stream_reply(
+        self,
+        connection: _HttpConnection,
+        request: ReceivedRequest,
+        reply: ScriptedReply,
+        fault: ScriptedFault | None,
     ) -> None:
-        options = record(request.body.get("stream_options"))
-        chunks = reply.chunks(usage=bool(options.get("include_usage")))
+        options = as_object(request.body.get("stream_options"))
+        chunks = reply.to_chunks(usage=bool(options.get("include_usage")))
         if fault is not None:
             request.outcome = "fault"
             limit = fault.cut if fault.cut is not None else fault.stop
             chunks = chunks[: 2 if limit is None else limit]
-        await line.begin_events()
-        async for chunk in _paced(line, chunks, reply.step.pause):
-            await line.event(msgspec.json.encode(chunk))
+        await connection.begin_events()
+        async for chunk in _iter_paced(connection, chunks, reply.step.pause):
+            await connection.send_event(msgspec.json.encode(chunk))
         if fault is not None and fault.cut is not None:
-            raise _Cut
+            raise _ConnectionCut
         if fault is not None and fault.garbage:
-            await line.event(b'{"choices": [{"del')
+            await connection.send_event(b'{"choices": [{"del')
         elif fault is not None and fault.error:
-            await line.event(_error(fault.error, fault.code))
+            await connection.send_event(_encode_error(fault.error, fault.code))
         elif fault is None:
-            await line.event(b"[DONE]")
-        await line.end_events()
+            await connection.send_event(b"[DONE]")
+        await connection.end_events()
 
 
-async def _paced(
-    line: _Line, chunks: Sequence[dict[str, Any]], pause: float
+async def _iter_paced(
+    connection: _HttpConnection, chunks: Sequence[dict[str, Any]], pause: float
 ) -> AsyncIterator[dict[str, Any]]:
     for number, chunk in enumerate(chunks):
         if number:
-            await line.pause(pause)
+            await connection.wait_connected(pause)
         yield chunk
 
 
-def _error(message: str, code: str) -> bytes:
-    told = {"message": message, "type": code or None, "code": code or None, "param": None}
-    return msgspec.json.encode({"error": told})
+def _encode_error(message: str, code: str) -> bytes:
+    details = {"message": message, "type": code or None, "code": code or None, "param": None}
+    return msgspec.json.encode({"error": details})
 
 
 class ScriptedModel:
-    """The server, in a thread of its own; a context manager for tests of any kind."""
+    """The model server in its own thread; a context manager."""
 
     def __init__(
         self,
@@ -232,17 +257,17 @@ class ScriptedModel:
         log: Path | None = None,
     ) -> None:
         parsed = script if isinstance(script, Script) else msgspec.convert(script or {}, Script)
-        self._served = _Server(parsed, log)
-        self._server = Loopback("scripted-model", self._served.serve, port=port)
+        self._model = _ModelServer(parsed, log)
+        self._server = LoopbackServer("scripted-model", self._model.serve, port=port)
 
     @contextmanager
-    def held(self) -> Generator[None]:
-        """Requests are taken, and none is answered before the end of the block."""
-        self._served.held = True
+    def hold_requests(self) -> Generator[None]:
+        """Accept requests in this block, but answer none before its end."""
+        self._model.on_hold = True
         try:
             yield
         finally:
-            self._served.held = False
+            self._model.on_hold = False
 
     @property
     def port(self) -> int:
@@ -250,12 +275,12 @@ class ScriptedModel:
 
     @property
     def url(self) -> str:
-        """What to give as `model.base_url`."""
+        """The value for `model.base_url`."""
         return f"http://{HOST}:{self.port}/v1"
 
     @property
-    def requests(self) -> list[Request]:
-        return self._served.requests
+    def requests(self) -> list[ReceivedRequest]:
+        return self._model.requests
 
     def __enter__(self) -> Self:
         self._server.__enter__()

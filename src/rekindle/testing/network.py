@@ -1,14 +1,13 @@
-"""A chat network on this machine: what people say to a bot, and what it answers.
+"""A local chat network: messages from people to a bot, and its replies.
 
     with ChatServer() as server:
-        server.say(Source("memory", "1", user_name="Ada"), "hello")
+        server.post_message(Source("memory", "1", user_name="Ada"), "hello")
         platform = MemoryPlatform(server.address)
-        ...  # then look at server.seen("1")
+        ...  # then inspect server.list_sent("1")
 
-The server gives what people say again and again until it is acknowledged, knows a message that is
-sent twice by its nonce, and can be told to fail: to lose connections before or after it has done what
-it was asked, to answer late, to refuse. It speaks JSON lines over TCP. For another process:
-`python -m rekindle.testing chats --port N`.
+The server redelivers messages until they are acknowledged, recognizes a repeated send by its nonce,
+and can inject faults: drop connections before or after handling a request, respond late, refuse. It
+speaks JSON lines over TCP. From another process: `python -m rekindle.testing chats --port N`.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ from rekindle.errors import PlatformError
 from rekindle.routing.source import from_json, to_json
 from rekindle.types import Source
 
-from .server import HOST, Loopback
+from .server import HOST, LoopbackServer
 
-LIMIT = 4000
-LONGEST = 16 << 20  # bytes of a line
+MESSAGE_LIMIT = 4000
+MAX_LINE = 16 << 20  # bytes per line
 
 
-class Faults(NamedTuple):
-    """How often something goes wrong, from 0 to 1, and how long things take."""
+class NetworkFaults(NamedTuple):
+    """Fault probabilities from 0 to 1, and the maximum delay."""
 
-    lost_before: float = 0.0  # the connection, before what was asked is done
-    lost_after: float = 0.0  # and after it, without an answer
+    lost_before: float = 0.0  # connection dropped before the request is handled
+    lost_after: float = 0.0  # connection dropped after it is handled, without a response
     refused: float = 0.0
-    delay: float = 0.0  # seconds, at most
+    delay: float = 0.0  # maximum seconds
 
 
 @dataclass(slots=True)
-class Shown:
+class SentMessage:
     """A message of the bot as people see it."""
 
     id: str
@@ -53,75 +52,79 @@ class Shown:
 
 
 @dataclass(slots=True)
-class _Chats:
-    """What the network knows."""
+class _ChatState:
+    """The state of the network."""
 
-    limit: int = LIMIT
-    said: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    unheard: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    shown: dict[str, Shown] = field(default_factory=dict[str, Shown])
+    limit: int = MESSAGE_LIMIT
+    posted: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    unacknowledged: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    sent: dict[str, SentMessage] = field(default_factory=dict[str, SentMessage])
     by_nonce: dict[str, str] = field(default_factory=dict[str, str])
     lock: threading.RLock = field(default_factory=threading.RLock)
-    repeats: int = 0  # sends that were known by their nonce
+    duplicate_count: int = 0  # sends recognized by their nonce
 
-    def say(self, message: dict[str, Any]) -> None:
+    def add_message(self, message: dict[str, Any]) -> None:
         with self.lock:
-            self.said[message["id"]] = message
-            self.unheard[message["id"]] = message
+            self.posted[message["id"]] = message
+            self.unacknowledged[message["id"]] = message
 
-    def hear(self, id: str) -> None:
+    def acknowledge(self, id: str) -> None:
         with self.lock:
-            self.unheard.pop(id, None)
+            self.unacknowledged.pop(id, None)
 
-    def send(self, asked: dict[str, Any]) -> str:
+    def send(self, request: dict[str, Any]) -> str:
         with self.lock:
-            if asked["nonce"] in self.by_nonce:
-                self.repeats += 1
-                return self.by_nonce[asked["nonce"]]
-            self._check(asked["text"])
-            source = asked["source"]
-            id = f"b{len(self.shown) + 1}"
-            self.shown[id] = Shown(
-                id, source["chat_id"], asked["text"], asked["nonce"], source.get("thread_id")
+            if request["nonce"] in self.by_nonce:
+                self.duplicate_count += 1
+                return self.by_nonce[request["nonce"]]
+            self._check_length(request["text"])
+            source = request["source"]
+            id = f"b{len(self.sent) + 1}"
+            self.sent[id] = SentMessage(
+                id, source["chat_id"], request["text"], request["nonce"], source.get("thread_id")
             )
-            self.by_nonce[asked["nonce"]] = id
+            self.by_nonce[request["nonce"]] = id
             return id
 
-    def edit(self, asked: dict[str, Any]) -> str:
+    def edit(self, request: dict[str, Any]) -> str:
         with self.lock:
-            self._check(asked["text"])
-            shown = self.shown.get(asked["id"])
-            if shown is None:
-                raise PlatformError(f"no message {asked['id']}", lasting=True)
-            shown.text, shown.edits = asked["text"], shown.edits + 1
-            return shown.id
+            self._check_length(request["text"])
+            message = self.sent.get(request["id"])
+            if message is None:
+                raise PlatformError(f"message not found: {request['id']}", permanent=True)
+            message.text, message.edits = request["text"], message.edits + 1
+            return message.id
 
-    def _check(self, text: str) -> None:
+    def _check_length(self, text: str) -> None:
         if not 0 < len(text) <= self.limit:
-            raise PlatformError(f"a text of {len(text)} characters is not taken", lasting=True)
+            raise PlatformError(f"text length not allowed: {len(text)} characters", permanent=True)
 
 
 class ChatServer:
-    """The network, in a thread of its own; a context manager."""
+    """The network in its own thread; a context manager."""
 
     def __init__(
         self,
         *,
         port: int = 0,
-        limit: int = LIMIT,
-        faults: Faults | None = None,
+        limit: int = MESSAGE_LIMIT,
+        faults: NetworkFaults | None = None,
         seed: int = 0,
-        again: float = 1.0,
+        redeliver_seconds: float = 1.0,
     ) -> None:
-        self.faults = faults or Faults()
-        self.refuse: PlatformError | None = None  # what every send is answered with
-        self._again = again
+        self.faults = faults or NetworkFaults()
+        self.refuse: PlatformError | None = None  # raised for every send
+        self._redeliver_seconds = redeliver_seconds
         self._random = Random(seed)
-        self._chats = _Chats(limit)
-        self._writers: set[asyncio.StreamWriter] = set()  # of those who listen
-        self._open: set[asyncio.StreamWriter] = set()
-        self._server = Loopback(
-            "chat-server", self._talk, port=port, longest=LONGEST, beside=self._give_again
+        self._state = _ChatState(limit)
+        self._listeners: set[asyncio.StreamWriter] = set()  # of listening clients
+        self._connections: set[asyncio.StreamWriter] = set()
+        self._server = LoopbackServer(
+            "chat-server",
+            self._serve_client,
+            port=port,
+            max_line=MAX_LINE,
+            background=self._redeliver_forever,
         )
 
     @property
@@ -137,120 +140,131 @@ class ChatServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.call(self._lose_all)
+        self._server.call_soon(self._abort_connections)
         self._server.__exit__()
 
-    # -- what people do and see
+    # -- the people's side
 
-    def say(self, source: Source, text: str, id: str | None = None) -> str:
-        """Somebody says something; the id by which the network knows it."""
-        name = id or f"u{len(self._chats.said) + 1}"
+    def post_message(self, source: Source, text: str, id: str | None = None) -> str:
+        """Post a message from a person and return its id."""
+        name = id or f"u{len(self._state.posted) + 1}"
         message = {"id": name, "source": to_json(source), "text": text}
-        self._chats.say(message)
-        self._server.call(lambda: self._give([message]))
+        self._state.add_message(message)
+        self._server.call_soon(lambda: self._deliver([message]))
         return name
 
-    def repeat(self, id: str) -> None:
-        """Give a message once more, though it was acknowledged."""
-        self._server.call(lambda: self._give([self._chats.said[id]]))
+    def redeliver(self, id: str) -> None:
+        """Deliver a message again although it was acknowledged."""
+        self._server.call_soon(lambda: self._deliver([self._state.posted[id]]))
 
-    def seen(self, chat: str | None = None) -> list[Shown]:
-        """What the bot's messages show, in the order they were sent."""
-        with self._chats.lock:
-            every = [*self._chats.shown.values()]
-        return [shown for shown in every if chat is None or shown.chat == chat]
+    def list_sent(self, chat: str | None = None) -> list[SentMessage]:
+        """List the bot's messages in the order they were sent."""
+        with self._state.lock:
+            messages = [*self._state.sent.values()]
+        return [message for message in messages if chat is None or message.chat == chat]
 
     @property
-    def unheard(self) -> list[str]:
-        """The messages that were not acknowledged yet."""
-        with self._chats.lock:
-            return [*self._chats.unheard]
+    def unacknowledged(self) -> list[str]:
+        """The ids of unacknowledged messages."""
+        with self._state.lock:
+            return [*self._state.unacknowledged]
 
     @property
     def listeners(self) -> int:
-        """How many connections listen."""
-        return len(self._writers)
+        """The number of listening connections."""
+        return len(self._listeners)
 
     @property
-    def repeats(self) -> int:
-        """How many sends were known by their nonce."""
-        return self._chats.repeats
+    def duplicate_count(self) -> int:
+        """The number of sends recognized as duplicates by their nonce."""
+        return self._state.duplicate_count
 
     def disconnect(self) -> None:
-        """Lose every connection."""
-        self._server.call(self._lose_all)
+        """Drop every connection."""
+        self._server.call_soon(self._abort_connections)
 
-    # -- the wire
+    # -- the bot's side
 
-    def _lose_all(self) -> None:
-        for writer in [*self._open]:
+    def _abort_connections(self) -> None:
+        for writer in [*self._connections]:
             writer.transport.abort()
 
-    async def _give_again(self) -> None:
+    async def _redeliver_forever(self) -> None:
         while True:
-            await asyncio.sleep(self._again)
-            with self._chats.lock:
-                unheard = [*self._chats.unheard.values()]
-            self._give(unheard)
+            await asyncio.sleep(self._redeliver_seconds)
+            with self._state.lock:
+                messages = [*self._state.unacknowledged.values()]
+            self._deliver(messages)
 
-    def _give(self, messages: Sequence[dict[str, Any]]) -> None:
+    def _deliver(self, messages: Sequence[dict[str, Any]]) -> None:
         for message in messages:
-            for writer in self._writers:
+            for writer in self._listeners:
                 write_line(writer, {"message": message})
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open.add(writer)
+    async def _serve_client(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._connections.add(writer)
         try:
             while line := await reader.readline():
-                await self._answer(writer, json.loads(line))
+                await self._respond(writer, json.loads(line))
         except (ConnectionError, ValueError):
             writer.transport.abort()
         finally:
-            self._open.discard(writer)
-            self._writers.discard(writer)
+            self._connections.discard(writer)
+            self._listeners.discard(writer)
             writer.close()
 
-    async def _answer(self, writer: asyncio.StreamWriter, asked: dict[str, Any]) -> None:
+    async def _respond(self, writer: asyncio.StreamWriter, request: dict[str, Any]) -> None:
         faults, chance = self.faults, self._random.random
         if faults.delay:
             await asyncio.sleep(chance() * faults.delay)
         if chance() < faults.lost_before:
             raise ConnectionResetError
-        answer: dict[str, Any] = {"ref": asked.get("ref")}
+        response: dict[str, Any] = {"ref": request.get("ref")}
         try:
-            answer |= self._done(writer, asked, refused=chance() < faults.refused)
+            response |= self._handle_request(writer, request, refused=chance() < faults.refused)
         except PlatformError as error:
-            answer |= {"error": str(error), "lasting": error.lasting, "after": error.retry_after}
+            response |= {
+                "error": str(error),
+                "permanent": error.permanent,
+                "after": error.retry_after,
+            }
         if chance() < faults.lost_after:
             raise ConnectionResetError
-        if answer["ref"] is not None:
-            write_line(writer, answer)
+        if response["ref"] is not None:
+            write_line(writer, response)
             await writer.drain()
 
-    def _done(
-        self, writer: asyncio.StreamWriter, asked: dict[str, Any], *, refused: bool
+    def _handle_request(
+        self, writer: asyncio.StreamWriter, request: dict[str, Any], *, refused: bool
     ) -> dict[str, Any]:
-        op = asked["op"]
+        op = request["op"]
         if op in ("send", "edit") and (refused or self.refuse):
-            raise self.refuse or PlatformError("refused for now")
+            raise self.refuse or PlatformError("temporarily refused")
         if op == "listen":
-            self._writers.add(writer)
-            with self._chats.lock:
-                unheard = [*self._chats.unheard.values()]
-            for message in unheard:
+            self._listeners.add(writer)
+            with self._state.lock:
+                messages = [*self._state.unacknowledged.values()]
+            for message in messages:
                 write_line(writer, {"message": message})
             return {}
         if op == "ack":
-            self._chats.hear(asked["id"])
+            self._state.acknowledge(request["id"])
             return {}
         if op == "say":
-            return {"id": self.say(from_json(asked["source"]), asked["text"], asked.get("id"))}
+            return {
+                "id": self.post_message(
+                    from_json(request["source"]), request["text"], request.get("id")
+                )
+            }
         if op == "seen":
-            shown = self.seen(asked.get("chat"))
-            return {"seen": [[one.id, one.chat, one.text] for one in shown]}
-        return {"id": self._chats.send(asked) if op == "send" else self._chats.edit(asked)}
+            sent = self.list_sent(request.get("chat"))
+            return {"seen": [[one.id, one.chat, one.text] for one in sent]}
+        return {"id": self._state.send(request) if op == "send" else self._state.edit(request)}
 
 
 def write_line(writer: asyncio.StreamWriter, value: dict[str, Any]) -> None:
+    """Write a value as a JSON line, unless the connection is closing."""
     if not writer.is_closing():
         writer.write(json.dumps(value).encode() + b"\n")

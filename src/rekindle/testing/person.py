@@ -1,4 +1,4 @@
-"""Somebody in the chat network of tests and demos, who says something and reads the answer."""
+"""A person in the test chat network, who sends a message and reads the reply."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from typing import Any
 from rekindle.routing.source import to_json
 from rekindle.types import Source
 
-from .platform import NAME
+from .platform import PLATFORM_NAME
 
-_LOOK = 0.1  # seconds
-_WRITING = "…"  # how an answer ends that is still being written
+_POLL_SECONDS = 0.1  # seconds
+_UNFINISHED_SUFFIX = "…"  # ends a reply that is still being streamed
 
 
-def say(address: str, text: str, *, user: str = "Ada", seconds: float = 30.0) -> str:
-    """Say something to the bot in a chat of one's own, and return what it answers."""
+def send_and_wait(address: str, text: str, *, user: str = "Ada", seconds: float = 30.0) -> str:
+    """Send a message to the bot in a direct chat, and return its reply."""
     host, _, port = address.rpartition(":")
-    source = Source(NAME, user.lower(), user_id=user.lower(), user_name=user)
-    with socket.create_connection((host, int(port)), timeout=seconds) as line:
-        stream = line.makefile("rw", encoding="utf-8")
+    source = Source(PLATFORM_NAME, user.lower(), user_id=user.lower(), user_name=user)
+    with socket.create_connection((host, int(port)), timeout=seconds) as connection:
+        stream = connection.makefile("rw", encoding="utf-8")
 
-        def ask(**asked: Any) -> dict[str, Any]:
+        def send_request(**asked: Any) -> dict[str, Any]:
             stream.write(json.dumps({**asked, "ref": 1}) + "\n")
             stream.flush()
             return json.loads(stream.readline())
 
-        def seen() -> list[str]:
-            return [shown for _, _, shown in ask(op="seen", chat=source.chat_id)["seen"]]
+        def list_replies() -> list[str]:
+            return [shown for _, _, shown in send_request(op="seen", chat=source.chat_id)["seen"]]
 
-        before, end = len(seen()), time.monotonic() + seconds
-        ask(op="say", source=to_json(source), text=text)
+        before, end = len(list_replies()), time.monotonic() + seconds
+        send_request(op="say", source=to_json(source), text=text)
         while time.monotonic() < end:
-            told = seen()[before:]
-            if told and not told[-1].endswith(_WRITING):
-                return "\n".join(told)
-            time.sleep(_LOOK)
-    raise TimeoutError(f"no answer within {seconds:g} s; does a gateway run on {address}?")
+            replies = list_replies()[before:]
+            if replies and not replies[-1].endswith(_UNFINISHED_SUFFIX):
+                return "\n".join(replies)
+            time.sleep(_POLL_SECONDS)
+    raise TimeoutError(f"no reply within {seconds:g} s; is a gateway connected to {address}?")

@@ -1,4 +1,4 @@
-"""The platform that talks to a `ChatServer`: the setting is `rekindle.testing:connect=HOST:PORT`."""
+"""The platform for a `ChatServer`: set `gateway.platforms` to `rekindle.testing:connect=HOST:PORT`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from rekindle.errors import PlatformError
-from rekindle.platforms import Incoming
+from rekindle.platforms import PlatformMessage
 from rekindle.routing.source import from_json, to_json
 from rekindle.types import Message, Source
 
-from .network import LIMIT, LONGEST, write_line
+from .network import MAX_LINE, MESSAGE_LIMIT, write_line
 from .server import HOST
 
-NAME = "memory"
+PLATFORM_NAME = "memory"
 
 
 class MemoryPlatform:
@@ -26,130 +26,135 @@ class MemoryPlatform:
         self,
         address: str,
         *,
-        name: str = NAME,
-        limit: int = LIMIT,
+        name: str = PLATFORM_NAME,
+        limit: int = MESSAGE_LIMIT,
         can_edit: bool = True,
-        pause: float = 0.1,
+        retry_seconds: float = 0.1,
     ) -> None:
         host, _, port = address.rpartition(":")
         self.name = name
         self.limit = limit
         self.can_edit = can_edit
-        self._place = (host or HOST, int(port))
-        self._pause = pause
-        self._line: _Line | None = None
-        self._connecting = asyncio.Lock()
+        self._server = (host or HOST, int(port))
+        self._retry_seconds = retry_seconds
+        self._connection: _ChatConnection | None = None
+        self._connect_lock = asyncio.Lock()
         self._closed = False
 
-    async def listen(self) -> AsyncGenerator[Incoming]:
-        """What people say; a lost connection is made again."""
+    async def listen(self) -> AsyncGenerator[PlatformMessage]:
+        """Yield people's messages, reconnecting when the connection is lost."""
         while not self._closed:
             try:
-                line = await self._connected()
-                await line.ask({"op": "listen"})
-                while (message := await line.messages.get()) is not None:
-                    yield _incoming(message)
+                connection = await self._ensure_connected()
+                await connection.send_request({"op": "listen"})
+                while (message := await connection.messages.get()) is not None:
+                    yield _parse_message(message)
             except PlatformError:
                 pass
-            await asyncio.sleep(self._pause)
+            await asyncio.sleep(self._retry_seconds)
 
-    async def acknowledge(self, incoming: Incoming) -> None:
-        line = await self._connected()
-        line.write({"op": "ack", "id": incoming.message.platform_message_id})
+    async def acknowledge(self, incoming: PlatformMessage) -> None:
+        connection = await self._ensure_connected()
+        connection.write({"op": "ack", "id": incoming.message.platform_message_id})
 
     async def send(self, target: Source, text: str, nonce: str) -> str:
-        asked = {"op": "send", "source": to_json(target), "text": text, "nonce": nonce}
-        answer = await (await self._connected()).ask(asked)
-        return answer["id"]
+        request = {"op": "send", "source": to_json(target), "text": text, "nonce": nonce}
+        response = await (await self._ensure_connected()).send_request(request)
+        return response["id"]
 
     async def edit(self, target: Source, message_id: str, text: str) -> None:
-        await (await self._connected()).ask({"op": "edit", "id": message_id, "text": text})
+        await (await self._ensure_connected()).send_request(
+            {"op": "edit", "id": message_id, "text": text}
+        )
 
     async def close(self) -> None:
         self._closed = True
-        if self._line is not None:
-            await self._line.close()
+        if self._connection is not None:
+            await self._connection.close()
 
-    async def _connected(self) -> _Line:
-        async with self._connecting:
+    async def _ensure_connected(self) -> _ChatConnection:
+        async with self._connect_lock:
             if self._closed:
                 raise PlatformError(f"{self.name} is closed")
-            if self._line is None or self._line.is_lost:
+            if self._connection is None or self._connection.is_lost:
                 try:
-                    streams = await asyncio.open_connection(*self._place, limit=LONGEST)
+                    streams = await asyncio.open_connection(*self._server, limit=MAX_LINE)
                 except OSError as error:
                     raise PlatformError(f"{self.name} cannot be reached: {error}") from error
-                self._line = _Line(*streams)
-            return self._line
+                self._connection = _ChatConnection(*streams)
+            return self._connection
 
 
-def _incoming(message: dict[str, Any]) -> Incoming:
-    said = Message("user", message["text"], platform_message_id=message["id"])
-    return Incoming(from_json(message["source"]), said)
+def _parse_message(message: dict[str, Any]) -> PlatformMessage:
+    parsed = Message("user", message["text"], platform_message_id=message["id"])
+    return PlatformMessage(from_json(message["source"]), parsed)
 
 
-class _Line:
-    """One connection to the server: questions with their answers, and what people say."""
+class _ChatConnection:
+    """One connection to the server: requests with their responses, and people's messages."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.messages: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self.is_lost = False
         self._reader, self._writer = reader, writer
-        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._asked = 0
-        self._task = asyncio.create_task(self._read())
+        self._responses: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._last_ref = 0
+        self._reader_task = asyncio.create_task(self._read_lines())
 
-    def write(self, asked: dict[str, Any]) -> None:
+    def write(self, request: dict[str, Any]) -> None:
         if self.is_lost:
             raise PlatformError("the connection was lost")
-        write_line(self._writer, asked)
+        write_line(self._writer, request)
 
-    async def ask(self, asked: dict[str, Any]) -> dict[str, Any]:
-        self._asked += 1
-        number = self._asked
-        future = self._answers[number] = asyncio.get_running_loop().create_future()
+    async def send_request(self, request: dict[str, Any]) -> dict[str, Any]:
+        self._last_ref += 1
+        number = self._last_ref
+        future = self._responses[number] = asyncio.get_running_loop().create_future()
         try:
-            self.write({**asked, "ref": number})
-            answer = await future
+            self.write({**request, "ref": number})
+            response = await future
         finally:
-            self._answers.pop(number, None)
-        if "error" in answer:
+            self._responses.pop(number, None)
+        if "error" in response:
             raise PlatformError(
-                answer["error"], lasting=answer["lasting"], retry_after=answer["after"]
+                response["error"], permanent=response["permanent"], retry_after=response["after"]
             )
-        return answer
+        return response
 
     async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        self._reader_task.cancel()
+        await asyncio.gather(self._reader_task, return_exceptions=True)
         self._writer.close()
         with contextlib.suppress(ConnectionError):
             await self._writer.wait_closed()
 
-    async def _read(self) -> None:
+    async def _read_lines(self) -> None:
         try:
             while line := await self._reader.readline():
-                told = json.loads(line)
-                if "message" in told:
-                    self.messages.put_nowait(told["message"])
-                elif (future := self._answers.get(told["ref"])) and not future.done():
-                    future.set_result(told)
+                received = json.loads(line)
+                if "message" in received:
+                    self.messages.put_nowait(received["message"])
+                elif (future := self._responses.get(received["ref"])) and not future.done():
+                    future.set_result(received)
         except (ConnectionError, ValueError):
-            pass  # lost: whoever waits is told
+            pass  # lost: waiting requests fail below
         finally:
             self.is_lost = True
             self.messages.put_nowait(None)
-            for future in self._answers.values():
+            for future in self._responses.values():
                 if not future.done():
                     future.set_exception(PlatformError("the connection was lost"))
 
 
 def connect(argument: str) -> MemoryPlatform:
-    """For the setting `gateway.platforms`: an address, and `,edit=no` or `,limit=N` behind it."""
+    """Connect for the setting `gateway.platforms`.
+
+    The argument is an address, optionally followed by `,edit=no` or `,limit=N`.
+    """
     address, *options = argument.split(",")
-    given = dict(option.split("=", 1) for option in options)
+    values = dict(option.split("=", 1) for option in options)
     return MemoryPlatform(
         address,
-        limit=int(given.get("limit", LIMIT)),
-        can_edit=given.get("edit", "yes") != "no",
+        limit=int(values.get("limit", MESSAGE_LIMIT)),
+        can_edit=values.get("edit", "yes") != "no",
     )

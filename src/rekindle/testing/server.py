@@ -1,4 +1,4 @@
-"""A TCP server on this machine in a thread of its own: what the fakes have in common."""
+"""A local TCP server in its own thread, shared by the fakes."""
 
 from __future__ import annotations
 
@@ -12,72 +12,72 @@ from typing import Self, TypeAlias
 
 HOST = "127.0.0.1"
 
-Serve: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-Beside: TypeAlias = Callable[[], Awaitable[None]]
+ServeClient: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+BackgroundTask: TypeAlias = Callable[[], Awaitable[None]]
 
 
-class Loopback:
-    """A context manager: it serves while it is open, and then ends every connection.
+class LoopbackServer:
+    """A context manager that serves while it is open, then closes every connection.
 
-    `serve` talks with one client; `beside` runs as long as the server does. A line of a client may
-    have `longest` bytes. Port 0 is a free one; `port` tells which.
+    `serve` handles one client; `background` runs as long as the server does. `max_line` limits the
+    bytes of a line. Port 0 selects a free port, available as `port`.
     """
 
     def __init__(
         self,
         name: str,
-        serve: Serve,
+        serve: ServeClient,
         *,
         port: int = 0,
-        longest: int = 1 << 20,
-        beside: Beside | None = None,
+        max_line: int = 1 << 20,
+        background: BackgroundTask | None = None,
     ) -> None:
         self.port = port
         self._serve = serve
-        self._longest = longest
-        self._beside = beside
+        self._max_line = max_line
+        self._background = background
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._started = threading.Event()
-        self._failed: OSError | None = None
+        self._error: OSError | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
         self._started.wait()
-        if self._failed is not None:
-            raise self._failed
+        if self._error is not None:
+            raise self._error
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.call(self._stop.set)
+        self.call_soon(self._stop.set)
         self._thread.join()
 
-    def call(self, work: Callable[[], object]) -> None:
-        """Do something in the server's own thread, soon."""
-        self._loop.call_soon_threadsafe(work)
+    def call_soon(self, action: Callable[[], object]) -> None:
+        """Schedule a call in the server's thread."""
+        self._loop.call_soon_threadsafe(action)
 
     def _run(self) -> None:
         try:
-            self._loop.run_until_complete(self._until_stopped())
+            self._loop.run_until_complete(self._serve_until_stopped())
         finally:
             self._started.set()
             self._loop.close()
 
-    async def _until_stopped(self) -> None:
+    async def _serve_until_stopped(self) -> None:
         try:
             server = await asyncio.start_server(
-                self._serve, HOST, self.port, limit=self._longest, backlog=2048
+                self._serve, HOST, self.port, limit=self._max_line, backlog=2048
             )
         except OSError as error:
-            self._failed = error
+            self._error = error
             return
         self.port = server.sockets[0].getsockname()[1]
         self._started.set()
-        beside = None if self._beside is None else asyncio.ensure_future(self._beside())
+        background = None if self._background is None else asyncio.ensure_future(self._background())
         await self._stop.wait()
-        if beside is not None:
-            beside.cancel()
+        if background is not None:
+            background.cancel()
         server.close()
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in others:
@@ -85,15 +85,15 @@ class Loopback:
         await asyncio.gather(*others, return_exceptions=True)
 
 
-def until_told(line: str) -> None:
-    """Print a line that says where the server is, and wait for a signal to stop."""
+def wait_for_signal(line: str) -> None:
+    """Print a line with the server's address, and wait for a signal to stop."""
     stop = threading.Event()
 
-    def told_to(_: int, __: FrameType | None) -> None:
+    def on_signal(_: int, __: FrameType | None) -> None:
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, told_to)
+        signal.signal(number, on_signal)
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
     stop.wait()

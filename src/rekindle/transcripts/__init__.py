@@ -1,8 +1,9 @@
-"""Foreign transcripts: what other agents wrote down, read into Rekindle's values.
+"""Readers for transcripts written by other agents.
 
-A new format is one file in this folder with `sniff(head) -> bool` and `read(path)`, a generator
-of the events in `transcript.py`, and one line in the table below. Detection asks the formats in
-the order of the table and looks at the content alone: names of files and folders lie.
+A new format is one module in this package with `can_read(head) -> bool` and `read_events(path)`, a
+generator of the events in `events.py`, plus one line in the table below. Detection asks the formats
+in the order of the table and looks at the content alone, because file and folder names are not
+reliable.
 """
 
 from __future__ import annotations
@@ -15,71 +16,83 @@ from typing import Any, NamedTuple
 
 from rekindle.errors import InvalidInput
 
-from .detect import Head
-from .events import Damage, Event, Learned, Opened
+from .detect import FileHead
+from .events import SessionStarted, SessionUpdated, TranscriptEvent, UnreadableEntry
 
-__all__ = ["FORMATS", "Damage", "Event", "Format", "Learned", "Opened", "detect", "read"]
+__all__ = [
+    "FORMATS",
+    "SessionStarted",
+    "SessionUpdated",
+    "TranscriptEvent",
+    "TranscriptFormat",
+    "UnreadableEntry",
+    "detect_format",
+    "read_transcript",
+]
 
 
-class Format(NamedTuple):
-    """A format by its name and the module that reads it, which is loaded when it is asked.
+class TranscriptFormat(NamedTuple):
+    """A format's name and the module that reads it, loaded on first use.
 
-    Only a format that is `binary`, wholly or in part, is asked about files that are not text.
+    Only formats marked `binary` are asked about files that are not text.
     """
 
     name: str
     module: str
     binary: bool = False
 
-    def sniff(self, head: Head) -> bool:
-        """Whether a file that begins like this is in this format."""
-        return _module(self.module).sniff(head)
+    def can_read(self, head: FileHead) -> bool:
+        """Return whether a file with this head is in this format."""
+        return _load_module(self.module).can_read(head)
 
-    def read(self, path: Path) -> Iterator[Event]:
-        """The events of the file."""
-        return _module(self.module).read(path)
+    def read(self, path: Path) -> Iterator[TranscriptEvent]:
+        """Yield the file's events."""
+        return _load_module(self.module).read_events(path)
 
 
 @cache
-def _module(name: str) -> Any:
+def _load_module(name: str) -> Any:
     return import_module(f".readers.{name}", __name__)
 
 
 FORMATS = (
-    Format("claude-code", "claude_code"),
-    Format("codex", "codex"),
-    Format("copilot", "copilot"),
-    Format("opencode", "opencode", binary=True),
-    Format("pi", "pi"),
-    Format("gemini", "gemini"),
-    Format("hermes", "hermes", binary=True),
-    Format("mini-swe-agent", "benchmarks.mini_swe_agent"),
-    Format("swe-agent", "benchmarks.swe_agent"),
-    Format("openhands", "benchmarks.openhands"),
-    Format("tau-bench", "benchmarks.tau_bench"),
-    Format("tau2", "benchmarks.tau2"),
-    Format("atif", "atif"),
-    Format("inspect", "benchmarks.inspect_ai", binary=True),
-    Format("otel", "otel.reader"),
-    Format("aider", "aider"),
-    Format("openai-chat", "openai_chat"),
+    TranscriptFormat("claude-code", "claude_code"),
+    TranscriptFormat("codex", "codex"),
+    TranscriptFormat("copilot", "copilot"),
+    TranscriptFormat("opencode", "opencode", binary=True),
+    TranscriptFormat("pi", "pi"),
+    TranscriptFormat("gemini", "gemini"),
+    TranscriptFormat("hermes", "hermes", binary=True),
+    TranscriptFormat("mini-swe-agent", "benchmarks.mini_swe_agent"),
+    TranscriptFormat("swe-agent", "benchmarks.swe_agent"),
+    TranscriptFormat("openhands", "benchmarks.openhands"),
+    TranscriptFormat("tau-bench", "benchmarks.tau_bench"),
+    TranscriptFormat("tau2", "benchmarks.tau2"),
+    TranscriptFormat("atif", "atif"),
+    TranscriptFormat("inspect", "benchmarks.inspect_ai", binary=True),
+    TranscriptFormat("otel", "otel.reader"),
+    TranscriptFormat("aider", "aider"),
+    TranscriptFormat("openai-chat", "openai_chat"),
 )
 
 
-def detect(path: str | Path) -> Format | None:
-    """The format of the file, by its content; None when it is not one we read."""
-    head = Head.of(Path(path))
+def detect_format(path: str | Path) -> TranscriptFormat | None:
+    """Detect the file's format from its content; return None if it is not supported."""
+    head = FileHead.read(Path(path))
     if not head.data:
         return None
     is_binary = head.is_binary
-    asked = [format for format in FORMATS if format.binary or not is_binary]
-    return next((format for format in asked if format.sniff(head)), None)
+    candidates = [format for format in FORMATS if format.binary or not is_binary]
+    return next((format for format in candidates if format.can_read(head)), None)
 
 
-def read(path: str | Path) -> Iterator[Event]:
-    """The events of the file, whatever its format; InvalidInput when it is not one we read."""
-    format = detect(path)
+def read_transcript(path: str | Path) -> Iterator[TranscriptEvent]:
+    """Yield the file's events, whatever its format.
+
+    Raise InvalidInput if the format is not supported.
+    """
+    format = detect_format(path)
     if format is None:
-        known = ", ".join(format.name for format in FORMATS)
-        raise InvalidInput(f"{path}: not a transcript that Rekindle reads ({known})")
+        supported = ", ".join(format.name for format in FORMATS)
+        raise InvalidInput(f"{path}: not a supported transcript (supported formats: {supported})")
     return format.read(Path(path))

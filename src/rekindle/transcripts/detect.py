@@ -1,4 +1,4 @@
-"""The beginning of a file: all that detection looks at."""
+"""The first bytes of a file, which is all that format detection looks at."""
 
 from __future__ import annotations
 
@@ -7,121 +7,123 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast, overload
 
-from rekindle.json_fields import Record
+from rekindle.json_fields import JsonObject
 from rekindle.store.engines.open_files import is_open
-from rekindle.transcripts.jsonio.jsonl import decode
-from rekindle.transcripts.jsonio.partial import fields_so_far
+from rekindle.transcripts.jsonio.jsonl import decode_json
+from rekindle.transcripts.jsonio.partial import parse_partial_fields
 
-_BYTES = 64 * 1024
-_LINES = 40
-_RARE = 8
+_HEAD_BYTES = 64 * 1024
+_MAX_LINES = 40
+_RARE_RATIO = 8
 
 
-class Head:
-    """The first bytes of a file, parsed once for all formats that want to look."""
+class FileHead:
+    """The first bytes of a file, parsed once for all formats."""
 
     def __init__(self, data: bytes, path: Path | None = None) -> None:
         self.data = data.removeprefix(b"\xef\xbb\xbf").lstrip()
-        # For formats that spread over several files: what lies beside this one.
+        # For formats that spread over several files.
         self.path = path
 
     @classmethod
-    def of(cls, path: Path) -> Head:
-        if is_open(path):  # our own store: to open it beside SQLite would cost it its locks
+    def read(cls, path: Path) -> FileHead:
+        """Read the head of a file."""
+        if is_open(path):  # our own store: opening and closing it would drop SQLite's locks
             return cls(b"", path)
         with path.open("rb") as file:
-            return cls(file.read(_BYTES), path)
+            return cls(file.read(_HEAD_BYTES), path)
 
     @cached_property
-    def records(self) -> Sequence[Record]:
-        """The JSON objects at the beginning; a first one that is cut has what is there of it."""
-        if not self.lines and self.data.startswith(b"{"):
-            return [fields_so_far(self.data)]
-        return self.lines
+    def objects(self) -> Sequence[JsonObject]:
+        """The JSON objects at the beginning; a truncated first one has the fields seen so far."""
+        if not self.line_objects and self.data.startswith(b"{"):
+            return [parse_partial_fields(self.data)]
+        return self.line_objects
 
     @cached_property
-    def fields(self) -> Record:
-        """The fields of the document that the file begins with, as far as they are there."""
-        return fields_so_far(self.data) if self.data.startswith(b"{") else {}
+    def fields(self) -> JsonObject:
+        """The fields of the document that the file begins with, as far as they were read."""
+        return parse_partial_fields(self.data) if self.data.startswith(b"{") else {}
 
     @cached_property
-    def lines(self) -> Sequence[Record]:
-        """The JSON objects that stand whole on a line of their own."""
-        return _Lines(self.data.split(b"\n", _LINES)[:_LINES])
+    def line_objects(self) -> Sequence[JsonObject]:
+        """The JSON objects that are complete on a line of their own."""
+        return _HeadLines(self.data.split(b"\n", _MAX_LINES)[:_MAX_LINES])
 
     @property
-    def is_lines(self) -> bool:
-        """Whether objects stand on lines of their own, and not as elements of one document."""
-        lines = [line.strip() for line in self.data.split(b"\n", _LINES)[:_LINES]]
+    def is_json_lines(self) -> bool:
+        """Whether objects are on lines of their own rather than elements of one document."""
+        lines = [line.strip() for line in self.data.split(b"\n", _MAX_LINES)[:_MAX_LINES]]
         elements = sum(
             line.startswith(b"{") and line.endswith(b"},") and _is_json(line[:-1]) for line in lines
         )
-        # In a document that is laid out, some small object may stand on its line alone.
-        others = sum(bool(line) for line in lines) - len(self.lines)
-        is_rare = len(self.lines) * _RARE <= others and not _is_json(lines[0])
-        return len(self.lines) > elements and not is_rare
+        # In an indented document, a small object may be alone on its line.
+        others = sum(bool(line) for line in lines) - len(self.line_objects)
+        is_rare = len(self.line_objects) * _RARE_RATIO <= others and not _is_json(lines[0])
+        return len(self.line_objects) > elements and not is_rare
 
     @property
     def is_binary(self) -> bool:
+        """Whether the file is not text."""
         return b"\0" in self.data
 
 
-class _Lines(Sequence[Record]):
-    """Objects on lines, each parsed when somebody looks at it: mostly the first ones are enough."""
+class _HeadLines(Sequence[JsonObject]):
+    """Objects on lines, parsed lazily because the first ones are usually enough."""
 
     def __init__(self, lines: list[bytes]) -> None:
-        self._found: list[Record] = []
-        self._rest = self._parsed(lines)
+        self._cached: list[JsonObject] = []
+        self._unparsed = self._iter_parsed(lines)
 
-    def __iter__(self) -> Iterator[Record]:
-        place = 0
-        while place < len(self._found) or self._more():
-            yield self._found[place]
-            place += 1
+    def __iter__(self) -> Iterator[JsonObject]:
+        index = 0
+        while index < len(self._cached) or self._parse_next():
+            yield self._cached[index]
+            index += 1
 
     def __len__(self) -> int:
-        while self._more():
+        while self._parse_next():
             pass
-        return len(self._found)
+        return len(self._cached)
 
     def __bool__(self) -> bool:
-        return bool(self._found) or self._more()
+        return bool(self._cached) or self._parse_next()
 
     @overload
-    def __getitem__(self, place: int) -> Record: ...
+    def __getitem__(self, index: int) -> JsonObject: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[Record]: ...
+    def __getitem__(self, index: slice) -> list[JsonObject]: ...
 
-    def __getitem__(self, place: int | slice) -> Record | list[Record]:
-        if place == 0 and self:
-            return self._found[0]
-        return [*self][place]
+    def __getitem__(self, index: int | slice) -> JsonObject | list[JsonObject]:
+        if index == 0 and self:
+            return self._cached[0]
+        return [*self][index]
 
-    def _more(self) -> bool:
-        """Whether there was another one; it is among those that were found now."""
-        more = next(self._rest, None)
+    def _parse_next(self) -> bool:
+        """Parse the next object and return whether there was one."""
+        more = next(self._unparsed, None)
         if more is not None:
-            self._found.append(more)
+            self._cached.append(more)
         return more is not None
 
-    def _parsed(self, lines: list[bytes]) -> Iterator[Record]:
+    def _iter_parsed(self, lines: list[bytes]) -> Iterator[JsonObject]:
         for line in lines:
             line = line.strip()
-            # The last one may be cut; to find that out by parsing it costs more than all others.
+            # The last line may be truncated; parsing it costs more than all the others.
             if not (line.startswith(b"{") and line.endswith(b"}")):
                 continue
             try:
-                value = decode(line)
+                value = decode_json(line)
             except ValueError:
                 continue
             if isinstance(value, dict):
-                yield cast(Record, value)
+                yield cast(JsonObject, value)
 
 
 def _is_json(data: bytes) -> bool:
     try:
-        decode(data)
+        decode_json(data)
     except ValueError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""Which files there are to take in. Of a tree that did not change, this is all that is looked at."""
+"""Discovery of files to import. For an unchanged tree, only directory entries are read."""
 
 from __future__ import annotations
 
@@ -8,90 +8,103 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-Fail: TypeAlias = Callable[[str, str], None]
+ReportFailure: TypeAlias = Callable[[str, str], None]
 
-# Folders that are large and never hold sessions.
-_SKIPPED = {".git", "node_modules", "__pycache__"}
-# What SQLite keeps beside a database. The newest sessions may be in the log alone.
-_LOG = "-wal"
-_BESIDE = (_LOG, "-shm", "-journal")
+# Large folders that never contain sessions.
+_SKIPPED_FOLDERS = {".git", "node_modules", "__pycache__"}
+# Files that SQLite keeps next to a database. The newest sessions may be only in the WAL.
+_WAL_SUFFIX = "-wal"
+_SIDECAR_SUFFIXES = (_WAL_SUFFIX, "-shm", "-journal")
 
 
-class Found(NamedTuple):
-    """A regular file, without links in its path, and what its size and time say of its state."""
+class DiscoveredFile(NamedTuple):
+    """A regular file with its resolved path, and a stamp derived from its size and time."""
 
     path: str
     size: int
-    time: float
+    mtime: float
     stamp: str
 
 
-def find(paths: Iterable[str | Path], fail: Fail) -> Iterator[Found]:
-    """The files, and all files below the folders, each once; `fail` is told what cannot be read."""
+def find_files(
+    paths: Iterable[str | Path], report_failure: ReportFailure
+) -> Iterator[DiscoveredFile]:
+    """Yield the files and all files below the folders, each once.
+
+    `report_failure` is called with each path that cannot be read and the reason.
+    """
     seen: set[str] = set()
     for given in paths:
         path = os.path.realpath(given)
         try:
-            about = os.stat(path)
+            status = os.stat(path)
         except FileNotFoundError:
-            fail(str(given), "there is no such file")
+            report_failure(str(given), "file not found")
             continue
         except OSError as error:
-            fail(str(given), error.strerror or str(error))
+            report_failure(str(given), error.strerror or str(error))
             continue
-        if stat.S_ISDIR(about.st_mode):
-            found = _below(path, fail)
+        if stat.S_ISDIR(status.st_mode):
+            files = _walk_folder(path, report_failure)
         else:
-            found = iter([_found(path, about)] if stat.S_ISREG(about.st_mode) else [])
-        for file in found:
+            files = iter(
+                [_make_discovered_file(path, status)] if stat.S_ISREG(status.st_mode) else []
+            )
+        for file in files:
             if file.path not in seen:
                 seen.add(file.path)
                 yield file
 
 
-def _below(folder: str, fail: Fail) -> Iterator[Found]:
-    """The files below a folder. Its own come first: sub-agents lie deeper."""
+def _walk_folder(folder: str, report_failure: ReportFailure) -> Iterator[DiscoveredFile]:
+    """Yield the files below a folder, its own first, because sub-agents are in subfolders."""
     folders = [folder]
     while folders:
-        here = folders.pop()
+        current = folders.pop()
         try:
-            with os.scandir(here) as listed:
-                entries = sorted(listed, key=lambda entry: entry.name)
+            with os.scandir(current) as scanned:
+                entries = sorted(scanned, key=lambda entry: entry.name)
         except OSError as error:
-            fail(here, error.strerror or str(error))
+            report_failure(current, error.strerror or str(error))
             continue
         names = {entry.name for entry in entries}
         inner: list[str] = []
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                inner += [] if entry.name in _SKIPPED else [entry.path]
-            elif not _is_beside(entry.name, names):
-                yield from _entry(entry, f"{entry.name}{_LOG}" in names, fail)
+                inner += [] if entry.name in _SKIPPED_FOLDERS else [entry.path]
+            elif not _is_sidecar(entry.name, names):
+                yield from _stat_entry(entry, f"{entry.name}{_WAL_SUFFIX}" in names, report_failure)
         folders += reversed(inner)
 
 
-def _is_beside(name: str, names: set[str]) -> bool:
-    """Whether a file belongs to the database next to it."""
-    return any(name.endswith(end) and name.removesuffix(end) in names for end in _BESIDE)
+def _is_sidecar(name: str, names: set[str]) -> bool:
+    """Return whether a file belongs to the database next to it."""
+    return any(
+        name.endswith(suffix) and name.removesuffix(suffix) in names for suffix in _SIDECAR_SUFFIXES
+    )
 
 
-def _entry(entry: os.DirEntry[str], has_log: bool, fail: Fail) -> Iterator[Found]:
+def _stat_entry(
+    entry: os.DirEntry[str], has_wal: bool, report_failure: ReportFailure
+) -> Iterator[DiscoveredFile]:
     try:
         if entry.is_symlink():
             path = os.path.realpath(entry.path)
-            about = os.stat(path)
-            if stat.S_ISREG(about.st_mode):
-                yield _found(path, about)
+            status = os.stat(path)
+            if stat.S_ISREG(status.st_mode):
+                yield _make_discovered_file(path, status)
         elif entry.is_file():
-            yield _found(entry.path, entry.stat(), has_log)
+            yield _make_discovered_file(entry.path, entry.stat(), has_wal)
     except OSError as error:
-        fail(entry.path, error.strerror or str(error))
+        report_failure(entry.path, error.strerror or str(error))
 
 
-def _found(path: str, about: os.stat_result, has_log: bool | None = None) -> Found:
-    stamp = f"{about.st_size}:{about.st_mtime_ns}"
-    log = path + _LOG
-    if os.path.exists(log) if has_log is None else has_log:
-        newest = os.stat(log)
-        stamp += f"+{newest.st_size}:{newest.st_mtime_ns}"
-    return Found(path, about.st_size, about.st_mtime, stamp)
+def _make_discovered_file(
+    path: str, status: os.stat_result, has_wal: bool | None = None
+) -> DiscoveredFile:
+    stamp = f"{status.st_size}:{status.st_mtime_ns}"
+    wal = path + _WAL_SUFFIX
+    if os.path.exists(wal) if has_wal is None else has_wal:
+        wal_status = os.stat(wal)
+        stamp += f"+{wal_status.st_size}:{wal_status.st_mtime_ns}"
+    return DiscoveredFile(path, status.st_size, status.st_mtime, stamp)

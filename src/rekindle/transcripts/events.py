@@ -1,14 +1,14 @@
-"""What a reader tells about a foreign file, as a stream of events.
+"""The event stream that a transcript reader yields.
 
-A reader is a generator, so a file of two gigabytes costs the memory of its longest message:
+A reader is a generator, so a two-gigabyte file costs only the memory of its longest message:
 
-    Opened(session)     the messages that follow belong to this session
-    Message             one entry of it, with a `platform_message_id` that a second reading repeats
-    Damage              a place that could not be read, and that was skipped
-    Learned(session)    what the whole file told about it: title, model, tokens
+    SessionStarted(session)   the messages that follow belong to this session
+    Message                   one message, with a `platform_message_id` that is stable across reads
+    UnreadableEntry           a part of the file that was skipped because it could not be parsed
+    SessionUpdated(session)   the session with everything learned from the file: title, model, tokens
 
-Sessions may alternate in one file (a sub-agent's lines between those of its parent): `Opened`
-comes again whenever the stream changes over.
+Sessions may alternate within a file (a sub-agent's lines between its parent's): `SessionStarted` is
+repeated whenever the stream switches.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from typing import NamedTuple, TypeAlias
 from rekindle.types import Message, Session
 
 
-class Opened(NamedTuple):
-    """From here on the messages belong to `session`, of which only the beginning is known."""
+class SessionStarted(NamedTuple):
+    """Marks that the following messages belong to `session`, known only from its beginning."""
 
     session: Session
 
 
-class Learned(NamedTuple):
-    """The same session, with what only the end of the file knows: title, model, tokens."""
+class SessionUpdated(NamedTuple):
+    """The same session with details known only at the end of the file: title, model, tokens."""
 
     session: Session
 
 
-class Damage(NamedTuple):
-    """A place in a file that could not be read. Lines count from 1."""
+class UnreadableEntry(NamedTuple):
+    """A part of a file that could not be parsed. Lines count from 1."""
 
     file: str
     line: int
     what: str
 
 
-Event: TypeAlias = Opened | Message | Damage | Learned
+TranscriptEvent: TypeAlias = SessionStarted | Message | UnreadableEntry | SessionUpdated

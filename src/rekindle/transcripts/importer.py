@@ -1,10 +1,10 @@
-"""Taking foreign transcripts into the store.
+"""Import of foreign transcripts into the store.
 
-What makes a second intake safe: every message carries an id that its file repeats, which the
-store answers with the old position; a file that has not changed since is known by its size and
-time and is not opened; token counts are raised to what the file says, never added again.
-A file is noted as taken in by the transaction that writes the last of it, so an intake that is
-interrupted is completed by the next. Originals are only ever read.
+Importing twice is safe: every message has an id that is stable across reads, for which the store
+returns the existing position; an unchanged file is recognized by its size and time and is not opened;
+token counts are raised to the file's values, never added again. A file is marked as imported in the
+transaction that writes its last messages, so the next import completes an interrupted one. Original
+files are only read.
 """
 
 from __future__ import annotations
@@ -20,45 +20,44 @@ from typing import IO, Any, NamedTuple, TypeAlias, cast
 
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.store import Store
-from rekindle.store.core.prefetch import Ahead
-from rekindle.store.transfer.bulk_import import Arrival
-from rekindle.types import MAX_NAME, MAX_TITLE, Message, Session, replace
+from rekindle.store.core.prefetch import Prefetch
+from rekindle.store.transfer.bulk_import import SessionImport
+from rekindle.types import MAX_NAME_CHARS, MAX_TITLE_CHARS, Message, Session, replace_fields
 
-from . import FORMATS, Format, detect
-from .discovery import Found, find
-from .events import Damage, Opened
+from . import FORMATS, TranscriptFormat, detect_format
+from .discovery import DiscoveredFile, find_files
+from .events import SessionStarted, UnreadableEntry
 
 if sys.platform == "win32":
     from pathlib import WindowsPath as _NativePath
 else:
     from pathlib import PosixPath as _NativePath
 
-Progress: TypeAlias = Callable[[int, int], None]
+ProgressCallback: TypeAlias = Callable[[int, int], None]
 
 log = logging.getLogger(__name__)
 
-# What is written together: a full-text index costs half in transactions of this size.
-_BATCH = 2_000
-_CHARACTERS = 2_000  # of a message, as a batch counts: long ones fill it sooner
-_FEWEST = 250  # messages that are worth one towards the end
-_ALLOCATED = 100_000  # values between two looks for cycles
-# How many events of a file pass before the progress is told again.
-_STEP = 200
-# How the store says that it is the value, and not the store, that is wrong.
-_UNSTORABLE = (ValueError, TypeError, ArithmeticError, RecursionError, NotFound)
-# Every damaged line is counted, but a file of garbage must not fill the memory with reports.
-_REPORTED_DAMAGE = 100
+# Messages per transaction: at this size, full-text indexing costs half.
+_BATCH_MESSAGES = 2_000
+_CHARACTERS_PER_MESSAGE = 2_000  # long messages fill a batch sooner
+_MIN_BATCH_MESSAGES = 250  # smallest batch written towards the end
+_GC_THRESHOLD = 100_000  # allocations between two collections
+_EVENTS_PER_PROGRESS = 200
+# Errors by which the store rejects a value, as opposed to failing itself.
+_UNSTORABLE_ERRORS = (ValueError, TypeError, ArithmeticError, RecursionError, NotFound)
+# Every unreadable entry is counted, but a garbage file must not fill the memory with reports.
+_MAX_REPORTS_PER_FILE = 100
 
 
-class Failure(NamedTuple):
-    """A file that could not be taken in, and why."""
+class ImportFailure(NamedTuple):
+    """A file that could not be imported, and why."""
 
     file: str
     why: str
 
 
-class Share(NamedTuple):
-    """What came in one format: files read, sessions that are new or grew, and what is new in them."""
+class FormatCount(NamedTuple):
+    """Counts for one format: files read, sessions added or changed, and new messages and calls."""
 
     files: int = 0
     sessions: int = 0
@@ -67,8 +66,8 @@ class Share(NamedTuple):
     damaged: int = 0
 
 
-class Intake(NamedTuple):
-    """What an intake did, in all and by format, and what it had to leave."""
+class ImportReport(NamedTuple):
+    """The result of an import, in total and by format, with everything that was skipped."""
 
     files: int = 0
     sessions: int = 0
@@ -76,329 +75,366 @@ class Intake(NamedTuple):
     calls: int = 0
     unchanged: int = 0
     damaged: int = 0
-    formats: Mapping[str, Share] = {}
-    damage: tuple[Damage, ...] = ()
-    failed: tuple[Failure, ...] = ()
+    formats: Mapping[str, FormatCount] = {}
+    damage: tuple[UnreadableEntry, ...] = ()
+    failed: tuple[ImportFailure, ...] = ()
     unknown: tuple[str, ...] = ()
 
 
-def take_in(store: Store, paths: Iterable[str | Path], progress: Progress | None = None) -> Intake:
-    """Read the files, and all files below the folders, into the store.
+def import_transcripts(
+    store: Store, paths: Iterable[str | Path], progress: ProgressCallback | None = None
+) -> ImportReport:
+    """Import the files, and all files below the folders, into the store.
 
-    A file that cannot be read is reported in the answer and does not stop the rest; trouble with
-    the store itself is raised. `progress` is told bytes done and bytes in all.
+    A file that cannot be read is reported in the result and does not stop the others; store errors are
+    raised. `progress` is called with the bytes done and the total bytes.
     """
-    intake = _Intake(store)
-    batches = _batches(intake, paths, progress)
-    ahead = Ahead(lambda: next(batches, None))
-    with _rarely_collected():
-        while batch := ahead.take():
-            intake.write(batch, ahead)
-    return intake.total()
+    importer = _Importer(store)
+    batches = _iter_batches(importer, paths, progress)
+    prefetch = Prefetch(lambda: next(batches, None))
+    with _collect_garbage_rarely():
+        while batch := prefetch.get():
+            importer.write_batch(batch, prefetch)
+    return importer.build_report()
 
 
 @contextmanager
-def _rarely_collected() -> Generator[None]:
-    """A batch is many small values at once and no cycle among them: to look for one costs 4%."""
+def _collect_garbage_rarely() -> Generator[None]:
+    """Raise the GC threshold: a batch allocates many acyclic values; this saves 4%."""
     before = gc.get_threshold()
-    gc.set_threshold(before[0] and max(before[0], _ALLOCATED), *before[1:])
+    gc.set_threshold(before[0] and max(before[0], _GC_THRESHOLD), *before[1:])
     try:
         yield
     finally:
         gc.set_threshold(*before)
 
 
-def _batches(
-    intake: _Intake, paths: Iterable[str | Path], progress: Progress | None
-) -> Iterator[_Batch]:
-    """What the files say, in pieces that are worth a transaction."""
-    files = [*find(paths, intake.fail)]
-    stamps = intake.store.stamps(file.path for file in files)
-    total = sum(file.size for file in files)
-    done = given = 0
+def _iter_batches(
+    importer: _Importer, paths: Iterable[str | Path], progress: ProgressCallback | None
+) -> Iterator[_ImportBatch]:
+    """Yield the files' messages in batches that are worth a transaction."""
+    files = [*find_files(paths, importer.report_failure)]
+    stamps = importer.store.get_import_stamps(file.path for file in files)
+    total_bytes = sum(file.size for file in files)
+    done_bytes = done_at_last_batch = 0
     for file in files:
         stamp = stamps.get(file.path)
         if stamp == file.stamp:
-            intake.unchanged += 1
-        elif stamp == _unknown(file):
-            intake.unknown.append(file.path)
+            importer.unchanged += 1
+        elif stamp == _make_unknown_stamp(file):
+            importer.unknown.append(file.path)
         else:
-            taking = _File(intake, file, is_new=stamp is None)
-            for batch in taking.take(_teller(progress, done, file.size, total)):
-                given = done
+            file_import = _FileImport(importer, file, is_new=stamp is None)
+            for batch in file_import.read_file(
+                _make_file_progress(progress, done_bytes, file.size, total_bytes)
+            ):
+                done_at_last_batch = done_bytes
                 yield batch
-        done += file.size
+        done_bytes += file.size
         if progress:
-            progress(done, total)
-        # Nothing is read while the last one is written, so it had better be small.
-        if intake.count >= _FEWEST and 2 * (done - given) >= total - done:
-            given = done
-            yield intake.batch()
-    yield intake.batch()
+            progress(done_bytes, total_bytes)
+        # Nothing is read while the last batch is written, so keep it small.
+        if (
+            importer.pending_messages >= _MIN_BATCH_MESSAGES
+            and 2 * (done_bytes - done_at_last_batch) >= total_bytes - done_bytes
+        ):
+            done_at_last_batch = done_bytes
+            yield importer.take_batch()
+    yield importer.take_batch()
 
 
-def _teller(
-    progress: Progress | None, done: int, size: int, total: int
+def _make_file_progress(
+    progress: ProgressCallback | None, done: int, size: int, total: int
 ) -> Callable[[int], None] | None:
     return progress and (lambda within: progress(done + min(within, size), total))
 
 
-def _unknown(file: Found) -> str:
-    """The stamp of a file in no format that we know: with new formats it deserves another look."""
+def _make_unknown_stamp(file: DiscoveredFile) -> str:
+    """Return the stamp of an unsupported file, which changes when formats are added."""
     return f"{file.stamp}:{len(FORMATS)}"
 
 
-class _Batch(NamedTuple):
-    """What goes into one transaction, and the files that are complete with it."""
+class _ImportBatch(NamedTuple):
+    """The content of one transaction, and the files that are complete with it."""
 
-    arrivals: list[tuple[Arrival, _File]]
-    files: list[_File]
+    arrivals: list[tuple[SessionImport, _FileImport]]
+    files: list[_FileImport]
 
 
-class _Intake:
-    """An intake under way: what waits to be written, and what was counted."""
+class _Importer:
+    """A running import: pending writes and counters."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.waiting = _Batch([], [])
-        self.count = self.size = 0
-        self.most = _BATCH // 2  # at first: nothing is written while it is read
+        self.pending = _ImportBatch([], [])
+        self.pending_messages = self.pending_characters = 0
+        self.batch_limit = (
+            _BATCH_MESSAGES // 2
+        )  # the first one is smaller: nothing is written while it is read
         self.unchanged = 0
-        self.tallies: dict[str, _Tally] = {}
-        self.damage: list[Damage] = []
-        self.failed: list[Failure] = []
+        self.counters: dict[str, _FormatCounter] = {}
+        self.damage: list[UnreadableEntry] = []
+        self.failed: list[ImportFailure] = []
         self.unknown: list[str] = []
 
-    def fail(self, path: str, why: str) -> None:
-        self.failed.append(Failure(path, why))
+    def report_failure(self, path: str, reason: str) -> None:
+        """Record a file that could not be imported."""
+        self.failed.append(ImportFailure(path, reason))
 
-    def batch(self) -> _Batch:
-        """Everything that waits, made ready as far as that can be done ahead."""
-        waiting, self.waiting = self.waiting, _Batch([], [])
-        self.count = self.size = 0
-        self.most = _BATCH
-        return waiting._replace(arrivals=[(self._ready(*one), one[1]) for one in waiting.arrivals])
+    def take_batch(self) -> _ImportBatch:
+        """Return everything pending, prepared for writing as far as possible."""
+        waiting, self.pending = self.pending, _ImportBatch([], [])
+        self.pending_messages = self.pending_characters = 0
+        self.batch_limit = _BATCH_MESSAGES
+        return waiting._replace(
+            arrivals=[(self._prepare(*one), one[1]) for one in waiting.arrivals]
+        )
 
-    def _ready(self, arrival: Arrival, file: _File) -> Arrival:
+    def _prepare(self, arrival: SessionImport, file: _FileImport) -> SessionImport:
         try:
-            return self.store.ready(arrival) if file.is_new else arrival
-        except _UNSTORABLE:
-            return arrival  # to be told when it is written
+            return self.store.prepare_import(arrival) if file.is_new else arrival
+        except _UNSTORABLE_ERRORS:
+            return arrival  # reported when it is written
 
-    def write(self, batch: _Batch, meanwhile: Callable[[], None]) -> None:
-        """Write a batch in one transaction; `meanwhile`, the next may be read."""
+    def write_batch(self, batch: _ImportBatch, read_ahead: Callable[[], None]) -> None:
+        """Write a batch in one transaction; `read_ahead` is called while it is written."""
         if not (batch.arrivals or batch.files):
             return
         try:
-            self._write(batch, meanwhile)
-        except _UNSTORABLE:
+            self._write_transaction(batch, read_ahead)
+        except _UNSTORABLE_ERRORS:
             self._write_singly(batch)
 
-    def _write_singly(self, batch: _Batch) -> None:
-        """Find out what it is that cannot be stored, and store the rest."""
+    def _write_singly(self, batch: _ImportBatch) -> None:
+        """Write sessions one by one to find those that cannot be stored."""
         for arrival, file in batch.arrivals:
             try:
-                self._write(_Batch([(arrival, file)], []))
-            except _UNSTORABLE as error:
+                self._write_transaction(_ImportBatch([(arrival, file)], []))
+            except _UNSTORABLE_ERRORS as error:
                 file.fail(f"session {arrival.session.id:.80}: {error}")
-        self._write(_Batch([], batch.files))
+        self._write_transaction(_ImportBatch([], batch.files))
 
-    def _write(self, batch: _Batch, meanwhile: Callable[[], None] | None = None) -> None:
-        # A file may fail by what it said in an earlier batch, when this one was read already.
-        whole = [file for file in batch.files if not file.is_failed]
-        marks = {file.found.path: file.stamp for file in whole}
+    def _write_transaction(
+        self, batch: _ImportBatch, read_ahead: Callable[[], None] | None = None
+    ) -> None:
+        # A file may fail in an earlier batch after this one was read.
+        complete = [file for file in batch.files if not file.is_failed]
+        stamps = {file.discovered.path: file.stamp for file in complete}
         arrivals = [arrival for arrival, _ in batch.arrivals]
-        arrived = self.store.take_in(arrivals, marks, meanwhile)
-        for (arrival, file), new in zip(batch.arrivals, arrived, strict=True):
-            file.tally.add(arrival.session.id, new.messages, new.calls)
-            for why in new.refused:
-                file.report(Damage(file.found.path, 0, f"session {arrival.session.id:.80}: {why}"))
-        for file in whole:
-            file.tally.files += 1
+        results = self.store.import_batch(arrivals, stamps, read_ahead)
+        for (arrival, file), result in zip(batch.arrivals, results, strict=True):
+            file.counter.add(arrival.session.id, result.messages, result.calls)
+            for reason in result.rejected:
+                file.report(
+                    UnreadableEntry(
+                        file.discovered.path, 0, f"session {arrival.session.id:.80}: {reason}"
+                    )
+                )
+        for file in complete:
+            file.counter.files += 1
 
-    def total(self) -> Intake:
-        shares = {name: tally.share() for name, tally in sorted(self.tallies.items())}
-        sums = Share(*map(sum, zip(*shares.values(), strict=True))) if shares else Share()
-        return Intake(
-            **sums._asdict(),
+    def build_report(self) -> ImportReport:
+        """Return the report of the import."""
+        counts = {name: counter.to_count() for name, counter in sorted(self.counters.items())}
+        totals = (
+            FormatCount(*map(sum, zip(*counts.values(), strict=True))) if counts else FormatCount()
+        )
+        return ImportReport(
+            **totals._asdict(),
             unchanged=self.unchanged,
-            formats=shares,
+            formats=counts,
             damage=tuple(self.damage),
             failed=tuple(self.failed),
             unknown=tuple(self.unknown),
         )
 
 
-class _Tally:
-    """A share while it is being counted."""
+class _FormatCounter:
+    """A mutable `FormatCount`."""
 
     def __init__(self) -> None:
         self.files = self.messages = self.calls = self.damaged = 0
-        self.touched: set[str] = set()
+        self.changed_sessions: set[str] = set()
 
     def add(self, session: str, messages: int, calls: int) -> None:
         self.messages += messages
         self.calls += calls
         if messages:
-            self.touched.add(session)
+            self.changed_sessions.add(session)
 
-    def share(self) -> Share:
-        return Share(self.files, len(self.touched), self.messages, self.calls, self.damaged)
+    def to_count(self) -> FormatCount:
+        return FormatCount(
+            self.files, len(self.changed_sessions), self.messages, self.calls, self.damaged
+        )
 
 
-class _File:
-    """One file on its way into the store."""
+class _FileImport:
+    """The import of one file."""
 
-    def __init__(self, intake: _Intake, found: Found, *, is_new: bool) -> None:
-        self.intake = intake
-        self.found = found
+    def __init__(self, importer: _Importer, discovered: DiscoveredFile, *, is_new: bool) -> None:
+        self.importer = importer
+        self.discovered = discovered
         self.is_new = is_new
-        self.tally = _Tally()  # until the format is known
-        self.stamp = found.stamp
-        self.seats: dict[str, _Seat] = {}
-        self.spoken: dict[str, _Seat] = {}  # those with messages that wait
-        self.damage = 0
+        self.counter = _FormatCounter()  # replaced once the format is known
+        self.stamp = discovered.stamp
+        self.buffers: dict[str, _SessionBuffer] = {}
+        self.filled_buffers: dict[str, _SessionBuffer] = {}  # buffers with messages
+        self.report_count = 0
         self.is_failed = False
 
-    def take(self, tell: Callable[[int], None] | None) -> Iterator[_Batch]:
-        """Read the file. What it says is written together with what others say."""
-        path = _Watched(self.found.path)
+    def read_file(self, report_progress: Callable[[int], None] | None) -> Iterator[_ImportBatch]:
+        """Read the file. Its messages share batches with those of other files."""
+        path = _ProgressPath(self.discovered.path)
         try:
-            yield from self._read(path, detect(path), tell)
+            yield from self._read_events(path, detect_format(path), report_progress)
         except (OSError, InvalidInput) as error:
             self.fail((isinstance(error, OSError) and error.strerror) or str(error))
         except Exception as error:
-            # One file with a shape that nobody has seen yet must not keep the others out.
+            # One file of an unexpected shape must not stop the import of the others.
             log.exception("cannot read %s", path)
             self.fail(f"{type(error).__name__}: {error}")
-        self.hand_over()
-        self.intake.waiting.files.append(self)
+        self.flush_buffers()
+        self.importer.pending.files.append(self)
 
-    def _read(
-        self, path: _Watched, format: Format | None, tell: Callable[[int], None] | None
-    ) -> Iterator[_Batch]:
+    def _read_events(
+        self,
+        path: _ProgressPath,
+        format: TranscriptFormat | None,
+        report_progress: Callable[[int], None] | None,
+    ) -> Iterator[_ImportBatch]:
         if format is None:
-            self.intake.unknown.append(self.found.path)
-            self.stamp = _unknown(self.found)
+            self.importer.unknown.append(self.discovered.path)
+            self.stamp = _make_unknown_stamp(self.discovered)
             return
-        self.tally = self.intake.tallies.setdefault(format.name, self.tally)
-        intake = self.intake
-        seat: _Seat | None = None
+        self.counter = self.importer.counters.setdefault(format.name, self.counter)
+        importer = self.importer
+        buffer: _SessionBuffer | None = None
         for number, event in enumerate(format.read(path)):
             if isinstance(event, Message):
-                if seat is not None:
-                    self._hear(seat, event)
-            elif isinstance(event, Opened):
-                seat = self._seat(event.session)
-            elif isinstance(event, Damage):
+                if buffer is not None:
+                    self._add_message(buffer, event)
+            elif isinstance(event, SessionStarted):
+                buffer = self._get_buffer(event.session)
+            elif isinstance(event, UnreadableEntry):
                 self.report(event)
             else:
-                self._learn(event.session)
-            if intake.count >= intake.most or intake.size >= intake.most * _CHARACTERS:
-                self.hand_over()
-                yield intake.batch()
-            if tell and not number % _STEP:
-                tell(path.place())
+                self._complete_session(event.session)
+            if (
+                importer.pending_messages >= importer.batch_limit
+                or importer.pending_characters >= importer.batch_limit * _CHARACTERS_PER_MESSAGE
+            ):
+                self.flush_buffers()
+                yield importer.take_batch()
+            if report_progress and not number % _EVENTS_PER_PROGRESS:
+                report_progress(path.get_bytes_read())
 
-    def _hear(self, seat: _Seat, message: Message) -> None:
-        if not seat.batch:
-            self.spoken[seat.session.id] = seat
-        self.intake.count += 1
-        self.intake.size += seat.add(message)
+    def _add_message(self, buffer: _SessionBuffer, message: Message) -> None:
+        if not buffer.messages:
+            self.filled_buffers[buffer.session.id] = buffer
+        self.importer.pending_messages += 1
+        self.importer.pending_characters += buffer.add(message)
 
-    def _seat(self, session: Session) -> _Seat:
-        id = _bounded(session.id) or ""
-        seat = self.seats.get(id)
-        if seat is None:
-            seat = self.seats[id] = _Seat(session, self.found.time)
-        return seat
+    def _get_buffer(self, session: Session) -> _SessionBuffer:
+        id = _limit_name(session.id) or ""
+        buffer = self.buffers.get(id)
+        if buffer is None:
+            buffer = self.buffers[id] = _SessionBuffer(session, self.discovered.mtime)
+        return buffer
 
-    def _learn(self, told: Session) -> None:
-        """Hand over the rest of a session with what only the end of the file knows."""
-        id = _bounded(told.id) or ""
-        seat = self.seats.pop(id, None) or _Seat(told, self.found.time)
-        self.spoken.pop(id, None)
-        session = _bounded_session(told, told.started or seat.session.started)
-        self.intake.waiting.arrivals.append((Arrival(session, seat.take(), is_whole=True), self))
-        self.intake.count += 1
+    def _complete_session(self, updated: Session) -> None:
+        """Queue the rest of a session, with the details known only at the end of the file."""
+        id = _limit_name(updated.id) or ""
+        buffer = self.buffers.pop(id, None) or _SessionBuffer(updated, self.discovered.mtime)
+        self.filled_buffers.pop(id, None)
+        session = _limit_session(updated, updated.started or buffer.session.started)
+        self.importer.pending.arrivals.append(
+            (SessionImport(session, buffer.take_messages(), is_complete=True), self)
+        )
+        self.importer.pending_messages += 1
 
-    def hand_over(self) -> None:
-        """Give what was heard so far to what waits to be written."""
-        for seat in self.spoken.values():
-            self.intake.waiting.arrivals.append((Arrival(seat.session, seat.take()), self))
-        self.spoken.clear()
+    def flush_buffers(self) -> None:
+        """Queue all buffered messages for writing."""
+        for buffer in self.filled_buffers.values():
+            self.importer.pending.arrivals.append(
+                (SessionImport(buffer.session, buffer.take_messages()), self)
+            )
+        self.filled_buffers.clear()
 
-    def fail(self, why: str) -> None:
+    def fail(self, reason: str) -> None:
+        """Record that the file could not be imported."""
         if not self.is_failed:
-            self.intake.fail(self.found.path, why)
+            self.importer.report_failure(self.discovered.path, reason)
         self.is_failed = True
 
-    def report(self, damage: Damage) -> None:
-        self.tally.damaged += 1
-        self.damage += 1
-        if self.damage <= _REPORTED_DAMAGE:
-            self.intake.damage.append(damage)
+    def report(self, entry: UnreadableEntry) -> None:
+        """Record an unreadable entry of the file."""
+        self.counter.damaged += 1
+        self.report_count += 1
+        if self.report_count <= _MAX_REPORTS_PER_FILE:
+            self.importer.damage.append(entry)
 
 
-class _Seat:
-    """A session of the file, and what was heard of it."""
+class _SessionBuffer:
+    """A session of the file and its buffered messages."""
 
-    def __init__(self, session: Session, moment: float) -> None:
-        # What happened long ago must not look as if it happened now.
-        self.time = session.started or moment
-        self.session = _bounded_session(session, self.time)
-        self.batch: list[Message] = []
+    def __init__(self, session: Session, default_time: float) -> None:
+        # Old sessions must not appear to be new.
+        self.last_time = session.started or default_time
+        self.session = _limit_session(session, self.last_time)
+        self.messages: list[Message] = []
 
     def add(self, message: Message) -> int:
-        """Keep a message until it is written; about how much memory that takes."""
+        """Buffer a message and return its approximate size in memory."""
         _, content, calls, _, _, reasoning, _, id, _, time, _, _ = message
-        if time is None or (id is not None and len(id) > MAX_NAME):
-            time = self.time if time is None else time
-            # Neither `replace` nor the constructor: half of all messages come without a time.
-            message = Message._make((*message[:7], _bounded(id), message.meta, time, None, False))
-        self.time = time
-        self.batch.append(message)
+        if time is None or (id is not None and len(id) > MAX_NAME_CHARS):
+            time = self.last_time if time is None else time
+            # `_make` is faster than `replace`, and half of all messages have no time.
+            message = Message._make(
+                (*message[:7], _limit_name(id), message.meta, time, None, False)
+            )
+        self.last_time = time
+        self.messages.append(message)
         if isinstance(content, str) and not (calls or reasoning):
             return len(content)
-        return _weight(message)
+        return _estimate_size(message)
 
-    def take(self) -> list[Message]:
-        batch, self.batch = self.batch, []
-        return batch
+    def take_messages(self) -> list[Message]:
+        messages, self.messages = self.messages, []
+        return messages
 
 
-class _Watched(_NativePath):
-    """A path that knows how far the file that was opened by it is read."""
+class _ProgressPath(_NativePath):
+    """A path that knows how far the file opened through it has been read."""
 
-    _opened: IO[Any] | None = None
+    _file: IO[Any] | None = None
 
     def open(self, *args: Any, **given: Any) -> IO[Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        opened = cast("IO[Any]", super().open(*args, **given))
-        self._opened = opened
-        return opened
+        file = cast("IO[Any]", super().open(*args, **given))
+        self._file = file
+        return file
 
-    def place(self) -> int:
-        """Bytes read so far; 0 where the format does not read from beginning to end."""
-        file = self._opened
+    def get_bytes_read(self) -> int:
+        """Return the bytes read so far; 0 if the format does not read sequentially."""
+        file = self._file
         return 0 if file is None or file.closed else file.tell()
 
 
-def _weight(message: Message) -> int:
-    """About how many characters a message holds in memory."""
+def _estimate_size(message: Message) -> int:
+    """Return roughly how many characters a message holds in memory."""
     _, content, calls, _, _, reasoning = message[:6]
     size = len(reasoning) if reasoning else 0
     if isinstance(content, str):
         size += len(content)
     elif content:
-        size += sum(_extent(part) for part in content)
+        size += sum(_count_characters(part) for part in content)
     for call in calls:
-        given = call.arguments
-        size += len(given) if isinstance(given, str) else _extent(given)
+        arguments = call.arguments
+        size += len(arguments) if isinstance(arguments, str) else _count_characters(arguments)
     return size
 
 
-def _extent(part: Mapping[str, Any]) -> int:
-    """The characters of the texts in a part, and in what it holds (a picture is one level down)."""
+def _count_characters(part: Mapping[str, Any]) -> int:
+    """Count the characters in a part's texts, including one level down (images)."""
     size = 0
     for value in part.values():
         if isinstance(value, str):
@@ -409,20 +445,20 @@ def _extent(part: Mapping[str, Any]) -> int:
     return size
 
 
-def _bounded_session(session: Session, started: float) -> Session:
-    """A session whose names an index can hold, with a title that a list can show."""
-    return replace(
+def _limit_session(session: Session, started: float) -> Session:
+    """Limit the session's names to what an index can hold, and its title for display."""
+    return replace_fields(
         session,
-        id=_bounded(session.id) or "",
-        parent=_bounded(session.parent),
-        owner=_bounded(session.owner),
+        id=_limit_name(session.id) or "",
+        parent=_limit_name(session.parent),
+        owner=_limit_name(session.owner),
         started=started,
-        title=" ".join(session.title.split())[:MAX_TITLE] if session.title else None,
+        title=" ".join(session.title.split())[:MAX_TITLE_CHARS] if session.title else None,
     )
 
 
-def _bounded(name: str | None) -> str | None:
-    """A name that the store's index can hold; nothing stops a foreign id from being a novel."""
-    if name is None or len(name) <= MAX_NAME:
+def _limit_name(name: str | None) -> str | None:
+    """Limit a name to what the store's index can hold; foreign ids have no length limit."""
+    if name is None or len(name) <= MAX_NAME_CHARS:
         return name
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()

@@ -12,14 +12,23 @@ from typing import Any
 import pytest
 
 from rekindle import Message, Session, Store, open_store
-from rekindle.agent.compaction import compress
-from rekindle.agent.model.client import Endpoint, Model, Patience, TextDelta
-from rekindle.agent.model.normalize import repaired
-from rekindle.agent.model.providers import violations
-from rekindle.agent.store_executor import Desk
-from rekindle.agent.tools.registry import Registry
-from rekindle.agent.tools.tool import Tool, ToolContext, schema
-from rekindle.agent.turn import Called, Ended, Happening, Limits, Returned, Setting, Shrunk, turn
+from rekindle.agent.compaction import compress_session
+from rekindle.agent.model.client import Endpoint, Model, RetryPolicy, TextDelta
+from rekindle.agent.model.normalize import normalize_messages
+from rekindle.agent.model.providers import find_violations
+from rekindle.agent.store_executor import StoreExecutor
+from rekindle.agent.tools.registry import ToolRegistry
+from rekindle.agent.tools.tool import Tool, ToolContext, build_schema
+from rekindle.agent.turn import (
+    Compacted,
+    ToolCalled,
+    ToolReturned,
+    TurnContext,
+    TurnEnded,
+    TurnEvent,
+    TurnLimits,
+    run_turn,
+)
 from rekindle.testing import ScriptedModel
 from rekindle.types import Price, Tokens, Usage
 
@@ -37,10 +46,10 @@ async def slow(context: ToolContext, given: Any) -> str:
     return "never"
 
 
-TOOLS = Registry(
+TOOLS = ToolRegistry(
     [
-        Tool("weather", "test", "Tells.", schema("city", city={"type": "string"}), weather),
-        Tool("slow", "test", "Takes its time.", schema(), slow),
+        Tool("weather", "test", "Tells.", build_schema("city", city={"type": "string"}), weather),
+        Tool("slow", "test", "Takes its time.", build_schema(), slow),
     ]
 ).select()
 
@@ -58,24 +67,24 @@ class Stage:
         self.folder = folder
         store.append(self.session, Message("user", "weather please"))
 
-    def run(self, *steps: dict[str, Any], **changes: Any) -> list[Happening]:
+    def run(self, *steps: dict[str, Any], **changes: Any) -> list[TurnEvent]:
         script = {"turns": [{"user": changes.pop("words", "weather"), "steps": list(steps)}]}
         with ScriptedModel(script) as server:
             self.server = server
             return asyncio.run(self._run(server, changes))
 
-    async def _run(self, server: ScriptedModel, changes: dict[str, Any]) -> list[Happening]:
-        desk = Desk(self.store)
-        patience = Patience(attempts=2, first=0.01)
+    async def _run(self, server: ScriptedModel, changes: dict[str, Any]) -> list[TurnEvent]:
+        desk = StoreExecutor(self.store)
+        patience = RetryPolicy(max_attempts=2, first_delay=0.01)
         name = changes.pop("model", "scripted")
-        async with Model(Endpoint(server.url, name), patience=patience) as model:
+        async with Model(Endpoint(server.url, name), retry_policy=patience) as model:
             context = ToolContext(self.session.id, self.folder)
-            until: Callable[[Happening], bool] = changes.pop("until", lambda _: False)
+            until: Callable[[TurnEvent], bool] = changes.pop("until", lambda _: False)
             if changes.pop("shrinks", False):
-                changes["shrink"] = lambda old, said: compress(desk, model, old, said)
-            setting = Setting(model, TOOLS, context, **changes)
-            seen: list[Happening] = []
-            async with aclosing(turn(desk, self.session, setting)) as happenings:
+                changes["shrink"] = lambda old, said: compress_session(desk, model, old, said)
+            setting = TurnContext(model, TOOLS, context, **changes)
+            seen: list[TurnEvent] = []
+            async with aclosing(run_turn(desk, self.session, setting)) as happenings:
                 async for happening in happenings:
                     seen.append(happening)
                     if until(happening):
@@ -93,8 +102,8 @@ def stage(tmp_path: Path) -> Any:
         yield Stage(store, tmp_path)
 
 
-def last(happenings: list[Happening]) -> Ended:
-    assert isinstance(happenings[-1], Ended)
+def last(happenings: list[TurnEvent]) -> TurnEnded:
+    assert isinstance(happenings[-1], TurnEnded)
     return happenings[-1]
 
 
@@ -108,7 +117,7 @@ def test_an_answer_is_streamed_and_handed_out_but_not_stored(stage: Stage) -> No
 
 def test_calls_and_results_are_stored_as_they_exist(stage: Stage) -> None:
     seen = stage.run(call("weather", city="Rome"), {"text": "Sunny."})
-    assert [type(e).__name__ for e in seen if isinstance(e, (Called, Returned))] == [
+    assert [type(e).__name__ for e in seen if isinstance(e, (ToolCalled, ToolReturned))] == [
         "Called",
         "Returned",
     ]
@@ -127,7 +136,7 @@ def test_a_tool_that_fails_or_is_not_there_is_a_result(stage: Stage) -> None:
 
 def test_endless_calls_end_at_the_limit_of_steps(stage: Stage) -> None:
     step = {**call("weather", city="Rome"), "endless": True}
-    ended = last(stage.run(step, limits=Limits(iterations=4)))
+    ended = last(stage.run(step, limits=TurnLimits(iterations=4)))
     assert ended.reason == "it took 4 steps without an answer"
     assert "go on" in ended.message.text
     assert sum(role == "tool" for role, _ in stage.said()) == 4
@@ -135,10 +144,10 @@ def test_endless_calls_end_at_the_limit_of_steps(stage: Stage) -> None:
 
 def test_tokens_and_cost_have_limits(stage: Stage) -> None:
     step = {**call("weather", city="Rome"), "endless": True, "usage": USAGE}
-    ended = last(stage.run(step, limits=Limits(tokens=300)))
+    ended = last(stage.run(step, limits=TurnLimits(tokens=300)))
     assert ended.reason == "it took 330 tokens, the limit is 300"
     price = Price(input=Decimal(1_000), output=Decimal(1_000))
-    ended = last(stage.run(step, limits=Limits(cost=Decimal("0.2")), price=price))
+    ended = last(stage.run(step, limits=TurnLimits(cost=Decimal("0.2")), price=price))
     assert ended.reason == "it cost 0.22, the limit is 0.2"
     assert "I stopped: it cost 0.22" in ended.message.text
 
@@ -170,12 +179,12 @@ def test_a_model_that_fails_is_told_to_the_user(stage: Stage) -> None:
 
 
 def test_a_turn_that_is_stopped_in_a_tool_leaves_a_valid_history(stage: Stage) -> None:
-    seen = stage.run(call("slow"), until=lambda happening: isinstance(happening, Called))
-    assert isinstance(seen[-1], Called)
+    seen = stage.run(call("slow"), until=lambda happening: isinstance(happening, ToolCalled))
+    assert isinstance(seen[-1], ToolCalled)
     history = stage.store.messages(stage.session)
     assert [m.role for m in history] == ["user", "assistant"]
-    assert violations("openai", history) != []
-    assert violations("openai", repaired(history)) == []
+    assert find_violations("openai", history) != []
+    assert find_violations("openai", normalize_messages(history)) == []
 
 
 def test_what_is_said_meanwhile_joins_the_turn(stage: Stage) -> None:
@@ -198,9 +207,9 @@ def test_a_conversation_that_is_too_long_goes_on_in_a_child(stage: Stage) -> Non
         )
     before = stage.said()
     full = {**call("weather", city="Rome"), "usage": {"prompt_tokens": 900}}
-    limits = Limits(context=1000)
+    limits = TurnLimits(context=1000)
     seen = stage.run(full, {"text": "Short."}, words="again 29", shrinks=True, limits=limits)
-    (shrunk,) = [e for e in seen if isinstance(e, Shrunk)]
+    (shrunk,) = [e for e in seen if isinstance(e, Compacted)]
     assert last(seen).session.id == shrunk.session.id != stage.session.id
     assert stage.said()[: len(before)] == before, "nothing of the parent is lost"
     parent = stage.store.session(stage.session.id)
@@ -210,7 +219,7 @@ def test_a_conversation_that_is_too_long_goes_on_in_a_child(stage: Stage) -> Non
     assert [message.role for message in shrunk.messages[-2:]] == ["assistant", "tool"]
     assert shrunk.tokens.total > 0, "the summary is counted too"
     child = stage.store.session(shrunk.session.id)
-    assert last(seen).tokens == parent.tokens.plus(child.tokens)
+    assert last(seen).tokens == parent.tokens.add(child.tokens)
 
 
 def test_a_conversation_that_cannot_be_shortened_any_more_is_told(stage: Stage) -> None:

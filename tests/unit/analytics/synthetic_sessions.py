@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 
-from rekindle.types import Call, Judged, Session
+from rekindle.types import JudgedCall, JudgedSession, Session
 
 Tool = tuple[str, str]  # name and kind of work
 
@@ -27,10 +27,10 @@ def call(
     outcome: str | None = None,
     fault: str | None = None,
     kind: str | None = None,
-) -> Call:
+) -> JudgedCall:
     """One call; each is made by a message of its own unless a position is given."""
     said = {True: "error", False: "ok", None: "unknown"}[failed]
-    return Call(
+    return JudgedCall(
         session=session,
         position=2 * number + 1 if position is None else position,
         number=0,
@@ -58,7 +58,7 @@ def judged(
     parent: str | None = None,
     end_reason: str | None = None,
     compressions: tuple[int, ...] = (),
-) -> Judged:
+) -> JudgedSession:
     """A session of calls, one by one."""
     chosen = tools or [BASH] * len(failures)
     calls = tuple(
@@ -74,12 +74,12 @@ def judged(
         message_count=2 * len(calls) + 1 if messages is None else messages,
         tool_call_count=len(calls),
     )
-    return Judged(session, calls, compressions)
+    return JudgedSession(session, calls, compressions)
 
 
 def survivors(
     seed: int, sessions: int, chance: Callable[[random.Random], float], *, stop: float = 0.25
-) -> Iterator[Judged]:
+) -> Iterator[JudgedSession]:
     """Nobody learns: each session has one chance of error, and many end after an error."""
     chances = random.Random(seed)
     for number in range(sessions):
@@ -91,7 +91,7 @@ def survivors(
         yield judged(f"s{number}", failures)
 
 
-def drifting(seed: int, sessions: int, task: str) -> Iterator[Judged]:
+def drifting(seed: int, sessions: int, task: str) -> Iterator[JudgedSession]:
     """Nobody learns: each tool has one chance of error, but sessions end with other tools."""
     chances = random.Random(seed)
     main, other = ((RUN, READ), (EDIT, READ))[task == "file"]
@@ -107,7 +107,9 @@ def drifting(seed: int, sessions: int, task: str) -> Iterator[Judged]:
         yield judged(f"{task}{number}", [chances.random() < rates[tool] for tool in tools], tools)
 
 
-def learning(seed: int, sessions: int, tool: Tool = RUN, *, way: int = -1) -> Iterator[Judged]:
+def learning(
+    seed: int, sessions: int, tool: Tool = RUN, *, way: int = -1
+) -> Iterator[JudgedSession]:
     """The chance of error really falls (or rises) with each call, and nothing else happens."""
     chances = random.Random(seed)
     for number in range(sessions):

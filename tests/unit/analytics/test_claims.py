@@ -11,20 +11,22 @@ from rekindle.analytics.claims import (
     PRESENT,
     SUPPORTED,
     Claim,
-    claims,
-    together,
-    verdict_on,
+    combine_verdicts,
+    evaluate_claims,
+    judge_difference,
 )
 from rekindle.analytics.cluster_stats import Estimate, Rate
-from rekindle.analytics.groups import strata, view
-from rekindle.analytics.sample import gather
-from rekindle.types import Judged
+from rekindle.analytics.groups import group_sessions, number_tools
+from rekindle.analytics.sample import collect_sample
+from rekindle.types import JudgedSession
 from tests.unit.analytics.synthetic_sessions import EDIT, RUN, drifting, judged, learning, survivors
 
 
-def weigh(sessions: Iterable[Judged]) -> dict[str, Claim]:
-    sample = gather(sessions)
-    return {claim.name: claim for claim in claims(view(sample, strata(sample)))}
+def weigh(sessions: Iterable[JudgedSession]) -> dict[str, Claim]:
+    sample = collect_sample(sessions)
+    return {
+        claim.name: claim for claim in evaluate_claims(group_sessions(sample, number_tools(sample)))
+    }
 
 
 def verdicts(claim: Claim) -> dict[str, str]:
@@ -134,18 +136,20 @@ def test_a_verdict_asks_for_zero_and_for_as_much_as_claimed(
 ) -> None:
     fewer = Estimate((low + high) / 2, low, high)
     more = Estimate(-(low + high) / 2, -high, -low)
-    assert verdict_on(fewer, RATE, RATE, -1) == verdict
-    assert verdict_on(more, RATE, RATE, 1) == verdict
+    assert judge_difference(fewer, RATE, RATE, -1) == verdict
+    assert judge_difference(more, RATE, RATE, 1) == verdict
 
 
 def test_a_verdict_asks_for_sessions_and_errors() -> None:
     sure = Estimate(-0.03, -0.05, -0.01)
-    assert verdict_on(sure, RATE, RATE._replace(sessions=9), -1) == NOT_ENOUGH
-    assert verdict_on(sure, RATE._replace(errors=4), RATE._replace(errors=5), -1) == NOT_ENOUGH
-    assert verdict_on(None, RATE, RATE, -1) == NOT_ENOUGH
+    assert judge_difference(sure, RATE, RATE._replace(sessions=9), -1) == NOT_ENOUGH
+    assert (
+        judge_difference(sure, RATE._replace(errors=4), RATE._replace(errors=5), -1) == NOT_ENOUGH
+    )
+    assert judge_difference(None, RATE, RATE, -1) == NOT_ENOUGH
 
 
 def test_a_claim_stands_only_if_every_reading_supports_it() -> None:
-    assert together([SUPPORTED, SUPPORTED]) == SUPPORTED
-    assert together([SUPPORTED, NOT_SUPPORTED, NOT_ENOUGH]) == NOT_SUPPORTED
-    assert together([SUPPORTED, NOT_ENOUGH]) == NOT_ENOUGH
+    assert combine_verdicts([SUPPORTED, SUPPORTED]) == SUPPORTED
+    assert combine_verdicts([SUPPORTED, NOT_SUPPORTED, NOT_ENOUGH]) == NOT_SUPPORTED
+    assert combine_verdicts([SUPPORTED, NOT_ENOUGH]) == NOT_ENOUGH

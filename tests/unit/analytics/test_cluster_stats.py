@@ -6,16 +6,16 @@ from math import sqrt
 import pytest
 
 from rekindle.analytics.cluster_stats import (
-    difference,
-    minus,
-    rate_of,
-    ratio,
-    spread,
-    spread_of_rate,
-    standardised,
-    within,
+    compute_rate,
+    compute_rate_interval,
+    estimate_difference,
+    estimate_ratio,
+    estimate_standardized_rate,
+    estimate_stratified_difference,
+    subtract_estimates,
+    to_estimate,
 )
-from rekindle.analytics.statistics import wilson
+from rekindle.analytics.statistics import compute_wilson_interval
 
 Part = list[float]
 
@@ -37,16 +37,16 @@ def sessions(
 
 def test_sessions_of_one_call_each_give_the_interval_of_independent_calls() -> None:
     parts = {str(number): [float(number < 30), 1.0] for number in range(300)}
-    measured = ratio(parts)
+    measured = estimate_ratio(parts)
     assert measured is not None
-    found = spread_of_rate(measured, [1.0] * 300)
-    assert found == pytest.approx(wilson(30, 300), abs=2e-3)
+    found = compute_rate_interval(measured, [1.0] * 300)
+    assert found == pytest.approx(compute_wilson_interval(30, 300), abs=2e-3)
 
 
 def test_calls_that_fail_together_make_the_interval_wider() -> None:
     apart = {str(n): [2.0, 20.0] for n in range(40)}
     together = {str(n): [20.0 if n < 4 else 0.0, 20.0] for n in range(40)}
-    narrow, wide = rate_of(apart, 40), rate_of(together, 40)
+    narrow, wide = compute_rate(apart, 40), compute_rate(together, 40)
     assert narrow.rate == wide.rate == pytest.approx(0.1)
     assert narrow.range is not None
     assert wide.range is not None
@@ -55,14 +55,14 @@ def test_calls_that_fail_together_make_the_interval_wider() -> None:
 
 def test_one_session_that_outweighs_all_others_makes_the_interval_very_wide() -> None:
     parts = {str(n): [1.0, 10.0] for n in range(10)} | {"giant": [50.0, 5000.0]}
-    found = rate_of(parts, 11)
+    found = compute_rate(parts, 11)
     assert found.range is not None
     assert found.range.high > 0.3
 
 
 def test_no_error_in_few_long_sessions_proves_less_than_in_many_short_ones() -> None:
     few, many = (
-        rate_of({str(n): [0.0, size] for n in range(count)}, count)
+        compute_rate({str(n): [0.0, size] for n in range(count)}, count)
         for count, size in ((5, 200.0), (500, 2.0))
     )
     assert few.low == many.low == 0.0
@@ -72,18 +72,18 @@ def test_no_error_in_few_long_sessions_proves_less_than_in_many_short_ones() -> 
 
 
 def test_too_few_calls_or_sessions_get_a_rate_without_an_interval() -> None:
-    assert rate_of({str(n): [1.0, 2.0] for n in range(9)}, 9)[3:] == (0.5, None, None)
-    assert rate_of({str(n): [1.0, 50.0] for n in range(4)}, 4)[3:] == (0.02, None, None)
-    assert rate_of({}, 0)[3:] == (None, None, None)
+    assert compute_rate({str(n): [1.0, 2.0] for n in range(9)}, 9)[3:] == (0.5, None, None)
+    assert compute_rate({str(n): [1.0, 50.0] for n in range(4)}, 4)[3:] == (0.02, None, None)
+    assert compute_rate({}, 0)[3:] == (None, None, None)
 
 
 @pytest.mark.parametrize(("count", "rate"), [(12, 0.08), (60, 0.06), (60, 0.3)])
 def test_an_interval_of_a_rate_holds_the_truth_as_often_as_it_says(count: int, rate: float) -> None:
     held = 0
     for seed in range(400):
-        found = rate_of(sessions(seed, count, rate, 0.1), count).range
+        found = compute_rate(sessions(seed, count, rate, 0.1), count).range
         assert found is not None
-        held += found.holds(rate)
+        held += found.contains(rate)
     # 95% promised; three standard errors of 400 tries are 3.3 points.
     assert 0.917 <= held / 400 <= 0.99
 
@@ -92,9 +92,9 @@ def test_an_interval_of_a_difference_holds_the_truth_as_often_as_it_says() -> No
     held = 0
     for seed in range(400):
         a, b = sessions(seed, 25, 0.09, 0.1), sessions(seed + 1000, 40, 0.06, 0.1)
-        found = difference(a, b)
+        found = estimate_difference(a, b)
         assert found is not None
-        held += found.range.holds(0.03)
+        held += found.range.contains(0.03)
     assert 0.917 <= held / 400 <= 0.99
 
 
@@ -103,15 +103,15 @@ def test_intervals_that_took_calls_as_independent_would_not() -> None:
     for seed in range(200):
         parts = sessions(seed, 60, 0.06, 0.1).values()
         errors, calls = sum(part[0] for part in parts), sum(part[1] for part in parts)
-        held += wilson(errors, calls).holds(0.06)
+        held += compute_wilson_interval(errors, calls).contains(0.06)
     assert held / 200 < 0.85
 
 
 def test_a_difference_over_shared_sessions_knows_that_they_are_shared() -> None:
     parts = sessions(1, 50, 0.1, 0.3)
     shifted = {name: [errors + 1, calls] for name, (errors, calls) in parts.items()}
-    paired = difference(shifted, parts)
-    alone = difference({f"x{name}": part for name, part in shifted.items()}, parts)
+    paired = estimate_difference(shifted, parts)
+    alone = estimate_difference({f"x{name}": part for name, part in shifted.items()}, parts)
     assert paired is not None
     assert alone is not None
     assert paired.value == pytest.approx(alone.value)
@@ -120,7 +120,7 @@ def test_a_difference_over_shared_sessions_knows_that_they_are_shared() -> None:
 
 def test_the_jackknife_of_a_mean_is_its_standard_error() -> None:
     values = [3.0, 5.0, 8.0, 1.0, 9.0, 4.0]
-    measured = ratio({str(n): [value, 1.0] for n, value in enumerate(values)})
+    measured = estimate_ratio({str(n): [value, 1.0] for n, value in enumerate(values)})
     assert measured is not None
     mean = sum(values) / 6
     error = sqrt(sum((value - mean) ** 2 for value in values) / 5 / 6)
@@ -133,25 +133,25 @@ def test_standardising_takes_the_mix_out_and_nothing_else() -> None:
     mostly = {str(n): {0: [16.0, 80.0], 1: [0.4, 20.0]} for n in range(10)}
     rarely = {str(n): {0: [4.0, 20.0], 1: [1.6, 80.0]} for n in range(10)}
     even = {0: 1.0, 1: 1.0}
-    a, b = standardised(mostly, even), standardised(rarely, even)
+    a, b = estimate_standardized_rate(mostly, even), estimate_standardized_rate(rarely, even)
     assert a is not None
     assert b is not None
     assert a.value == b.value == pytest.approx(0.11)
-    assert standardised(mostly, {0: 1.0, 2: 1.0}) is None
+    assert estimate_standardized_rate(mostly, {0: 1.0, 2: 1.0}) is None
 
 
 def test_strata_are_never_compared_with_each_other() -> None:
     # The second stratum fails much more and is later more often; inside each nothing changes.
     cells = [("a", 1.0, 10.0, 9.0, 90.0), ("b", 45.0, 90.0, 5.0, 10.0)]
-    found = within(cells)
+    found = estimate_stratified_difference(cells)
     assert found is not None
     assert found.value == pytest.approx(0.0)
-    assert within([("a", 1.0, 5.0, 0.0, 0.0)]) is None
+    assert estimate_stratified_difference([("a", 1.0, 5.0, 0.0, 0.0)]) is None
 
 
 def test_without_a_spread_there_is_no_interval() -> None:
-    still = ratio({str(n): [0.0, 10.0] for n in range(20)})
+    still = estimate_ratio({str(n): [0.0, 10.0] for n in range(20)})
     assert still is not None
-    assert spread(still) is None
-    assert spread(None) is None
-    assert spread(minus(still, still)) is None
+    assert to_estimate(still) is None
+    assert to_estimate(None) is None
+    assert to_estimate(subtract_estimates(still, still)) is None

@@ -2,16 +2,16 @@
 
 import pytest
 
-from rekindle.analytics.profile import Profile, first_turns, profile, task_of
-from rekindle.types import Call, Judged, Session
+from rekindle.analytics.profile import Profile, build_profile, classify_task, select_first_turns
+from rekindle.types import JudgedCall, JudgedSession, Session
 from tests.unit.analytics.synthetic_sessions import BASH, EDIT, READ, RUN, Tool, call, judged
 
 TODO: Tool = ("TodoWrite", "bookkeeping")
 FETCH: Tool = ("WebFetch", "research")
 
 
-def of(*calls: Call) -> Profile:
-    return profile(Judged(Session(id="s", message_count=2 * len(calls) + 1), calls))
+def of(*calls: JudgedCall) -> Profile:
+    return build_profile(JudgedSession(Session(id="s", message_count=2 * len(calls) + 1), calls))
 
 
 def test_rates_are_over_judged_calls_without_bookkeeping() -> None:
@@ -47,16 +47,16 @@ def test_each_tool_has_its_own_count_and_rate() -> None:
 
 
 def test_the_gain_is_the_last_fifth_less_the_first() -> None:
-    gain = profile(judged("s", [True, True, *[False] * 7, True])).gain
+    gain = build_profile(judged("s", [True, True, *[False] * 7, True])).gain
     assert gain is not None
     assert (gain.first.errors, gain.first.calls) == (2, 2)
     assert (gain.last.errors, gain.last.calls) == (1, 2)
     assert gain.difference.value == -0.5
-    assert gain.difference.range.holds(0)
+    assert gain.difference.range.contains(0)
 
 
 def test_four_calls_are_not_enough_for_a_gain() -> None:
-    assert profile(judged("s", [True, False, False, None, False])).gain is None
+    assert build_profile(judged("s", [True, False, False, None, False])).gain is None
 
 
 def test_a_terminal_is_a_terminal_whatever_runs_in_it() -> None:
@@ -80,18 +80,18 @@ def test_a_terminal_is_a_terminal_whatever_runs_in_it() -> None:
     ],
 )
 def test_a_task_is_of_the_kind_that_is_over_60_percent(tools: list[Tool], task: str) -> None:
-    assert task_of(call(number, False, tool) for number, tool in enumerate(tools)) == task
+    assert classify_task(call(number, False, tool) for number, tool in enumerate(tools)) == task
 
 
 def test_the_task_of_the_first_30_turns_is_told_too() -> None:
-    found = profile(judged("s", [False] * 130, [RUN] * 30 + [READ] * 100))
+    found = build_profile(judged("s", [False] * 130, [RUN] * 30 + [READ] * 100))
     assert (found.early_task, found.task) == ("code", "file")
 
 
 def test_a_turn_is_a_message_with_all_its_calls() -> None:
     calls = [call(n, position=n // 3) for n in range(12)]
-    assert len(first_turns(calls, 2)) == 6
-    assert len(first_turns(calls, 9)) == 12
+    assert len(select_first_turns(calls, 2)) == 6
+    assert len(select_first_turns(calls, 9)) == 12
 
 
 def test_a_retry_is_the_same_tool_right_after_it_failed() -> None:

@@ -20,10 +20,10 @@ from bench.warm.model import NoModel, Served
 from bench.warm.tasks import FAMILIES, Task, tasks
 
 from rekindle import Message, Store
-from rekindle.learning.library import Templates, index
+from rekindle.learning.library import TemplateLibrary, update_index
 from rekindle.store import open_store
 from rekindle.testing import ScriptedModel
-from rekindle.types import Pattern, Step, Template, ToolCall
+from rekindle.types import Pattern, PatternStep, Template, ToolCall
 from tests.unit.bench_warm.solving import words_for
 
 BELL = Task("bell-test-00", "prove", "test", "Ring the bell of tower 7.", {"held": "7"})
@@ -52,19 +52,21 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def bells(store: Store, folder: Path) -> Templates:
+def bells(store: Store, folder: Path) -> TemplateLibrary:
     """A template about bells, and one thing that has nothing to do with them."""
-    kept = Templates(folder)
+    kept = TemplateLibrary(folder)
     made = [
         ("ring", "Ring the bell of tower 3.", "carillon strike --tower 3"),
         ("oven", "Bake bread for breakfast", "oven heat --loaves 2"),
     ]
     patterns = tuple(
-        Pattern(id, "example", (Step("terminal", {"command": run}, "1 line"),), asked, seen_in=3)
+        Pattern(
+            id, "example", (PatternStep("terminal", {"command": run}, "1 line"),), asked, seen_in=3
+        )
         for id, asked, run in made
     )
     kept.create(Template("bells", "bells", patterns=patterns))
-    index(store, kept)
+    update_index(store, kept)
     return kept
 
 

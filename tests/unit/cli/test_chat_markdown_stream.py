@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from rekindle.cli.chat.markdown_stream import Flow
+from rekindle.cli.chat.markdown_stream import MarkdownStream
 
 STYLES = re.compile(r"\x1b\[[0-9;]*m")
 MARKDOWN = st.text(alphabet=st.sampled_from("ab *`#->\n1.~日\t"), max_size=120)
 
 
 def flowed(text: str, width: int = 40, *, styled: bool = True, chunk: int | None = None) -> str:
-    flow = Flow(lambda: width, styled=styled)
+    flow = MarkdownStream(lambda: width, styled=styled)
     size = chunk or max(1, len(text))
     pieces = [flow.feed(text[at : at + size]) for at in range(0, len(text), size)]
     return "".join(pieces) + flow.finish()
@@ -25,7 +25,7 @@ def plain(text: str, width: int = 40) -> str:
 
 
 def test_a_word_is_shown_as_soon_as_it_is_whole() -> None:
-    flow = Flow(lambda: 40)
+    flow = MarkdownStream(lambda: 40)
     assert flow.feed("Hel") == ""
     assert flow.feed("lo wor") == "Hello"
     assert flow.feed("ld ") == " world"

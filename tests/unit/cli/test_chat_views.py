@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import pyte
 import pytest
 
-from rekindle.agent.model.stream import Again, CallDelta, ReasoningDelta, TextDelta
+from rekindle.agent.model.stream import CallDelta, ReasoningDelta, Retrying, TextDelta
 from rekindle.agent.tools.builtin.terminal import TERMINAL
-from rekindle.agent.tools.tool import ToolResult, failure
-from rekindle.agent.turn import Called, Ended, Happening, Returned, Shrunk
-from rekindle.cli.chat.views import Lines, Pipe, Screen
+from rekindle.agent.tools.tool import ToolResult, build_failure
+from rekindle.agent.turn import Compacted, ToolCalled, ToolReturned, TurnEnded, TurnEvent
+from rekindle.cli.chat.views import JsonLinesView, PipeView, TerminalView
 from rekindle.types import Message, Session, Tokens, ToolCall
 
 TOOLS = {"terminal": TERMINAL}
@@ -21,8 +21,8 @@ WELL = ToolResult("{}", {"duration": 0.2})
 SESSION = Session("s")
 
 
-def ended(text: str, reason: str | None = None) -> Ended:
-    return Ended(SESSION, Message("assistant", text), Tokens(1, 2), reason)
+def ended(text: str, reason: str | None = None) -> TurnEnded:
+    return TurnEnded(SESSION, Message("assistant", text), Tokens(1, 2), reason)
 
 
 class Shown:
@@ -33,12 +33,12 @@ class Shown:
         monkeypatch.setenv("TERM", "xterm")
         monkeypatch.delenv("NO_COLOR", raising=False)
         self.out = io.StringIO()
-        self.screen = Screen(TOOLS, reasoning=reasoning, out=self.out)
+        self.screen = TerminalView(TOOLS, reasoning=reasoning, out=self.out)
         self._columns = columns
 
-    def show(self, *happenings: Happening) -> None:
+    def show(self, *happenings: TurnEvent) -> None:
         for happening in happenings:
-            self.screen.show(happening)
+            self.screen.show_event(happening)
 
     @property
     def lines(self) -> list[str]:
@@ -54,62 +54,62 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
 
 
 def test_a_running_call_is_shown_and_then_replaced_by_its_result(shown: Shown) -> None:
-    shown.screen.begin()
+    shown.screen.begin_turn()
     assert shown.lines == ["…"]
     shown.show(CallDelta(0, "1", "terminal", ""))
     assert shown.lines == ["💻 terminal …"]
-    shown.show(Called(LS))
+    shown.show(ToolCalled(LS))
     assert shown.lines == ["💻 terminal  ls -l …"]
-    shown.show(Returned(LS, WELL))
+    shown.show(ToolReturned(LS, WELL))
     assert shown.lines == ["💻 terminal  ls -l ✓ 0.2 s", "…"]
     shown.show(TextDelta("Done."), ended("Done."))
-    shown.screen.end()
+    shown.screen.end_turn()
     assert shown.lines == ["💻 terminal  ls -l ✓ 0.2 s", "Done."]
 
 
 def test_calls_side_by_side_each_get_their_line(shown: Shown) -> None:
-    shown.screen.begin()
-    shown.show(Called(LS), Called(CAT))
+    shown.screen.begin_turn()
+    shown.show(ToolCalled(LS), ToolCalled(CAT))
     assert shown.lines == ["💻 terminal  ls -l … (and 1 more)"]
-    shown.show(Returned(CAT, failure("no such file")))
+    shown.show(ToolReturned(CAT, build_failure("no such file")))
     assert shown.lines == ["💻 terminal  cat x ✗", "   no such file", "💻 terminal  ls -l …"]
 
 
 def test_a_call_never_takes_more_than_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Shown(monkeypatch, 30, reasoning=True)
     call = ToolCall("1", "terminal", '{"command": "' + "word " * 30 + '"}')
-    shown.screen.begin()
-    shown.show(Called(call))
+    shown.screen.begin_turn()
+    shown.show(ToolCalled(call))
     assert len(shown.lines) == 1
-    shown.show(Returned(call, WELL))
+    shown.show(ToolReturned(call, WELL))
     assert shown.lines[0].endswith("… ✓ 0.2 s")
     assert shown.lines[1] == "…"
 
 
 def test_calls_that_were_stopped_say_so(shown: Shown) -> None:
-    shown.screen.begin()
-    shown.show(Called(LS))
-    shown.screen.end("Stopped.")
+    shown.screen.begin_turn()
+    shown.show(ToolCalled(LS))
+    shown.screen.end_turn("Stopped.")
     assert shown.lines == ["💻 terminal  ls -l ✗ stopped", "Stopped."]
 
 
 def test_an_answer_that_was_not_streamed_is_shown_at_the_end(shown: Shown) -> None:
-    shown.screen.begin()
+    shown.screen.begin_turn()
     shown.show(ended("I could not answer.", "broken"))
     assert shown.lines == ["I could not answer."]
 
 
 def test_what_is_added_to_a_streamed_answer_is_shown_once(shown: Shown) -> None:
-    shown.screen.begin()
+    shown.screen.begin_turn()
     shown.show(TextDelta("A text"), ended("A text\n\n(Cut off.)"))
     assert shown.lines == ["A text", "", "(Cut off.)"]
 
 
 def test_text_that_became_void_is_followed_by_a_word_about_it(shown: Shown) -> None:
-    shown.screen.begin()
-    shown.show(TextDelta("Half an an"), Again(ValueError("It broke."), 2.0))
+    shown.screen.begin_turn()
+    shown.show(TextDelta("Half an an"), Retrying(ValueError("It broke."), 2.0))
     shown.show(TextDelta("Whole answer"), ended("Whole answer"))
-    assert shown.lines == ["Half an an", "⟲ It broke. Asking again in 2 s.", "Whole answer"]
+    assert shown.lines == ["Half an an", "⟲ It broke. Retrying in 2 s.", "Whole answer"]
 
 
 def test_reasoning_and_answer_stand_apart(shown: Shown) -> None:
@@ -127,54 +127,59 @@ def test_nothing_is_taken_back_where_the_terminal_cannot(monkeypatch: pytest.Mon
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setenv("TERM", "dumb")
     out = io.StringIO()
-    screen = Screen(TOOLS, reasoning=True, out=out)
-    screen.begin()
-    for happening in (Called(LS), Returned(LS, WELL), TextDelta("**So**."), ended("**So**.")):
-        screen.show(happening)
-    screen.end()
+    screen = TerminalView(TOOLS, reasoning=True, out=out)
+    screen.begin_turn()
+    for happening in (
+        ToolCalled(LS),
+        ToolReturned(LS, WELL),
+        TextDelta("**So**."),
+        ended("**So**."),
+    ):
+        screen.show_event(happening)
+    screen.end_turn()
     assert out.getvalue() == "💻 terminal  ls -l ✓ 0.2 s\n**So**.\n\n"
 
 
 def test_a_question_is_asked_without_a_live_line_which_then_comes_back(shown: Shown) -> None:
-    shown.screen.begin()
-    shown.show(Called(LS))
-    with shown.screen.asking():
+    shown.screen.begin_turn()
+    shown.show(ToolCalled(LS))
+    with shown.screen.pause_live_line():
         assert shown.lines == [""]
-        shown.screen.warn("Sure?")
+        shown.screen.show_warning("Sure?")
     assert shown.lines == ["Sure?", "💻 terminal  ls -l …"]
 
 
-def piped(view: Pipe | Lines, happenings: Iterable[Happening]) -> None:
-    view.begin()
+def piped(view: PipeView | JsonLinesView, happenings: Iterable[TurnEvent]) -> None:
+    view.begin_turn()
     for happening in happenings:
-        view.show(happening)
-    view.end()
+        view.show_event(happening)
+    view.end_turn()
 
 
-TURN: tuple[Happening, ...] = (
+TURN: tuple[TurnEvent, ...] = (
     TextDelta("Let me look."),
-    Called(LS),
-    Returned(LS, WELL),
-    Again(ValueError("It broke."), 2.0),
-    Shrunk(Session("child"), ()),
+    ToolCalled(LS),
+    ToolReturned(LS, WELL),
+    Retrying(ValueError("It broke."), 2.0),
+    Compacted(Session("child"), ()),
     ended("Done."),
 )
 
 
 def test_in_a_pipe_stdout_has_the_answer_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    piped(Pipe(TOOLS), TURN)
+    piped(PipeView(TOOLS), TURN)
     out, err = capsys.readouterr()
     assert out == "Done.\n"
-    assert err.split("\n")[:2] == ["💻 terminal  ls -l ✓ 0.2 s", "⟲ It broke. Asking again in 2 s."]
+    assert err.split("\n")[:2] == ["💻 terminal  ls -l ✓ 0.2 s", "⟲ It broke. Retrying in 2 s."]
 
 
 def test_in_a_pipe_a_failure_is_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    piped(Pipe(TOOLS), [ended("I could not.", "broken")])
+    piped(PipeView(TOOLS), [ended("I could not.", "broken")])
     assert capsys.readouterr() == ("", "rekindle: I could not.\n")
 
 
 def test_a_program_gets_every_event_as_an_object(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    piped(Lines(), TURN)
+    piped(JsonLinesView(), TURN)
     events = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
     assert [event["event"] for event in events] == [
         "text", "call", "result", "again", "compressed", "answer",

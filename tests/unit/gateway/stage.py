@@ -9,23 +9,28 @@ from pathlib import Path
 from typing import Any
 
 from rekindle import Message, Store, open_store
-from rekindle.agent.model.client import Endpoint, Model, Patience
-from rekindle.agent.store_executor import Desk
-from rekindle.agent.tools.registry import Registry
-from rekindle.agent.tools.tool import Tool, ToolContext, schema
-from rekindle.gateway.context import Office
-from rekindle.gateway.gateway import Gateway, Habits
-from rekindle.gateway.outbox_sender import Stamina
+from rekindle.agent.model.client import Endpoint, Model, RetryPolicy
+from rekindle.agent.store_executor import StoreExecutor
+from rekindle.agent.tools.registry import ToolRegistry
+from rekindle.agent.tools.tool import Tool, ToolContext, build_schema
+from rekindle.gateway.context import GatewayContext
+from rekindle.gateway.gateway import Gateway, GatewayOptions
+from rekindle.gateway.outbox_sender import SendRetryPolicy
 from rekindle.processes.types import Processes
 from rekindle.testing import ChatServer, MemoryPlatform, ScriptedModel
-from rekindle.types import KeyRule, Layered, Route, Source
+from rekindle.types import KeyRule, Overridable, Route, Source
 from tests.waiting import until
 
 ADA = Source("memory", "ada", user_id="1", user_name="Ada")
 BOB = Source("memory", "bob", user_id="2", user_name="Bob")
 ADA_KEY, BOB_KEY = "agent:main:memory:dm:ada", "agent:main:memory:dm:bob"
-SHARED = Layered(KeyRule(direct="shared"))
-FAST = Habits(edit_seconds=0.02, look=0.05, grace=5.0, stamina=Stamina(4, 0.02, 0.1))
+SHARED = Overridable(KeyRule(direct="shared"))
+FAST = GatewayOptions(
+    edit_seconds=0.02,
+    poll_seconds=0.05,
+    grace_seconds=5.0,
+    retry_policy=SendRetryPolicy(4, 0.02, 0.1),
+)
 
 
 async def _pause(_: ToolContext, arguments: Mapping[str, Any]) -> str:
@@ -33,16 +38,16 @@ async def _pause(_: ToolContext, arguments: Mapping[str, Any]) -> str:
     return "rested"
 
 
-PAUSE = Tool("pause", "test", "Wait.", schema("seconds", seconds={"type": "number"}), _pause)
+PAUSE = Tool("pause", "test", "Wait.", build_schema("seconds", seconds={"type": "number"}), _pause)
 
 
-def office_of(desk: Desk, model: Model, folder: Path, **more: Any) -> Office:
+def office_of(desk: StoreExecutor, model: Model, folder: Path, **more: Any) -> GatewayContext:
     def tools_for(route: Route) -> ToolContext:
         return ToolContext(route.session, folder, store=desk.store, approval="refuse")
 
-    homes = desk.store.routes.homes
+    homes = desk.store.routes.list_homes
     given = {"runner": "one", "key_rules": SHARED, "lease": 5.0, "homes": homes, **more}
-    return Office(desk, model, Registry([PAUSE]).select(), tools_for, **given)
+    return GatewayContext(desk, model, ToolRegistry([PAUSE]).select(), tools_for, **given)
 
 
 class Stage:
@@ -57,19 +62,19 @@ class Stage:
     async def gateway(
         self,
         *,
-        habits: Habits = FAST,
+        habits: GatewayOptions = FAST,
         platform: Mapping[str, Any] | None = None,
         kill: bool = False,
         processes: Processes | None = None,
         **office: Any,
     ) -> AsyncIterator[Gateway]:
         """A gateway that runs; `kill` ends it as a crash does, without any farewell."""
-        desk = Desk(self.store)
-        model = Model(Endpoint(self.model.url, "scripted"), patience=Patience(3, 0.01, 0.02))
+        desk = StoreExecutor(self.store)
+        model = Model(Endpoint(self.model.url, "scripted"), retry_policy=RetryPolicy(3, 0.01, 0.02))
         gateway = Gateway(
             office_of(desk, model, self.folder, **office),
-            [MemoryPlatform(self.server.address, pause=0.02, **(platform or {}))],
-            habits=habits,
+            [MemoryPlatform(self.server.address, retry_seconds=0.02, **(platform or {}))],
+            options=habits,
             processes=processes,
         )
         running = asyncio.create_task(gateway.run())
@@ -85,7 +90,7 @@ class Stage:
             desk.close()
 
     def texts(self, chat: str = "ada") -> list[str]:
-        return [shown.text for shown in self.server.seen(chat)]
+        return [shown.text for shown in self.server.list_sent(chat)]
 
     async def reads(self, *texts: str, chat: str = "ada") -> list[str]:
         """Wait until the chat shows as many messages as are given, each containing its text."""

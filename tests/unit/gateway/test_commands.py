@@ -10,9 +10,14 @@ from typing import Any
 import pytest
 
 from rekindle import Message
-from rekindle.gateway.commands import COMMANDS, parse, unknown, when_of
+from rekindle.gateway.commands import (
+    COMMANDS,
+    describe_unknown_command,
+    get_command_timing,
+    parse_command,
+)
 from rekindle.gateway.conversation import is_command
-from rekindle.types import Layered, Policy, Source
+from rekindle.types import Overridable, ResetPolicy, Source
 from tests.unit.gateway.stage import ADA, ADA_KEY, BOB, BOB_KEY, Stage, stage
 from tests.waiting import until
 
@@ -28,13 +33,13 @@ class Talk:
 
     async def say(self, text: str) -> str:
         """Say something, and return the next message that is shown and complete."""
-        self._on.server.say(self._source, text)
+        self._on.server.post_message(self._source, text)
         return await self.next()
 
     async def next(self) -> str:
         chat = self._source.chat_id
         await until(lambda: len(self._on.texts(chat)) > self._seen, shown=self._on.texts)
-        await until(lambda: self._on.store.mail.counts().unsent == 0)
+        await until(lambda: self._on.store.inbox.get_counts().unsent == 0)
         self._seen += 1
         return self._on.texts(chat)[self._seen - 1]
 
@@ -71,20 +76,23 @@ def test_a_command_is_told_from_a_path(text: str, yes: bool) -> None:
 
 
 def test_what_follows_a_command_is_taken_as_typed() -> None:
-    assert parse("/resume Bob's plan") == ("resume", "Bob's plan")
-    assert parse('/title "Quoted" \\n') == ("title", '"Quoted" \\n')
-    assert parse("/NEW@my_bot") == ("new", "")
-    assert parse("/title\nTwo lines") == ("title", "Two lines")
+    assert parse_command("/resume Bob's plan") == ("resume", "Bob's plan")
+    assert parse_command('/title "Quoted" \\n') == ("title", '"Quoted" \\n')
+    assert parse_command("/NEW@my_bot") == ("new", "")
+    assert parse_command("/title\nTwo lines") == ("title", "Two lines")
 
 
 def test_an_unknown_command_names_near_ones(tmp_path: Path) -> None:
-    assert unknown("resme") == "There is no command /resme; did you mean /resume or /reset?"
-    assert unknown("xyzzy") == "There is no command /xyzzy; see /help."
+    assert (
+        describe_unknown_command("resme")
+        == "Unknown command /resme. Did you mean /resume or /reset?"
+    )
+    assert describe_unknown_command("xyzzy") == "Unknown command /xyzzy. See /help."
 
     async def act(on: Stage) -> None:
         talk = Talk(on)
         assert (await talk.say("/sttaus")).startswith(
-            "There is no command /sttaus; did you mean /status"
+            "Unknown command /sttaus. Did you mean /status"
         )
         assert on.model.requests == [], "the model heard nothing of it"
 
@@ -107,7 +115,8 @@ def test_new_starts_anew_and_back_returns(tmp_path: Path) -> None:
         await talk.say("hello")
         told = await talk.say("/new")
         assert told == (
-            "A new conversation. /back returns to the last one.\nYou are in a new conversation."
+            "Started a new conversation. Use /back to return to the previous one.\n"
+            "You are in a new conversation."
         )
         await talk.say("fresh")
         assert on.conversation() == ["fresh", "You said: fresh"]
@@ -116,7 +125,7 @@ def test_new_starts_anew_and_back_returns(tmp_path: Path) -> None:
         await talk.say("more")
         assert on.conversation()[0] == "hello"
         assert "began with “fresh”" in await talk.say("/back"), "and there again"
-        assert (await talk.say("/reset")).startswith("A new conversation.")
+        assert (await talk.say("/reset")).startswith("Started a new conversation.")
 
     play(tmp_path, act)
 
@@ -126,7 +135,8 @@ def test_a_conversation_is_resumed_by_title_id_and_number(tmp_path: Path) -> Non
         talk = Talk(on)
         await talk.say("about plans")
         assert (
-            await talk.say("/title Bob's plan") == "Named.\nYou are in “Bob's plan” (2 messages)."
+            await talk.say("/title Bob's plan")
+            == "Title set.\nYou are in “Bob's plan” (2 messages)."
         )
         first = on.store.routes.get(ADA_KEY).session
         await talk.say("/new")
@@ -202,10 +212,12 @@ def test_nobody_reaches_the_sessions_of_another(tmp_path: Path) -> None:
             assert told.endswith(
                 "You are in the conversation that began with “hello” (2 messages)."
             )
-        assert "Nothing was found" in await ada.say("/sessions xylophone")
+        assert "No matches" in await ada.say("/sessions xylophone")
         assert "xylophone" not in await ada.say("/sessions")
         assert "None of your conversations has a title" in await ada.say("/resume")
-        assert (await ada.say("/title Secret")).startswith("Named."), "titles are each owner's own"
+        assert (await ada.say("/title Secret")).startswith("Title set."), (
+            "titles are each owner's own"
+        )
         assert (await bob.say("/sessions xylophone")).startswith("1. Secret")
 
     play(tmp_path, act)
@@ -214,11 +226,11 @@ def test_nobody_reaches_the_sessions_of_another(tmp_path: Path) -> None:
 def test_undo_takes_back_turns(tmp_path: Path) -> None:
     async def act(on: Stage) -> None:
         talk = Talk(on)
-        assert "nothing to take back" in await talk.say("/undo")
+        assert "Nothing to undo" in await talk.say("/undo")
         for text in ("one", "two", "three"):
             await talk.say(text)
-        assert (await talk.say("/undo")).startswith("Took back 2 messages.")
-        assert (await talk.say("/undo 2")).startswith("Took back 4 messages.")
+        assert (await talk.say("/undo")).startswith("Removed 2 messages.")
+        assert (await talk.say("/undo 2")).startswith("Removed 4 messages.")
         assert on.conversation() == []
         for wrong in ("/undo x", "/undo 0", "/undo -1", "/undo ²"):
             assert "takes a number of turns" in await talk.say(wrong)
@@ -229,7 +241,7 @@ def test_undo_takes_back_turns(tmp_path: Path) -> None:
 def test_retry_asks_the_model_again(tmp_path: Path) -> None:
     async def act(on: Stage) -> None:
         talk = Talk(on)
-        assert "nothing to ask again" in await talk.say("/retry")
+        assert "Nothing to retry" in await talk.say("/retry")
         await talk.say("one")
         assert await talk.say("/retry") == "You said: one"
         assert on.conversation() == ["one", "You said: one"]
@@ -241,7 +253,7 @@ def test_retry_asks_the_model_again(tmp_path: Path) -> None:
 def test_a_fork_goes_on_in_a_copy(tmp_path: Path) -> None:
     async def act(on: Stage) -> None:
         talk = Talk(on)
-        assert "nothing to copy" in await talk.say("/fork")
+        assert "Nothing to copy" in await talk.say("/fork")
         await talk.say("one")
         await talk.say("/title Plan")
         assert (await talk.say("/fork")).endswith("You are in “Plan #2” (2 messages).")
@@ -255,12 +267,12 @@ def test_a_fork_goes_on_in_a_copy(tmp_path: Path) -> None:
 def test_compress_sums_up_and_goes_on_in_a_child(tmp_path: Path) -> None:
     async def act(on: Stage) -> None:
         talk = Talk(on)
-        assert "nothing to sum up" in await talk.say("/compress")
+        assert "Nothing to compress" in await talk.say("/compress")
         for number in range(10):
             await talk.say(f"m{number}")
         await talk.say("/title Plan")
         told = await talk.say("/compress")
-        assert told.startswith("Summed up: 20 messages became ")
+        assert told.startswith("Compressed 20 messages to ")
         assert "You are in “Plan #2”" in told
         await talk.say("more")
         assert on.conversation()[-2:] == ["more", "You said: more"]
@@ -279,27 +291,25 @@ def test_the_status_tells_tokens_model_policy_and_the_next_reset(tmp_path: Path)
         await talk.say("/new")
         await talk.say("hello again")
         told = (await talk.say("/status")).splitlines()
-        assert "Place: DM with Ada" in told
+        assert "Chat: DM with Ada" in told
         assert f"Session: {on.store.routes.get(ADA_KEY).session}" in told
         assert "Model: scripted" in told
-        assert "Tokens of this session: 1,200 in, 34 out" in told
-        assert "Tokens of this chat: 2,400 in, 68 out" in told
-        assert any(
-            line.startswith("Reset: idle; the next at 2") and "(UTC)" in line for line in told
-        )
+        assert "Session tokens: 1,200 in, 34 out" in told
+        assert "Chat tokens: 2,400 in, 68 out" in told
+        assert any(line.startswith("Reset: idle; next at 2") and "(UTC)" in line for line in told)
 
-    play(tmp_path, act, script, policies=Layered(Policy("idle", 60)))
+    play(tmp_path, act, script, policies=Overridable(ResetPolicy("idle", 60)))
 
 
 def test_a_title_that_is_taken_is_refused_with_a_free_one(tmp_path: Path) -> None:
     async def act(on: Stage) -> None:
         talk = Talk(on)
-        assert "say something" in await talk.say("/title Plan")
+        assert "send a message" in await talk.say("/title Plan")
         await talk.say("one")
         await talk.say("/title Plan")
         await talk.say("/new")
         await talk.say("two")
-        assert "free is 'Plan #2'" in await talk.say("/title Plan")
+        assert "'Plan #2' is free" in await talk.say("/title Plan")
         assert "“ab c”" in await talk.say("/title a\u200bb\tc\x00")
 
     play(tmp_path, act)
@@ -308,8 +318,8 @@ def test_a_title_that_is_taken_is_refused_with_a_free_one(tmp_path: Path) -> Non
 def test_a_home_is_kept_and_told_to_the_model(tmp_path: Path) -> None:
     async def act(on: Stage) -> None:
         talk = Talk(on)
-        assert (await talk.say("/sethome")).startswith("The home of memory is now: DM with Ada.")
-        assert [home.chat_id for home in on.store.routes.homes()] == ["ada"]
+        assert (await talk.say("/sethome")).startswith("Home chat for memory: DM with Ada.")
+        assert [home.chat_id for home in on.store.routes.list_homes()] == ["ada"]
         await talk.say("hello")
         assert "Home channels:\n  - memory" in on.model.requests[-1].messages[0].text
 
@@ -324,16 +334,16 @@ def test_a_command_that_leads_elsewhere_stops_the_turn(tmp_path: Path, command: 
         await talk.say("/title First")
         await talk.say("/new")
         await talk.say("/resume")
-        on.server.say(ADA, "slow")
-        await until(lambda: on.store.mail.counts().running == 1)
+        on.server.post_message(ADA, "slow")
+        await until(lambda: on.store.inbox.get_counts().running == 1)
         slow = on.store.routes.get(ADA_KEY).session
-        on.server.say(ADA, "and this")
+        on.server.post_message(ADA, "and this")
         told = await talk.say(command)
-        assert told.startswith("Stopped the answer; 1 message that waited too.")
+        assert told.startswith("Stopped the answer and 1 message in the queue.")
         left = [message.text for message in on.store.messages(slow, rewound=True)]
         assert left[:2] == ["slow", "and this"]
         assert left[2].endswith("(Stopped.)")
-        await until(lambda: on.store.mail.counts() == (0, 0, 0, 0))
+        await until(lambda: on.store.inbox.get_counts() == (0, 0, 0, 0))
         assert (await talk.say("go on")).startswith("You said: go on") or command == "/undo"
 
     play(tmp_path, act, SLOW)
@@ -346,8 +356,8 @@ def test_a_stopped_turn_can_be_asked_again(tmp_path: Path) -> None:
 
     async def act(on: Stage) -> None:
         talk = Talk(on)
-        on.server.say(ADA, "slow")
-        await until(lambda: on.store.mail.counts().running == 1)
+        on.server.post_message(ADA, "slow")
+        await until(lambda: on.store.inbox.get_counts().running == 1)
         assert await talk.say("/retry") == "ok"
         assert on.conversation()[-2:] == ["slow", "ok"]
 
@@ -359,14 +369,14 @@ def test_telling_commands_do_not_wait_for_the_turn(tmp_path: Path) -> None:
 
     async def act(on: Stage) -> None:
         talk = Talk(on)
-        on.server.say(ADA, "slow")
-        await until(lambda: on.store.mail.counts().running == 1)
-        assert "An answer is being written." in await talk.say("/status")
+        on.server.post_message(ADA, "slow")
+        await until(lambda: on.store.inbox.get_counts().running == 1)
+        assert "An answer is in progress." in await talk.say("/status")
         assert "None of your conversations has a title" in await talk.say("/resume")
-        on.server.say(ADA, "/title Later")
+        on.server.post_message(ADA, "/title Later")
         assert await talk.next() == "at last"
         assert "You are in “Later” (2 messages)." in await talk.next(), "that one waits"
-        assert "Nothing was running." in await talk.say("/stop")
+        assert "Nothing to stop." in await talk.say("/stop")
 
     play(tmp_path, act, script)
 
@@ -374,9 +384,9 @@ def test_telling_commands_do_not_wait_for_the_turn(tmp_path: Path) -> None:
 def test_a_stopped_answer_that_was_partly_shown_says_that_it_ended(tmp_path: Path) -> None:
     async def run() -> None:
         async with stage(tmp_path / "s.db", tmp_path, SLOW) as on, on.gateway():
-            on.server.say(ADA, "slow")
+            on.server.post_message(ADA, "slow")
             await until(lambda: bool(on.texts()))
-            on.server.say(ADA, "/stop")
+            on.server.post_message(ADA, "/stop")
             shown = await on.reads("(Stopped.)", "Stopped the answer.")
             assert shown[0].startswith("never he")
 
@@ -398,12 +408,12 @@ def test_a_command_is_carried_out_once_though_the_gateway_dies(
                 for text in ("one", "/new", "two", "three"):
                     await talk.say(text)
             async with on.gateway(kill=True, platform={"can_edit": False}):
-                id = on.server.say(ADA, command)
+                id = on.server.post_message(ADA, command)
                 await asyncio.sleep(moment)
             async with on.gateway(platform={"can_edit": False}):
-                on.server.repeat(id)
+                on.server.redeliver(id)
                 await talk.next()
-                await until(lambda: on.store.mail.counts() == (0, 0, 0, 0))
+                await until(lambda: on.store.inbox.get_counts() == (0, 0, 0, 0))
             assert len(on.texts()) == 5
             expected = {
                 "/new": [],
@@ -423,8 +433,12 @@ def test_a_command_is_carried_out_once_though_the_gateway_dies(
 
 def test_commands_have_their_time() -> None:
     def when(text: str) -> str:
-        return when_of(Message("user", text))
+        return get_command_timing(Message("user", text))
 
-    assert [when("/stop"), when("/status"), when("/compress")] == ["stopping", "at once", "after"]
-    assert [when("/resume"), when("/resume x")] == ["at once", "stopping"]
-    assert when("/nonsense") == "at once"
+    assert [when("/stop"), when("/status"), when("/compress")] == [
+        "stop_turn",
+        "immediate",
+        "after_turn",
+    ]
+    assert [when("/resume"), when("/resume x")] == ["immediate", "stop_turn"]
+    assert when("/nonsense") == "immediate"

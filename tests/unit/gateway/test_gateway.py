@@ -11,9 +11,9 @@ import pytest
 
 from rekindle import Message
 from rekindle.errors import PlatformError, StoreBusy
-from rekindle.platforms import Incoming
-from rekindle.testing import Faults, MemoryPlatform
-from rekindle.types import KeyRule, Layered, Policy, Source
+from rekindle.platforms import PlatformMessage
+from rekindle.testing import MemoryPlatform, NetworkFaults
+from rekindle.types import KeyRule, Overridable, ResetPolicy, Source
 from tests.unit.gateway.stage import ADA, ADA_KEY, BOB, FAST, stage
 from tests.waiting import until
 
@@ -39,14 +39,14 @@ def db(tmp_path: Path) -> Path:
 def test_a_message_is_answered_in_its_chat(db: Path, tmp_path: Path) -> None:
     async def play() -> None:
         async with stage(db, tmp_path) as on, on.gateway():
-            on.server.say(ADA, "hello")
-            on.server.say(BOB, "hi")
+            on.server.post_message(ADA, "hello")
+            on.server.post_message(BOB, "hi")
             await on.reads("You said: hello")
             await on.reads("You said: hi", chat="bob")
             # A draft may show all of the text a moment before the answer is stored.
             await until(lambda: on.conversation() == ["hello", "You said: hello"])
-            await until(lambda: not on.server.unheard)
-            await until(lambda: on.store.mail.counts() == (0, 0, 0, 0))
+            await until(lambda: not on.server.unacknowledged)
+            await until(lambda: on.store.inbox.get_counts() == (0, 0, 0, 0))
 
     asyncio.run(play())
 
@@ -55,7 +55,7 @@ def test_messages_of_a_chat_are_answered_in_their_order(db: Path, tmp_path: Path
     async def play() -> None:
         async with stage(db, tmp_path) as on, on.gateway():
             for number in range(12):
-                on.server.say(ADA, f"m{number}")
+                on.server.post_message(ADA, f"m{number}")
             await on.reads(*(f"You said: m{number}" for number in range(12)))
             expected = [text for n in range(12) for text in (f"m{n}", f"You said: m{n}")]
             await until(lambda: on.conversation() == expected)
@@ -66,11 +66,11 @@ def test_messages_of_a_chat_are_answered_in_their_order(db: Path, tmp_path: Path
 def test_what_the_platform_says_again_is_answered_once(db: Path, tmp_path: Path) -> None:
     async def play() -> None:
         async with stage(db, tmp_path) as on, on.gateway():
-            id = on.server.say(ADA, "hello")
+            id = on.server.post_message(ADA, "hello")
             await on.reads("You said: hello")
             for _ in range(5):
-                on.server.repeat(id)
-            on.server.say(ADA, "bye")
+                on.server.redeliver(id)
+            on.server.post_message(ADA, "bye")
             await on.reads("You said: hello", "You said: bye")
             assert len(on.model.requests) == 2
 
@@ -79,10 +79,10 @@ def test_what_the_platform_says_again_is_answered_once(db: Path, tmp_path: Path)
 
 def test_conversations_run_side_by_side_within_the_bound(db: Path, tmp_path: Path) -> None:
     async def play() -> None:
-        async with stage(db, tmp_path, SLOW) as on, on.gateway(habits=FAST._replace(turns=4)):
+        async with stage(db, tmp_path, SLOW) as on, on.gateway(habits=FAST._replace(max_turns=4)):
             begun = asyncio.get_running_loop().time()
             for number in range(8):
-                on.server.say(ADA._replace(chat_id=f"c{number}"), "slow")
+                on.server.post_message(ADA._replace(chat_id=f"c{number}"), "slow")
             for number in range(8):
                 await on.reads("done slowly", chat=f"c{number}")
             taken = asyncio.get_running_loop().time() - begun
@@ -98,7 +98,7 @@ def test_a_long_answer_is_split_and_nothing_of_it_lost(db: Path, tmp_path: Path)
     async def play() -> None:
         short = {"limit": 100}
         async with stage(db, tmp_path, script, **short) as on, on.gateway(platform=short):
-            on.server.say(ADA, "go")
+            on.server.post_message(ADA, "go")
             await until(lambda: " ".join(on.texts()) == words, shown=on.texts)
         assert all(len(text) <= 100 for text in on.texts())
 
@@ -109,9 +109,9 @@ def test_a_platform_that_refuses_is_asked_again_in_order(db: Path, tmp_path: Pat
     async def play() -> None:
         async with stage(db, tmp_path) as on, on.gateway():
             on.server.refuse = PlatformError("slow down", retry_after=0.05)
-            on.server.say(ADA, "one")
-            on.server.say(ADA, "two")
-            await until(lambda: on.store.mail.counts().unsent >= 1)
+            on.server.post_message(ADA, "one")
+            on.server.post_message(ADA, "two")
+            await until(lambda: on.store.inbox.get_counts().unsent >= 1)
             await asyncio.sleep(0.1)
             on.server.refuse = None
             await on.reads("You said: one", "You said: two")
@@ -122,13 +122,13 @@ def test_a_platform_that_refuses_is_asked_again_in_order(db: Path, tmp_path: Pat
 def test_what_cannot_be_delivered_is_kept_with_the_reason(db: Path, tmp_path: Path) -> None:
     async def play() -> None:
         async with stage(db, tmp_path) as on, on.gateway():
-            on.server.refuse = PlatformError("the bot was blocked", lasting=True)
-            on.server.say(ADA, "one")
-            await until(lambda: on.store.mail.counts().undeliverable == 1)
-            (parcel,) = on.store.mail.parcels(ADA_KEY)
+            on.server.refuse = PlatformError("the bot was blocked", permanent=True)
+            on.server.post_message(ADA, "one")
+            await until(lambda: on.store.inbox.get_counts().undeliverable == 1)
+            (parcel,) = on.store.inbox.list_outbound(ADA_KEY)
             assert (parcel.state, parcel.reason) == ("failed", "the bot was blocked")
             on.server.refuse = None
-            on.server.say(ADA, "two")
+            on.server.post_message(ADA, "two")
             await on.reads("You said: two")
 
     asyncio.run(play())
@@ -138,10 +138,10 @@ def test_what_fails_too_often_is_given_up(db: Path, tmp_path: Path) -> None:
     async def play() -> None:
         async with stage(db, tmp_path) as on, on.gateway():
             on.server.refuse = PlatformError("not now")
-            on.server.say(ADA, "one")
-            await until(lambda: on.store.mail.counts().undeliverable == 1)
-            (parcel,) = on.store.mail.parcels(ADA_KEY)
-            assert parcel.attempts == FAST.stamina.attempts
+            on.server.post_message(ADA, "one")
+            await until(lambda: on.store.inbox.get_counts().undeliverable == 1)
+            (parcel,) = on.store.inbox.list_outbound(ADA_KEY)
+            assert parcel.attempts == FAST.retry_policy.max_attempts
 
     asyncio.run(play())
 
@@ -150,12 +150,12 @@ def test_a_connection_that_breaks_all_the_time_loses_and_repeats_nothing(
     db: Path, tmp_path: Path
 ) -> None:
     async def play() -> None:
-        faults = Faults(lost_before=0.1, lost_after=0.2, delay=0.01)
+        faults = NetworkFaults(lost_before=0.1, lost_after=0.2, delay=0.01)
         async with stage(db, tmp_path, faults=faults) as on:
-            habits = FAST._replace(stamina=FAST.stamina._replace(attempts=50))
+            habits = FAST._replace(retry_policy=FAST.retry_policy._replace(max_attempts=50))
             async with on.gateway(habits=habits):
                 for number in range(20):
-                    on.server.say(ADA, f"m{number}")
+                    on.server.post_message(ADA, f"m{number}")
                 await on.reads(*(f"You said: m{number}" for number in range(20)))
                 assert len(on.texts()) == 20
 
@@ -168,16 +168,19 @@ def test_an_answer_grows_in_one_message_and_ends_exact(db: Path, tmp_path: Path)
 
     async def play() -> None:
         async with stage(db, tmp_path, script) as on, on.gateway():
-            on.server.say(ADA, "go")
+            on.server.post_message(ADA, "go")
             await until(lambda: bool(on.texts()))
             first = on.texts()[0]
             assert first.endswith(" …")
             assert text.startswith(first.removesuffix(" …"))
             await until(lambda: on.texts() == [text], shown=on.texts)
-            await until(lambda: on.store.mail.counts().unsent == 0)
-            assert on.server.seen("ada")[0].edits > 2
-            (parcel,) = on.store.mail.parcels(ADA_KEY)
-            assert (parcel.state, parcel.platform_message_id) == ("sent", on.server.seen()[0].id)
+            await until(lambda: on.store.inbox.get_counts().unsent == 0)
+            assert on.server.list_sent("ada")[0].edits > 2
+            (parcel,) = on.store.inbox.list_outbound(ADA_KEY)
+            assert (parcel.state, parcel.platform_message_id) == (
+                "sent",
+                on.server.list_sent()[0].id,
+            )
 
     asyncio.run(play())
 
@@ -195,12 +198,12 @@ def test_an_answer_is_not_there_to_be_sent_while_its_draft_is_still_being_shown(
             async def slow(self: MemoryPlatform, target: Source, id: str, text: str) -> None:
                 await asyncio.sleep(0.3)
                 if text.endswith(" …"):
-                    waiting.append(not on.store.mail.is_sent(ADA_KEY))
+                    waiting.append(not on.store.inbox.is_all_sent(ADA_KEY))
                 await usual(self, target, id, text)
 
             monkeypatch.setattr(MemoryPlatform, "edit", slow)
             async with on.gateway():
-                on.server.say(ADA, "go")
+                on.server.post_message(ADA, "go")
                 await until(lambda: on.texts() == ["one two three four five six"], shown=on.texts)
 
     asyncio.run(play())
@@ -213,9 +216,9 @@ def test_a_platform_that_cannot_edit_gets_the_whole_answer_once(db: Path, tmp_pa
 
     async def play() -> None:
         async with stage(db, tmp_path, script) as on, on.gateway(platform={"can_edit": False}):
-            on.server.say(ADA, "go")
+            on.server.post_message(ADA, "go")
             await on.reads("one two three")
-            assert on.server.seen("ada")[0].edits == 0
+            assert on.server.list_sent("ada")[0].edits == 0
 
     asyncio.run(play())
 
@@ -235,14 +238,14 @@ def test_a_killed_gateway_is_continued_by_its_next_life(
     async def play() -> None:
         async with stage(db, tmp_path, script) as on:
             async with on.gateway(kill=True):
-                on.server.say(ADA, "rest")
-                on.server.say(ADA, "go on")
-                on.server.say(BOB, "hi")
+                on.server.post_message(ADA, "rest")
+                on.server.post_message(ADA, "go on")
+                on.server.post_message(BOB, "hi")
                 await asyncio.sleep(moment)
             async with on.gateway():
                 await until(lambda: on.texts() == ["well rested", text], shown=on.texts)
                 await until(lambda: on.texts("bob") == [text], shown=lambda: on.texts("bob"))
-                await until(lambda: on.store.mail.counts() == (0, 0, 0, 0))
+                await until(lambda: on.store.inbox.get_counts() == (0, 0, 0, 0))
             assert [request.violations for request in on.model.requests] == [
                 [] for _ in on.model.requests
             ]
@@ -254,8 +257,8 @@ def test_another_gateway_takes_over_from_a_dead_one(db: Path, tmp_path: Path) ->
     async def play() -> None:
         async with stage(db, tmp_path, SLOW) as on:
             async with on.gateway(kill=True, lease=0.6, runner="dead"):
-                on.server.say(ADA, "slow")
-                await until(lambda: on.store.mail.counts().running == 1)
+                on.server.post_message(ADA, "slow")
+                await until(lambda: on.store.inbox.get_counts().running == 1)
             async with on.gateway(runner="heir"):
                 await on.reads("done slowly")
                 assert len(on.texts()) == 1
@@ -267,7 +270,7 @@ def test_two_gateways_share_the_work_and_answer_once(db: Path, tmp_path: Path) -
     async def play() -> None:
         async with stage(db, tmp_path) as on, on.gateway(runner="a"), on.gateway(runner="b"):
             for number in range(30):
-                on.server.say(ADA._replace(chat_id=f"c{number % 5}"), f"m{number}")
+                on.server.post_message(ADA._replace(chat_id=f"c{number % 5}"), f"m{number}")
             for chat in range(5):
                 wanted = [f"You said: m{n}" for n in range(30) if n % 5 == chat]
                 await on.reads(*wanted, chat=f"c{chat}")
@@ -280,10 +283,10 @@ def test_a_turn_is_finished_before_the_program_ends(db: Path, tmp_path: Path) ->
     async def play() -> None:
         async with stage(db, tmp_path, SLOW) as on:
             async with on.gateway():
-                on.server.say(ADA, "slow")
-                await until(lambda: on.store.mail.counts().running == 1)
+                on.server.post_message(ADA, "slow")
+                await until(lambda: on.store.inbox.get_counts().running == 1)
             assert on.texts() == ["done slowly"]
-            assert on.store.mail.counts() == (0, 0, 0, 0)
+            assert on.store.inbox.get_counts() == (0, 0, 0, 0)
 
     asyncio.run(play())
 
@@ -291,9 +294,9 @@ def test_a_turn_is_finished_before_the_program_ends(db: Path, tmp_path: Path) ->
 def test_a_turn_that_takes_too_long_is_parked_and_taken_up_again(db: Path, tmp_path: Path) -> None:
     async def play() -> None:
         async with stage(db, tmp_path, SLOW) as on:
-            async with on.gateway(habits=FAST._replace(grace=0.05)):
-                on.server.say(ADA, "slow")
-                await until(lambda: on.store.mail.counts().running == 1)
+            async with on.gateway(habits=FAST._replace(grace_seconds=0.05)):
+                on.server.post_message(ADA, "slow")
+                await until(lambda: on.store.inbox.get_counts().running == 1)
             assert on.texts() == []
             async with on.gateway(runner="another"):
                 await on.reads("done slowly")
@@ -310,15 +313,15 @@ def test_what_comes_in_at_the_end_begins_no_turn_and_is_kept_for_the_next_life(
     async def play() -> None:
         async with stage(db, tmp_path, SLOW) as on:
             async with on.gateway(lease=0.3) as gateway:
-                on.server.say(BOB, "slow")
-                await until(lambda: on.store.mail.counts().running == 1)
+                on.server.post_message(BOB, "slow")
+                await until(lambda: on.store.inbox.get_counts().running == 1)
                 gateway.stop()
                 said = Message("user", "hello", platform_message_id="m1")
-                await gateway.take_in(Incoming(ADA, said))
+                await gateway.accept(PlatformMessage(ADA, said))
             assert on.texts("bob") == ["done slowly"]
             assert on.texts() == []
             assert len(on.model.requests) == 1
-            assert on.store.mail.counts() == (1, 0, 0, 0)
+            assert on.store.inbox.get_counts() == (1, 0, 0, 0)
             async with on.gateway():
                 await on.reads("You said: hello")
 
@@ -328,9 +331,9 @@ def test_what_comes_in_at_the_end_begins_no_turn_and_is_kept_for_the_next_life(
 def test_what_is_said_during_a_turn_waits_for_its_own(db: Path, tmp_path: Path) -> None:
     async def play() -> None:
         async with stage(db, tmp_path, TOOLS) as on, on.gateway():
-            on.server.say(ADA, "rest")
-            await until(lambda: on.store.mail.counts().running == 1)
-            on.server.say(ADA, "more")
+            on.server.post_message(ADA, "rest")
+            await until(lambda: on.store.inbox.get_counts().running == 1)
+            on.server.post_message(ADA, "more")
             await on.reads("rested", "You said: more")
             assert on.conversation()[:1] == ["rest"]
             assert on.conversation()[-2:] == ["more", "You said: more"]
@@ -343,11 +346,11 @@ def test_what_is_said_during_a_turn_can_steer_it(db: Path, tmp_path: Path) -> No
 
     async def play() -> None:
         async with stage(db, tmp_path, script) as on, on.gateway(arriving="steer"):
-            on.server.say(ADA, "rest")
-            await until(lambda: on.store.mail.counts().running == 1)
-            on.server.say(ADA, "more")
+            on.server.post_message(ADA, "rest")
+            await until(lambda: on.store.inbox.get_counts().running == 1)
+            on.server.post_message(ADA, "more")
             await on.reads("both heard")
-            await until(lambda: on.store.mail.counts() == (0, 0, 0, 0))
+            await until(lambda: on.store.inbox.get_counts() == (0, 0, 0, 0))
             assert on.texts() == ["both heard"], "one answer for both"
             assert on.conversation()[-3:] == ["rested", "more", "both heard"]
 
@@ -361,13 +364,13 @@ def test_steering_survives_a_crash_without_a_second_answer(db: Path, tmp_path: P
     async def play() -> None:
         async with stage(db, tmp_path, script) as on:
             async with on.gateway(arriving="steer", kill=True):
-                on.server.say(ADA, "rest")
-                await until(lambda: on.store.mail.counts().running == 1)
-                on.server.say(ADA, "more")
-                await until(lambda: on.store.mail.counts().running == 2)
+                on.server.post_message(ADA, "rest")
+                await until(lambda: on.store.inbox.get_counts().running == 1)
+                on.server.post_message(ADA, "more")
+                await until(lambda: on.store.inbox.get_counts().running == 2)
             async with on.gateway(arriving="steer"):
                 await on.reads("both heard")
-                await until(lambda: on.store.mail.counts() == (0, 0, 0, 0))
+                await until(lambda: on.store.inbox.get_counts() == (0, 0, 0, 0))
                 assert on.texts() == ["both heard"]
 
     asyncio.run(play())
@@ -383,11 +386,11 @@ def test_what_is_said_during_a_turn_can_interrupt_it(db: Path, tmp_path: Path) -
 
     async def play() -> None:
         async with stage(db, tmp_path, script) as on, on.gateway(arriving="interrupt"):
-            on.server.say(ADA, "tell")
+            on.server.post_message(ADA, "tell")
             await until(lambda: bool(on.texts()))
-            on.server.say(ADA, "shorter")
+            on.server.post_message(ADA, "shorter")
             await until(lambda: on.texts() == ["short"], shown=on.texts)
-            await until(lambda: on.store.mail.counts() == (0, 0, 0, 0))
+            await until(lambda: on.store.inbox.get_counts() == (0, 0, 0, 0))
             await until(lambda: on.conversation() == ["tell", "shorter", "short"])
 
     asyncio.run(play())
@@ -397,11 +400,11 @@ def test_another_chat_of_the_same_person_is_answered_there(db: Path, tmp_path: P
     """One conversation for all direct messages: still each answer goes where it was asked."""
 
     async def play() -> None:
-        alone = {"arriving": "steer", "key_rules": Layered(KeyRule())}
+        alone = {"arriving": "steer", "key_rules": Overridable(KeyRule())}
         async with stage(db, tmp_path, TOOLS) as on, on.gateway(**alone):
-            on.server.say(ADA, "rest")
-            await until(lambda: on.store.mail.counts().running == 1)
-            on.server.say(ADA._replace(chat_id="phone"), "more")
+            on.server.post_message(ADA, "rest")
+            await until(lambda: on.store.inbox.get_counts().running == 1)
+            on.server.post_message(ADA._replace(chat_id="phone"), "more")
             await on.reads("rested")
             await on.reads("You said: more", chat="phone")
 
@@ -412,23 +415,23 @@ def test_a_stale_conversation_starts_anew_and_says_so_once(db: Path, tmp_path: P
     async def play() -> None:
         async with stage(db, tmp_path) as on:
             async with on.gateway():
-                on.server.say(ADA, "before")
+                on.server.post_message(ADA, "before")
                 await on.reads("You said: before")
             age(on.store, ADA_KEY, 7200)
-            async with on.gateway(policies=Layered(Policy("idle", idle_minutes=60))):
-                on.server.say(ADA, "after")
+            async with on.gateway(policies=Overridable(ResetPolicy("idle", idle_minutes=60))):
+                on.server.post_message(ADA, "after")
                 shown = await on.reads("before", "New conversation", "You said: after")
                 assert "/back" in shown[1]
                 await until(lambda: on.conversation() == ["after", "You said: after"])
                 told = on.model.requests[-1].messages[0].text
-                assert "This conversation starts anew" in told
-                on.server.say(ADA, "more")
+                assert "This is a new conversation" in told
+                on.server.post_message(ADA, "more")
                 await on.reads("", "", "You said: after", "You said: more")
-                on.server.say(ADA, "/back")
+                on.server.post_message(ADA, "/back")
                 await on.reads(
                     "", "", "", "", "You are in the conversation that began with “before”"
                 )
-                on.server.say(ADA, "again")
+                on.server.post_message(ADA, "again")
                 await on.reads("", "", "", "", "", "You said: again")
                 assert on.conversation()[0] == "before"
 
@@ -444,9 +447,9 @@ def test_a_model_that_fails_is_said_and_can_be_asked_again(db: Path, tmp_path: P
 
     async def play() -> None:
         async with stage(db, tmp_path, script) as on, on.gateway():
-            on.server.say(ADA, "hello")
+            on.server.post_message(ADA, "hello")
             await on.reads("I could not answer")
-            on.server.say(ADA, "/retry")
+            on.server.post_message(ADA, "/retry")
             await on.reads("I could not answer", "hi")
             await until(lambda: on.conversation() == ["hello", "hi"])
 
@@ -467,7 +470,7 @@ def test_a_confused_model_does_not_end_the_conversation(
     async def play() -> None:
         script = {"turns": [{"user": "go", "steps": steps}]}
         async with stage(db, tmp_path, script) as on, on.gateway():
-            on.server.say(ADA, "go")
+            on.server.post_message(ADA, "go")
             await until(lambda: on.texts() == ["ok"], shown=on.texts)
 
     asyncio.run(play())
@@ -478,7 +481,7 @@ def test_endless_tool_calls_end_at_the_limit(db: Path, tmp_path: Path) -> None:
 
     async def play() -> None:
         async with stage(db, tmp_path, {"otherwise": [call]}) as on, on.gateway():
-            on.server.say(ADA, "go")
+            on.server.post_message(ADA, "go")
             await on.reads("I stopped: it took 60 steps")
 
     asyncio.run(play())
@@ -489,16 +492,16 @@ def test_a_store_that_is_away_for_a_while_costs_no_message(
 ) -> None:
     async def play() -> None:
         async with stage(db, tmp_path) as on:
-            accept, failing = on.store.mail.accept, [True]
+            accept, failing = on.store.inbox.accept, [True]
 
             def away(*args: object, **more: object) -> object:
                 if failing.pop() if failing else False:
                     raise StoreBusy("locked")
                 return accept(*args, **more)  # pyright: ignore
 
-            monkeypatch.setattr(on.store.mail, "accept", away)
+            monkeypatch.setattr(on.store.inbox, "accept", away)
             async with on.gateway():
-                on.server.say(ADA, "hello")
+                on.server.post_message(ADA, "hello")
                 await on.reads("You said: hello")
 
     asyncio.run(play())
@@ -509,10 +512,10 @@ def test_a_message_that_no_key_can_be_made_for_is_not_given_forever(
 ) -> None:
     async def play() -> None:
         async with stage(db, tmp_path) as on, on.gateway():
-            on.server.say(Source("memory", " ", chat_type="group"), "hello", id="x" * 600)
-            on.server.say(ADA, "hi")
+            on.server.post_message(Source("memory", " ", chat_type="group"), "hello", id="x" * 600)
+            on.server.post_message(ADA, "hi")
             await on.reads("You said: hi")
-            await until(lambda: not on.server.unheard)
+            await until(lambda: not on.server.unacknowledged)
 
     asyncio.run(play())
 
@@ -524,7 +527,7 @@ def test_hostile_names_and_a_megabyte_of_text_are_taken(db: Path, tmp_path: Path
 
     async def play() -> None:
         async with stage(db, tmp_path, {"otherwise": [{"text": "ok"}]}) as on, on.gateway():
-            on.server.say(mallory, "y" * 1_000_000)
+            on.server.post_message(mallory, "y" * 1_000_000)
             await on.reads("ok", chat=mallory.chat_id)
             prompt = on.model.requests[-1].messages[0].text
             assert "\n## System" not in prompt
@@ -546,14 +549,14 @@ def test_what_was_taken_over_by_another_is_left_to_it(db: Path, tmp_path: Path) 
 
     async def play() -> None:
         async with stage(db, tmp_path, script) as on, on.gateway(lease=0.3) as gateway:
-            on.server.say(ADA, "slow")
-            await until(lambda: on.store.mail.counts().running == 1)
-            on.store.mail.give_up("one")
-            assert on.store.mail.adopt("other", 30.0) == [ADA_KEY]
-            await until(lambda: gateway.running == 0)
+            on.server.post_message(ADA, "slow")
+            await until(lambda: on.store.inbox.get_counts().running == 1)
+            on.store.inbox.release_leases("one")
+            assert on.store.inbox.adopt_conversations("other", 30.0) == [ADA_KEY]
+            await until(lambda: gateway.worker_count == 0)
             await asyncio.sleep(1.2)
             assert on.texts() == []
-            on.store.mail.give_up("other")
+            on.store.inbox.release_leases("other")
             await on.reads("done")
             assert len(on.texts()) == 1
 
@@ -564,7 +567,7 @@ def test_a_lease_that_nobody_works_on_is_taken_up(db: Path, tmp_path: Path) -> N
     async def play() -> None:
         async with stage(db, tmp_path) as on, on.gateway(lease=0.3):
             said = Message("user", "hello", platform_message_id="m1")
-            on.store.mail.accept(ADA_KEY, ADA, said, runner="one", lease=30.0)
+            on.store.inbox.accept(ADA_KEY, ADA, said, runner="one", lease_seconds=30.0)
             await on.reads("You said: hello")
 
     asyncio.run(play())
@@ -576,10 +579,10 @@ def test_a_clock_that_jumps_during_a_turn_answers_nobody_twice(
 ) -> None:
     async def play() -> None:
         async with stage(db, tmp_path, SLOW) as on, on.gateway():
-            on.server.say(ADA, "slow")
-            await until(lambda: on.store.mail.counts().running == 1)
-            monkeypatch.setattr(on.store.mail, "_clock", lambda: time.time() + jump)
-            on.server.say(ADA, "next")
+            on.server.post_message(ADA, "slow")
+            await until(lambda: on.store.inbox.get_counts().running == 1)
+            monkeypatch.setattr(on.store.inbox, "_clock", lambda: time.time() + jump)
+            on.server.post_message(ADA, "next")
             await on.reads("done slowly", "You said: next")
             await asyncio.sleep(0.3)
             assert len(on.texts()) == 2

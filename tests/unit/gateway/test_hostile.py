@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rekindle.gateway.commands import COMMANDS, LONGEST
-from rekindle.gateway.log_format import Lines
+from rekindle.gateway.commands import COMMANDS, MAX_ARGUMENT_CHARS
+from rekindle.gateway.log_format import TextLogFormatter
 from rekindle.types import Source
 from tests.unit.gateway.stage import ADA, ADA_KEY, BOB, BOB_KEY, Stage, stage
 from tests.unit.gateway.test_commands import Talk, play
@@ -34,7 +34,7 @@ def test_names_and_topics_cannot_give_orders(db: Path, tmp_path: Path) -> None:
 
     async def scene() -> None:
         async with stage(db, tmp_path, {"otherwise": [{"text": "ok"}]}) as on, on.gateway():
-            on.server.say(mallory, "hello")
+            on.server.post_message(mallory, "hello")
             await on.reads("ok", chat=mallory.chat_id)
             prompt = on.model.requests[-1].messages[0].text
             assert not [
@@ -58,8 +58,8 @@ def test_a_megabyte_is_taken_in_and_a_megabyte_answered(db: Path, tmp_path: Path
 
     async def scene() -> None:
         async with stage(db, tmp_path, script) as on, on.gateway(platform={"can_edit": False}):
-            on.server.say(ADA, "y" * MEGABYTE + " speak")
-            await until(lambda: on.store.mail.counts()[:3] == (0, 0, 0) and on.texts() != [])
+            on.server.post_message(ADA, "y" * MEGABYTE + " speak")
+            await until(lambda: on.store.inbox.get_counts()[:3] == (0, 0, 0) and on.texts() != [])
             assert all(len(text) <= 4000 for text in on.texts())
             assert " ".join(on.texts()).split() == words.split()
             assert len(on.conversation()[0]) > MEGABYTE
@@ -87,8 +87,10 @@ def test_a_megabyte_behind_a_command_gets_a_short_answer(tmp_path: Path, text: s
 
 def test_what_is_behind_a_command_may_be_as_long_as_is_said(tmp_path: Path) -> None:
     async def act(on: Stage) -> None:
-        assert "too long" not in await Talk(on).say(f"/sessions {'x' * LONGEST}")
-        assert "1,001 characters" in await Talk(on, BOB).say(f"/sessions {'x' * (LONGEST + 1)}")
+        assert "too long" not in await Talk(on).say(f"/sessions {'x' * MAX_ARGUMENT_CHARS}")
+        assert "1,001 characters" in await Talk(on, BOB).say(
+            f"/sessions {'x' * (MAX_ARGUMENT_CHARS + 1)}"
+        )
 
     play(tmp_path, act)
 
@@ -122,7 +124,7 @@ def test_no_command_of_a_stranger_touches_the_conversation_of_another(tmp_path: 
 def test_what_a_stranger_types_cannot_draw_in_the_log() -> None:
     out = io.StringIO()
     handler = logging.StreamHandler(out)
-    handler.setFormatter(Lines())
+    handler.setFormatter(TextLogFormatter())
     record = logging.makeLogRecord(
         {"msg": "command %s", "args": ("/new@\x1b[2J\nERROR all is lost",)}
     )
@@ -140,17 +142,17 @@ def test_messages_and_commands_that_are_replayed_change_nothing(db: Path, tmp_pa
     async def scene() -> None:
         async with stage(db, tmp_path) as on:
             async with on.gateway(), on.gateway(runner="two"):
-                on.server.say(ADA, "hello", "a")
+                on.server.post_message(ADA, "hello", "a")
                 await on.reads("You said: hello")
-                on.server.say(ADA, "/new", "b")
-                await on.reads("", "A new conversation.")
-                on.server.say(ADA, "/title Plan", "c")
-                await on.reads("", "", "Nothing was said here yet")
+                on.server.post_message(ADA, "/new", "b")
+                await on.reads("", "Started a new conversation.")
+                on.server.post_message(ADA, "/title Plan", "c")
+                await on.reads("", "", "Nothing to name yet")
             route = on.store.routes.get(ADA_KEY)
             async with on.gateway():
                 for id in ("a", "b", "c", "b", "a"):
-                    on.server.repeat(id)
-                on.server.say(BOB, "hi")
+                    on.server.redeliver(id)
+                on.server.post_message(BOB, "hi")
                 await on.reads("You said: hi", chat="bob")
                 await asyncio.sleep(0.2)
                 assert len(on.texts()) == 3
@@ -167,12 +169,12 @@ def test_a_day_that_a_clock_was_ahead_keeps_nobody_waiting(
 
     async def scene() -> None:
         async with stage(db, tmp_path, SLOW) as on:
-            now = on.store.mail._clock
+            now = on.store.inbox._clock
             async with on.gateway(kill=True):
-                monkeypatch.setattr(on.store.mail, "_clock", lambda: now() + 86_400)
-                on.server.say(ADA, "slow")
-                await until(lambda: on.store.mail.counts().running == 1)
-            monkeypatch.setattr(on.store.mail, "_clock", now)
+                monkeypatch.setattr(on.store.inbox, "_clock", lambda: now() + 86_400)
+                on.server.post_message(ADA, "slow")
+                await until(lambda: on.store.inbox.get_counts().running == 1)
+            monkeypatch.setattr(on.store.inbox, "_clock", now)
             async with on.gateway(runner="two"):
                 await on.reads("done slowly")
                 assert len(on.texts()) == 1
@@ -216,11 +218,11 @@ def test_whatever_the_model_does_the_user_reads_one_answer_and_can_go_on(
     async def scene() -> None:
         script = {"turns": [{"user": "go", "steps": steps}]}
         async with stage(db, tmp_path, script) as on, on.gateway():
-            on.server.say(ADA, "go")
-            await until(lambda: on.store.mail.counts()[:3] == (0, 0, 0) and on.texts() != [])
+            on.server.post_message(ADA, "go")
+            await until(lambda: on.store.inbox.get_counts()[:3] == (0, 0, 0) and on.texts() != [])
             (shown,) = on.texts()
             assert shown.startswith(answer)
-            on.server.say(ADA, "hello")
+            on.server.post_message(ADA, "hello")
             await on.reads("", "You said: hello")
             assert len(on.texts()) == 2
             assert not [found for one in on.model.requests for found in one.violations]

@@ -9,12 +9,17 @@ from typing import Any
 import pytest
 
 from rekindle import Message
-from rekindle.agent.store_executor import Desk
-from rekindle.errors import SupervisorGone
-from rekindle.gateway.process_reports import address_of, busy_of, message_of, report
-from rekindle.processes.supervisor.registry import Registry
-from rekindle.processes.types import Event, Process, Watch
-from rekindle.types import Layered, Policy
+from rekindle.agent.store_executor import StoreExecutor
+from rekindle.errors import SupervisorUnavailable
+from rekindle.gateway.process_reports import (
+    build_report_address,
+    make_busy_check,
+    render_report,
+    report_to_message,
+)
+from rekindle.processes.supervisor.registry import ProcessRegistry
+from rekindle.processes.types import Process, ProcessEvent, Watch
+from rekindle.types import Overridable, ResetPolicy
 from tests.processes import QUICK, embedded, runs
 from tests.unit.gateway.stage import ADA, ADA_KEY, BOB, SHARED, Stage, stage
 from tests.unit.gateway.test_gateway import age
@@ -33,21 +38,23 @@ SCRIPT = {
 }
 
 
-class Forgetful(Registry):
+class Forgetful(ProcessRegistry):
     """Loses every acknowledgement, as if the program died before it."""
 
     lost = True
 
     async def ack(self, numbers: Sequence[int], *, owner: str | None = None) -> None:
         if self.lost:
-            raise SupervisorGone("killed")
-        await super().ack(numbers, owner=owner)
+            raise SupervisorUnavailable("killed")
+        await super().ack_events(numbers, owner=owner)
 
 
-async def report_of(processes: Registry, on: Stage, command: str, source: Any = ADA) -> Process:
+async def report_of(
+    processes: ProcessRegistry, on: Stage, command: str, source: Any = ADA
+) -> Process:
     """A process that reports its end to a chat."""
     session = on.store.routes.get(ADA_KEY).session
-    watch = Watch("end", note=address_of(source))
+    watch = Watch("end", note=build_report_address(source))
     return await processes.start(
         ("sh", "-c", command), owner=ADA_KEY, watches=[watch], session=session
     )
@@ -62,7 +69,7 @@ async def test_the_end_of_a_process_is_told_in_its_chat_and_stands_in_its_sessio
         stage(tmp_path / "s.db", tmp_path) as on,
         on.gateway(processes=processes),
     ):
-        on.server.say(ADA, "hello")
+        on.server.post_message(ADA, "hello")
         await on.reads("hello")
         await until(lambda: len(on.conversation()) == 2)
         one = await report_of(processes, on, "echo done; exit 3")
@@ -75,14 +82,14 @@ async def test_the_end_of_a_process_is_told_in_its_chat_and_stands_in_its_sessio
         assert note.meta is not None
         assert note.meta["process"] == one.id
         await until(lambda: _none(processes))
-        on.server.say(ADA, "and now?")
+        on.server.post_message(ADA, "and now?")
         await on.reads("hello", "exited with 3", "and now?")
         heard = on.model.requests[-1].messages
         assert any("exited with 3" in said.text for said in heard)
 
 
-async def _none(processes: Registry) -> bool:
-    return await processes.events() == []
+async def _none(processes: ProcessRegistry) -> bool:
+    return await processes.fetch_events() == []
 
 
 @runs
@@ -91,15 +98,15 @@ async def test_a_report_is_told_once_though_nobody_remembers_that_it_was(tmp_pat
     assert isinstance(processes, Forgetful)
     async with stage(tmp_path / "s.db", tmp_path) as on:
         async with on.gateway(processes=processes):
-            on.server.say(ADA, "hello")
+            on.server.post_message(ADA, "hello")
             await on.reads("hello")
             await report_of(processes, on, "true")
             await on.reads("hello", "exited with 0")
-        assert len(await processes.events()) == 1
+        assert len(await processes.fetch_events()) == 1
         processes.lost = False
         async with on.gateway(processes=processes):
             await until(lambda: _none(processes))
-            on.server.say(ADA, "what else?")
+            on.server.post_message(ADA, "what else?")
             await on.reads("hello", "exited with 0", "what else?")
             assert len(on.texts()) == 3
             assert sum("exited with" in said for said in on.conversation()) == 1
@@ -114,8 +121,8 @@ async def test_a_report_during_a_turn_comes_after_its_answer(tmp_path: Path, arr
         stage(tmp_path / "s.db", tmp_path, SCRIPT) as on,
         on.gateway(processes=processes, arriving=arriving),
     ):
-        on.server.say(ADA, "rest")
-        await until(lambda: on.store.mail.counts().running == 1)
+        on.server.post_message(ADA, "rest")
+        await until(lambda: on.store.inbox.get_counts().running == 1)
         await report_of(processes, on, "true")
         await on.reads("rested", "exited with 0")
         assert [text for text in on.conversation() if text != "pause"][-2:] == on.texts()
@@ -128,11 +135,11 @@ async def test_a_command_that_stops_a_turn_takes_no_report_away(tmp_path: Path) 
         stage(tmp_path / "s.db", tmp_path, SCRIPT) as on,
         on.gateway(processes=processes),
     ):
-        on.server.say(ADA, "rest")
-        await until(lambda: on.store.mail.counts().running == 1)
+        on.server.post_message(ADA, "rest")
+        await until(lambda: on.store.inbox.get_counts().running == 1)
         await report_of(processes, on, "true")
-        await until(lambda: on.store.mail.counts().waiting == 1)
-        on.server.say(ADA, "/new")
+        await until(lambda: on.store.inbox.get_counts().waiting == 1)
+        on.server.post_message(ADA, "/new")
         await until(lambda: sum("exited with 0" in text for text in on.texts()) == 1)
         fresh = on.store.routes.get(ADA_KEY).session
         with pytest.raises(Exception, match="no session"):
@@ -149,29 +156,29 @@ async def test_reports_for_other_programs_are_left_alone(tmp_path: Path) -> None
         await processes.start(("true",), owner="ada", watches=[end])
         await until(lambda: _some(processes))
         async with on.gateway(processes=processes):
-            on.server.say(ADA, "hello")
+            on.server.post_message(ADA, "hello")
             await on.reads("hello")
             await report_of(processes, on, "true", BOB)
             await on.reads("exited with 0", chat="bob")
-        (left,) = await processes.events()
+        (left,) = await processes.fetch_events()
         assert left.note == "a session at a terminal"
 
 
-async def _some(processes: Registry) -> bool:
-    return await processes.events() != []
+async def _some(processes: ProcessRegistry) -> bool:
+    return await processes.fetch_events() != []
 
 
 @runs
 async def test_a_conversation_is_not_reset_while_a_process_of_it_runs(tmp_path: Path) -> None:
-    idle = Layered(Policy(mode="idle", idle_minutes=1))
+    idle = Overridable(ResetPolicy(mode="idle", idle_minutes=1))
     async with (
         embedded(tmp_path / "p") as processes,
         stage(tmp_path / "s.db", tmp_path) as on,
     ):
-        busy = busy_of(processes, Desk(on.store))
+        busy = make_busy_check(processes, StoreExecutor(on.store))
         given: dict[str, Any] = {"policies": idle, "key_rules": SHARED, "is_busy": busy}
         async with on.gateway(**given):
-            on.server.say(ADA, "one")
+            on.server.post_message(ADA, "one")
             await on.reads("one")
             await until(lambda: len(on.conversation()) == 2)
             first = on.store.routes.get(ADA_KEY).session
@@ -179,14 +186,14 @@ async def test_a_conversation_is_not_reset_while_a_process_of_it_runs(tmp_path: 
             on.store.routes.follow(ADA_KEY, first, child.id)
             one = await processes.start(("sleep", "300"), owner=ADA_KEY, session=first)
             _age(on)
-            on.server.say(ADA, "two")
+            on.server.post_message(ADA, "two")
             await on.reads("one", "two")
             assert on.store.routes.get(ADA_KEY).session == child.id
-            on.server.say(ADA, "/status")
-            await on.reads("one", "two", "not while something runs")
+            on.server.post_message(ADA, "/status")
+            await on.reads("one", "two", "paused while background processes run")
             await processes.kill(one.id)
             _age(on)
-            on.server.say(ADA, "three")
+            on.server.post_message(ADA, "three")
             await until(
                 lambda: on.store.routes.get(ADA_KEY).session != child.id,
                 shown=lambda: (on.texts(), on.store.routes.get(ADA_KEY)),
@@ -201,27 +208,29 @@ def _age(on: Stage) -> None:
 
 @runs
 async def test_a_session_counts_as_busy_when_nobody_can_tell(tmp_path: Path) -> None:
-    class Away(Registry):
+    class Away(ProcessRegistry):
         async def list(self, *, owner: str | None = None, live: bool = False) -> list[Process]:
-            raise SupervisorGone("not there")
+            raise SupervisorUnavailable("not there")
 
     processes = await Away.open(tmp_path / "p")
     async with stage(tmp_path / "s.db", tmp_path) as on:
-        assert await busy_of(processes, Desk(on.store))("ada", "s")
+        assert await make_busy_check(processes, StoreExecutor(on.store))("ada", "s")
     await processes.aclose()
 
 
 def test_reports_say_what_happened_in_plain_words() -> None:
     one = Process("pabc", "exited", 0, "sh -c 'make  test'", "ada", "local", 1, 100.0, 700.0)
-    end = Event(1, one, "end", 1, "", 700.0)
-    assert report(end) == "Background process pabc (make test) exited with 0 after 10 min."
+    end = ProcessEvent(1, one, "end", 1, "", 700.0)
+    assert render_report(end) == "Background process pabc (make test) exited with 0 after 10 min."
     killed = end._replace(process=one._replace(state="killed", exit_code=137))
-    assert report(killed).endswith("was killed after 10 min.")
+    assert render_report(killed).endswith("was killed after 10 min.")
     lost = end._replace(process=one._replace(state="lost", exit_code=None, why="gone"))
-    assert report(lost).endswith("is lost: gone.")
+    assert render_report(lost).endswith("is lost: gone.")
     going = end._replace(kind="interval", process=one._replace(state="running"), at=160.0)
-    assert report(going).endswith("is running for 60 s. It wrote nothing new.")
+    assert render_report(going).endswith("has been running for 60 s. No new output.")
     line = end._replace(kind="pattern", text="ready ```", suppressed=2)
-    assert report(line).endswith("(2 more since the last report). The line:\n```\nready '''\n```")
-    assert len(report(end._replace(text="x" * 50_000))) < 1200
-    assert message_of(end).platform_message_id == "process:pabc:1"
+    assert render_report(line).endswith(
+        "(2 more since the last report). Matching line:\n```\nready '''\n```"
+    )
+    assert len(render_report(end._replace(text="x" * 50_000))) < 1200
+    assert report_to_message(end).platform_message_id == "process:pabc:1"

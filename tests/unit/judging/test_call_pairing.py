@@ -7,8 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekindle.judging.call_pairing import digest, judged, pairs, resume_at
-from rekindle.types import Call, Message, ToolCall
+from rekindle.judging.call_pairing import (
+    digest_call,
+    find_rejudge_position,
+    judge_calls,
+    pair_calls,
+)
+from rekindle.types import JudgedCall, Message, ToolCall
 
 
 def asks(*calls: tuple[str, str], **more: Any) -> Message:
@@ -23,8 +28,8 @@ def answers(id: str | None, text: str = "done", name: str | None = None, **more:
 
 def matched(messages: Iterable[Message]) -> list[tuple[str, str | None]]:
     """Each call with the text of its result, in the order of the calls."""
-    found = sorted(pairs(messages), key=lambda pair: pair.asked[:2])
-    return [(pair.asked.call.name, pair.result.text if pair.result else None) for pair in found]
+    found = sorted(pair_calls(messages), key=lambda pair: pair.located[:2])
+    return [(pair.located.call.name, pair.result.text if pair.result else None) for pair in found]
 
 
 def test_results_of_parallel_calls_are_matched_by_id_in_any_order_and_at_any_distance() -> None:
@@ -69,15 +74,15 @@ def test_a_judged_call_carries_its_places_its_kind_and_its_verdict() -> None:
         Message(role="assistant", tool_calls=[ToolCall("a", "Bash", {"command": "rg x"})]),
         answers("a", "", meta={"exit_code": 1, "duration": 0.5}),
     ]
-    assert list(judged("s1", messages)) == [
-        Call(
+    assert list(judge_calls("s1", messages)) == [
+        JudgedCall(
             session="s1",
             position=1,
             number=0,
             id="a",
             tool="Bash",
             work="terminal",
-            digest=digest(messages[1].tool_calls[0]),
+            digest=digest_call(messages[1].tool_calls[0]),
             outcome="expected",
             failed=False,
             error_kind=None,
@@ -92,8 +97,8 @@ def test_a_judged_call_carries_its_places_its_kind_and_its_verdict() -> None:
 
 def test_positions_of_the_store_are_kept() -> None:
     messages = [asks(("a", "x"), position=7), answers("a", position=9)]
-    assert [(call.position, call.answered) for call in judged("s", messages)] == [(7, 9)]
-    assert [call.position for call in judged("s", [asks(("a", "x"))], first=5)] == [5]
+    assert [(call.position, call.answered) for call in judge_calls("s", messages)] == [(7, 9)]
+    assert [call.position for call in judge_calls("s", [asks(("a", "x"))], first=5)] == [5]
 
 
 def test_judging_streams() -> None:
@@ -104,31 +109,34 @@ def test_judging_streams() -> None:
             yield asks((f"c{number}", "x"))
             yield answers(f"c{number}")
 
-    calls = judged("s", endless())
+    calls = judge_calls("s", endless())
     assert [next(calls).id for _ in range(3)] == ["c1", "c2", "c3"]
 
 
 def test_the_same_call_has_the_same_digest_and_another_has_another() -> None:
     one = ToolCall("1", "Bash", {"command": "ls", "timeout": 3})
-    assert digest(one) == digest(ToolCall("2", "Bash", {"timeout": 3, "command": "ls"}))
-    assert digest(ToolCall("1", "Bash", "ls")) == digest(ToolCall("2", "Bash", "ls"))
-    others = {digest(one), digest(ToolCall("1", "Read", {"command": "ls", "timeout": 3}))}
-    others |= {digest(ToolCall("1", "Bash", {"command": "ls"})), digest(ToolCall("1", "Bash", ""))}
+    assert digest_call(one) == digest_call(ToolCall("2", "Bash", {"timeout": 3, "command": "ls"}))
+    assert digest_call(ToolCall("1", "Bash", "ls")) == digest_call(ToolCall("2", "Bash", "ls"))
+    others = {digest_call(one), digest_call(ToolCall("1", "Read", {"command": "ls", "timeout": 3}))}
+    others |= {
+        digest_call(ToolCall("1", "Bash", {"command": "ls"})),
+        digest_call(ToolCall("1", "Bash", "")),
+    }
     assert len(others) == 4
     assert all(-(2**63) <= number < 2**63 for number in others)
 
 
 def test_a_session_that_grew_is_judged_again_from_its_earliest_open_call() -> None:
     messages = [asks(("a", "x")), answers("a"), asks(("b", "y"), ("c", "z")), answers("c")]
-    assert resume_at(judged("s", messages), 4) == 2
-    assert resume_at(judged("s", [*messages, answers("b")]), 5) == 5
-    assert resume_at([], 3) == 3
+    assert find_rejudge_position(judge_calls("s", messages), 4) == 2
+    assert find_rejudge_position(judge_calls("s", [*messages, answers("b")]), 5) == 5
+    assert find_rejudge_position([], 3) == 3
 
 
 def test_what_is_judged_again_begins_where_no_earlier_call_is_answered_later() -> None:
     messages = [asks(("a", "x")), asks(("b", "y")), asks(("c", "z")), answers("a"), answers("b")]
     # c waits; a and b were made before it and answered after it.
-    assert resume_at(judged("s", messages), 5) == 0
+    assert find_rejudge_position(judge_calls("s", messages), 5) == 0
 
 
 _ids = st.sampled_from(["a", "b", "c", "REDACTED", ""])
@@ -146,12 +154,12 @@ _messages = st.lists(
 def test_every_call_is_told_once_and_every_result_answers_one_call_at_most(
     messages: list[Message],
 ) -> None:
-    found = list(pairs(messages))
+    found = list(pair_calls(messages))
     made = [(place, n) for place, m in enumerate(messages) for n in range(len(m.tool_calls))]
-    assert sorted((pair.asked.position, pair.asked.number) for pair in found) == made
+    assert sorted((pair.located.position, pair.located.number) for pair in found) == made
     results = [pair.answered for pair in found if pair.answered is not None]
     assert len(results) == len(set(results))
-    assert all(pair.answered is None or pair.answered > pair.asked.position for pair in found)
+    assert all(pair.answered is None or pair.answered > pair.located.position for pair in found)
 
 
 @given(_messages, st.integers(0, 14))
@@ -163,11 +171,11 @@ def test_judging_again_from_where_it_must_gives_what_judging_all_gives(
     for place, message in enumerate(messages):
         ids = [(f"{call.id}{place}{n}", call.name) for n, call in enumerate(message.tool_calls)]
         unique.append(asks(*ids) if ids else message)
-    before = list(judged("s", unique[:cut]))
-    start = resume_at(before, len(unique[:cut]))
-    again = list(judged("s", unique[start:], first=start))
+    before = list(judge_calls("s", unique[:cut]))
+    start = find_rejudge_position(before, len(unique[:cut]))
+    again = list(judge_calls("s", unique[start:], first=start))
     kept = [call for call in before if call.position < start]
-    assert sorted(kept + again) == sorted(judged("s", unique))
+    assert sorted(kept + again) == sorted(judge_calls("s", unique))
 
 
 @pytest.mark.parametrize(
@@ -183,4 +191,4 @@ def test_judging_again_from_where_it_must_gives_what_judging_all_gives(
 )
 def test_a_command_that_runs_code_counts_as_code(name: str, arguments: Any, work: str) -> None:
     said = [Message("assistant", tool_calls=[ToolCall("1", name, arguments)])]
-    assert [call.work for call in judged("s", said)] == [work]
+    assert [call.work for call in judge_calls("s", said)] == [work]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rekindle.judging.judge import Outcome, judge
+from rekindle.judging.judge import Outcome, judge_call
 from rekindle.types import Message, ToolCall
 
 
@@ -18,7 +18,7 @@ def result(text: Any = "", **meta: Any) -> Message:
 
 
 def ran(command: str, text: str, **meta: Any) -> Outcome:
-    return judge(call(command=command), result(text, **meta))
+    return judge_call(call(command=command), result(text, **meta))
 
 
 def short(found: Outcome) -> tuple[str, bool | None]:
@@ -29,19 +29,19 @@ def short(found: Outcome) -> tuple[str, bool | None]:
 
 
 def test_what_the_protocol_calls_an_error_has_failed_whatever_the_text_says() -> None:
-    found = judge(call("lookup"), result("all good", is_error=True))
+    found = judge_call(call("lookup"), result("all good", is_error=True))
     assert (found.outcome, found.failed, found.rule) == ("error", True, "protocol/is-error")
-    assert judge(call("lookup"), result("fine", success=False)).rule == "protocol/success"
-    assert judge(call("lookup"), result("fine", error={"message": "x"})).failed is True
-    assert judge(call("lookup"), result("fine", status="failed")).failed is True
-    assert judge(call("lookup"), result("fine", interrupted=True)).error_kind == "interrupted"
-    assert judge(call("lookup"), result("fine", timeout=True)).error_kind == "timeout"
+    assert judge_call(call("lookup"), result("fine", success=False)).rule == "protocol/success"
+    assert judge_call(call("lookup"), result("fine", error={"message": "x"})).failed is True
+    assert judge_call(call("lookup"), result("fine", status="failed")).failed is True
+    assert judge_call(call("lookup"), result("fine", interrupted=True)).error_kind == "interrupted"
+    assert judge_call(call("lookup"), result("fine", timeout=True)).error_kind == "timeout"
 
 
 def test_what_the_protocol_calls_a_success_is_one_whatever_the_text_says() -> None:
     assert short(ran("make", "make: *** [all] Error 2", is_error=False)) == ("ok", False)
     assert short(ran("make", "make: *** [all] Error 2", exit_code=0)) == ("ok", False)
-    assert short(judge(call("lookup"), result("Error: no", success=True))) == ("ok", False)
+    assert short(judge_call(call("lookup"), result("Error: no", success=True))) == ("ok", False)
 
 
 def test_an_exit_code_in_the_text_of_a_shell_is_believed_where_the_flag_only_means_delivered() -> (
@@ -53,34 +53,37 @@ def test_an_exit_code_in_the_text_of_a_shell_is_believed_where_the_flag_only_mea
 
 
 def test_a_refusal_is_told_apart_from_an_error() -> None:
-    assert short(judge(call("Edit"), result("no", is_error=True, denial="user"))) == (
+    assert short(judge_call(call("Edit"), result("no", is_error=True, denial="user"))) == (
         "refused",
         True,
     )
-    assert short(judge(call("exec_command"), result("no", refused=True))) == ("refused", True)
+    assert short(judge_call(call("exec_command"), result("no", refused=True))) == ("refused", True)
     said = "The user doesn't want to proceed with this tool use."
-    assert short(judge(call("Edit"), result(said, is_error=True))) == ("refused", True)
+    assert short(judge_call(call("Edit"), result(said, is_error=True))) == ("refused", True)
     failed = "apply_patch verification failed: Failed to find expected lines in a.py"
-    found = judge(call("apply_patch"), result(failed, refused=True))
+    found = judge_call(call("apply_patch"), result(failed, refused=True))
     assert (found.outcome, found.error_kind) == ("error", "edit")
 
 
 def test_a_command_that_goes_on_and_a_call_without_a_result_are_unknown() -> None:
     assert short(ran("./serve", "listening", running=True)) == ("unknown", None)
-    assert judge(call(), None) == Outcome("unknown", None, None, None, "no-result", 0.0)
+    assert judge_call(call(), None) == Outcome("unknown", None, None, None, "no-result", 0.0)
     codex = "Chunk ID: 1\nWall time: 1.0 seconds\nProcess running with session ID 7\nOutput:\nup"
-    assert short(judge(call("exec_command", cmd="./serve"), result(codex))) == ("unknown", None)
+    assert short(judge_call(call("exec_command", cmd="./serve"), result(codex))) == (
+        "unknown",
+        None,
+    )
     assert short(ran("touch a", "")) == ("unknown", None)
 
 
 def test_a_picture_is_an_answer() -> None:
     parts = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,x"}}]
-    assert short(judge(call("view_image"), result(parts))) == ("ok", False)
+    assert short(judge_call(call("view_image"), result(parts))) == ("ok", False)
 
 
 def test_content_blocks_are_read_like_text() -> None:
     parts = [{"type": "text", "text": "<tool_use_error>File does not exist.</tool_use_error>"}]
-    assert judge(call("Read"), result(parts)).error_kind == "path"
+    assert judge_call(call("Read"), result(parts)).error_kind == "path"
 
 
 # The tool's contract
@@ -118,18 +121,19 @@ def test_an_exit_code_that_a_command_printed_is_not_the_harness_speaking() -> No
     codex = (
         "Chunk ID: a\nProcess exited with code 0\nOutput:\nExit code: 1\nProcess exited with code 3"
     )
-    assert judge(call("exec_command", cmd="cat log"), result(codex)).failed is False
+    assert judge_call(call("exec_command", cmd="cat log"), result(codex)).failed is False
 
 
 def test_a_truthy_error_field_is_a_failure_and_an_empty_one_is_not() -> None:
-    assert judge(call("lookup"), result('{"error": "no such user"}')).failed is True
-    assert judge(call("lookup"), result('{"success": false, "message": "no"}')).failed is True
-    assert judge(call("lookup"), result('{"isError": true, "content": []}')).failed is True
-    assert judge(call("lookup"), result('{"status": "error", "message": "no"}')).failed is True
+    assert judge_call(call("lookup"), result('{"error": "no such user"}')).failed is True
+    assert judge_call(call("lookup"), result('{"success": false, "message": "no"}')).failed is True
+    assert judge_call(call("lookup"), result('{"isError": true, "content": []}')).failed is True
+    assert judge_call(call("lookup"), result('{"status": "error", "message": "no"}')).failed is True
     for text in ('{"error": null, "user": 1}', '{"error": "", "x": 1}', '{"error": false}'):
-        assert short(judge(call("lookup"), result(text))) == ("ok", False)
+        assert short(judge_call(call("lookup"), result(text))) == ("ok", False)
     assert (
-        judge(call("get_job"), result('{"job": 3, "status": "failed", "log": ""}')).failed is False
+        judge_call(call("get_job"), result('{"job": 3, "status": "failed", "log": ""}')).failed
+        is False
     )
 
 
@@ -137,28 +141,28 @@ def test_json_that_a_command_printed_or_a_file_holds_is_not_the_tool_speaking() 
     assert ran("curl -s https://x.example", '{"error": "not found"}').failed is False
     assert ran("cat report.json", '{"success": false, "error": "x"}').failed is False
     held = '{"error": "x", "rows": [1, 2], "title": "how to fail"}'
-    assert judge(call("read_file", path="a.json"), result(held)).failed is False
+    assert judge_call(call("read_file", path="a.json"), result(held)).failed is False
 
 
 def test_the_reports_of_a_tool_that_answers_in_json_are_believed() -> None:
     missing = '{"content": "", "total_lines": 0, "error": "File not found: a", "similar_files": []}'
-    assert judge(call("read_file", path="a"), result(missing)).error_kind == "path"
+    assert judge_call(call("read_file", path="a"), result(missing)).error_kind == "path"
     there = '{"content": "1|raise Error", "total_lines": 1, "error": null}'
-    assert judge(call("read_file", path="a"), result(there)).failed is False
+    assert judge_call(call("read_file", path="a"), result(there)).failed is False
     ran_well = '{"status": "success", "output": "Traceback (most recent call last):\\nKeyError: 1"}'
-    assert judge(call("execute_code", code="x"), result(ran_well)).failed is False
+    assert judge_call(call("execute_code", code="x"), result(ran_well)).failed is False
     ran_badly = '{"status": "error", "output": "", "error": "NameError: x"}'
-    assert judge(call("execute_code", code="x"), result(ran_badly)).error_kind == "syntax"
+    assert judge_call(call("execute_code", code="x"), result(ran_badly)).error_kind == "syntax"
 
 
 def test_an_object_that_the_harness_cut_still_tells_its_exit_code() -> None:
     text = '{"output": "' + "x" * 500 + ' [truncated]  "exit_code": 1, "error": null}'
-    assert judge(call("terminal", command="./x"), result(text)).failed is True
+    assert judge_call(call("terminal", command="./x"), result(text)).failed is True
 
 
 def test_a_blocked_command_in_json_is_refused() -> None:
     text = '{"output": "", "exit_code": -1, "error": "BLOCKED: user denied", "status": "blocked"}'
-    found = judge(call("terminal", command="rm -rf /"), result(text))
+    found = judge_call(call("terminal", command="rm -rf /"), result(text))
     assert found.failed is True
 
 
@@ -170,9 +174,9 @@ def test_a_harness_that_says_there_was_no_output_says_that_it_worked() -> None:
 def test_code_mode_tells_how_the_script_ended() -> None:
     code = ToolCall("c1", "exec", "await tools.x()")
     parts = [{"type": "text", "text": "Script failed\nWall time 0.1 seconds\nOutput:"}]
-    assert judge(code, result(parts)).failed is True
+    assert judge_call(code, result(parts)).failed is True
     parts = [{"type": "text", "text": "Script completed\nWall time 0.1\nOutput:"}]
-    assert judge(code, result(parts)).failed is False
+    assert judge_call(code, result(parts)).failed is False
 
 
 # What an exit code means
@@ -411,7 +415,7 @@ def test_an_exception_that_the_script_told_of_itself_did_not_end_it() -> None:
     ],
 )
 def test_an_answer_about_errors_is_an_answer(tool: str, text: str) -> None:
-    assert judge(call(tool, file_path="a"), result(text)).failed is False
+    assert judge_call(call(tool, file_path="a"), result(text)).failed is False
 
 
 @pytest.mark.parametrize(
@@ -419,8 +423,8 @@ def test_an_answer_about_errors_is_an_answer(tool: str, text: str) -> None:
     [("Grep", "No matches found"), ("Glob", "No files found"), ("grep", "Found 0 matches")],
 )
 def test_a_search_tool_without_a_hit_is_expected(tool: str, text: str) -> None:
-    assert short(judge(call(tool), result(text))) == ("expected", False)
-    assert short(judge(call(tool), result(text, is_error=False))) == ("expected", False)
+    assert short(judge_call(call(tool), result(text))) == ("expected", False)
+    assert short(judge_call(call(tool), result(text, is_error=False))) == ("expected", False)
 
 
 def test_a_very_long_result_is_judged_by_its_ends() -> None:

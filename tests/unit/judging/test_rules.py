@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rekindle.judging
-from rekindle.judging.call_pairing import judged
-from rekindle.judging.judge import RULES_VERSION, Rules, judge
-from rekindle.judging.rules.verdict import AGENT, ENVIRONMENT, OUTCOMES
-from rekindle.transcripts import detect
-from rekindle.transcripts.events import Opened
-from rekindle.types import Message, ToolCall, replace
+from rekindle.judging.call_pairing import judge_calls
+from rekindle.judging.judge import RULES_VERSION, Judge, judge_call
+from rekindle.judging.rules.verdict import AGENT_ERRORS, ENVIRONMENT_ERRORS, OUTCOMES
+from rekindle.transcripts import detect_format
+from rekindle.transcripts.events import SessionStarted
+from rekindle.types import Message, ToolCall, replace_fields
 
 CORPUS = Path(__file__).resolve().parents[4] / "shared" / "corpus"
 _JUDGING = Path(rekindle.judging.__file__).parent
@@ -86,14 +86,14 @@ def test_every_result_gets_a_verdict_that_is_sound(
     tool: str, given: object, text: object, meta: dict[str, object]
 ) -> None:
     call = ToolCall("c", tool, given)  # pyright: ignore[reportArgumentType]
-    found = judge(call, Message(role="tool", content=text, tool_call_id="c", meta=meta))  # pyright: ignore
+    found = judge_call(call, Message(role="tool", content=text, tool_call_id="c", meta=meta))  # pyright: ignore
     assert found.outcome in OUTCOMES
     assert found.rule
     assert 0.0 <= found.confidence <= 1.0
     assert (found.failed is None) == (found.outcome == "unknown")
     assert (found.error_kind is not None) == (found.outcome in ("error", "refused"))
-    assert (found.fault == "agent") == (found.error_kind in AGENT)
-    assert (found.fault == "environment") == (found.error_kind in ENVIRONMENT)
+    assert (found.fault == "agent") == (found.error_kind in AGENT_ERRORS)
+    assert (found.fault == "environment") == (found.error_kind in ENVIRONMENT_ERRORS)
     if found.outcome in ("error", "refused"):
         assert found.failed is True
     if found.outcome == "ok":
@@ -107,16 +107,16 @@ def test_a_hostile_result_is_judged_like_any_other(piece: str) -> None:
     # No pattern may try a long run from every one of its places; the suite's time limit watches.
     for tool in ("Bash", "Edit", "Read", "WebFetch", "x"):
         text = f"error\n{piece * 100_000}\nerror: x"
-        found = judge(ToolCall("c", tool, {"command": piece * 20_000}), Message("tool", text))
+        found = judge_call(ToolCall("c", tool, {"command": piece * 20_000}), Message("tool", text))
         assert found.outcome in OUTCOMES
 
 
 def test_leaving_a_source_out_leaves_out_what_was_written_after_it_alone() -> None:
     call = ToolCall("c", "ExitPlanMode", {})
     chosen = Message(role="tool", content="User chose to stay in plan mode", tool_call_id="c")
-    assert Rules().judge(call, chosen).failed is True
-    assert Rules(left_out="codex").judge(call, chosen).failed is True
-    assert Rules(left_out="claude-code").judge(call, chosen).failed is False
+    assert Judge().judge(call, chosen).failed is True
+    assert Judge(excluded_source="codex").judge(call, chosen).failed is True
+    assert Judge(excluded_source="claude-code").judge(call, chosen).failed is False
 
 
 @pytest.fixture(scope="module")
@@ -126,10 +126,10 @@ def samples() -> dict[str, list[tuple[ToolCall, Message]]]:
         pytest.skip(f"the corpus of real transcripts is not at {CORPUS}")
     found: dict[str, list[tuple[ToolCall, Message]]] = defaultdict(list)
     for path in sorted(path for path in CORPUS.rglob("*") if path.is_file()):
-        format = detect(path)
+        format = detect_format(path)
         waiting: dict[str, ToolCall] = {}
         for event in format.read(path) if format else ():
-            if isinstance(event, Opened):
+            if isinstance(event, SessionStarted):
                 continue
             if isinstance(event, Message):
                 waiting.update({call.id: call for call in event.tool_calls})
@@ -145,10 +145,10 @@ def test_text_alone_tells_real_failures(
 ) -> None:
     right = wrong = 0
     for call, result in samples[source]:
-        shown = judge(call, result)
+        shown = judge_call(call, result)
         if shown.outcome == "unknown":
             continue
-        hidden = judge(call, replace(result, meta=None))
+        hidden = judge_call(call, replace_fields(result, meta=None))
         if shown.failed or hidden.failed:
             right += shown.failed is hidden.failed
             wrong += bool(shown.failed) is not bool(hidden.failed)
@@ -161,4 +161,6 @@ def test_calls_of_real_sessions_are_judged_each_with_its_rule(
 ) -> None:
     call, result = samples["claude-code"][0]
     asked = Message(role="assistant", tool_calls=[call])
-    assert [one.rule for one in judged("s", [asked, result])] == [judge(call, result).rule]
+    assert [one.rule for one in judge_calls("s", [asked, result])] == [
+        judge_call(call, result).rule
+    ]

@@ -8,7 +8,7 @@ from rekindle.judging.rules import programs, shell_commands
 
 
 def deciding(command: str) -> list[str]:
-    return [step.program for step in shell_commands.ending(command).steps]
+    return [step.program for step in shell_commands.find_deciding_commands(command).commands]
 
 
 @pytest.mark.parametrize(
@@ -67,19 +67,19 @@ def test_the_commands_that_decide_the_end_are_known(command: str, programs: list
     ],
 )
 def test_wrappers_are_taken_off_a_command(command: str, text: str) -> None:
-    assert [step.text for step in shell_commands.steps(command)] == [text]
+    assert [step.text for step in shell_commands.split_commands(command)] == [text]
 
 
 def test_a_command_that_only_prints_cannot_fail() -> None:
-    assert shell_commands.ending("make || echo no").is_calm
-    assert not shell_commands.ending("make").is_calm
-    assert not shell_commands.ending("").is_calm
+    assert shell_commands.find_deciding_commands("make || echo no").always_succeeds
+    assert not shell_commands.find_deciding_commands("make").always_succeeds
+    assert not shell_commands.find_deciding_commands("").always_succeeds
 
 
 def test_tests_linters_searches_and_readers_are_told_apart() -> None:
     def holds(question: object, *commands: str) -> list[str]:
         assert callable(question)
-        return [text for text in commands if question(shell_commands.steps(text)[0])]
+        return [text for text in commands if question(shell_commands.split_commands(text)[0])]
 
     tests = (
         "pytest",
@@ -89,8 +89,11 @@ def test_tests_linters_searches_and_readers_are_told_apart() -> None:
         "make check-tests",
         "./gradlew test",
     )
-    assert holds(programs.is_test, *tests) == list(tests)
-    assert holds(programs.is_test, "python a.py", "npm run build", "go build", "test -f x") == []
+    assert holds(programs.is_test_runner, *tests) == list(tests)
+    assert (
+        holds(programs.is_test_runner, "python a.py", "npm run build", "go build", "test -f x")
+        == []
+    )
     lints = (
         "ruff check .",
         "npm run lint",
@@ -99,8 +102,8 @@ def test_tests_linters_searches_and_readers_are_told_apart() -> None:
         "go vet ./...",
         "black --check .",
     )
-    assert holds(programs.is_lint, *lints) == list(lints)
-    assert holds(programs.is_lint, "black .", "npm run dev", "make") == []
+    assert holds(programs.is_linter, *lints) == list(lints)
+    assert holds(programs.is_linter, "black .", "npm run dev", "make") == []
     searches = ("grep x", "rg x", "git grep x", "diff a b", "[ -f x ]", "git diff --quiet")
     assert holds(programs.is_search, *searches) == list(searches)
     assert holds(programs.is_search, "git diff", "ls", "bin/test x") == []
@@ -113,11 +116,11 @@ def test_tests_linters_searches_and_readers_are_told_apart() -> None:
 
 @given(st.text(alphabet="ab |&;<>()'\"\\\n$#{}=-E", max_size=60))
 def test_no_command_is_too_odd(command: str) -> None:
-    assert len(shell_commands.steps(command)) <= len(command)
-    shell_commands.ending(command)
+    assert len(shell_commands.split_commands(command)) <= len(command)
+    shell_commands.find_deciding_commands(command)
 
 
 def test_a_command_of_any_length_is_taken_apart_quickly() -> None:
-    assert len(shell_commands.steps("a;" * 100_000)) <= 200
-    assert shell_commands.ending("'" * 100_000).steps is not None
-    assert shell_commands.ending("((((" * 20_000) is not None
+    assert len(shell_commands.split_commands("a;" * 100_000)) <= 200
+    assert shell_commands.find_deciding_commands("'" * 100_000).commands is not None
+    assert shell_commands.find_deciding_commands("((((" * 20_000) is not None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rekindle.judging.judge import Outcome, judge
+from rekindle.judging.judge import Outcome, judge_call
 from rekindle.judging.rules import phrases, signatures
-from rekindle.judging.rules.command_output import hints
+from rekindle.judging.rules.command_output import has_failure_hint
 from rekindle.types import Message, ToolCall
 from tests.unit.judging.examples import OUTPUTS, PHRASES
 
@@ -14,7 +14,7 @@ _TABLES = (
     phrases.REFUSED,
     phrases.STOPPED,
     phrases.HARNESS,
-    phrases.TROUBLE,
+    phrases.HARNESS_ERRORS,
     phrases.FILES,
     phrases.EDITS,
     phrases.WEB,
@@ -26,7 +26,7 @@ _TABLES = (
 
 def verdict(tool: str, text: str, **given: str) -> Outcome:
     call = ToolCall("c1", tool, given)
-    return judge(call, Message(role="tool", content=text, tool_call_id="c1"))
+    return judge_call(call, Message(role="tool", content=text, tool_call_id="c1"))
 
 
 @pytest.mark.parametrize("name", PHRASES)
@@ -48,13 +48,13 @@ def test_what_a_failing_command_writes_is_known_without_its_exit_code(name: str)
 def test_every_wording_has_an_example() -> None:
     named = {said.name for table in _TABLES for said in table}
     assert named == set(PHRASES)
-    assert {said.name for said in (*signatures.ANYWHERE, *signatures.LAST)} == set(OUTPUTS)
+    assert {said.name for said in (*signatures.ANYWHERE, *signatures.LAST_LINES)} == set(OUTPUTS)
 
 
 def test_the_quick_look_for_hints_passes_every_failure() -> None:
-    assert [name for name, (_, text) in OUTPUTS.items() if not hints(text)] == []
+    assert [name for name, (_, text) in OUTPUTS.items() if not has_failure_hint(text)] == []
     after = {said.name for table in _TABLES[3:] for said in table}
-    assert [name for name in after if not phrases.tells(PHRASES[name][1])] == []
+    assert [name for name in after if not phrases.has_failure_hint(PHRASES[name][1])] == []
 
 
 @pytest.mark.parametrize(

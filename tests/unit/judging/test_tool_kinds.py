@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rekindle.judging.tool_kinds import kind_of, runs_code, work
+from rekindle.judging.tool_kinds import classify_tool, get_tool_work, runs_code
 
 
 @pytest.mark.parametrize(
@@ -26,14 +26,16 @@ from rekindle.judging.tool_kinds import kind_of, runs_code, work
 def test_tools_are_counted_under_their_kind_of_work_whoever_named_them(
     tools: str, kind: str
 ) -> None:
-    assert {tool: work(tool) for tool in tools.split()} == dict.fromkeys(tools.split(), kind)
+    assert {tool: get_tool_work(tool) for tool in tools.split()} == dict.fromkeys(
+        tools.split(), kind
+    )
 
 
 def test_a_namespace_a_date_or_another_spelling_does_not_change_the_kind() -> None:
     for name in ("functions.exec_command", "default_api:exec_command", "Exec-Command"):
-        assert work(name) == "terminal"
-    assert work("bash_20250124") == "terminal"
-    assert kind_of("mcp__files__read_file").shape == "read"
+        assert get_tool_work(name) == "terminal"
+    assert get_tool_work("bash_20250124") == "terminal"
+    assert classify_tool("mcp__files__read_file").shape == "read"
 
 
 @pytest.mark.parametrize(

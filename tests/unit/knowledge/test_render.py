@@ -12,11 +12,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rekindle.agent.model.providers import PROVIDERS, RULES, violations
+from rekindle.agent.model.providers import PROVIDER_RULES, PROVIDERS, find_violations
 from rekindle.knowledge import tokens
-from rekindle.knowledge.mining.slot_filler import OPEN_ENDED, SLOT
-from rekindle.knowledge.render import CONTEXT, FORMS, MOST_PATTERNS, PAST, Manner, Rendered, render
-from rekindle.types import JSON, Message, Pattern, Seed, Step, Template
+from rekindle.knowledge.mining.slot_filler import OPEN_VALUE, SLOT
+from rekindle.knowledge.render import (
+    MAX_CONTEXT_CHARS,
+    MAX_PATTERNS,
+    PAST_MARK,
+    PRELUDE_FORMS,
+    RenderedPrelude,
+    RenderOptions,
+    render_prelude,
+)
+from rekindle.types import JSON, Message, Pattern, PatternStep, Seed, Template
 
 
 def anything(_: Mapping[str, JSON]) -> bool:
@@ -40,19 +48,19 @@ TOOLS = {
 }
 
 
-def pattern(*steps: Step, asked: str = "", id: str = "p", **more: Any) -> Pattern:
+def pattern(*steps: PatternStep, asked: str = "", id: str = "p", **more: Any) -> Pattern:
     return Pattern(id, more.pop("kind", "example"), steps, asked, **more)
 
 
-def run(command: str, result: str = "") -> Step:
-    return Step("terminal", {"command": command}, result)
+def run(command: str, result: str = "") -> PatternStep:
+    return PatternStep("terminal", {"command": command}, result)
 
 
-def shown(*patterns: Pattern, seed: Seed = Seed(), **manner: Any) -> Rendered:  # noqa: B008
-    return render(Template("t", "T", seed=seed), patterns, TOOLS, Manner(**manner))
+def shown(*patterns: Pattern, seed: Seed = Seed(), **manner: Any) -> RenderedPrelude:  # noqa: B008
+    return render_prelude(Template("t", "T", seed=seed), patterns, TOOLS, RenderOptions(**manner))
 
 
-def calls(rendered: Rendered) -> list[tuple[str, Any]]:
+def calls(rendered: RenderedPrelude) -> list[tuple[str, Any]]:
     return [
         (call.name, json.loads(str(call.arguments)))
         for message in rendered.messages
@@ -67,7 +75,7 @@ def test_an_example_is_a_marked_request_its_calls_with_results_and_a_closing_wor
     found = shown(pattern(run("make check", "all good"), asked="check it")).messages
     roles = [message.role for message in found]
     assert roles == ["user", "assistant", "tool", "assistant"]
-    assert found[0].text == f"{PAST} check it"
+    assert found[0].text == f"{PAST_MARK} check it"
     assert found[1].content is None
     assert found[1].tool_calls[0].id == found[2].tool_call_id
     assert found[2].text == "all good"
@@ -116,44 +124,48 @@ def test_however_long_a_request_in_a_template_is_it_holds_nobody_up(piece: str) 
     [
         run("go test ./cli -run <text> -v", "ok"),
         run("deploy --to <word>", "done"),
-        Step("book", {"from": "<word>", "on": "<date>"}, "JSON with seat"),
+        PatternStep("book", {"from": "<word>", "on": "<date>"}, "JSON with seat"),
     ],
 )
-def test_a_name_or_a_text_that_nobody_knows_is_left_open_and_never_a_turn(step: Step) -> None:
+def test_a_name_or_a_text_that_nobody_knows_is_left_open_and_never_a_turn(
+    step: PatternStep,
+) -> None:
     tools = {**TOOLS, "book": takes("from", "on")}
     one = pattern(step, asked="check that we print the agent name")
-    assert render(Template("t", "T"), (one,), tools).messages == ()
-    (told,) = render(Template("t", "T"), (one,), tools, Manner("both")).messages
+    assert render_prelude(Template("t", "T"), (one,), tools).messages == ()
+    (told,) = render_prelude(Template("t", "T"), (one,), tools, RenderOptions("both")).messages
     assert told.role == "system"
-    assert OPEN_ENDED in told.text
+    assert OPEN_VALUE in told.text
     assert "-run agent" not in told.text
 
 
 def test_one_slot_has_one_value_in_all_steps_of_a_pattern() -> None:
-    steps = (Step("read_file", {"path": "<path:py>"}), run("python <path:py>"))
+    steps = (PatternStep("read_file", {"path": "<path:py>"}), run("python <path:py>"))
     found = calls(shown(pattern(*steps, asked="look at it, then run it")))
     assert found[1][1]["command"] == f"python {found[0][1]['path']}"
 
 
 def test_a_number_alone_stays_a_number() -> None:
-    found = shown(pattern(Step("read_file", {"path": "a.py", "limit": "<int>"})))
+    found = shown(pattern(PatternStep("read_file", {"path": "a.py", "limit": "<int>"})))
     assert isinstance(calls(found)[0][1]["limit"], int)
 
 
 def test_a_tool_that_is_not_here_is_never_shown() -> None:
-    for form in FORMS:
-        found = shown(pattern(Step("deploy_tool", {"command": "x"}), asked="ship"), form=form)
+    for form in PRELUDE_FORMS:
+        found = shown(
+            pattern(PatternStep("deploy_tool", {"command": "x"}), asked="ship"), form=form
+        )
         assert found.messages == ()
 
 
 def test_a_call_that_its_tool_would_refuse_today_is_not_shown() -> None:
-    assert shown(pattern(Step("terminal", {"cmd": "ls", "old_flag": True}))).messages == ()
+    assert shown(pattern(PatternStep("terminal", {"cmd": "ls", "old_flag": True}))).messages == ()
 
 
 def test_the_command_of_another_programs_shell_is_shown_with_the_one_at_hand() -> None:
-    step = Step("Bash", {"command": "make check", "description": "check it"})
+    step = PatternStep("Bash", {"command": "make check", "description": "check it"})
     assert calls(shown(pattern(step))) == [("terminal", {"command": "make check"})]
-    codex = Step("shell", {"command": ["bash", "-lc", "make check"]})
+    codex = PatternStep("shell", {"command": ["bash", "-lc", "make check"]})
     assert calls(shown(pattern(codex))) == [("terminal", {"command": "make check"})]
 
 
@@ -168,7 +180,7 @@ def test_what_cannot_be_taken_back_is_no_turn_to_imitate(command: str) -> None:
 
 
 def test_content_that_was_written_is_not_shown_to_be_copied() -> None:
-    step = Step("write_file", {"path": "a.md", "content": "<text>"})
+    step = PatternStep("write_file", {"path": "a.md", "content": "<text>"})
     assert shown(pattern(step, asked="write it")).messages == ()
 
 
@@ -207,7 +219,7 @@ def test_what_is_known_beside_the_patterns_is_bounded_and_can_be_left_out() -> N
     seed = Seed("You are a bot. " * 200, ("Use tabs",) * 3, ("src/app.py",) * 400)
     (about,) = shown(seed=seed, tokens=100_000).messages
     assert "Use tabs" in about.text
-    assert len(about.text) <= CONTEXT
+    assert len(about.text) <= MAX_CONTEXT_CHARS
     assert shown(seed=seed, context=0).messages == ()
 
 
@@ -223,8 +235,8 @@ def test_the_budget_holds_and_the_best_that_fit_are_kept() -> None:
     found = shown(*many, tokens=600)
     assert found.patterns[0] == "0"
     assert 0 < len(found.patterns) < 10
-    assert tokens.of_messages(found.messages) == found.tokens <= 600
-    assert len(shown(*many, tokens=1_000_000).patterns) == MOST_PATTERNS
+    assert tokens.estimate_message_tokens(found.messages) == found.tokens <= 600
+    assert len(shown(*many, tokens=1_000_000).patterns) == MAX_PATTERNS
 
 
 def test_two_patterns_that_look_the_same_are_shown_once() -> None:
@@ -264,7 +276,7 @@ _arguments = st.dictionaries(
     st.sampled_from(["command", "path", "pattern", "cmd"]), _value, max_size=2
 )
 _step = st.builds(
-    Step, _name, _arguments, _text | _slotted | st.just("r" * 9_000), st.none() | _arguments
+    PatternStep, _name, _arguments, _text | _slotted | st.just("r" * 9_000), st.none() | _arguments
 )
 _pattern = st.builds(
     Pattern,
@@ -292,22 +304,26 @@ _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 def valid(template: Template, form: Any, provider: Any, budget: int) -> None:
     """What comes of the template breaks no rule, keeps to its budget, and comes out the same again."""
-    manner = Manner(form=form, tokens=budget, calls=not RULES[provider].signed)
+    manner = RenderOptions(
+        form=form, tokens=budget, calls=not PROVIDER_RULES[provider].needs_signature
+    )
     tools = dict.fromkeys(TOOLS, anything)  # the most permissive
-    found = render(template, template.patterns, tools, manner)
+    found = render_prelude(template, template.patterns, tools, manner)
     opening = [Message("system", "You help."), *found.messages, Message("user", "now")]
-    assert violations(provider, opening) == []
+    assert find_violations(provider, opening) == []
     assert found.tokens <= budget
-    assert found == render(template, template.patterns, tools, manner)
+    assert found == render_prelude(template, template.patterns, tools, manner)
     for message in found.messages:
         for call in message.tool_calls:
             assert call.name in tools
-            assert RULES["mistral"].id.fullmatch(call.id)
+            assert PROVIDER_RULES["mistral"].id.fullmatch(call.id)
             assert not SLOT.search(str(call.arguments)) or "odd-kind" in str(template)
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=_SLOW, database=None)
-@given(_template, st.sampled_from(FORMS), st.sampled_from(PROVIDERS), st.integers(50, 2_000))
+@given(
+    _template, st.sampled_from(PRELUDE_FORMS), st.sampled_from(PROVIDERS), st.integers(50, 2_000)
+)
 def test_no_template_breaks_a_rule_of_any_provider(
     template: Template, form: Any, provider: Any, budget: int
 ) -> None:
@@ -363,11 +379,13 @@ class Chance:
         plain = (None, True, 7, 2.5, float("nan"), 10**30)
         return self._random.choice(plain) if kind == 2 else self.text()
 
-    def step(self) -> Step:
+    def step(self) -> PatternStep:
         names = (*TOOLS, "Bash", "Read", "Grep", "gone", "1tool", "a b", "\ud800", "")
         keys = self._random.choices(("command", "path", "pattern", "cmd"), k=2)
         arguments = {key: self.value() for key in keys[: self._random.randint(0, 2)]}
-        return Step(self._random.choice(names), arguments, self.text() * self._random.randint(0, 9))
+        return PatternStep(
+            self._random.choice(names), arguments, self.text() * self._random.randint(0, 9)
+        )
 
     def template(self) -> Template:
         patterns = tuple(
@@ -389,8 +407,8 @@ def test_ten_thousand_random_templates_break_no_rule_of_any_provider() -> None:
     shown = 0
     for number in range(10_000):
         template = Chance(number).template()
-        form, provider = FORMS[number % 3], PROVIDERS[number % 4]
+        form, provider = PRELUDE_FORMS[number % 3], PROVIDERS[number % 4]
         valid(template, form, provider, 50 + number % 1_500)
         tools = dict.fromkeys(TOOLS, anything)
-        shown += bool(render(template, template.patterns, tools).messages)
+        shown += bool(render_prelude(template, template.patterns, tools).messages)
     assert shown > 5_000  # else it would say nothing

@@ -6,8 +6,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rekindle.knowledge.selection import Ask, Candidate, Choice, Known, Record, choose, words_of
-from rekindle.types import JSON, Pattern, Step, Template, replace
+from rekindle.knowledge.selection import (
+    CandidatePattern,
+    Selection,
+    SelectionRequest,
+    TemplateStats,
+    WordCounts,
+    select_template,
+    weigh_pattern_words,
+)
+from rekindle.types import JSON, Pattern, PatternStep, Template, replace_fields
 
 
 def has_command(arguments: Mapping[str, JSON]) -> bool:
@@ -28,7 +36,7 @@ TOOLS = {"terminal": has_command}
 def pattern(asked: str, command: str, **more: Any) -> Pattern:
     known: dict[str, Any] = {"id": f"{asked}{command}", "kind": "example", "seen_in": 3}
     return Pattern(
-        steps=(Step("terminal", {"command": command}),), asked=asked, **{**known, **more}
+        steps=(PatternStep("terminal", {"command": command}),), asked=asked, **{**known, **more}
     )
 
 
@@ -43,24 +51,26 @@ EVERYTHING = template("work", ROWS, TESTS, SERVICES)
 
 
 def chosen(
-    text: str, *templates: Template, records: Mapping[str, Record] | None = None, **more: Any
-) -> Choice:
+    text: str, *templates: Template, records: Mapping[str, TemplateStats] | None = None, **more: Any
+) -> Selection:
     candidates = [
-        Candidate(
+        CandidatePattern(
             one._replace(patterns=()), each, more.get("folders", {}).get(each.id, frozenset())
         )
         for one in templates
         for each in one.patterns
     ]
-    known = Counter(word for one in candidates for word in words_of(one.pattern).words)
-    ask = Ask(text, more.get("tools", TOOLS), more.get("folder"), 0.0, more.get("seed", "s"))
+    known = Counter(word for one in candidates for word in weigh_pattern_words(one.pattern).words)
+    ask = SelectionRequest(
+        text, more.get("tools", TOOLS), more.get("folder"), 0.0, more.get("seed", "s")
+    )
     limits = {name: more[name] for name in ("patterns", "floor") if name in more}
     given = records or {}
 
-    def ask_records(ids: Sequence[str]) -> Mapping[str, Record]:
+    def ask_records(ids: Sequence[str]) -> Mapping[str, TemplateStats]:
         return given
 
-    return choose(ask, candidates, Known(known, 200), ask_records, **limits)
+    return select_template(ask, candidates, WordCounts(known, 200), ask_records, **limits)
 
 
 def test_what_is_alike_is_chosen_and_what_is_not_stays_out() -> None:
@@ -73,7 +83,7 @@ def test_what_is_alike_is_chosen_and_what_is_not_stays_out() -> None:
 
 def test_what_a_call_named_when_it_was_made_is_looked_for_too() -> None:
     made = {"command": "go test ./internal/auth/login_test.go"}
-    step = Step("terminal", {"command": "go test <path>"}, example=made)
+    step = PatternStep("terminal", {"command": "go test <path>"}, example=made)
     tests = pattern("review the changes", "")._replace(steps=(step,))
     found = chosen("running the test in internal/auth", template("work", tests, SERVICES))
     assert found.patterns == (tests,)
@@ -103,16 +113,16 @@ def test_the_floor_can_be_raised() -> None:
 
 def test_a_template_that_waits_or_is_retired_is_not_used() -> None:
     for state in ("quarantined", "retired"):
-        found = chosen("count the rows of x.csv", replace(EVERYTHING, state=state))
+        found = chosen("count the rows of x.csv", replace_fields(EVERYTHING, state=state))
         assert found.template is None
         assert found.considered[0].why == f"it is {state}"
 
 
 def test_a_pattern_that_only_strangers_vouch_for_is_not_used() -> None:
     for sessions in (1, 2, 50):  # they may have read the same page
-        bad = replace(ROWS, tainted=True, seen_in=sessions)
+        bad = replace_fields(ROWS, tainted=True, seen_in=sessions)
         assert chosen("count the rows of x.csv", template("bad", bad)).template is None
-    good = replace(ROWS, seen_in=2)
+    good = replace_fields(ROWS, seen_in=2)
     assert chosen("count the rows of x.csv", template("good", good)).template is not None
 
 
@@ -138,8 +148,8 @@ def test_no_more_patterns_are_taken_than_asked_for_and_they_differ() -> None:
 
 
 def test_what_was_seen_in_the_same_folder_is_preferred() -> None:
-    here = replace(ROWS, id="here")
-    there = replace(ROWS, id="there", score=0.1)
+    here = replace_fields(ROWS, id="here")
+    there = replace_fields(ROWS, id="there", score=0.1)
     folders = {"here": frozenset({"/home/ada/shop"})}
     one = template("t", there, here)
     text = "count the rows of x.csv by region"
@@ -151,7 +161,7 @@ def test_what_was_seen_in_the_same_folder_is_preferred() -> None:
 
 def test_among_templates_that_fit_equally_the_better_results_mostly_win_but_not_always() -> None:
     good, bad = template("good", ROWS), template("bad", ROWS)
-    records = {"good": Record(40, 400, 12), "bad": Record(40, 400, 80)}
+    records = {"good": TemplateStats(40, 400, 12), "bad": TemplateStats(40, 400, 80)}
     text = "count the rows of x.csv by region"
     wins = Counter(
         found.template.id
@@ -169,7 +179,7 @@ def test_among_templates_that_fit_equally_the_better_results_mostly_win_but_not_
 
 def test_a_template_that_fits_much_better_is_taken_whatever_became_of_others() -> None:
     fits, famous = template("fits", ROWS), template("famous", SERVICES)
-    records = {"fits": Record(10, 100, 30), "famous": Record(50, 500, 0)}
+    records = {"fits": TemplateStats(10, 100, 30), "famous": TemplateStats(50, 500, 0)}
     for n in range(20):
         found = chosen(
             "count the rows of x.csv by region", fits, famous, records=records, seed=str(n)
@@ -189,6 +199,6 @@ def test_a_way_that_repeats_the_calls_of_a_better_pattern_is_left_out() -> None:
     check = pattern("check the code of x.go", "mise run lint")
     tests = pattern("test the code of x.go", "mise run test")
     both = pattern("check and test the code of x.go", "mise run lint")
-    both = replace(both, id="both", steps=(*check.steps, *tests.steps), kind="sequence")
+    both = replace_fields(both, id="both", steps=(*check.steps, *tests.steps), kind="sequence")
     found = chosen("test the code of y.go", template("t", check, tests, both), patterns=5)
     assert (tests in found.patterns) is not (both in found.patterns)

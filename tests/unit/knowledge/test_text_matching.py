@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from rekindle.knowledge.text_matching import Request, diverse, said, stem, terms
+from rekindle.knowledge.text_matching import (
+    RequestMatcher,
+    extract_terms,
+    select_diverse,
+    stem_word,
+    weigh_words,
+)
 
 KNOWN = {"count": 9, "row": 7, "fail": 30, "test": 60, "deploy": 4, ".csv": 12, "invoic": 3}
 
 
 def fit(request: str, other: str) -> float:
-    return Request(request, KNOWN, 500).fit(said((other, 1.0)))
+    return RequestMatcher(request, KNOWN, 500).compute_fit(weigh_words((other, 1.0)))
 
 
 @pytest.mark.parametrize(
@@ -26,16 +32,21 @@ def fit(request: str, other: str) -> float:
     ],
 )
 def test_forms_of_a_word_have_one_stem(word: str, other: str) -> None:
-    assert stem(word) == stem(other)
+    assert stem_word(word) == stem_word(other)
 
 
 def test_parts_of_identifiers_are_words_and_common_words_are_not() -> None:
-    assert terms("please show me readFile and parse_config") == ["read", "fil", "pars", "config"]
+    assert extract_terms("please show me readFile and parse_config") == [
+        "read",
+        "fil",
+        "pars",
+        "config",
+    ]
 
 
 def test_of_a_path_its_ending_counts_and_a_number_not_at_all() -> None:
-    assert terms("count 17 rows of data/2024/march.csv") == ["count", "row", ".csv"]
-    assert terms("<path:csv>") == [".csv"]
+    assert extract_terms("count 17 rows of data/2024/march.csv") == ["count", "row", ".csv"]
+    assert extract_terms("<path:csv>") == [".csv"]
 
 
 def test_the_same_request_about_other_things_fits_and_another_one_does_not() -> None:
@@ -67,4 +78,4 @@ def test_what_says_nothing_fits_nothing() -> None:
 
 def test_the_second_choice_is_one_that_does_not_repeat_the_first() -> None:
     words = [{"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 1.0}, {"c": 1.0, "d": 1.0}]
-    assert diverse([1.0, 0.95, 0.8], words, 2) == [0, 2]
+    assert select_diverse([1.0, 0.95, 0.8], words, 2) == [0, 2]

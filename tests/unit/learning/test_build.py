@@ -9,13 +9,13 @@ import pytest
 
 from rekindle import Message, Store, ToolCall
 from rekindle.errors import InvalidInput
-from rekindle.knowledge.file_format import dropped_of
+from rekindle.knowledge.file_format import get_dropped_patterns
 from rekindle.learning import build as building
-from rekindle.learning.build import Edit
-from rekindle.learning.library import Templates
-from rekindle.learning.miner import Wanted
+from rekindle.learning.build import TemplateEdit
+from rekindle.learning.library import TemplateLibrary
+from rekindle.learning.miner import MiningFilter
 from rekindle.redaction.redactor import Redactor
-from rekindle.types import Seed, Style, Template, replace
+from rekindle.types import Seed, Template, UserStyle, replace_fields
 
 NOW = 1_767_600_000.0
 TOKEN = "AKIA" + "Z7QX3MNB5TRW8KLP"
@@ -34,13 +34,15 @@ def work(store: Store, *commands: str, asked: str = "check it", result: str = "a
     return session.id
 
 
-def build(store: Store, folder: Templates, name: str = "Our Docs", **more: Any) -> building.Built:
-    wanted = Wanted(min_messages=5)
-    return building.build(store, folder, Redactor(), name, wanted, now=NOW, **more)
+def build(
+    store: Store, folder: TemplateLibrary, name: str = "Our Docs", **more: Any
+) -> building.BuildResult:
+    wanted = MiningFilter(min_messages=5)
+    return building.build_template(store, folder, Redactor(), name, wanted, now=NOW, **more)
 
 
 @pytest.fixture
-def built(store: Store, folder: Templates) -> Template:
+def built(store: Store, folder: TemplateLibrary) -> Template:
     for _ in range(2):
         work(store, "make docs --strict", "deskctl sync --all")
     return build(store, folder).template
@@ -48,27 +50,31 @@ def built(store: Store, folder: Templates) -> Template:
 
 @pytest.mark.parametrize("name", ["Our   DOCS!", "Our Docs" + "?"])
 def test_a_build_replaces_only_a_template_of_the_same_name(
-    store: Store, folder: Templates, built: Template, name: str
+    store: Store, folder: TemplateLibrary, built: Template, name: str
 ) -> None:
-    with pytest.raises(InvalidInput, match="template 'our-docs' is “Our Docs”: take another name"):
+    with pytest.raises(
+        InvalidInput, match="template 'our-docs' is “Our Docs”; choose another name"
+    ):
         build(store, folder, name)
     assert folder.find("our-docs") == built
     assert build(store, folder, "our  DOCS").template.revision == 2
 
 
-def test_names_that_agree_in_their_beginning_are_two_names(store: Store, folder: Templates) -> None:
+def test_names_that_agree_in_their_beginning_are_two_names(
+    store: Store, folder: TemplateLibrary
+) -> None:
     work(store, "make docs --strict")
     work(store, "make docs --strict")
     long = "The very long name of a template that goes on and on and on"
     build(store, folder, f"{long} one")
-    with pytest.raises(InvalidInput, match="take another name"):
+    with pytest.raises(InvalidInput, match="choose another name"):
         build(store, folder, f"{long} two")
 
 
 def test_a_template_that_was_renamed_is_built_anew_under_its_new_name(
-    store: Store, folder: Templates, built: Template
+    store: Store, folder: TemplateLibrary, built: Template
 ) -> None:
-    building.edit(store, folder, Redactor(), "our-docs", Edit(name="Papers"))
+    building.edit_template(store, folder, Redactor(), "our-docs", TemplateEdit(name="Papers"))
     again = build(store, folder, "papers").template
     assert (again.id, again.name, again.revision) == ("our-docs", "Papers", 3)
     with pytest.raises(InvalidInput, match="is “Papers”"):
@@ -76,17 +82,17 @@ def test_a_template_that_was_renamed_is_built_anew_under_its_new_name(
 
 
 def test_what_a_person_decided_stays_when_a_template_is_built_anew(
-    store: Store, folder: Templates, built: Template
+    store: Store, folder: TemplateLibrary, built: Template
 ) -> None:
     gone = built.patterns[0].id
-    wanted = Edit("mine", tags=["shared"], drop=[gone])
-    building.edit(store, folder, Redactor(), "our-docs", wanted)
-    building.retire(store, folder, "our-docs")
+    wanted = TemplateEdit("mine", tags=["shared"], drop=[gone])
+    building.edit_template(store, folder, Redactor(), "our-docs", wanted)
+    building.retire_template(store, folder, "our-docs")
     template, _, kept = build(store, folder)
     assert (template.description, template.tags, template.state) == ("mine", ("shared",), "retired")
     assert gone not in [one.id for one in template.patterns]
     assert len(template.patterns) == len(built.patterns) - 1
-    assert dropped_of(template) == (gone,)
+    assert get_dropped_patterns(template) == (gone,)
     assert kept == {"description": "mine", "tags": ["shared"], "state": "retired", "dropped": 1}
     template, _, kept = build(store, folder, description="anew", tags=["other"])
     assert (template.description, template.tags) == ("anew", ("other",))
@@ -95,7 +101,7 @@ def test_what_a_person_decided_stays_when_a_template_is_built_anew(
 
 
 def test_words_that_nobody_wrote_are_not_kept(
-    store: Store, folder: Templates, built: Template
+    store: Store, folder: TemplateLibrary, built: Template
 ) -> None:
     work(store, "make docs --strict")
     template, _, kept = build(store, folder)
@@ -104,12 +110,12 @@ def test_words_that_nobody_wrote_are_not_kept(
 
 
 def test_what_made_itself_waits_again_only_when_it_says_something_new(
-    store: Store, folder: Templates
+    store: Store, folder: TemplateLibrary
 ) -> None:
     for _ in range(2):
         work(store, "make docs --strict")
     assert build(store, folder, automatic=True).template.state == "quarantined"
-    building.accept(store, folder, "our-docs")
+    building.accept_template(store, folder, "our-docs")
     assert build(store, folder, automatic=True).template.state == "active"
     for _ in range(2):
         work(store, "deskctl publish --all --now")
@@ -117,15 +123,17 @@ def test_what_made_itself_waits_again_only_when_it_says_something_new(
 
 
 def test_a_session_is_extracted_anew_without_what_was_dropped(
-    store: Store, folder: Templates
+    store: Store, folder: TemplateLibrary
 ) -> None:
     id = work(store, "make docs --strict", "deskctl sync --all")
 
     def extract() -> Template:
-        return building.extract(store, folder, Redactor(), id, "One", now=NOW)
+        return building.extract_template(store, folder, Redactor(), id, "One", now=NOW)
 
     first = extract()
-    building.edit(store, folder, Redactor(), "one", Edit(drop=[first.patterns[0].id], tags=["a"]))
+    building.edit_template(
+        store, folder, Redactor(), "one", TemplateEdit(drop=[first.patterns[0].id], tags=["a"])
+    )
     again = extract()
     assert again.patterns == first.patterns[1:]
     assert again.tags == ("a",)
@@ -133,63 +141,71 @@ def test_a_session_is_extracted_anew_without_what_was_dropped(
 
 
 def test_a_secret_in_a_name_is_refused_and_not_repeated(
-    store: Store, folder: Templates, built: Template
+    store: Store, folder: TemplateLibrary, built: Template
 ) -> None:
     for name in (f"deploy {TOKEN}", f"deploy/{TOKEN}"):
         with pytest.raises(InvalidInput, match="aws-key") as caught:
             build(store, folder, name)
         assert TOKEN not in str(caught.value)
     with pytest.raises(InvalidInput, match="aws-key"):
-        building.extract(store, folder, Redactor(), built.sources[0], TOKEN, now=NOW)
-    assert folder.ids() == ["our-docs"]
+        building.extract_template(store, folder, Redactor(), built.sources[0], TOKEN, now=NOW)
+    assert folder.list_ids() == ["our-docs"]
 
 
 def test_secrets_that_come_with_an_edit_are_removed_and_counted(
-    store: Store, folder: Templates, built: Template
+    store: Store, folder: TemplateLibrary, built: Template
 ) -> None:
     redactor = Redactor()
-    wanted = Edit(f"use {TOKEN}", f"with {TOKEN}", [f"key-{TOKEN}", "go"])
-    building.edit(store, folder, redactor, "our-docs", wanted)
-    assert TOKEN not in folder.path("our-docs").read_text()
-    assert building.removed_by(redactor) == {"aws-key": {"description": 1, "name": 1, "tags": 1}}
+    wanted = TemplateEdit(f"use {TOKEN}", f"with {TOKEN}", [f"key-{TOKEN}", "go"])
+    building.edit_template(store, folder, redactor, "our-docs", wanted)
+    assert TOKEN not in folder.get_path("our-docs").read_text()
+    assert building.count_redactions(redactor) == {
+        "aws-key": {"description": 1, "name": 1, "tags": 1}
+    }
 
 
 def test_a_name_that_another_has_is_refused(
-    store: Store, folder: Templates, built: Template
+    store: Store, folder: TemplateLibrary, built: Template
 ) -> None:
     folder.create(Template("other", "Other"))
     for taken in ("other", "OTHER "):
-        with pytest.raises(InvalidInput, match="template 'other' has the name"):
-            building.edit(store, folder, Redactor(), "our-docs", Edit(name=taken))
+        with pytest.raises(InvalidInput, match="template 'other' is already named"):
+            building.edit_template(store, folder, Redactor(), "our-docs", TemplateEdit(name=taken))
     assert (
-        building.edit(store, folder, Redactor(), "our-docs", Edit(name="OUR docs")).name
+        building.edit_template(
+            store, folder, Redactor(), "our-docs", TemplateEdit(name="OUR docs")
+        ).name
         == "OUR docs"
     )
 
 
 def test_bytes_that_are_no_text_in_a_session_do_not_stop_learning(
-    store: Store, folder: Templates
+    store: Store, folder: TemplateLibrary
 ) -> None:
     for _ in range(2):
         work(store, "deskctl go --all", asked="do it \ud800 always", result="\udcffdone")
     template = build(store, folder).template
     assert template.patterns
     id = template.sources[0]
-    assert building.extract(store, folder, Redactor(), id, "One", now=NOW).seed.instructions == (
-        "do it \ufffd always",
-    )
+    assert building.extract_template(
+        store, folder, Redactor(), id, "One", now=NOW
+    ).seed.instructions == ("do it \ufffd always",)
 
 
 def test_merging_joins_what_the_templates_say_beside_their_patterns(
-    store: Store, folder: Templates, built: Template
+    store: Store, folder: TemplateLibrary, built: Template
 ) -> None:
-    one = Seed("system", ("a1", "a2", "a3"), ("x.py", "y.py"), Style(1, 10.0, 1.0, 0.0, "short"))
-    two = Seed("other", ("b1", "a1"), ("z.py", "x.py"), Style(3, 30.0, 0.0, 0.4, "long"))
-    folder.create(replace(built, id="one", name="One", seed=one, scan={"owner": "ada"}))
-    folder.create(replace(built, id="two", name="Two", seed=two, scan={"owner": "bob"}))
-    both = building.merge(store, folder, Redactor(), ["one", "two"], "Both", most=40)
+    one = Seed(
+        "system", ("a1", "a2", "a3"), ("x.py", "y.py"), UserStyle(1, 10.0, 1.0, 0.0, "short")
+    )
+    two = Seed("other", ("b1", "a1"), ("z.py", "x.py"), UserStyle(3, 30.0, 0.0, 0.4, "long"))
+    folder.create(replace_fields(built, id="one", name="One", seed=one, scan={"owner": "ada"}))
+    folder.create(replace_fields(built, id="two", name="Two", seed=two, scan={"owner": "bob"}))
+    both = building.merge_templates(
+        store, folder, Redactor(), ["one", "two"], "Both", max_patterns=40
+    )
     assert both.seed.system == "system"
     assert both.seed.instructions == ("a1", "b1", "a2")
     assert both.seed.markers == ("x.py", "z.py", "y.py")
-    assert both.seed.style == Style(4, 25.0, 0.25, 0.3, "long")
+    assert both.seed.style == UserStyle(4, 25.0, 0.25, 0.3, "long")
     assert "owner" not in both.scan

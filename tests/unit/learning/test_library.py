@@ -11,18 +11,23 @@ from typing import Any
 
 import pytest
 
-from rekindle.errors import Ambiguous, InvalidInput, NotFound
+from rekindle.errors import AmbiguousName, InvalidInput, NotFound
 from rekindle.knowledge import file_format
 from rekindle.learning import library
-from rekindle.learning.library import Templates, arrived, exported, slug
-from rekindle.types import Pattern, Seed, Step, Style, Template, replace
+from rekindle.learning.library import (
+    TemplateLibrary,
+    export_template,
+    make_template_id,
+    parse_export,
+)
+from rekindle.types import Pattern, PatternStep, Seed, Template, UserStyle, replace_fields
 
 PATTERN = Pattern(
     "0a1b",
     "retry",
-    (Step("terminal", {"command": "uv run pytest <path:py>", "depth": 2}, "12 passed"),),
+    (PatternStep("terminal", {"command": "uv run pytest <path:py>", "depth": 2}, "12 passed"),),
     asked="run the tests",
-    before=Step("terminal", {"command": "pytest <path:py>"}),
+    before=PatternStep("terminal", {"command": "pytest <path:py>"}),
     lesson="Add `uv run`.",
     support=4,
     sessions=("s1", "s2"),
@@ -38,55 +43,55 @@ TEMPLATE = Template(
     "code",
     ("go", "ci"),
     (PATTERN,),
-    Seed("system", ("Always test.",), ("a.py",), Style(3, 20.5, 0.5, 0.25, "short questions")),
+    Seed("system", ("Always test.",), ("a.py",), UserStyle(3, 20.5, 0.5, 0.25, "short questions")),
     ("s1", "s2"),
     scan={"scanned": 7},
 )
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Templates:
-    return Templates(tmp_path / "templates", clock=lambda: 100.0)
+def folder(tmp_path: Path) -> TemplateLibrary:
+    return TemplateLibrary(tmp_path / "templates", clock=lambda: 100.0)
 
 
-def spoil(folder: Templates, **fields: Any) -> Path:
+def spoil(folder: TemplateLibrary, **fields: Any) -> Path:
     """Write into a template's file by hand."""
     folder.create(TEMPLATE)
-    path = folder.path("tests")
+    path = folder.get_path("tests")
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
     return path
 
 
-def test_a_template_comes_back_as_it_was_written(folder: Templates) -> None:
+def test_a_template_comes_back_as_it_was_written(folder: TemplateLibrary) -> None:
     made = folder.create(TEMPLATE)
     assert folder.read("tests") == made
-    assert made == replace(TEMPLATE, created=100.0, updated=100.0)
+    assert made == replace_fields(TEMPLATE, created=100.0, updated=100.0)
 
 
-def test_the_file_can_be_read_and_diffed_and_is_private(folder: Templates) -> None:
+def test_the_file_can_be_read_and_diffed_and_is_private(folder: TemplateLibrary) -> None:
     folder.create(TEMPLATE)
-    path = folder.path("tests")
+    path = folder.get_path("tests")
     text = path.read_text()
     assert text.startswith('{\n  "format": 2,\n  "id": "tests",\n  "name": "Tests",')
     assert "ü" in text
     assert text.endswith("}\n")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.folder.stat().st_mode) == 0o700
-    folder.change("tests", lambda old: old)
+    folder.update("tests", lambda old: old)
     before, after = text.splitlines(), path.read_text().splitlines()
     changed = [line for line, other in zip(before, after, strict=True) if line != other]
     assert [line.split(":")[0].strip() for line in changed] == ['"revision"']
 
 
-def test_id_and_name_find_it(folder: Templates) -> None:
-    made = folder.create(replace(TEMPLATE, id="code-review", name="Code Review Template"))
+def test_id_and_name_find_it(folder: TemplateLibrary) -> None:
+    made = folder.create(replace_fields(TEMPLATE, id="code-review", name="Code Review Template"))
     assert folder.find("code-review") == made
     assert folder.find("Code Review Template") == made
     assert folder.find("code review  template") == made
     with pytest.raises(NotFound, match="warm list"):
         folder.find("nothing")
-    folder.create(replace(TEMPLATE, id="other", name="Code Review Template"))
-    with pytest.raises(Ambiguous, match="code-review, other"):
+    folder.create(replace_fields(TEMPLATE, id="other", name="Code Review Template"))
+    with pytest.raises(AmbiguousName, match="code-review, other"):
         folder.find("Code Review Template")
 
 
@@ -95,77 +100,81 @@ def test_id_and_name_find_it(folder: Templates) -> None:
     [("Code Review Template", "code-review-template"), ("a", "a"), ("Ünï cöde", "uni-code")],
 )
 def test_a_name_makes_an_id(name: str, id: str) -> None:
-    assert slug(name) == id
+    assert make_template_id(name) == id
 
 
 def test_a_name_of_other_letters_makes_an_id_of_its_own() -> None:
-    assert slug("日本語") != slug("中文") != slug("Ж")
+    assert make_template_id("日本語") != make_template_id("中文") != make_template_id("Ж")
 
 
 @pytest.mark.parametrize("name", ["../../x", "a/b", "..", "", "a\0b", "a\\b", "x" * 101, " \n "])
-def test_a_name_never_reaches_outside(folder: Templates, name: str) -> None:
+def test_a_name_never_reaches_outside(folder: TemplateLibrary, name: str) -> None:
     with pytest.raises(InvalidInput):
-        slug(name)
+        make_template_id(name)
     with pytest.raises(NotFound):
-        folder.path(name)
+        folder.get_path(name)
     with pytest.raises((NotFound, InvalidInput)):
         folder.delete(name)
 
 
-def test_what_is_there_is_not_overwritten(folder: Templates) -> None:
+def test_what_is_there_is_not_overwritten(folder: TemplateLibrary) -> None:
     folder.create(TEMPLATE)
-    with pytest.raises(InvalidInput, match="there is one already"):
-        folder.create(replace(TEMPLATE, name="New"))
-    again = folder.create(TEMPLATE, over=lambda old: replace(old, description="New"))
+    with pytest.raises(InvalidInput, match="already exists"):
+        folder.create(replace_fields(TEMPLATE, name="New"))
+    again = folder.create(TEMPLATE, on_existing=lambda old: replace_fields(old, description="New"))
     assert (again.revision, again.created, again.description) == (2, 100.0, "New")
 
 
-def test_a_name_is_the_same_whatever_its_case_and_white_space(folder: Templates) -> None:
-    folder.create(replace(TEMPLATE, id="code-review", name="Code reviéw"))
-    assert folder.id_for("code   REVIE\u0301W") == "code-review"
-    assert folder.id_for("code-review") == "code-review", "an id is as good as a name"
-    assert folder.id_for("Something else") == "something-else"
-    folder.change("code-review", lambda old: replace(old, name="Renamed"))
-    assert folder.id_for("renamed") == "code-review"
+def test_a_name_is_the_same_whatever_its_case_and_white_space(folder: TemplateLibrary) -> None:
+    folder.create(replace_fields(TEMPLATE, id="code-review", name="Code reviéw"))
+    assert folder.resolve_id("code   REVIE\u0301W") == "code-review"
+    assert folder.resolve_id("code-review") == "code-review", "an id is as good as a name"
+    assert folder.resolve_id("Something else") == "something-else"
+    folder.update("code-review", lambda old: replace_fields(old, name="Renamed"))
+    assert folder.resolve_id("renamed") == "code-review"
 
 
 @pytest.mark.parametrize("tag", ["", " ", "x" * 101, "bad\udcff"])
 def test_a_tag_is_some_text_and_not_too_much(tag: str) -> None:
     with pytest.raises(InvalidInput, match="tag"):
-        library.checked_tags(["good", tag])
+        library.validate_tags(["good", tag])
 
 
 def test_tags_are_told_once_and_without_white_space_around_them() -> None:
-    assert library.checked_tags([" a ", "a", "b  c"]) == ("a", "b c")
+    assert library.validate_tags([" a ", "a", "b  c"]) == ("a", "b c")
 
 
-def test_text_that_no_file_can_hold_is_refused_with_its_field(folder: Templates) -> None:
+def test_text_that_no_file_can_hold_is_refused_with_its_field(folder: TemplateLibrary) -> None:
     for wrong in (
-        replace(TEMPLATE, description="bad\udcff"),
-        replace(TEMPLATE, tags=("good", "bad\ud800")),
+        replace_fields(TEMPLATE, description="bad\udcff"),
+        replace_fields(TEMPLATE, tags=("good", "bad\ud800")),
     ):
         with pytest.raises(
-            InvalidInput, match=r"(description|tags\[1\]): expected text that UTF-8"
+            InvalidInput, match=r"(description|tags\[1\]): expected valid UTF-8 text"
         ):
             folder.create(wrong)
-    assert folder.ids() == []
+    assert folder.list_ids() == []
 
 
-def test_a_change_of_what_is_no_longer_there_is_refused(folder: Templates) -> None:
+def test_a_change_of_what_is_no_longer_there_is_refused(folder: TemplateLibrary) -> None:
     made = folder.create(TEMPLATE)
-    folder.change("tests", lambda old: replace(old, description="one"), revision=made.revision)
-    with pytest.raises(InvalidInput, match="changed meanwhile: it has revision 2, not 1"):
-        folder.change("tests", lambda old: replace(old, description="two"), revision=made.revision)
+    folder.update(
+        "tests", lambda old: replace_fields(old, description="one"), revision=made.revision
+    )
+    with pytest.raises(InvalidInput, match="changed meanwhile: it is at revision 2, not 1"):
+        folder.update(
+            "tests", lambda old: replace_fields(old, description="two"), revision=made.revision
+        )
     assert folder.find("tests").description == "one"
 
 
-def test_of_two_writers_at_once_neither_is_lost(folder: Templates) -> None:
-    folder.create(replace(TEMPLATE, tags=()))
+def test_of_two_writers_at_once_neither_is_lost(folder: TemplateLibrary) -> None:
+    folder.create(replace_fields(TEMPLATE, tags=()))
 
     def add(name: str) -> None:
         for number in range(10):
             tag = f"{name}{number}"
-            folder.change("tests", lambda old, tag=tag: replace(old, tags=(*old.tags, tag)))
+            folder.update("tests", lambda old, tag=tag: replace_fields(old, tags=(*old.tags, tag)))
 
     writers = [threading.Thread(target=add, args=(name,)) for name in "abc"]
     for writer in writers:
@@ -177,27 +186,27 @@ def test_of_two_writers_at_once_neither_is_lost(folder: Templates) -> None:
 
 
 def test_a_write_that_fails_leaves_the_old_file(
-    folder: Templates, monkeypatch: pytest.MonkeyPatch
+    folder: TemplateLibrary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.create(TEMPLATE)
-    before = folder.path("tests").read_bytes()
+    before = folder.get_path("tests").read_bytes()
 
     def full(file: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left") as caught:
-        folder.change("tests", lambda old: replace(old, description="new"))
-    assert caught.value.filename == str(folder.path("tests"))
+        folder.update("tests", lambda old: replace_fields(old, description="new"))
+    assert caught.value.filename == str(folder.get_path("tests"))
     monkeypatch.undo()
-    assert folder.path("tests").read_bytes() == before
+    assert folder.get_path("tests").read_bytes() == before
     assert [path.name for path in folder.folder.iterdir() if path.suffix == ".draft"] == []
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"format": 3}, "upgrade Rekindle"),
-    ({"format": None}, "no template"),
-    ({"taggs": []}, "unknown field 'taggs'; known are id, name"),
+    ({"format": None}, "not a template"),
+    ({"taggs": []}, "unknown field 'taggs'; known fields: id, name"),
     ({"name": 5}, "name: expected text"),
     ({"state": "great"}, "state: expected one of active, quarantined, retired"),
     ({"id": "other"}, "the name of the file"),
@@ -206,8 +215,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"patterns": [{"id": "x", "kind": "init", "steps": [{"tool": ""}]}]}, r"steps\[0\]: tool"),
     ({"revision": True}, "revision: expected a whole number"),
     ({"created": "now"}, "created: expected a number"),
-    ({"tags": ["a", "\ud800"]}, r"tags\[1\]: expected text that UTF-8 can say"),
-    ({"scan": {"x": {"\udfff": 1}}}, "scan.x.*: expected text that UTF-8 can say"),
+    ({"tags": ["a", "\ud800"]}, r"tags\[1\]: expected valid UTF-8 text"),
+    ({"scan": {"x": {"\udfff": 1}}}, "scan.x.*: expected valid UTF-8 text"),
     ({"scan": {"dropped": "all"}}, "scan: dropped: expected a list"),
     ({"scan": {"sources": ["codex"]}}, "scan: sources: expected an object"),
     ({"scan": {"origin": {"exported": "today"}}}, "exported: expected a number"),
@@ -216,7 +225,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("fields", "said"), WRONG)
 def test_what_is_wrong_with_a_file_is_said_with_its_field(
-    folder: Templates, fields: dict[str, Any], said: str
+    folder: TemplateLibrary, fields: dict[str, Any], said: str
 ) -> None:
     path = spoil(folder, **fields)
     before = path.read_bytes()
@@ -224,21 +233,23 @@ def test_what_is_wrong_with_a_file_is_said_with_its_field(
         folder.find("tests")
     assert str(path) in str(caught.value)
     with pytest.raises(InvalidInput):
-        folder.change("tests", lambda old: old)
+        folder.update("tests", lambda old: old)
     assert path.read_bytes() == before, "nothing is lost by trying"
 
 
-def test_bytes_that_are_no_utf_8_are_refused_too(folder: Templates) -> None:
+def test_bytes_that_are_no_utf_8_are_refused_too(folder: TemplateLibrary) -> None:
     path = spoil(folder)
     path.write_bytes(path.read_bytes().replace(b'"ci"', b'"\xed\xa0\x80"'))
-    with pytest.raises(InvalidInput, match=r"tags\[1\]: expected text that UTF-8 can say"):
+    with pytest.raises(InvalidInput, match=r"tags\[1\]: expected valid UTF-8 text"):
         folder.find("tests")
 
 
-def test_a_file_that_cannot_be_read_hides_no_other_and_can_be_deleted(folder: Templates) -> None:
+def test_a_file_that_cannot_be_read_hides_no_other_and_can_be_deleted(
+    folder: TemplateLibrary,
+) -> None:
     spoil(folder, taggs=[])
-    folder.create(replace(TEMPLATE, id="good", name="Good"))
-    entries = folder.all()
+    folder.create(replace_fields(TEMPLATE, id="good", name="Good"))
+    entries = folder.list_entries()
     assert [(entry.id, entry.template is not None) for entry in entries] == [
         ("good", True),
         ("tests", False),
@@ -247,36 +258,40 @@ def test_a_file_that_cannot_be_read_hides_no_other_and_can_be_deleted(folder: Te
     assert folder.delete("tests") == "tests"
 
 
-def test_a_file_that_is_too_large_is_refused_before_it_is_parsed(folder: Templates) -> None:
+def test_a_file_that_is_too_large_is_refused_before_it_is_parsed(folder: TemplateLibrary) -> None:
     folder.create(TEMPLATE)
-    folder.path("tests").write_bytes(b'{"format": 2, "x": "' + b"y" * 10_000_000 + b'"}')
+    folder.get_path("tests").write_bytes(b'{"format": 2, "x": "' + b"y" * 10_000_000 + b'"}')
     with pytest.raises(InvalidInput, match="larger than the 5,000,000 bytes"):
         folder.find("tests")
-    large = replace(TEMPLATE, id="large", patterns=(replace(PATTERN, lesson="x" * 19_000),) * 300)
+    large = replace_fields(
+        TEMPLATE, id="large", patterns=(replace_fields(PATTERN, lesson="x" * 19_000),) * 300
+    )
     with pytest.raises(InvalidInput, match="larger than the 5,000,000"):
         folder.create(large)
-    assert not folder.path("large").exists()
+    assert not folder.get_path("large").exists()
 
 
 def test_an_export_is_whole_or_refused() -> None:
-    data = exported(TEMPLATE, "rekindle 1", 5.0)
-    assert arrived(data, "file").template == TEMPLATE
+    data = export_template(TEMPLATE, "rekindle 1", 5.0)
+    assert parse_export(data, "file").template == TEMPLATE
     for wrong, said in (
         (data.replace(b"Always test.", b"Never test."), "checksum"),
         (data[:-20], "not JSON"),
         (b"[]", "expected a JSON object"),
-        (file_format.text_of(TEMPLATE).encode(), "not an exported template"),
+        (file_format.format_template(TEMPLATE).encode(), "not an exported template"),
         (data.replace(b'"format": 2', b'"format": 9', 1), "upgrade"),
         (data.replace(b'"provenance"', b'"provenence"'), "unknown field"),
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=said):
-            arrived(wrong, "file")
+            parse_export(wrong, "file")
 
 
 def test_an_export_tells_where_it_comes_from_but_not_whose_sessions_they_were() -> None:
-    data = exported(replace(TEMPLATE, scan={"scanned": 7, "owner": "ada"}), "rekindle 1", 5.0)
+    data = export_template(
+        replace_fields(TEMPLATE, scan={"scanned": 7, "owner": "ada"}), "rekindle 1", 5.0
+    )
     assert b'"ada"' not in data
-    template, origin = arrived(data, "file")
+    template, origin = parse_export(data, "file")
     assert template == TEMPLATE
     assert origin == {
         "program": "rekindle 1", "exported": 5.0, "made": "built", "sessions": 2, "revision": 1,
@@ -284,13 +299,13 @@ def test_an_export_tells_where_it_comes_from_but_not_whose_sessions_they_were() 
 
 
 def test_an_export_of_before_is_read_whatever_its_provenance_lacks() -> None:
-    fields = json.loads(exported(TEMPLATE, "rekindle 1", 5.0))
+    fields = json.loads(export_template(TEMPLATE, "rekindle 1", 5.0))
     del fields["provenance"]
-    assert arrived(json.dumps(fields).encode(), "file") == (TEMPLATE, {})
+    assert parse_export(json.dumps(fields).encode(), "file") == (TEMPLATE, {})
     fields["provenance"] = {"program": "rekindle 0", "machine": "of then"}
-    _, origin = arrived(json.dumps(fields).encode(), "file")
+    _, origin = parse_export(json.dumps(fields).encode(), "file")
     assert origin == {"program": "rekindle 0"}
 
 
 def test_the_tools_of_templates_are_known() -> None:
-    assert library.tools_of([TEMPLATE]) == ["terminal"]
+    assert library.collect_tools([TEMPLATE]) == ["terminal"]

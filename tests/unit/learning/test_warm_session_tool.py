@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from rekindle import Message, Store, ToolCall
-from rekindle.agent.tools.registry import Registry
-from rekindle.agent.tools.tool import Question, ToolContext
+from rekindle.agent.tools.registry import ToolRegistry
+from rekindle.agent.tools.tool import ApprovalRequest, ToolContext
 from rekindle.learning import build
-from rekindle.learning.library import Templates
-from rekindle.learning.warm_session_tool import warm_session
+from rekindle.learning.library import TemplateLibrary
+from rekindle.learning.warm_session_tool import create_warm_session_tool
 from rekindle.redaction.redactor import Redactor
-from rekindle.types import Pattern, Step, Template, replace
+from rekindle.types import Pattern, PatternStep, Template, replace_fields
 
-PATTERN = Pattern("p", "example", (Step("terminal", {"command": "make"}, ""),), "build it")
+PATTERN = Pattern("p", "example", (PatternStep("terminal", {"command": "make"}, ""),), "build it")
 TOKEN = "AKIA" + "Z7QX3MNB5TRW8KLP"
 
 
@@ -26,16 +26,16 @@ class Agent:
     """Somebody's agent, who calls the tool."""
 
     def __init__(
-        self, store: Store, folder: Templates, owner: str = "bob", *, shared: bool = True
+        self, store: Store, folder: TemplateLibrary, owner: str = "bob", *, shared: bool = True
     ) -> None:
-        tool = warm_session(folder, Redactor, shared=shared)
-        self.asked: list[Question] = []
-        self._toolbox = Registry([tool]).select()
+        tool = create_warm_session_tool(folder, Redactor, shared=shared)
+        self.asked: list[ApprovalRequest] = []
+        self._toolbox = ToolRegistry([tool]).select()
         self._context = ToolContext(
             "s", folder.folder, owner=owner, store=store, approve=self._approve
         )
 
-    async def _approve(self, question: Question) -> bool:
+    async def _approve(self, question: ApprovalRequest) -> bool:
         self.asked.append(question)
         return True
 
@@ -60,7 +60,7 @@ def worked(store: Store, owner: str | None, command: str = "deskctl sync --all")
 
 
 @pytest.fixture
-def ours(store: Store, folder: Templates) -> Templates:
+def ours(store: Store, folder: TemplateLibrary) -> TemplateLibrary:
     """A template of each sort: of alice, of bob, of both, of nobody, and for everybody."""
     alice, bob, nobody = worked(store, "alice"), worked(store, "bob"), worked(store, None)
     made = Template("", "", patterns=(PATTERN,))
@@ -74,11 +74,13 @@ def ours(store: Store, folder: Templates) -> Templates:
         "said-to-be-bobs": {"sources": ("gone",), "scan": {"owner": "bob"}},
         "for-all": {"sources": (alice,), "tags": ("shared",)},
     }.items():
-        folder.create(replace(made, id=id, name=id.replace("-", " ").title(), **more))
+        folder.create(replace_fields(made, id=id, name=id.replace("-", " ").title(), **more))
     return folder
 
 
-def test_everybody_sees_what_is_their_own_and_what_is_shared(store: Store, ours: Templates) -> None:
+def test_everybody_sees_what_is_their_own_and_what_is_shared(
+    store: Store, ours: TemplateLibrary
+) -> None:
     bob = Agent(store, ours)
     assert bob.lists() == ["bobs", "for-all", "said-to-be-bobs"]
     assert bob.calls("load", name="Bobs")["success"]
@@ -86,7 +88,9 @@ def test_everybody_sees_what_is_their_own_and_what_is_shared(store: Store, ours:
     for hidden in ("alices", "Alices", "of-both", "of-nobody", "without-sources", "of-the-gone"):
         for action in ("load", "delete"):
             said = bob.calls(action, name=hidden)["error"]
-            assert said == f"no template {hidden!r}: `rekindle warm list` shows those there are"
+            assert (
+                said == f"template not found: {hidden!r}. List templates with `rekindle warm list`"
+            )
     assert bob.asked == [], "nobody is asked about what is not theirs"
     assert "for everybody" in bob.calls("delete", name="for-all")["error"]
     assert bob.calls("delete", name="Bobs")["deleted"] == "bobs"
@@ -94,7 +98,7 @@ def test_everybody_sees_what_is_their_own_and_what_is_shared(store: Store, ours:
 
 
 def test_an_agent_cannot_take_the_name_of_what_it_must_not_see(
-    store: Store, ours: Templates
+    store: Store, ours: TemplateLibrary
 ) -> None:
     bob = Agent(store, ours)
     mine = worked(store, "bob")
@@ -104,12 +108,12 @@ def test_an_agent_cannot_take_the_name_of_what_it_must_not_see(
             bob.calls("build", name=name)["error"],
             bob.calls("extract", name=name, session_id=mine)["error"],
         ):
-            assert said == "template 'alices': there is one already: take another name"
+            assert said == "template 'alices': already exists; choose another name"
     assert ours.read("alices") == before
 
 
 def test_an_agent_that_many_talk_to_cannot_give_a_template_to_everybody(
-    store: Store, folder: Templates
+    store: Store, folder: TemplateLibrary
 ) -> None:
     mine = worked(store, "bob")
     worked(store, "bob")
@@ -119,31 +123,31 @@ def test_an_agent_that_many_talk_to_cannot_give_a_template_to_everybody(
         assert (
             "only a person" in bob.calls("extract", name="x", session_id=mine, tags=tags)["error"]
         )
-    assert folder.ids() == []
+    assert folder.list_ids() == []
     assert bob.calls("build", name="x", tags=["a"])["tags"] == ["a"]
     assert Agent(store, folder, "alice").lists() == []
     assert bob.lists() == ["x"]
 
 
-def test_an_agent_does_not_replace_what_is_in_use(store: Store, folder: Templates) -> None:
+def test_an_agent_does_not_replace_what_is_in_use(store: Store, folder: TemplateLibrary) -> None:
     one = worked(store, "bob")
     worked(store, "bob")
     bob = Agent(store, folder, shared=False)
     assert bob.calls("build", name="checks")["state"] == "quarantined"
     assert bob.calls("build", name="checks")["revision"] == 2, "what waits can be built anew"
-    build.accept(store, folder, "checks")
-    assert "in use: take another name" in bob.calls("build", name="checks")["error"]
-    build.extract(store, folder, Redactor(), one, "by hand", now=0.0)
+    build.accept_template(store, folder, "checks")
+    assert "in use; choose another name" in bob.calls("build", name="checks")["error"]
+    build.extract_template(store, folder, Redactor(), one, "by hand", now=0.0)
     said = bob.calls("extract", name="by hand", session_id=one)["error"]
-    assert "in use: take another name" in said
+    assert "in use; choose another name" in said
     assert folder.read("checks").state == folder.read("by-hand").state == "active"
-    build.retire(store, folder, "checks")
+    build.retire_template(store, folder, "checks")
     again = bob.calls("build", name="checks")
     assert (again["state"], again["kept"]) == ("retired", {"state": "retired"})
 
 
 def test_what_an_agent_extracts_is_never_in_use_before_it_is_accepted(
-    store: Store, folder: Templates, monkeypatch: pytest.MonkeyPatch
+    store: Store, folder: TemplateLibrary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     states: list[str] = []
     write = folder._write  # pyright: ignore[reportPrivateUsage]
@@ -158,7 +162,7 @@ def test_what_an_agent_extracts_is_never_in_use_before_it_is_accepted(
     assert states == ["quarantined"]
 
 
-def test_what_was_removed_is_told_with_its_place(store: Store, folder: Templates) -> None:
+def test_what_was_removed_is_told_with_its_place(store: Store, folder: TemplateLibrary) -> None:
     one, _ = (worked(store, "bob", f"deskctl sync --key {TOKEN} --all") for _ in range(2))
     bob = Agent(store, folder)
     assert [*bob.calls("build", name="x")["removed"]["aws-key"]] == ["arguments"]

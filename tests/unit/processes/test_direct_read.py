@@ -6,48 +6,50 @@ import threading
 import time
 from pathlib import Path
 
-from rekindle.processes.state.direct_read import Glance
-from rekindle.processes.state.journal import Journal, Record
-from rekindle.processes.state.ring_buffer import Ring
+from rekindle.processes.state.direct_read import DirectReader
+from rekindle.processes.state.journal import Journal, ProcessRecord
+from rekindle.processes.state.ring_buffer import RingBuffer
 
 
-def kept(folder: Path, **fields: object) -> tuple[Journal, Ring, Record]:
+def kept(folder: Path, **fields: object) -> tuple[Journal, RingBuffer, ProcessRecord]:
     """A process with a record and a ring, as the supervisor has them."""
     journal = Journal(folder)
     journal.prepare()
-    record = Record("p1", "ada", ("true",), "local", "running", time.time())
-    record = record.changed(**fields)  # type: ignore[arg-type]
+    record = ProcessRecord("p1", "ada", ("true",), "local", "running", time.time())
+    record = record.replace(**fields)  # type: ignore[arg-type]
     journal.create(record)
-    return journal, Ring.create(journal.ring_of("p1"), 1000), record
+    return journal, RingBuffer.create(journal.get_ring_path("p1"), 1000), record
 
 
-def look(glance: Glance, reader: str = "", owner: str | None = None) -> tuple[str, str] | None:
+def look(
+    glance: DirectReader, reader: str = "", owner: str | None = None
+) -> tuple[str, str] | None:
     polled = glance.poll("p1", owner, reader, True)
     return polled and (polled.output, polled.process.state)
 
 
 def test_output_and_end_are_seen_as_they_come(tmp_path: Path) -> None:
     journal, ring, record = kept(tmp_path)
-    glance = Glance(tmp_path, str)
+    glance = DirectReader(tmp_path, str)
     ring.append(b"one\n")
     assert look(glance) == ("one\n", "running")
     assert look(glance) == ("", "running")
     ring.append(b"two\n")
-    journal.save(record.changed(state="exited", code=3))
+    journal.save(record.replace(state="exited", code=3))
     assert look(glance) == ("two\n", "exited")
-    assert ring.position("") == 8  # the keeper knows what was seen
+    assert ring.get_position("") == 8  # the keeper knows what was seen
     glance.close()
 
 
 def test_the_keeper_is_asked_where_the_files_cannot_tell(tmp_path: Path) -> None:
     journal, ring, _ = kept(tmp_path)
-    glance = Glance(tmp_path, str)
+    glance = DirectReader(tmp_path, str)
     assert look(glance, reader="somebody new") is None
     assert look(glance, owner="eve") is None
     assert look(glance, owner="ada") == ("", "running")
-    ring.asks = True  # it has ended, and that is not written yet
+    ring.is_record_stale = True  # it has ended, and that is not written yet
     assert look(glance) is None
-    ring.asks = False
+    ring.is_record_stale = False
     assert look(glance) == ("", "running")
     journal.remove("p1")
     assert look(glance) is None
@@ -55,12 +57,12 @@ def test_the_keeper_is_asked_where_the_files_cannot_tell(tmp_path: Path) -> None
 
 def test_the_keeper_is_asked_about_other_places(tmp_path: Path) -> None:
     kept(tmp_path, place="ssh:host")
-    assert look(Glance(tmp_path, str)) is None
+    assert look(DirectReader(tmp_path, str)) is None
 
 
 def test_what_is_read_beside_a_fast_writer_is_never_torn(tmp_path: Path) -> None:
     _, ring, _ = kept(tmp_path)
-    glance, over = Glance(tmp_path, str), threading.Event()
+    glance, over = DirectReader(tmp_path, str), threading.Event()
 
     def write() -> None:
         number = 0

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from rekindle.errors import JournalUnwritable
-from rekindle.processes.backends.base import Size
-from rekindle.processes.state.journal import Journal, Record
+from rekindle.processes.backends.base import TerminalSize
+from rekindle.processes.state.journal import Journal, ProcessRecord
 from rekindle.processes.types import Watch
 
 
-def record(id: str = "pone", **more: object) -> Record:
+def record(id: str = "pone", **more: object) -> ProcessRecord:
     known = {"owner": "ada", "argv": ("true",), "place": "local", "state": "starting"}
-    return Record(**{"id": id, "started": 1.5, **known, **more})  # type: ignore[arg-type]
+    return ProcessRecord(**{"id": id, "started": 1.5, **known, **more})  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -25,12 +25,12 @@ def journal(tmp_path: Path) -> Journal:
 
 
 def test_a_record_comes_back_as_it_was_written(journal: Journal) -> None:
-    one = record(pty=Size(1, 2), ref={"pid": 3}, watches=(Watch("end", number=1),))
+    one = record(pty=TerminalSize(1, 2), ref={"pid": 3}, watches=(Watch("end", number=1),))
     journal.create(one)
     assert journal.load("pone") == one
-    two = one.changed(state="exited", code=3, ended=2.0)
+    two = one.replace(state="exited", code=3, ended=2.0)
     journal.save(two, durable=True)
-    assert journal.all() == [two]
+    assert journal.load_all() == [two]
 
 
 def test_nobody_else_can_look_into_the_folder(journal: Journal) -> None:
@@ -44,7 +44,7 @@ def test_records_are_listed_by_age_and_damaged_ones_left_out(journal: Journal) -
         journal.create(record(id, started=started))
     (journal.folder / "pc" / "record.json").write_text('{"id": "pc", "ow')
     (journal.folder / "not a process").write_text("x")
-    assert [one.id for one in journal.all()] == ["pb", "pa"]
+    assert [one.id for one in journal.load_all()] == ["pb", "pa"]
 
 
 def test_what_a_crash_left_half_done_is_removed(journal: Journal) -> None:
@@ -52,7 +52,7 @@ def test_what_a_crash_left_half_done_is_removed(journal: Journal) -> None:
     (journal.folder / ".gone-pold").mkdir()
     (journal.folder / "pnew").mkdir()
     (journal.folder / "pnew" / "record.json.new").write_text("{")
-    journal.tidy()
+    journal.remove_leftovers()
     assert [path.name for path in journal.folder.iterdir()] == ["pone"]
 
 

@@ -9,8 +9,8 @@ from time import process_time
 import pytest
 
 from rekindle.redaction.redactor import Redactor
-from rekindle.redaction.scanner import hits
-from rekindle.redaction.stems import KNOWN, places
+from rekindle.redaction.scanner import iter_positions
+from rekindle.redaction.stems import KNOWN_LITERALS, find_literals
 
 HOSTILE: dict[str, Callable[[int], str]] = {
     "options in a row": lambda size: "sqlplus -" * (size // 9),
@@ -26,7 +26,7 @@ def seconds(text: str) -> float:
     spent: list[float] = []
     for _ in range(3):
         start = process_time()
-        Redactor().text(text)
+        Redactor().redact_text(text)
         spent.append(process_time() - start)
     return min(spent)
 
@@ -40,8 +40,8 @@ def test_four_times_the_text_takes_about_four_times_as_long(kind: str) -> None:
 
 def test_all_literals_are_found_in_one_sweep_as_if_each_was_searched_for() -> None:
     lot = random.Random(11)
-    pieces = [stem[:size] for stem in sorted(KNOWN) for size in range(1, len(stem) + 1)]
+    pieces = [stem[:size] for stem in sorted(KNOWN_LITERALS) for size in range(1, len(stem) + 1)]
     for _ in range(300):
         text = b"".join(lot.choices(pieces, k=lot.randrange(40)))
-        alone = {stem: list(hits(text, stem)) for stem in KNOWN}
-        assert places(text) == {stem: found for stem, found in alone.items() if found}
+        alone = {stem: list(iter_positions(text, stem)) for stem in KNOWN_LITERALS}
+        assert find_literals(text) == {stem: found for stem, found in alone.items() if found}

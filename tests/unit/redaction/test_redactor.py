@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rekindle.redaction.detectors.environment import forms
-from rekindle.redaction.redactor import Redactor, secret_values
+from rekindle.redaction.detectors.environment import iter_encodings
+from rekindle.redaction.redactor import Redactor, find_secret_values
 from tests.unit.redaction.canaries import ALNUM, Canary, Lot, planted
 
 CANARIES = tuple(planted())
@@ -17,7 +17,7 @@ CANARIES = tuple(planted())
 
 def leaks(canary: Canary, text: str) -> list[str]:
     """What of the canary is still there, as it is or encoded."""
-    return [value for value in canary.values if any(form in text for form in forms(value))]
+    return [value for value in canary.values if any(form in text for form in iter_encodings(value))]
 
 
 def test_there_are_over_two_hundred_kinds_of_canaries() -> None:
@@ -28,16 +28,16 @@ def test_there_are_over_two_hundred_kinds_of_canaries() -> None:
 @pytest.mark.parametrize("canary", CANARIES, ids=lambda canary: canary.kind)
 def test_a_planted_secret_is_gone_in_every_form(canary: Canary) -> None:
     redactor = Redactor()
-    text = redactor.text(canary.text, "result")
+    text = redactor.redact_text(canary.text, "result")
     assert leaks(canary, text) == []
-    assert redactor.text(text) == text
+    assert redactor.redact_text(text) == text
     assert sum(redactor.report.values()) > 0
     assert {place for _, place in redactor.report} == {"result"}
 
 
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_other_draws_of_the_same_shapes_are_gone_too(seed: int) -> None:
-    left = [one.kind for one in planted(seed) if leaks(one, Redactor().text(one.text))]
+    left = [one.kind for one in planted(seed) if leaks(one, Redactor().redact_text(one.text))]
     assert left == []
 
 
@@ -45,7 +45,7 @@ def test_other_draws_of_the_same_shapes_are_gone_too(seed: int) -> None:
 def test_a_planted_secret_is_gone_inside_json_and_long_text(canary: Canary) -> None:
     filler = "The tests pass and nothing else is to be said about it.\n" * 20
     value = {"command": f"{filler}{canary.text}\n{filler}", "nested": [{"text": canary.text}]}
-    redacted = Redactor().value(value, "arguments")
+    redacted = Redactor().redact_value(value, "arguments")
     assert leaks(canary, redacted["command"]) == []
     assert leaks(canary, redacted["nested"][0]["text"]) == []
     assert redacted["command"].count("nothing else is to be said") == 40
@@ -113,7 +113,7 @@ HARMLESS = (
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_only_looks_like_a_secret_stays(text: str) -> None:
     redactor = Redactor(home="/root", user="root")
-    assert redactor.text(text) == text
+    assert redactor.redact_text(text) == text
     assert not redactor.report
 
 
@@ -135,7 +135,7 @@ def test_what_only_looks_like_a_secret_stays(text: str) -> None:
     ],
 )
 def test_the_mask_says_what_stood_there_and_the_rest_is_kept(text: str, expected: str) -> None:
-    assert Redactor().text(text) == expected
+    assert Redactor().redact_text(text) == expected
 
 
 def test_what_stands_under_a_secrets_name_is_masked_whatever_it_is() -> None:
@@ -149,7 +149,7 @@ def test_what_stands_under_a_secrets_name_is_masked_whatever_it_is() -> None:
         "argv": ["sshpass", "-p", "letmein", "ssh", "--token", "abc", "--password", "xyz"],
         "properties": {"password": {"type": "string"}},
     }
-    redacted = Redactor().value(value)
+    redacted = Redactor().redact_value(value)
     assert redacted["password"] == "<secret:password>"
     assert redacted["Authorization"] == {
         "scheme": "<secret:authorization>",
@@ -162,12 +162,12 @@ def test_what_stands_under_a_secrets_name_is_masked_whatever_it_is() -> None:
     assert "letmein" not in redacted["argv"]
     assert "xyz" not in redacted["argv"]
     assert redacted["properties"] == value["properties"]
-    assert Redactor().value(redacted) == redacted
+    assert Redactor().redact_value(redacted) == redacted
 
 
 def test_a_value_beside_the_name_of_a_secret_is_masked() -> None:
     listed = [{"name": "API_KEY", "value": "short1"}, {"name": "COLOUR", "value": "short1"}]
-    assert Redactor().value(listed) == [
+    assert Redactor().redact_value(listed) == [
         {"name": "API_KEY", "value": "<secret:key>"},
         {"name": "COLOUR", "value": "short1"},
     ]
@@ -176,11 +176,11 @@ def test_a_value_beside_the_name_of_a_secret_is_masked() -> None:
 def test_values_of_the_environment_go_however_they_are_encoded() -> None:
     value = "tr0ub4dor&3 horse/+ü"
     redactor = Redactor({"DB_PASSWORD": value})
-    for form in forms(value):
-        assert form not in redactor.text(f"x {form} y")
+    for form in iter_encodings(value):
+        assert form not in redactor.redact_text(f"x {form} y")
     for name in ("a:", "ad:", "ada:"):
         wrapped = base64.b64encode(f"{name}{value}:end".encode()).decode()
-        text = redactor.text(f"x {wrapped} y")
+        text = redactor.redact_text(f"x {wrapped} y")
         assert wrapped not in text
         assert "<secret:env:db-password>" in text
 
@@ -194,7 +194,7 @@ def test_secret_values_are_chosen_by_name_or_by_chance() -> None:
         "SOMETHING": drawn, "DATABASE_URL": "postgres://u:hunter22@db/x", "SSH_AUTH_SOCK": "/tmp/a/b",
         "TOKEN_LIMIT": "100000000000", "API_KEY": "${OTHER}", "TERM": "xterm-256color",
     }  # fmt: skip
-    assert secret_values(env) == {
+    assert find_secret_values(env) == {
         "DB_PASSWORD": "swordfish",
         "GITHUB_TOKEN": "abcdefgh12",
         "SOMETHING": drawn,
@@ -205,13 +205,15 @@ def test_secret_values_are_chosen_by_name_or_by_chance() -> None:
 def test_home_and_user_of_this_machine_are_masked_as_whole_words() -> None:
     redactor = Redactor(home="/srv/people/ada", user="adalove")
     text = "cd /srv/people/ada/x; ls /srv/people/adamant; whoami: adalove; adalovelace"
-    assert redactor.text(text) == "cd ~/x; ls /srv/people/adamant; whoami: <user>; adalovelace"
+    assert (
+        redactor.redact_text(text) == "cd ~/x; ls /srv/people/adamant; whoami: <user>; adalovelace"
+    )
 
 
 def test_the_report_counts_kinds_and_places_and_holds_no_value() -> None:
     redactor = Redactor()
-    redactor.text('password = "swordfish"; mail ada@example.com, bob@example.com', "prompt")
-    redactor.value({"command": "curl -u a:opensesame x"}, "arguments")
+    redactor.redact_text('password = "swordfish"; mail ada@example.com, bob@example.com', "prompt")
+    redactor.redact_value({"command": "curl -u a:opensesame x"}, "arguments")
     assert redactor.report == {
         ("password", "prompt"): 1,
         ("mail", "prompt"): 2,
@@ -233,14 +235,14 @@ PIECES = st.sampled_from(
 @settings(max_examples=400, deadline=None)
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_redacting_twice_gives_the_same(text: str) -> None:
-    once = Redactor(home="/root", user="adalove").text(text)
-    assert Redactor(home="/root", user="adalove").text(once) == once
+    once = Redactor(home="/root", user="adalove").redact_text(text)
+    assert Redactor(home="/root", user="adalove").redact_text(once) == once
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=400))
 def test_any_text_is_redacted_without_a_fault_and_in_the_same_way(text: str) -> None:
-    assert Redactor().text(text) == Redactor().text(text)
+    assert Redactor().redact_text(text) == Redactor().redact_text(text)
 
 
 HOSTILE = (
@@ -258,5 +260,5 @@ def test_hostile_text_is_done_in_time_that_grows_with_its_length_alone(piece: st
     """A rule whose time grows with the square of the length would take hours here."""
     redactor = Redactor(home="/root")
     size = 300_000 // len(piece)
-    text = redactor.text(piece * size)
+    text = redactor.redact_text(piece * size)
     assert len(text) <= len(f"{piece}<secret:authorization>") * size

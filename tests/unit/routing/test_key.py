@@ -5,8 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle.errors import InvalidInput
-from rekindle.routing.key import Slot, describe, join, key_of, parse, rule_for, slot_of
-from rekindle.types import MAX_NAME, KeyRule, Layered, Source
+from rekindle.routing.key import (
+    KeyParts,
+    build_key,
+    build_key_parts,
+    describe_key,
+    get_key_rule,
+    join_key,
+    parse_key,
+)
+from rekindle.types import MAX_NAME_CHARS, KeyRule, Overridable, Source
 from tests.unit.routing.hypothesis_settings import unhurried
 from tests.unit.routing.test_source import SOURCES
 
@@ -14,7 +22,7 @@ from tests.unit.routing.test_source import SOURCES
 TRICKY = st.text(st.sampled_from("ab:=%~tu2\ud800é"), max_size=4)
 PARTS = st.none() | TRICKY
 SLOTS = st.builds(
-    Slot,
+    KeyParts,
     platform=TRICKY,
     chat_type=st.sampled_from(["dm", "group", "thread"]),
     chat=PARTS,
@@ -63,7 +71,7 @@ GROUP = Source("telegram", "-100", "Ops", "group", "7", "Ada", "42")
     ],
 )
 def test_a_key_has_the_form_of_its_case(source: Source, rule: KeyRule, key: str) -> None:
-    assert key_of(source, rule) == key
+    assert build_key(source, rule) == key
 
 
 def test_neither_thread_nor_user_nor_any_name_is_part_of_a_key_by_default() -> None:
@@ -72,19 +80,19 @@ def test_neither_thread_nor_user_nor_any_name_is_part_of_a_key_by_default() -> N
         GROUP._replace(user_id="8", user_name="Bo"),
         GROUP._replace(chat_name="Ops 2", chat_topic="new"),
     )
-    assert {key_of(other) for other in others} == {key_of(GROUP)}
+    assert {build_key(other) for other in others} == {build_key(GROUP)}
 
 
 @unhurried
 @given(SLOTS, SLOTS)
-def test_two_slots_have_one_key_only_if_they_are_the_same(a: Slot, b: Slot) -> None:
-    assert (join(a) == join(b)) == (a == b)
+def test_two_slots_have_one_key_only_if_they_are_the_same(a: KeyParts, b: KeyParts) -> None:
+    assert (join_key(a) == join_key(b)) == (a == b)
 
 
 @unhurried
 @given(SLOTS)
-def test_a_key_can_be_taken_apart_again(slot: Slot) -> None:
-    assert parse(join(slot)) == slot
+def test_a_key_can_be_taken_apart_again(slot: KeyParts) -> None:
+    assert parse_key(join_key(slot)) == slot
 
 
 @unhurried
@@ -92,32 +100,32 @@ def test_a_key_can_be_taken_apart_again(slot: Slot) -> None:
 def test_two_sources_share_a_key_only_if_nothing_that_counts_tells_them_apart(
     a: Source, b: Source, rule_a: KeyRule, rule_b: KeyRule
 ) -> None:
-    same = slot_of(a, rule_a) == slot_of(b, rule_b)
-    assert (key_of(a, rule_a) == key_of(b, rule_b)) == same
+    same = build_key_parts(a, rule_a) == build_key_parts(b, rule_b)
+    assert (build_key(a, rule_a) == build_key(b, rule_b)) == same
 
 
 @unhurried
 @given(st.text(min_size=100, max_size=2000), st.text(min_size=100, max_size=2000))
 def test_ids_of_any_length_make_keys_that_an_index_holds_and_that_differ(a: str, b: str) -> None:
-    keys = [key_of(Source(x, x, None, "channel", x, None, x), WITH_BOTH) for x in (a, b)]
-    assert max(map(len, keys)) <= MAX_NAME
+    keys = [build_key(Source(x, x, None, "channel", x, None, x), WITH_BOTH) for x in (a, b)]
+    assert max(map(len, keys)) <= MAX_NAME_CHARS
     assert all(key.isascii() and key.isprintable() for key in keys)
     assert (keys[0] == keys[1]) == (a == b)
-    assert parse(keys[0]).chat in (a, keys[0].split(":")[4])
+    assert parse_key(keys[0]).chat in (a, keys[0].split(":")[4])
 
 
 def test_a_long_id_and_the_digest_that_stands_for_it_are_not_the_same_slot() -> None:
-    long_key = key_of(Source("x", "a" * 1000, chat_type="group"))
-    digest = parse(long_key).chat
+    long_key = build_key(Source("x", "a" * 1000, chat_type="group"))
+    digest = parse_key(long_key).chat
     assert digest is not None
-    assert key_of(Source("x", digest, chat_type="group")) != long_key
+    assert build_key(Source("x", digest, chat_type="group")) != long_key
 
 
 def test_a_chat_without_an_id_gets_no_key_where_strangers_would_share_it() -> None:
     for source in (Source("whatsapp", ""), Source("telegram", "", chat_type="group")):
         with pytest.raises(InvalidInput, match=r"source\.chat_id"):
-            key_of(source)
-    assert key_of(Source("local", "")) == "agent:main:local:dm"
+            build_key(source)
+    assert build_key(Source("local", "")) == "agent:main:local:dm"
 
 
 @pytest.mark.parametrize(
@@ -137,18 +145,18 @@ def test_a_chat_without_an_id_gets_no_key_where_strangers_would_share_it() -> No
 )
 def test_what_is_no_key_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="key:"):
-        parse(text)
+        parse_key(text)
 
 
 def test_a_key_is_said_in_words() -> None:
-    assert describe("agent:main:telegram:dm") == "telegram dm"
+    assert describe_key("agent:main:telegram:dm") == "telegram dm"
     key = "agent:main:matrix:group:!r%3Aexample.org:t=42:u=@ada%3Aexample.org"
-    assert describe(key) == "matrix group !r:example.org, thread 42, user @ada:example.org"
-    assert describe(key_of(Source("x", "a\n\u202eb", chat_type="group"))) == "x group a b"
+    assert describe_key(key) == "matrix group !r:example.org, thread 42, user @ada:example.org"
+    assert describe_key(build_key(Source("x", "a\n\u202eb", chat_type="group"))) == "x group a b"
 
 
 def test_the_rule_of_a_source_is_that_of_the_nearest_place() -> None:
-    rules = Layered(
+    rules = Overridable(
         KeyRule(),
         {
             (None, "group"): {"user": True},
@@ -156,10 +164,10 @@ def test_the_rule_of_a_source_is_that_of_the_nearest_place() -> None:
             ("slack", "channel"): {"thread": False},
         },
     )
-    assert rule_for(rules, GROUP) == KeyRule(user=True)
-    assert rule_for(rules, Source("slack", "D1")) == KeyRule("shared", thread=True)
-    assert rule_for(rules, Source("Slack", "C1", chat_type="channel")) == KeyRule("shared")
-    assert rule_for(rules, Source("slack", "C1", chat_type="group")) == KeyRule(
+    assert get_key_rule(rules, GROUP) == KeyRule(user=True)
+    assert get_key_rule(rules, Source("slack", "D1")) == KeyRule("shared", thread=True)
+    assert get_key_rule(rules, Source("Slack", "C1", chat_type="channel")) == KeyRule("shared")
+    assert get_key_rule(rules, Source("slack", "C1", chat_type="group")) == KeyRule(
         "shared", True, True
     )
-    assert rule_for(rules, Source("discord", "1")) == KeyRule()
+    assert get_key_rule(rules, Source("discord", "1")) == KeyRule()

@@ -2,34 +2,34 @@
 
 import pytest
 
-from rekindle.routing.reset_notice import BACK, for_model, for_user
-from rekindle.types import Policy
+from rekindle.routing.reset_notice import BACK_COMMAND, build_model_notice, build_user_notice
+from rekindle.types import ResetPolicy
 
 
 def test_the_user_is_told_in_one_short_line_why_and_the_one_word_that_leads_back() -> None:
-    assert for_user("idle", Policy()) == (
-        "New conversation: nothing was said for 24 hours. Send /back to return to the last one."
+    assert build_user_notice("idle", ResetPolicy()) == (
+        "New conversation: no messages for 24 hours. Send /back to return to the last one."
     )
-    assert for_user("daily", Policy(hour=4, zone="Europe/Berlin"), "My Project") == (
-        "New conversation: each day starts a new one at 04:00 (Europe/Berlin). "
+    assert build_user_notice("daily", ResetPolicy(hour=4, zone="Europe/Berlin"), "My Project") == (
+        "New conversation: daily reset at 04:00 (Europe/Berlin). "
         "Send /back to return to “My Project”."
     )
-    assert BACK == "/back"
+    assert BACK_COMMAND == "/back"
 
 
 def test_a_title_cannot_make_the_notice_long_or_break_its_line() -> None:
-    said = for_user("idle", Policy(), "a\nb " * 10_000)
+    said = build_user_notice("idle", ResetPolicy(), "a\nb " * 10_000)
     assert len(said) < 200
     assert "\n" not in said
-    assert "return to the last one" in for_user("idle", Policy(), "\u200b")
+    assert "return to the last one" in build_user_notice("idle", ResetPolicy(), "\u200b")
 
 
 def test_the_model_is_told_that_it_starts_anew_and_what_the_user_was_told() -> None:
-    said = for_model("daily", Policy(hour=4))
-    assert "starts anew" in said
+    said = build_model_notice("daily", ResetPolicy(hour=4))
+    assert "This is a new conversation" in said
     assert "at 04:00 (UTC)" in said
     assert "do not act as if you remember it" in said
-    assert BACK in said
+    assert BACK_COMMAND in said
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,6 @@ def test_the_model_is_told_that_it_starts_anew_and_what_the_user_was_told() -> N
     ],
 )
 def test_minutes_are_said_as_people_say_them(minutes: int, words: str) -> None:
-    assert f"nothing was said for {words}." in for_user("idle", Policy(idle_minutes=minutes))
+    assert f"no messages for {words}." in build_user_notice(
+        "idle", ResetPolicy(idle_minutes=minutes)
+    )

@@ -10,8 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rekindle.errors import InvalidInput
-from rekindle.routing.reset_policy import due, is_stale, next_reset, policy_for
-from rekindle.types import Layered, Policy, ResetMode, Source
+from rekindle.routing.reset_policy import (
+    compute_next_reset,
+    find_reset_reason,
+    find_reset_time,
+    get_policy,
+)
+from rekindle.types import Overridable, ResetMode, ResetPolicy, Source
 from tests.unit.routing.hypothesis_settings import unhurried
 
 # Each is a year in which something happens to the clocks of the zone.
@@ -79,10 +84,10 @@ def test_in_a_whole_year_the_daily_resets_are_those_of_the_clock_on_the_wall(
     begin, end = at(f"{year - 1}-12-28"), at(f"{year + 1}-01-05")
     for hour in range(24):
         expected = [moment for moment in moments[hour] if begin < moment <= end]
-        policy = Policy("daily", hour=hour, zone=zone)
+        policy = ResetPolicy("daily", hour=hour, zone=zone)
         found: list[float] = []
         moment = begin
-        while (moment := next_reset(policy, moment, moment) or 0) <= end:
+        while (moment := compute_next_reset(policy, moment, moment) or 0) <= end:
             found.append(moment)
         assert found == expected
     of_the_year = {day for day in days if day.year == year}
@@ -105,9 +110,9 @@ def test_a_session_is_stale_exactly_if_a_reset_came_after_its_last_activity(
     last = at(f"{year}-01-01") + offset
     now = last + silence
     came = bisect_right(moments, now) > bisect_right(moments, last)
-    policy = Policy("daily", hour=hour, zone=zone)
-    assert (is_stale(policy, last, now) == "daily") == came
-    assert next_reset(policy, last, now) == max(now, moments[bisect_right(moments, last)])
+    policy = ResetPolicy("daily", hour=hour, zone=zone)
+    assert (find_reset_reason(policy, last, now) == "daily") == came
+    assert compute_next_reset(policy, last, now) == max(now, moments[bisect_right(moments, last)])
 
 
 @settings(max_examples=300, deadline=None)
@@ -129,17 +134,19 @@ def test_the_moment_of_the_next_reset_is_when_the_session_becomes_stale(
 ) -> None:
     zone, year = zone_and_year
     last = at(f"{year}-01-01") + offset
-    policy = Policy(mode, idle, hour, zone)
-    moment = next_reset(policy, last, last)
+    policy = ResetPolicy(mode, idle, hour, zone)
+    moment = compute_next_reset(policy, last, last)
     if moment is None:
         assert mode == "none"
-        assert is_stale(policy, last, last + 1000 * DAY) is None
+        assert find_reset_reason(policy, last, last + 1000 * DAY) is None
         return
     assert moment > last
-    assert is_stale(policy, last, moment - 0.001) is None
-    assert is_stale(policy, last, moment) in ("idle", "daily")
-    assert next_reset(policy, last, last + silence) == max(moment, last + silence)
-    assert is_stale(policy, moment, moment) is None  # once: whoever starts anew then goes on
+    assert find_reset_reason(policy, last, moment - 0.001) is None
+    assert find_reset_reason(policy, last, moment) in ("idle", "daily")
+    assert compute_next_reset(policy, last, last + silence) == max(moment, last + silence)
+    assert (
+        find_reset_reason(policy, moment, moment) is None
+    )  # once: whoever starts anew then goes on
 
 
 @pytest.mark.parametrize(
@@ -158,18 +165,18 @@ def test_the_moment_of_the_next_reset_is_when_the_session_becomes_stale(
 def test_a_skipped_hour_is_made_up_for_at_once_and_of_a_repeated_one_the_first_counts(
     zone: str, hour: int, day: str, moment: str
 ) -> None:
-    policy = Policy("daily", hour=hour, zone=zone)
+    policy = ResetPolicy("daily", hour=hour, zone=zone)
     before = at(moment) - 2 * HOUR
-    assert next_reset(policy, before, before) == at(moment), day
+    assert compute_next_reset(policy, before, before) == at(moment), day
 
 
 def test_between_the_two_occurrences_of_the_hour_nothing_is_reset_again() -> None:
-    policy = Policy("daily", hour=2, zone="Europe/Berlin")
+    policy = ResetPolicy("daily", hour=2, zone="Europe/Berlin")
     first = at("2024-10-27T02:00", "Europe/Berlin")
     second = at("2024-10-27T02:00", "Europe/Berlin", fold=1)
     assert second - first == HOUR
-    assert is_stale(policy, first - 60, first) == "daily"
-    assert is_stale(policy, first + 60, second + 60) is None
+    assert find_reset_reason(policy, first - 60, first) == "daily"
+    assert find_reset_reason(policy, first + 60, second + 60) is None
 
 
 @pytest.mark.parametrize(
@@ -180,71 +187,74 @@ def test_between_the_two_occurrences_of_the_hour_nothing_is_reset_again() -> Non
     ],
 )
 def test_a_day_that_a_zone_left_out_has_no_reset(zone: str, before: str, after: str) -> None:
-    policy = Policy("daily", zone=zone)
+    policy = ResetPolicy("daily", zone=zone)
     first, second = at(before, zone), at(after, zone)
     assert second - first == DAY
-    assert next_reset(policy, first, first) == second
+    assert compute_next_reset(policy, first, first) == second
 
 
 def test_the_default_is_both_after_a_day_of_silence_or_at_four() -> None:
-    assert Policy() == Policy("both", 1440, 4, "UTC")
+    assert ResetPolicy() == ResetPolicy("both", 1440, 4, "UTC")
     noon = at("2024-06-01T12:00")
-    assert due(Policy(), noon, noon) == (at("2024-06-02T04:00"), "daily")
-    assert is_stale(Policy("idle"), noon, noon + DAY - 1) is None
-    assert is_stale(Policy("idle"), noon, noon + DAY) == "idle"
+    assert find_reset_time(ResetPolicy(), noon, noon) == (at("2024-06-02T04:00"), "daily")
+    assert find_reset_reason(ResetPolicy("idle"), noon, noon + DAY - 1) is None
+    assert find_reset_reason(ResetPolicy("idle"), noon, noon + DAY) == "idle"
 
 
 def test_the_reason_is_what_came_first() -> None:
-    policy = Policy("both", idle_minutes=60, hour=4)
+    policy = ResetPolicy("both", idle_minutes=60, hour=4)
     last = at("2024-06-01T02:30")
-    assert is_stale(policy, last, last + 10 * DAY) == "idle"
+    assert find_reset_reason(policy, last, last + 10 * DAY) == "idle"
     last = at("2024-06-01T03:30")
-    assert is_stale(policy, last, last + 10 * DAY) == "daily"
+    assert find_reset_reason(policy, last, last + 10 * DAY) == "daily"
 
 
 def test_a_message_at_the_very_hour_belongs_to_the_new_day() -> None:
     four = at("2024-06-01T04:00")
-    assert is_stale(Policy("daily"), four - 0.5, four) == "daily"
-    assert is_stale(Policy("daily"), four, four + DAY - 1) is None
+    assert find_reset_reason(ResetPolicy("daily"), four - 0.5, four) == "daily"
+    assert find_reset_reason(ResetPolicy("daily"), four, four + DAY - 1) is None
 
 
 def test_a_mode_looks_only_at_its_own_limit() -> None:
     last = at("2024-06-01T03:59")
-    assert is_stale(Policy("idle", 120), last, last + HOUR) is None
-    assert is_stale(Policy("daily", 1), last, last + 30) is None
-    assert is_stale(Policy("daily", 1), last, last + 60) == "daily"
-    assert is_stale(Policy("none", 1), last, last + 1000 * DAY) is None
+    assert find_reset_reason(ResetPolicy("idle", 120), last, last + HOUR) is None
+    assert find_reset_reason(ResetPolicy("daily", 1), last, last + 30) is None
+    assert find_reset_reason(ResetPolicy("daily", 1), last, last + 60) == "daily"
+    assert find_reset_reason(ResetPolicy("none", 1), last, last + 1000 * DAY) is None
 
 
 def test_a_session_with_running_processes_is_never_reset() -> None:
     last = at("2024-06-01T12:00")
-    assert is_stale(Policy(), last, last + 1000 * DAY) == "daily"
-    assert is_stale(Policy(), last, last + 1000 * DAY, busy=True) is None
-    assert next_reset(Policy(), last, last, busy=True) is None
+    assert find_reset_reason(ResetPolicy(), last, last + 1000 * DAY) == "daily"
+    assert find_reset_reason(ResetPolicy(), last, last + 1000 * DAY, busy=True) is None
+    assert compute_next_reset(ResetPolicy(), last, last, busy=True) is None
 
 
 @unhurried
 @given(st.floats(0, 1e15))
 def test_a_last_activity_in_the_future_is_no_reason_to_reset(ahead: float) -> None:
     now = at("2024-06-01T12:00")
-    assert is_stale(Policy(), now + ahead, now) is None
-    assert next_reset(Policy(), now + ahead, now) == at("2024-06-02T04:00")
+    assert find_reset_reason(ResetPolicy(), now + ahead, now) is None
+    assert compute_next_reset(ResetPolicy(), now + ahead, now) == at("2024-06-02T04:00")
 
 
 def test_a_clock_that_stood_at_the_epoch_leaves_a_stale_session() -> None:
-    assert is_stale(Policy(), 0.0, datetime(2024, 6, 1, tzinfo=UTC).timestamp()) == "daily"
+    assert (
+        find_reset_reason(ResetPolicy(), 0.0, datetime(2024, 6, 1, tzinfo=UTC).timestamp())
+        == "daily"
+    )
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berln", "", "../../etc/passwd", "/etc/localtime", "Asia"])
 def test_a_zone_that_does_not_exist_is_refused_by_name(zone: str) -> None:
     with pytest.raises(InvalidInput, match=r"policy\.zone"):
-        is_stale(Policy(zone=zone), 0.0, 1.0)
+        find_reset_reason(ResetPolicy(zone=zone), 0.0, 1.0)
 
 
 def test_the_policy_of_a_source_is_that_of_the_nearest_place() -> None:
-    policies = Layered(
-        Policy(), {("telegram", "group"): {"mode": "none"}, (None, "group"): {"hour": 7}}
+    policies = Overridable(
+        ResetPolicy(), {("telegram", "group"): {"mode": "none"}, (None, "group"): {"hour": 7}}
     )
-    assert policy_for(policies, Source("telegram", "1", chat_type="group")).mode == "none"
-    assert policy_for(policies, Source("slack", "1", chat_type="group")) == Policy(hour=7)
-    assert policy_for(policies, Source("slack", "1")) == Policy()
+    assert get_policy(policies, Source("telegram", "1", chat_type="group")).mode == "none"
+    assert get_policy(policies, Source("slack", "1", chat_type="group")) == ResetPolicy(hour=7)
+    assert get_policy(policies, Source("slack", "1")) == ResetPolicy()

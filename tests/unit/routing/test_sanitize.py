@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekindle.routing.sanitize import clean, quoted
+from rekindle.routing.sanitize import clean_text, quote_text
 from tests.unit.routing.hypothesis_settings import unhurried
 
 ANY_TEXT = st.text(st.characters(codec=None))
@@ -31,14 +31,14 @@ HIDDEN = "\u200b\u200d\u2060\ufeff\u202e\u2066\u00ad\U000e0041\ufe0f\U000e0100\u
     ],
 )
 def test_one_line_of_visible_text_is_left(text: str | None, shown: str) -> None:
-    assert clean(text) == shown
+    assert clean_text(text) == shown
 
 
 def test_a_long_text_is_cut_and_the_cut_is_marked() -> None:
-    assert clean("a" * 80) == "a" * 80
-    assert clean("a" * 81) == "a" * 79 + "…"
-    assert clean("a" * 500, 200) == "a" * 199 + "…"
-    assert clean("ab" + " " * 1_000_000 + "c") == "ab…"
+    assert clean_text("a" * 80) == "a" * 80
+    assert clean_text("a" * 81) == "a" * 79 + "…"
+    assert clean_text("a" * 500, 200) == "a" * 199 + "…"
+    assert clean_text("ab" + " " * 1_000_000 + "c") == "ab…"
 
 
 @unhurried
@@ -46,10 +46,10 @@ def test_a_long_text_is_cut_and_the_cut_is_marked() -> None:
 def test_nothing_gets_through_that_ends_a_line_or_a_quotation_or_is_unseen(
     text: str, limit: int
 ) -> None:
-    shown = clean(text, limit)
+    shown = clean_text(text, limit)
     assert len(shown) <= limit
     assert shown.isprintable()
     assert not set(shown) & set('"“”«»`<>[]')
     assert shown == " ".join(shown.split())
-    assert clean(shown, limit) == shown
-    assert quoted(text, limit) == f'"{shown}"'
+    assert clean_text(shown, limit) == shown
+    assert quote_text(text, limit) == f'"{shown}"'

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle.errors import InvalidInput
-from rekindle.routing.source import CHAT_TYPES, describe, from_json, to_json
+from rekindle.routing.source import CHAT_TYPES, describe_source, from_json, to_json
 from rekindle.types import Source
 from tests.unit.routing.hypothesis_settings import unhurried
 
@@ -60,7 +60,7 @@ def test_unknown_platforms_and_fields_are_taken_and_numbers_become_ids() -> None
         ({"platform": "x", "chat_id": "5", "chat_name": {}}, "source.chat_name: expected text"),
         (
             {"platform": "x", "chat_id": "5", "chat_type": "forum"},
-            "source.chat_type: 'forum' is none of dm, group, channel, thread",
+            "source.chat_type: 'forum' is not one of dm, group, channel, thread",
         ),
     ],
 )
@@ -90,12 +90,12 @@ def test_what_is_no_source_is_refused_with_its_field(value: object, said: str) -
     ],
 )
 def test_a_source_says_in_words_where_it_is(source: Source, words: str) -> None:
-    assert describe(source) == words
+    assert describe_source(source) == words
 
 
 @unhurried
 @given(SOURCES)
 def test_a_description_is_one_printable_line(source: Source) -> None:
-    words = describe(source)
+    words = describe_source(source)
     assert len(words.splitlines()) == 1
     assert words.isprintable()

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rekindle.agent.tools.tool import ToolContext
-from rekindle.shell.risk import reasons
+from rekindle.shell.risk import find_risks
 
 HARMLESS = [
     "ls -la",
@@ -277,34 +277,34 @@ DANGEROUS = [
 
 @pytest.mark.parametrize("line", HARMLESS)
 def test_a_harmless_line_is_not_asked_about(context: ToolContext, work: Path, line: str) -> None:
-    assert reasons(line, context, str(work)) == ()
+    assert find_risks(line, context, str(work)) == ()
 
 
 @pytest.mark.parametrize("line", DANGEROUS)
 def test_a_dangerous_line_is_asked_about(context: ToolContext, work: Path, line: str) -> None:
-    assert reasons(line.replace("%s", str(work)), context, str(work)) != ()
+    assert find_risks(line.replace("%s", str(work)), context, str(work)) != ()
 
 
 def test_the_reason_says_what_would_happen(context: ToolContext, work: Path) -> None:
-    assert reasons("ls && rm -rf x", context, str(work)) == (
-        "rm deletes folders with all that is in them",
+    assert find_risks("ls && rm -rf x", context, str(work)) == (
+        "rm deletes folders and their contents",
     )
-    assert reasons("echo x > /etc/a", context, str(work)) == (
+    assert find_risks("echo x > /etc/a", context, str(work)) == (
         "writes outside the allowed folders: /etc/a",
     )
 
 
 def test_a_redirection_through_a_link_is_followed(context: ToolContext, work: Path) -> None:
     (work / "out").symlink_to("/etc")
-    assert reasons("echo x > out/a", context, str(work))
-    assert reasons("echo x > inside", context, str(work)) == ()
+    assert find_risks("echo x > out/a", context, str(work))
+    assert find_risks("echo x > inside", context, str(work)) == ()
 
 
 def test_what_is_allowed_is_where_commands_may_write(context: ToolContext, tmp_path: Path) -> None:
     wide = context._replace(folders=(tmp_path,))
     line = f"echo x > {tmp_path}/a && cp a {tmp_path}/b && rm {tmp_path}/b"
-    assert reasons(line, wide, str(tmp_path)) == ()
-    assert reasons(line, context, str(tmp_path)) != ()
+    assert find_risks(line, wide, str(tmp_path)) == ()
+    assert find_risks(line, context, str(tmp_path)) != ()
 
 
 def wrapped(inner: str, way: str) -> str:
@@ -356,7 +356,7 @@ def test_danger_is_found_however_it_is_wrapped(
     line = prefix + danger
     for way in ways:
         line = wrapped(line, way)
-    assert reasons(line, context, str(work)) != (), line
+    assert find_risks(line, context, str(work)) != (), line
 
 
 @settings(
@@ -371,7 +371,7 @@ def test_harmless_commands_stay_so_when_wrapped(
     context: ToolContext, work: Path, way: str, harmless: str, prefix: str
 ) -> None:
     line = wrapped(prefix + harmless, way)
-    assert reasons(line, context, str(work)) == (), line
+    assert find_risks(line, context, str(work)) == (), line
 
 
 @settings(
@@ -379,4 +379,6 @@ def test_harmless_commands_stay_so_when_wrapped(
 )
 @given(st.text(alphabet="rm -f$()`'\"\\;|&<>{}[]~*ab/\n=#!c0", max_size=40))
 def test_any_line_gets_an_answer(context: ToolContext, work: Path, line: str) -> None:
-    assert all(isinstance(reason, str) and reason for reason in reasons(line, context, str(work)))
+    assert all(
+        isinstance(reason, str) and reason for reason in find_risks(line, context, str(work))
+    )

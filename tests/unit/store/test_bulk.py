@@ -29,13 +29,13 @@ def count(tx: Transaction) -> int:
 @pytest.mark.parametrize("size", [0, 1, 6, 7, 49, 399, 400, 1_000, 1_333])
 def test_all_rows_arrive(engine: SqliteEngine, size: int) -> None:
     rows = [(number, f"row {number}") for number in range(size)]
-    engine.transact([lambda tx: bulk.insert(tx, "pairs", "a, b", rows)])
+    engine.transact([lambda tx: bulk.insert_rows(tx, "pairs", "a, b", rows)])
     assert engine.transact([lambda tx: tx.run("SELECT a, b FROM pairs ORDER BY a")]) == [rows]
 
 
 def test_what_one_work_leaves_for_the_end_is_there_for_the_next(engine: SqliteEngine) -> None:
     def left(tx: Transaction) -> int:
-        tx.insert_last("pairs", "a, b", [(1, "one")])
+        tx.defer_insert("pairs", "a, b", [(1, "one")])
         return count(tx)
 
     assert engine.transact([left, count, left]) == [0, 1, 1]
@@ -47,8 +47,8 @@ def test_what_fails_at_the_end_leaves_nothing(engine: SqliteEngine) -> None:
 
     def left(tx: Transaction) -> None:
         tx.run("INSERT INTO pairs VALUES (1, 'one')")
-        tx.insert_last("nowhere", "a", [(1,)])
-        tx.meanwhile(lambda: done.append(1))
+        tx.defer_insert("nowhere", "a", [(1,)])
+        tx.run_during_commit(lambda: done.append(1))
 
     with pytest.raises(Exception, match="no such table: nowhere"):
         engine.transact([left])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rekindle.errors import InvalidInput
 from rekindle.store import Filter
-from rekindle.store.core.filter import moment
+from rekindle.store.core.filter import parse_local_time
 
 FIELDS = ["source", "owner", "model", "title", "idle", "messages", "calls", "ended", "titled", "parent",
           "archived", "arm", "template", "since", "until", "colour"]  # fmt: skip
@@ -56,10 +56,10 @@ def test_every_term_is_read() -> None:
         ("colour=red", "expected one of source"),
         ("source", "'source'"),
         ("source=", "'source='"),
-        ("source~x", "source takes ="),
+        ("source~x", "source accepts ="),
         ("title=x", "title takes ~"),
-        ("idle=3d", "idle takes < > <= >="),
-        ("idle>3", "idle>3: expected a time like 30m 2h 7d 4w"),
+        ("idle=3d", "idle accepts < > <= >="),
+        ("idle>3", "idle>3: expected a duration like 30m, 2h, 7d or 4w"),
         ("idle>-3d", "idle>-3d"),
         ("messages<few", "messages<few: expected a whole number"),
         ("calls>=1.5", "calls>=1.5"),
@@ -88,7 +88,7 @@ def test_terms_are_read_or_refused_and_nothing_else(terms: list[tuple[str, str, 
         found = Filter.parse(text)
     except InvalidInput:
         return
-    condition, params = found.sql(0.0)
+    condition, params = found.to_sql(0.0)
     assert condition.count("?") == len(params)
 
 
@@ -103,16 +103,18 @@ def test_a_value_is_bound_and_never_part_of_the_sql() -> None:
     evil = "'; DROP TABLE sessions; --"
     condition, params = Filter(
         source=evil, owner=evil, model=evil, title=evil, ended=evil, arm=evil, template=evil
-    ).sql(0.0)
+    ).to_sql(0.0)
     assert "DROP" not in condition
     assert sum(evil.casefold() in str(param).casefold() for param in params) == 7
 
 
 def test_a_bare_day_at_the_end_includes_all_of_it() -> None:
-    assert moment("2026-01-31", is_end=True) == datetime(2026, 2, 1).timestamp()
-    assert moment("2026-01-31") == datetime(2026, 1, 31).timestamp()
-    assert moment("2026-01-31T10:00", is_end=True) == datetime(2026, 1, 31, 10).timestamp()
-    assert moment("2026-01-31T10:00+00:00") == 1_769_853_600.0
+    assert parse_local_time("2026-01-31", is_end=True) == datetime(2026, 2, 1).timestamp()
+    assert parse_local_time("2026-01-31") == datetime(2026, 1, 31).timestamp()
+    assert (
+        parse_local_time("2026-01-31T10:00", is_end=True) == datetime(2026, 1, 31, 10).timestamp()
+    )
+    assert parse_local_time("2026-01-31T10:00+00:00") == 1_769_853_600.0
 
 
 def test_fields_that_are_none_change_nothing() -> None:

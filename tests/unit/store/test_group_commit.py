@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rekindle.errors import StoreError
-from rekindle.store.core.group_commit import MOST_TOGETHER, GroupCommit
+from rekindle.store.core.group_commit import MAX_BATCH_SIZE, GroupCommitter
 from tests.waiting import PATIENCE
 
 Work = Callable[[Any], Any]
@@ -45,7 +45,7 @@ def join(threads: list[threading.Thread]) -> None:
         assert not thread.is_alive(), "a writer waits for ever"
 
 
-def hold(database: Database, commits: GroupCommit) -> threading.Thread:
+def hold(database: Database, commits: GroupCommitter) -> threading.Thread:
     """A first writer that is in the database until the gate opens."""
     database.gate.clear()
     database.entered.clear()
@@ -54,7 +54,7 @@ def hold(database: Database, commits: GroupCommit) -> threading.Thread:
     return first
 
 
-def queue(commits: GroupCommit, count: int) -> None:
+def queue(commits: GroupCommitter, count: int) -> None:
     deadline = time.monotonic() + PATIENCE
     while len(commits._waiting) < count:
         assert time.monotonic() < deadline
@@ -63,14 +63,14 @@ def queue(commits: GroupCommit, count: int) -> None:
 
 def test_a_lone_writer_commits_by_itself() -> None:
     database = Database()
-    commits = GroupCommit(database.transact)
+    commits = GroupCommitter(database.transact)
     assert [commits.run(lambda tx, n=n: n) for n in range(5)] == [0, 1, 2, 3, 4]
     assert database.batches == [1] * 5
 
 
 def test_those_who_wait_together_commit_together_and_in_order() -> None:
     database = Database()
-    commits = GroupCommit(database.transact)
+    commits = GroupCommitter(database.transact)
     threads = [hold(database, commits)]
     results: dict[int, int] = {}
     for number in range(10):
@@ -87,20 +87,20 @@ def test_those_who_wait_together_commit_together_and_in_order() -> None:
 
 def test_a_batch_has_a_largest_size() -> None:
     database = Database()
-    commits = GroupCommit(database.transact)
+    commits = GroupCommitter(database.transact)
     threads = [hold(database, commits)]
-    more = MOST_TOGETHER + 20
+    more = MAX_BATCH_SIZE + 20
     threads += [start(lambda n=n: commits.run(lambda tx: n)) for n in range(more)]
     queue(commits, more)
     database.gate.set()
     join(threads)
-    assert max(database.batches) == MOST_TOGETHER
+    assert max(database.batches) == MAX_BATCH_SIZE
     assert sorted(database.done[1:]) == list(range(more))
 
 
 def test_one_bad_work_costs_no_other() -> None:
     database = Database()
-    commits = GroupCommit(database.transact)
+    commits = GroupCommitter(database.transact)
     threads = [hold(database, commits)]
     outcomes: dict[int, Any] = {}
 
@@ -124,7 +124,7 @@ def test_one_bad_work_costs_no_other() -> None:
 
 def test_each_caller_gets_its_own_error() -> None:
     database = Database()
-    commits = GroupCommit(database.transact)
+    commits = GroupCommitter(database.transact)
     threads = [hold(database, commits)]
     errors: dict[int, str] = {}
 
@@ -152,7 +152,7 @@ def test_a_database_that_is_away_is_told_to_everyone_and_then_forgotten() -> Non
             raise ConnectionError("away")
         return [work(None) for work in works]
 
-    commits = GroupCommit(transact)
+    commits = GroupCommitter(transact)
     for _ in range(3):
         with pytest.raises(ConnectionError):
             commits.run(lambda tx: 1)
@@ -181,7 +181,7 @@ def test_who_is_interrupted_while_waiting_leaves_the_queue_usable(
     from rekindle.store.core import group_commit
 
     database = Database()
-    commits = GroupCommit(database.transact)
+    commits = GroupCommitter(database.transact)
     first = hold(database, commits)
     ended: list[str] = []
     job = group_commit._Job
@@ -212,15 +212,15 @@ def test_who_is_interrupted_while_waiting_leaves_the_queue_usable(
 
 def test_who_is_interrupted_while_leading_leaves_the_queue_usable() -> None:
     database = Database()
-    commits = GroupCommit(database.transact)
+    commits = GroupCommitter(database.transact)
     threads = [hold(database, commits), *(start(lambda: commits.run(lambda tx: 1)) for _ in "ab")]
     queue(commits, 2)
     database.gate.set()
     join(threads)  # from now on a leader waits a moment for company
-    gathered, commits._gathered = commits._gathered, Interrupted(commits._gathered)  # pyright: ignore
+    gathered, commits._gather_done = commits._gather_done, Interrupted(commits._gather_done)  # pyright: ignore
     with pytest.raises(KeyboardInterrupt):
         commits.run(lambda tx: "never")
-    commits._gathered = gathered
+    commits._gather_done = gathered
     after: list[str] = []
     join([start(lambda: after.append(commits.run(lambda tx: "after")))])
     assert after == ["after"]
@@ -237,7 +237,7 @@ def test_an_interrupt_in_the_database_reaches_the_leader_and_nobody_waits_for_ev
             raise KeyboardInterrupt
         return database.transact(works)
 
-    commits = GroupCommit(transact)
+    commits = GroupCommitter(transact)
     threads = [hold(database, commits)]
     outcomes: list[str] = []
 
@@ -256,7 +256,7 @@ def test_an_interrupt_in_the_database_reaches_the_leader_and_nobody_waits_for_ev
     database.gate.set()
     join(threads)
     # The database may have committed: to try again could write twice.
-    unknown = "the program was interrupted; whether this was written is not known"
+    unknown = "interrupted; it is unknown whether this write was committed"
     assert sorted(outcomes) == ["interrupted", unknown, unknown]
     assert calls == [1, 3]
     assert commits.run(lambda tx: "next") == "next"
@@ -269,7 +269,7 @@ def test_under_load_every_work_runs_once_and_batches_are_shared() -> None:
         time.sleep(0.002)
         return database.transact(works)
 
-    commits = GroupCommit(slow)
+    commits = GroupCommitter(slow)
     counts: dict[int, list[int]] = {number: [] for number in range(8)}
 
     def write(number: int) -> None:

@@ -15,8 +15,8 @@ EACH = 40
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A store that counts as large, with 40 messages about rivers, of which 8 are ranked at a time."""
-    monkeypatch.setattr(sqlite_search, "LARGE", 10)
-    monkeypatch.setattr(sqlite_search, "WINDOW", 8)
+    monkeypatch.setattr(sqlite_search, "LARGE_STORE", 10)
+    monkeypatch.setattr(sqlite_search, "RANKED_MATCHES", 8)
     store = open_store(tmp_path / "sessions.db")
     store.append(
         store.begin(id="rivers", owner="ada"),

@@ -3,28 +3,33 @@ from __future__ import annotations
 import pytest
 
 from rekindle.errors import StoreTooNew
-from rekindle.store.core.migrations import LATEST, migrations, refuse_newer, upgrade
+from rekindle.store.core.migrations import (
+    LATEST_VERSION,
+    apply_migrations,
+    load_migrations,
+    refuse_newer,
+)
 
 ENGINES = pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 
 
 @ENGINES
 def test_the_latest_version_is_the_highest_number_in_the_folder(engine: str) -> None:
-    assert list(migrations(engine)) == list(range(1, LATEST + 1))
-    assert all(sql.strip() for sql in migrations(engine).values())
+    assert list(load_migrations(engine)) == list(range(1, LATEST_VERSION + 1))
+    assert all(sql.strip() for sql in load_migrations(engine).values())
 
 
 @ENGINES
 def test_an_upgrade_applies_what_is_lacking_in_order(engine: str) -> None:
-    every = list(migrations(engine).values())
-    for version in range(LATEST + 1):
+    every = list(load_migrations(engine).values())
+    for version in range(LATEST_VERSION + 1):
         applied: list[str] = []
-        upgrade(engine, version, applied.append)
+        apply_migrations(engine, version, applied.append)
         assert applied == every[version:]
 
 
 def test_what_is_newer_is_refused() -> None:
-    for version in range(LATEST + 1):
+    for version in range(LATEST_VERSION + 1):
         refuse_newer("here", version)
-    with pytest.raises(StoreTooNew, match=f"here has version {LATEST + 1}"):
-        refuse_newer("here", LATEST + 1)
+    with pytest.raises(StoreTooNew, match=f"here has schema version {LATEST_VERSION + 1}"):
+        refuse_newer("here", LATEST_VERSION + 1)

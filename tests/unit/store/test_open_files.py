@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rekindle import Message, open_store
-from rekindle.transcripts.detect import Head
+from rekindle.transcripts.detect import FileHead
 from tests.waiting import PATIENCE
 
 OTHER = """
@@ -53,7 +53,7 @@ def test_the_file_is_locked_as_long_as_a_store_is_open(tmp_path: Path) -> None:
         return number in Path("/proc/locks").read_text()
 
     assert is_locked()
-    Head.of(path)  # a look for transcripts finds our own store
+    FileHead.read(path)  # a look for transcripts finds our own store
     assert is_locked()
     first.close()
     second.append(second.begin(), Message("user", "hi"))

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from rekindle import Message, ToolCall
 from rekindle.errors import StoreDamaged
 from rekindle.store.core.rows import (
-    PREVIEW,
+    PREVIEW_LENGTH,
     decode_json,
     encode_json,
-    message_of,
-    message_row,
-    nano,
-    preview_of,
-    said,
-    searchable,
+    get_row_search_text,
+    get_search_text,
+    make_preview,
+    message_to_row,
+    row_to_message,
+    to_nano,
 )
-from rekindle.store.core.text_encoding import is_holdable
+from rekindle.store.core.text_encoding import is_storable
 
 TEXT = st.text(st.characters(categories=None, codec=None), max_size=12)
 JSON = st.recursive(
@@ -45,9 +45,9 @@ MESSAGES = st.builds(
 
 def read_back(message: Message) -> Message:
     """Through a row and out again; the columns are those a database would give."""
-    row = message_row(message, 7, 3, 12.5, None)
+    row = message_to_row(message, 7, 3, 12.5, None)
     _, position, role, time, _, _, answers, platform_id, _, body, content = row
-    return message_of((position, role, time, None, answers, platform_id, body, content))
+    return row_to_message((position, role, time, None, answers, platform_id, body, content))
 
 
 @given(message=MESSAGES)
@@ -59,8 +59,8 @@ def test_a_message_comes_back_from_its_row(message: Message) -> None:
 
 @given(message=MESSAGES)
 def test_a_row_can_be_held_by_every_engine(message: Message) -> None:
-    for value in message_row(message, 7, 3, 12.5, None):
-        assert not isinstance(value, str) or is_holdable(value) or "\U0010fffe" in value
+    for value in message_to_row(message, 7, 3, 12.5, None):
+        assert not isinstance(value, str) or is_storable(value) or "\U0010fffe" in value
         if isinstance(value, str):
             assert "\0" not in value
             assert value.encode().decode() == value
@@ -68,8 +68,8 @@ def test_a_row_can_be_held_by_every_engine(message: Message) -> None:
 
 @given(message=MESSAGES)
 def test_every_message_can_be_indexed(message: Message) -> None:
-    row = message_row(message, 7, 3, 12.5, None)
-    text = searchable(row[-1], row[-2])
+    row = message_to_row(message, 7, 3, 12.5, None)
+    text = get_row_search_text(row[-1], row[-2])
     assert isinstance(message.content, list) or (message.content or "") in text
     assert all(call.name in text for call in message.tool_calls)
     assert (message.reasoning or "") in text
@@ -85,27 +85,27 @@ def test_json_comes_back(value: object) -> None:
 def test_a_body_that_is_damaged_is_named_and_does_not_stop_the_index() -> None:
     for body in ("{broken", "[]", "7", ""):
         with pytest.raises(StoreDamaged, match="position 4"):
-            message_of((4, "user", 1.0, None, None, None, body, "text"))
-        assert searchable("text", body) == "text"
+            row_to_message((4, "user", 1.0, None, None, None, body, "text"))
+        assert get_row_search_text("text", body) == "text"
 
 
 def test_a_preview_is_the_first_user_text_on_one_line() -> None:
     def said(*contents: object) -> str | None:
-        return preview_of([Message("user", content) for content in contents])  # pyright: ignore
+        return make_preview([Message("user", content) for content in contents])  # pyright: ignore
 
     assert said("  a\n b ") == "a b"
     assert said(None, "", "c") == "c"
     assert said([{"type": "text", "text": "part"}]) == "part"
-    assert preview_of([Message("assistant", "x")]) is None
+    assert make_preview([Message("assistant", "x")]) is None
     long = said("y" * 1000)
     assert long is not None
-    assert (len(long), long[-1]) == (PREVIEW, "…")
+    assert (len(long), long[-1]) == (PREVIEW_LENGTH, "…")
     assert said("a\0b") == "a\ufffdb"
 
 
 @given(cost=st.decimals(0, 1_000_000, places=9))
 def test_cost_is_kept_to_the_billionth(cost: Decimal) -> None:
-    assert Decimal(nano(cost)) / 1_000_000_000 == cost
+    assert Decimal(to_nano(cost)) / 1_000_000_000 == cost
 
 
 @pytest.mark.parametrize(
@@ -123,4 +123,4 @@ def test_the_values_of_a_call_are_found_and_not_the_json_around_them(
     arguments: str | dict[str, object], words: str
 ) -> None:
     call = ToolCall("c1", "edit", arguments)
-    assert said(Message("assistant", None, (call,))) == f"edit\n{words}"
+    assert get_search_text(Message("assistant", None, (call,))) == f"edit\n{words}"

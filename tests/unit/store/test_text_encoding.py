@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from rekindle.store.core.text_encoding import (
     ESCAPE,
-    escape,
-    fold,
-    indexable,
-    is_holdable,
-    printable,
-    unescape,
-    words,
+    escape_text,
+    fold_text,
+    is_storable,
+    prepare_for_index,
+    replace_unstorable,
+    split_words,
+    unescape_text,
 )
 
 ANY = st.text(st.characters(categories=None, codec=None))
@@ -25,31 +25,31 @@ ODD = st.text(st.sampled_from(["\0", "\ud800", "\udfff", ESCAPE, "0", "f", "d", 
 
 @given(text=st.one_of(ANY, ODD))
 def test_escaped_text_comes_back(text: str) -> None:
-    assert unescape(escape(text)) == text
+    assert unescape_text(escape_text(text)) == text
 
 
 @given(text=st.one_of(ANY, ODD))
 def test_escaped_text_can_be_held_by_every_engine(text: str) -> None:
-    held = escape(text)
+    held = escape_text(text)
     assert held.encode().decode() == held
     assert "\0" not in held
-    assert is_holdable(printable(text))
+    assert is_storable(replace_unstorable(text))
 
 
 @given(one=st.one_of(ANY, ODD), two=ODD)
 def test_different_texts_stay_different(one: str, two: str) -> None:
-    assert (escape(one) == escape(two)) == (one == two)
+    assert (escape_text(one) == escape_text(two)) == (one == two)
 
 
 @given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters=["\0", ESCAPE])))
 def test_ordinary_text_is_left_as_it_is(text: str) -> None:
-    assert escape(text) is text
-    assert printable(text) == text
-    assert is_holdable(text)
+    assert escape_text(text) is text
+    assert replace_unstorable(text) == text
+    assert is_storable(text)
 
 
 def test_what_nobody_holds_is_replaced_for_showing() -> None:
-    assert printable(f"a\0b\ud800c{ESCAPE}d") == "a\ufffdb\ufffdc\ufffdd"
+    assert replace_unstorable(f"a\0b\ud800c{ESCAPE}d") == "a\ufffdb\ufffdc\ufffdd"
 
 
 @pytest.mark.parametrize(
@@ -72,32 +72,32 @@ def test_what_nobody_holds_is_replaced_for_showing() -> None:
     ],
 )
 def test_the_words_of_a_text(text: str, expected: list[str]) -> None:
-    assert list(words(text)) == expected
+    assert list(split_words(text)) == expected
 
 
 def test_marks_that_change_a_letter_are_kept() -> None:
-    assert fold("が") == "が"
-    assert fold("ＡÉ") == "ae"
+    assert fold_text("が") == "が"
+    assert fold_text("ＡÉ") == "ae"
 
 
 @given(text=st.text())
 def test_words_are_folded_and_without_borders(text: str) -> None:
-    for word in words(text):
+    for word in split_words(text):
         assert word
-        assert list(words(word)) == [word]
+        assert list(split_words(word)) == [word]
         assert not any(unicodedata.category(char)[0] in "ZP" for char in word)
 
 
 @given(text=st.text())
 def test_an_index_is_given_exactly_the_words(text: str) -> None:
-    assert list(words(indexable(text))) == list(words(text))
+    assert list(split_words(prepare_for_index(text))) == list(split_words(text))
 
 
 @given(text=st.text())
 def test_words_do_not_depend_on_case(text: str) -> None:
-    assert list(words(text.casefold())) == list(words(text)) or not text.isascii()
+    assert list(split_words(text.casefold())) == list(split_words(text)) or not text.isascii()
     if text.isascii():
-        assert list(words(text.upper())) == list(words(text))
+        assert list(split_words(text.upper())) == list(split_words(text))
 
 
 NEAR = st.text(
@@ -109,7 +109,7 @@ NEAR = st.text(
 
 @given(text=st.one_of(ANY.filter(lambda text: "\0" not in text), NEAR))
 def test_sqlite_finds_exactly_our_words_in_what_it_is_given(text: str) -> None:
-    assert tokens(indexable(text)) == tokens(" ".join(words(text)))
+    assert tokens(prepare_for_index(text)) == tokens(" ".join(split_words(text)))
 
 
 def tokens(text: str) -> list[str]:

@@ -2,23 +2,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rekindle.transcripts.agent_folders import find
+from rekindle.transcripts.agent_folders import find_session_paths
 
 
 def test_only_folders_that_exist_are_found(tmp_path: Path) -> None:
-    assert find(tmp_path, {}) == []
+    assert find_session_paths(tmp_path, {}) == []
     claude = tmp_path / ".claude" / "projects"
     codex = tmp_path / ".codex" / "sessions"
     claude.mkdir(parents=True)
     codex.mkdir(parents=True)
-    assert find(tmp_path, {}) == [claude, codex]
+    assert find_session_paths(tmp_path, {}) == [claude, codex]
 
 
 def test_the_variables_of_the_agents_replace_the_usual_folders(tmp_path: Path) -> None:
     for name in (".claude/projects", "a/projects", "b/projects", "c/archived_sessions"):
         (tmp_path / name).mkdir(parents=True)
     env = {"CLAUDE_CONFIG_DIR": f"{tmp_path / 'a'}, ~/b", "CODEX_HOME": str(tmp_path / "c")}
-    assert find(tmp_path, env) == [
+    assert find_session_paths(tmp_path, env) == [
         tmp_path / "a" / "projects",
         tmp_path / "b" / "projects",
         tmp_path / "c" / "archived_sessions",
@@ -36,7 +36,7 @@ def test_the_folders_of_agents_that_keep_them_elsewhere_are_found(tmp_path: Path
         (tmp_path / place).mkdir(parents=True)
     database = tmp_path / ".local/share/opencode/opencode.db"
     database.touch()
-    found = [path.relative_to(tmp_path).as_posix() for path in find(tmp_path, {})]
+    found = [path.relative_to(tmp_path).as_posix() for path in find_session_paths(tmp_path, {})]
     assert found == [*places[:2], ".local/share/opencode/opencode.db", *places[2:]]
 
 
@@ -53,7 +53,9 @@ def test_the_variables_of_other_agents_replace_their_folders_too(tmp_path: Path)
     places += ["pi/sessions", "gemini/.gemini/tmp/hash/chats"]
     for place in (*places, ".copilot/session-state", ".pi/agent/sessions"):
         (tmp_path / place).mkdir(parents=True)
-    assert [path.relative_to(tmp_path).as_posix() for path in find(tmp_path, env)] == places
+    assert [
+        path.relative_to(tmp_path).as_posix() for path in find_session_paths(tmp_path, env)
+    ] == places
 
 
 def test_databases_and_folders_of_hermes_openhands_and_mini_swe_agent_are_found(
@@ -65,7 +67,9 @@ def test_databases_and_folders_of_hermes_openhands_and_mini_swe_agent_are_found(
     chosen += ["m/last_mini_run.traj.json"]
     for place in (*usual, *chosen):
         (tmp_path / place).mkdir(parents=True)
-    assert [path.relative_to(tmp_path).as_posix() for path in find(tmp_path, {})] == usual
+    assert [
+        path.relative_to(tmp_path).as_posix() for path in find_session_paths(tmp_path, {})
+    ] == usual
     env = {
         "HERMES_HOME": "h",
         "OPENHANDS_PERSISTENCE_DIR": "o",
@@ -73,7 +77,9 @@ def test_databases_and_folders_of_hermes_openhands_and_mini_swe_agent_are_found(
         "MSWEA_GLOBAL_CONFIG_DIR": "m",
     }
     env = {name: str(tmp_path / path) for name, path in env.items()}
-    assert [path.relative_to(tmp_path).as_posix() for path in find(tmp_path, env)] == chosen
+    assert [
+        path.relative_to(tmp_path).as_posix() for path in find_session_paths(tmp_path, env)
+    ] == chosen
 
 
 def test_logs_of_inspect_and_the_history_of_aider_are_found(tmp_path: Path) -> None:
@@ -82,6 +88,6 @@ def test_logs_of_inspect_and_the_history_of_aider_are_found(tmp_path: Path) -> N
     chosen.touch()
     logs = tmp_path / "logs"
     logs.mkdir()
-    assert find(tmp_path, {"INSPECT_LOG_DIR": "s3://bucket/logs"}) == [usual]
+    assert find_session_paths(tmp_path, {"INSPECT_LOG_DIR": "s3://bucket/logs"}) == [usual]
     env = {"INSPECT_LOG_DIR": str(logs), "AIDER_CHAT_HISTORY_FILE": str(chosen)}
-    assert find(tmp_path, env) == [logs, chosen]
+    assert find_session_paths(tmp_path, env) == [logs, chosen]

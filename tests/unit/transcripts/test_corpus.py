@@ -8,8 +8,15 @@ from typing import Any
 
 import pytest
 
-from rekindle.transcripts import FORMATS, Damage, Learned, Opened, detect, read
-from rekindle.transcripts.detect import Head
+from rekindle.transcripts import (
+    FORMATS,
+    SessionStarted,
+    SessionUpdated,
+    UnreadableEntry,
+    detect_format,
+    read_transcript,
+)
+from rekindle.transcripts.detect import FileHead
 from rekindle.types import Message
 
 FOLDERS = {
@@ -41,18 +48,18 @@ def test_sessions_messages_and_calls_are_those_of_the_sources_page(
     told: dict[tuple[str, str | None], Message] = {}
     count = 0
     for path in sorted((corpus / folder).rglob("*.json*")):
-        format = detect(path)
+        format = detect_format(path)
         assert format is not None, path
         assert format.name == FOLDERS[folder]
-        for event in read(path):
-            assert not isinstance(event, Damage), event
-            if isinstance(event, Opened):
+        for event in read_transcript(path):
+            assert not isinstance(event, UnreadableEntry), event
+            if isinstance(event, SessionStarted):
                 session = event.session.id
                 sessions.add(session)
             elif isinstance(event, Message):
                 count += 1
                 told[session, event.platform_message_id] = event
-            elif isinstance(event, Learned):
+            elif isinstance(event, SessionUpdated):
                 assert event.session.started
                 assert event.session.tokens.output
     # The page counts a call when it was answered: ten calls of these files never were, four of
@@ -75,7 +82,7 @@ def test_the_labels_give_the_share_of_errors_that_the_sources_page_states(
     told = [
         event.meta or {}
         for path in sorted((corpus / folder).rglob("*.json*"))
-        for event in read(path)
+        for event in read_transcript(path)
         if isinstance(event, Message) and event.role == "tool"
     ]
     labelled = [meta for meta in told if isinstance(meta.get("is_error"), bool)]
@@ -102,14 +109,14 @@ RUNS = {
 def told_in(folder: Path, name: str) -> dict[tuple[str, str | None], Message]:
     told: dict[tuple[str, str | None], Message] = {}
     for path in sorted(folder.rglob("*")):
-        format = detect(path)
+        format = detect_format(path)
         if format is None:
             assert path.name.startswith("LICENSE") or path.name.endswith(".report.json"), path
             continue
         assert format.name == name
         for event in format.read(path):
-            assert not isinstance(event, Damage), event
-            if isinstance(event, Opened):
+            assert not isinstance(event, UnreadableEntry), event
+            if isinstance(event, SessionStarted):
                 session = event.session.id
             elif isinstance(event, Message):
                 assert (session, event.platform_message_id) not in told
@@ -162,11 +169,11 @@ def told_by(folder: Path) -> dict[tuple[str, str | None], Message]:
     """The messages of all transcripts in a folder, by session and id."""
     told: dict[tuple[str, str | None], Message] = {}
     for path in sorted(folder.rglob("*")):
-        format = detect(path) if path.is_file() else None
+        format = detect_format(path) if path.is_file() else None
         assert format is None or format.name == OTHERS[folder.name][0]
         for event in format.read(path) if format else ():
-            assert not isinstance(event, Damage), event
-            if isinstance(event, Opened):
+            assert not isinstance(event, UnreadableEntry), event
+            if isinstance(event, SessionStarted):
                 session = event.session.id
             elif isinstance(event, Message):
                 assert (session, event.platform_message_id) not in told
@@ -216,7 +223,7 @@ def test_runs_say_whether_they_solved_their_task(corpus: Path) -> None:
 
 def test_every_result_of_claude_code_says_whether_it_failed(corpus: Path) -> None:
     for path in sorted((corpus / "claude__entireio__cli").glob("*.jsonl")):
-        for event in read(path):
+        for event in read_transcript(path):
             if isinstance(event, Message) and event.role == "tool":
                 assert isinstance((event.meta or {})["is_error"], bool)
 
@@ -226,9 +233,9 @@ def test_no_file_is_taken_for_two_formats(corpus: Path) -> None:
     for path in sorted(corpus.rglob("*")):
         if not path.is_file():
             continue
-        head = Head.of(path)
+        head = FileHead.read(path)
         # The last format is the least particular, and is asked when no other was right.
         asked = [format for format in FORMATS[:-1] if format.binary or not head.is_binary]
-        taken = [format.name for format in asked if format.sniff(head)]
+        taken = [format.name for format in asked if format.can_read(head)]
         owner = owners.get(path.relative_to(corpus).parts[0])
         assert taken in ([], [owner]), path

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from rekindle.errors import InvalidInput
-from rekindle.transcripts import detect, read
+from rekindle.transcripts import detect_format, read_transcript
 from rekindle.transcripts.agent_folders import SAMPLE
-from rekindle.transcripts.detect import Head
+from rekindle.transcripts.detect import FileHead
 from tests.unit.transcripts.conftest import Claude, Write, messages, said
 
 
 def name_of(path: Path) -> str | None:
-    format = detect(path)
+    format = detect_format(path)
     return format.name if format else None
 
 
@@ -45,9 +45,9 @@ def test_a_first_line_longer_than_the_head_is_still_known(write: Write) -> None:
 def test_other_files_are_not_transcripts(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "session.jsonl"
     path.write_bytes(data)
-    assert detect(path) is None
-    with pytest.raises(InvalidInput, match="not a transcript that Rekindle reads"):
-        read(path)
+    assert detect_format(path) is None
+    with pytest.raises(InvalidInput, match="not a supported transcript"):
+        read_transcript(path)
 
 
 def test_the_sample_is_in_formats_we_read() -> None:
@@ -59,7 +59,7 @@ def test_a_document_that_is_laid_out_stays_one_with_an_object_on_a_line(write: W
     run = {"task_id": 0, "reward": 1.0, "info": {}, "traj": [{"role": "user", "content": "x"}] * 9}
     laid_out = json.dumps([run], indent=2).split("\n")
     cut = [*laid_out[:25], "{}", *laid_out[25:-3]]
-    assert not Head("\n".join(cut).encode()).is_lines
-    assert Head(b'{"a": 1}\n{"b": 2}\nnot JSON\n').is_lines
-    assert Head(b'[\n{"a": 1},\n{"b": 2}\n]').is_lines is False
-    assert len(messages(read(write("\n".join(cut))))) == 8
+    assert not FileHead("\n".join(cut).encode()).is_json_lines
+    assert FileHead(b'{"a": 1}\n{"b": 2}\nnot JSON\n').is_json_lines
+    assert FileHead(b'[\n{"a": 1},\n{"b": 2}\n]').is_json_lines is False
+    assert len(messages(read_transcript(write("\n".join(cut))))) == 8

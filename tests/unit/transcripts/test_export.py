@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rekindle.errors import InvalidInput
-from rekindle.transcripts import Learned, read
+from rekindle.transcripts import SessionUpdated, read_transcript
 from rekindle.transcripts.agent_folders import SAMPLE
 from rekindle.transcripts.export import atif, html, markdown
 from rekindle.types import Message, Session, Tokens, ToolCall
@@ -71,7 +71,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_is_well_formed_escaped_and_asks_the_network_for_nothing() -> None:
-    text = "".join(html.render(SESSION, CHAT))
+    text = "".join(html.render_session(SESSION, CHAT))
     text.encode()
     page = Page(text)
     assert page.open == []
@@ -87,13 +87,13 @@ def test_the_page_is_well_formed_escaped_and_asks_the_network_for_nothing() -> N
 
 def test_the_page_sets_strong_words_apart_and_leaves_other_stars_alone() -> None:
     said = Message("assistant", "**Done:** 2 ** 3 and **kwargs, `a**b**`")
-    text = "".join(html.render(SESSION, [said]))
+    text = "".join(html.render_session(SESSION, [said]))
     assert "<strong>Done:</strong> 2 ** 3 and **kwargs" in text
     assert text.count("<strong>") == 1
 
 
 def test_the_page_shows_calls_folded_and_failures_at_a_glance() -> None:
-    text = "".join(html.render(SESSION, CHAT))
+    text = "".join(html.render_session(SESSION, CHAT))
     failed = [attrs for tag, attrs in Page(text).tags if attrs.get("class") == "failed"]
     assert len(failed) == 1
     assert '<span class="bad">exit code 2</span>' in text
@@ -102,7 +102,7 @@ def test_the_page_shows_calls_folded_and_failures_at_a_glance() -> None:
 
 
 def test_markdown_has_every_word_and_fences_that_hold() -> None:
-    text = "".join(markdown.render(SESSION, CHAT))
+    text = "".join(markdown.render_session(SESSION, CHAT))
     text.encode()
     for words in ("## User · 2026-03-01 10:00:00 UTC", "Be kind.", "boo", "an orphan", "hm"):
         assert words in text
@@ -112,7 +112,7 @@ def test_markdown_has_every_word_and_fences_that_hold() -> None:
 
 
 def test_the_trajectory_keeps_to_the_schema() -> None:
-    trajectory = json.loads("".join(atif.render(SESSION, CHAT)))
+    trajectory = json.loads("".join(atif.render_session(SESSION, CHAT)))
     check(trajectory)
     assert trajectory["schema_version"] == "ATIF-v1.8"
     assert [step["source"] for step in trajectory["steps"]] == [
@@ -139,7 +139,7 @@ def test_the_trajectory_keeps_to_the_schema() -> None:
 
 def test_a_session_without_messages_is_no_trajectory() -> None:
     with pytest.raises(InvalidInput, match="at least one step"):
-        list(atif.render(SESSION, []))
+        list(atif.render_session(SESSION, []))
 
 
 def test_real_trajectories_pass_the_check_that_ours_pass(corpus: Path) -> None:
@@ -158,14 +158,14 @@ def transcripts() -> list[Path]:
 
 @pytest.mark.parametrize("path", transcripts(), ids=lambda path: path.stem)
 def test_real_sessions_come_out_whole_in_every_format(path: Path) -> None:
-    events = list(read(path))
-    session = next(event.session for event in events if isinstance(event, Learned))
+    events = list(read_transcript(path))
+    session = next(event.session for event in events if isinstance(event, SessionUpdated))
     told = messages(events)
-    check(json.loads("".join(atif.render(session, told))))
-    page = "".join(html.render(session, told))
+    check(json.loads("".join(atif.render_session(session, told))))
+    page = "".join(html.render_session(session, told))
     assert Page(page).open == []
     assert page.count("<article") >= sum(1 for message in told if message.role != "tool")
-    text = "".join(markdown.render(session, told))
+    text = "".join(markdown.render_session(session, told))
     for message in told:
         if message.role == "user":
             assert message.text in text

@@ -12,7 +12,7 @@ from soak import fuzz
 from soak.damage import damage
 from soak.specimens import Specimen, made
 
-from rekindle.transcripts import FORMATS, Event, Opened, detect
+from rekindle.transcripts import FORMATS, SessionStarted, TranscriptEvent, detect_format
 from rekindle.types import Message, Session
 
 SEED = 20261
@@ -30,7 +30,7 @@ def test_no_damage_makes_a_reader_crash_hang_or_lose_good_lines(format: str) -> 
 def test_a_specimen_is_a_sound_file_of_its_format(specimen: Specimen, tmp_path: Path) -> None:
     path = tmp_path / "specimen"
     path.write_bytes(specimen.data)
-    format = detect(path)
+    format = detect_format(path)
     assert format is not None
     assert format.name == specimen.format
     texts = [event.text for event in format.read(path) if isinstance(event, Message)]
@@ -43,37 +43,37 @@ def test_a_seed_repeats_the_damage() -> None:
     assert once.data != once.base
 
 
-def raises(path: Path) -> Iterator[Event]:
-    yield Opened(Session("s"))
+def raises(path: Path) -> Iterator[TranscriptEvent]:
+    yield SessionStarted(Session("s"))
     if b"\xff" in path.read_bytes():
         raise KeyError("x")
 
 
-def hangs(path: Path) -> Iterator[Event]:
+def hangs(path: Path) -> Iterator[TranscriptEvent]:
     while b"\0" in path.read_bytes():
         pass
-    yield Opened(Session("s"))
+    yield SessionStarted(Session("s"))
 
 
-def is_unsound(path: Path) -> Iterator[Event]:
-    yield Opened(Session("s"))
+def is_unsound(path: Path) -> Iterator[TranscriptEvent]:
+    yield SessionStarted(Session("s"))
     yield Message(role="user", content="x", meta={"n": float("nan")}, platform_message_id="x")
 
 
-def has_no_id(path: Path) -> Iterator[Event]:
-    yield Opened(Session("s"))
+def has_no_id(path: Path) -> Iterator[TranscriptEvent]:
+    yield SessionStarted(Session("s"))
     yield Message(role="user", content="x")
 
 
-def is_eager(path: Path) -> Iterator[Event]:
+def is_eager(path: Path) -> Iterator[TranscriptEvent]:
     yield Message(role="user", content="x", platform_message_id="x")
 
 
-def gives_up(path: Path) -> Iterator[Event]:
+def gives_up(path: Path) -> Iterator[TranscriptEvent]:
     """Whatever the file says, until the first line that is not JSON."""
     import json
 
-    yield Opened(Session("s"))
+    yield SessionStarted(Session("s"))
     for number, line in enumerate(path.read_bytes().split(b"\n")):
         try:
             value = json.loads(line)
@@ -99,7 +99,7 @@ def test_a_reader_that_breaks_a_promise_is_found(
 ) -> None:
     real = type(FORMATS[0]).read
 
-    def instead(self: Any, path: Path) -> Iterator[Event]:
+    def instead(self: Any, path: Path) -> Iterator[TranscriptEvent]:
         return read(path) if self.name == "claude-code" else real(self, path)
 
     monkeypatch.setattr(type(FORMATS[0]), "read", instead)

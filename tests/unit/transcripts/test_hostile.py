@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from rekindle.transcripts import FORMATS, Damage, detect
-from rekindle.types import Message, checked
+from rekindle.transcripts import FORMATS, UnreadableEntry, detect_format
+from rekindle.types import Message, validate_message
 from tests.unit.transcripts.conftest import Claude, call, said
 
 KEYS = st.sampled_from(
@@ -161,12 +161,12 @@ def test_hostile_lines_never_raise_and_good_lines_survive(data: st.DataObject, b
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "hostile")
         path.write_bytes(b"\n".join(lines))
-        assert detect(path) in (*FORMATS, None)
+        assert detect_format(path) in (*FORMATS, None)
         for event in format.read(path):
             if isinstance(event, Message):
-                texts.append(checked(event).text)
+                texts.append(validate_message(event).text)
                 assert event.platform_message_id
-            elif isinstance(event, Damage):
+            elif isinstance(event, UnreadableEntry):
                 assert 1 <= event.line <= len(lines)
     for n in range(3):
         assert any(f"good {n}" in text for text in texts)
@@ -199,7 +199,7 @@ def test_hostile_elements_of_a_document_never_raise_and_good_ones_survive(
         path = Path(folder, "hostile")
         path.write_text(begin + "\n" + ",\n".join(map(json.dumps, mixed)) + "\n" + end)
         told = [event for event in format.read(path) if isinstance(event, Message)]
-    texts = [checked(message).text for message in told]
+    texts = [validate_message(message).text for message in told]
     assert all(message.platform_message_id for message in told)
     for n in range(3):
         assert any(f"good {n}" in text for text in texts)
@@ -212,7 +212,7 @@ def test_garbage_gives_damage_and_nothing_else(data: bytes, format: Any) -> None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "garbage")
         path.write_bytes(data)
-        assert all(isinstance(event, Damage) for event in format.read(path))
+        assert all(isinstance(event, UnreadableEntry) for event in format.read(path))
 
 
 @settings(max_examples=60, deadline=None)

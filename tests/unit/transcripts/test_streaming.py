@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rekindle.transcripts import read
+from rekindle.transcripts import read_transcript
 from rekindle.types import Message
 from tests.unit.transcripts.conftest import Claude, said
 
@@ -112,7 +112,7 @@ def test_one_long_document_costs_the_memory_of_a_few_messages(
 def peak(path: Path) -> int:
     tracemalloc.start()
     try:
-        assert sum(1 for event in read(path) if isinstance(event, Message)) == COUNT
+        assert sum(1 for event in read_transcript(path) if isinstance(event, Message)) == COUNT
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -1,4 +1,4 @@
-"""Messages as JSON of the Chat Completions protocol, and back."""
+"""Convert messages to and from the JSON of the Chat Completions protocol."""
 
 from __future__ import annotations
 
@@ -7,65 +7,71 @@ from typing import cast
 
 import msgspec
 
-from rekindle.json_fields import Record, record, records, text
+from rekindle.json_fields import JsonObject, as_object, as_objects, get_text
 from rekindle.types import JSON, Content, Message, ToolCall
 
-from .providers import EXTRA, Provider, signature
+from .providers import EXTRA_CONTENT, Provider, get_signature
 
 
-def chat_message(
+def to_chat_message(
     message: Message, provider: Provider = "openai", reasoning_field: str = ""
-) -> Record:
-    """The message as it is sent.
+) -> JsonObject:
+    """Return the message as it is sent.
 
-    The reasoning of an assistant goes back in the field of that name, for endpoints that want it.
+    An assistant's reasoning goes into the field `reasoning_field`, for endpoints that want it back.
     """
-    sent: Record = {"role": message.role, "content": message.content}
+    fields: JsonObject = {"role": message.role, "content": message.content}
     if message.role == "tool":
-        sent["tool_call_id"] = message.tool_call_id or ""
-        return sent
+        fields["tool_call_id"] = message.tool_call_id or ""
+        return fields
     if message.name is not None:
-        sent["name"] = message.name
+        fields["name"] = message.name
     if message.tool_calls:
-        sent["tool_calls"] = [_chat_call(message, call, provider) for call in message.tool_calls]
+        fields["tool_calls"] = [
+            _to_chat_call(message, call, provider) for call in message.tool_calls
+        ]
     if reasoning_field and message.reasoning and message.role == "assistant":
-        sent[reasoning_field] = message.reasoning
-    return sent
+        fields[reasoning_field] = message.reasoning
+    return fields
 
 
-def _chat_call(message: Message, call: ToolCall, provider: Provider) -> Record:
+def _to_chat_call(message: Message, call: ToolCall, provider: Provider) -> JsonObject:
     arguments = call.arguments
     if not isinstance(arguments, str):
         arguments = msgspec.json.encode(arguments).decode()
-    sent: Record = {
+    fields: JsonObject = {
         "id": call.id,
         "type": "function",
         "function": {"name": call.name, "arguments": arguments},
     }
-    if provider == "gemini" and (extra := signature(message, call)):
-        sent[EXTRA] = extra
-    return sent
+    if provider == "gemini" and (extra := get_signature(message, call)):
+        fields[EXTRA_CONTENT] = extra
+    return fields
 
 
-def message_of(sent: object) -> Message:
-    """A message as an endpoint receives it: nothing is mended, so that it can be checked."""
-    fields = record(sent)
+def from_chat_message(value: object) -> Message:
+    """Parse a message as an endpoint receives it, without repairing anything, so it can be checked."""
+    fields = as_object(value)
     content: object = fields.get("content")
-    calls = records(fields.get("tool_calls"))
-    extra = {str(call.get("id")): call[EXTRA] for call in calls if call.get(EXTRA) is not None}
+    calls = as_objects(fields.get("tool_calls"))
+    extra = {
+        str(call.get("id")): call[EXTRA_CONTENT]
+        for call in calls
+        if call.get(EXTRA_CONTENT) is not None
+    }
     return Message(
         role=str(fields.get("role")),
         content=cast(Content, content) if isinstance(content, (str, list)) else None,
-        tool_calls=[_call_of(call) for call in calls],
-        tool_call_id=text(fields, "tool_call_id"),
-        name=text(fields, "name"),
-        reasoning=text(fields, "reasoning_content", "reasoning"),
-        meta={EXTRA: extra} if extra else None,
+        tool_calls=[_from_chat_call(call) for call in calls],
+        tool_call_id=get_text(fields, "tool_call_id"),
+        name=get_text(fields, "name"),
+        reasoning=get_text(fields, "reasoning_content", "reasoning"),
+        meta={EXTRA_CONTENT: extra} if extra else None,
     )
 
 
-def _call_of(call: Record) -> ToolCall:
-    function = record(call.get("function"))
+def _from_chat_call(call: JsonObject) -> ToolCall:
+    function = as_object(call.get("function"))
     arguments: object = function.get("arguments")
     if not isinstance(arguments, (str, Mapping)):
         arguments = ""

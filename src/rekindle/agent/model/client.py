@@ -1,8 +1,8 @@
-"""The model client: asks any endpoint that speaks the Chat Completions protocol.
+"""A client for any endpoint that speaks the Chat Completions protocol.
 
-A request is made valid for the provider (`history.repaired`), sent, and retried with growing pauses
-when the failure may pass. An answer is only taken for one when the endpoint has said why the model
-stopped: a stream that breaks off is asked for again, and reported when that does not help.
+A request is normalized for the provider (`normalize.normalize_messages`), sent, and retried with
+exponential backoff after transient failures. A response counts as complete only when the endpoint
+has sent a finish reason; a broken stream is retried, then reported.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from rekindle.errors import (
 )
 from rekindle.types import JSON, Message
 
-from .chat_completions import chat_message
-from .errors import failure_of, transport_errors
-from .normalize import repaired
-from .providers import Provider, provider_of
+from .chat_completions import to_chat_message
+from .errors import get_transport_errors, to_model_error
+from .normalize import normalize_messages
+from .providers import Provider, detect_provider
 from .stream import (
-    Again,
-    Answer,
     CallDelta,
     Delta,
-    Done,
-    Event,
-    Gathering,
+    ModelResponse,
     ReasoningDelta,
+    ResponseBuilder,
+    Retrying,
+    StreamEnded,
+    StreamEvent,
     TextDelta,
 )
 
@@ -48,26 +48,26 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 __all__ = [
-    "Again",
-    "Answer",
+    "Retrying",
+    "ModelResponse",
     "CallDelta",
-    "Done",
+    "StreamEnded",
     "Endpoint",
-    "Event",
+    "StreamEvent",
     "Model",
-    "Patience",
+    "RetryPolicy",
     "ReasoningDelta",
     "TextDelta",
 ]
 
 
 class Endpoint(NamedTuple):
-    """Where a model answers, and how long it may take.
+    """A model's address, and how long a response may take.
 
-    `silence_seconds` is the longest wait for the next bytes, `answer_seconds` for a whole answer.
-    `provider` is known by address and model unless given. `options` go into every request, such as
-    temperature. `reasoning_field` names the field in which reasoning is sent back, where that is
-    wanted. Old servers refuse to be asked for `usage` in a stream.
+    `silence_seconds` limits the wait for the next bytes, `answer_seconds` that for a whole response.
+    `provider` is detected from address and model unless given. `options` go into every request, such as
+    temperature. `reasoning_field` names the field in which reasoning is sent back, if the endpoint wants
+    it. Old servers reject a request for `usage` in a stream.
     """
 
     base_url: str
@@ -82,51 +82,51 @@ class Endpoint(NamedTuple):
     usage: bool = True
 
 
-class Patience(NamedTuple):
-    """How often to ask, and the seconds between.
+class RetryPolicy(NamedTuple):
+    """The number of attempts for a request, and the delays between attempts.
 
-    Each pause is twice as long as the one before, less a part by chance, so that many clients do
-    not come back at once. An endpoint that asks for more than `longest` is given up at once.
+    Each delay doubles the previous one, minus random jitter so that clients do not retry in lockstep.
+    If the endpoint asks for a wait longer than `max_delay`, do not retry.
     """
 
-    attempts: int = 5
-    first: float = 1.0
-    longest: float = 60.0
+    max_attempts: int = 5
+    first_delay: float = 1.0
+    max_delay: float = 60.0
 
-    def pause(self, attempt: int, error: ModelError, chance: float) -> float | None:
-        """Seconds until the next attempt; None to give up. `chance` is between 0 and 1."""
-        if attempt >= self.attempts or not _may_pass(error):
+    def get_delay(self, attempt: int, error: ModelError, jitter: float) -> float | None:
+        """Return the seconds until the next attempt, None to stop. `jitter` is between 0 and 1."""
+        if attempt >= self.max_attempts or not _is_transient(error):
             return None
-        pause = min(self.longest, self.first * 2 ** (attempt - 1)) * (1 - chance / 2)
-        asked = error.retry_after if isinstance(error, ModelOverloaded) else None
-        if asked is None:
-            return pause
-        return None if asked > self.longest else asked + pause * chance / 10
+        delay = min(self.max_delay, self.first_delay * 2 ** (attempt - 1)) * (1 - jitter / 2)
+        requested = error.retry_after if isinstance(error, ModelOverloaded) else None
+        if requested is None:
+            return delay
+        return None if requested > self.max_delay else requested + delay * jitter / 10
 
 
-def _may_pass(error: ModelError) -> bool:
+def _is_transient(error: ModelError) -> bool:
     return isinstance(error, (ModelOverloaded, ModelUnreachable, StreamBroken))
 
 
 class Model:
-    """One endpoint, asked for answers. Use it in one event loop, and close it."""
+    """A client for one endpoint. Use it in one event loop, and close it."""
 
     def __init__(
         self,
         endpoint: Endpoint,
         *,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.time,
         random: Random | None = None,
     ) -> None:
         if not endpoint.model:
-            raise InvalidSetting("model.name: not set; name the model to ask")
+            raise InvalidSetting("model.name: not set; set it to the model to use")
         self.endpoint = endpoint
-        self.provider: Provider = endpoint.provider or provider_of(
+        self.provider: Provider = endpoint.provider or detect_provider(
             endpoint.base_url, endpoint.model
         )
-        self._patience = patience or Patience()
+        self._retry_policy = retry_policy or RetryPolicy()
         self._sleep = sleep
         self._clock = clock
         self._random = random or Random()
@@ -134,7 +134,7 @@ class Model:
             raise InvalidSetting(
                 "model: the package `openai` is not installed; install `rekindle[agent]`"
             )
-        self._client: AsyncOpenAI | None = None  # until it is asked
+        self._client: AsyncOpenAI | None = None  # loaded on first use
 
     async def __aenter__(self) -> Self:
         return self
@@ -146,101 +146,101 @@ class Model:
         if self._client is not None:
             await self._client.close()
 
-    async def ready(self) -> AsyncOpenAI:
-        """Load what it takes to ask, beside whatever else goes on: it may take a second."""
+    async def load_client(self) -> AsyncOpenAI:
+        """Load the SDK in a thread and return its client; the first call may take a second."""
         if self._client is None:
             try:
                 await asyncio.to_thread(import_module, "openai")
             except ImportError as error:
-                why = f"model: the package `openai` cannot be loaded: {error}"
-                raise InvalidSetting(why) from error
+                message = f"model: could not load the package `openai`: {error}"
+                raise InvalidSetting(message) from error
         if self._client is None:
-            self._client = _client(self.endpoint)
+            self._client = _create_client(self.endpoint)
         return self._client
 
-    async def answer(
+    async def complete(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, JSON]] = ()
-    ) -> Answer:
-        """The whole answer at once. `tools` are definitions in the shape of the protocol."""
-        request = self._request(messages, tools)
+    ) -> ModelResponse:
+        """Query the model and return the whole response. `tools` are Chat Completions definitions."""
+        request = self._build_request(messages, tools)
         attempt = 1
         while True:
             try:
-                return await self._ask(request)
+                return await self._complete_once(request)
             except ModelError as error:
-                pause = self._patience.pause(attempt, error, self._random.random())
-                if pause is None:
+                delay = self._retry_policy.get_delay(attempt, error, self._random.random())
+                if delay is None:
                     raise
             attempt += 1
-            await self._sleep(pause)
+            await self._sleep(delay)
 
     async def stream(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, JSON]] = ()
-    ) -> AsyncGenerator[Event]:
-        """The answer as it is written; the last event is `Done`.
+    ) -> AsyncGenerator[StreamEvent]:
+        """Query the model and yield events as they arrive; the last one is `StreamEnded`.
 
-        Whoever stops early closes it (`contextlib.aclosing`), which ends the request.
+        To stop early, close the generator (`contextlib.aclosing`), which aborts the request.
         """
-        request = self._request(messages, tools)
+        request = self._build_request(messages, tools)
         attempt = 1
         while True:
             try:
-                async with aclosing(self._listen(request)) as events:
+                async with aclosing(self._stream_once(request)) as events:
                     async for event in events:
                         yield event
                 return
             except ModelError as error:
-                pause = self._patience.pause(attempt, error, self._random.random())
-                if pause is None:
+                delay = self._retry_policy.get_delay(attempt, error, self._random.random())
+                if delay is None:
                     raise
-                yield Again(error, pause)
+                yield Retrying(error, delay)
             attempt += 1
-            await self._sleep(pause)
+            await self._sleep(delay)
 
-    def _request(
+    def _build_request(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, JSON]]
     ) -> dict[str, Any]:
         field = self.endpoint.reasoning_field
-        sent = repaired(messages, self.provider)
+        outgoing = normalize_messages(messages, self.provider)
         request: dict[str, Any] = {
             **self.endpoint.options,
             "model": self.endpoint.model,
-            "messages": [chat_message(message, self.provider, field) for message in sent],
+            "messages": [to_chat_message(message, self.provider, field) for message in outgoing],
         }
         if tools:
             request["tools"] = list(tools)
         return request
 
-    async def _ask(self, request: dict[str, Any]) -> Answer:
-        gathering = Gathering()
-        async with _Failures(self):
-            for _ in gathering.take(await self._create(request)):
+    async def _complete_once(self, request: dict[str, Any]) -> ModelResponse:
+        builder = ResponseBuilder()
+        async with _ErrorTranslator(self):
+            for _ in builder.add_chunk(await self._post_request(request)):
                 pass
-        return self._whole(gathering)
+        return self._finish_response(builder)
 
-    async def _listen(self, request: dict[str, Any]) -> AsyncGenerator[Delta | Done]:
-        gathering = Gathering()
+    async def _stream_once(self, request: dict[str, Any]) -> AsyncGenerator[Delta | StreamEnded]:
+        builder = ResponseBuilder()
         request = {**request, "stream": True}
         if self.endpoint.usage:
             request["stream_options"] = {"include_usage": True}
-        chunks = self._chunks(request)
+        chunks = self._iter_chunks(request)
         async with aclosing(chunks):
             while True:
                 try:
-                    async with _Failures(self):
+                    async with _ErrorTranslator(self):
                         chunk = await anext(chunks)
                 except StopAsyncIteration:
                     break
                 except ModelError as error:
-                    if gathering.finish:  # only the count of tokens is missing
+                    if builder.finish:  # only the token usage is missing
                         break
-                    raise self._broken(gathering, error) from error
-                for delta in gathering.take(chunk):
+                    raise self._to_stream_error(builder, error) from error
+                for delta in builder.add_chunk(chunk):
                     yield delta
-        yield Done(self._whole(gathering))
+        yield StreamEnded(self._finish_response(builder))
 
-    async def _chunks(self, request: dict[str, Any]) -> AsyncGenerator[object]:
-        stream = await self._create(request)
+    async def _iter_chunks(self, request: dict[str, Any]) -> AsyncGenerator[object]:
+        stream = await self._post_request(request)
         try:
             deadline = asyncio.get_running_loop().time() + self.endpoint.answer_seconds
             iterator = aiter(stream)
@@ -254,13 +254,13 @@ class Model:
         finally:
             await stream.close()
 
-    async def _create(self, request: Mapping[str, JSON]) -> Any:
-        """The answer, or a stream of its parts, as the JSON that came.
+    async def _post_request(self, request: Mapping[str, JSON]) -> Any:
+        """Post the request and return the response, or a stream of its chunks, as decoded JSON.
 
-        The method of the SDK that is made for this looks at every field of every message before it
-        sends them. For a long conversation that takes a hundred times as long as all the rest.
+        The SDK's own method validates every field of every message before sending. For a long
+        conversation that takes a hundred times as long as everything else.
         """
-        client = await self.ready()
+        client = await self.load_client()
         from openai import AsyncStream
 
         async with asyncio.timeout(self.endpoint.answer_seconds):
@@ -272,36 +272,38 @@ class Model:
                 stream_cls=AsyncStream[object],
             )
 
-    def _whole(self, gathering: Gathering) -> Answer:
-        if not gathering.finish:
-            raise self._broken(gathering)
-        return gathering.answer()
+    def _finish_response(self, builder: ResponseBuilder) -> ModelResponse:
+        if not builder.finish:
+            raise self._to_stream_error(builder)
+        return builder.build_response()
 
-    def _broken(self, gathering: Gathering, error: ModelError | None = None) -> ModelError:
-        """What ended an answer; once some of it has come, any silence is a break in the middle."""
-        so_far = "".join(gathering.texts)
+    def _to_stream_error(
+        self, builder: ResponseBuilder, error: ModelError | None = None
+    ) -> ModelError:
+        """Return the error for an incomplete response; after some text, it is a broken stream."""
+        so_far = "".join(builder.texts)
         if error is None:
-            text = f"{self.place}: the answer stopped in the middle; ask again"
+            text = f"{self.label}: the response stopped midway; try again"
             return StreamBroken(text, so_far)
         if isinstance(error, StreamBroken) or (so_far and isinstance(error, ModelUnreachable)):
             return StreamBroken(str(error), so_far)
         return error
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """Model and address, for messages to people."""
         return f"model {self.endpoint.model} at {self.endpoint.base_url}"
 
-    def failed(self, error: Exception) -> ModelError:
-        """The error of ours for one from below."""
+    def translate_error(self, error: Exception) -> ModelError:
+        """Return our error for one from the SDK or below."""
         if isinstance(error, TimeoutError):
             limit = self.endpoint.answer_seconds
-            return ModelUnreachable(f"{self.place}: no whole answer within {limit:g} s")
-        return failure_of(error, self.place, self._clock())
+            return ModelUnreachable(f"{self.label}: no complete response within {limit:g} s")
+        return to_model_error(error, self.label, self._clock())
 
 
-class _Failures:
-    """Turns what the SDK and the layers below it raise into errors of ours."""
+class _ErrorTranslator:
+    """A context manager that turns errors of the SDK and the layers below into ours."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -314,18 +316,18 @@ class _Failures:
             return
         import openai
 
-        # A broken chunk shows as ValueError (no JSON) or as an attribute or key that is not there.
+        # A malformed chunk raises ValueError (not JSON), or lacks an attribute or key.
         known = (openai.OpenAIError, TimeoutError, ValueError, AttributeError, TypeError, KeyError)
-        if isinstance(error, (*known, *transport_errors())):
-            raise self._model.failed(error) from error
+        if isinstance(error, (*known, *get_transport_errors())):
+            raise self._model.translate_error(error) from error
 
 
-def _client(endpoint: Endpoint) -> AsyncOpenAI:
+def _create_client(endpoint: Endpoint) -> AsyncOpenAI:
     import openai
 
     return openai.AsyncOpenAI(
         base_url=endpoint.base_url,
-        api_key=endpoint.api_key or "none",  # local endpoints want none, the SDK wants one
+        api_key=endpoint.api_key or "none",  # the SDK requires a key, local endpoints do not
         max_retries=0,
         timeout=openai.Timeout(endpoint.silence_seconds, connect=endpoint.connect_seconds),
     )

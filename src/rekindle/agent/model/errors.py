@@ -1,4 +1,4 @@
-"""What went wrong at the model's endpoint, as an error of ours that says what to do."""
+"""Translate errors from the model's endpoint into our own errors, with advice on what to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rekindle.errors import (
     ContextTooLong,
     ModelError,
     ModelOverloaded,
-    ModelRefused,
+    ModelRequestRejected,
     ModelUnreachable,
     StreamBroken,
 )
@@ -24,10 +24,10 @@ _TOO_LONG = re.compile(
     r"|input token count|exceeds? the (maximum|available|limit).{0,40}(token|context)",
     re.IGNORECASE,
 )
-_NO_MONEY = re.compile(r"insufficient_quota|billing|credit balance", re.IGNORECASE)
-_BUSY = re.compile(r"overloaded|rate.?limit|capacity|too many requests", re.IGNORECASE)
-_OVERLOADED = (429, 503, 529)
-_MAX_SHOWN = 500
+_NO_CREDIT = re.compile(r"insufficient_quota|billing|credit balance", re.IGNORECASE)
+_OVERLOADED_TEXT = re.compile(r"overloaded|rate.?limit|capacity|too many requests", re.IGNORECASE)
+_OVERLOADED_STATUSES = (429, 503, 529)
+_MAX_MESSAGE_CHARACTERS = 500
 
 _HINTS = {
     401: "check model.api_key",
@@ -36,8 +36,8 @@ _HINTS = {
 }
 
 
-def transport_errors() -> tuple[type[Exception], ...]:
-    """Errors of the HTTP library below the SDK, which older releases let through from a stream."""
+def get_transport_errors() -> tuple[type[Exception], ...]:
+    """Return the error types of the HTTP library, which older SDK releases leak from a stream."""
     found: list[type[Exception]] = []
     for name in ("httpx", "httpx2"):
         error: object = getattr(sys.modules.get(name), "HTTPError", None)
@@ -46,72 +46,80 @@ def transport_errors() -> tuple[type[Exception], ...]:
     return tuple(found)
 
 
-def failure_of(error: Exception, place: str, now: float) -> ModelError:
-    """The error of ours for one that the SDK raised; `place` says which model and address."""
+def to_model_error(error: Exception, target: str, now: float) -> ModelError:
+    """Return our error for one raised by the SDK; `target` names the model and its address."""
     import openai
 
     if isinstance(error, openai.APIStatusError):
-        return _of_status(error, place, now)
+        return _error_from_status(error, target, now)
     if isinstance(error, openai.APITimeoutError):
-        return ModelUnreachable(f"{place}: no answer in time; try again, or raise the time-outs")
+        return ModelUnreachable(f"{target}: timed out; try again, or raise the timeouts")
     if isinstance(error, openai.APIConnectionError):
         cause = error.__cause__ or error
-        return ModelUnreachable(f"{place}: cannot be reached ({cause}); check model.base_url")
+        return ModelUnreachable(f"{target}: could not connect ({cause}); check model.base_url")
     if isinstance(error, openai.APIError):  # an error inside a stream
-        told = f"{error.code or ''} {error.type or ''} {error.message}"
-        return _of_words(told, place, error.message) or StreamBroken(
-            f"{place}: the endpoint broke off with: {_short(error.message)}"
+        details = f"{error.code or ''} {error.type or ''} {error.message}"
+        return _error_from_text(details, target, error.message) or StreamBroken(
+            f"{target}: the endpoint aborted the response: {_shorten_text(error.message)}"
         )
-    return StreamBroken(f"{place}: the answer cannot be read: {_short(str(error))}")
+    return StreamBroken(f"{target}: could not parse the response: {_shorten_text(str(error))}")
 
 
-def _of_status(error: openai.APIStatusError, place: str, now: float) -> ModelError:
+def _error_from_status(error: openai.APIStatusError, target: str, now: float) -> ModelError:
     status = error.status_code
-    told = f"{error.code or ''} {error.type or ''} {error.message}"
-    said = _short(error.message)
-    if status == 413 or (status in (400, 422) and _TOO_LONG.search(told)):
-        return ContextTooLong(f"{place}: the conversation is too long; compress it. ({said})")
-    if status == 429 and _NO_MONEY.search(told):
-        return ModelRefused(f"{place}: nothing left to spend; check the account. ({said})", status)
-    if status in _OVERLOADED:
-        wait = _retry_after(error, now)
-        when = "in a while" if wait is None else f"in {wait:.0f} s"
-        return ModelOverloaded(f"{place}: overloaded or over a limit, try {when}. ({said})", wait)
+    details = f"{error.code or ''} {error.type or ''} {error.message}"
+    summary = _shorten_text(error.message)
+    if status == 413 or (status in (400, 422) and _TOO_LONG.search(details)):
+        return ContextTooLong(f"{target}: the conversation is too long; compress it. ({summary})")
+    if status == 429 and _NO_CREDIT.search(details):
+        return ModelRequestRejected(
+            f"{target}: out of credit; check the account. ({summary})", status
+        )
+    if status in _OVERLOADED_STATUSES:
+        wait = _parse_retry_after(error, now)
+        when = "again later" if wait is None else f"again in {wait:.0f} s"
+        return ModelOverloaded(
+            f"{target}: overloaded or rate limited; try {when}. ({summary})", wait
+        )
     if status >= 500 or status in (408, 409):
-        return ModelUnreachable(f"{place}: failed with HTTP {status}; try again. ({said})")
-    hint = _HINTS.get(status, "what was sent does not suit it")
-    return ModelRefused(f"{place}: refused with HTTP {status}; {hint}. ({said})", status)
+        return ModelUnreachable(f"{target}: failed with HTTP {status}; try again. ({summary})")
+    hint = _HINTS.get(status, "the endpoint rejected the request")
+    return ModelRequestRejected(
+        f"{target}: refused with HTTP {status}; {hint}. ({summary})", status
+    )
 
 
-def _of_words(told: str, place: str, message: str) -> ModelError | None:
-    said = _short(message)
-    if _TOO_LONG.search(told):
-        return ContextTooLong(f"{place}: the conversation is too long; compress it. ({said})")
-    if _NO_MONEY.search(told):
-        return ModelRefused(f"{place}: nothing left to spend; check the account. ({said})")
-    if _BUSY.search(told):
-        return ModelOverloaded(f"{place}: overloaded, try in a while. ({said})")
+def _error_from_text(details: str, target: str, message: str) -> ModelError | None:
+    summary = _shorten_text(message)
+    if _TOO_LONG.search(details):
+        return ContextTooLong(f"{target}: the conversation is too long; compress it. ({summary})")
+    if _NO_CREDIT.search(details):
+        return ModelRequestRejected(f"{target}: out of credit; check the account. ({summary})")
+    if _OVERLOADED_TEXT.search(details):
+        return ModelOverloaded(f"{target}: overloaded; try again later. ({summary})")
     return None
 
 
-def _retry_after(error: openai.APIStatusError, now: float) -> float | None:
-    """Seconds that the endpoint asks us to wait, from headers in seconds, milliseconds or a date."""
+def _parse_retry_after(error: openai.APIStatusError, now: float) -> float | None:
+    """Return the seconds the endpoint asks us to wait, from a header in seconds, ms or as a date."""
     headers = error.response.headers
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        given = headers.get(name)
-        if given is None:
+        value = headers.get(name)
+        if value is None:
             continue
         try:
-            return max(0.0, float(given) / unit)
+            return max(0.0, float(value) / unit)
         except ValueError:
             pass
         try:
-            return max(0.0, parsedate_to_datetime(given).timestamp() - now)
+            return max(0.0, parsedate_to_datetime(value).timestamp() - now)
         except (ValueError, TypeError, OverflowError):
             continue
     return None
 
 
-def _short(text: str) -> str:
+def _shorten_text(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _MAX_SHOWN else line[: _MAX_SHOWN - 1] + "…"
+    return (
+        line if len(line) <= _MAX_MESSAGE_CHARACTERS else line[: _MAX_MESSAGE_CHARACTERS - 1] + "…"
+    )

@@ -1,23 +1,22 @@
-"""A stored conversation, made valid for the provider it is sent to.
+"""Normalize a stored conversation into one that the provider accepts.
 
-A conversation may have been cut at any moment: a call without a result, a result without its call,
-two messages of the user in a row. It may come from another program, with ids and contents that a
-provider refuses. What is stored stays as it is; `repaired` gives what is sent instead.
+A conversation may have stopped at any moment: a call without a result, a result without its call,
+two consecutive user messages. It may come from another program, with ids and contents that a
+provider rejects. The stored messages stay untouched; `normalize_messages` returns the ones to send.
 
-What it decides:
+The rules:
 
-- A result is put right behind its call, however late it came: the newest call of that id. A result
-  without an id answers a call of the newest message with calls.
-- A call without a result gets one that says it was interrupted, and that it may have taken effect.
-- A second, different result of one call is added to the first, with a mark; a copy is left out.
-- A result without a call becomes text with a mark that it is data: no call is made up for it.
-- Messages of one role in a row become one. Where people with different names spoke, the names are
-  put into the text.
-- Blank messages of the assistant and the system are left out; a blank one of the user says so.
-- Where a provider wants another order, one short message in brackets is put in.
+- A result moves directly behind its call, however late it arrived: the newest call with that id. A
+  result without an id answers a call of the newest message with calls.
+- A call without a result gets one that says it was interrupted and may have taken effect.
+- A second, different result of a call is appended to the first with a marker; a duplicate is dropped.
+- A result without a call becomes text marked as data: no call is invented for it.
+- Consecutive messages of one role are merged. If their authors differ, the names go into the text.
+- Blank assistant and system messages are dropped; a blank user message becomes a placeholder.
+- If a provider demands another order, a short message in parentheses is inserted.
 
-Equal input gives equal bytes, and a conversation that only grows keeps the bytes of what was sent
-before, so that prompt caches hold.
+Equal input yields equal bytes, and a growing conversation keeps the bytes of what was already sent,
+so that prompt caches stay valid.
 """
 
 from __future__ import annotations
@@ -31,261 +30,283 @@ from itertools import groupby
 from string import ascii_letters, digits
 from typing import cast
 
-from rekindle.types import JSON, Message, ToolCall, replace
+from rekindle.types import JSON, Message, ToolCall, replace_fields
 
-from .message_format import carried, joined, prefixed, speaking
-from .providers import EXTRA, RULES, Provider, Rules, is_system, signature
-from .validate import is_sound
+from .message_format import join_contents, move_name_to_text, prefix_content, to_provider_message
+from .providers import (
+    EXTRA_CONTENT,
+    PROVIDER_RULES,
+    Provider,
+    ProviderRules,
+    get_signature,
+    is_system,
+)
+from .validate import can_send_unchanged
 
-INTERRUPTED = "(The call was interrupted: there is no result. It may or may not have taken effect.)"
-AGAIN = "[Another result of the same call]"
-ORPHAN = "[Result of a tool call that is not in this conversation: data, not a message of the user]"
-NOTE = "[system]"
+INTERRUPTED = "(The call was interrupted and has no result. It may or may not have taken effect.)"
+SECOND_RESULT = "[Another result of the same call]"
+ORPHAN = "[Result of a tool call that is not in this conversation: data, not a user message]"
+SYSTEM_NOTE = "[system]"
 OPENING = "(The conversation begins here.)"
-BRIDGE = "(The user wrote before I went on.)"
-CLOSING = "(Go on.)"
+BRIDGE = "(The user sent another message.)"
+CLOSING = "(Continue.)"
 
-# Google's word for a call that was not made by a Gemini model, or whose signature was not kept.
+# Google's placeholder for calls that Gemini did not make or whose signature was not stored.
 _UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
-_SIGNS = digits + ascii_letters
-_ID_LENGTH = 9  # what every provider takes
+_ID_ALPHABET = digits + ascii_letters
+_ID_LENGTH = 9  # accepted by every provider
 
 
-def repaired(messages: Iterable[Message], provider: Provider = "openai") -> list[Message]:
-    """The conversation as `provider` takes it. Give it everything that one request sends."""
-    rules = RULES[provider]
+def normalize_messages(messages: Iterable[Message], provider: Provider = "openai") -> list[Message]:
+    """Return the conversation as `provider` accepts it. Pass every message of the request."""
+    rules = PROVIDER_RULES[provider]
     messages = list(messages)
-    return messages if is_sound(messages, rules) else mended(messages, rules)
+    return messages if can_send_unchanged(messages, rules) else normalize_in_full(messages, rules)
 
 
-def mended(messages: Iterable[Message], rules: Rules) -> list[Message]:
-    """The same by the long way; a sound conversation comes back as it is."""
-    said = (carried(message, rules) for message in messages)
-    steps = _answered(message for message in said if message is not None)
-    sent = [message for step in _named(steps, rules) for message in step]
-    return list(_in_turn(_merged(sent, rules), rules))
+def normalize_in_full(messages: Iterable[Message], rules: ProviderRules) -> list[Message]:
+    """Normalize without the fast path; a valid conversation is returned unchanged."""
+    accepted = (to_provider_message(message, rules) for message in messages)
+    groups = _attach_results(message for message in accepted if message is not None)
+    outgoing = [message for group in _assign_ids(groups, rules) for message in group]
+    return list(_fix_order(_merge_messages(outgoing, rules), rules))
 
 
 @dataclass(slots=True)
-class _Step:
-    """A message, and the results of its calls by their numbers, in the order they came."""
+class _MessageWithResults:
+    """A message with the results of its calls by call number, in order of arrival."""
 
     message: Message
     results: dict[int, Message] = field(default_factory=dict[int, Message])
 
-    def waiting(self) -> Iterator[int]:
-        """The numbers of the calls that have no result."""
+    def iter_unanswered(self) -> Iterator[int]:
+        """Iterate over the numbers of the calls without a result."""
         return (n for n in range(len(self.message.tool_calls)) if n not in self.results)
 
 
 @dataclass(slots=True)
-class _Calls:
-    """Where a result belongs."""
+class _OpenCalls:
+    """An index of calls, to find the one that a result belongs to."""
 
-    newest: _Step | None = None  # the last message with calls
-    by_id: dict[str, _Step] = field(default_factory=dict[str, _Step])  # the last one with that id
+    newest: _MessageWithResults | None = None  # the last message with calls
+    by_id: dict[str, _MessageWithResults] = field(
+        default_factory=dict[str, _MessageWithResults]
+    )  # newest with that id
 
-    def ask(self, step: _Step) -> None:
-        self.newest = step
-        self.by_id.update({call.id: step for call in step.message.tool_calls})
+    def add(self, group: _MessageWithResults) -> None:
+        self.newest = group
+        self.by_id.update({call.id: group for call in group.message.tool_calls})
 
-    def answer(self, result: Message) -> bool:
-        """Put the result behind its call; False if there is none."""
+    def attach_result(self, result: Message) -> bool:
+        """Attach the result to its call; return False if there is none."""
         id = result.tool_call_id or ""
-        step = self.by_id.get(id)
-        if step is None:
-            return not id and self._answer_nameless(result)
-        for number in step.waiting():
-            if step.message.tool_calls[number].id == id:
-                step.results[number] = result
+        group = self.by_id.get(id)
+        if group is None:
+            return not id and self._attach_without_id(result)
+        for number in group.iter_unanswered():
+            if group.message.tool_calls[number].id == id:
+                group.results[number] = result
                 return True
-        return self._add(step, id, result)
+        return self._append_result(group, id, result)
 
-    def _add(self, step: _Step, id: str, result: Message) -> bool:
-        """Add another result of a call that has one, unless it is a copy."""
-        number = next(n for n in step.results if step.message.tool_calls[n].id == id)
-        first = step.results[number]
+    def _append_result(self, group: _MessageWithResults, id: str, result: Message) -> bool:
+        """Append another result to a call that already has one, unless it is a duplicate."""
+        number = next(n for n in group.results if group.message.tool_calls[n].id == id)
+        first = group.results[number]
         if result.content != first.content:
-            content = joined([first.content, prefixed(result.content, AGAIN)])
-            step.results[number] = replace(first, content=content)
+            content = join_contents([first.content, prefix_content(result.content, SECOND_RESULT)])
+            group.results[number] = replace_fields(first, content=content)
         return True
 
-    def _answer_nameless(self, result: Message) -> bool:
-        step = self.newest
-        numbers = list(step.waiting()) if step else []
-        if step is None or not numbers:
+    def _attach_without_id(self, result: Message) -> bool:
+        group = self.newest
+        numbers = list(group.iter_unanswered()) if group else []
+        if group is None or not numbers:
             return False
-        calls = step.message.tool_calls
+        calls = group.message.tool_calls
         same = (n for n in numbers if result.name and calls[n].name == result.name)
-        step.results[next(same, numbers[0])] = result
+        group.results[next(same, numbers[0])] = result
         return True
 
 
-def _answered(messages: Iterable[Message]) -> list[_Step]:
-    """Every message with the results of its calls; results without a call as text."""
-    steps: list[_Step] = []
-    calls = _Calls()
+def _attach_results(messages: Iterable[Message]) -> list[_MessageWithResults]:
+    """Attach results to their calls; turn results without a call into text."""
+    groups: list[_MessageWithResults] = []
+    calls = _OpenCalls()
     for message in messages:
         if message.role != "tool":
-            steps.append(_Step(message))
+            groups.append(_MessageWithResults(message))
             if message.tool_calls:
-                calls.ask(steps[-1])
-        elif not calls.answer(message):
-            text = prefixed(message.text, ORPHAN)
-            steps.append(_Step(Message("user", text, timestamp=message.timestamp)))
-    for step in steps:
-        for number in list(step.waiting()):
-            step.results[number] = Message("tool", INTERRUPTED)
-    return steps
+                calls.add(groups[-1])
+        elif not calls.attach_result(message):
+            text = prefix_content(message.text, ORPHAN)
+            groups.append(_MessageWithResults(Message("user", text, timestamp=message.timestamp)))
+    for group in groups:
+        for number in list(group.iter_unanswered()):
+            group.results[number] = Message("tool", INTERRUPTED)
+    return groups
 
 
-def _named(steps: Iterable[_Step], rules: Rules) -> Iterator[list[Message]]:
-    """The messages of each step, with ids that the provider takes and calls no more than it takes."""
-    ids_of = _Ids(rules)
-    for step in steps:
-        calls = step.message.tool_calls
+def _assign_ids(
+    groups: Iterable[_MessageWithResults], rules: ProviderRules
+) -> Iterator[list[Message]]:
+    """Yield the messages of each group with valid ids and at most the allowed number of calls."""
+    assign = _CallIds(rules)
+    for group in groups:
+        calls = group.message.tool_calls
         if not calls:
-            yield [step.message]
+            yield [group.message]
             continue
-        for start in range(0, len(calls), rules.most_calls):
-            numbers = range(start, min(start + rules.most_calls, len(calls)))
-            ids = ids_of([calls[number].id for number in numbers])
+        for start in range(0, len(calls), rules.max_calls):
+            numbers = range(start, min(start + rules.max_calls, len(calls)))
+            ids = assign([calls[number].id for number in numbers])
             by_number = dict(zip(numbers, ids, strict=True))
-            made = step.message if len(numbers) == len(calls) else _share(step.message, numbers)
+            message = (
+                group.message if len(numbers) == len(calls) else _take_calls(group.message, numbers)
+            )
             yield [
-                _with_ids(made, ids, rules),
+                _set_call_ids(message, ids, rules),
                 *(
                     result
                     if result.tool_call_id == by_number[number]
-                    else replace(result, tool_call_id=by_number[number])
-                    for number, result in step.results.items()
+                    else replace_fields(result, tool_call_id=by_number[number])
+                    for number, result in group.results.items()
                     if number in by_number
                 ),
             ]
 
 
-def _share(message: Message, numbers: range) -> Message:
-    """A message with some of its calls; what it says goes with the first of them."""
+def _take_calls(message: Message, numbers: range) -> Message:
+    """Return the message with some of its calls; its content stays with the first ones."""
     calls = message.tool_calls[numbers.start : numbers.stop]
     if numbers.start == 0:
-        return replace(message, tool_calls=calls)
-    return replace(message, tool_calls=calls, content=None, reasoning=None)
+        return replace_fields(message, tool_calls=calls)
+    return replace_fields(message, tool_calls=calls, content=None, reasoning=None)
 
 
 @dataclass(slots=True)
-class _Ids:
-    """Gives calls ids that the provider takes: the given one where it will do."""
+class _CallIds:
+    """An allocator of valid call ids that keeps a given one if the provider accepts it."""
 
-    rules: Rules
-    taken: set[str] = field(default_factory=set[str])
-    seen: Counter[str] = field(default_factory=Counter[str])  # how often an id was to be replaced
+    rules: ProviderRules
+    used: set[str] = field(default_factory=set[str])
+    replaced: Counter[str] = field(
+        default_factory=Counter[str]
+    )  # how often an id had to be replaced
 
     def __call__(self, given: Iterable[str]) -> list[str]:
-        if not self.rules.unique_ids:
-            self.taken.clear()
-        return [self._one(id) for id in given]
+        if not self.rules.needs_unique_ids:
+            self.used.clear()
+        return [self._make_unique(id) for id in given]
 
-    def _one(self, id: str) -> str:
+    def _make_unique(self, id: str) -> str:
         new = id
-        while new in self.taken or not self.rules.id.fullmatch(new):
-            new = _invented(f"{self.seen[id]}:{id}")
-            self.seen[id] += 1
-        self.taken.add(new)
+        while new in self.used or not self.rules.id.fullmatch(new):
+            new = _generate_id(f"{self.replaced[id]}:{id}")
+            self.replaced[id] += 1
+        self.used.add(new)
         return new
 
 
 @lru_cache(maxsize=10_000)
-def _invented(seed: str) -> str:
+def _generate_id(seed: str) -> str:
     number = int.from_bytes(sha256(seed.encode("utf-8", "surrogatepass")).digest())
-    signs: list[str] = []
+    characters: list[str] = []
     for _ in range(_ID_LENGTH):
-        number, place = divmod(number, len(_SIGNS))
-        signs.append(_SIGNS[place])
-    return "".join(signs)
+        number, index = divmod(number, len(_ID_ALPHABET))
+        characters.append(_ID_ALPHABET[index])
+    return "".join(characters)
 
 
-def _with_ids(message: Message, ids: Sequence[str], rules: Rules) -> Message:
-    """The message with these ids for its calls, and what the provider wants back with each."""
+def _set_call_ids(message: Message, ids: Sequence[str], rules: ProviderRules) -> Message:
+    """Return the message with these call ids and the signatures that the provider requires."""
     calls = message.tool_calls
-    if not rules.signed and not message.meta and all(map(_has_id, calls, ids)):
+    if not rules.needs_signature and not message.meta and all(map(_has_id, calls, ids)):
         return message
     renamed = tuple(
         ToolCall(id, call.name, call.arguments) for id, call in zip(ids, calls, strict=True)
     )
     extra = {
-        id: told for id, call in zip(ids, calls, strict=True) if (told := signature(message, call))
+        id: signed
+        for id, call in zip(ids, calls, strict=True)
+        if (signed := get_signature(message, call))
     }
-    if rules.signed:
+    if rules.needs_signature:
         extra.setdefault(ids[0], _UNSIGNED)
-    if renamed == calls and extra == (message.meta or {}).get(EXTRA, {}):
+    if renamed == calls and extra == (message.meta or {}).get(EXTRA_CONTENT, {}):
         return message
-    meta: dict[str, JSON] = {**(message.meta or {}), EXTRA: extra}
+    meta: dict[str, JSON] = {**(message.meta or {}), EXTRA_CONTENT: extra}
     if not extra:
-        del meta[EXTRA]
-    return replace(message, tool_calls=renamed, meta=meta or None)
+        del meta[EXTRA_CONTENT]
+    return replace_fields(message, tool_calls=renamed, meta=meta or None)
 
 
 def _has_id(call: ToolCall, id: str) -> bool:
     return call.id == id
 
 
-def _merged(messages: Iterable[Message], rules: Rules) -> Iterator[Message]:
-    """One message where several of one role stand in a row."""
-    for role, group in groupby(_early_system(messages, rules), lambda message: message.role):
+def _merge_messages(messages: Iterable[Message], rules: ProviderRules) -> Iterator[Message]:
+    """Merge consecutive messages of one role."""
+    for role, group in groupby(_demote_late_system(messages, rules), lambda message: message.role):
         row = list(group)
         if len(row) == 1 or role not in ("user", "assistant"):
             yield from row
         elif role == "user":
-            yield _one_of_users(row)
+            yield _merge_users(row)
         else:
-            yield from _one_of_assistants(row)
+            yield from _merge_assistants(row)
 
 
-def _early_system(messages: Iterable[Message], rules: Rules) -> Iterator[Message]:
+def _demote_late_system(messages: Iterable[Message], rules: ProviderRules) -> Iterator[Message]:
     begun = False
     for message in messages:
         if not is_system(message):
             begun = True
-        elif begun and not rules.late_system:
-            message = replace(
-                message, role="user", content=prefixed(message.content, NOTE), name=None
+        elif begun and not rules.allows_late_system:
+            message = replace_fields(
+                message,
+                role="user",
+                content=prefix_content(message.content, SYSTEM_NOTE),
+                name=None,
             )
         yield message
 
 
-def _one_of_users(row: Sequence[Message]) -> Message:
+def _merge_users(row: Sequence[Message]) -> Message:
     if any(message.name != row[0].name for message in row):
-        row = [speaking(message) for message in row]
-    return replace(row[0], content=joined([message.content for message in row]))
+        row = [move_name_to_text(message) for message in row]
+    return replace_fields(row[0], content=join_contents([message.content for message in row]))
 
 
-def _one_of_assistants(row: Sequence[Message]) -> Iterator[Message]:
-    """Only the last of them makes calls: results would stand behind any other."""
+def _merge_assistants(row: Sequence[Message]) -> Iterator[Message]:
+    """Merge assistant messages. Only the last can have calls: results would follow any other."""
     meta: dict[str, JSON] = {}
     for message in row:
         meta.update(cast(Mapping[str, JSON], message.meta or {}))
     reasoning = [message.reasoning for message in row if message.reasoning]
-    yield replace(
+    yield replace_fields(
         row[-1],
-        content=joined([message.content for message in row]),
+        content=join_contents([message.content for message in row]),
         reasoning="\n\n".join(reasoning) or None,
         meta=meta or None,
         name=row[0].name,
     )
 
 
-def _in_turn(messages: Iterable[Message], rules: Rules) -> Iterator[Message]:
-    """The messages in an order that the provider takes."""
-    before: str | None = None
+def _fix_order(messages: Iterable[Message], rules: ProviderRules) -> Iterator[Message]:
+    """Yield the messages in an order that the provider accepts."""
+    previous: str | None = None
     for message in messages:
         if not is_system(message):
-            if before is None and message.role != "user":
+            if previous is None and message.role != "user":
                 yield Message("user", OPENING)
-            elif before == "tool" and message.role == "user" and not rules.user_after_result:
+            elif (
+                previous == "tool" and message.role == "user" and not rules.allows_user_after_result
+            ):
                 yield Message("assistant", BRIDGE)
-            before = message.role
+            previous = message.role
         yield message
-    if before is None:
+    if previous is None:
         yield Message("user", OPENING)
-    elif before == "assistant" and not rules.assistant_last:
+    elif previous == "assistant" and not rules.allows_assistant_last:
         yield Message("user", CLOSING)

@@ -1,1 +1,1 @@
-"""The tools an agent may call, one file each; `standard` lists them, `tool` says what a tool is."""
+"""The tools an agent can call, one file each. `builtin` lists them; `tool` defines what a tool is."""

@@ -1,4 +1,4 @@
-"""Child processes that never outlive their call: run, read, ended with all that they started."""
+"""Run child processes that never outlive their call, including everything they start."""
 
 from __future__ import annotations
 
@@ -9,26 +9,24 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from .truncate import HeadTail, plain
+from .truncate import HeadTailBuffer, strip_control_characters
 
-GRACE_SECONDS = 1.0  # from the polite request to end until the one that cannot be refused
-_DRAIN_SECONDS = (
-    0.3  # for the last output after the end; a child in the background may hold the pipe
-)
-_CHUNK = 65_536
-_MARK = "REKINDLE_CALL"  # by which a process is known that left the group
+GRACE_SECONDS = 1.0  # between SIGTERM and SIGKILL
+_DRAIN_SECONDS = 0.3  # for remaining output after the exit; a background child may hold the pipe
+_CHUNK_BYTES = 65_536
+_CALL_VARIABLE = "REKINDLE_CALL"  # environment variable that marks processes which left the group
 
 
-class Ended(NamedTuple):
-    """How a child ended, and what it wrote; `exit_code` as a shell counts it: 128 + signal."""
+class ChildResult(NamedTuple):
+    """A child's output and exit code; `exit_code` follows the shell convention, 128 + signal."""
 
     output: str
     exit_code: int
     timed_out: bool = False
-    left_running: bool = False  # it had children in the background, which were ended
+    left_running: bool = False  # it left background children, which were terminated
 
 
-async def run(
+async def run_child(
     argv: Sequence[str],
     *,
     cwd: str,
@@ -36,49 +34,49 @@ async def run(
     seconds: float,
     characters: int,
     pass_fds: Sequence[int] = (),
-) -> Ended:
-    """Run a program without input in a group of its own, stdout and stderr as one text.
+) -> ChildResult:
+    """Run a program without input in its own process group, merging stdout and stderr.
 
-    When the time is over or the call is cancelled, everything that it started is ended.
+    On a timeout or cancellation, terminate everything that it started.
     """
-    mark = secrets.token_hex(8)
-    reading, writing = os.pipe()
+    call_id = secrets.token_hex(8)
+    read_fd, write_fd = os.pipe()
     try:
         child = await asyncio.create_subprocess_exec(
             *argv,
             cwd=cwd,
-            env={**environment, _MARK: mark},
+            env={**environment, _CALL_VARIABLE: call_id},
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=writing,
-            stderr=writing,
+            stdout=write_fd,
+            stderr=write_fd,
             start_new_session=True,
             pass_fds=pass_fds,
         )
     except BaseException:
-        os.close(reading)
+        os.close(read_fd)
         raise
     finally:
-        os.close(writing)
-    output = _Output(reading, characters)
+        os.close(write_fd)
+    output = _PipeReader(read_fd, characters)
     try:
-        return await _watched(child, output, mark, seconds)
+        return await _wait_for_exit(child, output, call_id, seconds)
     except asyncio.CancelledError:
-        await asyncio.shield(asyncio.ensure_future(_end(child, mark)))
+        await asyncio.shield(asyncio.ensure_future(_terminate_child(child, call_id)))
         raise
     finally:
         output.close()
 
 
-async def _watched(
-    child: asyncio.subprocess.Process, output: _Output, mark: str, seconds: float
-) -> Ended:
+async def _wait_for_exit(
+    child: asyncio.subprocess.Process, output: _PipeReader, call_id: str, seconds: float
+) -> ChildResult:
     timed_out = False
     try:
         async with asyncio.timeout(seconds):
             code = await child.wait()
     except TimeoutError:
         timed_out = True
-        code = await _end(child, mark)
+        code = await _terminate_child(child, call_id)
     left_running = not timed_out and _signal_group(child.pid, signal.SIGTERM)
     try:
         async with asyncio.timeout(_DRAIN_SECONDS):
@@ -88,72 +86,72 @@ async def _watched(
     if left_running:
         _signal_group(child.pid, signal.SIGKILL)
     code = code if code >= 0 else 128 - code
-    return Ended(plain(output.text()), code, timed_out, left_running)
+    return ChildResult(strip_control_characters(output.get_text()), code, timed_out, left_running)
 
 
-class _Output:
-    """What comes through a pipe, read whenever there is something, kept within bounds.
+class _PipeReader:
+    """A reader of a pipe that keeps a bounded amount of output.
 
-    Not asyncio's own pipe: with that one, a child counts as running until nobody holds the pipe.
+    Not asyncio's own pipe: with that, a child counts as running until nobody holds the pipe.
     """
 
     def __init__(self, pipe: int, characters: int) -> None:
         self._pipe = pipe
-        self._kept = HeadTail(characters)
+        self._buffer = HeadTailBuffer(characters)
         self._loop = asyncio.get_running_loop()
         self.finished = asyncio.Event()
         os.set_blocking(pipe, False)
-        self._loop.add_reader(pipe, self._read)
+        self._loop.add_reader(pipe, self._on_readable)
 
-    def _read(self) -> None:
+    def _on_readable(self) -> None:
         try:
-            data = os.read(self._pipe, _CHUNK)
+            data = os.read(self._pipe, _CHUNK_BYTES)
         except BlockingIOError:
             return
         except OSError:
             data = b""
         if data:
-            self._kept.feed(data)
+            self._buffer.feed(data)
         else:
             self._loop.remove_reader(self._pipe)
             self.finished.set()
 
-    def text(self) -> str:
-        return self._kept.text()
+    def get_text(self) -> str:
+        return self._buffer.get_text()
 
     def close(self) -> None:
         self._loop.remove_reader(self._pipe)
         os.close(self._pipe)
 
 
-async def _end(child: asyncio.subprocess.Process, mark: str) -> int:
-    """End the child's group and all who carry its mark: politely, then by force."""
-    strays = await asyncio.to_thread(_marked, mark)
+async def _terminate_child(child: asyncio.subprocess.Process, call_id: str) -> int:
+    """Terminate the child's group and all marked processes: first SIGTERM, then SIGKILL."""
+    strays = await asyncio.to_thread(_find_marked_processes, call_id)
     for send in (signal.SIGTERM, signal.SIGKILL):
         _signal_group(child.pid, send)
         for pid in strays:
-            _signal(pid, send)
+            _signal_process(pid, send)
         try:
             async with asyncio.timeout(GRACE_SECONDS):
                 await child.wait()
         except TimeoutError:
             continue
-        strays = await asyncio.to_thread(_marked, mark)
+        strays = await asyncio.to_thread(_find_marked_processes, call_id)
         if not strays and not _signal_group(child.pid, 0):
             break
-    # What was started while the others were ended.
+    # Processes started while the others were being terminated.
     for _ in range(5):
         _signal_group(child.pid, signal.SIGKILL)
-        strays = await asyncio.to_thread(_marked, mark)
+        strays = await asyncio.to_thread(_find_marked_processes, call_id)
         if not strays:
             break
         for pid in strays:
-            _signal(pid, signal.SIGKILL)
+            _signal_process(pid, signal.SIGKILL)
     return child.returncode if child.returncode is not None else -signal.SIGKILL
 
 
 def _signal_group(group: int, number: int) -> bool:
-    """Send a signal to a group; was there anybody?"""
+    """Send a signal to a process group; return whether it exists."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
@@ -161,16 +159,16 @@ def _signal_group(group: int, number: int) -> bool:
     return True
 
 
-def _signal(pid: int, number: int) -> None:
+def _signal_process(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
         pass
 
 
-def _marked(mark: str) -> list[int]:
-    """Processes that carry the mark of a call, wherever they went (none where /proc is missing)."""
-    wanted = f"{_MARK}={mark}".encode()
+def _find_marked_processes(call_id: str) -> list[int]:
+    """Return the processes that carry the call's mark, in any group (none without /proc)."""
+    wanted = f"{_CALL_VARIABLE}={call_id}".encode()
     found: list[int] = []
     try:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
@@ -181,6 +179,6 @@ def _marked(mark: str) -> list[int]:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 if wanted in file.read():
                     found.append(pid)
-        except OSError:  # ended meanwhile, or somebody else's
+        except OSError:  # exited, or owned by another user
             continue
     return found

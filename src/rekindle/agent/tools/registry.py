@@ -1,8 +1,8 @@
-"""Which tools there are, which of them a session has, and how a call is carried out.
+"""The tool registry: which tools exist, which a session has, and how calls are executed.
 
-A call never raises for what the model or a tool did wrong: an unknown name, broken arguments, a
-handler that fails or takes too long are all results that the model can act on. Only being
-cancelled is passed on.
+A call never raises for a mistake of the model or a tool: an unknown name, invalid arguments, a
+handler that fails or times out all become results that the model can act on. Only cancellation
+propagates.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from rekindle.errors import InvalidInput, ToolError
 from rekindle.types import JSON, ToolCall
 
 from . import schema_check
-from .tool import Answer, Tool, ToolContext, ToolResult, failure
-from .truncate import cut, speakable
+from .tool import HandlerResult, Tool, ToolContext, ToolResult, build_failure
+from .truncate import replace_surrogates, truncate_middle
 
 logger = logging.getLogger(__name__)
 
-EVERYTHING = "all"
-# What starts something in the background must come with what looks after it, and never without.
+ALL_TOOLS = "all"
+# A tool that starts background processes needs the one that manages them, and vice versa.
 COMPANIONS = {"process": "terminal"}
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what every provider takes
-_LISTED = 40  # names shown when nothing is near
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # valid for every provider
+_MAX_LISTED = 40  # names listed when there is no close match
 
 
-class Registry:
-    """The tools that this program knows, whatever a session may use of them."""
+class ToolRegistry:
+    """All tools that the program knows, independent of what a session may use."""
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._tools: dict[str, Tool] = {}
@@ -44,19 +44,19 @@ class Registry:
             self.register(tool)
 
     def register(self, tool: Tool) -> None:
-        """Add a tool. A name can be taken once, and must be one that every provider takes."""
+        """Add a tool. Its name must be unused and valid for every provider."""
         for field, name in (("name", tool.name), ("toolset", tool.toolset)):
             if not _NAME.fullmatch(name):
                 allowed = "1 to 64 letters, digits, _ and -"
-                raise InvalidInput(f"tool.{field}: {name!r:.80} is not allowed; allowed: {allowed}")
+                raise InvalidInput(f"tool.{field}: {name!r:.80} is invalid; allowed: {allowed}")
         if tool.name in self._tools:
-            raise InvalidInput(f"tool.name: there is already a tool {tool.name!r}")
+            raise InvalidInput(f"tool.name: a tool named {tool.name!r} already exists")
         if tool.parameters.get("type") != "object":
-            raise InvalidInput(f"tool.parameters of {tool.name!r}: the schema must be of an object")
+            raise InvalidInput(f"tool.parameters of {tool.name!r}: its type must be object")
         self._tools[tool.name] = tool
 
     def unregister(self, name: str) -> None:
-        """Forget a tool; sessions that have it keep it."""
+        """Remove a tool; sessions that already have it keep it."""
         self._tools.pop(name, None)
 
     @property
@@ -71,17 +71,17 @@ class Registry:
 
     def select(
         self,
-        on: Iterable[str] = (EVERYTHING,),
+        on: Iterable[str] = (ALL_TOOLS,),
         off: Iterable[str] = (),
         *,
         training: bool = False,
     ) -> Toolbox:
-        """The tools of a session: toolsets and tools switched on, less those switched off.
+        """Return a session's tools: the enabled toolsets and tools, minus the disabled ones.
 
-        `process` comes with `terminal` and goes with it. In a training run every tool at once is
-        hardly ever meant: the toolbox then carries a warning, which is logged too.
+        `process` is enabled and disabled together with `terminal`. Enabling every tool in a training
+        run is rarely intended: the toolbox then has a warning, which is also logged.
         """
-        wanted = self._named(on) - self._named(off)
+        wanted = self._resolve_names(on) - self._resolve_names(off)
         for companion, leader in COMPANIONS.items():
             if companion in self._tools and leader in self._tools:
                 wanted = wanted | {companion} if leader in wanted else wanted - {companion}
@@ -89,39 +89,39 @@ class Registry:
         warnings: tuple[str, ...] = ()
         if training and chosen and len(chosen) == len(self._tools):
             warnings = (
-                f"every tool ({len(chosen)}) is switched on for a training run: the model will also"
-                " learn from those that act on this machine and on people's sessions;"
-                f" name the toolsets you mean: {', '.join(self.toolsets)}",
+                f"all {len(chosen)} tools are enabled for a training run: the model will also learn"
+                " from tools that act on this machine and on users' sessions;"
+                f" select toolsets instead: {', '.join(self.toolsets)}",
             )
             logger.warning(warnings[0])
         known = frozenset(self._tools)
         return Toolbox(chosen, known, warnings)
 
-    def _named(self, names: Iterable[str]) -> set[str]:
+    def _resolve_names(self, names: Iterable[str]) -> set[str]:
         found: set[str] = set()
         toolsets = {tool.toolset for tool in self._tools.values()}
         for name in names:
-            if name == EVERYTHING:
+            if name == ALL_TOOLS:
                 found |= set(self._tools)
             elif name in toolsets:
                 found |= {tool.name for tool in self._tools.values() if tool.toolset == name}
             elif name in self._tools:
                 found.add(name)
             else:
-                allowed = ", ".join([EVERYTHING, *sorted(toolsets), *sorted(self._tools)])
-                raise InvalidInput(f"no toolset or tool {name!r:.80}; allowed: {allowed}")
+                allowed = ", ".join([ALL_TOOLS, *sorted(toolsets), *sorted(self._tools)])
+                raise InvalidInput(f"unknown toolset or tool {name!r:.80}; allowed: {allowed}")
         return found
 
 
 class Toolbox(NamedTuple):
-    """The tools of one session. `known` are the names that exist, switched on or not."""
+    """The tools of one session. `known` are all existing tool names, enabled or not."""
 
     tools: Mapping[str, Tool]
     known: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
 
-    def definitions(self, context: ToolContext) -> list[dict[str, JSON]]:
-        """What the model is told, in the OpenAI shape: the tools that can work in this context."""
+    def build_definitions(self, context: ToolContext) -> list[dict[str, JSON]]:
+        """Return the OpenAI definitions of the tools that are available in this context."""
         return [
             {
                 "type": "function",
@@ -132,42 +132,44 @@ class Toolbox(NamedTuple):
                 },
             }
             for tool in self.tools.values()
-            if _missing(tool, context) is None
+            if _find_missing(tool, context) is None
         ]
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Carry out one call. Cancel it to interrupt: what it started is then ended."""
+        """Execute one call. Cancelling it terminates everything that it started."""
         tool = self.tools.get(call.name)
         if tool is None:
-            return failure(self._unknown(call.name, context))
-        if missing := _missing(tool, context):
-            return failure(f"{tool.name} cannot be used here: {missing}")
+            return build_failure(self._explain_unknown(call.name, context))
+        if missing := _find_missing(tool, context):
+            return build_failure(f"{tool.name} is not available: {missing}")
         began = time.monotonic()
         try:
-            given = schema_check.read(tool.parameters, call.arguments)
-            result = await _answered(tool, given, context)
+            parsed = schema_check.parse_arguments(tool.parameters, call.arguments)
+            result = await _run_handler(tool, parsed, context)
         except ToolError as error:
-            result = failure(str(error), **({"refused": True} if error.refused else {}))
+            result = build_failure(str(error), **({"refused": True} if error.refused else {}))
         duration = round(time.monotonic() - began, 3)
-        content = cut(speakable(result.content), tool.characters)
+        content = truncate_middle(replace_surrogates(result.content), tool.characters)
         return ToolResult(content, {**result.meta, "duration": duration})
 
-    def _unknown(self, name: str, context: ToolContext) -> str:
-        usable = [one for one, tool in self.tools.items() if _missing(tool, context) is None]
+    def _explain_unknown(self, name: str, context: ToolContext) -> str:
+        usable = [one for one, tool in self.tools.items() if _find_missing(tool, context) is None]
         if name in self.known:
-            return f"the tool {name} is switched off in this session; use {_listing(usable)}"
+            return f"the tool {name} is disabled in this session; use {_format_names(usable)}"
         lowered = {one.lower(): one for one in usable}
         near = [lowered[one] for one in get_close_matches(name.lower(), lowered, n=3, cutoff=0.5)]
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {_listing(usable)}"
-        return f"there is no tool {name[:80]!r}; {hint}"
+        hint = (
+            f"did you mean {' or '.join(near)}?" if near else f"available: {_format_names(usable)}"
+        )
+        return f"unknown tool {name[:80]!r}; {hint}"
 
 
-def _listing(names: list[str]) -> str:
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return (", ".join(names[:_LISTED]) or "none") + more
+def _format_names(names: list[str]) -> str:
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return (", ".join(names[:_MAX_LISTED]) or "none") + more
 
 
-def _missing(tool: Tool, context: ToolContext) -> str | None:
+def _find_missing(tool: Tool, context: ToolContext) -> str | None:
     try:
         return tool.missing(context)
     except Exception as error:  # noqa: BLE001  # a check that fails must not end the turn
@@ -175,71 +177,71 @@ def _missing(tool: Tool, context: ToolContext) -> str | None:
         return f"its availability check failed ({type(error).__name__})"
 
 
-async def _answered(tool: Tool, given: Mapping[str, JSON], context: ToolContext) -> ToolResult:
-    """What the handler says, in time; its failures as results."""
+async def _run_handler(tool: Tool, parsed: Mapping[str, JSON], context: ToolContext) -> ToolResult:
+    """Run the handler within its time limit and turn its failures into results."""
     stop = threading.Event()
     limit = asyncio.timeout(tool.seconds)
     try:
         async with limit:
-            answer = await _handled(tool, given, context._replace(stop=stop))
-        return _result(tool, answer)
+            answer = await _call_handler(tool, parsed, context._replace(stop=stop))
+        return _to_result(tool, answer)
     except ToolError:
         raise
     except (Exception, SystemExit) as error:  # a failing handler is a result
         if limit.expired():
-            return failure(f"{tool.name} took longer than {tool.seconds:g} s and was stopped")
+            return build_failure(f"{tool.name} took longer than {tool.seconds:g} s and was stopped")
         logger.warning("the tool %s failed", tool.name, exc_info=error)
-        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return failure(f"{tool.name} failed: {said}")
+        message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return build_failure(f"{tool.name} failed: {message}")
     finally:
         stop.set()
 
 
-async def _handled(tool: Tool, given: Mapping[str, JSON], context: ToolContext) -> object:
+async def _call_handler(tool: Tool, parsed: Mapping[str, JSON], context: ToolContext) -> object:
     handler = tool.handler
     call = getattr(handler, "__call__", None)  # noqa: B004  # an object may have an async one
     if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call):
-        return await cast(Awaitable[Answer], handler(context, given))
-    answer = await _in_thread(tool, given, context)
+        return await cast(Awaitable[HandlerResult], handler(context, parsed))
+    answer = await _call_in_thread(tool, parsed, context)
     return await answer if inspect.isawaitable(answer) else answer
 
 
-async def _in_thread(tool: Tool, given: Mapping[str, JSON], context: ToolContext) -> object:
-    """Run a plain function without stopping the loop.
+async def _call_in_thread(tool: Tool, parsed: Mapping[str, JSON], context: ToolContext) -> object:
+    """Run a synchronous handler without blocking the loop.
 
-    In a thread of its own that ends with the program: a handler that never returns must neither
-    take a place in a pool nor keep the program from ending.
+    Use a daemon thread: a handler that never returns must neither occupy a pool nor keep the program
+    from exiting.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[object] = loop.create_future()
 
-    def settle(answer: object, error: BaseException | None) -> None:
-        if future.done():  # cancelled, or out of time: nobody waits any more
+    def set_outcome(answer: object, error: BaseException | None) -> None:
+        if future.done():  # cancelled or timed out
             return
         if error is None:
             future.set_result(answer)
         else:
             future.set_exception(error)
 
-    def work() -> None:
-        answer, failed = None, None
+    def run_handler() -> None:
+        answer, cause = None, None
         try:
-            answer = tool.handler(context, given)
+            answer = tool.handler(context, parsed)
         except StopIteration:  # a future cannot hold it
-            failed = RuntimeError("StopIteration")
-        except BaseException as error:  # noqa: BLE001  # whatever it is, the waiting call gets it
-            failed = error
+            cause = RuntimeError("StopIteration")
+        except BaseException as error:  # noqa: BLE001  # passed on to the waiting call
+            cause = error
         try:
-            loop.call_soon_threadsafe(settle, answer, failed)
-        except RuntimeError:  # the loop is closed: nobody waits any more
-            logger.debug("%s ended after its program", tool.name)
+            loop.call_soon_threadsafe(set_outcome, answer, cause)
+        except RuntimeError:  # the loop is closed
+            logger.debug("%s finished after the event loop closed", tool.name)
 
     run = contextvars.copy_context().run
-    threading.Thread(target=run, args=(work,), daemon=True, name=f"tool {tool.name}").start()
+    threading.Thread(target=run, args=(run_handler,), daemon=True, name=f"tool {tool.name}").start()
     return await future
 
 
-def _result(tool: Tool, answer: object) -> ToolResult:
+def _to_result(tool: Tool, answer: object) -> ToolResult:
     if isinstance(answer, ToolResult):
         return answer
     if isinstance(answer, str):
@@ -248,4 +250,4 @@ def _result(tool: Tool, answer: object) -> ToolResult:
         return ToolResult(json.dumps(answer, ensure_ascii=False))
     except (TypeError, ValueError):
         kind = type(answer).__name__
-        return failure(f"{tool.name} failed: it answered with {kind}, which is no text")
+        return build_failure(f"{tool.name} failed: its handler returned {kind}, which is not text")

@@ -1,8 +1,8 @@
-"""Files that a tool may touch: those inside the allowed folders, whatever links lead where.
+"""Resolve and open files inside the allowed folders, safe against symlinks.
 
-A path is resolved first and must then lie in an allowed folder. It is opened by walking down from
-that folder without following a single link: after the resolving there is none left on the way, so
-one that is met was put there in between, and is refused.
+A path is resolved first and must then be in an allowed folder. It is opened by walking down from that
+folder without following any link: a resolved path contains none, so one that is found was put there
+in between and is refused.
 """
 
 from __future__ import annotations
@@ -17,67 +17,67 @@ from typing import NamedTuple
 
 from rekindle.errors import ToolError
 
-from .environment import home_of
+from .environment import get_home
 from .tool import ToolContext
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe must not block us
-_LONGEST = 4096
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # do not block on a pipe
+_MAX_LENGTH = 4096
 
 
-class Place(NamedTuple):
-    """A resolved path: the allowed folder it lies in, and the way down from there."""
+class SandboxPath(NamedTuple):
+    """A resolved path: the allowed folder that contains it, and the parts below."""
 
     root: str
     parts: tuple[str, ...]
-    asked: str  # as the model wrote it, for messages
+    asked: str  # as written by the model, for messages
 
     @property
-    def path(self) -> str:
+    def absolute(self) -> str:
         return os.path.join(self.root, *self.parts)
 
 
-class Version(NamedTuple):
-    """What tells one state of a file from the next."""
+class FileVersion(NamedTuple):
+    """The identity of one state of a file."""
 
     device: int
     inode: int
     size: int
-    changed: int
+    modified: int
     mode: int
     owner: tuple[int, int]
 
 
-def locate(context: ToolContext, asked: str) -> Place:
-    """Where `asked` leads, if a tool may go there; relative paths start from the working folder."""
-    path = _absolute(context, asked)
+def resolve_path(context: ToolContext, asked: str) -> SandboxPath:
+    """Resolve `asked` inside the allowed folders; relative paths start at the working folder."""
+    path = _make_absolute(context, asked)
     try:
         real = os.path.realpath(path)
     except (OSError, ValueError) as error:
-        raise ToolError(f"{asked}: this path cannot be followed: {error}") from None
-    for root in allowed(context):
+        raise ToolError(f"{asked}: could not resolve the path: {error}") from None
+    for root in resolve_roots(context):
         if real == root:
-            return Place(root, (), asked)
+            return SandboxPath(root, (), asked)
         inside = root.rstrip("/") + "/"
         if real.startswith(inside):
-            return Place(root, tuple(real[len(inside) :].split("/")), asked)
+            return SandboxPath(root, tuple(real[len(inside) :].split("/")), asked)
     folders = ", ".join(map(str, context.roots))
     raise ToolError(f"{asked}: outside the allowed folders ({folders})", refused=True)
 
 
 def is_allowed(context: ToolContext, path: str) -> bool:
-    """Does this path lead into an allowed folder?"""
+    """Return whether the path is inside an allowed folder."""
     try:
-        locate(context, path)
+        resolve_path(context, path)
     except ToolError:
         return False
     return True
 
 
-def allowed(context: ToolContext) -> list[str]:
-    """The allowed folders, resolved. One that lies in another is left out.
+def resolve_roots(context: ToolContext) -> list[str]:
+    """Return the allowed folders, resolved, without those nested in another.
 
-    It adds nothing, and whoever may write in the outer one could put a link in its place.
+    A nested folder adds nothing, and anyone who can write in the outer one could replace it with a link.
     """
     plain = sorted({os.path.abspath(root) for root in context.roots}, key=len)
     outer: list[str] = []
@@ -87,62 +87,62 @@ def allowed(context: ToolContext) -> list[str]:
     return [os.path.realpath(root) for root in outer]
 
 
-def _absolute(context: ToolContext, asked: str) -> str:
-    if not asked or "\0" in asked or len(asked) > _LONGEST:
-        raise ToolError(f"{asked[:80]!r}: not a path (empty, too long, or with a NUL in it)")
+def _make_absolute(context: ToolContext, asked: str) -> str:
+    if not asked or "\0" in asked or len(asked) > _MAX_LENGTH:
+        raise ToolError(f"{asked[:80]!r}: not a valid path (empty, too long, or contains NUL)")
     try:
         os.fsencode(asked)
     except UnicodeEncodeError:
-        raise ToolError(f"{asked!r}: no file can have this name") from None
+        raise ToolError(f"{asked!r}: not a valid file name") from None
     if asked == "~" or asked.startswith("~/"):
-        home = home_of(context.environment)
+        home = get_home(context.environment)
         if home is None:
-            raise ToolError(f"{asked}: the home folder is not known; give the full path")
+            raise ToolError(f"{asked}: the home folder is unknown; use an absolute path")
         asked = home + asked[1:]
     return os.path.join(os.path.abspath(context.cwd), asked)
 
 
 @contextmanager
-def folder_of(place: Place, *, make: bool = False) -> Generator[tuple[int, str]]:
-    """The open folder that holds the file, and the file's name in it."""
-    if not place.parts:
-        raise ToolError(f"{place.asked}: is a folder")
-    opened = _walk(place, place.parts[:-1], make=make)
+def open_parent(path: SandboxPath, *, create: bool = False) -> Generator[tuple[int, str]]:
+    """Open the folder that contains the file; yield it with the file's name."""
+    if not path.parts:
+        raise ToolError(f"{path.asked}: is a folder")
+    opened = _open_without_links(path, path.parts[:-1], create=create)
     try:
-        yield opened, place.parts[-1]
+        yield opened, path.parts[-1]
     finally:
         os.close(opened)
 
 
 @contextmanager
-def open_folder(place: Place) -> Generator[int]:
-    """The folder itself, open."""
-    opened = _walk(place, place.parts, make=False)
+def open_folder(path: SandboxPath) -> Generator[int]:
+    """Open the folder itself."""
+    opened = _open_without_links(path, path.parts, create=False)
     try:
         yield opened
     finally:
         os.close(opened)
 
 
-def _walk(place: Place, parts: tuple[str, ...], *, make: bool) -> int:
+def _open_without_links(path: SandboxPath, parts: tuple[str, ...], *, create: bool) -> int:
     try:
-        current = os.open(place.root, _FOLDER)
+        current = os.open(path.root, _FOLDER_FLAGS)
     except OSError as error:
-        raise _told(place, error) from None
+        raise _to_tool_error(path, error) from None
     for part in parts:
         try:
-            if make:
-                _made(current, part)
-            below = os.open(part, _FOLDER, dir_fd=current)
+            if create:
+                _ensure_folder(current, part)
+            below = os.open(part, _FOLDER_FLAGS, dir_fd=current)
         except OSError as error:
-            raise _told(place, error) from None
+            raise _to_tool_error(path, error) from None
         finally:
             os.close(current)
         current = below
     return current
 
 
-def _made(folder: int, name: str) -> None:
+def _ensure_folder(folder: int, name: str) -> None:
     try:
         os.mkdir(name, dir_fd=folder)
     except FileExistsError:
@@ -150,98 +150,98 @@ def _made(folder: int, name: str) -> None:
 
 
 @contextmanager
-def open_file(place: Place) -> Generator[tuple[int, Version]]:
-    """A regular file, open for reading, and which state of it that is."""
-    with folder_of(place) as (folder, name):
+def open_file(path: SandboxPath) -> Generator[tuple[int, FileVersion]]:
+    """Open a regular file for reading; yield it with its version."""
+    with open_parent(path) as (folder, name):
         try:
-            opened = os.open(name, _FILE, dir_fd=folder)
+            opened = os.open(name, _FILE_FLAGS, dir_fd=folder)
         except FileNotFoundError:
-            near = _near(place.asked, name, os.listdir(folder))
-            raise ToolError(f"{place.asked}: no such file{near}") from None
+            hint = _suggest_names(path.asked, name, os.listdir(folder))
+            raise ToolError(f"{path.asked}: no such file{hint}") from None
         except OSError as error:
-            raise _told(place, error) from None
+            raise _to_tool_error(path, error) from None
     try:
-        facts = os.fstat(opened)
-        if stat.S_ISDIR(facts.st_mode):
-            raise ToolError(f"{place.asked}: is a folder; search_files lists what is in it")
-        if not stat.S_ISREG(facts.st_mode):
-            raise ToolError(f"{place.asked}: is not a regular file")
-        yield opened, _version(facts)
+        status = os.fstat(opened)
+        if stat.S_ISDIR(status.st_mode):
+            raise ToolError(f"{path.asked}: is a folder; list it with search_files")
+        if not stat.S_ISREG(status.st_mode):
+            raise ToolError(f"{path.asked}: is not a regular file")
+        yield opened, _to_version(status)
     finally:
         os.close(opened)
 
 
-def _version(facts: os.stat_result) -> Version:
-    owner = (facts.st_uid, facts.st_gid)
-    state = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
-    return Version(*state, stat.S_IMODE(facts.st_mode), owner)
+def _to_version(status: os.stat_result) -> FileVersion:
+    owner = (status.st_uid, status.st_gid)
+    state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    return FileVersion(*state, stat.S_IMODE(status.st_mode), owner)
 
 
-def replace_file(place: Place, data: bytes, *, expected: Version | None = None) -> bool:
-    """Put a whole new content in place at once, with the old mode; True if the file is new.
+def replace_file(path: SandboxPath, data: bytes, *, expected: FileVersion | None = None) -> bool:
+    """Replace the whole content atomically, keeping the mode; return True if the file is new.
 
-    With `expected`, only if the file is still what was read.
+    With `expected`, fail if the file has changed since it was read.
     """
-    with folder_of(place, make=True) as (folder, name):
+    with open_parent(path, create=True) as (folder, name):
         try:
-            old = _current(place, folder, name)
+            old = _read_version(path, folder, name)
             if expected is not None and old != expected:
-                raise ToolError(f"{place.asked}: changed meanwhile; read it again")
-            _swap(folder, name, data, old)
+                raise ToolError(f"{path.asked}: changed since it was read; read it again")
+            _replace_atomically(folder, name, data, old)
         except OSError as error:
-            raise _told(place, error) from None
+            raise _to_tool_error(path, error) from None
     return old is None
 
 
-def _current(place: Place, folder: int, name: str) -> Version | None:
+def _read_version(path: SandboxPath, folder: int, name: str) -> FileVersion | None:
     try:
-        facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    if stat.S_ISDIR(facts.st_mode):
-        raise ToolError(f"{place.asked}: is a folder")
-    if not stat.S_ISREG(facts.st_mode):
-        raise ToolError(f"{place.asked}: is not a regular file", refused=True)
-    return _version(facts)
+    if stat.S_ISDIR(status.st_mode):
+        raise ToolError(f"{path.asked}: is a folder")
+    if not stat.S_ISREG(status.st_mode):
+        raise ToolError(f"{path.asked}: is not a regular file", refused=True)
+    return _to_version(status)
 
 
-def _swap(folder: int, name: str, data: bytes, old: Version | None) -> None:
-    beside = f".{os.urandom(6).hex()}.rekindle"
+def _replace_atomically(folder: int, name: str, data: bytes, old: FileVersion | None) -> None:
+    temporary = f".{os.urandom(6).hex()}.rekindle"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    opened = os.open(beside, flags, 0o666, dir_fd=folder)
+    opened = os.open(temporary, flags, 0o666, dir_fd=folder)
     try:
         with os.fdopen(opened, "wb") as file:
             file.write(data)
             file.flush()
             if old is not None:
-                _keep(file.fileno(), old)
+                _copy_permissions(file.fileno(), old)
             os.fsync(file.fileno())
-        os.replace(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
-        os.unlink(beside, dir_fd=folder)
+        os.unlink(temporary, dir_fd=folder)
         raise
 
 
-def _keep(opened: int, old: Version) -> None:
-    facts = os.fstat(opened)
-    if (facts.st_uid, facts.st_gid) != old.owner:
+def _copy_permissions(opened: int, old: FileVersion) -> None:
+    status = os.fstat(opened)
+    if (status.st_uid, status.st_gid) != old.owner:
         try:
             os.fchown(opened, *old.owner)
-        except PermissionError:  # only root may give files away; the content matters more
+        except PermissionError:  # only root can change the owner; keep the new content anyway
             pass
     os.fchmod(opened, old.mode)
 
 
-def _told(place: Place, error: OSError) -> ToolError:
+def _to_tool_error(path: SandboxPath, error: OSError) -> ToolError:
     if error.errno == errno.ENOENT:
-        return ToolError(f"{place.asked}: no such file or folder")
+        return ToolError(f"{path.asked}: no such file or folder")
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
-        return ToolError(f"{place.asked}: a part of the path is not a folder, or is a link")
-    return ToolError(f"{place.asked}: {error.strerror or error}")
+        return ToolError(f"{path.asked}: part of the path is not a folder, or is a link")
+    return ToolError(f"{path.asked}: {error.strerror or error}")
 
 
-def _near(asked: str, name: str, names: list[str]) -> str:
-    """Names in the same folder that look alike; the model may have mistyped."""
+def _suggest_names(asked: str, name: str, names: list[str]) -> str:
+    """Suggest similar names in the same folder, in case the model mistyped."""
     found = get_close_matches(name, names[:5000], n=3)
     shown = [os.path.join(os.path.dirname(asked), one) for one in found]
     return f"; did you mean {' or '.join(shown)}?" if shown else ""

@@ -1,7 +1,7 @@
-"""What a model wrote as arguments, read and checked against the schema of the tool.
+"""Parse a call's arguments and validate them against the tool's JSON Schema.
 
-Our own tools use a small part of JSON Schema, other servers may use all of it. The common keywords
-are checked; what is not known here is left to the tool that asked for it.
+Our own tools use a small part of JSON Schema, MCP servers may use all of it. The common keywords are
+checked; unknown keywords are left to the tool.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rekindle.types import JSON
 
 Schema = Mapping[str, JSON]
 
-_DEEPEST = 30
+_MAX_DEPTH = 30
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -29,75 +29,79 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def read(schema: Schema, arguments: str | Mapping[str, JSON]) -> dict[str, JSON]:
-    """The arguments of a call, or a ToolError that says what to send instead."""
-    value = _parsed(arguments, schema) if isinstance(arguments, str) else dict(arguments)
+def parse_arguments(schema: Schema, arguments: str | Mapping[str, JSON]) -> dict[str, JSON]:
+    """Parse and validate a call's arguments; raise a ToolError that says what to send instead."""
+    value = _decode_json(arguments, schema) if isinstance(arguments, str) else dict(arguments)
     if not isinstance(value, dict):
-        shown = _shown(value)
-        raise ToolError(f"arguments must be one JSON object, got {shown}; {_outline(schema)}")
-    given = _without_nulls(schema, cast(dict[str, JSON], value))
-    if wrong := _wrong(schema, given, "", schema, 0):
-        raise ToolError(f"{wrong}; {_outline(schema)}")
-    return {name: _whole(schema, name, field) for name, field in given.items()}
+        got = _format_value(value)
+        raise ToolError(f"arguments must be a JSON object, got {got}; {_summarize_schema(schema)}")
+    given = _drop_nulls(schema, cast(dict[str, JSON], value))
+    if problem := _find_problem(schema, given, "", schema, 0):
+        raise ToolError(f"{problem}; {_summarize_schema(schema)}")
+    return {name: _coerce_integer(schema, name, field) for name, field in given.items()}
 
 
-def _parsed(text: str, schema: Schema) -> JSON:
+def _decode_json(text: str, schema: Schema) -> JSON:
     if not text.strip():
         return {}
     try:
-        value = json.loads(text, strict=False, parse_constant=_no_constant)
-        # Some models quote the whole object once more.
+        value = json.loads(text, strict=False, parse_constant=_reject_constant)
+        # Some models encode the object twice.
         return json.loads(value, strict=False) if isinstance(value, str) else value
     except json.JSONDecodeError as error:
         near = error.doc[max(error.pos - 20, 0) : error.pos + 20]
-        place = f"{error.msg} at character {error.pos + 1} of {len(error.doc)}, near {near!r}"
-        raise ToolError(f"arguments are not valid JSON: {place}; {_outline(schema)}") from None
+        position = f"{error.msg} at character {error.pos + 1} of {len(error.doc)}, near {near!r}"
+        raise ToolError(
+            f"arguments are not valid JSON: {position}; {_summarize_schema(schema)}"
+        ) from None
     except (ValueError, RecursionError) as error:
-        raise ToolError(f"arguments are not valid JSON: {error}; {_outline(schema)}") from None
+        raise ToolError(
+            f"arguments are not valid JSON: {error}; {_summarize_schema(schema)}"
+        ) from None
 
 
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number in JSON")
+def _reject_constant(name: str) -> float:
+    raise ValueError(f"{name} is not valid in JSON")
 
 
-def _without_nulls(schema: Schema, given: dict[str, JSON]) -> dict[str, JSON]:
-    """Models write null for an optional argument that they leave out."""
-    properties, required = _properties(schema), schema.get("required", ())
+def _drop_nulls(schema: Schema, given: dict[str, JSON]) -> dict[str, JSON]:
+    """Drop nulls that models send for omitted optional arguments."""
+    properties, required = _get_properties(schema), schema.get("required", ())
     return {
         name: value
         for name, value in given.items()
         if value is not None
         or name in required
         or name not in properties
-        or _wrong(properties[name], None, name, schema, 0) is None
+        or _find_problem(properties[name], None, name, schema, 0) is None
     }
 
 
-def _whole(schema: Schema, name: str, value: JSON) -> JSON:
-    """5.0 is a whole number in JSON, but not in Python."""
-    one = _properties(schema).get(name, {})
-    is_whole = one.get("type") == "integer" and isinstance(value, float)
+def _coerce_integer(schema: Schema, name: str, value: JSON) -> JSON:
+    """Convert 5.0 to 5 for an integer: JSON Schema counts it as one, Python does not."""
+    subschema = _get_properties(schema).get(name, {})
+    is_whole = subschema.get("type") == "integer" and isinstance(value, float)
     return int(value) if is_whole else value
 
 
-def _wrong(schema: JSON, value: JSON, at: str, root: Schema, depth: int) -> str | None:
-    """What is wrong with `value`, or None. `at` names the field."""
-    if not isinstance(schema, Mapping) or depth > _DEEPEST:
-        return f"{at or 'arguments'}: not allowed" if schema is False else None
-    one = _followed(cast(Schema, schema), root)
-    checks = (_wrong_kind, _wrong_choice, _wrong_text, _wrong_number)
+def _find_problem(schema: JSON, value: JSON, field: str, root: Schema, depth: int) -> str | None:
+    """Return the problem with `value`, None if it is valid. `field` names it."""
+    if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+        return f"{field or 'arguments'}: not allowed" if schema is False else None
+    resolved = _resolve_reference(cast(Schema, schema), root)
+    checks = (_check_type, _check_enum, _check_string, _check_number)
     for check in checks:
-        if found := check(one, value):
-            return f"{at or 'arguments'}: {found}"
+        if problem := check(resolved, value):
+            return f"{field or 'arguments'}: {problem}"
     if isinstance(value, list):
-        return _wrong_list(one, cast(list[JSON], value), at, root, depth)
-    inside = None
+        return _check_array(resolved, cast(list[JSON], value), field, root, depth)
+    problem_inside = None
     if isinstance(value, dict):
-        inside = _wrong_object(one, cast(dict[str, JSON], value), at, root, depth)
-    return inside or _wrong_branch(one, value, at, root, depth)
+        problem_inside = _check_object(resolved, cast(dict[str, JSON], value), field, root, depth)
+    return problem_inside or _check_combined(resolved, value, field, root, depth)
 
 
-def _followed(schema: Schema, root: Schema) -> Schema:
+def _resolve_reference(schema: Schema, root: Schema) -> Schema:
     reference = schema.get("$ref")
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return schema
@@ -108,15 +112,15 @@ def _followed(schema: Schema, root: Schema) -> Schema:
     return cast(Schema, found) if isinstance(found, Mapping) else {}
 
 
-def _wrong_kind(schema: Schema, value: JSON) -> str | None:
-    kinds = schema.get("type")
-    names = [kinds] if isinstance(kinds, str) else list(kinds or ())
-    if not names or any(_is_kind(name, value) for name in names):
+def _check_type(schema: Schema, value: JSON) -> str | None:
+    types = schema.get("type")
+    names = [types] if isinstance(types, str) else list(types or ())
+    if not names or any(_is_type(name, value) for name in names):
         return None
-    return f"expected {' or '.join(map(str, names))}, got {_shown(value)}"
+    return f"expected {' or '.join(map(str, names))}, got {_format_value(value)}"
 
 
-def _is_kind(name: str, value: JSON) -> bool:
+def _is_type(name: str, value: JSON) -> bool:
     if isinstance(value, bool):
         return name == "boolean"
     if name == "integer" and isinstance(value, float):
@@ -124,33 +128,35 @@ def _is_kind(name: str, value: JSON) -> bool:
     return isinstance(value, _TYPES.get(name, (object,)))
 
 
-def _wrong_choice(schema: Schema, value: JSON) -> str | None:
+def _check_enum(schema: Schema, value: JSON) -> str | None:
     allowed: Sequence[JSON] = schema.get("enum", ())
     if "const" in schema:
         allowed = [schema["const"]]
     if not allowed or value in allowed:
         return None
-    return f"{_shown(value)} is not allowed; allowed: {', '.join(map(_shown, allowed))}"
+    return (
+        f"{_format_value(value)} is not allowed; allowed: {', '.join(map(_format_value, allowed))}"
+    )
 
 
-def _wrong_text(schema: Schema, value: JSON) -> str | None:
+def _check_string(schema: Schema, value: JSON) -> str | None:
     if not isinstance(value, str):
         return None
     least, most, pattern = (schema.get(key) for key in ("minLength", "maxLength", "pattern"))
     if isinstance(least, int) and len(value) < least:
-        return "must not be empty" if least == 1 else f"needs {least} characters or more"
+        return "must not be empty" if least == 1 else f"needs at least {least} characters"
     if isinstance(most, int) and len(value) > most:
-        return f"{len(value):,} characters are too many; allowed: up to {most:,}"
+        return f"too long: {len(value):,} characters; allowed: up to {most:,}"
     if isinstance(pattern, str):
         try:
             fits = re.search(pattern, value[:10_000]) is not None
-        except re.error:  # another dialect of regular expressions
+        except re.error:  # another regex dialect
             return None
-        return None if fits else f"{_shown(value)} does not match {pattern}"
+        return None if fits else f"{_format_value(value)} does not match {pattern}"
     return None
 
 
-def _wrong_number(schema: Schema, value: JSON) -> str | None:
+def _check_number(schema: Schema, value: JSON) -> str | None:
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return None
     least, most = schema.get("minimum"), schema.get("maximum")
@@ -165,67 +171,75 @@ def _wrong_number(schema: Schema, value: JSON) -> str | None:
     edges += [
         f"up to {most}" if most is not None else f"below {below}" if below is not None else ""
     ]
-    return f"{_shown(value)} is not allowed; allowed: {' '.join(filter(None, edges))}"
+    return f"{_format_value(value)} is not allowed; allowed: {' '.join(filter(None, edges))}"
 
 
-def _wrong_list(schema: Schema, value: list[JSON], at: str, root: Schema, depth: int) -> str | None:
+def _check_array(
+    schema: Schema, value: list[JSON], field: str, root: Schema, depth: int
+) -> str | None:
     least, most = schema.get("minItems"), schema.get("maxItems")
     if isinstance(least, int) and len(value) < least:
-        return f"{at}: needs {least} entries or more, got {len(value)}"
+        return f"{field}: needs at least {least} entries, got {len(value)}"
     if isinstance(most, int) and len(value) > most:
-        return f"{at}: {len(value):,} entries are too many; allowed: up to {most:,}"
+        return f"{field}: too many entries: {len(value):,}; allowed: up to {most:,}"
     for number, entry in enumerate(value):
-        if found := _wrong(schema.get("items", True), entry, f"{at}[{number}]", root, depth + 1):
-            return found
+        if problem := _find_problem(
+            schema.get("items", True), entry, f"{field}[{number}]", root, depth + 1
+        ):
+            return problem
     return None
 
 
-def _wrong_object(
-    schema: Schema, value: dict[str, JSON], at: str, root: Schema, depth: int
+def _check_object(
+    schema: Schema, value: dict[str, JSON], parent: str, root: Schema, depth: int
 ) -> str | None:
-    properties = _properties(schema)
-    inside = f"{at}." if at else ""
+    properties = _get_properties(schema)
+    prefix = f"{parent}." if parent else ""
     for name in schema.get("required", ()):
         if name not in value:
-            return f"{inside}{name}: missing"
+            return f"{prefix}{name}: missing"
     others = schema.get("additionalProperties", True)
     for name, field in value.items():
         if name not in properties and others is False:
             near = get_close_matches(name, properties, n=1)
             hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(properties)}"
-            return f"{inside}{name}: there is no such argument; {hint}"
-        if found := _wrong(properties.get(name, others), field, inside + name, root, depth + 1):
-            return found
+            return f"{prefix}{name}: unknown argument; {hint}"
+        if problem := _find_problem(
+            properties.get(name, others), field, prefix + name, root, depth + 1
+        ):
+            return problem
     return None
 
 
-def _wrong_branch(schema: Schema, value: JSON, at: str, root: Schema, depth: int) -> str | None:
+def _check_combined(
+    schema: Schema, value: JSON, field: str, root: Schema, depth: int
+) -> str | None:
     for part in schema.get("allOf", ()):
-        if found := _wrong(part, value, at, root, depth + 1):
-            return found
+        if problem := _find_problem(part, value, field, root, depth + 1):
+            return problem
     branches = schema.get("anyOf") or schema.get("oneOf") or ()
-    complaints = [_wrong(part, value, at, root, depth + 1) for part in branches]
-    if complaints and None not in complaints:
-        return " or ".join(dict.fromkeys(map(str, complaints)))
+    problems = [_find_problem(part, value, field, root, depth + 1) for part in branches]
+    if problems and None not in problems:
+        return " or ".join(dict.fromkeys(map(str, problems)))
     return None
 
 
-def _properties(schema: Schema) -> Mapping[str, Schema]:
+def _get_properties(schema: Schema) -> Mapping[str, Schema]:
     found = schema.get("properties")
     return cast(Mapping[str, Schema], found) if isinstance(found, Mapping) else {}
 
 
-def _outline(schema: Schema) -> str:
-    """The arguments in a few words, so that the next call can be right."""
+def _summarize_schema(schema: Schema) -> str:
+    """Summarize the arguments in one line, so that the next call can be right."""
     required = schema.get("required", ())
     parts: list[str] = []
-    for name, one in _properties(schema).items():
-        kind = one.get("type", "any")
+    for name, subschema in _get_properties(schema).items():
+        kind = subschema.get("type", "any")
         kind = kind if isinstance(kind, str) else "|".join(map(str, cast(list[JSON], kind)))
         parts.append(f"{name} ({kind}{', required' if name in required else ''})")
     return f"arguments: {', '.join(parts)}" if parts else "it takes no arguments"
 
 
-def _shown(value: JSON) -> str:
+def _format_value(value: JSON) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else f"{text[:57]}…"

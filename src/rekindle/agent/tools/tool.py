@@ -1,4 +1,4 @@
-"""What a tool is, what it is given, and what it gives back."""
+"""Define what a tool is, its context, and its result."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from rekindle.types import JSON, Message, ToolCall
 if TYPE_CHECKING:
     from rekindle.store import Store
 
-# When a person is asked before a command runs: before every one; before a dangerous one; never,
-# dangerous ones are refused; never, everything runs (for sandboxes that may be thrown away).
+# Which commands need a person's approval: all; dangerous ones; none, refusing dangerous ones;
+# none, running everything (for disposable sandboxes).
 Approval: TypeAlias = Literal["always", "dangerous", "refuse", "never"]
 
 RESULT_CHARACTERS = 30_000
 CALL_SECONDS = 120.0
 
 
-class Question(NamedTuple):
-    """What a person is asked: may this command run? `reasons` say why it is not just run."""
+class ApprovalRequest(NamedTuple):
+    """A request to approve a command. `reasons` says why it needs approval."""
 
     tool: str
     command: str
@@ -30,18 +30,18 @@ class Question(NamedTuple):
     reasons: tuple[str, ...]
 
 
-Approve: TypeAlias = Callable[[Question], Awaitable[bool]]
+Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[bool]]
 
 
 class ToolContext(NamedTuple):
-    """Where and for whom a tool works.
+    """The session, folders and permissions that a tool runs with.
 
-    `folders` are where file tools may read and write; without any it is `cwd`. `approve` asks a
-    person; None where nobody can be asked. `environment` is that of our own process: commands get
-    it without what looks like a secret, except the names in `pass_on`. `notes` belongs to the
-    session and lives as long as its owner keeps it. `stop` is set when the call was given up, for
-    handlers that run in a thread. `address` says where reports about what is left running go, in
-    words of whoever delivers them; the session itself if it is empty.
+    `folders` are those that file tools may read and write; if empty, only `cwd`. `approve` asks a
+    person; None if nobody can be asked. `environment` is that of our own process: commands get it
+    without anything that looks like a secret, except the names in `pass_on`. `notes` belongs to the
+    session and lives as long as its owner keeps it. `stop` is set when the call ends early, for
+    handlers that run in a thread. `address` says where reports about background processes go, in a
+    format of the deliverer; if empty, to the session itself.
     """
 
     session: str
@@ -49,7 +49,7 @@ class ToolContext(NamedTuple):
     owner: str | None = None
     folders: tuple[Path, ...] = ()
     approval: Approval = "dangerous"
-    approve: Approve | None = None
+    approve: Approver | None = None
     store: Store | None = None
     environment: Mapping[str, str] = {}
     pass_on: frozenset[str] = frozenset()
@@ -63,17 +63,17 @@ class ToolContext(NamedTuple):
 
 
 class ToolResult(NamedTuple):
-    """What the model sees, and what the protocol says beside it (`is_error`, `exit_code`, …)."""
+    """The text for the model, and metadata of the call (`is_error`, `exit_code`, …)."""
 
     content: str
     meta: Mapping[str, JSON] = {}
 
     @property
-    def failed(self) -> bool:
+    def is_error(self) -> bool:
         return self.meta.get("is_error") is True
 
-    def message(self, call: ToolCall) -> Message:
-        """The result as the answer to `call`."""
+    def to_message(self, call: ToolCall) -> Message:
+        """Return the result as the reply to `call`."""
         return Message(
             role="tool",
             content=self.content,
@@ -83,28 +83,29 @@ class ToolResult(NamedTuple):
         )
 
 
-def failure(message: str, **meta: JSON) -> ToolResult:
-    """A result that says what went wrong."""
+def build_failure(message: str, **meta: JSON) -> ToolResult:
+    """Build a result that reports an error."""
     content = json.dumps({"error": message}, ensure_ascii=False)
     return ToolResult(content, {"is_error": True, **meta})
 
 
-Answer: TypeAlias = str | ToolResult
-Handler: TypeAlias = Callable[[ToolContext, Mapping[str, JSON]], Answer | Awaitable[Answer]]
+HandlerResult: TypeAlias = str | ToolResult
+Handler: TypeAlias = Callable[
+    [ToolContext, Mapping[str, JSON]], HandlerResult | Awaitable[HandlerResult]
+]
 
 
-def anywhere(context: ToolContext) -> str | None:
-    """The availability check of a tool that needs nothing."""
+def require_nothing(context: ToolContext) -> str | None:
+    """Return None: the availability check of a tool that needs nothing."""
     return None
 
 
 class Tool(NamedTuple):
-    """Something a model can call.
+    """A function that a model can call.
 
-    `parameters` is the JSON schema of its arguments, which are checked before `handler` runs.
-    `missing` tells what the tool lacks to work in a context, None when it lacks nothing. A call
-    ends after `seconds` (None: the handler has limits of its own), and its result is cut to
-    `characters`.
+    `parameters` is the JSON schema of its arguments, which are checked before `handler` runs. `missing`
+    returns what the tool lacks in a context, None if it is available. A call is stopped after `seconds`
+    (None: the handler has its own limits), and its result is truncated to `characters`.
     """
 
     name: str
@@ -112,14 +113,14 @@ class Tool(NamedTuple):
     description: str
     parameters: Mapping[str, JSON]
     handler: Handler
-    missing: Callable[[ToolContext], str | None] = anywhere
+    missing: Callable[[ToolContext], str | None] = require_nothing
     emoji: str = "🔧"
     seconds: float | None = CALL_SECONDS
     characters: int = RESULT_CHARACTERS
 
 
-def schema(*required: str, **properties: Mapping[str, JSON]) -> dict[str, JSON]:
-    """The JSON schema of a tool that takes these arguments and no others."""
+def build_schema(*required: str, **properties: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Build the JSON schema of a tool that takes these arguments and no others."""
     return {
         "type": "object",
         "properties": dict(properties),

@@ -1,4 +1,4 @@
-"""`rekindle chat`: a conversation with an agent, at a terminal, in a pipe, or for a program."""
+"""`rekindle chat`: a conversation with an agent, on a terminal, in a pipe, or for a program."""
 
 from __future__ import annotations
 
@@ -6,71 +6,71 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from rekindle.cli.output import AsJson
+from rekindle.cli.output import JsonOption
 
-_Name: TypeAlias = Annotated[
+_SessionArgument: TypeAlias = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[SESSION]...",
-        help="With --resume: a title, an id, or the beginning of one.",
+        help="With --resume: session title, id, or id prefix.",
         show_default=False,
     ),
 ]
-_GoOn: TypeAlias = Annotated[
-    bool, typer.Option("--continue", "-c", help="Continue the newest conversation.")
+_ContinueOption: TypeAlias = Annotated[
+    bool, typer.Option("--continue", "-c", help="Continue the most recent conversation.")
 ]
-_Resume: TypeAlias = Annotated[
-    bool, typer.Option("--resume", "-r", help="Resume a conversation; without a name, choose one.")
+_ResumeOption: TypeAlias = Annotated[
+    bool, typer.Option("--resume", "-r", help="Resume a conversation; without a name, pick one.")
 ]
-_Fork: TypeAlias = Annotated[
-    bool, typer.Option("--fork", help="With -c or -r: go on in a copy, and leave it as it is.")
+_ForkOption: TypeAlias = Annotated[
+    bool, typer.Option("--fork", help="With -c or -r: continue in a copy of the conversation.")
 ]
-_Model: TypeAlias = Annotated[
+_ModelOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--model", "-m", metavar="NAME", help="The model to ask.", show_default=False),
+    typer.Option("--model", "-m", metavar="NAME", help="Model to use.", show_default=False),
 ]
-_Tools: TypeAlias = Annotated[
+_ToolsOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--tools",
         metavar="NAMES",
-        help="Only these tools or toolsets, separated by commas.",
+        help="Enable only these tools or toolsets, comma-separated.",
         show_default=False,
     ),
 ]
-_Cold: TypeAlias = Annotated[
-    bool, typer.Option("--cold", help="Begin with nothing of what earlier sessions have shown.")
+_ColdOption: TypeAlias = Annotated[
+    bool, typer.Option("--cold", help="Start cold, without a template.")
 ]
-_Template: TypeAlias = Annotated[
+_TemplateOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--template", metavar="NAME", help="Begin with this template.", show_default=False
+        "--template", metavar="NAME", help="Start with this template.", show_default=False
     ),
 ]
-_NoTools: TypeAlias = Annotated[bool, typer.Option("--no-tools", help="No tools at all.")]
+_NoToolsOption: TypeAlias = Annotated[bool, typer.Option("--no-tools", help="Disable all tools.")]
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command of this file."""
-    app.command("chat")(chat)
+    """Register the command of this module."""
+    app.command("chat")(start_chat)
 
 
-def chat(
-    name: _Name = None,
-    go_on: _GoOn = False,
-    resume: _Resume = False,
-    fork: _Fork = False,
-    model: _Model = None,
-    tools: _Tools = None,
-    no_tools: _NoTools = False,
-    cold: _Cold = False,
-    template: _Template = None,
-    json: AsJson = False,
+def start_chat(
+    name: _SessionArgument = None,
+    continue_last: _ContinueOption = False,
+    resume: _ResumeOption = False,
+    fork: _ForkOption = False,
+    model: _ModelOption = None,
+    tools: _ToolsOption = None,
+    no_tools: _NoToolsOption = False,
+    cold: _ColdOption = False,
+    template: _TemplateOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """Talk with an agent. In a pipe, what comes in is asked, and the answer alone goes out.
+    """Chat with an agent. In a pipe, stdin is the prompt and only the answer goes to stdout.
 
-    Ctrl-C stops an answer, Ctrl-D leaves, /help shows the commands. With --json every event is
-    one JSON object on a line of its own.
+    Ctrl-C stops an answer, Ctrl-D exits, /help lists the commands. With --json, events are printed
+    as one JSON object per line.
 
     \b
     Examples:
@@ -82,32 +82,33 @@ def chat(
     """
     title = " ".join(name or ())
     problems = {
-        f"to resume {title!r:.60} say: rekindle chat --resume {title}": title and not resume,
-        "--continue and --resume are two things: give one of them": go_on and resume,
-        "--fork needs --continue or --resume": fork and not (go_on or resume),
-        "--cold and --template exclude each other": cold and template,
-        "--cold and --template are for new conversations": (cold or template) and (go_on or resume),
-        "--tools and --no-tools exclude each other": tools and no_tools,
+        f"to resume {title!r:.60} use: rekindle chat --resume {title}": title and not resume,
+        "--continue and --resume cannot be combined": continue_last and resume,
+        "--fork requires --continue or --resume": fork and not (continue_last or resume),
+        "--cold and --template cannot be combined": cold and template,
+        "--cold and --template only apply to new conversations": (cold or template)
+        and (continue_last or resume),
+        "--tools and --no-tools cannot be combined": tools and no_tools,
     }
     for problem in (text for text, holds in problems.items() if holds):
         raise typer.BadParameter(problem)
-    from .session import Wish, chat  # only now: it loads the model client
+    from .session import ChatOptions, run_chat  # deferred: loads the model client
 
-    wish = Wish(
-        go_on=go_on,
+    options = ChatOptions(
+        continue_last=continue_last,
         resume=title if resume else None,
         fork=fork,
         model=model,
-        tools=() if no_tools else _names(tools),
+        tools=() if no_tools else _split_names(tools),
         json=json,
         cold=cold,
         template=template,
     )
-    if code := chat(wish):
+    if code := run_chat(options):
         raise typer.Exit(code)
 
 
-def _names(words: list[str] | None) -> tuple[str, ...] | None:
+def _split_names(words: list[str] | None) -> tuple[str, ...] | None:
     if words is None:
         return None
     return tuple(name.strip() for word in words for name in word.split(",") if name.strip())

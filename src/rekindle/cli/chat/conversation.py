@@ -1,9 +1,9 @@
-"""One terminal's conversation: what is said goes the way of every message, through the inbox.
+"""The conversation of one terminal. Input takes the way of every message, through the inbox.
 
     route → accept → turn → finish → shown → sent
 
-A program that is killed in between leaves a letter in the inbox, or an answer in the outbox; the next
-terminal that continues the conversation finds them (`left`).
+A process killed in between leaves a message in the inbox or an answer in the outbox; the next terminal
+that continues the conversation finds them (see `recovery`).
 """
 
 from __future__ import annotations
@@ -15,218 +15,228 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from rekindle.agent.turn import Ended
+from rekindle.agent.turn import TurnEnded
 from rekindle.errors import NotFound, RekindleError
-from rekindle.gateway.commands import Commands
+from rekindle.gateway.commands import CommandRunner
 from rekindle.gateway.conversation import Conversation, is_command
-from rekindle.gateway.crash_attempts import Attempts
+from rekindle.gateway.crash_attempts import AttemptTracker
 from rekindle.routing import reset_notice
 from rekindle.types import JSON, Message
 
 if TYPE_CHECKING:
-    from rekindle.gateway.context import Office
-    from rekindle.store.conversations.inbox import Letter, Parcel
+    from rekindle.gateway.context import GatewayContext
+    from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
     from rekindle.types import Route, Session, Source
 
-    from .process_reports import Reports, Show
-    from .views import View
+    from .process_reports import ProcessReports, ShowText
+    from .views import ChatView
 
 STOPPED = "stopped by the user"
-PRINTED = "printed"  # what stands for a message id where a text was shown on a screen
+PRINTED = "printed"  # the message id of texts shown on a terminal
 
 
-class Went(IntEnum):
-    """How it went, as exit codes."""
+class TurnResult(IntEnum):
+    """The result of a turn, as an exit code."""
 
-    WELL = 0
+    SUCCEEDED = 0
     FAILED = 1
-    REFUSED = 2  # a mistake in what was said
+    REJECTED = 2  # invalid input
 
 
-class Interrupted(Exception):
-    """The user stopped the turn; what was said so far is kept."""
+class TurnInterrupted(Exception):
+    """The user stopped the turn; the text so far is kept."""
 
 
-class Talk:
-    """A conversation at this terminal. One turn runs at a time."""
+class ChatConversation:
+    """The conversation of this terminal. One turn runs at a time."""
 
     def __init__(
-        self, office: Office, source: Source, reports: Reports | None = None, **facts: JSON
+        self,
+        context: GatewayContext,
+        source: Source,
+        reports: ProcessReports | None = None,
+        **facts: JSON,
     ) -> None:
-        """`facts` are kept with the session: the folder one is in, the model that answers."""
-        self.office = office
+        """Create a conversation; `facts` such as cwd and model are stored with its session."""
+        self.context = context
         self.source = source
-        self.key = office.key_of(source)
-        self.conversation = Conversation(office, self.key)
-        self._commands = Commands(office)
-        self._attempts = Attempts(office)
-        self._facts = facts
+        self.key = context.build_key(source)
+        self.conversation = Conversation(context, self.key)
+        self._commands = CommandRunner(context)
+        self._attempts = AttemptTracker(context)
+        self._session_facts = facts
         self._reports = reports
-        self._told: set[str] = set()  # the sessions that have them
-        self._store = office.desk.store
-        self._ask = office.desk.ask
+        self._updated_sessions: set[str] = set()  # sessions that have the facts
+        self._store = context.executor.store
+        self._execute = context.executor.run
 
-    async def route(self) -> Route:
-        """Where the conversation goes on, started anew if it is stale."""
-        return await self.conversation.route(self.source)
+    async def open_route(self) -> Route:
+        """Open the route of the conversation; it is reset if it is stale."""
+        return await self.conversation.open_route(self.source)
 
-    async def go_to(self, session: Session) -> Route:
-        """Go on in that session."""
-        await self.route()
-        return await self._ask(self._store.routes.switch, self.key, session)
+    async def switch_to(self, session: Session) -> Route:
+        """Continue the conversation in that session."""
+        await self.open_route()
+        return await self._execute(self._store.routes.switch, self.key, session)
 
-    async def say(self, text: str, view: View) -> Went:
-        """Say something, or give a command, and show what comes of it."""
-        said = Message("user", text)
-        route = await self._ask(self._store.routes.open, self.key, self.source)
-        if not is_command(said):  # a command never starts a conversation anew by itself
-            route = await self.route()
+    async def send(self, text: str, view: ChatView) -> TurnResult:
+        """Send a message or a command and show the result."""
+        message = Message("user", text)
+        route = await self._execute(self._store.routes.open, self.key, self.source)
+        if not is_command(message):  # a command alone never resets the conversation
+            route = await self.open_route()
             if route.reset is not None:
-                view.note(await self._notice(route))
+                view.show_note(await self._format_reset_notice(route))
 
-        async def show(text: str) -> None:
-            view.note(text)
+        async def show_report(text: str) -> None:
+            view.show_note(text)
 
-        await self.hear(show)
-        runner, lease = self.office.runner, self.office.lease
-        accept = self._store.mail.accept
-        accepted = await self._ask(accept, self.key, self.source, said, runner=runner, lease=lease)
-        return await self.take(accepted.letter, view)
+        await self.show_process_reports(show_report)
+        runner, lease = self.context.runner, self.context.lease
+        accept = self._store.inbox.accept
+        accepted = await self._execute(
+            accept, self.key, self.source, message, runner=runner, lease_seconds=lease
+        )
+        return await self.process(accepted.inbound, view)
 
-    async def hear(self, show: Show, wait: float = 0.0) -> None:
-        """Show what processes of this conversation reported; waits so long for a first report."""
+    async def show_process_reports(self, show: ShowText, wait: float = 0.0) -> None:
+        """Show process reports of this conversation, waiting up to `wait` seconds for the first one."""
         if self._reports is not None:
             with suppress(NotFound):
-                route = await self._ask(self._store.routes.get, self.key)
-                await self._reports.pass_on(route.session, show, wait)
+                route = await self._execute(self._store.routes.get, self.key)
+                await self._reports.deliver(route.session, show, wait)
 
-    async def take(self, letter: Letter, view: View) -> Went:
-        """Do what a letter asks for. `Interrupted` if the user stops it with Ctrl-C."""
-        work = asyncio.ensure_future(self._do(letter, view))
+    async def process(self, inbound: InboundMessage, view: ChatView) -> TurnResult:
+        """Process an inbound message. Raise `TurnInterrupted` if the user stops it with Ctrl-C."""
+        task = asyncio.ensure_future(self._process_message(inbound, view))
         is_stopped = False
 
-        def stop() -> None:
+        def on_interrupt() -> None:
             nonlocal is_stopped
             is_stopped = True
-            work.cancel()
+            task.cancel()
 
-        view.begin()
-        async with _interrupts(stop):
+        view.begin_turn()
+        async with _call_on_sigint(on_interrupt):
             try:
-                async with self._alive():
-                    went = await work
+                async with self._renew_lease():
+                    result = await task
             except asyncio.CancelledError:
-                if not is_stopped:  # the program itself is ended: what is unfinished stays
-                    await self._attempts.leave(letter)
+                if not is_stopped:  # the process is ending: keep unfinished work
+                    await self._attempts.undo(inbound)
                     raise
-                view.end("Stopped.")
-                await self._stop(letter)
-                raise Interrupted from None
+                view.end_turn("Stopped.")
+                await self._stop_message(inbound)
+                raise TurnInterrupted from None
             except RekindleError as error:
-                view.end(str(error))
-                await self._give_up(letter, error)
-                return Went.FAILED
-            await self._over(letter)
-        view.end()
-        return went
+                view.end_turn(str(error))
+                await self._fail_message(inbound, error)
+                return TurnResult.FAILED
+            await self._finish_message(inbound)
+        view.end_turn()
+        return result
 
-    async def _do(self, letter: Letter, view: View) -> Went:
-        verdict = await self._attempts.begin(letter)
-        if verdict == "hopeless":
-            for parcel in await self.conversation.give_up(letter):
-                view.reply(parcel.text, ok=False)
-        if verdict != "go on":
-            return Went.FAILED
-        if not _is_new_command(letter):
-            return await self._turn(letter, view)
-        outcome = await self._commands.run(letter, lambda text: (text,))
-        for parcel in outcome.posted:
-            view.reply(parcel.text, ok=not outcome.refused)
-        if outcome.turn is not None:
-            return await self._turn(outcome.turn, view)
-        return Went.REFUSED if outcome.refused else Went.WELL
+    async def _process_message(self, inbound: InboundMessage, view: ChatView) -> TurnResult:
+        verdict = await self._attempts.begin(inbound)
+        if verdict == "exhausted":
+            for outbound in await self.conversation.abandon(inbound):
+                view.show_reply(outbound.text, ok=False)
+        if verdict != "proceed":
+            return TurnResult.FAILED
+        if not _is_new_command(inbound):
+            return await self._run_turn(inbound, view)
+        outcome = await self._commands.run(inbound, lambda text: (text,))
+        for outbound in outcome.outbound:
+            view.show_reply(outbound.text, ok=not outcome.refused)
+        if outcome.turn_for is not None:
+            return await self._run_turn(outcome.turn_for, view)
+        return TurnResult.REJECTED if outcome.refused else TurnResult.SUCCEEDED
 
-    async def _turn(self, letter: Letter, view: View) -> Went:
-        ended: Ended | None = None
-        async with aclosing(self.conversation.answer(letter)) as happenings:
-            async for happening in happenings:
-                view.show(happening)
-                if isinstance(happening, Ended):
-                    ended = happening
+    async def _run_turn(self, inbound: InboundMessage, view: ChatView) -> TurnResult:
+        ended: TurnEnded | None = None
+        async with aclosing(self.conversation.run_turn(inbound)) as events:
+            async for event in events:
+                view.show_event(event)
+                if isinstance(event, TurnEnded):
+                    ended = event
         if ended is None:
-            return Went.FAILED
-        if self._facts and ended.session.id not in self._told:
-            await self._ask(self._store.update, ended.session, **self._facts)
-            self._told.add(ended.session.id)
-        return Went.WELL if ended.reason is None else Went.FAILED
+            return TurnResult.FAILED
+        if self._session_facts and ended.session.id not in self._updated_sessions:
+            await self._execute(self._store.update, ended.session, **self._session_facts)
+            self._updated_sessions.add(ended.session.id)
+        return TurnResult.SUCCEEDED if ended.reason is None else TurnResult.FAILED
 
-    async def _stop(self, letter: Letter) -> None:
-        """The user wants no answer any more; what was said so far stays."""
-        waiting = await self._ask(self._store.mail.waiting, letter.key)
-        for one in (one for one in waiting if one.num == letter.num):
+    async def _stop_message(self, inbound: InboundMessage) -> None:
+        """Cancel the answer at the user's request; the text so far is kept."""
+        waiting = await self._execute(self._store.inbox.list_waiting, inbound.key)
+        for one in (one for one in waiting if one.num == inbound.num):
             if _is_new_command(one):
-                await self._ask(self._store.mail.close, one, STOPPED)
+                await self._execute(self._store.inbox.close, one, STOPPED)
             else:
                 await self.conversation.stop([one], STOPPED)
-        await self._over(letter)
+        await self._finish_message(inbound)
 
-    async def _over(self, letter: Letter) -> None:
-        self._attempts.end([letter])
-        await self.shown(await self._ask(self._store.mail.parcels, letter.key))
-        await self._ask(self._store.mail.release, self.key, self.office.runner)
+    async def _finish_message(self, inbound: InboundMessage) -> None:
+        self._attempts.finish([inbound])
+        await self.mark_shown(await self._execute(self._store.inbox.list_outbound, inbound.key))
+        await self._execute(self._store.inbox.release_lease, self.key, self.context.runner)
 
-    async def shown(self, parcels: Iterable[Parcel]) -> None:
-        """These texts were printed: they count as delivered."""
-        for parcel in parcels:
-            if parcel.state == "waiting":
-                await self._ask(self._store.mail.sent, parcel, PRINTED)
+    async def mark_shown(self, outbound_messages: Iterable[OutboundMessage]) -> None:
+        """Mark printed messages as delivered."""
+        for outbound in outbound_messages:
+            if outbound.state == "waiting":
+                await self._execute(self._store.inbox.mark_sent, outbound, PRINTED)
 
-    async def _give_up(self, letter: Letter, error: RekindleError) -> None:
+    async def _fail_message(self, inbound: InboundMessage, error: RekindleError) -> None:
         try:
-            await self.conversation.fail([letter], error)
-            await self._over(letter)
+            await self.conversation.fail([inbound], error)
+            await self._finish_message(inbound)
         except RekindleError:
-            pass  # the store still fails: the letter stays, and whoever continues finds it
+            pass  # the store still fails: keep the message for the next terminal
 
-    async def _notice(self, route: Route) -> str:
-        policy = self.office.policy_for(self.source)
+    async def _format_reset_notice(self, route: Route) -> str:
+        policy = self.context.resolve_policy(self.source)
         title = None
         if route.previous is not None:
-            title = (await self._ask(self._store.session, route.previous)).title
-        return reset_notice.for_user("daily" if route.reset == "daily" else "idle", policy, title)
+            title = (await self._execute(self._store.session, route.previous)).title
+        return reset_notice.build_user_notice(
+            "daily" if route.reset == "daily" else "idle", policy, title
+        )
 
     @asynccontextmanager
-    async def _alive(self) -> AsyncGenerator[None]:
-        """Say now and then that this terminal works on its conversation."""
+    async def _renew_lease(self) -> AsyncGenerator[None]:
+        """Renew the lease of this terminal periodically."""
 
-        async def renew() -> None:
+        async def renew_periodically() -> None:
             while True:
-                await asyncio.sleep(self.office.lease / 3)
-                await self._ask(self._store.mail.renew, self.office.runner, self.office.lease)
+                await asyncio.sleep(self.context.lease / 3)
+                await self._execute(
+                    self._store.inbox.renew_leases, self.context.runner, self.context.lease
+                )
 
-        beat = asyncio.create_task(renew())
+        renewal = asyncio.create_task(renew_periodically())
         try:
             yield
         finally:
-            beat.cancel()
-            await asyncio.gather(beat, return_exceptions=True)
+            renewal.cancel()
+            await asyncio.gather(renewal, return_exceptions=True)
 
     async def leave(self, reason: str) -> Session | None:
-        """The user goes; the session to come back to, if anything was said."""
+        """End the session and return it, or None if nothing was sent."""
         try:
-            route = await self._ask(self._store.routes.get, self.key)
-            return await self._ask(self._store.end, route.session, reason)
+            route = await self._execute(self._store.routes.get, self.key)
+            return await self._execute(self._store.end, route.session, reason)
         except NotFound:
             return None
 
 
-def _is_new_command(letter: Letter) -> bool:
-    return letter.state == "waiting" and is_command(letter.message)
+def _is_new_command(inbound: InboundMessage) -> bool:
+    return inbound.state == "waiting" and is_command(inbound.message)
 
 
 @asynccontextmanager
-async def _interrupts(stop: Callable[[], None]) -> AsyncGenerator[None]:
-    """Let Ctrl-C stop the turn and not the program."""
+async def _call_on_sigint(stop: Callable[[], None]) -> AsyncGenerator[None]:
+    """Let Ctrl-C stop the turn instead of the program."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, stop)
     try:

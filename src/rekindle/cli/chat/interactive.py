@@ -1,4 +1,4 @@
-"""The person at the terminal: greeted, listened to, asked, and told how to come back."""
+"""The interactive chat on a terminal: prompt, commands, approvals and process reports."""
 
 from __future__ import annotations
 
@@ -10,154 +10,169 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rekindle.agent.tools.tool import Question
-from rekindle.cli.output import counted, name_of, one_line, printable, write_sessions
+from rekindle.agent.tools.tool import ApprovalRequest
+from rekindle.cli.output import (
+    escape_control_chars,
+    format_count,
+    get_display_name,
+    to_one_line,
+    write_sessions,
+)
 from rekindle.errors import RekindleError
-from rekindle.gateway.commands import COMMANDS, parse
+from rekindle.gateway.commands import COMMANDS, parse_command
 
-from .conversation import Interrupted
-from .terminal import PROMPT, Typist, ask, echo, typist
-from .tool_call_line import visible
+from .conversation import TurnInterrupted
+from .terminal import PROMPT, LineReader, ask_question, create_line_reader, set_echo
+from .tool_call_line import escape_invisible
 
 if TYPE_CHECKING:
     from rekindle.agent.model.client import Endpoint
     from rekindle.types import Message, Session
 
-    from .conversation import Talk
-    from .history import History
-    from .views import Screen
+    from .conversation import ChatConversation
+    from .history import InputHistory
+    from .views import TerminalView
 
-LEAVING = ("quit", "exit")
-_ELSEWHERE = ("stop", "sethome")  # commands for where no key stops an answer
-_SHOWN, _LAST = 60, 300
-_YES = ("y", "yes")
-_LISTENED, _PAUSE = 60.0, 1.0  # seconds for one question about reports, and between two
+QUIT_COMMANDS = ("quit", "exit")
+_GATEWAY_COMMANDS = ("stop", "sethome")  # only useful where Ctrl-C cannot stop an answer
+_MAX_TITLE_LENGTH, _MAX_MESSAGE_LENGTH = 60, 300
+_YES_ANSWERS = ("y", "yes")
+_REPORT_WAIT_SECONDS, _REPORT_PAUSE_SECONDS = 60.0, 1.0
 
 
-class Person:
-    """Somebody who types, reads, and may be asked."""
+class InteractiveSession:
+    """A chat with a user on a terminal."""
 
     def __init__(
-        self, screen: Screen, history: History, sessions: Callable[[], Sequence[Session]]
+        self,
+        screen: TerminalView,
+        history: InputHistory,
+        list_sessions: Callable[[], Sequence[Session]],
     ) -> None:
         self._screen = screen
         self._history = history
-        self._sessions = sessions
-        self._asked = asyncio.Lock()
+        self._list_sessions = list_sessions
+        self._approval_lock = asyncio.Lock()
 
-    def greet(self, endpoint: Endpoint, session: Session | None, said: Sequence[Message]) -> None:
-        """Say where they are, and what was said there last."""
-        where = "a new conversation"
+    def greet(
+        self, endpoint: Endpoint, session: Session | None, messages: Sequence[Message]
+    ) -> None:
+        """Show the model, the session and its last messages."""
+        where = "new conversation"
         if session is not None:
-            count = counted(session.message_count, "message")
-            where = f"{one_line(name_of(session), _SHOWN)} ({count})"
-        self._screen.note(f"{endpoint.model} · {where} · /help")
+            count = format_count(session.message_count, "message")
+            where = f"{to_one_line(get_display_name(session), _MAX_TITLE_LENGTH)} ({count})"
+        self._screen.show_note(f"{endpoint.model} · {where} · /help")
         for role, mark in (("user", PROMPT), ("assistant", "")):
-            last = next((one for one in reversed(said) if one.role == role and one.text), None)
+            last = next((one for one in reversed(messages) if one.role == role and one.text), None)
             if last is not None:
-                self._screen.note(f"{mark}{one_line(last.text, _LAST)}")
+                self._screen.show_note(f"{mark}{to_one_line(last.text, _MAX_MESSAGE_LENGTH)}")
 
-    def part(self, session: Session | None) -> None:
-        """Say how to come back."""
+    def show_resume_hint(self, session: Session | None) -> None:
+        """Show how to resume the conversation."""
         if session is not None and session.message_count:
             name = shlex.quote(session.title) if session.title else session.id
-            self._screen.note(f"Come back with: rekindle chat -r {printable(name)}")
+            self._screen.show_note(f"Resume with: rekindle chat -r {escape_control_chars(name)}")
 
-    async def converse(self, talk: Talk) -> None:
-        """Answer what is typed, until they leave."""
-        lines = typist(self._history, self.complete)
+    async def run(self, conversation: ChatConversation) -> None:
+        """Read and answer input until the user quits."""
+        reader = create_line_reader(self._history, self.complete)
         is_leaving = False
         while True:
             try:
-                text = await self._read(lines, talk)
+                text = await self._read_input(reader, conversation)
             except EOFError:
                 return
             except KeyboardInterrupt:
                 if is_leaving:
                     return
                 is_leaving = True
-                self._screen.note("Ctrl-C once more leaves; so does Ctrl-D.")
+                self._screen.show_note("Press Ctrl-C again or Ctrl-D to quit.")
                 continue
             is_leaving = False
-            if text.startswith("/") and parse(text).name in LEAVING:
+            if text.startswith("/") and parse_command(text).name in QUIT_COMMANDS:
                 return
             if text.strip():
-                await self._say(talk, text)
+                await self._send(conversation, text)
 
-    async def _read(self, lines: Typist, talk: Talk) -> str:
-        """What is typed next. Meanwhile it is shown what background processes report."""
+    async def _read_input(self, reader: LineReader, conversation: ChatConversation) -> str:
+        """Read the next input. Meanwhile show reports of background processes."""
 
-        async def show(text: str) -> None:
-            await lines.above(partial(self._screen.note, text))
+        async def show_report(text: str) -> None:
+            await reader.print_above(partial(self._screen.show_note, text))
 
-        async def listen() -> None:
+        async def poll_reports() -> None:
             while True:
-                await talk.hear(show, _LISTENED)
-                await asyncio.sleep(_PAUSE)
+                await conversation.show_process_reports(show_report, _REPORT_WAIT_SECONDS)
+                await asyncio.sleep(_REPORT_PAUSE_SECONDS)
 
-        listening = asyncio.create_task(listen())
+        polling = asyncio.create_task(poll_reports())
         try:
-            return await lines.read()
+            return await reader.read()
         finally:
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)
 
-    async def _say(self, talk: Talk, text: str) -> None:
-        # Between the prompt and the turn there is nothing yet that Ctrl-C could stop.
+    async def _send(self, conversation: ChatConversation, text: str) -> None:
+        # Ignore Ctrl-C between the prompt and the turn: there is nothing to stop yet.
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: None)
         try:
-            with echo(on=False):
-                await talk.say(text, self._screen)
-        except Interrupted:
+            with set_echo(on=False):
+                await conversation.send(text, self._screen)
+        except TurnInterrupted:
             return
-        except RekindleError as error:  # nothing was taken in; the next try may be luckier
-            self._screen.warn(f"{error} Your message was not taken in; say it again.")
+        except RekindleError as error:  # nothing was stored; a retry may succeed
+            self._screen.show_warning(f"{error} Your message was not sent. Please try again.")
             return
         if text.startswith("/help"):
-            self._screen.note(f"/{LEAVING[0]} – leave; so does Ctrl-D")
+            self._screen.show_note(f"/{QUIT_COMMANDS[0]} – quit (or Ctrl-D)")
 
     def complete(self, text: str) -> Iterable[tuple[str, str]]:
-        """What a command may be completed to."""
+        """Yield completions of a command, each with its help."""
         if not text.startswith("/") or "\n" in text:
             return
-        word, space, begun = text.partition(" ")
+        word, space, prefix = text.partition(" ")
         if not space:
             for name, command in COMMANDS.items():
-                if f"/{name}".startswith(word) and name not in _ELSEWHERE:
-                    yield f"/{name}", f"{command.takes} {command.help}".strip()
-            if f"/{LEAVING[0]}".startswith(word):
-                yield f"/{LEAVING[0]}", "leave"
+                if f"/{name}".startswith(word) and name not in _GATEWAY_COMMANDS:
+                    yield f"/{name}", f"{command.argument_hint} {command.help}".strip()
+            if f"/{QUIT_COMMANDS[0]}".startswith(word):
+                yield f"/{QUIT_COMMANDS[0]}", "quit"
         elif word == "/resume":
-            titles = [one.title for one in self._sessions() if one.title]
-            found = (title for title in titles if title.lower().startswith(begun.lower()))
+            titles = [one.title for one in self._list_sessions() if one.title]
+            found = (title for title in titles if title.lower().startswith(prefix.lower()))
             yield from ((f"/resume {title}", "") for title in found)
 
-    async def choose(self, sessions: Sequence[Session]) -> Session | None:
-        """Let them choose one of their sessions; None if they do not want any."""
+    async def choose_session(self, sessions: Sequence[Session]) -> Session | None:
+        """Let the user pick one of their sessions; return None if they decline."""
         if not sessions:
-            self._screen.note("There is no conversation to resume yet.")
+            self._screen.show_note("No conversation to resume yet.")
             return None
         width = len(str(len(sessions)))
         numbered = [
-            one._replace(title=f"{number:>{width}}  {name_of(one)}")
+            one._replace(title=f"{number:>{width}}  {get_display_name(one)}")
             for number, one in enumerate(sessions, 1)
         ]
         write_sessions(numbered)
         while True:
-            answer = await ask("Which one? (number, Enter for none) ")
+            answer = await ask_question("Which one? (number, Enter to cancel) ")
             if not answer:
                 return None
             if answer.isascii() and answer.isdigit() and 1 <= int(answer) <= len(sessions):
                 return sessions[int(answer) - 1]
-            self._screen.note(f"A number from 1 to {len(sessions)}, please.")
+            self._screen.show_note(f"Enter a number from 1 to {len(sessions)}.")
 
-    async def approve(self, question: Question) -> bool:
-        """Ask whether a command may run. Only a clear yes is one."""
-        async with self._asked:
-            with self._screen.asking():
-                self._screen.warn(f"{question.tool} wants to run in {visible(question.workdir)}:")
-                for line in visible(question.command).split("\n"):
+    async def approve(self, request: ApprovalRequest) -> bool:
+        """Ask whether a command may run. Anything but a clear yes is a no."""
+        async with self._approval_lock:
+            with self._screen.pause_live_line():
+                self._screen.show_warning(
+                    f"{request.tool} wants to run in {escape_invisible(request.workdir)}:"
+                )
+                for line in escape_invisible(request.command).split("\n"):
                     sys.stdout.write(f"    {line}\n")
-                if question.reasons:
-                    self._screen.warn(f"Careful: {visible('; '.join(question.reasons))}")
-                return (await ask("Run it? [y/N] ")).lower() in _YES
+                if request.reasons:
+                    self._screen.show_warning(
+                        f"Warning: {escape_invisible('; '.join(request.reasons))}"
+                    )
+                return (await ask_question("Run it? [y/N] ")).lower() in _YES_ANSWERS

@@ -1,8 +1,8 @@
-"""Text of a model as it flows onto a terminal: wrapped at words, with light Markdown shown as style.
+"""Stream a model's Markdown onto a terminal: wrapped at words, with light styling.
 
-Nothing that was written is ever written again, so nothing flickers. A word is held back until it is
-whole, the beginning of a line until it is clear what kind of line it is. Headings, list items,
-quotations, code and strong words are styled; everything else stands as the model wrote it.
+Output is never rewritten, so nothing flickers. A word is held back until it is complete, the start of a
+line until its kind is clear. Headings, list items, quotations, code and strong text are styled;
+everything else is shown as the model wrote it.
 """
 
 from __future__ import annotations
@@ -10,210 +10,214 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from rekindle.cli.output import printable
+from rekindle.cli.output import escape_control_chars
 
 PLAIN, STRONG, CODE, DIM = "", "1", "36", "2"
 TAB = "    "
 
-_UNDECIDED = re.compile(r"[ \t]*(#{1,6}|[-*+]|`{1,2}|~{1,2}|\d{1,3}[.)]?)?")
+_AMBIGUOUS_START = re.compile(r"[ \t]*(#{1,6}|[-*+]|`{1,2}|~{1,2}|\d{1,3}[.)]?)?")
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
 _HEADING = re.compile(r"#{1,6}[ \t]")
 _ITEM = re.compile(r"([ \t]*)([-*+]|\d{1,3}[.)])[ \t]")
-_QUOTATION = re.compile(r"[ \t]*>")
-_MAYBE_FENCE = re.compile(r"[ \t]*(`*|~*)")
+_QUOTE = re.compile(r"[ \t]*>")
+_POSSIBLE_FENCE = re.compile(r"[ \t]*(`*|~*)")
 
 
-class Flow:
-    """Takes text in pieces of any size and gives what to write now. `width` is asked at each word."""
+class MarkdownStream:
+    """Converts text in pieces of any size to terminal output. `width` is called for each word."""
 
     def __init__(
         self, width: Callable[[], int], *, styled: bool = True, style: str = PLAIN
     ) -> None:
         self._width = width
         self._styled = styled
-        self._base = style
+        self._base_style = style
         self._out: list[str] = []
-        self._shown = PLAIN  # the style that the terminal is in
+        self._current_style = PLAIN  # the terminal's current style
         self._column = 0
-        self._hanging = 0  # where the lines of a wrapped item go on
-        self._start: str | None = ""  # of a line that is not understood yet
-        self._rest: Callable[[str], None] | None = None  # what takes the rest of an odd line
+        self._hanging_indent = 0  # indentation of wrapped lines
+        self._line_start: str | None = ""  # start of a line whose kind is not known yet
+        self._write_verbatim: Callable[[str], None] | None = (
+            None  # writes the rest of a verbatim line
+        )
         self._fence = ""
         self._word: list[tuple[str, str]] = []
         self._spaces = 0
-        self._line = PLAIN  # the style of the whole line
-        self._strong = self._code = False
+        self._line_style = PLAIN  # the style of the whole line
+        self._is_strong = self._is_code = False
         self._stars = ""
-        self._before = " "
+        self._previous_char = " "
 
     def feed(self, text: str) -> str:
-        """More text; what of it can be written now."""
-        for char in printable(text.replace("\r", "")):
-            self._take(char)
-        return self._written()
+        """Add text and return the output that can be written now."""
+        for char in escape_control_chars(text.replace("\r", "")):
+            self._process_char(char)
+        return self._drain_output()
 
     def finish(self) -> str:
-        """The rest, with the terminal back in its own style. The next text begins a new line."""
-        if self._start:
-            self._begin_text(self._start)
-        self._end_stars(" ")
-        self._place()
-        self._restyle(PLAIN)
-        return self._written()
+        """Return the remaining output and reset the style. The next text starts a new line."""
+        if self._line_start:
+            self._begin_text(self._line_start)
+        self._resolve_stars(" ")
+        self._flush_word()
+        self._set_style(PLAIN)
+        return self._drain_output()
 
-    def _written(self) -> str:
+    def _drain_output(self) -> str:
         text = "".join(self._out)
         self._out.clear()
         return text
 
     # -- lines
 
-    def _take(self, char: str) -> None:
-        if self._start is not None:
+    def _process_char(self, char: str) -> None:
+        if self._line_start is not None:
             if char != "\n":
-                self._start += char
-                self._decide(self._start)
+                self._line_start += char
+                self._classify_line(self._line_start)
                 return
-            self._begin_text(self._start)
+            self._begin_text(self._line_start)
         if char == "\n":
-            self._newline()
-        elif self._rest is not None:
-            self._rest(char)
+            self._end_line()
+        elif self._write_verbatim is not None:
+            self._write_verbatim(char)
         else:
-            self._inline(char)
+            self._process_inline(char)
 
-    def _decide(self, start: str) -> None:
-        """Find out what kind of line begins like this, if that can be told already."""
+    def _classify_line(self, start: str) -> None:
+        """Determine the kind of the line from its start, if that is enough."""
         if not self._styled:
             self._begin_text(start)
         elif self._fence:
-            self._decide_code(start)
+            self._classify_code_line(start)
         elif _FENCE.fullmatch(start):
             self._fence = start.strip()
-            self._begin_rest(start, DIM)
+            self._begin_verbatim(start, DIM)
         elif _HEADING.fullmatch(start):
-            self._start, self._line = None, STRONG
+            self._line_start, self._line_style = None, STRONG
         elif item := _ITEM.fullmatch(start):
             self._begin_item(item[1].replace("\t", TAB), item[2])
-        elif _QUOTATION.fullmatch(start):
-            self._start, self._line, self._hanging = None, DIM, 2
-            self._raw("│", DIM)
-        elif not _UNDECIDED.fullmatch(start):
+        elif _QUOTE.fullmatch(start):
+            self._line_start, self._line_style, self._hanging_indent = None, DIM, 2
+            self._write_styled("│", DIM)
+        elif not _AMBIGUOUS_START.fullmatch(start):
             self._begin_text(start)
 
-    def _decide_code(self, start: str) -> None:
-        if start.strip() == self._fence:  # a longer one is no end, but hardly ever code either
+    def _classify_code_line(self, start: str) -> None:
+        if (
+            start.strip() == self._fence
+        ):  # a longer fence does not close it, but is hardly ever code
             self._fence = ""
-            self._begin_rest(start, DIM)
-        elif not (_MAYBE_FENCE.fullmatch(start) and len(start.strip()) < len(self._fence)):
-            self._begin_rest(start, CODE)
+            self._begin_verbatim(start, DIM)
+        elif not (_POSSIBLE_FENCE.fullmatch(start) and len(start.strip()) < len(self._fence)):
+            self._begin_verbatim(start, CODE)
 
     def _begin_item(self, indent: str, mark: str) -> None:
         shown = mark if mark[0].isdigit() else "•"
-        self._start, self._hanging = None, len(indent) + len(shown) + 1
-        self._raw(f"{indent}{shown} ", PLAIN)
+        self._line_start, self._hanging_indent = None, len(indent) + len(shown) + 1
+        self._write_styled(f"{indent}{shown} ", PLAIN)
 
-    def _begin_rest(self, start: str, style: str) -> None:
-        """A line that is written as it comes; where it is too long, the terminal wraps it."""
-        self._start, self._rest = None, lambda char: self._raw(char, style)
-        self._raw(start, style)
+    def _begin_verbatim(self, start: str, style: str) -> None:
+        """Begin a line that is written verbatim; the terminal wraps it if it is too long."""
+        self._line_start, self._write_verbatim = None, lambda char: self._write_styled(char, style)
+        self._write_styled(start, style)
 
     def _begin_text(self, start: str) -> None:
-        self._start = None
+        self._line_start = None
         text = start.lstrip(" \t")
         indent = start[: len(start) - len(text)].replace("\t", TAB)
-        self._raw(indent, PLAIN)
+        self._write_styled(indent, PLAIN)
         for char in text:
-            self._inline(char)
+            self._process_inline(char)
 
-    def _newline(self) -> None:
-        self._end_stars(" ")
-        self._place()
-        self._restyle(PLAIN)
+    def _end_line(self) -> None:
+        self._resolve_stars(" ")
+        self._flush_word()
+        self._set_style(PLAIN)
         self._out.append("\n")
-        self._column = self._spaces = self._hanging = 0
-        self._start, self._rest, self._line = "", None, PLAIN
-        self._strong = self._code = False
-        self._before = " "
+        self._column = self._spaces = self._hanging_indent = 0
+        self._line_start, self._write_verbatim, self._line_style = "", None, PLAIN
+        self._is_strong = self._is_code = False
+        self._previous_char = " "
 
     # -- inside a line
 
-    def _inline(self, char: str) -> None:
+    def _process_inline(self, char: str) -> None:
         if not self._styled:
-            self._put(char)
-        elif char == "*" and not self._code:
-            self._star()
+            self._append_char(char)
+        elif char == "*" and not self._is_code:
+            self._process_star()
         elif char == "`":
-            self._end_stars(char)
-            self._code = not self._code
+            self._resolve_stars(char)
+            self._is_code = not self._is_code
         else:
-            self._end_stars(char)
-            self._put(char)
+            self._resolve_stars(char)
+            self._append_char(char)
 
-    def _star(self) -> None:
-        """Two stars begin strong words when one follows at once, and end them right behind one."""
+    def _process_star(self) -> None:
+        """Handle a star: `**` opens strong text before a word and closes it right after one."""
         self._stars += "*"
-        if self._stars == "**" and self._strong and not self._before.isspace():
-            self._strong, self._stars = False, ""
+        if self._stars == "**" and self._is_strong and not self._previous_char.isspace():
+            self._is_strong, self._stars = False, ""
         elif len(self._stars) > 2:
-            self._literal()
+            self._flush_stars()
 
-    def _end_stars(self, following: str) -> None:
-        if self._stars == "**" and not self._strong and not following.isspace():
-            self._strong, self._stars = True, ""
-        self._literal()
+    def _resolve_stars(self, following: str) -> None:
+        if self._stars == "**" and not self._is_strong and not following.isspace():
+            self._is_strong, self._stars = True, ""
+        self._flush_stars()
 
-    def _literal(self) -> None:
+    def _flush_stars(self) -> None:
         stars, self._stars = self._stars, ""
         for star in stars:
-            self._put(star)
+            self._append_char(star)
 
-    def _put(self, char: str) -> None:
-        self._before = char
+    def _append_char(self, char: str) -> None:
+        self._previous_char = char
         if char in " \t":
-            self._place()
+            self._flush_word()
             self._spaces += len(TAB) if char == "\t" else 1
             return
-        style = CODE if self._code else STRONG if self._strong else self._line
-        if _cells(char) == 2:  # scripts without spaces can be wrapped anywhere
-            self._place()
+        style = CODE if self._is_code else STRONG if self._is_strong else self._line_style
+        if _count_cells(char) == 2:  # wide scripts have no spaces and wrap anywhere
+            self._flush_word()
         self._word.append((char, style))
-        if _cells(char) == 2:
-            self._place()
+        if _count_cells(char) == 2:
+            self._flush_word()
 
-    def _place(self) -> None:
-        """Write the word, on the next line if it does not fit on this one."""
+    def _flush_word(self) -> None:
+        """Write the pending word, on the next line if it does not fit on this one."""
         if not self._word:
             return
-        width, size = self._width(), sum(_cells(char) for char, _ in self._word)
-        indent = self._hanging if self._hanging < width // 2 else 0
+        width, size = self._width(), sum(_count_cells(char) for char, _ in self._word)
+        indent = self._hanging_indent if self._hanging_indent < width // 2 else 0
         if self._column > indent and self._column + self._spaces + size > width:
-            self._restyle(PLAIN)
+            self._set_style(PLAIN)
             self._out.append("\n" + " " * indent)
             self._column, self._spaces = indent, 0
-        self._raw(" " * self._spaces, self._line)
+        self._write_styled(" " * self._spaces, self._line_style)
         self._spaces = 0
         for char, style in self._word:
-            self._raw(char, style)
+            self._write_styled(char, style)
         self._word.clear()
 
-    def _raw(self, text: str, style: str) -> None:
+    def _write_styled(self, text: str, style: str) -> None:
         if not text:
             return
-        self._restyle(style or self._base)
+        self._set_style(style or self._base_style)
         self._out.append(text)
-        self._column += sum(map(_cells, text))
+        self._column += sum(map(_count_cells, text))
         if (width := self._width()) and self._column > width + 1:
-            self._column %= width + 1  # the terminal went on in its next line
+            self._column %= width + 1  # the terminal wrapped the line
 
-    def _restyle(self, style: str) -> None:
-        if style != self._shown:
+    def _set_style(self, style: str) -> None:
+        if style != self._current_style:
             self._out.append(f"\x1b[0;{style}m" if style else "\x1b[0m")
-            self._shown = style
+            self._current_style = style
 
 
-def _cells(char: str) -> int:
-    """How many cells a character takes."""
+def _count_cells(char: str) -> int:
+    """Return how many terminal cells a character takes."""
     if char.isascii():
         return 1
     from rich.cells import cell_len

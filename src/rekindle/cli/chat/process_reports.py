@@ -1,4 +1,4 @@
-"""What background processes report to the conversation at this terminal."""
+"""Show the reports of background processes in the chat."""
 
 from __future__ import annotations
 
@@ -7,49 +7,51 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from rekindle.errors import NotFound, ProcessError
-from rekindle.gateway.process_reports import message_of
+from rekindle.gateway.process_reports import report_to_message
 
 if TYPE_CHECKING:
-    from rekindle.agent.store_executor import Desk
+    from rekindle.agent.store_executor import StoreExecutor
     from rekindle.processes.types import Processes
     from rekindle.store import Store
 
 logger = logging.getLogger(__name__)
 
-Show: TypeAlias = Callable[[str], Awaitable[None]]
+ShowText: TypeAlias = Callable[[str], Awaitable[None]]
 
 
-class Reports:
-    """Reports about the processes of one person's conversations."""
+class ProcessReports:
+    """Reports about the processes of one owner's conversations."""
 
-    def __init__(self, processes: Processes, desk: Desk, owner: str) -> None:
+    def __init__(self, processes: Processes, executor: StoreExecutor, owner: str) -> None:
         self._processes = processes
-        self._desk = desk
+        self._executor = executor
         self._owner = owner
 
-    async def pass_on(self, session: str, show: Show, wait: float = 0.0) -> None:
-        """Show new reports about processes of a session, and keep them in it.
+    async def deliver(self, session: str, show: ShowText, wait: float = 0.0) -> None:
+        """Show new reports about a session's processes and append them to it.
 
-        If this is ended in the middle, one may be shown again; the session has it once.
+        If interrupted, a report may be shown twice, but is stored once.
         """
         try:
-            begun = await self._desk.ask(_begun_in, self._desk.store, session)
-            if not begun:
+            session_ids = await self._executor.run(_find_session_ids, self._executor.store, session)
+            if not session_ids:
                 return
-            events = await self._processes.events(owner=self._owner, wait=wait, notes=begun)
+            events = await self._processes.fetch_events(
+                owner=self._owner, wait=wait, notes=session_ids
+            )
             if not events:
                 return
-            messages = [message_of(event) for event in events]
-            await self._desk.ask(self._desk.store.append, session, *messages)
+            messages = [report_to_message(event) for event in events]
+            await self._executor.run(self._executor.store.append, session, *messages)
             for message in messages:
                 await show(message.text)
-            await self._processes.ack([event.number for event in events], owner=self._owner)
+            await self._processes.ack_events([event.number for event in events], owner=self._owner)
         except ProcessError as error:
-            logger.warning("reports of processes cannot be had: %s", error)
+            logger.warning("cannot fetch process reports: %s", error)
 
 
-def _begun_in(store: Store, session: str) -> list[str]:
-    """The session, and those that were summed up into it; none before something was said."""
+def _find_session_ids(store: Store, session: str) -> list[str]:
+    """Return the session and those compressed into it; nothing before the first message."""
     try:
         known = {one.id: one for one in store.lineage(session)}
     except NotFound:

@@ -1,77 +1,83 @@
-"""What terminals left behind that ended in the middle of an answer."""
+"""Find and take over the work of terminals that ended in the middle of an answer."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from rekindle.routing.key import Slot, join
+from rekindle.routing.key import KeyParts, join_key
 from rekindle.routing.source import LOCAL
 
 if TYPE_CHECKING:
     from rekindle.store import Store
-    from rekindle.store.conversations.inbox import Letter, Parcel
+    from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
     from rekindle.types import Session
 
-    from .terminal_lock import Presence
+    from .terminal_lock import TerminalLocks
 
-_RUNNER = "chat-"
-_TERMINALS = join(Slot(LOCAL, "dm", ""))  # how the keys of all of them begin
+_RUNNER_PREFIX = "chat-"
+_TERMINAL_KEY_PREFIX = join_key(KeyParts(LOCAL, "dm", ""))  # common prefix of all terminal keys
 
 
-class Left(NamedTuple):
-    """Letters without an answer, answers that were not shown; and is another terminal there now?"""
+class Leftovers(NamedTuple):
+    """Unanswered messages and unshown answers; `is_shared` if another terminal is active."""
 
-    letters: tuple[Letter, ...] = ()
-    parcels: tuple[Parcel, ...] = ()
+    inbound: tuple[InboundMessage, ...] = ()
+    outbound: tuple[OutboundMessage, ...] = ()
     is_shared: bool = False
 
 
-def runner_of(terminal: str) -> str:
-    """The name of a terminal among those that work on conversations."""
-    return f"{_RUNNER}{terminal}"
+def format_runner_name(terminal: str) -> str:
+    """Return the name under which a terminal holds leases."""
+    return f"{_RUNNER_PREFIX}{terminal}"
 
 
-def left_behind(
-    store: Store, presence: Presence, owner: str | None, session: Session | None
-) -> Left:
-    """What a person left in a session; and what they said last and never got into any session."""
-    letters: list[Letter] = []
-    parcels: list[Parcel] = []
+def find_leftovers(
+    store: Store, locks: TerminalLocks, owner: str | None, session: Session | None
+) -> Leftovers:
+    """Find what a user left in a session, and messages that never reached any session."""
+    inbound: list[InboundMessage] = []
+    outbound: list[OutboundMessage] = []
     is_shared = False
-    for route in store.routes.under(_TERMINALS):
+    for route in store.routes.list_by_prefix(_TERMINAL_KEY_PREFIX):
         if route.origin.user_id != owner:
             continue
         here = session is not None and route.session == session.id
         newer = session is None or route.updated > session.last_active
         if not (here or newer):
             continue
-        if not presence.is_gone(route.origin.chat_id):
+        if not locks.is_gone(route.origin.chat_id):
             is_shared |= here
             continue
-        waiting = store.mail.waiting(route.key)
-        letters += [one for one in waiting if here or one.session is None]
+        waiting = store.inbox.list_waiting(route.key)
+        inbound += [one for one in waiting if here or one.session is None]
         if here:
-            parcels += [one for one in store.mail.parcels(route.key) if one.state == "waiting"]
-    return Left(
-        tuple(sorted(letters, key=lambda one: one.num)),
-        tuple(sorted(parcels, key=lambda one: one.num)),
+            outbound += [
+                one for one in store.inbox.list_outbound(route.key) if one.state == "waiting"
+            ]
+    return Leftovers(
+        tuple(sorted(inbound, key=lambda one: one.num)),
+        tuple(sorted(outbound, key=lambda one: one.num)),
         is_shared,
     )
 
 
-def take_over(store: Store, presence: Presence, letter: Letter, runner: str, lease: float) -> bool:
-    """Work on a letter in place of a terminal that is gone; False if another works on it."""
-    holder = store.mail.holder(letter.key) or ""  # not always the one where it was said
-    if holder.startswith(_RUNNER) and presence.is_gone(holder.removeprefix(_RUNNER)):
-        store.mail.give_up(holder)
-    return letter.key in store.mail.adopt(runner, lease, under=[letter.key])
+def take_over_message(
+    store: Store, locks: TerminalLocks, inbound: InboundMessage, runner: str, lease: float
+) -> bool:
+    """Take over a message from a terminal that is gone; return False if another is working on it."""
+    holder = (
+        store.inbox.get_lease_holder(inbound.key) or ""
+    )  # not always the terminal that received it
+    if holder.startswith(_RUNNER_PREFIX) and locks.is_gone(holder.removeprefix(_RUNNER_PREFIX)):
+        store.inbox.release_leases(holder)
+    return inbound.key in store.inbox.adopt_conversations(runner, lease, prefixes=[inbound.key])
 
 
-def clear_away(store: Store, presence: Presence, ours: str) -> None:
-    """Remove what a terminal that ends, or ended, needs no more: its sessions are all that stays.
+def clean_up_terminals(store: Store, locks: TerminalLocks, terminal: str) -> None:
+    """Remove the routes of our terminal and of ended ones, since only their sessions are needed.
 
-    What it left unfinished stays too, for whoever continues the conversation.
+    Unfinished work is kept for the terminal that continues the conversation.
     """
-    for route in store.routes.under(_TERMINALS):
-        if route.origin.chat_id == ours or presence.is_gone(route.origin.chat_id):
-            store.mail.forget(route.key)
+    for route in store.routes.list_by_prefix(_TERMINAL_KEY_PREFIX):
+        if route.origin.chat_id == terminal or locks.is_gone(route.origin.chat_id):
+            store.inbox.delete_conversation(route.key)

@@ -1,4 +1,4 @@
-"""From a command line to a conversation: settings, store, model and tools brought together."""
+"""Run a chat session: bring together settings, store, model and tools."""
 
 from __future__ import annotations
 
@@ -13,330 +13,350 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rekindle.agent.model.client import Endpoint, Model
-from rekindle.agent.store_executor import Desk
-from rekindle.agent.toolkit import Equipment, equipped
-from rekindle.agent.tools.tool import Approve, Tool, ToolContext
-from rekindle.cli.store_access import outlive_connections, settings, writing
-from rekindle.config import Config, surroundings
+from rekindle.agent.store_executor import StoreExecutor
+from rekindle.agent.toolkit import Toolkit, open_toolkit
+from rekindle.agent.tools.tool import Approver, Tool, ToolContext
+from rekindle.cli.store_access import ignore_sigpipe, load_settings, open_for_writing
+from rekindle.config import Config, get_home_and_env
 from rekindle.errors import InvalidInput, InvalidSetting, NotFound, StoreError
-from rekindle.gateway.commands import COMMANDS, parse, unknown
-from rekindle.gateway.context import Office, owner_of
+from rekindle.gateway.commands import COMMANDS, describe_unknown_command, parse_command
+from rekindle.gateway.context import GatewayContext, derive_owner
 from rekindle.gateway.conversation import is_command
-from rekindle.gateway.process_reports import busy_of
-from rekindle.learning.warm_session_tool import tool_of
-from rekindle.learning.warm_start import Starter, starter_of
-from rekindle.processes.from_config import processes_of
+from rekindle.gateway.process_reports import make_busy_check
+from rekindle.learning.warm_session_tool import create_tool_from_config
+from rekindle.learning.warm_start import WarmStarter, create_warm_starter
+from rekindle.processes.from_config import create_client
 from rekindle.processes.types import Processes
 from rekindle.routing.source import LOCAL
-from rekindle.types import JSON, KeyRule, Layered, Message, Price, Route, Session, Source
+from rekindle.types import JSON, KeyRule, Message, Overridable, Price, Route, Session, Source
 
-from .conversation import Interrupted, Talk, Went
-from .history import History
-from .interactive import Person
-from .process_reports import Reports
-from .recovery import Left, clear_away, left_behind, runner_of, take_over
-from .terminal import echo
-from .terminal_lock import Presence
-from .views import Lines, Pipe, Screen, View
+from .conversation import ChatConversation, TurnInterrupted, TurnResult
+from .history import InputHistory
+from .interactive import InteractiveSession
+from .process_reports import ProcessReports
+from .recovery import (
+    Leftovers,
+    clean_up_terminals,
+    find_leftovers,
+    format_runner_name,
+    take_over_message,
+)
+from .terminal import set_echo
+from .terminal_lock import TerminalLocks
+from .views import ChatView, JsonLinesView, PipeView, TerminalView
 
 if TYPE_CHECKING:
     from rekindle.store import Store
-    from rekindle.store.conversations.inbox import Letter
+    from rekindle.store.conversations.inbox import InboundMessage
 
 OK, INTERRUPTED, TERMINATED = 0, 130, 143
-THREADS = 4
-_OPENAI = "https://api.openai.com"
+EXECUTOR_THREADS = 4
+_OPENAI_URL = "https://api.openai.com"
 
 
-class Wish(NamedTuple):
-    """What the command line asks for. An empty `resume` lets the user choose."""
+class ChatOptions(NamedTuple):
+    """Options of the command line. With an empty `resume` the user picks a session."""
 
-    go_on: bool = False
+    continue_last: bool = False
     resume: str | None = None
     fork: bool = False
     model: str | None = None
     tools: tuple[str, ...] | None = None
     json: bool = False
     cold: bool = False
-    template: str | None = None  # to start from, whatever fits
+    template: str | None = None  # overrides template selection
 
 
-def chat(wish: Wish) -> int:
-    """Have a conversation; the exit code is that of the command."""
-    outlive_connections()
-    config = settings()
-    endpoint = _endpoint(config, wish.model)
-    price = config.price_of(endpoint.model)
-    presence = Presence(config.home / "chat")
-    _log_to(config.home / "chat.log")
-    with presence.enter() as terminal, writing(new=True) as store:
-        source = Source(LOCAL, terminal, user_id=config.chat.owner or _login_name())
-        place = _Place(config, wish, store, presence, source)
+def run_chat(options: ChatOptions) -> int:
+    """Run a chat and return the exit code of the command."""
+    ignore_sigpipe()
+    config = load_settings()
+    endpoint = _resolve_endpoint(config, options.model)
+    price = config.get_price(endpoint.model)
+    locks = TerminalLocks(config.home / "chat")
+    _configure_logging(config.home / "chat.log")
+    with locks.acquire() as terminal, open_for_writing(may_create=True) as store:
+        source = Source(LOCAL, terminal, user_id=config.chat.owner or _get_login_name())
+        setup = _ChatSetup(config, options, store, locks, source)
         try:
-            return asyncio.run(_run(place, endpoint, price))
+            return asyncio.run(_run_session(setup, endpoint, price))
         finally:
-            with suppress(StoreError):  # the next terminal does it
-                clear_away(store, presence, terminal)
+            with suppress(StoreError):  # the next terminal retries
+                clean_up_terminals(store, locks, terminal)
 
 
-def _endpoint(config: Config, name: str | None) -> Endpoint:
+def _resolve_endpoint(config: Config, name: str | None) -> Endpoint:
     model = name or config.model.name
     if not model:
         raise InvalidSetting(
-            "no model is set: put the name of one into REKINDLE_MODEL, or under [model] in"
-            f" {config.file}, or give --model"
+            "No model configured. Set REKINDLE_MODEL, or name under [model] in"
+            f" {config.file}, or pass --model."
         )
-    if not config.model.api_key and config.model.base_url.startswith(_OPENAI):
+    if not config.model.api_key and config.model.base_url.startswith(_OPENAI_URL):
         raise InvalidSetting(
-            "no key for the model is set: put it into OPENAI_API_KEY, or set OPENAI_BASE_URL to an"
-            " endpoint that needs none"
+            "No API key configured. Set OPENAI_API_KEY, or set OPENAI_BASE_URL to an endpoint that"
+            " needs none."
         )
     return Endpoint(config.model.base_url, model, config.model.api_key)
 
 
-def _login_name() -> str:
-    """Who we are to the system, whatever the environment says."""
+def _get_login_name() -> str:
+    """Return the login name from the system, whatever the environment says."""
     import pwd
 
     try:
         return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container may run under a number that nobody has
+    except KeyError:  # a container may run under a uid without an account
         return str(os.getuid())
 
 
-def _log_to(file: Path) -> None:
-    """Keep warnings off the screen: they are not for who is talking."""
+def _configure_logging(file: Path) -> None:
+    """Log warnings to a file, to keep them off the screen."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     file.touch(mode=0o600)
-    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    logging.basicConfig(filename=file, level=logging.WARNING, format=form)
+    log_format = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(filename=file, level=logging.WARNING, format=log_format)
 
 
-class _Place(NamedTuple):
-    """Where a conversation takes place, and what is wished for."""
+class _ChatSetup(NamedTuple):
+    """The settings, options, store and source of a chat."""
 
     config: Config
-    wish: Wish
+    options: ChatOptions
     store: Store
-    presence: Presence
+    locks: TerminalLocks
     source: Source
 
     @property
     def owner(self) -> str:
-        """Of the sessions of all our terminals."""
-        return owner_of("", self.source)
+        """Owner of the sessions of all our terminals."""
+        return derive_owner("", self.source)
 
 
-class _Agent(NamedTuple):
-    """Who is talked with, and what they can do."""
+class _ChatAgent(NamedTuple):
+    """The model, its price and its tools."""
 
     model: Model
     price: Price
-    equipment: Equipment
+    toolkit: Toolkit
     processes: Processes
 
     @property
     def tools(self) -> Mapping[str, Tool]:
-        return self.equipment.toolbox.tools
+        return self.toolkit.toolbox.tools
 
 
-async def _run(place: _Place, endpoint: Endpoint, price: Price) -> int:
-    ours = asyncio.current_task()
-    assert ours is not None
-    # An end from outside takes the way of all ends, so that the terminal is left as it was.
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ours.cancel)
-    desk = Desk(place.store, THREADS)
+async def _run_session(setup: _ChatSetup, endpoint: Endpoint, price: Price) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    # SIGTERM cancels the task, so that the terminal is restored like at any other end.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    executor = StoreExecutor(setup.store, EXECUTOR_THREADS)
     try:
-        more = [tool_of(place.config, shared=False)]
-        processes = processes_of(place.config)
-        tools = equipped(place.config, place.wish.tools, more, processes)
-        async with Model(endpoint) as model, aclosing(processes), tools as equipment:
-            agent = _Agent(model, price, equipment, processes)
-            if _is_person(place.wish):
-                return await _with_person(place, desk, agent)
-            return await _with_program(place, desk, agent)
+        extra_tools = [create_tool_from_config(setup.config, shared=False)]
+        processes = create_client(setup.config)
+        tools = open_toolkit(setup.config, setup.options.tools, extra_tools, processes)
+        async with Model(endpoint) as model, aclosing(processes), tools as toolkit:
+            agent = _ChatAgent(model, price, toolkit, processes)
+            if _is_interactive(setup.options):
+                return await _run_interactive(setup, executor, agent)
+            return await _run_piped(setup, executor, agent)
     except asyncio.CancelledError:
         return TERMINATED
-    except Interrupted:
+    except TurnInterrupted:
         return INTERRUPTED
     finally:
-        desk.close()
+        executor.close()
 
 
-def _is_person(wish: Wish) -> bool:
-    return not wish.json and sys.stdin.isatty() and sys.stdout.isatty()
+def _is_interactive(options: ChatOptions) -> bool:
+    return not options.json and sys.stdin.isatty() and sys.stdout.isatty()
 
 
-async def _with_person(place: _Place, desk: Desk, agent: _Agent) -> int:
-    config, model = place.config, agent.model
-    screen = Screen(agent.tools, reasoning=config.chat.reasoning == "dim")
-    history = History(config.home / "chat_history", config.chat.history)
-    person = Person(screen, history, lambda: place.store.recent(50, owner=place.owner))
-    office = _office(place, desk, agent, person.approve)
-    reports = Reports(agent.processes, desk, place.owner)
-    talk = Talk(office, place.source, reports, **_facts(model))
-    if place.wish.resume == "":
-        chosen = await person.choose(await desk.ask(_own, place))
+async def _run_interactive(setup: _ChatSetup, executor: StoreExecutor, agent: _ChatAgent) -> int:
+    config, model = setup.config, agent.model
+    screen = TerminalView(agent.tools, reasoning=config.chat.reasoning == "dim")
+    history = InputHistory(config.home / "chat_history", config.chat.history)
+    interactive = InteractiveSession(
+        screen, history, lambda: setup.store.recent(50, owner=setup.owner)
+    )
+    context = _create_context(setup, executor, agent, interactive.approve)
+    reports = ProcessReports(agent.processes, executor, setup.owner)
+    conversation = ChatConversation(context, setup.source, reports, **_get_session_facts(model))
+    if setup.options.resume == "":
+        chosen = await interactive.choose_session(await executor.run(_list_own_sessions, setup))
         if chosen is None:
             return OK
-        place = place._replace(wish=place.wish._replace(resume=chosen.id))
-    session, left = await desk.ask(_wanted, place)
-    said = [] if session is None else await desk.ask(place.store.messages, session)
-    person.greet(model.endpoint, session, said)
-    for problem in agent.equipment.problems:
-        screen.note(f"MCP: {problem}")
-    if left.is_shared:
-        screen.note("Another terminal is in this conversation too; both write to it.")
-    with echo(on=False), suppress(Interrupted):
-        await _catch_up(talk, place.presence, session, left, screen)
-    loading = asyncio.create_task(model.ready())  # while they type
-    await person.converse(talk)
+        setup = setup._replace(options=setup.options._replace(resume=chosen.id))
+    session, leftovers = await executor.run(_find_session, setup)
+    messages = [] if session is None else await executor.run(setup.store.messages, session)
+    interactive.greet(model.endpoint, session, messages)
+    for problem in agent.toolkit.problems:
+        screen.show_note(f"MCP: {problem}")
+    if leftovers.is_shared:
+        screen.show_note("This conversation is also open in another terminal; both write to it.")
+    with set_echo(on=False), suppress(TurnInterrupted):
+        await _catch_up(conversation, setup.locks, session, leftovers, screen)
+    loading = asyncio.create_task(model.load_client())  # while the user types
+    await interactive.run(conversation)
     loading.cancel()
-    person.part(await talk.leave("user_exit"))
+    interactive.show_resume_hint(await conversation.leave("user_exit"))
     return OK
 
 
-async def _with_program(place: _Place, desk: Desk, agent: _Agent) -> int:
-    if place.wish.resume == "":
-        raise InvalidInput("--resume: name the session; there is nobody here to choose one")
+async def _run_piped(setup: _ChatSetup, executor: StoreExecutor, agent: _ChatAgent) -> int:
+    if setup.options.resume == "":
+        raise InvalidInput("--resume: a session name is required when not on a terminal.")
     text = (await asyncio.to_thread(sys.stdin.buffer.read)).decode("utf-8", "replace")
     text = text.strip("\n")
-    _refuse_unknown(text)
-    office = _office(place, desk, agent, None)
-    reports = Reports(agent.processes, desk, place.owner)
-    talk = Talk(office, place.source, reports, **_facts(agent.model))
-    session, left = await desk.ask(_wanted, place)
-    if not text.strip() and not left.letters and not left.parcels:
-        raise InvalidInput("nothing was said: give a text on stdin")
-    view: View = Lines() if place.wish.json else Pipe(agent.tools)
-    for problem in agent.equipment.problems:
-        view.note(f"MCP: {problem}")
-    earlier: View = view
-    if text.strip() and not place.wish.json:
-        earlier = Pipe(agent.tools, sys.stderr)  # what is late is not the answer
-    went = await _catch_up(talk, place.presence, session, left, earlier)
+    _reject_unknown_command(text)
+    context = _create_context(setup, executor, agent, None)
+    reports = ProcessReports(agent.processes, executor, setup.owner)
+    conversation = ChatConversation(
+        context, setup.source, reports, **_get_session_facts(agent.model)
+    )
+    session, leftovers = await executor.run(_find_session, setup)
+    if not text.strip() and not leftovers.inbound and not leftovers.outbound:
+        raise InvalidInput("No input. Pass a message on stdin.")
+    view: ChatView = JsonLinesView() if setup.options.json else PipeView(agent.tools)
+    for problem in agent.toolkit.problems:
+        view.show_note(f"MCP: {problem}")
+    earlier: ChatView = view
+    if text.strip() and not setup.options.json:
+        earlier = PipeView(
+            agent.tools, sys.stderr
+        )  # earlier answers are not the answer to this input
+    result = await _catch_up(conversation, setup.locks, session, leftovers, earlier)
     if text.strip():
-        went = await talk.say(text, view)
-    return int(went)
+        result = await conversation.send(text, view)
+    return int(result)
 
 
-def _refuse_unknown(text: str) -> None:
-    """A mistyped command is a mistake, not something to say."""
-    if is_command(Message("user", text)) and (name := parse(text).name) not in COMMANDS:
-        raise InvalidInput(unknown(name))
+def _reject_unknown_command(text: str) -> None:
+    """Raise `InvalidInput` for an unknown command, instead of sending it to the model."""
+    if is_command(Message("user", text)) and (name := parse_command(text).name) not in COMMANDS:
+        raise InvalidInput(describe_unknown_command(name))
 
 
-def _facts(model: Model) -> dict[str, str]:
+def _get_session_facts(model: Model) -> dict[str, str]:
     return {"cwd": str(Path.cwd()), "model": model.endpoint.model}
 
 
-def _office(place: _Place, desk: Desk, agent: _Agent, approve: Approve | None) -> Office:
-    one, equipment = place.config.chat, agent.equipment
+def _create_context(
+    setup: _ChatSetup, executor: StoreExecutor, agent: _ChatAgent, approve: Approver | None
+) -> GatewayContext:
+    chat_config, toolkit = setup.config.chat, agent.toolkit
     notes: dict[str, dict[str, JSON]] = {}
-    _, environment = surroundings()
+    _, environment = get_home_and_env()
 
-    def tools_for(route: Route) -> ToolContext:
+    def create_tool_context(route: Route) -> ToolContext:
         return ToolContext(
             session=route.session,
             cwd=Path.cwd(),
-            owner=place.owner,
-            folders=(Path.cwd(), *equipment.folders),
-            approval=one.approval,
+            owner=setup.owner,
+            folders=(Path.cwd(), *toolkit.folders),
+            approval=chat_config.approval,
             approve=approve,
-            store=place.store,
+            store=setup.store,
             environment=environment,
             notes=notes.setdefault(route.session, {}),
         )
 
-    return Office(
-        desk=desk,
+    return GatewayContext(
+        executor=executor,
         model=agent.model,
-        toolbox=equipment.toolbox,
-        tools_for=tools_for,
-        runner=runner_of(place.source.chat_id),
-        policies=place.config.policies,
-        key_rules=_each_terminal(place.config.key_rules),
-        limits=equipment.limits,
+        toolbox=toolkit.toolbox,
+        build_tool_context=create_tool_context,
+        runner=format_runner_name(setup.source.chat_id),
+        policies=setup.config.policies,
+        key_rules=_separate_terminals(setup.config.key_rules),
+        limits=toolkit.limits,
         price=agent.price,
-        is_busy=busy_of(agent.processes, desk),
-        attempts=place.config.gateway.turn_attempts,
-        starter=_starter(place, agent.model),
+        is_busy=make_busy_check(agent.processes, executor),
+        max_attempts=setup.config.gateway.turn_attempts,
+        starter=_create_warm_starter(setup, agent.model),
     )
 
 
-def _starter(place: _Place, model: Model) -> Starter | None:
-    if place.wish.cold:
+def _create_warm_starter(setup: _ChatSetup, model: Model) -> WarmStarter | None:
+    if setup.options.cold:
         return None
-    return starter_of(place.config, place.store, model.provider, place.wish.template)
+    return create_warm_starter(setup.config, setup.store, model.provider, setup.options.template)
 
 
-def _each_terminal(rules: Layered[KeyRule]) -> Layered[KeyRule]:
-    """Each terminal has a conversation of its own, whatever is set for other platforms."""
-    place = (LOCAL, "dm")
-    changed: Mapping[str, JSON] = {**rules.changes.get(place, {}), "direct": "shared"}
-    return Layered(rules.default, {**rules.changes, place: changed})
+def _separate_terminals(rules: Overridable[KeyRule]) -> Overridable[KeyRule]:
+    """Give each terminal its own conversation, whatever is set for other platforms."""
+    layer = (LOCAL, "dm")
+    changed: Mapping[str, JSON] = {**rules.overrides.get(layer, {}), "direct": "shared"}
+    return Overridable(rules.default, {**rules.overrides, layer: changed})
 
 
-# -- which session
+# -- session selection
 
 
-def _own(place: _Place) -> list[Session]:
-    found = place.store.recent(40, owner=place.owner)
+def _list_own_sessions(setup: _ChatSetup) -> list[Session]:
+    found = setup.store.recent(40, owner=setup.owner)
     return [one for one in found if one.end_reason != "compression"][:20]
 
 
-def _wanted(place: _Place) -> tuple[Session | None, Left]:
-    """The session to go on in, and what was left there; neither for a new conversation."""
-    wish, store, owner = place.wish, place.store, place.owner
-    if wish.resume is not None:
-        session = store.tip(store.resolve(wish.resume, owner=owner), owner=owner)
-    elif wish.go_on:
+def _find_session(setup: _ChatSetup) -> tuple[Session | None, Leftovers]:
+    """Return the session to continue and its leftovers; neither for a new conversation."""
+    options, store, owner = setup.options, setup.store, setup.owner
+    if options.resume is not None:
+        session = store.find_tip(store.resolve(options.resume, owner=owner), owner=owner)
+    elif options.continue_last:
         newest = store.recent(1, owner=owner)
-        session = store.tip(newest[0], owner=owner) if newest else None
+        session = store.find_tip(newest[0], owner=owner) if newest else None
     else:
-        return None, Left()
-    if wish.fork:
+        return None, Leftovers()
+    if options.fork:
         if session is None:
-            raise NotFound("there is no conversation to continue yet")
-        return store.fork(session), Left()
-    left = left_behind(store, place.presence, place.source.user_id, session)
-    if wish.resume is not None:
-        left = left._replace(letters=tuple(one for one in left.letters if one.session))
-    if session is None and not left.letters:
-        raise NotFound("there is no conversation to continue yet")
-    return session, left
+            raise NotFound("No conversation to continue yet.")
+        return store.fork(session), Leftovers()
+    leftovers = find_leftovers(store, setup.locks, setup.source.user_id, session)
+    if options.resume is not None:
+        leftovers = leftovers._replace(
+            inbound=tuple(one for one in leftovers.inbound if one.session)
+        )
+    if session is None and not leftovers.inbound:
+        raise NotFound("No conversation to continue yet.")
+    return session, leftovers
 
 
 async def _catch_up(
-    talk: Talk, presence: Presence, session: Session | None, left: Left, view: View
-) -> Went:
-    """Show what was not shown, answer what was not answered, and go on from there."""
-    went, stopped = Went.WELL, None
-    for parcel in left.parcels:
-        view.reply(parcel.text)
-        await talk.shown([parcel])
-    desk, store = talk.office.desk, talk.office.desk.store
-    for letter in _first_of_each(left.letters):
-        earlier = Talk(talk.office, letter.source)
-        runner, lease = talk.office.runner, talk.office.lease
-        if not await desk.ask(take_over, store, presence, letter, runner, lease):
-            view.note(f"Another terminal is answering: {letter.message.text[:200]}")
+    conversation: ChatConversation,
+    locks: TerminalLocks,
+    session: Session | None,
+    leftovers: Leftovers,
+    view: ChatView,
+) -> TurnResult:
+    """Show unshown answers, answer unanswered messages, and continue from there."""
+    result, stopped = TurnResult.SUCCEEDED, None
+    for outbound in leftovers.outbound:
+        view.show_reply(outbound.text)
+        await conversation.mark_shown([outbound])
+    executor, store = conversation.context.executor, conversation.context.executor.store
+    for inbound in _pick_first_per_key(leftovers.inbound):
+        earlier = ChatConversation(conversation.context, inbound.source)
+        runner, lease = conversation.context.runner, conversation.context.lease
+        if not await executor.run(take_over_message, store, locks, inbound, runner, lease):
+            view.show_note(f"Another terminal is answering: {inbound.message.text[:200]}")
             continue
-        for one in await desk.ask(store.mail.waiting, letter.key):
-            view.note(f"Not answered yet: {one.message.text[:200]}")
+        for one in await executor.run(store.inbox.list_waiting, inbound.key):
+            view.show_note(f"Not answered yet: {one.message.text[:200]}")
             try:
-                went = await earlier.take(one, view)
-            except Interrupted as error:
+                result = await earlier.process(one, view)
+            except TurnInterrupted as error:
                 stopped = error
-        route = await desk.ask(store.routes.get, letter.key)
-        session = await desk.ask(store.tip, route.session)
+        route = await executor.run(store.routes.get, inbound.key)
+        session = await executor.run(store.find_tip, route.session)
     if session is not None:
-        await talk.go_to(session)
+        await conversation.switch_to(session)
     if stopped is not None:
         raise stopped
-    return went
+    return result
 
 
-def _first_of_each(letters: Iterable[Letter]) -> list[Letter]:
-    """One letter for each conversation."""
-    return [*{letter.key: letter for letter in reversed([*letters])}.values()][::-1]
+def _pick_first_per_key(inbound_messages: Iterable[InboundMessage]) -> list[InboundMessage]:
+    """Return the first message of each conversation."""
+    return [*{inbound.key: inbound for inbound in reversed([*inbound_messages])}.values()][::-1]

@@ -1,7 +1,6 @@
-"""What is typed at a terminal: lines with editing, history and completion, and answers to questions.
+"""Terminal input: lines with editing, history and completion, and answers to questions.
 
-`prompt_toolkit` reads the lines where it is installed; else Python's own `readline` does, or nothing
-but the terminal itself.
+Uses `prompt_toolkit` if it is installed, else Python's `readline`, else the bare terminal.
 """
 
 from __future__ import annotations
@@ -15,43 +14,43 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from .history import History
+from .history import InputHistory
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import Completer
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-PROMPT, MORE = "› ", "… "
+PROMPT, CONTINUATION_PROMPT = "› ", "… "
 
-# What a text may be completed to, each with a remark.
-Complete: TypeAlias = Callable[[str], Iterable[tuple[str, str]]]
+# Returns the completions of a text, each with a remark.
+Completions: TypeAlias = Callable[[str], Iterable[tuple[str, str]]]
 
 
-class Typist(Protocol):
-    """Somebody at a terminal."""
+class LineReader(Protocol):
+    """A source of input lines."""
 
     async def read(self) -> str:
-        """What is said next. `EOFError` at the end, `KeyboardInterrupt` for Ctrl-C."""
+        """Read the next input. Raise `EOFError` at the end, `KeyboardInterrupt` on Ctrl-C."""
         ...
 
-    async def above(self, write: Callable[[], None]) -> None:
-        """Write something above the line that is being typed."""
+    async def print_above(self, write: Callable[[], None]) -> None:
+        """Call `write` to print above the line being edited."""
         ...
 
 
-def typist(history: History, complete: Complete) -> Typist:
-    """The best way to read lines that there is here."""
+def create_line_reader(history: InputHistory, complete: Completions) -> LineReader:
+    """Create the best line reader available here."""
     try:
-        return Editor(history, complete)
+        return PromptToolkitReader(history, complete)
     except ImportError:
-        return Plain(history, complete)
+        return ReadlineReader(history, complete)
 
 
-class Editor:
-    """Lines edited with prompt_toolkit. Alt-Enter, or a backslash at the end, goes on in a new line."""
+class PromptToolkitReader:
+    """Line editing with prompt_toolkit. Alt-Enter or a trailing backslash continues on a new line."""
 
-    def __init__(self, history: History, complete: Complete) -> None:
+    def __init__(self, history: InputHistory, complete: Completions) -> None:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.filters import Condition
         from prompt_toolkit.formatted_text import FormattedText
@@ -61,11 +60,13 @@ class Editor:
         self._session: PromptSession[str] = PromptSession(
             FormattedText([("bold ansicyan", PROMPT)]),
             multiline=True,
-            prompt_continuation=lambda width, number, wrapped: " " * width if wrapped else MORE,
-            key_bindings=_keys(complete),
+            prompt_continuation=lambda width, number, wrapped: (
+                " " * width if wrapped else CONTINUATION_PROMPT
+            ),
+            key_bindings=_create_key_bindings(complete),
             history=InMemoryHistory(history.load()),
-            completer=_completer(complete),
-            # A menu while a command is typed, and none in the way of other text.
+            completer=_create_completer(complete),
+            # Show the menu only while a command is typed.
             complete_while_typing=Condition(self._is_command),
             reserve_space_for_menu=6,
             enable_suspend=True,
@@ -79,7 +80,7 @@ class Editor:
         self._history.add(text)
         return text
 
-    async def above(self, write: Callable[[], None]) -> None:
+    async def print_above(self, write: Callable[[], None]) -> None:
         from prompt_toolkit.application import run_in_terminal
         from prompt_toolkit.application.current import set_app
 
@@ -87,12 +88,12 @@ class Editor:
             await run_in_terminal(write)
 
 
-def _keys(complete: Complete) -> KeyBindings:
+def _create_key_bindings(complete: Completions) -> KeyBindings:
     from prompt_toolkit.key_binding import KeyBindings
 
     keys = KeyBindings()
 
-    def enter(event: KeyPressEvent) -> None:
+    def on_enter(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.document.is_cursor_at_the_end and buffer.text.endswith("\\"):
             buffer.delete_before_cursor()
@@ -100,13 +101,13 @@ def _keys(complete: Complete) -> KeyBindings:
         else:
             buffer.validate_and_handle()
 
-    def newline(event: KeyPressEvent) -> None:
+    def on_newline(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
-    def tab(event: KeyPressEvent) -> None:
+    def on_tab(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         found = [whole for whole, _ in complete(buffer.document.text_before_cursor)]
-        if len(found) == 1:  # nothing to choose, so no menu
+        if len(found) == 1:  # no menu for a single completion
             buffer.cancel_completion()
             buffer.delete_before_cursor(buffer.cursor_position)
             buffer.insert_text(found[0])
@@ -115,18 +116,18 @@ def _keys(complete: Complete) -> KeyBindings:
         elif found:
             buffer.start_completion(insert_common_part=True)
 
-    keys.add("tab")(tab)
-    keys.add("enter")(enter)
-    keys.add("c-j")(enter)  # how a line comes that was typed ahead
-    keys.add("escape", "enter")(newline)
+    keys.add("tab")(on_tab)
+    keys.add("enter")(on_enter)
+    keys.add("c-j")(on_enter)  # lines typed ahead arrive as c-j
+    keys.add("escape", "enter")(on_newline)
     return keys
 
 
-def _completer(complete: Complete) -> Completer:
+def _create_completer(complete: Completions) -> Completer:
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion
     from prompt_toolkit.document import Document
 
-    class Commands(Completer):
+    class CommandCompleter(Completer):
         def get_completions(
             self, document: Document, complete_event: CompleteEvent
         ) -> Iterable[Completion]:
@@ -134,13 +135,13 @@ def _completer(complete: Complete) -> Completer:
             for whole, remark in complete(text):
                 yield Completion(whole, -len(text), display_meta=remark)
 
-    return Commands()
+    return CommandCompleter()
 
 
-class Plain:
-    """Lines edited with readline if Python has it; a backslash at the end goes on in a new line."""
+class ReadlineReader:
+    """Line editing with readline if available; a trailing backslash continues on a new line."""
 
-    def __init__(self, history: History, complete: Complete) -> None:
+    def __init__(self, history: InputHistory, complete: Completions) -> None:
         self._history = history
         try:
             import readline
@@ -149,34 +150,34 @@ class Plain:
         for text in history.load():
             readline.add_history(text.replace("\n", " "))
         readline.set_completer_delims("")
-        readline.set_completer(_completion_of(complete))
+        readline.set_completer(_create_readline_completer(complete))
         readline.parse_and_bind("tab: complete")
 
     async def read(self) -> str:
-        with _interrupting():
+        with _raise_on_sigint():
             lines = [input(PROMPT)]
             while lines[-1].endswith("\\"):
                 lines[-1] = lines[-1][:-1]
-                lines.append(input(MORE))
+                lines.append(input(CONTINUATION_PROMPT))
         text = "\n".join(lines)
         self._history.add(text)
         return text
 
-    async def above(self, write: Callable[[], None]) -> None:
+    async def print_above(self, write: Callable[[], None]) -> None:
         write()
 
 
-def _completion_of(complete: Complete) -> Callable[[str, int], str | None]:
-    def completion(text: str, number: int) -> str | None:
+def _create_readline_completer(complete: Completions) -> Callable[[str, int], str | None]:
+    def get_completion(text: str, number: int) -> str | None:
         found = [whole for whole, _ in complete(text)]
         return found[number] if number < len(found) else None
 
-    return completion
+    return get_completion
 
 
 @contextmanager
-def _interrupting() -> Generator[None]:
-    """Ctrl-C raises, whatever the event loop made of it."""
+def _raise_on_sigint() -> Generator[None]:
+    """Let Ctrl-C raise `KeyboardInterrupt`, whatever the event loop installed."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
@@ -184,21 +185,21 @@ def _interrupting() -> Generator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-async def ask(question: str) -> str:
-    """One line in answer to a question. What was typed before the question was seen is dropped."""
+async def ask_question(question: str) -> str:
+    """Ask a question and return one line. Input typed before the question is discarded."""
     fd = sys.stdin.fileno()
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str] = loop.create_future()
 
-    def take() -> None:
+    def on_readable() -> None:
         if not line.done():
             line.set_result(os.read(fd, 4096).decode(errors="replace"))
 
-    with echo(on=True):
+    with set_echo(on=True):
         termios.tcflush(fd, termios.TCIFLUSH)
         sys.stdout.write(question)
         sys.stdout.flush()
-        loop.add_reader(fd, take)
+        loop.add_reader(fd, on_readable)
         try:
             return (await line).strip()
         finally:
@@ -206,8 +207,8 @@ async def ask(question: str) -> str:
 
 
 @contextmanager
-def echo(*, on: bool) -> Generator[None]:
-    """Show what is typed, or keep it for the next prompt without showing it."""
+def set_echo(*, on: bool) -> Generator[None]:
+    """Turn the terminal's echo on or off; input typed without echo is kept for the next prompt."""
     fd = sys.stdin.fileno()
     before = termios.tcgetattr(fd)
     changed = list(before)

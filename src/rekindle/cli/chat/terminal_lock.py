@@ -1,7 +1,7 @@
-"""Which terminals are there: each holds a lock for as long as its program lives.
+"""Locks that show which chat terminals are alive.
 
-The system lets go of the lock when the program ends, however it ends. So a terminal that comes later
-knows at once that nobody will finish an answer, without waiting for a lease to run out.
+The system releases the lock when the process ends, however it ends. So a later terminal knows at once
+that an answer was abandoned, without waiting for its lease to expire.
 """
 
 from __future__ import annotations
@@ -16,44 +16,44 @@ from hashlib import sha256
 from pathlib import Path
 
 
-class Presence:
-    """The terminals of a home on this machine, known by lock files in a folder of it."""
+class TerminalLocks:
+    """The lock files of the terminals of this home on this machine."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         machine = re.sub(r"[^A-Za-z0-9_]+", "_", platform.node())[:40]
-        self._here = f"{machine}.{sha256(bytes(folder.absolute())).hexdigest()[:8]}"
+        self._name_prefix = f"{machine}.{sha256(bytes(folder.absolute())).hexdigest()[:8]}"
 
     @contextmanager
-    def enter(self) -> Generator[str]:
-        """Be there, under a name that no other terminal has."""
-        name = f"{self._here}-{os.urandom(6).hex()}"
+    def acquire(self) -> Generator[str]:
+        """Hold a lock under a unique terminal name and yield the name."""
+        name = f"{self._name_prefix}-{os.urandom(6).hex()}"
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = self._path(name)
-        held = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        path = self._get_path(name)
+        fd = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
         try:
-            fcntl.flock(held, fcntl.LOCK_EX)
+            fcntl.flock(fd, fcntl.LOCK_EX)
             yield name
         finally:
             path.unlink(missing_ok=True)
-            os.close(held)
+            os.close(fd)
 
     def is_gone(self, name: str) -> bool:
-        """Has the terminal of that name ended? Of those elsewhere nobody can tell: no."""
-        if name.rpartition("-")[0] != self._here:
+        """Return whether the terminal has ended; False for terminals on other machines."""
+        if name.rpartition("-")[0] != self._name_prefix:
             return False
         try:
-            found = os.open(self._path(name), os.O_RDWR)
+            fd = os.open(self._get_path(name), os.O_RDWR)
         except OSError:
             return True
         try:
-            fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._path(name).unlink(missing_ok=True)  # what a killed one left
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._get_path(name).unlink(missing_ok=True)  # left by a killed process
         except OSError:
             return False
         finally:
-            os.close(found)
+            os.close(fd)
         return True
 
-    def _path(self, name: str) -> Path:
+    def _get_path(self, name: str) -> Path:
         return self._folder / f"{Path(name).name}.lock"

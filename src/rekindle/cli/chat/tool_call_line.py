@@ -1,4 +1,4 @@
-"""A tool call folded to one line: what is called, with what, and what came of it."""
+"""Format a tool call as one line: tool, main argument and result."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from rekindle.cli.output import one_line
+from rekindle.cli.output import to_one_line
 from rekindle.types import JSON
 
 if TYPE_CHECKING:
     from rekindle.agent.tools.tool import ToolResult
     from rekindle.types import ToolCall
 
-# The arguments that say most about a call, the best first.
-_TELLING = ("command", "path", "pattern", "query", "url", "code", "name", "session")
-_LOOKED_AT = 1000
-_TROUBLE = 300
+# The most descriptive arguments of a call, best first.
+_SUMMARY_ARGUMENTS = ("command", "path", "pattern", "query", "url", "code", "name", "session")
+_MAX_SUMMARY_LENGTH = 1000
+_MAX_FAILURE_LENGTH = 300
 
 
-def telling(call: ToolCall) -> str:
-    """The argument that tells what a call is about, on one line."""
-    given = _object(call.arguments)
+def summarize_call(call: ToolCall) -> str:
+    """Return the most descriptive argument of a call, on one line."""
+    given = _parse_object(call.arguments)
     if given is None:
-        return visible(one_line(str(call.arguments), _LOOKED_AT))
+        return escape_invisible(to_one_line(str(call.arguments), _MAX_SUMMARY_LENGTH))
     texts = {name: value for name, value in given.items() if isinstance(value, str) and value}
-    best = next((texts[name] for name in _TELLING if name in texts), None)
+    best = next((texts[name] for name in _SUMMARY_ARGUMENTS if name in texts), None)
     if best is None:
         best = next(iter(texts.values()), None)
     if best is None:
         best = json.dumps(given, ensure_ascii=False) if given else ""
-    return visible(one_line(best, _LOOKED_AT))
+    return escape_invisible(to_one_line(best, _MAX_SUMMARY_LENGTH))
 
 
-def duration(result: ToolResult) -> str:
-    """How long the call took, for people; empty where that is not known."""
+def format_duration(result: ToolResult) -> str:
+    """Format how long the call took; empty if unknown."""
     seconds = result.meta.get("duration")
     if not isinstance(seconds, (int, float)):
         return ""
@@ -43,22 +43,24 @@ def duration(result: ToolResult) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
-def trouble(result: ToolResult) -> str | None:
-    """What went wrong, on one line; None if nothing did."""
-    said = _object(result.content) if result.content[:1] == "{" else None
-    error = said.get("error") if said else None
+def describe_failure(result: ToolResult) -> str | None:
+    """Describe on one line what failed; return None if nothing did."""
+    content = _parse_object(result.content) if result.content[:1] == "{" else None
+    error = content.get("error") if content else None
     if error:
-        return _short(error if isinstance(error, str) else json.dumps(error, ensure_ascii=False))
+        return _shorten_text(
+            error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+        )
     code = result.meta.get("exit_code")
     if isinstance(code, int) and code:
-        output = said.get("output") if said else None
+        output = content.get("output") if content else None
         lines = output.strip().splitlines() if isinstance(output, str) else []
-        return _short(f"exit code {code}" + (f": {lines[-1]}" if lines else ""))
-    return _short(result.content) if result.failed else None
+        return _shorten_text(f"exit code {code}" + (f": {lines[-1]}" if lines else ""))
+    return _shorten_text(result.content) if result.is_error else None
 
 
-def fitted(text: str, cells: int) -> str:
-    """`text` in at most so many cells of a terminal; the cut is marked."""
+def fit_to_width(text: str, cells: int) -> str:
+    """Truncate `text` to `cells` terminal cells, marking the cut with an ellipsis."""
     from rich.cells import cell_len, set_cell_size
 
     if cell_len(text) <= cells:
@@ -66,8 +68,8 @@ def fitted(text: str, cells: int) -> str:
     return set_cell_size(text, cells - 1).rstrip() + "…" if cells > 1 else ""
 
 
-def visible(text: str) -> str:
-    """`text` with everything escaped that a terminal would obey, or hide from the reader."""
+def escape_invisible(text: str) -> str:
+    """Escape characters that a terminal would obey or hide from the reader."""
     if text.isprintable():
         return text
     return "".join(
@@ -76,11 +78,11 @@ def visible(text: str) -> str:
     )
 
 
-def _short(text: str) -> str:
-    return visible(one_line(text, _TROUBLE))
+def _shorten_text(text: str) -> str:
+    return escape_invisible(to_one_line(text, _MAX_FAILURE_LENGTH))
 
 
-def _object(arguments: str | Mapping[str, JSON]) -> Mapping[str, JSON] | None:
+def _parse_object(arguments: str | Mapping[str, JSON]) -> Mapping[str, JSON] | None:
     if not isinstance(arguments, str):
         return arguments
     try:

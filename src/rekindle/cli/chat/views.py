@@ -1,7 +1,6 @@
-"""What a conversation looks like: on a terminal, in a pipe, and to a program.
+"""Views of a conversation: on a terminal, in a pipe, and as JSON lines.
 
-All three are told the same: what happens in a turn, what a command answered, and what is to be noted
-beside it.
+All three receive the same: the events of a turn, the replies of commands, and notes.
 """
 
 from __future__ import annotations
@@ -12,222 +11,228 @@ from contextlib import contextmanager
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from rekindle.agent.model.stream import Again, CallDelta, ReasoningDelta, TextDelta
-from rekindle.agent.turn import Called, Ended, Happening, Returned, Shrunk
-from rekindle.cli.output import encode, printable
-from rekindle.config import is_colourful
+from rekindle.agent.model.stream import CallDelta, ReasoningDelta, Retrying, TextDelta
+from rekindle.agent.turn import Compacted, ToolCalled, ToolReturned, TurnEnded, TurnEvent
+from rekindle.cli.output import encode_json, escape_control_chars
+from rekindle.config import allows_color
 
-from .markdown_stream import DIM, PLAIN, Flow
-from .tool_call_line import duration, fitted, telling, trouble, visible
+from .markdown_stream import DIM, PLAIN, MarkdownStream
+from .tool_call_line import (
+    describe_failure,
+    escape_invisible,
+    fit_to_width,
+    format_duration,
+    summarize_call,
+)
 
 if TYPE_CHECKING:
     from rekindle.agent.tools.tool import Tool
     from rekindle.types import ToolCall
 
-_CODES = {"dim": "2", "bold": "1", "red": "31", "yellow": "33", "green": "32", "cyan": "36"}
-_USUAL = "🔧"
-COMPRESSED = (
-    "The conversation grew long: its middle was summarised, and it goes on in a new session."
-)
+_STYLE_CODES = {"dim": "2", "bold": "1", "red": "31", "yellow": "33", "green": "32", "cyan": "36"}
+_DEFAULT_EMOJI = "🔧"
+COMPRESSED_NOTE = "The conversation got long. It was compressed and continues in a new session."
 
 
-class View(Protocol):
-    """Something that shows a conversation to somebody."""
+class ChatView(Protocol):
+    """A way to show a conversation."""
 
-    def begin(self) -> None:
-        """A turn begins."""
+    def begin_turn(self) -> None:
+        """Begin a turn."""
         ...
 
-    def show(self, happening: Happening) -> None:
-        """Something happens in the turn."""
+    def show_event(self, event: TurnEvent) -> None:
+        """Show an event of the turn."""
         ...
 
-    def end(self, why: str | None = None) -> None:
-        """The turn is over; `why` says what broke it off, if anything did."""
+    def end_turn(self, why: str | None = None) -> None:
+        """End the turn; `why` says what interrupted it, if anything."""
         ...
 
-    def reply(self, text: str, *, ok: bool = True) -> None:
-        """The answer of a command, or one that was not shown in time; not `ok`: it was refused."""
+    def show_reply(self, text: str, *, ok: bool = True) -> None:
+        """Show the reply of a command or a late answer; not `ok` if the command was rejected."""
         ...
 
-    def note(self, text: str) -> None:
-        """A remark beside the conversation."""
+    def show_note(self, text: str) -> None:
+        """Show a note apart from the conversation."""
         ...
 
 
-class Screen:
+class TerminalView:
     """A conversation on a terminal.
 
-    The last line may be *live*: it tells what is going on and is replaced by what comes of it. It is
-    never longer than a line, so it can be taken back.
+    The last line may be *live*: it shows the current activity and is replaced by the result. It
+    never wraps, so it can be erased.
     """
 
     def __init__(self, tools: Mapping[str, Tool], *, reasoning: bool, out: TextIO | None = None):
         self._tools = tools
-        self._reasoning = reasoning
+        self._shows_reasoning = reasoning
         self._out = out or sys.stdout
-        self._colour = is_colourful()
-        self._live = ""
-        self._flow: Flow | None = None
-        self._kind: type[Happening] | None = None  # of what flows
-        self._streamed: list[str] = []  # of the answer so far
+        self._has_colour = allows_color()
+        self._live_line = ""
+        self._markdown: MarkdownStream | None = None
+        self._stream_kind: type[TurnEvent] | None = None  # of the streamed text
+        self._streamed: list[str] = []  # parts of the answer so far
         self._running: dict[str, ToolCall] = {}
 
     # -- a turn
 
-    def begin(self) -> None:
+    def begin_turn(self) -> None:
         self._streamed.clear()
         self._running.clear()
-        self._alive("…")
+        self._show_live_line("…")
 
-    def show(self, happening: Happening) -> None:
-        match happening:
+    def show_event(self, event: TurnEvent) -> None:
+        match event:
             case TextDelta(text):
                 self._streamed.append(text)
-                self._stream(happening, text, PLAIN)
+                self._stream_text(event, text, PLAIN)
             case ReasoningDelta(text):
-                if self._reasoning:
-                    self._stream(happening, text, DIM)
+                if self._shows_reasoning:
+                    self._stream_text(event, text, DIM)
             case CallDelta(name=name):
-                self._stop_flow()
-                self._alive(f"{self._emoji(name)} {visible(name)} …")
-            case Called(call):
-                self._stop_flow()
-                self._streamed.clear()  # what was said before a call is no part of the answer
+                self._finish_stream()
+                self._show_live_line(f"{self._get_emoji(name)} {escape_invisible(name)} …")
+            case ToolCalled(call):
+                self._finish_stream()
+                self._streamed.clear()  # text before a call is not part of the answer
                 self._running[call.id] = call
-                self._alive_calls()
-            case Returned(call, _):
-                self._returned(happening)
+                self._show_running_calls()
+            case ToolReturned(call, _):
+                self._show_result(event)
                 self._running.pop(call.id, None)
-                self._alive_calls()
-            case Again(error, seconds):
+                self._show_running_calls()
+            case Retrying(error, seconds):
                 self._streamed.clear()
-                self._say(f"⟲ {error} Asking again in {seconds:.0f} s.", "yellow")
-                self._alive("…")
-            case Shrunk():
-                self._say(COMPRESSED, "dim")
-                self._alive("…")
-            case Ended():
-                self._ended(happening)
+                self._print_text(f"⟲ {error} Retrying in {seconds:.0f} s.", "yellow")
+                self._show_live_line("…")
+            case Compacted():
+                self._print_text(COMPRESSED_NOTE, "dim")
+                self._show_live_line("…")
+            case TurnEnded():
+                self._show_rest_of_answer(event)
             case _:
                 pass
 
-    def end(self, why: str | None = None) -> None:
-        self._stop_flow()
-        self._still()
+    def end_turn(self, why: str | None = None) -> None:
+        self._finish_stream()
+        self._clear_live_line()
         for call in self._running.values():
-            self._say(f"{self._folded(call)} ✗ stopped", "red")
+            self._print_text(f"{self._format_call(call)} ✗ stopped", "red")
         self._running.clear()
         if why:
-            self._say(why, "yellow")
+            self._print_text(why, "yellow")
         self._write("\n")
 
-    def _ended(self, ended: Ended) -> None:
-        """Show what of the answer was not streamed: all of it, when the turn failed."""
+    def _show_rest_of_answer(self, ended: TurnEnded) -> None:
+        """Show the part of the answer that was not streamed: all of it if the turn failed."""
         text, streamed = ended.message.text, "".join(self._streamed)
         if ended.reason is not None:
-            self._say(text, "red")
+            self._print_text(text, "red")
         elif not text.startswith(streamed):
-            self._say(text)
+            self._print_text(text)
         elif rest := text[len(streamed) :]:
-            self._stream(TextDelta(rest), rest, PLAIN)
-        self._stop_flow()
+            self._stream_text(TextDelta(rest), rest, PLAIN)
+        self._finish_stream()
 
-    def _returned(self, returned: Returned) -> None:
+    def _show_result(self, returned: ToolReturned) -> None:
         call, result = returned
-        wrong = trouble(result)
-        mark, style = ("✓", "green") if wrong is None else ("✗", "red")
-        end = f" {mark} {duration(result)}".rstrip()
-        line = self._folded(call, len(end))
-        self._stop_flow()
-        self._still()
-        self._write(f"{line}{self._painted(end, style)}\n")
-        if wrong:
-            self._say(f"   {wrong}", "red")
+        failure = describe_failure(result)
+        mark, style = ("✓", "green") if failure is None else ("✗", "red")
+        end = f" {mark} {format_duration(result)}".rstrip()
+        line = self._format_call(call, len(end))
+        self._finish_stream()
+        self._clear_live_line()
+        self._write(f"{line}{self._paint(end, style)}\n")
+        if failure:
+            self._print_text(f"   {failure}", "red")
 
-    # -- beside the turns
+    # -- outside of turns
 
-    def reply(self, text: str, *, ok: bool = True) -> None:
-        flow = Flow(self._width, styled=self._colour)
-        self._still()
-        self._write(flow.feed(text) + flow.finish() + "\n")
+    def show_reply(self, text: str, *, ok: bool = True) -> None:
+        markdown = MarkdownStream(self._get_width, styled=self._has_colour)
+        self._clear_live_line()
+        self._write(markdown.feed(text) + markdown.finish() + "\n")
 
-    def note(self, text: str) -> None:
-        self._say(text, "dim")
+    def show_note(self, text: str) -> None:
+        self._print_text(text, "dim")
 
-    def warn(self, text: str) -> None:
-        """Something that a person should look at."""
-        self._say(text, "yellow")
+    def show_warning(self, text: str) -> None:
+        """Show a warning."""
+        self._print_text(text, "yellow")
 
     @contextmanager
-    def asking(self) -> Generator[None]:
-        """Nothing is live while a person is asked."""
-        self._stop_flow()
-        live = self._live
-        self._still()
+    def pause_live_line(self) -> Generator[None]:
+        """Hide the live line while the user is asked a question."""
+        self._finish_stream()
+        live = self._live_line
+        self._clear_live_line()
         yield
-        self._alive(live)
+        self._show_live_line(live)
 
-    # -- how it is written
+    # -- writing
 
-    def _stream(self, happening: Happening, text: str, style: str) -> None:
-        if self._kind is not type(happening):
-            self._stop_flow()
-        if self._flow is None:
-            text = text.lstrip("\n")  # some models begin with empty lines
+    def _stream_text(self, event: TurnEvent, text: str, style: str) -> None:
+        if self._stream_kind is not type(event):
+            self._finish_stream()
+        if self._markdown is None:
+            text = text.lstrip("\n")  # some models start with empty lines
             if not text:
                 return
-            self._still()
-            style = style if self._colour else PLAIN
-            self._flow = Flow(self._width, styled=self._colour, style=style)
-            self._kind = type(happening)
-        self._write(self._flow.feed(text))
+            self._clear_live_line()
+            style = style if self._has_colour else PLAIN
+            self._markdown = MarkdownStream(self._get_width, styled=self._has_colour, style=style)
+            self._stream_kind = type(event)
+        self._write(self._markdown.feed(text))
 
-    def _stop_flow(self) -> None:
-        if self._flow is not None:
-            self._write(self._flow.finish() + "\n")
-            self._flow = self._kind = None
+    def _finish_stream(self) -> None:
+        if self._markdown is not None:
+            self._write(self._markdown.finish() + "\n")
+            self._markdown = self._stream_kind = None
 
-    def _say(self, text: str, style: str = "") -> None:
-        self._stop_flow()
-        self._still()
-        code = _CODES[style] if style and self._colour else PLAIN
-        flow = Flow(self._width, styled=False, style=code)
-        self._write(flow.feed(text) + flow.finish() + "\n")
+    def _print_text(self, text: str, style: str = "") -> None:
+        self._finish_stream()
+        self._clear_live_line()
+        code = _STYLE_CODES[style] if style and self._has_colour else PLAIN
+        markdown = MarkdownStream(self._get_width, styled=False, style=code)
+        self._write(markdown.feed(text) + markdown.finish() + "\n")
 
-    def _alive_calls(self) -> None:
+    def _show_running_calls(self) -> None:
         calls = [*self._running.values()]
         if not calls:
-            self._alive("…")
+            self._show_live_line("…")
             return
         more = f" (and {len(calls) - 1} more)" if len(calls) > 1 else ""
-        self._alive(f"{self._folded(calls[0], len(more) + 2)} …{more}")
+        self._show_live_line(f"{self._format_call(calls[0], len(more) + 2)} …{more}")
 
-    def _alive(self, text: str) -> None:
-        """Put a live line in place of the one before; nothing where a line cannot be taken back."""
-        if not self._colour or text == self._live or self._flow is not None:
+    def _show_live_line(self, text: str) -> None:
+        """Replace the live line; do nothing on terminals that cannot erase a line."""
+        if not self._has_colour or text == self._live_line or self._markdown is not None:
             return
-        self._still()
-        self._live = fitted(text, self._width())
-        self._write(self._painted(self._live, "dim"))
+        self._clear_live_line()
+        self._live_line = fit_to_width(text, self._get_width())
+        self._write(self._paint(self._live_line, "dim"))
 
-    def _still(self) -> None:
-        if self._live:
+    def _clear_live_line(self) -> None:
+        if self._live_line:
             self._write("\r\x1b[2K")
-            self._live = ""
+            self._live_line = ""
 
-    def _folded(self, call: ToolCall, spare: int = 10) -> str:
-        head = f"{self._emoji(call.name)} {visible(call.name)}"
-        return fitted(f"{head}  {telling(call)}".rstrip(), max(10, self._width() - spare))
+    def _format_call(self, call: ToolCall, reserved: int = 10) -> str:
+        head = f"{self._get_emoji(call.name)} {escape_invisible(call.name)}"
+        return fit_to_width(
+            f"{head}  {summarize_call(call)}".rstrip(), max(10, self._get_width() - reserved)
+        )
 
-    def _emoji(self, name: str) -> str:
+    def _get_emoji(self, name: str) -> str:
         tool = self._tools.get(name)
-        return tool.emoji if tool else _USUAL
+        return tool.emoji if tool else _DEFAULT_EMOJI
 
-    def _painted(self, text: str, style: str) -> str:
-        return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if style and self._colour else text
+    def _paint(self, text: str, style: str) -> str:
+        return f"\x1b[{_STYLE_CODES[style]}m{text}\x1b[0m" if style and self._has_colour else text
 
-    def _width(self) -> int:
+    def _get_width(self) -> int:
         return max(10, get_terminal_size().columns - 1)
 
     def _write(self, text: str) -> None:
@@ -235,90 +240,90 @@ class Screen:
         self._out.flush()
 
 
-class Pipe:
-    """A conversation in a pipe: the answer alone goes to stdout, everything else to stderr."""
+class PipeView:
+    """A conversation in a pipe: only the answer goes to stdout, everything else to stderr."""
 
     def __init__(self, tools: Mapping[str, Tool], out: TextIO | None = None) -> None:
         self._tools = tools
         self._out = out or sys.stdout
 
-    def begin(self) -> None: ...
+    def begin_turn(self) -> None: ...
 
-    def show(self, happening: Happening) -> None:
-        match happening:
-            case Returned(call, result):
+    def show_event(self, event: TurnEvent) -> None:
+        match event:
+            case ToolReturned(call, result):
                 tool = self._tools.get(call.name)
-                head = f"{tool.emoji if tool else _USUAL} {visible(call.name)}  {telling(call)}"
-                wrong = trouble(result)
-                end = f"✓ {duration(result)}" if wrong is None else f"✗ {wrong}"
-                self.note(f"{fitted(head.rstrip(), 100)} {end}")
-            case Again(error, seconds):
-                self.note(f"⟲ {error} Asking again in {seconds:.0f} s.")
-            case Shrunk():
-                self.note(COMPRESSED)
-            case Ended(_, message, _, reason):
+                head = f"{tool.emoji if tool else _DEFAULT_EMOJI} {escape_invisible(call.name)}  {summarize_call(call)}"
+                failure = describe_failure(result)
+                end = f"✓ {format_duration(result)}" if failure is None else f"✗ {failure}"
+                self.show_note(f"{fit_to_width(head.rstrip(), 100)} {end}")
+            case Retrying(error, seconds):
+                self.show_note(f"⟲ {error} Retrying in {seconds:.0f} s.")
+            case Compacted():
+                self.show_note(COMPRESSED_NOTE)
+            case TurnEnded(_, message, _, reason):
                 if reason is None:
-                    self.reply(message.text)
+                    self.show_reply(message.text)
                 else:
-                    self.note(f"rekindle: {message.text}")
+                    self.show_note(f"rekindle: {message.text}")
             case _:
                 pass
 
-    def end(self, why: str | None = None) -> None:
+    def end_turn(self, why: str | None = None) -> None:
         if why:
-            self.note(why)
+            self.show_note(why)
 
-    def reply(self, text: str, *, ok: bool = True) -> None:
+    def show_reply(self, text: str, *, ok: bool = True) -> None:
         if not ok:
-            self.note(f"rekindle: {text}")
+            self.show_note(f"rekindle: {text}")
             return
-        # Programs get every character; a terminal must not obey what a model wrote.
+        # Escape on a terminal, which would obey control characters; programs get the exact text.
         end = "" if text.endswith("\n") else "\n"
-        self._out.write(f"{printable(text) if self._out.isatty() else text}{end}")
+        self._out.write(f"{escape_control_chars(text) if self._out.isatty() else text}{end}")
         self._out.flush()
 
-    def note(self, text: str) -> None:
-        sys.stderr.write(f"{printable(text)}\n")
+    def show_note(self, text: str) -> None:
+        sys.stderr.write(f"{escape_control_chars(text)}\n")
         sys.stderr.flush()
 
 
-class Lines:
-    """A conversation for a program: one JSON object per line, as things happen."""
+class JsonLinesView:
+    """A conversation for a program: one JSON object per event and line."""
 
-    def begin(self) -> None: ...
+    def begin_turn(self) -> None: ...
 
-    def show(self, happening: Happening) -> None:
-        match happening:
+    def show_event(self, event: TurnEvent) -> None:
+        match event:
             case TextDelta(text):
-                self._write("text", text=text)
+                self._write_event("text", text=text)
             case ReasoningDelta(text):
-                self._write("reasoning", text=text)
-            case Called(call):
-                self._write("call", id=call.id, tool=call.name, arguments=call.arguments)
-            case Returned(call, result):
-                wrong, meta = trouble(result) is not None, dict(result.meta)
-                told = {"id": call.id, "tool": call.name, "failed": wrong}
-                self._write("result", **told, content=result.content, meta=meta)
-            case Again(error, seconds):
-                self._write("again", error=str(error), seconds=round(seconds, 3))
-            case Shrunk(session, _):
-                self._write("compressed", session=session.id)
-            case Ended(session, message, tokens, reason):
-                told = {"session": session.id, "text": message.text, "tokens": tokens._asdict()}
-                self._write("answer", **told, ok=reason is None, reason=reason)
+                self._write_event("reasoning", text=text)
+            case ToolCalled(call):
+                self._write_event("call", id=call.id, tool=call.name, arguments=call.arguments)
+            case ToolReturned(call, result):
+                failure, meta = describe_failure(result) is not None, dict(result.meta)
+                fields = {"id": call.id, "tool": call.name, "failed": failure}
+                self._write_event("result", **fields, content=result.content, meta=meta)
+            case Retrying(error, seconds):
+                self._write_event("again", error=str(error), seconds=round(seconds, 3))
+            case Compacted(session, _):
+                self._write_event("compressed", session=session.id)
+            case TurnEnded(session, message, tokens, reason):
+                fields = {"session": session.id, "text": message.text, "tokens": tokens._asdict()}
+                self._write_event("answer", **fields, ok=reason is None, reason=reason)
             case _:
                 pass
 
-    def end(self, why: str | None = None) -> None:
+    def end_turn(self, why: str | None = None) -> None:
         if why:
-            self.note(why)
+            self.show_note(why)
 
-    def reply(self, text: str, *, ok: bool = True) -> None:
-        self._write("reply", text=text, ok=ok)
+    def show_reply(self, text: str, *, ok: bool = True) -> None:
+        self._write_event("reply", text=text, ok=ok)
 
-    def note(self, text: str) -> None:
-        self._write("note", text=text)
+    def show_note(self, text: str) -> None:
+        self._write_event("note", text=text)
 
-    def _write(self, event: str, **about: object) -> None:
-        sys.stdout.buffer.write(encode({"event": event, **about}) + b"\n")
+    def _write_event(self, event: str, **about: object) -> None:
+        sys.stdout.buffer.write(encode_json({"event": event, **about}) + b"\n")
         sys.stdout.buffer.flush()

@@ -1,4 +1,4 @@
-"""`rekindle calls`, `profile`, `compare`, `compress-check` and `insights`: what became of the calls."""
+"""`rekindle calls`, `profile`, `compare`, `compress-check` and `insights`: tool call reliability."""
 
 from __future__ import annotations
 
@@ -10,43 +10,57 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rekindle.cli.output import AsJson, Owner, encode, note, progress, say, write_lines
-from rekindle.cli.session_choice import WHERE_HELP, Name, Where, is_filter, parse_where
-from rekindle.cli.store_access import reading
+from rekindle.cli.output import (
+    JsonOption,
+    OwnerOption,
+    encode_json,
+    print_line,
+    print_notice,
+    show_progress,
+    write_json_lines,
+)
+from rekindle.cli.session_choice import (
+    FILTER_HELP,
+    FilterArgument,
+    SessionArgument,
+    is_filter,
+    parse_filter,
+)
+from rekindle.cli.store_access import open_for_reading
 from rekindle.errors import NotFound
 
 if TYPE_CHECKING:
     from rekindle.store import Filter, Store
-    from rekindle.types import Call, Judged
+    from rekindle.types import JudgedCall, JudgedSession
 
-Html = Annotated[
+HtmlOption = Annotated[
     Path | None,
-    typer.Option("--html", metavar="FILE", help="Write a page with plots that needs no network."),
+    typer.Option("--html", metavar="FILE", help="Write a self-contained page with plots."),
 ]
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of this file."""
-    app.command("calls")(calls)
+    """Register the commands of this module."""
+    app.command("calls")(list_calls)
     app.command("profile")(profile)
     app.command("compare")(compare)
     app.command("compress-check")(compress_check)
-    app.command("insights")(insights)
+    app.command("insights")(show_insights)
 
 
-def calls(
+def list_calls(
     what: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[WHAT]...", help=f"A session, or a filter. {WHERE_HELP}"),
+        typer.Argument(metavar="[WHAT]...", help=f"Session or filter. {FILTER_HELP}"),
     ] = None,
-    all: Annotated[bool, typer.Option("--all", help="The calls of every session.")] = False,
+    all: Annotated[bool, typer.Option("--all", help="Include all sessions.")] = False,
     failed: Annotated[bool, typer.Option("--failed", help="Only calls that failed.")] = False,
-    owner: Owner = None,
-    json: AsJson = False,
+    owner: OwnerOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """Show tool calls and what became of each: outcome, kind of error, and the rule that judged.
+    """List tool calls with their outcome, kind of error and the rule that judged them.
 
-    With --json one call per line.
+    With --json, print one call per line.
 
     \b
     Examples:
@@ -56,13 +70,13 @@ def calls(
     """
     words = what or []
     if bool(words) is all:
-        raise typer.BadParameter("name a session, give a filter, or --all")
-    with reading() as store:
+        raise typer.BadParameter("specify a session, a filter, or --all")
+    with open_for_reading() as store:
         single = bool(words) and not is_filter(words)
-        found = _found(store, words, owner)
+        found = _judge_selection(store, words, owner)
         chosen = (call for one in found for call in one.calls if call.failed or not failed)
         if json:
-            write_lines(map(_record, chosen))
+            write_json_lines(map(_call_to_dict, chosen))
             return
         shown = list(chosen)
     if shown:
@@ -70,11 +84,11 @@ def calls(
 
         write_calls(shown, with_session=not single)
     else:
-        note("No calls here.")
+        print_notice("No matching calls.")
 
 
-def _record(call: Call) -> dict[str, object]:
-    record: dict[str, object] = {
+def _call_to_dict(call: JudgedCall) -> dict[str, object]:
+    result: dict[str, object] = {
         "session": call.session,
         "position": call.position,
         "call_id": call.id,
@@ -87,11 +101,11 @@ def _record(call: Call) -> dict[str, object]:
         "rule": call.rule,
         "confidence": call.confidence,
     }
-    return record if call.duration is None else {**record, "duration": call.duration}
+    return result if call.duration is None else {**result, "duration": call.duration}
 
 
-def profile(name: Name, owner: Owner = None, json: AsJson = False) -> None:
-    """Show one session in numbers: errors, tools, what it worked on, whether it got better.
+def profile(name: SessionArgument, owner: OwnerOption = None, json: JsonOption = False) -> None:
+    """Show the statistics of a session: errors, tools, kind of work, improvement over time.
 
     \b
     Examples:
@@ -100,24 +114,26 @@ def profile(name: Name, owner: Owner = None, json: AsJson = False) -> None:
     """
     from rekindle.analytics import profile as profiles
 
-    with reading() as store:
-        found = profiles.profile(_one(store, name, owner))
+    with open_for_reading() as store:
+        found = profiles.build_profile(_judge_session(store, name, owner))
     if json:
-        say(encode(found).decode())
+        print_line(encode_json(found).decode())
     else:
         from .render import write_profile
 
         write_profile(found)
 
 
-_Side = Annotated[
+_SideArgument = Annotated[
     str,
-    typer.Argument(help="A session, or a filter in quotes.", show_default=False),
+    typer.Argument(help="Session, or a filter in quotes.", show_default=False),
 ]
 
 
-def compare(a: _Side, b: _Side, owner: Owner = None, json: AsJson = False) -> None:
-    """Compare two sessions, or two sets of them: errors, rates, improvement, interval, test.
+def compare(
+    a: _SideArgument, b: _SideArgument, owner: OwnerOption = None, json: JsonOption = False
+) -> None:
+    """Compare the error rates of two sessions or two sets of sessions.
 
     \b
     Examples:
@@ -127,23 +143,27 @@ def compare(a: _Side, b: _Side, owner: Owner = None, json: AsJson = False) -> No
     """
     from rekindle.analytics import compare as comparing
 
-    with reading() as store:
-        found = comparing.compare(
-            list(_found(store, [a], owner)), list(_found(store, [b], owner)), (a, b)
+    with open_for_reading() as store:
+        found = comparing.compare_sessions(
+            list(_judge_selection(store, [a], owner)),
+            list(_judge_selection(store, [b], owner)),
+            (a, b),
         )
     if json:
-        say(encode(found).decode())
+        print_line(encode_json(found).decode())
     else:
         from .render import write_comparison
 
         write_comparison(found)
 
 
-def compress_check(name: Name, owner: Owner = None, json: AsJson = False) -> None:
-    """Did a conversation keep its proficiency when it was compressed?
+def compress_check(
+    name: SessionArgument, owner: OwnerOption = None, json: JsonOption = False
+) -> None:
+    """Check whether a conversation kept its proficiency when it was compressed.
 
-    Its error rate before and after, and the calls right before against right after, over all
-    compressions of the session and of those it continues or that continue it.
+    Compares error rates before and after, and just before with just after, over all compressions of
+    the session and of those it continues or that continue it.
 
     \b
     Examples:
@@ -151,22 +171,27 @@ def compress_check(name: Name, owner: Owner = None, json: AsJson = False) -> Non
     """
     from rekindle.analytics import compression
 
-    with reading() as store:
+    with open_for_reading() as store:
         session = store.resolve(name, owner=owner)
-        chain = compression.chain_of(store.lineage(session, owner=owner), session)
-        found = compression.check([_one(store, one.id, owner) for one in chain])
+        chain = compression.find_conversation_chain(store.lineage(session, owner=owner), session)
+        found = compression.check_compressions(
+            [_judge_session(store, one.id, owner) for one in chain]
+        )
     if json:
-        say(encode(found).decode())
+        print_line(encode_json(found).decode())
     else:
-        from .render import write_check
+        from .render import write_compression_check
 
-        write_check(found)
+        write_compression_check(found)
 
 
-def insights(
-    where: Where = None, html: Html = None, owner: Owner = None, json: AsJson = False
+def show_insights(
+    where: FilterArgument = None,
+    html: HtmlOption = None,
+    owner: OwnerOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """Show where calls fail over many sessions, and whether that changes as sessions go on.
+    """Show where tool calls fail across sessions and whether that changes over a session.
 
     \b
     Examples:
@@ -177,32 +202,36 @@ def insights(
     from rekindle.analytics import insights
 
     if html is not None and not html.expanduser().absolute().parent.is_dir():
-        raise typer.BadParameter(f"there is no folder {html.parent}")
-    with reading() as store, _uncollected():
-        found = insights.insight(_many(store, parse_where(where, owner)))
+        raise typer.BadParameter(f"folder not found: {html.parent}")
+    with open_for_reading() as store, _disable_gc():
+        found = insights.compute_insights(_judge_sessions(store, parse_filter(where, owner)))
     if not found.totals.sessions:
-        note("No sessions here." if where or owner else "No sessions yet: try `rekindle start`.")
+        print_notice(
+            "No matching sessions."
+            if where or owner
+            else "No sessions yet. Import some with `rekindle start`."
+        )
     if html is not None:
-        from .page import render
+        from .page import render_page
 
         html = html.expanduser()
-        html.write_text("".join(render(found, " ".join(where or ()))), encoding="utf-8")
+        html.write_text("".join(render_page(found, " ".join(where or ()))), encoding="utf-8")
     if json:
-        say(encode(found).decode())
+        print_line(encode_json(found).decode())
     elif html is not None:
-        say(f"The page is in {html}")
+        print_line(f"Wrote {html}")
     elif found.totals.sessions:
         from .render import write_insight
 
         write_insight(found)
 
 
-# ── from the store
+# ── access to the store
 
 
 @contextmanager
-def _uncollected() -> Generator[None]:
-    """Without the collector: so many small values, no cycle among them, and half the time it takes."""
+def _disable_gc() -> Generator[None]:
+    """Disable garbage collection: judging allocates many acyclic values; this halves the run time."""
     gc.disable()
     try:
         yield
@@ -210,33 +239,35 @@ def _uncollected() -> Generator[None]:
         gc.enable()
 
 
-def _one(store: Store, name: str, owner: str | None) -> Judged:
+def _judge_session(store: Store, name: str, owner: str | None) -> JudgedSession:
     from rekindle.learning import miner
 
-    return miner.judged_session(store, store.resolve(name, owner=owner).id)
+    return miner.load_judged_session(store, store.resolve(name, owner=owner).id)
 
 
-def _many(store: Store, where: Filter) -> Iterator[Judged]:
+def _judge_sessions(store: Store, where: Filter) -> Iterator[JudgedSession]:
     from rekindle.learning import miner
 
-    with progress("Judging") as show:
-        miner.judge(store, where, progress=show)
-    yield from miner.judged(store, where)
+    with show_progress("Judging") as show:
+        miner.judge_sessions(store, where, progress=show)
+    yield from miner.iter_judged_sessions(store, where)
 
 
-def _found(store: Store, words: list[str], owner: str | None) -> Iterable[Judged]:
-    """One session by its name, or all that a filter finds."""
+def _judge_selection(store: Store, words: list[str], owner: str | None) -> Iterable[JudgedSession]:
+    """Judge the named session, or all sessions that match a filter."""
     if words and not is_filter(words):
-        return [_one(store, " ".join(words), owner)]
-    found = _many(store, parse_where(words, owner))
+        return [_judge_session(store, " ".join(words), owner)]
+    found = _judge_sessions(store, parse_filter(words, owner))
     if not words:
         return found
     first = next(found, None)
     if first is None:
-        raise NotFound(f"no session is like {' '.join(words)}")
-    return _with(first, found)
+        raise NotFound(f"No sessions match {' '.join(words)}")
+    return _prepend_session(first, found)
 
 
-def _with(first: Judged, rest: Iterator[Judged]) -> Iterator[Judged]:
+def _prepend_session(
+    first: JudgedSession, rest: Iterator[JudgedSession]
+) -> Iterator[JudgedSession]:
     yield first
     yield from rest

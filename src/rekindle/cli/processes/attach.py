@@ -1,4 +1,4 @@
-"""A live terminal on a background process."""
+"""Attach a terminal to a background process."""
 
 from __future__ import annotations
 
@@ -12,35 +12,39 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from rekindle.cli.output import note
+from rekindle.cli.output import print_notice
 from rekindle.errors import InputClosed, InvalidInput, NotFound
-from rekindle.processes.backends.base import Size
+from rekindle.processes.backends.base import TerminalSize
 
 if TYPE_CHECKING:
     from rekindle.processes.types import Process, Processes
 
-LEAVE = 0x1D  # Ctrl-]
-SHOWN = 16 * 1024  # of what was written before
+DETACH_KEY = 0x1D  # Ctrl-]
+REPLAYED_BYTES = 16 * 1024  # of earlier output shown on attach
 
 
-async def sit_down(processes: Processes, one: Process, owner: str | None) -> Process:
-    """Show and type until the process ends, or the key to leave is pressed; how it stands then."""
+async def attach_terminal(processes: Processes, one: Process, owner: str | None) -> Process:
+    """Connect the terminal until the process ends or the user detaches; return its latest state."""
     if not sys.stdin.isatty() or not sys.stdout.isatty():
-        raise InvalidInput("attach needs a terminal; in a pipe use `logs -f` and `send`")
-    note(f"{one.id}: Ctrl-] leaves, the process goes on.")
+        raise InvalidInput("`attach` needs a terminal. In a pipe, use `logs -f` and `send`.")
+    print_notice(f"Attached to {one.id}. Ctrl-] detaches; the process keeps running.")
     typed: asyncio.Queue[bytes] = asyncio.Queue()
     loop = asyncio.get_running_loop()
-    with _raw(), _typing(loop, typed), _sizes(loop, processes, one, owner):
+    with (
+        _set_raw_mode(),
+        _queue_keystrokes(loop, typed),
+        _forward_resizes(loop, processes, one, owner),
+    ):
         if one.pty:
-            await processes.resize(one.id, _size(), owner=owner)
-        showing = asyncio.create_task(_show(processes, one, owner))
-        giving = asyncio.create_task(_give(processes, one, owner, typed))
+            await processes.resize(one.id, _get_terminal_size(), owner=owner)
+        output_task = asyncio.create_task(_print_output(processes, one, owner))
+        input_task = asyncio.create_task(_forward_input(processes, one, owner, typed))
         try:
-            await asyncio.wait((showing, giving), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((output_task, input_task), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (showing, giving):
+            for task in (output_task, input_task):
                 task.cancel()
-            results = await asyncio.gather(showing, giving, return_exceptions=True)
+            results = await asyncio.gather(output_task, input_task, return_exceptions=True)
     for result in results:
         if isinstance(result, Exception) and not isinstance(result, InputClosed):
             raise result
@@ -48,31 +52,33 @@ async def sit_down(processes: Processes, one: Process, owner: str | None) -> Pro
     return next((each for each in known if each.id == one.id), one)
 
 
-async def _show(processes: Processes, one: Process, owner: str | None) -> None:
-    async for chunk in processes.attach(one.id, owner=owner, since=max(0, one.bytes - SHOWN)):
+async def _print_output(processes: Processes, one: Process, owner: str | None) -> None:
+    async for chunk in processes.attach(
+        one.id, owner=owner, since=max(0, one.bytes - REPLAYED_BYTES)
+    ):
         data = chunk.data if one.pty else chunk.data.replace(b"\n", b"\r\n")
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
 
-async def _give(
+async def _forward_input(
     processes: Processes, one: Process, owner: str | None, typed: asyncio.Queue[bytes]
 ) -> None:
-    """Pass on what is typed. Without a terminal of its own the process gets whole lines."""
+    """Forward keystrokes. A process without a terminal of its own gets whole lines."""
     while True:
         data = await typed.get()
-        before, left, _ = data.partition(bytes([LEAVE]))
+        before, detach, _ = data.partition(bytes([DETACH_KEY]))
         if not one.pty:
-            before = _echo(before)
+            before = _echo_input(before)
         if before == b"\x04" and not one.pty:
-            await processes.close(one.id, owner=owner)
+            await processes.close_stdin(one.id, owner=owner)
         elif before:
             await processes.write(one.id, before, owner=owner)
-        if left:
+        if detach:
             return
 
 
-def _echo(data: bytes) -> bytes:
+def _echo_input(data: bytes) -> bytes:
     data = data.replace(b"\r", b"\n")
     sys.stdout.buffer.write(data.replace(b"\n", b"\r\n"))
     sys.stdout.buffer.flush()
@@ -80,7 +86,7 @@ def _echo(data: bytes) -> bytes:
 
 
 @contextmanager
-def _raw() -> Generator[None]:
+def _set_raw_mode() -> Generator[None]:
     before = termios.tcgetattr(sys.stdin)
     tty.setraw(sys.stdin)
     try:
@@ -90,12 +96,14 @@ def _raw() -> Generator[None]:
 
 
 @contextmanager
-def _typing(loop: asyncio.AbstractEventLoop, typed: asyncio.Queue[bytes]) -> Generator[None]:
-    def read() -> None:
+def _queue_keystrokes(
+    loop: asyncio.AbstractEventLoop, typed: asyncio.Queue[bytes]
+) -> Generator[None]:
+    def on_readable() -> None:
         data = os.read(sys.stdin.fileno(), 4096)
-        typed.put_nowait(data or bytes([LEAVE]))
+        typed.put_nowait(data or bytes([DETACH_KEY]))
 
-    loop.add_reader(sys.stdin.fileno(), read)
+    loop.add_reader(sys.stdin.fileno(), on_readable)
     try:
         yield
     finally:
@@ -103,23 +111,23 @@ def _typing(loop: asyncio.AbstractEventLoop, typed: asyncio.Queue[bytes]) -> Gen
 
 
 @contextmanager
-def _sizes(
+def _forward_resizes(
     loop: asyncio.AbstractEventLoop, processes: Processes, one: Process, owner: str | None
 ) -> Generator[None]:
-    """Let the process know when the window is pulled."""
+    """Resize the process's terminal whenever the window is resized."""
     tasks: set[asyncio.Task[None]] = set()
 
-    async def tell() -> None:
+    async def send_size() -> None:
         with suppress(NotFound, InvalidInput):
-            await processes.resize(one.id, _size(), owner=owner)
+            await processes.resize(one.id, _get_terminal_size(), owner=owner)
 
-    def pulled() -> None:
-        task = asyncio.ensure_future(tell())
+    def on_resize() -> None:
+        task = asyncio.ensure_future(send_size())
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
     if one.pty:
-        loop.add_signal_handler(signal.SIGWINCH, pulled)
+        loop.add_signal_handler(signal.SIGWINCH, on_resize)
     try:
         yield
     finally:
@@ -127,6 +135,6 @@ def _sizes(
             loop.remove_signal_handler(signal.SIGWINCH)
 
 
-def _size() -> Size:
+def _get_terminal_size() -> TerminalSize:
     columns, rows = os.get_terminal_size(sys.stdout.fileno())
-    return Size(rows or 24, columns or 80)
+    return TerminalSize(rows or 24, columns or 80)

@@ -1,4 +1,4 @@
-"""`rekindle run`, `ps`, `logs`, `wait`, `kill`, `send` and `attach`: processes in the background."""
+"""`rekindle run`, `ps`, `logs`, `wait`, `kill`, `send` and `attach`: background processes."""
 
 from __future__ import annotations
 
@@ -11,42 +11,57 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from rekindle.cli.output import AsJson, Column, encode, note, say, size_of, write_array, write_table
-from rekindle.cli.store_access import settings
+from rekindle.cli.output import (
+    Column,
+    JsonOption,
+    encode_json,
+    format_size,
+    print_line,
+    print_notice,
+    write_json_array,
+    write_table,
+)
+from rekindle.cli.store_access import load_settings
 from rekindle.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from rekindle.processes.types import Process, Processes
 
 T = TypeVar("T")
-Id = Annotated[str, typer.Argument(metavar="ID", help="The process, or the beginning of its id.")]
-Owner = Annotated[str | None, typer.Option(metavar="NAME", help="Only processes of this owner.")]
+ProcessIdArgument = Annotated[str, typer.Argument(metavar="ID", help="Process id or id prefix.")]
+ProcessOwnerOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Only processes with this owner.")
+]
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of this file."""
-    app.command("run", context_settings={"allow_interspersed_args": False})(run)
+    """Register the commands of this module."""
+    app.command("run", context_settings={"allow_interspersed_args": False})(start_process)
     for command in (ps, logs, wait, kill, send, attach):
         app.command(command.__name__)(command)
 
 
-def run(
+def start_process(
     command: Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]...", show_default=False)],
-    pty: Annotated[bool, typer.Option("--pty", help="Give it a terminal.")] = False,
+    pty: Annotated[bool, typer.Option("--pty", help="Run in a pseudo-terminal.")] = False,
     place: Annotated[
         str,
         typer.Option(
-            metavar="PLACE", help="local, container:NAME, ssh:HOST, apptainer:NAME, modal:ID."
+            metavar="PLACE",
+            help="Where: local, container:NAME, ssh:HOST, apptainer:NAME, modal:ID.",
         ),
     ] = "local",
-    cwd: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where it runs.")] = None,
+    cwd: Annotated[str | None, typer.Option(metavar="FOLDER", help="Working folder.")] = None,
     env: Annotated[
-        list[str] | None, typer.Option("--env", "-e", metavar="NAME=VALUE", help="Set or add.")
+        list[str] | None,
+        typer.Option(
+            "--env", "-e", metavar="NAME=VALUE", help="Environment variable (repeatable)."
+        ),
     ] = None,
-    owner: Annotated[str | None, typer.Option(metavar="NAME", help="Whose it is.")] = None,
-    json: AsJson = False,
+    owner: Annotated[str | None, typer.Option(metavar="NAME", help="Owner of the process.")] = None,
+    json: JsonOption = False,
 ) -> None:
-    """Start a command in the background; it goes on when this program, or any other, has ended.
+    """Run a command in the background. It keeps running after this program exits.
 
     \b
     Examples:
@@ -54,37 +69,37 @@ def run(
       rekindle run --pty -- python3 -i
       rekindle run --place ssh:build-host --json -- ./train.sh
     """
-    from rekindle.processes.backends.base import Size
+    from rekindle.processes.backends.base import TerminalSize
 
-    given = dict(_pair(each) for each in env or ())
-    here = place == "local"
+    extra_env = dict(_parse_env_pair(each) for each in env or ())
+    is_local = place == "local"
 
-    async def work(processes: Processes) -> Process:
-        from rekindle.config import surroundings
+    async def start_command(processes: Processes) -> Process:
+        from rekindle.config import get_home_and_env
 
         return await processes.start(
             command,
-            owner=owner or _me(),
-            cwd=str(Path(cwd or ".").expanduser().absolute()) if here else cwd or "",
-            env={**surroundings()[1], **given} if here else given,
-            pty=Size() if pty else None,
-            place=place,
+            owner=owner or _get_user_name(),
+            cwd=str(Path(cwd or ".").expanduser().absolute()) if is_local else cwd or "",
+            env={**get_home_and_env()[1], **extra_env} if is_local else extra_env,
+            pty=TerminalSize() if pty else None,
+            backend=place,
         )
 
-    started = _with(work)
+    started = _run_with_client(start_command)
     if json:
-        say(encode(started).decode())
+        print_line(encode_json(started).decode())
     else:
-        say(started.id)
-        note(f"It runs. See it:  rekindle logs -f {started.id}")
+        print_line(started.id)
+        print_notice(f"Started. Follow its output: rekindle logs -f {started.id}")
 
 
 def ps(
-    all: Annotated[bool, typer.Option("--all", "-a", help="Those that have ended, too.")] = False,
-    owner: Owner = None,
-    json: AsJson = False,
+    all: Annotated[bool, typer.Option("--all", "-a", help="Include ended processes.")] = False,
+    owner: ProcessOwnerOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """Show background processes.
+    """List background processes.
 
     \b
     Examples:
@@ -92,29 +107,36 @@ def ps(
       rekindle ps --all --json
     """
 
-    async def work(processes: Processes) -> list[Process]:
+    async def list_processes(processes: Processes) -> list[Process]:
         return await processes.list(owner=owner, live=not all)
 
-    found = _with(work)
+    found = _run_with_client(list_processes)
     if json:
         now = time.time()
-        write_array({**one._asdict(), "age": round(_age(one, now), 3)} for one in found)
+        write_json_array({**one._asdict(), "age": round(_get_age(one, now), 3)} for one in found)
     elif not found:
-        note("No background processes." if all else "None is running; --all shows ended ones.")
+        print_notice(
+            "No background processes."
+            if all
+            else "No running processes. Use --all to include ended ones."
+        )
     else:
-        _write(found)
+        _write_processes(found)
 
 
 def logs(
-    id: Id,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
+    id: ProcessIdArgument,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Follow until the process ends.")
+    ] = False,
     tail: Annotated[
-        int | None, typer.Option("--tail", "-n", min=0, metavar="LINES", help="The last lines.")
+        int | None,
+        typer.Option("--tail", "-n", min=0, metavar="LINES", help="Only the last lines."),
     ] = None,
-    owner: Owner = None,
-    json: AsJson = False,
+    owner: ProcessOwnerOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """Show what a process has written, as it was. The last 200 KB are kept.
+    """Show the output of a process. The last 200 KB are kept.
 
     \b
     Examples:
@@ -123,32 +145,32 @@ def logs(
       rekindle logs -n 20 --json p3f2a91c0
     """
     if json and follow:
-        raise typer.BadParameter("--json shows what is there now; it does not follow")
+        raise typer.BadParameter("--json and --follow cannot be combined")
 
-    async def work(processes: Processes) -> None:
-        one = await _found(processes, id, owner)
+    async def print_output(processes: Processes) -> None:
+        one = await _find_process(processes, id, owner)
         if json:
-            said = await processes.log(one.id, owner=owner, tail=tail)
-            say(encode(said).decode())
+            output = await processes.read_log(one.id, owner=owner, tail=tail)
+            print_line(encode_json(output).decode())
         else:
-            await _copy(processes, one, owner, follow, tail)
+            await _copy_output(processes, one, owner, follow, tail)
 
-    _with(work)
+    _run_with_client(print_output)
 
 
-async def _copy(
+async def _copy_output(
     processes: Processes, one: Process, owner: str | None, follow: bool, tail: int | None
 ) -> None:
-    """Write the bytes of the output; those of now, or all until the end."""
+    """Copy the output to stdout: what is there now, or everything until the end."""
     since = 0
     if tail is not None:
-        since = (await processes.log(one.id, owner=owner, tail=tail, plain=False)).start
+        since = (await processes.read_log(one.id, owner=owner, tail=tail, plain=False)).start
     out = sys.stdout.buffer
     if not follow and one.bytes <= since:
         return
     async for chunk in processes.attach(one.id, owner=owner, since=since):
         if chunk.dropped:
-            note(f"({size_of(chunk.dropped)} before this are no longer kept)")
+            print_notice(f"({format_size(chunk.dropped)} of earlier output dropped)")
         surplus = chunk.end - one.bytes
         data = chunk.data if follow or surplus <= 0 else chunk.data[: len(chunk.data) - surplus]
         out.write(data)
@@ -158,14 +180,14 @@ async def _copy(
 
 
 def wait(
-    id: Id,
+    id: ProcessIdArgument,
     timeout: Annotated[
-        float | None, typer.Option(min=0, metavar="SECONDS", help="Wait no longer.")
+        float | None, typer.Option(min=0, metavar="SECONDS", help="Maximum time to wait.")
     ] = None,
-    owner: Owner = None,
-    json: AsJson = False,
+    owner: ProcessOwnerOption = None,
+    json: JsonOption = False,
 ) -> int:
-    """Wait until a process has ended, and say how. Exits with 1 if it runs still.
+    """Wait for a process to end and show how it ended. Exit with code 1 if it is still running.
 
     \b
     Examples:
@@ -173,8 +195,8 @@ def wait(
       rekindle wait --timeout 60 --json p3f2a91c0
     """
 
-    async def work(processes: Processes) -> Process:
-        one = await _found(processes, id, owner)
+    async def wait_for_end(processes: Processes) -> Process:
+        one = await _find_process(processes, id, owner)
         end = None if timeout is None else time.monotonic() + timeout
         while one.live:
             left = 60.0 if end is None else end - time.monotonic()
@@ -186,47 +208,49 @@ def wait(
                 break
         return one
 
-    one = _with(work)
+    one = _run_with_client(wait_for_end)
     if json:
-        say(encode({**one._asdict(), "timed_out": one.live}).decode())
+        print_line(encode_json({**one._asdict(), "timed_out": one.live}).decode())
     else:
-        say(_ending(one))
+        print_line(_describe_end(one))
     return 1 if one.live else 0
 
 
 def kill(
-    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Processes to end.")],
-    owner: Owner = None,
-    json: AsJson = False,
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Processes to kill.")],
+    owner: ProcessOwnerOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """End processes with all that they have started: politely, then by force.
+    """Kill processes and everything they started: gracefully first, then by force.
 
     \b
     Examples:
       rekindle kill p3f2a91c0
     """
 
-    async def work(processes: Processes) -> list[Process]:
-        chosen = [await _found(processes, id, owner) for id in ids]
+    async def kill_all(processes: Processes) -> list[Process]:
+        chosen = [await _find_process(processes, id, owner) for id in ids]
         return [await processes.kill(one.id, owner=owner) for one in chosen]
 
-    ended = _with(work)
+    ended = _run_with_client(kill_all)
     if json:
-        write_array(ended)
+        write_json_array(ended)
     else:
         for one in ended:
-            say(f"{one.id}: {_ending(one)}")
+            print_line(f"{one.id}: {_describe_end(one)}")
 
 
 def send(
-    id: Id,
-    text: Annotated[str | None, typer.Argument(help="What to type.", show_default="")] = None,
-    no_enter: Annotated[bool, typer.Option("--no-enter", help="Without Enter behind it.")] = False,
-    eof: Annotated[bool, typer.Option("--eof", help="Then end its input.")] = False,
-    owner: Owner = None,
-    json: AsJson = False,
+    id: ProcessIdArgument,
+    text: Annotated[str | None, typer.Argument(help="Text to send.", show_default="")] = None,
+    no_enter: Annotated[
+        bool, typer.Option("--no-enter", help="Do not press Enter after it.")
+    ] = False,
+    eof: Annotated[bool, typer.Option("--eof", help="Then close its input.")] = False,
+    owner: ProcessOwnerOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """Type something for a process: a line, or raw text.
+    """Send input to a process: a line, or raw text with --no-enter.
 
     \b
     Examples:
@@ -234,68 +258,68 @@ def send(
       rekindle send p3f2a91c0 --eof
     """
     if text is None and not eof:
-        raise typer.BadParameter("give a text to send, or --eof to end its input")
+        raise typer.BadParameter("pass a text to send, or --eof to close the input")
 
-    async def work(processes: Processes) -> tuple[int, int]:
-        one = await _found(processes, id, owner)
-        taken = of = 0
+    async def send_input(processes: Processes) -> tuple[int, int]:
+        one = await _find_process(processes, id, owner)
+        written = total = 0
         if text is not None:
-            give = processes.write if no_enter else processes.submit
-            taken, of = await give(one.id, text, owner=owner)
+            write_text = processes.write if no_enter else processes.submit
+            written, total = await write_text(one.id, text, owner=owner)
         if eof:
-            await processes.close(one.id, owner=owner)
-        return taken, of
+            await processes.close_stdin(one.id, owner=owner)
+        return written, total
 
-    taken, of = _with(work)
+    written, total = _run_with_client(send_input)
     if json:
-        say(encode({"taken": taken, "of": of, "closed": eof}).decode())
-    if taken < of:
-        raise InvalidInput(f"{id} does not read: it took {taken} of {of} bytes")
+        print_line(encode_json({"taken": written, "of": total, "closed": eof}).decode())
+    if written < total:
+        raise InvalidInput(f"{id} is not reading its input: accepted {written} of {total} bytes")
 
 
-def attach(id: Id, owner: Owner = None) -> None:
-    """Sit down at a process: see what it writes, type for it. Ctrl-] leaves; it goes on.
+def attach(id: ProcessIdArgument, owner: ProcessOwnerOption = None) -> None:
+    """Attach to a process: see its output and type input. Ctrl-] detaches; it keeps running.
 
     \b
     Examples:
       rekindle attach p3f2a91c0
     """
-    from .attach import sit_down
+    from .attach import attach_terminal
 
-    async def work(processes: Processes) -> Process:
-        one = await _found(processes, id, owner)
-        return await sit_down(processes, one, owner)
+    async def attach_to_process(processes: Processes) -> Process:
+        one = await _find_process(processes, id, owner)
+        return await attach_terminal(processes, one, owner)
 
-    one = _with(work)
-    note(f"\n{one.id}: {_ending(one)}")
+    one = _run_with_client(attach_to_process)
+    print_notice(f"\n{one.id}: {_describe_end(one)}")
 
 
-# ── from the supervisor
+# ── access to the supervisor
 
 
 @asynccontextmanager
-async def _opened() -> AsyncGenerator[Processes]:
-    from rekindle.processes.from_config import processes_of
+async def _open_client() -> AsyncGenerator[Processes]:
+    from rekindle.processes.from_config import create_client
 
-    client = processes_of(settings())
+    client = create_client(load_settings())
     try:
         yield client
     finally:
         await client.aclose()
 
 
-def _with(work: Callable[[Processes], Awaitable[T]]) -> T:
+def _run_with_client(operation: Callable[[Processes], Awaitable[T]]) -> T:
     import asyncio  # slow to load, and every command loads this file
 
-    async def go() -> T:
-        async with _opened() as processes:
-            return await work(processes)
+    async def run_operation() -> T:
+        async with _open_client() as processes:
+            return await operation(processes)
 
-    return asyncio.run(go())
+    return asyncio.run(run_operation())
 
 
-async def _found(processes: Processes, id: str, owner: str | None) -> Process:
-    """The process of that id, or the only one whose id begins so."""
+async def _find_process(processes: Processes, id: str, owner: str | None) -> Process:
+    """Return the process with this id, or the only one whose id starts with it."""
     known = await processes.list(owner=owner)
     chosen = [one for one in known if one.id == id] or [
         one for one in known if id and one.id.startswith(id)
@@ -303,27 +327,27 @@ async def _found(processes: Processes, id: str, owner: str | None) -> Process:
     if len(chosen) == 1:
         return chosen[0]
     if chosen:
-        raise NotFound(f"{id!r}: more than one: {', '.join(one.id for one in chosen[:10])}")
-    raise NotFound(f"no process {id!r}; `rekindle ps --all` shows those that are known")
+        raise NotFound(f"Ambiguous process id {id!r}: {', '.join(one.id for one in chosen[:10])}")
+    raise NotFound(f"Process not found: {id!r}. List processes with `rekindle ps --all`.")
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _parse_env_pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name or "\0" in text:
         raise typer.BadParameter(f"{text!r:.60}: expected NAME=VALUE", param_hint="--env")
     return name, value
 
 
-def _me() -> str:
+def _get_user_name() -> str:
     import getpass
 
     return getpass.getuser()
 
 
-# ── for people
+# ── text output
 
 
-def _write(found: list[Process]) -> None:
+def _write_processes(found: list[Process]) -> None:
     now = time.time()
     columns = (
         Column("id", style="cyan"),
@@ -336,32 +360,39 @@ def _write(found: list[Process]) -> None:
     write_table(
         columns,
         (
-            (one.id, _state(one), one.command, one.owner, _span(_age(one, now)), size_of(one.bytes))
+            (
+                one.id,
+                _format_state(one),
+                one.command,
+                one.owner,
+                _format_duration(_get_age(one, now)),
+                format_size(one.bytes),
+            )
             for one in found
         ),
     )
 
 
-def _state(one: Process) -> str:
+def _format_state(one: Process) -> str:
     if one.state == "exited":
         return "exited ?" if one.exit_code is None else f"exited {one.exit_code}"
     return one.state
 
 
-def _ending(one: Process) -> str:
+def _describe_end(one: Process) -> str:
     if one.live:
-        return "runs still"
-    took = _span((one.ended or one.started) - one.started)
+        return "still running"
+    took = _format_duration((one.ended or one.started) - one.started)
     if one.state == "exited" and one.exit_code is not None:
         return f"exited with {one.exit_code} after {took}"
     return f"{one.state} after {took}" + (f": {one.why}" if one.why else "")
 
 
-def _age(one: Process, now: float) -> float:
+def _get_age(one: Process, now: float) -> float:
     return max(0.0, now - one.started)
 
 
-def _span(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"

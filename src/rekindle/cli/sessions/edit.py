@@ -1,4 +1,4 @@
-"""`rekindle sessions`: naming, branching, taking back."""
+"""`rekindle sessions rename`, `fork`, `undo`, `redo`, `end` and `reopen`."""
 
 from __future__ import annotations
 
@@ -6,27 +6,34 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rekindle.cli.output import AsJson, counted, encode, name_of, record, say
-from rekindle.cli.session_choice import Name
-from rekindle.cli.store_access import writing
+from rekindle.cli.output import (
+    JsonOption,
+    encode_json,
+    format_count,
+    get_display_name,
+    print_line,
+    session_to_dict,
+)
+from rekindle.cli.session_choice import SessionArgument
+from rekindle.cli.store_access import open_for_writing
 
 if TYPE_CHECKING:
     from rekindle.types import Rewind, Session
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of this file."""
+    """Register the commands of this module."""
     for command in (rename, fork, undo, redo, end, reopen):
         app.command()(command)
 
 
 def rename(
-    name: Name,
-    title: Annotated[str | None, typer.Argument(help="The new title.", show_default=False)] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="Take the title away.")] = False,
-    json: AsJson = False,
+    name: SessionArgument,
+    title: Annotated[str | None, typer.Argument(help="New title.", show_default=False)] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Remove the title.")] = False,
+    json: JsonOption = False,
 ) -> None:
-    """Give a session another title.
+    """Change the title of a session.
 
     \b
     Examples:
@@ -34,69 +41,77 @@ def rename(
       rekindle sessions rename 'My Project' --clear
     """
     if (title is None) is not clear:
-        raise typer.BadParameter("give a title, or --clear")
-    with writing() as store:
+        raise typer.BadParameter("pass a title or --clear")
+    with open_for_writing() as store:
         session = store.rename(store.resolve(name), title)
-    _answer(session, f"{session.id} is now {name_of(session)!r}", json)
+    _print_session(session, f"{session.id} is now {get_display_name(session)!r}", json)
 
 
 def fork(
-    name: Name,
-    at: Annotated[int | None, typer.Option(help="The last message to keep, as # shows it.")] = None,
-    title: Annotated[str | None, typer.Option(help="The new session's title.")] = None,
-    json: AsJson = False,
+    name: SessionArgument,
+    at: Annotated[
+        int | None, typer.Option(help="Position (#) of the last message to keep.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the new session.")] = None,
+    json: JsonOption = False,
 ) -> None:
-    """Start a new session from any message of another.
+    """Create a new session from any message of another.
 
     \b
     Examples:
       rekindle sessions fork 'My Project' --at 12
     """
-    with writing() as store:
+    with open_for_writing() as store:
         session = store.fork(store.resolve(name), at=at, title=title)
-    messages = counted(session.message_count, "message")
-    _answer(session, f"{session.id} ({name_of(session)}) starts with {messages}", json)
+    messages = format_count(session.message_count, "message")
+    _print_session(
+        session, f"Created {session.id} ({get_display_name(session)}) with {messages}", json
+    )
 
 
 def undo(
-    name: Name,
-    turns: Annotated[int, typer.Option("--turns", "-n", min=1, help="How many turns.")] = 1,
-    json: AsJson = False,
+    name: SessionArgument,
+    turns: Annotated[
+        int, typer.Option("--turns", "-n", min=1, help="Number of turns to undo.")
+    ] = 1,
+    json: JsonOption = False,
 ) -> None:
-    """Take back the last turns of a session.
+    """Undo the last turns of a session.
 
-    Nothing is destroyed: `redo` brings them back.
+    Nothing is deleted: `redo` restores them.
 
     \b
     Examples:
       rekindle sessions undo 'My Project'
       rekindle sessions undo 'My Project' --turns 3
     """
-    with writing() as store:
+    with open_for_writing() as store:
         rewind = store.undo(store.resolve(name), turns)
-    _answer_rewind(rewind, "taken back", json)
+    _print_rewind(rewind, "undone", json)
 
 
 def redo(
-    name: Name,
-    rewind: Annotated[int | None, typer.Option(help="Which one; else the last.")] = None,
-    json: AsJson = False,
+    name: SessionArgument,
+    rewind: Annotated[
+        int | None, typer.Option(help="Rewind to redo. Default: the last one.")
+    ] = None,
+    json: JsonOption = False,
 ) -> None:
-    """Bring back what the last undo took out.
+    """Restore the messages removed by the last undo.
 
     \b
     Examples:
       rekindle sessions redo 'My Project'
     """
-    with writing() as store:
+    with open_for_writing() as store:
         done = store.redo(store.resolve(name), rewind)
-    _answer_rewind(done, "brought back", json)
+    _print_rewind(done, "restored", json)
 
 
 def end(
-    name: Name,
-    reason: Annotated[str, typer.Option(help="Why it ended; the first reason stays.")] = "user",
-    json: AsJson = False,
+    name: SessionArgument,
+    reason: Annotated[str, typer.Option(help="Reason; an earlier reason is kept.")] = "user",
+    json: JsonOption = False,
 ) -> None:
     """Mark a session as ended.
 
@@ -104,27 +119,27 @@ def end(
     Examples:
       rekindle sessions end 'My Project' --reason done
     """
-    with writing() as store:
+    with open_for_writing() as store:
         session = store.end(store.resolve(name), reason)
-    _answer(session, f"{session.id} has ended: {session.end_reason}", json)
+    _print_session(session, f"Ended {session.id}: {session.end_reason}", json)
 
 
-def reopen(name: Name, json: AsJson = False) -> None:
-    """Open an ended session again.
+def reopen(name: SessionArgument, json: JsonOption = False) -> None:
+    """Reopen an ended session.
 
     \b
     Examples:
       rekindle sessions reopen 'My Project'
     """
-    with writing() as store:
+    with open_for_writing() as store:
         session = store.reopen(store.resolve(name))
-    _answer(session, f"{session.id} is open again", json)
+    _print_session(session, f"Reopened {session.id}", json)
 
 
-def _answer(session: Session, sentence: str, json: bool) -> None:
-    say(encode(record(session)).decode() if json else sentence)
+def _print_session(session: Session, sentence: str, json: bool) -> None:
+    print_line(encode_json(session_to_dict(session)).decode() if json else sentence)
 
 
-def _answer_rewind(rewind: Rewind, done: str, json: bool) -> None:
-    sentence = f"{counted(rewind.messages, 'message')} {done} (rewind {rewind.id})"
-    say(encode(rewind._asdict()).decode() if json else sentence)
+def _print_rewind(rewind: Rewind, done: str, json: bool) -> None:
+    sentence = f"{format_count(rewind.messages, 'message')} {done} (rewind {rewind.id})"
+    print_line(encode_json(rewind._asdict()).decode() if json else sentence)

@@ -1,4 +1,4 @@
-"""`rekindle sessions`: is the store sound, how is it mended, kept, and what does it hold."""
+"""`rekindle sessions verify`, `repair`, `backup` and `stats`."""
 
 from __future__ import annotations
 
@@ -8,110 +8,119 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rekindle.cli.output import (
-    AsJson,
     Column,
-    Yes,
-    confirm,
-    counted,
-    encode,
-    note,
-    printable,
-    progress,
-    say,
-    size_of,
-    time_of,
-    usage_lines,
-    usage_record,
-    write_array,
+    JsonOption,
+    YesOption,
+    encode_json,
+    escape_control_chars,
+    format_count,
+    format_size,
+    format_time,
+    format_usage_lines,
+    print_line,
+    print_notice,
+    require_confirmation,
+    show_progress,
+    usage_to_dict,
+    write_json_array,
     write_table,
 )
-from rekindle.cli.store_access import connect, must_exist, reading, settings, writing
-from rekindle.config import is_url, masked
+from rekindle.cli.store_access import (
+    connect_store,
+    load_settings,
+    open_for_reading,
+    open_for_writing,
+    require_store_file,
+)
+from rekindle.config import is_url, mask_secrets
 from rekindle.errors import StoreDamaged
 
 if TYPE_CHECKING:
-    from rekindle.types import Finding, Stats
+    from rekindle.types import Finding, StoreStats
 
-_BAR = 24
+_BAR_WIDTH = 24
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of this file."""
+    """Register the commands of this module."""
     for command in (verify, repair, backup, stats):
         app.command()(command)
 
 
-def verify(json: AsJson = False) -> None:
-    """Check every count, order, chain, index and reference.
+def verify(json: JsonOption = False) -> None:
+    """Check the store: counts, order, chains, indexes and references.
 
-    Exit code 1 when something is wrong.
+    Exit with code 1 if problems are found.
 
     \b
     Examples:
       rekindle sessions verify
     """
-    with reading() as store, progress("Checking") as show:
+    with open_for_reading() as store, show_progress("Checking") as show:
         findings = store.verify(progress=show)
     if json:
-        write_array(findings)
+        write_json_array(findings)
     else:
         for finding in findings:
-            say(_sentence(finding))
-        say(f"{counted(len(findings), 'problem')} found" if findings else "All is well.")
+            print_line(_format_finding(finding))
+        print_line(
+            f"{format_count(len(findings), 'problem')} found" if findings else "No problems found."
+        )
     if any(finding.repairable for finding in findings):
-        note("`rekindle sessions repair` mends what can be mended.")
+        print_notice("Run `rekindle sessions repair` to fix what can be repaired.")
     if findings:
         raise typer.Exit(1)
 
 
-def _sentence(finding: Finding) -> str:
-    extra = "" if finding.repairable else " (cannot be mended)"
-    return printable(f"{finding.check}: {finding.where}: {finding.detail}{extra}")
+def _format_finding(finding: Finding) -> str:
+    extra = "" if finding.repairable else " (cannot be repaired)"
+    return escape_control_chars(f"{finding.check}: {finding.where}: {finding.detail}{extra}")
 
 
-def repair(yes: Yes = False, json: AsJson = False) -> None:
-    """Mend what can be mended.
+def repair(yes: YesOption = False, json: JsonOption = False) -> None:
+    """Repair the store.
 
-    What is derived is rebuilt. A file that does not open is salvaged into a new one, and kept.
+    Derived data is rebuilt. A file that cannot be opened is recovered into a new one; the damaged
+    file is kept.
 
     \b
     Examples:
       rekindle sessions repair
       rekindle --store broken.db sessions repair --yes
     """
-    must_exist(settings().store.url)
-    mended = _mend(yes)
+    require_store_file(load_settings().store.url)
+    repaired = _repair_store(yes)
     if json:
-        write_array(mended)
+        write_json_array(repaired)
         return
-    for line in mended:
-        say(printable(line))
-    if not mended:
-        say("Nothing to mend.")
+    for line in repaired:
+        print_line(escape_control_chars(line))
+    if not repaired:
+        print_line("Nothing to repair.")
 
 
-def _mend(yes: bool) -> list[str]:
-    """Mend the store from inside, or salvage its file when it cannot be entered."""
-    target = settings().store.url
+def _repair_store(yes: bool) -> list[str]:
+    """Repair the store in place, or recover its file if it cannot be opened."""
+    target = load_settings().store.url
     try:
-        with writing() as store, progress("Mending") as show:
+        with open_for_writing() as store, show_progress("Repairing") as show:
             return store.repair(progress=show)
     except StoreDamaged:
         if is_url(target):
             raise
-    confirm(f"{target} does not open. Salvage what is in it into a new file?", yes=yes)
+    require_confirmation(f"Cannot open {target}. Recover its contents into a new file?", yes=yes)
     from rekindle.store import repair_file
 
-    with progress("Salvaging") as show:
+    with show_progress("Recovering") as show:
         return repair_file(Path(target), progress=show)
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The SQLite file to make.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
-    json: AsJson = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="SQLite file to create.")],
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    json: JsonOption = False,
 ) -> None:
-    """Copy a live store, of either engine, into one SQLite file.
+    """Copy a live store, SQLite or PostgreSQL, into one SQLite file.
 
     \b
     Examples:
@@ -119,65 +128,70 @@ def backup(
     """
     file = file.expanduser()
     if not file.absolute().parent.is_dir():
-        raise typer.BadParameter(f"there is no folder {file.parent}")
+        raise typer.BadParameter(f"folder not found: {file.parent}")
     if file.exists() and not force:
-        raise typer.BadParameter(f"{file} exists already; --force replaces it")
-    if file.exists() and file.samefile(settings().store.url):
+        raise typer.BadParameter(f"{file} already exists; pass --force to overwrite it")
+    if file.exists() and file.samefile(load_settings().store.url):
         raise typer.BadParameter(f"{file} is the store itself")
-    with reading() as store, progress("Copying") as show:
+    with open_for_reading() as store, show_progress("Copying") as show:
         store.backup(file, progress=show)
-    with connect(settings(), str(file), readonly=True) as copy:
-        held = copy.stats()
+    with connect_store(load_settings(), str(file), readonly=True) as copy:
+        stats_of_copy = copy.stats()
     size = file.stat().st_size
     if json:
-        answer = {"file": str(file), "bytes": size, "sessions": held.sessions}
-        say(encode(answer).decode())
+        result = {"file": str(file), "bytes": size, "sessions": stats_of_copy.sessions}
+        print_line(encode_json(result).decode())
     else:
-        say(f"{counted(held.sessions, 'session')} copied to {file} ({size_of(size)})")
+        print_line(
+            f"{format_count(stats_of_copy.sessions, 'session')} copied to {file} ({format_size(size)})"
+        )
 
 
-def stats(json: AsJson = False) -> None:
-    """Show what the store holds and what it costs on disk.
+def stats(json: JsonOption = False) -> None:
+    """Show what the store holds and how much disk space it uses.
 
     \b
     Examples:
       rekindle sessions stats
     """
-    with reading() as store:
+    with open_for_reading() as store:
         held = store.stats()
     if json:
-        told = {**held._asdict(), "by_model": usage_record(held.by_model)}
-        say(encode(told).decode())
+        result = {**held._asdict(), "by_model": usage_to_dict(held.by_model)}
+        print_line(encode_json(result).decode())
         return
-    for label, value in _facts(held):
-        say(f"{label:<12}{value}")
-    for line in usage_lines(held.by_model):
-        say(f"{'tokens':<12}{line}")
+    for label, value in _format_stats(held):
+        print_line(f"{label:<12}{value}")
+    for line in format_usage_lines(held.by_model):
+        print_line(f"{'tokens':<12}{line}")
     if held.by_source:
-        say()
-        _plot(held)
+        print_line()
+        _print_sources(held)
 
 
-def _facts(held: Stats) -> list[tuple[str, str]]:
+def _format_stats(held: StoreStats) -> list[tuple[str, str]]:
     per_byte = f", {held.disk_bytes / held.text_bytes:.2f} per byte of text" * bool(held.text_bytes)
     facts = [
-        ("store", f"{masked(held.location)} ({held.engine}, version {held.version})"),
+        ("store", f"{mask_secrets(held.location)} ({held.engine}, version {held.version})"),
         ("sessions", f"{held.sessions:,} ({held.archived:,} archived, {held.pruned:,} pruned)"),
         ("messages", f"{held.messages:,} ({held.rewound:,} undone)"),
-        ("text", size_of(held.text_bytes)),
-        ("on disk", f"{size_of(held.disk_bytes)} (index {size_of(held.index_bytes)}{per_byte})"),
+        ("text", format_size(held.text_bytes)),
+        (
+            "on disk",
+            f"{format_size(held.disk_bytes)} (index {format_size(held.index_bytes)}{per_byte})",
+        ),
     ]
     if held.first is not None and held.last is not None:
-        facts.append(("from", f"{time_of(held.first)} to {time_of(held.last)}"))
+        facts.append(("period", f"{format_time(held.first)} to {format_time(held.last)}"))
     return facts
 
 
-def _plot(held: Stats) -> None:
-    """Sessions by source, the most first."""
+def _print_sources(held: StoreStats) -> None:
+    """Print the number of sessions per source, largest first."""
     ordered = sorted(held.by_source.items(), key=lambda pair: -pair[1])
     most = max(1, ordered[0][1])
     rows = [
-        (source, "█" * max(1, round(_BAR * count / most)), f"{count:,}")
+        (source, "█" * max(1, round(_BAR_WIDTH * count / most)), f"{count:,}")
         for source, count in ordered
     ]
     write_table((Column("source"), Column("sessions", style="cyan"), Column("", right=True)), rows)

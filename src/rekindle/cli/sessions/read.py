@@ -1,4 +1,4 @@
-"""`rekindle sessions`: looking at what is stored."""
+"""`rekindle sessions list`, `show` and `search`."""
 
 from __future__ import annotations
 
@@ -11,62 +11,64 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rekindle.cli.output import (
-    AsJson,
-    Line,
-    Owner,
-    counted,
-    encode,
-    name_of,
-    note,
-    one_line,
-    printable,
-    record,
-    say,
-    time_of,
-    usage_lines,
-    usage_record,
-    write_array,
-    write_lines,
+    JsonOption,
+    OwnerOption,
+    StyledText,
+    encode_json,
+    escape_control_chars,
+    format_count,
+    format_time,
+    format_usage_lines,
+    get_display_name,
+    print_line,
+    print_notice,
+    session_to_dict,
+    to_one_line,
+    usage_to_dict,
+    write_json_array,
+    write_json_lines,
     write_sessions,
     write_styled,
 )
-from rekindle.cli.session_choice import Name, Where, parse_where
-from rekindle.cli.store_access import reading, settings
+from rekindle.cli.session_choice import FilterArgument, SessionArgument, parse_filter
+from rekindle.cli.store_access import load_settings, open_for_reading
 
 if TYPE_CHECKING:
     from rekindle.store import Store
     from rekindle.types import Hit, Message, Session
 
-_PAGE = 1000
+_PAGE_SIZE = 1000
 
 group = typer.Typer(
-    help="List, read, search, change, move and mend stored sessions.",
+    help="List, read, search, edit, export and repair stored sessions.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of this file."""
+    """Register the commands of this module."""
     app.command("list")(list_sessions)
-    app.command("show")(show)
-    app.command("search")(search)
+    app.command("show")(show_session)
+    app.command("search")(search_messages)
 
 
 def list_sessions(
-    where: Where = None,
+    where: FilterArgument = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", "-n", min=1, help="How many.", show_default="list.limit"),
+        typer.Option(
+            "--limit", "-n", min=1, help="Maximum number of sessions.", show_default="list.limit"
+        ),
     ] = None,
-    offset: Annotated[int, typer.Option(min=0, help="How many to pass over.")] = 0,
+    offset: Annotated[int, typer.Option(min=0, help="Number of results to skip.")] = 0,
     pruned: Annotated[
-        bool, typer.Option("--pruned", help="What `restore` can bring back.")
+        bool, typer.Option("--pruned", help="Only pruned sessions that `restore` can recover.")
     ] = False,
-    owner: Owner = None,
-    json: AsJson = False,
+    owner: OwnerOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """List sessions, the most recently active first.
+    """List sessions, most recently active first.
 
     \b
     Examples:
@@ -74,33 +76,39 @@ def list_sessions(
       rekindle sessions list source=telegram 'idle<7d' -n 50
       rekindle sessions list archived=yes --json
     """
-    count = limit or settings().list.limit
-    chosen = parse_where(where, owner).with_(pruned=pruned)
-    with reading() as store:
+    count = limit or load_settings().list.limit
+    chosen = parse_filter(where, owner).with_(pruned=pruned)
+    with open_for_reading() as store:
         found = store.recent(count + 1, offset=offset, where=chosen)
     page = found[:count]
     if json:
-        write_array(record(session) for session in page)
+        write_json_array(session_to_dict(session) for session in page)
     elif page:
         write_sessions(page)
         if len(found) > count:
-            note(f"There are more: --limit {count * 2}, or --offset {offset + count}.")
+            print_notice(f"More available: use --limit {count * 2} or --offset {offset + count}.")
     else:
-        note("No sessions here." if where or owner else "No sessions yet: try `rekindle start`.")
+        print_notice(
+            "No matching sessions."
+            if where or owner
+            else "No sessions yet. Import some with `rekindle start`."
+        )
 
 
-def show(
-    name: Name,
-    full: Annotated[bool, typer.Option("--full", "-f", help="Unfold everything.")] = False,
-    rewound: Annotated[bool, typer.Option("--rewound", help="Also what was undone.")] = False,
-    last: Annotated[int | None, typer.Option(min=1, help="Only the last messages.")] = None,
-    usage: Annotated[bool, typer.Option("--usage", help="Only what each model took.")] = False,
-    owner: Owner = None,
-    json: AsJson = False,
+def show_session(
+    name: SessionArgument,
+    full: Annotated[bool, typer.Option("--full", "-f", help="Show everything in full.")] = False,
+    rewound: Annotated[bool, typer.Option("--rewound", help="Include undone messages.")] = False,
+    last: Annotated[int | None, typer.Option(min=1, help="Show only the last N messages.")] = None,
+    usage: Annotated[
+        bool, typer.Option("--usage", help="Show only token usage per model.")
+    ] = False,
+    owner: OwnerOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """Read a session as a conversation.
+    """Show a session as a conversation.
 
-    With --json one message per line.
+    With --json, print one message per line.
 
     \b
     Examples:
@@ -109,60 +117,72 @@ def show(
       rekindle sessions show 'My Project' --json | jq -r .role
       rekindle sessions show 'My Project' --usage --json
     """
-    from .render import render
+    from .render import render_session
 
-    with reading() as store:
+    with open_for_reading() as store:
         session = store.resolve(name, owner=owner)
-        taken = store.usage(session)
+        usage_by_model = store.usage(session)
         if usage:
-            told = {**record(session), "usage": usage_record(taken)}
-            lines = [encode(told).decode()] if json else [*usage_lines(taken)]
-            for line in lines or ["No tokens were counted."]:
-                say(line)
+            result = {**session_to_dict(session), "usage": usage_to_dict(usage_by_model)}
+            lines = (
+                [encode_json(result).decode()] if json else [*format_usage_lines(usage_by_model)]
+            )
+            for line in lines or ["No token usage recorded."]:
+                print_line(line)
             return
         after = None
         if last is not None:
-            kept = store.messages(session, rewound=rewound)[-last:]
-            after = (kept[0].position or 0) - 1 if kept else None
-        messages = paged(store, session, after, rewound)
+            last_messages = store.messages(session, rewound=rewound)[-last:]
+            after = (last_messages[0].position or 0) - 1 if last_messages else None
+        messages = iter_messages(store, session, after, rewound)
         if json:
-            write_lines(messages)
+            write_json_lines(messages)
         else:
             width = get_terminal_size().columns
-            write_styled(render(session, messages, full=full, width=width, usage=taken))
+            write_styled(
+                render_session(session, messages, full=full, width=width, usage=usage_by_model)
+            )
 
 
-def paged(
+def iter_messages(
     store: Store, session: Session, after: int | None = None, rewound: bool = False
 ) -> Iterator[Message]:
-    """The messages, some at a time, so that the longest session shows at once."""
-    while page := store.messages(session, rewound=rewound, after=after, limit=_PAGE):
+    """Yield the messages page by page, so that even the longest session shows at once."""
+    while page := store.messages(session, rewound=rewound, after=after, limit=_PAGE_SIZE):
         yield from page
         after = page[-1].position
 
 
-def search(
+def search_messages(
     query: Annotated[
-        list[str], typer.Argument(help='Words, "a phrase", prefix*, either OR or.', metavar="QUERY")
+        list[str], typer.Argument(help='Words, "a phrase", prefix*, a OR b.', metavar="QUERY")
     ],
-    role: Annotated[str | None, typer.Option(help="Only messages of this role.")] = None,
+    role: Annotated[str | None, typer.Option(help="Only messages with this role.")] = None,
     tool: Annotated[str | None, typer.Option(help="Only calls of this tool.")] = None,
-    session: Annotated[str | None, typer.Option(help="Only inside this session.")] = None,
-    source: Annotated[str | None, typer.Option(help="Only sessions of this source.")] = None,
-    since: Annotated[str | None, typer.Option(metavar="DATE", help="From this day on.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="DATE", help="Up to this day.")] = None,
-    newest: Annotated[bool, typer.Option("--newest", help="Newest first, not best first.")] = False,
-    rewound: Annotated[bool, typer.Option("--rewound", help="Also what was undone.")] = False,
-    context: Annotated[int, typer.Option(min=0, help="Messages around each match.")] = 1,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many.")] = 20,
-    offset: Annotated[int, typer.Option(min=0, help="How many to pass over.")] = 0,
-    owner: Owner = None,
-    json: AsJson = False,
+    session: Annotated[str | None, typer.Option(help="Only messages in this session.")] = None,
+    source: Annotated[str | None, typer.Option(help="Only sessions from this source.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="DATE", help="On or after this date.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="DATE", help="On or before this date.")
+    ] = None,
+    newest: Annotated[
+        bool, typer.Option("--newest", help="Sort by date instead of relevance.")
+    ] = False,
+    rewound: Annotated[bool, typer.Option("--rewound", help="Include undone messages.")] = False,
+    context: Annotated[int, typer.Option(min=0, help="Messages to show around each match.")] = 1,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="Maximum number of matches.")
+    ] = 20,
+    offset: Annotated[int, typer.Option(min=0, help="Number of results to skip.")] = 0,
+    owner: OwnerOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """Find words in all messages.
+    """Search the messages of all sessions.
 
-    All words must occur, in any language; "a phrase", prefix*, either OR; identifiers are
-    found as they are written.
+    All words must occur, in any language. Also supported: "a phrase", prefix*, a OR b. Identifiers
+    match as written.
 
     \b
     Examples:
@@ -171,8 +191,8 @@ def search(
       rekindle sessions search read_file --since 2026-01-01 --json
     """
     days = [f"{key}={day}" for key, day in (("since", since), ("until", until)) if day]
-    limits = parse_where(days)
-    with reading() as store:
+    limits = parse_filter(days)
+    with open_for_reading() as store:
         hits = store.search(
             " ".join(query),
             limit=limit,
@@ -188,21 +208,21 @@ def search(
             order="newest" if newest else "best",
             context=context,
         )
-    _tell(hits, json)
+    _print_hits(hits, json)
 
 
-def _tell(hits: list[Hit], json: bool) -> None:
+def _print_hits(hits: list[Hit], json: bool) -> None:
     if json:
-        write_array(map(_hit, hits))
+        write_json_array(map(_hit_to_dict, hits))
     elif hits:
-        write_styled(_hit_lines(hits))
+        write_styled(_render_hits(hits))
     else:
-        note("Nothing found.")
+        print_notice("No matches found.")
 
 
-def _hit(hit: Hit) -> dict[str, object]:
+def _hit_to_dict(hit: Hit) -> dict[str, object]:
     return {
-        "session": record(hit.session),
+        "session": session_to_dict(hit.session),
         "message": hit.message,
         "snippet": hit.snippet,
         "before": hit.before,
@@ -210,34 +230,40 @@ def _hit(hit: Hit) -> dict[str, object]:
     }
 
 
-def _hit_lines(hits: list[Hit]) -> Iterator[list[Line]]:
+def _render_hits(hits: list[Hit]) -> Iterator[list[StyledText]]:
     for index, hit in enumerate(hits):
         if index:
-            yield [Line("")]
-        title = Line(printable(one_line(name_of(hit.session), 60)), "bold")
-        yield [title, Line(f"  {hit.session.id}", "cyan"), Line(f"  {hit.session.source}", "dim")]
+            yield [StyledText("")]
+        title = StyledText(
+            escape_control_chars(to_one_line(get_display_name(hit.session), 60)), "bold"
+        )
+        yield [
+            title,
+            StyledText(f"  {hit.session.id}", "cyan"),
+            StyledText(f"  {hit.session.source}", "dim"),
+        ]
         for message in hit.before:
-            yield [_beside(message)]
-        when = time_of(hit.message.timestamp or hit.session.last_active)
-        where = Line(f"  {when}  #{hit.message.position} {hit.message.role}", "green")
-        yield [where, *([Line("  undone", "red")] if hit.message.rewound else [])]
-        yield [Line("    "), *_marked(printable(hit.snippet))]
+            yield [_render_context(message)]
+        when = format_time(hit.message.timestamp or hit.session.last_active)
+        where = StyledText(f"  {when}  #{hit.message.position} {hit.message.role}", "green")
+        yield [where, *([StyledText("  undone", "red")] if hit.message.rewound else [])]
+        yield [StyledText("    "), *_render_snippet(escape_control_chars(hit.snippet))]
         for message in hit.after:
-            yield [_beside(message)]
-    yield [Line("")]
-    yield [Line(counted(len(hits), "hit"), "dim")]
+            yield [_render_context(message)]
+    yield [StyledText("")]
+    yield [StyledText(format_count(len(hits), "hit"), "dim")]
 
 
-def _beside(message: Message) -> Line:
-    from .render import content_text
+def _render_context(message: Message) -> StyledText:
+    from .render import get_content_text
 
     calls = ", ".join(call.name for call in message.tool_calls)
-    text = content_text(message) or (f"calls {calls}" if calls else "")
-    return Line(f"  {message.role}: {printable(one_line(text, 68))}", "dim")
+    text = get_content_text(message) or (f"calls {calls}" if calls else "")
+    return StyledText(f"  {message.role}: {escape_control_chars(to_one_line(text, 68))}", "dim")
 
 
-def _marked(snippet: str) -> Iterator[Line]:
-    """The snippet, its matches bright on a terminal and between « » in a pipe."""
+def _render_snippet(snippet: str) -> Iterator[StyledText]:
+    """Highlight the matches on a terminal; keep them between « » in a pipe."""
     for piece in re.split(r"(«[^»]*»)", snippet):
         bright = piece.startswith("«") and sys.stdout.isatty()
-        yield Line(piece[1:-1], "bold black on yellow") if bright else Line(piece)
+        yield StyledText(piece[1:-1], "bold black on yellow") if bright else StyledText(piece)

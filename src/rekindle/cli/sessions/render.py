@@ -1,7 +1,7 @@
-"""A session as a conversation to read.
+"""Render a session as a conversation.
 
 Tool calls are folded to one line each, with the beginning of their arguments and the size of their
-result; what failed is shown with its text. Unfolded, everything is there.
+result; failures are shown with their text. With `full`, nothing is folded.
 """
 
 from __future__ import annotations
@@ -11,75 +11,78 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from rekindle.cli.output import (
-    Line,
-    counted,
-    name_of,
-    one_line,
-    printable,
-    size_of,
-    time_of,
-    usage_lines,
+    StyledText,
+    escape_control_chars,
+    format_count,
+    format_size,
+    format_time,
+    format_usage_lines,
+    get_display_name,
+    to_one_line,
 )
 
 if TYPE_CHECKING:
     from rekindle.types import Message, Session, ToolCall, Usage
 
 _ROLE_STYLES = {"user": "bold green", "assistant": "bold blue", "system": "bold magenta"}
-_ARGUMENTS, _ERROR, _FOLDED = 20, 2000, 100
+_MIN_ARGUMENTS_WIDTH, _MAX_ERROR_LENGTH, _MAX_FOLDED_LENGTH = 20, 2000, 100
 _GUTTER = "  "
 
-Row = list[Line]
+StyledLine = list[StyledText]
 
 
-class Group(NamedTuple):
-    """A message and, when it calls tools, the results that answer it, by call."""
+class MessageGroup(NamedTuple):
+    """A message and, if it calls tools, their results by call id."""
 
     message: Message
     results: Mapping[str, Message]
 
 
-def render(
+def render_session(
     session: Session,
     messages: Iterable[Message],
     *,
     full: bool = False,
     width: int = 80,
     usage: Mapping[str, Usage] | None = None,
-) -> Iterator[Row]:
-    """The lines of the whole conversation; a folded call fits into one of that width."""
-    yield from heading(session)
-    if usage and len(usage) > 1:  # of a single model the heading tells all
-        yield from ([Line(line, "dim")] for line in usage_lines(usage))
-    for group in grouped(messages):
-        yield [Line("")]
-        yield from _message(group, full, width)
+) -> Iterator[StyledLine]:
+    """Yield the lines of the whole conversation; a folded call fits into one line of `width`."""
+    yield from render_heading(session)
+    if usage and len(usage) > 1:  # the heading already shows a single model's usage
+        yield from ([StyledText(line, "dim")] for line in format_usage_lines(usage))
+    for group in group_tool_results(messages):
+        yield [StyledText("")]
+        yield from _render_message(group, full, width)
 
 
-def heading(session: Session) -> Iterator[Row]:
-    """Who, what and when, in a few lines."""
-    yield [Line(printable(name_of(session)), "bold"), Line(f"  {session.id}", "cyan")]
+def render_heading(session: Session) -> Iterator[StyledLine]:
+    """Yield a few lines with the title, facts and times of the session."""
+    yield [
+        StyledText(escape_control_chars(get_display_name(session)), "bold"),
+        StyledText(f"  {session.id}", "cyan"),
+    ]
     facts = [session.source]
     facts += [f"owner {session.owner}"] if session.owner else []
     facts += [session.model] if session.model else []
-    facts.append(counted(session.message_count, "message"))
-    facts += [counted(session.tool_call_count, "tool call")] if session.tool_call_count else []
+    facts.append(format_count(session.message_count, "message"))
+    facts += [format_count(session.tool_call_count, "tool call")] if session.tool_call_count else []
     facts += [f"{session.tokens.total:,} tokens"] if session.tokens.total else []
     facts += [f"cost {session.cost}"] if session.cost else []
-    yield [Line(printable(" · ".join(facts)), "dim")]
-    first, last = time_of(session.started), time_of(session.last_active)
+    yield [StyledText(escape_control_chars(" · ".join(facts)), "dim")]
+    first, last = format_time(session.started), format_time(session.last_active)
     span = f"{first} – {last[11:] if first[:10] == last[:10] else last}"
     state = f" · ended: {session.end_reason}" if session.ended else ""
     state += " · archived" if session.archived else ""
     state += f" · in {session.cwd}" if session.cwd else ""
     state += f" ({session.git_branch})" if session.git_branch else ""
-    yield [Line(printable(span + state), "dim")]
+    yield [StyledText(escape_control_chars(span + state), "dim")]
     if session.parent:
         at = "" if session.forked_at is None else f" at #{session.forked_at}"
-        yield [Line(f"continues {session.parent}{at}", "dim")]
+        yield [StyledText(f"continues {session.parent}{at}", "dim")]
 
 
-def grouped(messages: Iterable[Message]) -> Iterator[Group]:
-    """Put results with the message that called for them; the others stand alone."""
+def group_tool_results(messages: Iterable[Message]) -> Iterator[MessageGroup]:
+    """Group tool results with the message that called for them; other messages stand alone."""
     caller: Message | None = None
     results: dict[str, Message] = {}
     for message in messages:
@@ -89,94 +92,111 @@ def grouped(messages: Iterable[Message]) -> Iterator[Group]:
             results[key] = message
             continue
         if caller:
-            yield Group(caller, results)
+            yield MessageGroup(caller, results)
         caller, results = None, {}
         if message.tool_calls:
             caller = message
         else:
-            yield Group(message, {})
+            yield MessageGroup(message, {})
     if caller:
-        yield Group(caller, results)
+        yield MessageGroup(caller, results)
 
 
-def _message(group: Group, full: bool, width: int) -> Iterator[Row]:
+def _render_message(group: MessageGroup, full: bool, width: int) -> Iterator[StyledLine]:
     message = group.message
-    yield _byline(message)
+    yield _render_byline(message)
     body = "dim" if message.rewound else ""
     if message.reasoning:
-        yield from _folded("thinking", message.reasoning, full)
+        yield from _render_folded("thinking", message.reasoning, full)
     if message.role == "tool":
-        yield from _result(message, full)
+        yield from _render_orphan_result(message, full)
     elif message.role == "system" and not full:
-        yield from _folded("", content_text(message), full)
+        yield from _render_folded("", get_content_text(message), full)
     else:
-        yield from _block(content_text(message), body)
+        yield from _render_block(get_content_text(message), body)
     for call in message.tool_calls:
-        yield from _call(call, group.results.get(call.id), full, width)
+        yield from _render_call(call, group.results.get(call.id), full, width)
     if message.finish_reason in ("length", "content_filter", "error"):
-        yield [Line(f"{_GUTTER}✗ stopped: {message.finish_reason}", "red")]
+        yield [StyledText(f"{_GUTTER}✗ stopped: {message.finish_reason}", "red")]
 
 
-def _byline(message: Message) -> Row:
+def _render_byline(message: Message) -> StyledLine:
     role = message.role if not message.name else f"{message.role} {message.name}"
-    row = [Line(printable(role), _ROLE_STYLES.get(message.role, "bold yellow"))]
+    row = [StyledText(escape_control_chars(role), _ROLE_STYLES.get(message.role, "bold yellow"))]
     if message.timestamp is not None:
-        row.append(Line(f"  {time_of(message.timestamp)}", "dim"))
+        row.append(StyledText(f"  {format_time(message.timestamp)}", "dim"))
     if message.position is not None:
-        row.append(Line(f"  #{message.position}", "dim"))
+        row.append(StyledText(f"  #{message.position}", "dim"))
     if message.rewound:
-        row.append(Line("  undone", "red"))
+        row.append(StyledText("  undone", "red"))
     return row
 
 
-def _block(text: str, style: str) -> Iterator[Row]:
-    for line in printable(text).split("\n") if text else ():
-        yield [Line(_GUTTER + line, style)]
+def _render_block(text: str, style: str) -> Iterator[StyledLine]:
+    for line in escape_control_chars(text).split("\n") if text else ():
+        yield [StyledText(_GUTTER + line, style)]
 
 
-def _folded(label: str, text: str, full: bool) -> Iterator[Row]:
+def _render_folded(label: str, text: str, full: bool) -> Iterator[StyledLine]:
     if full:
-        yield from _block(f"[{label}]\n{text}" if label else text, "dim italic")
+        yield from _render_block(f"[{label}]\n{text}" if label else text, "dim italic")
         return
     start = f"{label}: " if label else ""
-    size = f"  ({size_of(_bytes(text))})" if len(text) > _FOLDED else ""
-    yield [Line(f"{_GUTTER}{start}{printable(one_line(text, _FOLDED))}{size}", "dim italic")]
+    size = f"  ({format_size(_count_bytes(text))})" if len(text) > _MAX_FOLDED_LENGTH else ""
+    yield [
+        StyledText(
+            f"{_GUTTER}{start}{escape_control_chars(to_one_line(text, _MAX_FOLDED_LENGTH))}{size}",
+            "dim italic",
+        )
+    ]
 
 
-def _call(call: ToolCall, result: Message | None, full: bool, width: int) -> Iterator[Row]:
-    error = None if result is None else failure(result)
+def _render_call(
+    call: ToolCall, result: Message | None, full: bool, width: int
+) -> Iterator[StyledLine]:
+    error = None if result is None else get_failure_text(result)
     mark, style = ("✗", "red") if error is not None else ("▸", "yellow")
     if full:
-        yield [Line(f"{_GUTTER}{mark} {printable(call.name)}", style)]
-        yield from _block(_indented(_unfolded(call.arguments)), "")
+        yield [StyledText(f"{_GUTTER}{mark} {escape_control_chars(call.name)}", style)]
+        yield from _render_block(_indent_text(_expand_arguments(call.arguments)), "")
     else:
-        head = f"{_GUTTER}{mark} {printable(call.name)}"
-        size = "no result" if result is None else size_of(_bytes(content_text(result)))
-        room = max(_ARGUMENTS, width - len(f"{head}()  → {size}"))
-        preview = printable(one_line(_inline(call.arguments), room))
-        yield [Line(head, style), Line(f"({preview})"), Line(f"  → {size}", "dim")]
+        head = f"{_GUTTER}{mark} {escape_control_chars(call.name)}"
+        size = (
+            "no result" if result is None else format_size(_count_bytes(get_content_text(result)))
+        )
+        room = max(_MIN_ARGUMENTS_WIDTH, width - len(f"{head}()  → {size}"))
+        preview = escape_control_chars(to_one_line(_inline_arguments(call.arguments), room))
+        yield [
+            StyledText(head, style),
+            StyledText(f"({preview})"),
+            StyledText(f"  → {size}", "dim"),
+        ]
     if result is None:
         return
     if full:
-        yield [Line(f"{_GUTTER}  → {size_of(_bytes(content_text(result)))}", "dim")]
-        yield from _block(_indented(content_text(result)), "red" if error is not None else "dim")
+        yield [
+            StyledText(f"{_GUTTER}  → {format_size(_count_bytes(get_content_text(result)))}", "dim")
+        ]
+        yield from _render_block(
+            _indent_text(get_content_text(result)), "red" if error is not None else "dim"
+        )
     elif error is not None:
-        yield from _block(_indented(_cut(error)), "red")
+        yield from _render_block(_indent_text(_truncate_error(error)), "red")
 
 
-def _result(message: Message, full: bool) -> Iterator[Row]:
-    """A tool's result whose call is not here."""
-    text, error = content_text(message), failure(message)
+def _render_orphan_result(message: Message, full: bool) -> Iterator[StyledLine]:
+    """Yield the lines of a tool result whose call is missing."""
+    text, error = get_content_text(message), get_failure_text(message)
     if full:
-        yield from _block(text, "red" if error is not None else "dim")
+        yield from _render_block(text, "red" if error is not None else "dim")
     elif error is not None:
-        yield from _block(_cut(error), "red")
+        yield from _render_block(_truncate_error(error), "red")
     else:
-        yield from _folded("→", text, full)
+        yield from _render_folded("→", text, full)
 
 
-def content_text(message: Message) -> str:
-    """What the message says; parts that are no text stand as `[image]` and the like."""
+def get_content_text(message: Message) -> str:
+    """Return the text of the message; other parts appear as `[image]` and the like."""
     if isinstance(message.content, str) or message.content is None:
         return message.content or ""
     pieces: list[str] = []
@@ -186,9 +206,9 @@ def content_text(message: Message) -> str:
     return "\n".join(pieces)
 
 
-def failure(message: Message) -> str | None:
-    """The text of a tool's failure; nothing when it went well as far as the result itself says."""
-    text = content_text(message)
+def get_failure_text(message: Message) -> str | None:
+    """Return the error text of a tool result, or None if the result reports no failure."""
+    text = get_content_text(message)
     if message.meta and message.meta.get("is_error"):
         return text
     if not text.startswith("{") or len(text) > 1_000_000:
@@ -199,14 +219,14 @@ def failure(message: Message) -> str | None:
         return None
     if body.get("error"):
         error = body["error"]
-        return error if isinstance(error, str) else _json(error)
+        return error if isinstance(error, str) else _dump_json(error)
     code = body.get("exit_code")
     failed = body.get("is_error") is True or body.get("success") is False
     return text if failed or (isinstance(code, int) and code != 0) else None
 
 
-def _parsed(arguments: str | Mapping[str, Any]) -> Mapping[str, Any] | str:
-    """The arguments by name, or the text when that is not what the model wrote."""
+def _parse_arguments(arguments: str | Mapping[str, Any]) -> Mapping[str, Any] | str:
+    """Parse the arguments of a call; return the text as it is if that is not a JSON object."""
     if not isinstance(arguments, str):
         return arguments
     try:
@@ -216,39 +236,41 @@ def _parsed(arguments: str | Mapping[str, Any]) -> Mapping[str, Any] | str:
     return cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else arguments
 
 
-def _inline(arguments: str | Mapping[str, Any]) -> str:
-    """The arguments the way a call is written: `path="a.py", line=3`."""
-    parsed = _parsed(arguments)
+def _inline_arguments(arguments: str | Mapping[str, Any]) -> str:
+    """Format the arguments the way a call is written: `path="a.py", line=3`."""
+    parsed = _parse_arguments(arguments)
     if isinstance(parsed, str):
         return parsed
-    return ", ".join(f"{key}={_json(value)}" for key, value in parsed.items())
+    return ", ".join(f"{key}={_dump_json(value)}" for key, value in parsed.items())
 
 
-def _unfolded(arguments: str | Mapping[str, Any]) -> str:
-    """The arguments with text as it is, over as many lines as it has."""
-    parsed = _parsed(arguments)
+def _expand_arguments(arguments: str | Mapping[str, Any]) -> str:
+    """Format the arguments over several lines, with texts unescaped."""
+    parsed = _parse_arguments(arguments)
     if isinstance(parsed, str):
         return parsed
     lines: list[str] = []
     for key, value in parsed.items():
-        text = value if isinstance(value, str) else _json(value)
-        lines.append(f"{key}:\n{_indented(text)}" if "\n" in text else f"{key}: {text}")
+        text = value if isinstance(value, str) else _dump_json(value)
+        lines.append(f"{key}:\n{_indent_text(text)}" if "\n" in text else f"{key}: {text}")
     return "\n".join(lines)
 
 
-def _json(value: Any) -> str:
+def _dump_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _indented(text: str) -> str:
+def _indent_text(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.split("\n"))
 
 
-def _cut(text: str) -> str:
-    if len(text) <= _ERROR:
+def _truncate_error(text: str) -> str:
+    if len(text) <= _MAX_ERROR_LENGTH:
         return text
-    return f"{text[:_ERROR]}\n… ({size_of(_bytes(text))}; --full shows all)"
+    return (
+        f"{text[:_MAX_ERROR_LENGTH]}\n… ({format_size(_count_bytes(text))}; use --full to see all)"
+    )
 
 
-def _bytes(text: str) -> int:
+def _count_bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))

@@ -1,4 +1,4 @@
-"""`rekindle sessions`: what may go, and how it comes back."""
+"""`rekindle sessions archive`, `prune` and `restore`."""
 
 from __future__ import annotations
 
@@ -8,69 +8,75 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rekindle.cli.output import (
-    AsJson,
-    DryRun,
-    Yes,
-    confirm,
-    counted,
-    note,
-    record,
-    say,
-    write_array,
+    DryRunOption,
+    JsonOption,
+    YesOption,
+    format_count,
+    print_line,
+    print_notice,
+    require_confirmation,
+    session_to_dict,
+    write_json_array,
     write_sessions,
 )
-from rekindle.cli.session_choice import Where, parse_where
-from rekindle.cli.store_access import settings, writing
+from rekindle.cli.session_choice import FilterArgument, parse_filter
+from rekindle.cli.store_access import load_settings, open_for_writing
 
 if TYPE_CHECKING:
     from rekindle.store import Store
     from rekindle.types import Session
 
-_SHOWN = 20
+_MAX_SESSIONS_SHOWN = 20
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of this file."""
+    """Register the commands of this module."""
     for command in (archive, prune, restore):
         app.command()(command)
 
 
 def archive(
-    where: Where = None, dry_run: DryRun = False, yes: Yes = False, json: AsJson = False
+    where: FilterArgument = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    json: JsonOption = False,
 ) -> None:
-    """Put sessions aside.
+    """Archive sessions.
 
-    They leave the lists, and are still there for `archived=yes` and `restore`.
+    Archived sessions are hidden from lists. Find them with `archived=yes`; undo with `restore`.
 
     \b
     Examples:
       rekindle sessions archive 'idle>30d' --dry-run
       rekindle sessions archive source=cron 'idle>7d' --yes
     """
-    with writing() as store:
-        _remove(store, "archive", "archived", where, dry_run, yes, json)
+    with open_for_writing() as store:
+        _remove_sessions(store, "archive", "archived", where, dry_run, yes, json)
 
 
 def prune(
-    where: Where = None, dry_run: DryRun = False, yes: Yes = False, json: AsJson = False
+    where: FilterArgument = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    json: JsonOption = False,
 ) -> None:
-    """Delete sessions, never an active one.
+    """Delete sessions. Active sessions are never deleted.
 
-    `restore` brings them back for the days of the setting retention.undo_days.
+    `restore` can recover them for the number of days set by retention.undo_days.
 
     \b
     Examples:
       rekindle sessions prune 'idle>90d' titled=no --dry-run
       rekindle sessions prune 'messages<2' 'idle>1d' --yes
     """
-    days = settings().retention.undo_days
-    with writing() as store:
-        gone = _remove(store, "prune", "pruned", where, dry_run, yes, json)
-    if gone and not json:
-        say(f"For {days:g} days `rekindle sessions restore ID` brings one back.")
+    days = load_settings().retention.undo_days
+    with open_for_writing() as store:
+        removed_count = _remove_sessions(store, "prune", "pruned", where, dry_run, yes, json)
+    if removed_count and not json:
+        print_line(f"Restore one within {days:g} days with `rekindle sessions restore ID`.")
 
 
-def _remove(
+def _remove_sessions(
     store: Store,
     verb: str,
     done: str,
@@ -79,58 +85,58 @@ def _remove(
     yes: bool,
     json: bool,
 ) -> int:
-    """Show what would go, ask, and do it; how many went."""
+    """Show the matching sessions, ask, and remove them; return how many were removed."""
     if not words:
-        raise typer.BadParameter(f"say which sessions to {verb}, such as 'idle>30d'")
-    where = parse_where(words)
+        raise typer.BadParameter(f"specify which sessions to {verb}, e.g. 'idle>30d'")
+    where = parse_filter(words)
     remove: Callable[..., list[Session]] = getattr(store, verb)
     found = remove(where, dry_run=True)
     if dry_run or not found:
-        _report(found, f"would be {done}", json)
+        _print_sessions(found, f"would be {done}", json)
         return 0
     if not json:
-        _preview(found)
-    confirm(f"{verb.capitalize()} {counted(len(found), 'session')}?", yes=yes)
-    gone = remove(where)
+        _print_preview(found)
+    require_confirmation(f"{verb.capitalize()} {format_count(len(found), 'session')}?", yes=yes)
+    removed = remove(where)
     if json:
-        write_array(map(record, gone))
+        write_json_array(map(session_to_dict, removed))
     else:
-        say(f"{counted(len(gone), 'session')} {done}")
-    return len(gone)
+        print_line(f"{format_count(len(removed), 'session')} {done}")
+    return len(removed)
 
 
-def _report(found: list[Session], done: str, json: bool) -> None:
+def _print_sessions(found: list[Session], done: str, json: bool) -> None:
     if json:
-        write_array(map(record, found))
+        write_json_array(map(session_to_dict, found))
         return
-    _preview(found)
-    say(f"{counted(len(found), 'session')} {done}")
+    _print_preview(found)
+    print_line(f"{format_count(len(found), 'session')} {done}")
 
 
-def _preview(found: list[Session]) -> None:
+def _print_preview(found: list[Session]) -> None:
     if found:
-        write_sessions(found[:_SHOWN])
-    if len(found) > _SHOWN:
-        say(f"… and {len(found) - _SHOWN:,} more")
+        write_sessions(found[:_MAX_SESSIONS_SHOWN])
+    if len(found) > _MAX_SESSIONS_SHOWN:
+        print_line(f"… and {len(found) - _MAX_SESSIONS_SHOWN:,} more")
 
 
 def restore(
-    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Full ids.")],
-    json: AsJson = False,
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Full session ids.")],
+    json: JsonOption = False,
 ) -> None:
-    """Bring back what was archived or pruned.
+    """Restore archived or pruned sessions.
 
-    A pruned session can be brought back for the days of the setting retention.undo_days.
+    A pruned session can be restored for the number of days set by retention.undo_days.
 
     \b
     Examples:
       rekindle sessions restore 20260105_140301_ab12cd34
     """
-    with writing() as store:
-        back = store.restore(*ids)
+    with open_for_writing() as store:
+        restored = store.restore(*ids)
     if json:
-        write_array(map(record, back))
+        write_json_array(map(session_to_dict, restored))
         return
-    if back:
-        write_sessions(back)
-    note(f"{counted(len(back), 'session')} restored")
+    if restored:
+        write_sessions(restored)
+    print_notice(f"{format_count(len(restored), 'session')} restored")

@@ -1,4 +1,4 @@
-"""`rekindle sessions`: out of the store, into it, and from one to another."""
+"""`rekindle sessions export`, `import` and `copy`."""
 
 from __future__ import annotations
 
@@ -13,34 +13,40 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from rekindle.cli.output import (
-    AsJson,
-    Owner,
-    Progress,
-    Yes,
-    confirm,
-    counted,
-    encode,
-    note,
-    printable,
-    progress,
-    say,
+    JsonOption,
+    OwnerOption,
+    ProgressCallback,
+    YesOption,
+    encode_json,
+    escape_control_chars,
+    format_count,
+    print_line,
+    print_notice,
+    require_confirmation,
+    show_progress,
 )
-from rekindle.cli.session_choice import WHERE_HELP, is_filter, parse_where
-from rekindle.cli.store_access import connect, must_exist, reading, settings, writing
-from rekindle.config import located, masked
+from rekindle.cli.session_choice import FILTER_HELP, is_filter, parse_filter
+from rekindle.cli.store_access import (
+    connect_store,
+    load_settings,
+    open_for_reading,
+    open_for_writing,
+    require_store_file,
+)
+from rekindle.config import mask_secrets, resolve_path
 from rekindle.errors import NotFound
 
-from .read import paged
+from .read import iter_messages
 
 if TYPE_CHECKING:
     from rekindle.store import Store
     from rekindle.types import Session
 
-_PAGE, _STEP = 500, 1_000_000
+_PAGE_SIZE, _PROGRESS_STEP_BYTES = 500, 1_000_000
 
 
-class Format(StrEnum):
-    """How sessions are written."""
+class ExportFormat(StrEnum):
+    """A file format for exported sessions."""
 
     jsonl = "jsonl"
     md = "md"
@@ -49,28 +55,30 @@ class Format(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of this file."""
-    app.command("export")(export)
+    """Register the commands of this module."""
+    app.command("export")(export_sessions)
     app.command("import")(import_sessions)
-    app.command("copy")(copy)
+    app.command("copy")(copy_store)
 
 
-def export(
+def export_sessions(
     what: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[WHAT]...", help=f"A session, or a filter. {WHERE_HELP}"),
+        typer.Argument(metavar="[WHAT]...", help=f"Session or filter. {FILTER_HELP}"),
     ] = None,
     format: Annotated[
-        Format, typer.Option("--format", "-f", help="jsonl imports again without loss.")
-    ] = Format.jsonl,
-    lineage: Annotated[bool, typer.Option("--lineage", help="With all it continues.")] = False,
+        ExportFormat, typer.Option("--format", "-f", help="Output format; jsonl is lossless.")
+    ] = ExportFormat.jsonl,
+    lineage: Annotated[
+        bool, typer.Option("--lineage", help="Include the sessions it continues.")
+    ] = False,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="A file; a folder gets a file per session."),
+        typer.Option("--output", "-o", help="Output file, or a folder for one file per session."),
     ] = None,
-    owner: Owner = None,
+    owner: OwnerOption = None,
 ) -> None:
-    """Write one session, a lineage, some, or all of them.
+    """Export one session, a lineage, a selection, or all sessions.
 
     \b
     Examples:
@@ -79,87 +87,93 @@ def export(
       rekindle sessions export 'My Project' -f html -o project.html
       rekindle sessions export source=telegram -f md -o notes/
     """
-    with reading() as store:
-        if not what and owner is None and format is Format.jsonl:
-            _write(store.dump(), output)
+    with open_for_reading() as store:
+        if not what and owner is None and format is ExportFormat.jsonl:
+            _write_output(store.dump(), output)
             return
-        chosen = list(_chosen(store, what or [], lineage, owner))
+        chosen = list(_select_sessions(store, what or [], lineage, owner))
         if output is not None and output.is_dir():
             _write_folder(store, chosen, format, output)
             return
         if not chosen:
-            raise NotFound("no session is like that")
-        if format in (Format.html, Format.atif) and len(chosen) > 1:
+            raise NotFound("No sessions match.")
+        if format in (ExportFormat.html, ExportFormat.atif) and len(chosen) > 1:
             raise typer.BadParameter(
-                f"{len(chosen)} sessions do not fit into one {format} file: give -o a folder"
+                f"cannot write {len(chosen)} sessions to one {format} file; pass a folder with -o"
             )
-        _write(_written(store, chosen, format), output)
+        _write_output(_render_sessions(store, chosen, format), output)
 
 
-def _write(pieces: Iterable[bytes], output: Path | None) -> None:
-    with outgoing(output) as out:
+def _write_output(pieces: Iterable[bytes], output: Path | None) -> None:
+    with open_output(output) as out:
         if output is None:
             out.writelines(pieces)
             return
-        with progress("Writing") as show:
-            out.writelines(_watched(pieces, 0, show))
+        with show_progress("Writing") as show:
+            out.writelines(_track_progress(pieces, 0, show))
 
 
-def _chosen(store: Store, what: list[str], lineage: bool, owner: str | None) -> Iterable[Session]:
+def _select_sessions(
+    store: Store, what: list[str], lineage: bool, owner: str | None
+) -> Iterable[Session]:
     if what and not is_filter(what):
         session = store.resolve(" ".join(what), owner=owner)
         return store.lineage(session) if lineage else [session]
     if lineage:
-        raise typer.BadParameter("--lineage needs one session")
-    return every(store, what, owner)
+        raise typer.BadParameter("--lineage requires a single session")
+    return iter_sessions(store, what, owner)
 
 
-def every(store: Store, words: list[str], owner: str | None = None) -> Iterator[Session]:
-    """All sessions that a filter finds, archived ones too unless it says otherwise."""
-    asked = any(term.startswith("archived") for term in words)
-    where = parse_where(words if asked else [*words, "archived=any"], owner)
+def iter_sessions(store: Store, words: list[str], owner: str | None = None) -> Iterator[Session]:
+    """Yield all sessions that match a filter, archived ones included unless it says otherwise."""
+    has_archived_term = any(term.startswith("archived") for term in words)
+    where = parse_filter(words if has_archived_term else [*words, "archived=any"], owner)
     offset = 0
-    while page := store.recent(_PAGE, offset=offset, where=where):
+    while page := store.recent(_PAGE_SIZE, offset=offset, where=where):
         yield from page
         offset += len(page)
 
 
-def _written(store: Store, sessions: Iterable[Session], format: Format) -> Iterator[bytes]:
-    if format is Format.jsonl:
+def _render_sessions(
+    store: Store, sessions: Iterable[Session], format: ExportFormat
+) -> Iterator[bytes]:
+    if format is ExportFormat.jsonl:
         yield from store.dump(sessions)
         return
     for index, session in enumerate(sessions):
-        if index and format is Format.md:
+        if index and format is ExportFormat.md:
             yield b"\n\n---\n\n"
-        yield from _one(store, session, format)
+        yield from _render_session(store, session, format)
 
 
-def _one(store: Store, session: Session, format: Format) -> Iterator[bytes]:
-    """One session, for people or for other tools."""
-    if format is Format.atif:
-        from rekindle.transcripts.export.atif import render
-    elif format is Format.md:
-        from rekindle.transcripts.export.markdown import render
+def _render_session(store: Store, session: Session, format: ExportFormat) -> Iterator[bytes]:
+    """Render one session in a format for people or other tools."""
+    if format is ExportFormat.atif:
+        from rekindle.transcripts.export.atif import render_session
+    elif format is ExportFormat.md:
+        from rekindle.transcripts.export.markdown import render_session
     else:
-        from rekindle.transcripts.export.html import render
-    for piece in render(session, paged(store, session)):
+        from rekindle.transcripts.export.html import render_session
+    for piece in render_session(session, iter_messages(store, session)):
         yield piece.encode("utf-8", "backslashreplace")
 
 
-def _write_folder(store: Store, sessions: list[Session], format: Format, folder: Path) -> None:
-    suffix = "json" if format is Format.atif else format.value
-    with progress("Writing") as show:
+def _write_folder(
+    store: Store, sessions: list[Session], format: ExportFormat, folder: Path
+) -> None:
+    suffix = "json" if format is ExportFormat.atif else format.value
+    with show_progress("Writing") as show:
         for done, session in enumerate(sessions, 1):
             safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in session.id).strip(".")
-            with outgoing(folder / f"{safe}.{suffix}") as out:
-                out.writelines(_written(store, [session], format))
+            with open_output(folder / f"{safe}.{suffix}") as out:
+                out.writelines(_render_sessions(store, [session], format))
             show(done, len(sessions))
-    note(f"{counted(len(sessions), 'session')} written to {folder}")
+    print_notice(f"{format_count(len(sessions), 'session')} written to {folder}")
 
 
 @contextmanager
-def outgoing(path: Path | None) -> Generator[BinaryIO]:
-    """Stdout, or a file that is there only when it is whole."""
+def open_output(path: Path | None) -> Generator[BinaryIO]:
+    """Open stdout, or a file that appears only once it is complete."""
     if path is None or str(path) == "-":
         yield sys.stdout.buffer
         return
@@ -177,13 +191,13 @@ def outgoing(path: Path | None) -> Generator[BinaryIO]:
 
 def import_sessions(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Files that `export` wrote; - is stdin.")
+        list[str], typer.Argument(metavar="FILE...", help="Files written by `export`; - for stdin.")
     ],
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> None:
-    """Take in what `export` wrote.
+    """Import sessions written by `export`.
 
-    What is there already stays as it is.
+    Existing sessions are left unchanged.
 
     \b
     Examples:
@@ -192,45 +206,47 @@ def import_sessions(
     """
     sessions = messages = 0
     skipped: list[str] = []
-    with writing(new=True) as store, progress("Importing") as show:
+    with open_for_writing(may_create=True) as store, show_progress("Importing") as show:
         for name in files:
-            with _incoming(name) as file:
-                report = store.load(_watched(file, _size(file), show))
+            with _open_input(name) as file:
+                report = store.load(_track_progress(file, _get_file_size(file), show))
             sessions += report.sessions
             messages += report.messages
             skipped += [f"{name}: {line}" if len(files) > 1 else line for line in report.skipped]
     if json:
-        answer = {"sessions": sessions, "messages": messages, "skipped": skipped}
-        say(encode(answer).decode())
+        result = {"sessions": sessions, "messages": messages, "skipped": skipped}
+        print_line(encode_json(result).decode())
     else:
-        say(f"{counted(sessions, 'session')} and {counted(messages, 'message')} taken in")
-        _tell_skipped(skipped)
-    if skipped:  # the rest is in, but not everything that was given
+        print_line(
+            f"{format_count(sessions, 'session')} and {format_count(messages, 'message')} imported"
+        )
+        _print_skipped(skipped)
+    if skipped:  # the rest was imported, but not everything
         raise typer.Exit(1)
 
 
-def _tell_skipped(skipped: list[str]) -> None:
+def _print_skipped(skipped: list[str]) -> None:
     for line in skipped:
-        note(f"skipped: {printable(line)}")
+        print_notice(f"skipped: {escape_control_chars(line)}")
 
 
-def _watched(lines: Iterable[bytes], total: int, show: Progress) -> Iterator[bytes]:
-    """The same lines, with a bar that counts their bytes."""
-    done = shown = 0
+def _track_progress(lines: Iterable[bytes], total: int, show: ProgressCallback) -> Iterator[bytes]:
+    """Yield the lines unchanged and report their bytes as progress."""
+    done = reported = 0
     for line in lines:
         yield line
         done += len(line)
-        if done - shown > _STEP:
-            shown = done
+        if done - reported > _PROGRESS_STEP_BYTES:
+            reported = done
             show(done, total)
 
 
-def _size(file: BinaryIO) -> int:
+def _get_file_size(file: BinaryIO) -> int:
     return os.fstat(file.fileno()).st_size
 
 
 @contextmanager
-def _incoming(name: str) -> Generator[BinaryIO]:
+def _open_input(name: str) -> Generator[BinaryIO]:
     if name == "-":
         yield sys.stdin.buffer
         return
@@ -238,41 +254,57 @@ def _incoming(name: str) -> Generator[BinaryIO]:
         yield lines
 
 
-def copy(
-    source: Annotated[str, typer.Argument(metavar="FROM", help="A SQLite file or a URL.")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="Another; made when missing.")],
-    yes: Yes = False,
-    json: AsJson = False,
+def copy_store(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="Source: a SQLite file or a URL.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="Target; created if missing.")],
+    yes: YesOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Copy everything from one store to another.
 
-    Either may be a SQLite file or PostgreSQL.
+    Each may be a SQLite file or PostgreSQL.
 
     \b
     Examples:
       rekindle sessions copy sessions.db postgresql://localhost/rekindle
       rekindle sessions copy postgresql://localhost/rekindle sessions.db
     """
-    config = settings()
-    here, there = located(source), located(target)
-    must_exist(here)
-    if here == there:
+    config = load_settings()
+    source_location, target_location = resolve_path(source), resolve_path(target)
+    require_store_file(source_location)
+    if source_location == target_location:
         raise typer.BadParameter("FROM and TO are the same store")
-    with connect(config, here) as old, connect(config, there) as new:
+    with (
+        connect_store(config, source_location) as old,
+        connect_store(config, target_location) as new,
+    ):
         held = new.stats().sessions
         if held:
-            confirm(f"{masked(there)} holds {counted(held, 'session')} already; add?", yes=yes)
-        with progress("Copying") as show:
+            require_confirmation(
+                f"{mask_secrets(target_location)} already holds {format_count(held, 'session')}. Add to it?",
+                yes=yes,
+            )
+        with show_progress("Copying") as show:
             report = old.copy_to(new, progress=show)
     if json:
         counts = report._asdict()
         del counts["skipped"]
-        say(encode({"from": masked(here), "to": masked(there), **counts}).decode())
+        print_line(
+            encode_json(
+                {
+                    "from": mask_secrets(source_location),
+                    "to": mask_secrets(target_location),
+                    **counts,
+                }
+            ).decode()
+        )
     else:
-        copied = f"{counted(report.sessions, 'session')} and {counted(report.messages, 'message')}"
+        copied = f"{format_count(report.sessions, 'session')} and {format_count(report.messages, 'message')}"
         if report.routes or report.mail:
-            copied += f", {counted(report.routes, 'route')} and {report.mail:,} of their mail"
-        say(f"{copied} copied to {masked(there)}")
-    _tell_skipped(report.skipped)
-    if report.skipped:  # nobody should throw the old store away now
+            copied += (
+                f", {format_count(report.routes, 'route')} and {report.mail:,} queued messages"
+            )
+        print_line(f"{copied} copied to {mask_secrets(target_location)}")
+    _print_skipped(report.skipped)
+    if report.skipped:  # warn before the old store is deleted
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`rekindle warm experiment`: let chance decide who starts warm, and tell what it did."""
+"""`rekindle warm experiment`: randomize which sessions start warm and measure the effect."""
 
 from __future__ import annotations
 
@@ -8,57 +8,61 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rekindle.cli.output import (
-    AsJson,
     Column,
-    counted,
-    encode,
-    note,
-    progress,
-    say,
-    time_of,
-    write_array,
+    JsonOption,
+    encode_json,
+    format_count,
+    format_time,
+    print_line,
+    print_notice,
+    show_progress,
+    write_json_array,
     write_table,
 )
-from rekindle.cli.store_access import reading, writing
+from rekindle.cli.store_access import open_for_reading, open_for_writing
 
-from .templates import folder
+from .templates import open_library
 
 if TYPE_CHECKING:
-    from rekindle.experiments.experiment import Contrast, Report, Trial
-    from rekindle.experiments.power import Plan, Tried
-    from rekindle.learning.promotion import Tended
+    from rekindle.experiments.experiment import Contrast, Experiment, ExperimentReport
+    from rekindle.experiments.power import PowerPlan, SimulationResult
+    from rekindle.learning.promotion import PromotionDecision
     from rekindle.store import Store
 
 group = typer.Typer(
-    help="Draw new sessions warm or cold, and see whether warm helps.",
+    help="Randomize new sessions to warm or cold and measure the effect.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-Percent = Annotated[float, typer.Option(metavar="PERCENT", help="Failed calls of 100.")]
-Name = Annotated[str | None, typer.Argument(help="The experiment.", show_default="the newest")]
+PercentOption = Annotated[
+    float, typer.Option(metavar="PERCENT", help="Error rate of calls in percent.")
+]
+ExperimentArgument = Annotated[
+    str | None, typer.Argument(help="Name of the experiment.", show_default="the newest")
+]
 
 
 @group.command()
 def start(
-    name: Annotated[str, typer.Argument(help="What to call it.")],
+    name: Annotated[str, typer.Argument(help="Name of the experiment.")],
     warm: Annotated[float, typer.Option(help="Share of sessions that start warm.")] = 0.5,
-    cold: Annotated[float, typer.Option(help="Share that starts cold.")] = 0.5,
+    cold: Annotated[float, typer.Option(help="Share of sessions that start cold.")] = 0.5,
     placebo: Annotated[
-        float, typer.Option(help="Share that gets an unrelated prelude of the same size.")
+        float, typer.Option(help="Share of sessions with an unrelated prelude of the same size.")
     ] = 0.0,
     smallest: Annotated[
-        float, typer.Option(metavar="POINTS", help="The difference that is worth knowing.")
+        float, typer.Option(metavar="POINTS", help="Smallest difference worth detecting.")
     ] = 3.0,
     template: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Try this template, even if it waits in quarantine."),
+        typer.Option(metavar="NAME", help="Test this template, even if it is quarantined."),
     ] = None,
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> None:
-    """Begin an experiment: every new session is drawn before its first message.
+    """Start an experiment that assigns each new session to an arm before its first message.
 
-    With --template only sessions take part that it fits; the others start as on any other day.
+    With --template, only sessions that match it take part; the others start as usual.
 
     \b
     Examples:
@@ -68,64 +72,67 @@ def start(
     """
     from secrets import token_hex
 
-    from rekindle.experiments.experiment import Trial, checked_shares
+    from rekindle.experiments.experiment import Experiment, normalize_shares
 
     if not 0 < smallest < 100:
         raise typer.BadParameter("expected points between 0 and 100", param_hint="--smallest")
-    given = {"warm": warm, "cold": cold, **({"placebo": placebo} if placebo else {})}
-    with writing() as store:
-        about = None if template is None else folder().find(template).id
-        trial = Trial(
+    shares = {"warm": warm, "cold": cold, **({"placebo": placebo} if placebo else {})}
+    with open_for_writing() as store:
+        template_id = None if template is None else open_library().find(template).id
+        experiment = Experiment(
             name,
-            checked_shares(given),
+            normalize_shares(shares),
             token_hex(8),
             time.time(),
             smallest=smallest / 100,
-            template=about,
+            template=template_id,
         )
-        store.trials.start(trial)
+        store.experiments.start(experiment)
     if json:
-        say(encode(trial).decode())
+        print_line(encode_json(experiment).decode())
         return
-    which = "new sessions" if about is None else f"new sessions that {about} fits"
-    say(f"The experiment {name} has begun: {which} are {_shares(trial)}.")
-    say("See what it says, as often as you like:  rekindle warm experiment report")
+    which = "new sessions" if template_id is None else f"new sessions that match {template_id}"
+    print_line(f"Started experiment {name}: {which} are {_format_shares(experiment)}.")
+    print_line("Check the results at any time: rekindle warm experiment report")
 
 
 @group.command()
-def stop(name: Name = None, json: AsJson = False) -> None:
-    """End an experiment: new sessions are no longer drawn, the report stays.
+def stop(name: ExperimentArgument = None, json: JsonOption = False) -> None:
+    """Stop an experiment. New sessions are no longer assigned; the report stays available.
 
-    An automatic template that it was about is accepted if it helped, and retired if it did harm.
+    If it tested an automatic template, the template is accepted if it helped and retired if it did
+    harm.
 
     \b
     Examples:
       rekindle warm experiment stop autumn
     """
-    with writing() as store:
-        trial = store.trials.stop(_named(store, name).name)
-        one = _tended(store, trial)
+    with open_for_writing() as store:
+        experiment = store.experiments.stop(_find_experiment(store, name).name)
+        one = _review_template(store, experiment)
     if json:
-        deed = None if one is None else {"template": one.template.id, "deed": one.deed or None}
-        say(encode({**trial._asdict(), "tended": deed}).decode())
+        decision = (
+            None if one is None else {"template": one.template.id, "deed": one.action or None}
+        )
+        print_line(encode_json({**experiment._asdict(), "tended": decision}).decode())
         return
-    say(f"The experiment {trial.name} has ended.")
+    print_line(f"Stopped experiment {experiment.name}.")
     if one is not None:
-        say(told_deed(one))
+        print_line(format_decision(one))
 
 
 @group.command()
 def tend(
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be done.")
+        bool, typer.Option("--dry-run", help="Show what would be done without doing it.")
     ] = False,
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> None:
-    """See what each template does, accept what helped and retire what does harm.
+    """Review templates: accept those that help and retire those that do harm.
 
-    Templates that were made by themselves are accepted when an experiment about them says that
-    they help, and retired when they do harm: in an experiment, or against the share of sessions
-    that is kept cold every day. Others are only told of: they are yours to judge.
+    Automatic templates are accepted when an experiment shows that they help, and retired when they
+    do harm: in an experiment, or compared with the sessions that always start cold. Other templates
+    are only reported; the decision is yours.
 
     \b
     Examples:
@@ -134,59 +141,64 @@ def tend(
     """
     from rekindle.learning import promotion
 
-    with writing() as store, progress("Judging"):
-        found = promotion.tend(store, folder(), now=time.time(), dry_run=dry_run)
+    with open_for_writing() as store, show_progress("Judging"):
+        found = promotion.review_templates(store, open_library(), now=time.time(), dry_run=dry_run)
     if json:
-        write_array(
+        write_json_array(
             {
                 "template": one.template.id,
-                "experiment": one.trial,
+                "experiment": one.experiment,
                 "verdict": one.report.verdict,
                 "words": one.report.words,
-                "deed": one.deed or None,
-                "done": bool(one.deed) and not dry_run,
+                "deed": one.action or None,
+                "done": bool(one.action) and not dry_run,
             }
             for one in found
         )
     elif not found:
-        note("No templates here: `rekindle warm build --name NAME` makes one.")
+        print_notice("No templates yet. Create one with `rekindle warm build --name NAME`.")
     for one in () if json else found:
-        say(told_deed(one))
+        print_line(format_decision(one))
 
 
 @group.command("list")
-def show_all(json: AsJson = False) -> None:
-    """Show all experiments.
+def list_experiments(json: JsonOption = False) -> None:
+    """List all experiments.
 
     \b
     Examples:
       rekindle warm experiment list
     """
-    with reading() as store:
-        trials = store.trials.all()
+    with open_for_reading() as store:
+        experiments = store.experiments.list_all()
     if json:
-        write_array(trials)
-    elif not trials:
-        note("No experiments yet: `rekindle warm experiment start NAME` begins one.")
+        write_json_array(experiments)
+    elif not experiments:
+        print_notice("No experiments yet. Start one with `rekindle warm experiment start NAME`.")
     else:
-        columns = (Column("name", flexible=True), Column("arms"), Column("began"), Column("ended"))
+        columns = (
+            Column("name", flexible=True),
+            Column("arms"),
+            Column("started"),
+            Column("ended"),
+        )
         write_table(
             columns,
             (
                 (
-                    trial.name,
-                    _shares(trial),
-                    time_of(trial.started),
-                    "runs" if trial.ended is None else time_of(trial.ended),
+                    experiment.name,
+                    _format_shares(experiment),
+                    format_time(experiment.started),
+                    "running" if experiment.ended is None else format_time(experiment.ended),
                 )
-                for trial in trials
+                for experiment in experiments
             ),
         )
 
 
 @group.command()
-def report(name: Name = None, json: AsJson = False) -> None:
-    """Show what an experiment says by now. Looking often does not spoil it.
+def report(name: ExperimentArgument = None, json: JsonOption = False) -> None:
+    """Show the results of an experiment so far. Checking often does not bias them.
 
     \b
     Examples:
@@ -197,30 +209,31 @@ def report(name: Name = None, json: AsJson = False) -> None:
     from rekindle.learning import miner
     from rekindle.store import Filter
 
-    with reading() as store:
-        trial = _named(store, name)
-        with progress("Judging") as show:
-            miner.judge(store, Filter(archived=None), progress=show)
-        found = trials.report(trial, store.trials.assigned(trial.name))
+    with open_for_reading() as store:
+        experiment = _find_experiment(store, name)
+        with show_progress("Judging") as show:
+            miner.judge_sessions(store, Filter(archived=None), progress=show)
+        found = trials.build_report(experiment, store.experiments.list_assignments(experiment.name))
     if json:
-        say(encode({**found._asdict(), "verdict": found.verdict}).decode())
+        print_line(encode_json({**found._asdict(), "verdict": found.verdict}).decode())
     else:
-        _write(found)
+        _write_report(found)
 
 
 @group.command()
 def plan(
-    cold: Percent = 9.0,
-    warm: Percent = 6.0,
+    cold: PercentOption = 9.0,
+    warm: PercentOption = 6.0,
     alike: Annotated[
-        float, typer.Option(help="How much the calls of a session fail together, 0 to 1.")
+        float, typer.Option(help="Correlation of failures within a session, 0 to 1.")
     ] = 0.10,
     runs: Annotated[
-        int, typer.Option(min=0, max=100_000, help="Also try the plan on that many made-up runs.")
+        int,
+        typer.Option(min=0, max=100_000, help="Also check the plan on this many simulated runs."),
     ] = 0,
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> None:
-    """Work out how many sessions an experiment needs.
+    """Calculate how many sessions an experiment needs.
 
     \b
     Examples:
@@ -229,75 +242,76 @@ def plan(
     """
     from rekindle.experiments import power as plans
 
-    made = plans.plan(cold / 100, warm / 100, alike)
-    result: Tried | None = None
+    made = plans.plan_experiment(cold / 100, warm / 100, alike)
+    result: SimulationResult | None = None
     if runs:
-        with progress("Trying") as show:
-            result = plans.tried(made, runs, seed=1, progress=show)
+        with show_progress("Simulating") as show:
+            result = plans.simulate_plan(made, runs, seed=1, progress=show)
     if json:
-        say(encode({"plan": made, "tried": result}).decode())
+        print_line(encode_json({"plan": made, "tried": result}).decode())
     else:
         _write_plan(made, result)
 
 
-def _tended(store: Store, trial: Trial) -> Tended | None:
-    """What follows for the template that the experiment was about, done."""
+def _review_template(store: Store, experiment: Experiment) -> PromotionDecision | None:
+    """Evaluate the template of the experiment and apply the decision."""
     from rekindle.errors import NotFound
     from rekindle.learning import miner, promotion
     from rekindle.store import Filter
 
-    if trial.template is None:
+    if experiment.template is None:
         return None
-    miner.judge(store, Filter(archived=None))
+    miner.judge_sessions(store, Filter(archived=None))
     try:
-        template = folder().read(trial.template)
+        template = open_library().read(experiment.template)
     except NotFound:
         return None
-    one = promotion.look(store, template, trial, time.time())
-    promotion.act(store, folder(), one)
+    one = promotion.evaluate_template(store, template, experiment, time.time())
+    promotion.apply_decision(store, open_library(), one)
     return one
 
 
-# ── for people
+# ── text output
 
 
-def told_deed(one: Tended) -> str:
-    deeds = {"accept": " It is accepted.", "retire": " It is retired.", "": ""}
-    said = one.report.words[0]
-    if not one.deed and one.report.verdict == "harms" and one.template.state == "active":
-        return f"{one.template.id}: {said} `rekindle warm retire {one.template.id}` takes it out."
-    return f"{one.template.id}: {said}{deeds[one.deed]}"
+def format_decision(one: PromotionDecision) -> str:
+    """Format the verdict on a template and the decision taken."""
+    suffixes = {"accept": " Accepted.", "retire": " Retired.", "": ""}
+    summary = one.report.words[0]
+    if not one.action and one.report.verdict == "harms" and one.template.state == "active":
+        return f"{one.template.id}: {summary} Retire it: `rekindle warm retire {one.template.id}`."
+    return f"{one.template.id}: {summary}{suffixes[one.action]}"
 
 
-def _named(store: Store, name: str | None) -> Trial:
+def _find_experiment(store: Store, name: str | None) -> Experiment:
     from rekindle.errors import NotFound
 
     if name is not None:
-        return store.trials.get(name)
-    trials = store.trials.all()
-    if not trials:
-        raise NotFound("no experiments yet: `rekindle warm experiment start NAME` begins one")
-    return trials[0]
+        return store.experiments.get(name)
+    experiments = store.experiments.list_all()
+    if not experiments:
+        raise NotFound("No experiments yet. Start one with `rekindle warm experiment start NAME`.")
+    return experiments[0]
 
 
-def _shares(trial: Trial) -> str:
-    return ", ".join(f"{share:.0%} {arm}" for arm, share in trial.shares)
+def _format_shares(experiment: Experiment) -> str:
+    return ", ".join(f"{share:.0%} {arm}" for arm, share in experiment.shares)
 
 
-def _write(found: Report) -> None:
-    from rekindle.cli.insights.render import rate_text
+def _write_report(found: ExperimentReport) -> None:
+    from rekindle.cli.insights.render import format_rate
 
     for words in found.words:
-        say(words)
-    say()
+        print_line(words)
+    print_line()
     columns = (
         Column("arm"),
-        Column("drawn", right=True),
+        Column("assigned", right=True),
         Column("counted", right=True),
         Column("still running", right=True),
         Column("no calls", right=True),
-        Column("given a prelude", right=True),
-        Column(f"failed of the first {found.trial.calls} calls", right=True),
+        Column("got a prelude", right=True),
+        Column(f"errors in the first {found.trial.calls} calls", right=True),
     )
     write_table(
         columns,
@@ -309,41 +323,45 @@ def _write(found: Report) -> None:
                 f"{arm.running:,}",
                 f"{arm.without_calls:,}",
                 f"{arm.given:,}",
-                rate_text(arm.rate),
+                format_rate(arm.rate),
             )
             for arm in found.arms
         ),
     )
-    say()
+    print_line()
     for contrast in found.contrasts:
-        say(_contrast(contrast))
+        print_line(_format_contrast(contrast))
 
 
-def _contrast(contrast: Contrast) -> str:
-    from rekindle.cli.insights.render import points_in
+def _format_contrast(contrast: Contrast) -> str:
+    from rekindle.cli.insights.render import format_points
 
-    between = f"{contrast.arm} less {contrast.other}"
+    between = f"{contrast.arm} − {contrast.other}"
     effect = contrast.effect
     if effect is None or effect.range.high - effect.range.low >= 2:
-        return f"{between}: too few sessions to say"
+        return f"{between}: not enough sessions"
     return (
-        f"{between}: {points_in(effect.value, *effect.range)} points, mean of sessions, at 95% "
-        f"whenever looked at ({counted(effect.sessions, 'session')}, "
-        f"{counted(effect.owners, 'owner')})"
+        f"{between}: {format_points(effect.value, *effect.range)} points, mean over sessions, 95% "
+        f"anytime-valid interval ({format_count(effect.sessions, 'session')}, "
+        f"{format_count(effect.owners, 'owner')})"
     )
 
 
-def _write_plan(made: Plan, result: Tried | None) -> None:
-    what = f"{made.cold:.1%} failed calls cold against {made.warm:.1%} warm"
+def _write_plan(made: PowerPlan, result: SimulationResult | None) -> None:
+    what = f"an error rate of {made.cold:.1%} cold vs. {made.warm:.1%} warm"
     if made.sessions is None:
-        say(f"To see {what} takes more sessions than anyone has.")
+        print_line(f"Detecting {what} takes more sessions than is practical.")
         return
-    say(
-        f"To see {what} with a chance of 80%: about {made.sessions:,} sessions in each arm, "
-        "looked at as often as you like."
+    print_line(
+        f"To detect {what} with 80% power: about {made.sessions:,} sessions per arm, "
+        "checked at any time."
     )
     if result is not None:
         usual = "–" if result.usual is None else f"{result.usual:,}"
-        say(f"Tried on {result.runs:,} made-up runs, with a look after every session:")
-        say(f"  {result.found:.1%} saw the difference, half of those by {usual} sessions per arm")
-        say(f"  {result.false_alarms:.1%} saw one where there was none (at most 5% may)")
+        print_line(f"Simulated {result.runs:,} runs, checking after every session:")
+        print_line(
+            f"  {result.found:.1%} detected it, half of those within {usual} sessions per arm"
+        )
+        print_line(
+            f"  {result.false_alarms:.1%} detected a difference where there was none (limit: 5%)"
+        )

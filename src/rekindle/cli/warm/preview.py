@@ -1,4 +1,4 @@
-"""`rekindle warm test`, `load` and `pick`: what a new session would be started with, and why."""
+"""`rekindle warm test`, `load` and `pick`: preview how a new session would start, and why."""
 
 from __future__ import annotations
 
@@ -8,197 +8,218 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rekindle.cli.output import AsJson, encode, note, one_line, printable, say
-from rekindle.cli.store_access import end_with_the_pipe, outlive_connections, settings, writing
+from rekindle.cli.output import (
+    JsonOption,
+    encode_json,
+    escape_control_chars,
+    print_line,
+    print_notice,
+    to_one_line,
+)
+from rekindle.cli.store_access import (
+    ignore_sigpipe,
+    load_settings,
+    open_for_writing,
+    restore_sigpipe,
+)
 from rekindle.errors import InvalidInput
 
 if TYPE_CHECKING:
     from rekindle.agent.model.providers import Provider
     from rekindle.agent.tools.tool import ToolContext
     from rekindle.config import Config
-    from rekindle.knowledge.render import Form
-    from rekindle.knowledge.selection import Choice
-    from rekindle.learning.library import Templates
-    from rekindle.learning.warm_start import Newcomer, Prelude, Starter
+    from rekindle.knowledge.render import PreludeForm
+    from rekindle.knowledge.selection import Selection
+    from rekindle.learning.library import TemplateLibrary
+    from rekindle.learning.warm_start import NewSession, Prelude, WarmStarter
     from rekindle.store import Store
     from rekindle.types import JSON, Message, Template
 
-_Template = Annotated[
-    str, typer.Argument(metavar="TEMPLATE", help="A template's id or name.", show_default=False)
+_TemplateArgument = Annotated[
+    str, typer.Argument(metavar="TEMPLATE", help="Template id or name.", show_default=False)
 ]
-_Message = Annotated[
+_MessageArgument = Annotated[
     str,
-    typer.Argument(metavar="MESSAGE", help="The first message of a session.", show_default=False),
+    typer.Argument(metavar="MESSAGE", help="First message of the session.", show_default=False),
 ]
-_Form = Annotated[
+_FormOption = Annotated[
     str | None,
-    typer.Option("--form", metavar="FORM", help="turns, digest or both.", show_default=False),
+    typer.Option(
+        "--form", metavar="FORM", help="Prelude form: turns, digest or both.", show_default=False
+    ),
 ]
-_Max = Annotated[
+_MaxOption = Annotated[
     int | None,
-    typer.Option("--max", metavar="N", help="At most so many examples.", show_default=False),
+    typer.Option("--max", metavar="N", help="Maximum number of examples.", show_default=False),
 ]
-_Tokens = Annotated[
+_TokensOption = Annotated[
     int | None,
-    typer.Option("--tokens", metavar="N", help="At most so many tokens.", show_default=False),
+    typer.Option("--tokens", metavar="N", help="Maximum number of tokens.", show_default=False),
 ]
-_Provider = Annotated[
-    str, typer.Option(metavar="NAME", help="Whose rules hold: openai, anthropic, gemini, mistral.")
+_ProviderOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="Message rules to follow: openai, anthropic, gemini, mistral."
+    ),
 ]
-_NoExamples = Annotated[
-    bool, typer.Option("--no-examples", help="Only what is known beside the examples.")
-]
+_NoExamplesOption = Annotated[bool, typer.Option("--no-examples", help="Leave out the examples.")]
 
 
 def register(group: typer.Typer) -> None:
-    """Add the commands of this file."""
-    group.command("test")(try_out)
-    group.command("load")(load)
-    group.command("pick")(pick)
+    """Register the commands of this module."""
+    group.command("test")(preview_template)
+    group.command("load")(print_template_messages)
+    group.command("pick")(pick_template)
 
 
-def try_out(
-    name: _Template,
-    message: _Message,
-    form: _Form = None,
-    provider: _Provider = "openai",
-    max: _Max = None,
-    tokens: _Tokens = None,
-    no_examples: _NoExamples = False,
-    json: AsJson = False,
+def preview_template(
+    name: _TemplateArgument,
+    message: _MessageArgument,
+    form: _FormOption = None,
+    provider: _ProviderOption = "openai",
+    max: _MaxOption = None,
+    tokens: _TokensOption = None,
+    no_examples: _NoExamplesOption = False,
+    json: JsonOption = False,
 ) -> None:
-    """Show the exact messages that a session with this template would send before the first answer.
+    """Show the messages that a session with this template would send before the first answer.
 
-    They stand behind the system message of the agent. Tokens are estimated, a little too high. MCP
-    servers in the settings are asked for their tools, as a chat does. A template in quarantine, or
-    one that was retired, can be looked at like this too; no session starts from it.
+    They follow the agent's system message. Token counts are slight overestimates. Configured
+    MCP servers are queried for their tools, as in a chat. Quarantined and retired templates can be
+    previewed too, although no session starts from them.
 
     \b
     Examples:
       rekindle warm test demo 'fix the failing test'
       rekindle warm test demo 'fix the failing test' --form turns --provider mistral
     """
-    config = settings()
-    template = _templates(config).find(name)
-    shown = template._replace(patterns=()) if no_examples else template
-    with writing(new=True) as store:
-        starter = _starter(config, store, form, provider, max, tokens, shown)
-        prelude = starter.prelude(_newcomer(config, store, message))
+    config = load_settings()
+    template = _open_library(config).find(name)
+    previewed = template._replace(patterns=()) if no_examples else template
+    with open_for_writing(may_create=True) as store:
+        starter = _create_warm_starter(config, store, form, provider, max, tokens, previewed)
+        prelude = starter.build_prelude(_create_new_session(config, store, message))
     if no_examples:
-        prelude = prelude._replace(why=_without_examples(prelude))
+        prelude = prelude._replace(why=_explain_without_examples(prelude))
     if template.state != "active":
-        is_ = "in quarantine" if template.state == "quarantined" else template.state
-        note(f"“{template.name}” is {is_}: this is only a look, no session starts from it.")
-    sent = [*prelude.messages, _user(message)]
+        state = "quarantined" if template.state == "quarantined" else template.state
+        print_notice(
+            f"“{template.name}” is {state}. This is only a preview; no session starts from it."
+        )
+    sent = [*prelude.messages, _create_user_message(message)]
     if json:
-        told = {**_told(prelude), "state": template.state, "messages": _wire(sent, provider)}
-        say(encode(told).decode())
+        result = {
+            **_prelude_to_dict(prelude),
+            "state": template.state,
+            "messages": _to_wire_messages(sent, provider),
+        }
+        print_line(encode_json(result).decode())
         return
     if not prelude.messages:
-        note(f"The session would start cold: {prelude.why}.")
+        print_notice(f"The session would start cold: {prelude.why}.")
         return
     _write_messages(sent)
-    say(f"About {prelude.tokens:,} tokens before the message. {_sentence(prelude.why)}")
+    print_line(f"About {prelude.tokens:,} tokens before the message. {_to_sentence(prelude.why)}")
 
 
-def _without_examples(prelude: Prelude) -> str:
+def _explain_without_examples(prelude: Prelude) -> str:
     if prelude.messages:
-        return "without its examples, as asked"
-    return "without its examples the template says nothing"
+        return "examples left out on request"
+    return "the template has nothing but examples"
 
 
-def load(
-    name: _Template,
+def print_template_messages(
+    name: _TemplateArgument,
     message: Annotated[
-        str, typer.Option("--for", metavar="MESSAGE", help="Choose what fits this message.")
+        str, typer.Option("--for", metavar="MESSAGE", help="Select examples for this message.")
     ] = "",
-    form: _Form = None,
-    provider: _Provider = "openai",
-    max: _Max = None,
-    tokens: _Tokens = None,
-    no_examples: _NoExamples = False,
+    form: _FormOption = None,
+    provider: _ProviderOption = "openai",
+    max: _MaxOption = None,
+    tokens: _TokensOption = None,
+    no_examples: _NoExamplesOption = False,
     tool: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TOOL", help="A tool that there is; may be given again. Default: all."
-        ),
+        typer.Option(metavar="TOOL", help="Available tool (repeatable). Default: all."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="JSON it is in any case.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Accepted for consistency; always JSON.")
+    ] = False,
 ) -> None:
-    """Print a template as messages in JSON, to begin a session of another program with.
+    """Print a template as JSON messages, to start a session of another program.
 
-    Put them behind the system message and before the first message of the user. Calls are shown as
-    they were made, with the tools of then.
+    Insert them after the system message and before the first user message. Calls are shown as they
+    were made, with the tools of that time.
 
     \b
     Examples:
       rekindle warm load demo > prelude.json
       rekindle warm load demo --for 'fix the failing test' --form turns --tool Bash
     """
-    from rekindle.agent.model.providers import RULES
-    from rekindle.knowledge.render import CONTEXT, Manner, render
-    from rekindle.knowledge.selection import Ask
-    from rekindle.learning.warm_start import accepted, chosen_of
+    from rekindle.agent.model.providers import PROVIDER_RULES
+    from rekindle.knowledge.render import MAX_CONTEXT_CHARS, RenderOptions, render_prelude
+    from rekindle.knowledge.selection import SelectionRequest
+    from rekindle.learning.warm_start import require_active, select_from_template
 
-    config = settings()
-    template = accepted(_templates(config).find(name))
+    config = load_settings()
+    template = require_active(_open_library(config).find(name))
     known = {step.tool for one in template.patterns for step in one.steps}
-    tools = dict.fromkeys(known if tool is None else tool, _anything)
-    most = _checked("--max", max, 1, 15) or config.warm.patterns
-    choice = chosen_of(template, Ask(message, tools), most)
-    manner = Manner(
-        _form(form or config.warm.form),
-        _checked("--tokens", tokens, 50, 100_000) or config.warm.tokens,
+    tools = dict.fromkeys(known if tool is None else tool, _accept_any_arguments)
+    most = _check_range("--max", max, 1, 15) or config.warm.patterns
+    selection = select_from_template(template, SelectionRequest(message, tools), most)
+    options = RenderOptions(
+        _parse_form(form or config.warm.form),
+        _check_range("--tokens", tokens, 50, 100_000) or config.warm.tokens,
         most,
         not no_examples,
-        CONTEXT,
-        not RULES[_provider(provider)].signed,
+        MAX_CONTEXT_CHARS,
+        not PROVIDER_RULES[_parse_provider(provider)].needs_signature,
     )
-    found = render(template, choice.patterns, tools, manner)
-    say(encode(_wire(found.messages, provider)).decode())
+    rendered = render_prelude(template, selection.patterns, tools, options)
+    print_line(encode_json(_to_wire_messages(rendered.messages, provider)).decode())
 
 
-def pick(
-    message: _Message,
+def pick_template(
+    message: _MessageArgument,
     folder: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where the session works.", show_default=False),
+        typer.Option(metavar="FOLDER", help="Working folder of the session.", show_default=False),
     ] = None,
-    max: _Max = None,
-    json: AsJson = False,
+    max: _MaxOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """Show which template a session with this first message would get, and why; or that none fits.
+    """Show which template a session with this first message would get, and why.
 
-    MCP servers in the settings are asked for their tools, as a chat does.
+    Configured MCP servers are queried for their tools, as in a chat.
 
     \b
     Examples:
       rekindle warm pick 'fix the failing test'
       rekindle warm pick 'fix the failing test' --json
     """
-    from rekindle.learning.warm_start import tools_of
+    from rekindle.learning.warm_start import build_tool_checks
 
-    config = settings()
-    with writing(new=True) as store:
-        starter = _starter(config, store, None, "openai", max, None, None)
-        newcomer = _newcomer(config, store, message, folder)
-        choice = starter.choose(newcomer, tools_of(newcomer.tools))
+    config = load_settings()
+    with open_for_writing(may_create=True) as store:
+        starter = _create_warm_starter(config, store, None, "openai", max, None, None)
+        new_session = _create_new_session(config, store, message, folder)
+        selection = starter.select(new_session, build_tool_checks(new_session.tools))
     if json:
-        say(encode(_choice(choice)).decode())
+        print_line(encode_json(_selection_to_dict(selection)).decode())
         return
-    _write_choice(choice)
+    _write_selection(selection)
 
 
-# ── from the settings
+# ── setup from the settings
 
 
-def _templates(config: Config) -> Templates:
-    from rekindle.learning.library import Templates
+def _open_library(config: Config) -> TemplateLibrary:
+    from rekindle.learning.library import TemplateLibrary
 
-    return Templates.of_home(config.home)
+    return TemplateLibrary.from_home(config.home)
 
 
-def _starter(
+def _create_warm_starter(
     config: Config,
     store: Store,
     form: str | None,
@@ -206,65 +227,69 @@ def _starter(
     most: int | None,
     tokens: int | None,
     template: Template | None,
-) -> Starter:
-    from rekindle.learning.warm_start import Starter, warming_of
+) -> WarmStarter:
+    from rekindle.learning.warm_start import WarmStarter, build_warm_start_config
 
-    warming = warming_of(config)._replace(share_cold=0.0, enabled=True)
+    warm_config = build_warm_start_config(config)._replace(share_cold=0.0, enabled=True)
     if form is not None:
-        warming = warming._replace(form=_form(form))
+        warm_config = warm_config._replace(form=_parse_form(form))
     if most is not None:
-        warming = warming._replace(patterns=_checked("--max", most, 1, 8))
+        warm_config = warm_config._replace(patterns=_check_range("--max", most, 1, 8))
     if tokens is not None:
-        warming = warming._replace(tokens=_checked("--tokens", tokens, 50, 100_000))
-    found = _templates(config)
-    return Starter(store, warming, templates=found, template=template, provider=_provider(provider))
+        warm_config = warm_config._replace(tokens=_check_range("--tokens", tokens, 50, 100_000))
+    library = _open_library(config)
+    return WarmStarter(
+        store, warm_config, templates=library, template=template, provider=_parse_provider(provider)
+    )
 
 
-def _newcomer(config: Config, store: Store, message: str, folder: Path | None = None) -> Newcomer:
-    """A session that a chat would begin here, with the tools that it would have."""
+def _create_new_session(
+    config: Config, store: Store, message: str, folder: Path | None = None
+) -> NewSession:
+    """Describe the session that a chat would start here, with the tools it would have."""
     import asyncio
 
     from rekindle.agent.tools.tool import ToolContext
-    from rekindle.learning.warm_start import Newcomer
+    from rekindle.learning.warm_start import NewSession
 
     if not message.strip():
-        raise InvalidInput("MESSAGE: nothing was said; give the first message of a session")
+        raise InvalidInput("MESSAGE is empty. Pass the first message of a session.")
     here = (folder or Path.cwd()).expanduser().absolute()
     context = ToolContext("", here, owner="", store=store, notes={})
-    outlive_connections()  # a server may die while it is asked
-    tools = asyncio.run(_definitions(config, context))
-    end_with_the_pipe()
-    return Newcomer(store.begin(), message, tools, str(here))
+    ignore_sigpipe()  # an MCP server may exit while we query it
+    tools = asyncio.run(_load_tool_definitions(config, context))
+    restore_sigpipe()
+    return NewSession(store.begin(), message, tools, str(here))
 
 
-async def _definitions(config: Config, context: ToolContext) -> list[dict[str, JSON]]:
-    """What the model of a chat is told about its tools; servers are asked as a chat asks them."""
+async def _load_tool_definitions(config: Config, context: ToolContext) -> list[dict[str, JSON]]:
+    """Return the tool definitions of a chat, including those of its MCP servers."""
     from contextlib import aclosing
 
-    from rekindle.agent.toolkit import equipped
-    from rekindle.learning.warm_session_tool import tool_of
-    from rekindle.processes.from_config import processes_of
+    from rekindle.agent.toolkit import open_toolkit
+    from rekindle.learning.warm_session_tool import create_tool_from_config
+    from rekindle.processes.from_config import create_client
 
-    more = [tool_of(config, shared=False)]
+    extra_tools = [create_tool_from_config(config, shared=False)]
     async with (
-        aclosing(processes_of(config)) as processes,
-        equipped(config, None, more, processes) as equipment,
+        aclosing(create_client(config)) as processes,
+        open_toolkit(config, None, extra_tools, processes) as toolkit,
     ):
-        for problem in equipment.problems:
-            note(printable(f"MCP: {problem}"))
-        return equipment.toolbox.definitions(context)
+        for problem in toolkit.problems:
+            print_notice(escape_control_chars(f"MCP: {problem}"))
+        return toolkit.toolbox.build_definitions(context)
 
 
-def _form(form: str) -> Form:
-    from rekindle.knowledge.render import FORMS
+def _parse_form(form: str) -> PreludeForm:
+    from rekindle.knowledge.render import PRELUDE_FORMS
 
-    for known in FORMS:
+    for known in PRELUDE_FORMS:
         if form == known:
             return known
-    raise InvalidInput(f"--form: {form!r:.40} is not one of {', '.join(FORMS)}")
+    raise InvalidInput(f"--form: {form!r:.40} is not one of {', '.join(PRELUDE_FORMS)}")
 
 
-def _provider(name: str) -> Provider:
+def _parse_provider(name: str) -> Provider:
     from rekindle.agent.model.providers import PROVIDERS
 
     for known in PROVIDERS:
@@ -273,32 +298,34 @@ def _provider(name: str) -> Provider:
     raise InvalidInput(f"--provider: {name!r:.40} is not one of {', '.join(PROVIDERS)}")
 
 
-def _checked(option: str, value: int | None, least: int, most: int) -> int:
-    if value is not None and not least <= value <= most:
-        raise InvalidInput(f"{option}: expected a number from {least} to {most:,}, got {value}")
+def _check_range(option: str, value: int | None, minimum: int, maximum: int) -> int:
+    if value is not None and not minimum <= value <= maximum:
+        raise InvalidInput(
+            f"{option}: expected a number from {minimum} to {maximum:,}, got {value}"
+        )
     return value or 0
 
 
-def _anything(_: Mapping[str, JSON]) -> bool:
+def _accept_any_arguments(_: Mapping[str, JSON]) -> bool:
     return True
 
 
-# ── for people and for programs
+# ── output
 
 
-def _user(text: str) -> Message:
+def _create_user_message(text: str) -> Message:
     from rekindle.types import Message
 
     return Message("user", text)
 
 
-def _wire(messages: Sequence[Message], provider: str) -> list[dict[str, Any]]:
-    from rekindle.agent.model.chat_completions import chat_message
+def _to_wire_messages(messages: Sequence[Message], provider: str) -> list[dict[str, Any]]:
+    from rekindle.agent.model.chat_completions import to_chat_message
 
-    return [dict(chat_message(message, _provider(provider), "")) for message in messages]
+    return [dict(to_chat_message(message, _parse_provider(provider), "")) for message in messages]
 
 
-def _told(prelude: Prelude) -> dict[str, Any]:
+def _prelude_to_dict(prelude: Prelude) -> dict[str, Any]:
     return {
         "template": prelude.template,
         "revision": prelude.revision,
@@ -309,54 +336,59 @@ def _told(prelude: Prelude) -> dict[str, Any]:
     }
 
 
-def _choice(choice: Choice) -> dict[str, Any]:
-    from rekindle.types import plain
+def _selection_to_dict(selection: Selection) -> dict[str, Any]:
+    from rekindle.types import to_json_value
 
-    head = choice.template
+    template = selection.template
     return {
-        "template": head.id if head else None,
-        "name": head.name if head else None,
-        "revision": head.revision if head else None,
-        "why": choice.why,
+        "template": template.id if template else None,
+        "name": template.name if template else None,
+        "revision": template.revision if template else None,
+        "why": selection.why,
         "patterns": [
-            {**plain(one.pattern), "fit": one.fit, "words": list(one.words), "here": one.here}
-            for one in choice.picked
+            {
+                **to_json_value(one.pattern),
+                "fit": one.fit,
+                "words": list(one.words),
+                "here": one.here,
+            }
+            for one in selection.picked
         ],
-        "considered": [plain(one) for one in choice.considered],
+        "considered": [to_json_value(one) for one in selection.considered],
     }
 
 
 def _write_messages(messages: Sequence[Message]) -> None:
     for message in messages:
-        say(f"── {message.role}")
+        print_line(f"── {message.role}")
         if message.text:
-            say(printable(message.text))
+            print_line(escape_control_chars(message.text))
         for call in message.tool_calls:
-            say(f"→ {call.name} {printable(str(call.arguments))}")
-        say()
+            print_line(f"→ {call.name} {escape_control_chars(str(call.arguments))}")
+        print_line()
 
 
-def _write_choice(choice: Choice) -> None:
-    if choice.template is None:
-        say(f"None: {choice.why}. The session would start cold.")
+def _write_selection(selection: Selection) -> None:
+    if selection.template is None:
+        print_line(f"No template: {selection.why}. The session would start cold.")
     else:
-        say(f"{choice.template.name} ({choice.template.id}): {choice.why}.")
-        say()
-        for one in choice.picked:
+        print_line(f"{selection.template.name} ({selection.template.id}): {selection.why}.")
+        print_line()
+        for one in selection.picked:
             what = one.pattern.asked or ", ".join(step.tool for step in one.pattern.steps)
             here = ", from this folder" if one.here else ""
-            say(f"  {one.fit:.2f}  {one_line(printable(what), 100)}{here}")
+            print_line(f"  {one.fit:.2f}  {to_one_line(escape_control_chars(what), 100)}{here}")
     others = [
         one
-        for one in choice.considered
-        if choice.template is None or one.template != choice.template.id
+        for one in selection.considered
+        if selection.template is None or one.template != selection.template.id
     ]
     if others:
-        say()
-        say("Looked at too:")
+        print_line()
+        print_line("Also considered:")
         for one in others:
-            say(f"  {one.fit:.2f}  {one.name}: {one.why}")
+            print_line(f"  {one.fit:.2f}  {one.name}: {one.why}")
 
 
-def _sentence(text: str) -> str:
+def _to_sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "!", "?")) else ".")

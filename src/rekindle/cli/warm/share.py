@@ -1,4 +1,4 @@
-"""`rekindle warm export`, `import`, `accept`, `retire` and `merge`: templates on their way."""
+"""`rekindle warm export`, `import`, `accept`, `retire` and `merge`: share and combine templates."""
 
 from __future__ import annotations
 
@@ -9,29 +9,32 @@ from typing import Annotated
 
 import typer
 
-from rekindle.cli.output import AsJson, counted, encode, note, say
-from rekindle.cli.store_access import writing
+from rekindle.cli.output import JsonOption, encode_json, format_count, print_line, print_notice
+from rekindle.cli.store_access import open_for_writing
 
-from .templates import NewName, TemplateName, at_least, folder, redactor
+from .templates import NameOption, TemplateArgument, create_redactor, open_library, require_at_least
 
 
 def register(group: typer.Typer) -> None:
-    """Add the commands of this file."""
-    group.command("export")(export)
-    group.command("import")(import_)
+    """Register the commands of this module."""
+    group.command("export")(export_template_file)
+    group.command("import")(import_template_file)
     group.command()(accept)
     group.command()(retire)
     group.command()(merge)
 
 
-def export(
-    name: TemplateName,
+def export_template_file(
+    name: TemplateArgument,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it here.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="File to write. Default: stdout."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="JSON it is in any case.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Accepted for consistency; always JSON.")
+    ] = False,
 ) -> None:
-    """Write a template as one file for others, with a checksum and where it comes from.
+    """Export a template as one file, with a checksum and its origin.
 
     Its texts are redacted once more.
 
@@ -41,65 +44,75 @@ def export(
       rekindle warm export our-repository | ssh there rekindle warm import -
     """
     from rekindle import __version__
-    from rekindle.knowledge.redact_template import rescanned
-    from rekindle.learning.build import removed_by
-    from rekindle.learning.library import exported, write_private
+    from rekindle.knowledge.redact_template import redact_template
+    from rekindle.learning.build import count_redactions
+    from rekindle.learning.library import export_template, write_private_file
 
-    from .render import removed_text
+    from .render import format_redactions
 
-    eraser = redactor()
-    template = rescanned(folder().find(name), eraser)
-    data = exported(template, f"rekindle {__version__}", time.time())
-    if eraser.report:
-        note(f"Removed from the export: {removed_text(removed_by(eraser))}.")
+    redactor = create_redactor()
+    template = redact_template(open_library().find(name), redactor)
+    data = export_template(template, f"rekindle {__version__}", time.time())
+    if redactor.report:
+        print_notice(f"Redacted from the export: {format_redactions(count_redactions(redactor))}.")
     if output is None:
         sys.stdout.buffer.write(data)
         return
-    write_private(output.expanduser().absolute(), data)
-    note(f"Written to {output}")
+    write_private_file(output.expanduser().absolute(), data)
+    print_notice(f"Wrote {output}")
 
 
-def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An exported template; - is stdin.")],
-    name: Annotated[str | None, typer.Option("--name", "-n", help="Call it so here.")] = None,
-    json: AsJson = False,
+def import_template_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Exported template; - for stdin.")],
+    name: Annotated[
+        str | None, typer.Option("--name", "-n", help="Name to import it under.")
+    ] = None,
+    json: JsonOption = False,
 ) -> None:
-    """Take in a template from elsewhere. It stays in quarantine until you accept it.
+    """Import an exported template. It stays quarantined until you accept it.
 
-    Its checksum is checked, and its texts are redacted again.
+    The checksum is verified and the texts are redacted again.
 
     \b
     Examples:
       rekindle warm import our-repository.json
       rekindle warm import - --name theirs < our-repository.json
     """
-    from rekindle.knowledge.file_format import MOST_BYTES
+    from rekindle.knowledge.file_format import MAX_BYTES
     from rekindle.learning import build
 
     if str(file) == "-":
-        data = sys.stdin.buffer.read(2 * MOST_BYTES)
+        data = sys.stdin.buffer.read(2 * MAX_BYTES)
     else:
         with file.expanduser().open("rb") as opened:
-            data = opened.read(2 * MOST_BYTES)
-    with writing(new=True) as store:
-        got = build.receive(store, folder(), redactor(), data, str(file), name)
-    template, missing, removed = got
+            data = opened.read(2 * MAX_BYTES)
+    with open_for_writing(may_create=True) as store:
+        imported = build.import_template(
+            store, open_library(), create_redactor(), data, str(file), name
+        )
+    template, missing, removed = imported
     if json:
-        answer = {"id": template.id, "name": template.name, "state": template.state}
-        say(encode({**answer, "missing_tools": missing, "removed": removed}).decode())
+        result = {"id": template.id, "name": template.name, "state": template.state}
+        print_line(encode_json({**result, "missing_tools": missing, "removed": removed}).decode())
         return
-    say(f"Template {template.id!r}: {counted(len(template.patterns), 'pattern')}, in quarantine.")
+    print_line(
+        f"Imported {template.id!r}: {format_count(len(template.patterns), 'pattern')}, quarantined."
+    )
     if removed:
-        from .render import write_removed
+        from .render import write_redactions
 
-        write_removed(removed)
+        write_redactions(removed)
     if missing:
-        say(f"Never called here: {', '.join(missing)}. What needs them will not be shown.")
-    say(f"Look at it (rekindle warm show {template.id}), then: rekindle warm accept {template.id}")
+        print_line(
+            f"Tools not used here yet: {', '.join(missing)}. Patterns that need them are skipped."
+        )
+    print_line(
+        f"Review: rekindle warm show {template.id}; then: rekindle warm accept {template.id}"
+    )
 
 
-def accept(name: TemplateName, json: AsJson = False) -> None:
-    """Let new sessions use a template that is in quarantine or was retired.
+def accept(name: TemplateArgument, json: JsonOption = False) -> None:
+    """Activate a quarantined or retired template, so that new sessions can use it.
 
     \b
     Examples:
@@ -107,13 +120,13 @@ def accept(name: TemplateName, json: AsJson = False) -> None:
     """
     from rekindle.learning import build
 
-    with writing(new=True) as store:
-        template = build.accept(store, folder(), name)
-    _told(template.id, template.state, json)
+    with open_for_writing(may_create=True) as store:
+        template = build.accept_template(store, open_library(), name)
+    _print_state(template.id, template.state, json)
 
 
-def retire(name: TemplateName, json: AsJson = False) -> None:
-    """Keep a template, but let no new session use it.
+def retire(name: TemplateArgument, json: JsonOption = False) -> None:
+    """Retire a template: keep it, but do not use it in new sessions.
 
     \b
     Examples:
@@ -121,24 +134,26 @@ def retire(name: TemplateName, json: AsJson = False) -> None:
     """
     from rekindle.learning import build
 
-    with writing(new=True) as store:
-        template = build.retire(store, folder(), name)
-    _told(template.id, template.state, json)
+    with open_for_writing(may_create=True) as store:
+        template = build.retire_template(store, open_library(), name)
+    _print_state(template.id, template.state, json)
 
 
-def _told(id: str, state: str, json: bool) -> None:
-    say(encode({"id": id, "state": state}).decode() if json else f"Template {id!r} is {state}.")
+def _print_state(id: str, state: str, json: bool) -> None:
+    print_line(
+        encode_json({"id": id, "state": state}).decode() if json else f"Template {id!r} is {state}."
+    )
 
 
 def merge(
     names: Annotated[
-        list[str], typer.Argument(metavar="TEMPLATE...", help="Two or more templates.")
+        list[str], typer.Argument(metavar="TEMPLATE...", help="Two or more template ids or names.")
     ],
-    name: NewName,
-    max: Annotated[int, typer.Option("--max", help="Keep at most so many patterns.")] = 60,
-    json: AsJson = False,
+    name: NameOption,
+    max: Annotated[int, typer.Option("--max", help="Maximum number of patterns.")] = 60,
+    json: JsonOption = False,
 ) -> None:
-    """Make one template of several, without what they say twice.
+    """Merge several templates into one, without duplicates.
 
     \b
     Examples:
@@ -146,10 +161,14 @@ def merge(
     """
     from rekindle.learning import build
 
-    at_least("--max", max, 1)
-    with writing(new=True) as store:
-        template = build.merge(store, folder(), redactor(), names, name, most=max)
+    require_at_least("--max", max, 1)
+    with open_for_writing(may_create=True) as store:
+        template = build.merge_templates(
+            store, open_library(), create_redactor(), names, name, max_patterns=max
+        )
     if json:
-        say(encode({"id": template.id, "pattern_count": len(template.patterns)}).decode())
+        print_line(
+            encode_json({"id": template.id, "pattern_count": len(template.patterns)}).decode()
+        )
     else:
-        say(f"Template {template.id!r}: {counted(len(template.patterns), 'pattern')}.")
+        print_line(f"Template {template.id!r}: {format_count(len(template.patterns), 'pattern')}.")

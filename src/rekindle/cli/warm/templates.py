@@ -1,4 +1,4 @@
-"""`rekindle warm build`, `extract`, `list`, `show`, `edit`, `delete`: what new sessions start from."""
+"""`rekindle warm build`, `extract`, `list`, `show`, `edit` and `delete`: manage templates."""
 
 from __future__ import annotations
 
@@ -11,53 +11,53 @@ import typer
 
 from rekindle.cli.insights import commands
 from rekindle.cli.output import (
-    AsJson,
-    Owner,
-    Yes,
-    confirm,
-    counted,
-    encode,
-    note,
-    progress,
-    say,
-    write_array,
+    JsonOption,
+    OwnerOption,
+    YesOption,
+    encode_json,
+    format_count,
+    print_line,
+    print_notice,
+    require_confirmation,
+    show_progress,
+    write_json_array,
 )
-from rekindle.cli.session_choice import Name
-from rekindle.cli.store_access import reading, settings, writing
+from rekindle.cli.session_choice import SessionArgument
+from rekindle.cli.store_access import load_settings, open_for_reading, open_for_writing
 from rekindle.errors import InvalidInput, RekindleError
 
 if TYPE_CHECKING:
-    from rekindle.learning.library import Templates
+    from rekindle.learning.library import TemplateLibrary
     from rekindle.redaction.redactor import Redactor
     from rekindle.store import Store
     from rekindle.types import Template
 
 group = typer.Typer(
-    help="Learn from sessions, and start new ones with what was learned.",
+    help="Learn from past sessions and warm-start new ones.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 
-def folder() -> Templates:
-    """The templates of this home."""
-    from rekindle.learning.library import Templates
+def open_library() -> TemplateLibrary:
+    """Open the template library of this home."""
+    from rekindle.learning.library import TemplateLibrary
 
-    return Templates.of_home(settings().home)
+    return TemplateLibrary.from_home(load_settings().home)
 
 
-def redactor() -> Redactor:
-    """Redaction that knows this machine: its user, home folder and secrets."""
-    from rekindle.config import surroundings
+def create_redactor() -> Redactor:
+    """Create a redactor that knows this machine: its user, home folder and secrets."""
+    from rekindle.config import get_home_and_env
     from rekindle.redaction.redactor import Redactor
 
-    return Redactor.of_machine(*surroundings())
+    return Redactor.from_environment(*get_home_and_env())
 
 
 def complete_template(incomplete: str) -> list[tuple[str, str]]:
-    """Templates for the shell to complete, with their names beside them."""
+    """List templates and their names for shell completion."""
     try:
-        entries = folder().all()
+        entries = open_library().list_entries()
     except (RekindleError, OSError):
         return []
     return [
@@ -67,47 +67,47 @@ def complete_template(incomplete: str) -> list[tuple[str, str]]:
     ]
 
 
-TemplateName = Annotated[
+TemplateArgument = Annotated[
     str,
     typer.Argument(
         metavar="TEMPLATE",
-        help="A template's id or name.",
+        help="Template id or name.",
         autocompletion=complete_template,
         show_default=False,
     ),
 ]
-NewName = Annotated[
+NameOption = Annotated[
     str,
-    typer.Option("--name", "-n", metavar="NAME", help="The template's name.", show_default=False),
+    typer.Option("--name", "-n", metavar="NAME", help="Name of the template.", show_default=False),
 ]
-Tags = Annotated[
-    list[str] | None, typer.Option("--tag", metavar="TAG", help="A tag; may be given again.")
+TagsOption = Annotated[
+    list[str] | None, typer.Option("--tag", metavar="TAG", help="Tag (repeatable).")
 ]
-Type = Annotated[
+TypeOption = Annotated[
     str | None,
-    typer.Option("--type", metavar="TYPE", help="Type of task: code, file, research or mixed."),
+    typer.Option("--type", metavar="TYPE", help="Task type: code, file, research or mixed."),
 ]
-Source = Annotated[
-    str | None, typer.Option(metavar="SOURCE", help="Only sessions from here, such as codex.")
+SourceOption = Annotated[
+    str | None, typer.Option(metavar="SOURCE", help="Only sessions from this source, e.g. codex.")
 ]
-Description = Annotated[str | None, typer.Option(help="What it is for.")]
-# Which sessions a template is learned from, and how much of them it keeps.
-MinMessages = Annotated[int, typer.Option(help="Sessions with at least so many messages.")]
-MaxSessions = Annotated[int, typer.Option(help="Learn from at most so many, newest first.")]
-Since = Annotated[
-    str | None, typer.Option(metavar="DATE", help="Only sessions that were active since then.")
+DescriptionOption = Annotated[str | None, typer.Option(help="What the template is for.")]
+# Options that select sessions and limit the size of a template.
+MinMessagesOption = Annotated[int, typer.Option(help="Minimum number of messages per session.")]
+MaxSessionsOption = Annotated[int, typer.Option(help="Maximum number of sessions, newest first.")]
+SinceOption = Annotated[
+    str | None, typer.Option(metavar="DATE", help="Only sessions active since this date.")
 ]
-MaxPatterns = Annotated[int, typer.Option("--max", help="Keep at most so many patterns.")]
-MinSupport = Annotated[
-    int, typer.Option(help="A pattern must come from so many independent sessions.")
+MaxPatternsOption = Annotated[int, typer.Option("--max", help="Maximum number of patterns.")]
+MinSupportOption = Annotated[
+    int, typer.Option(help="Minimum number of independent sessions per pattern.")
 ]
-Auto = Annotated[
-    bool, typer.Option("--auto", help="From sessions that did well; in quarantine until accepted.")
+AutoOption = Annotated[
+    bool, typer.Option("--auto", help="Use only successful sessions; quarantine the result.")
 ]
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of this file, and those that belong to the group."""
+    """Register the `warm` group with all its commands."""
     from . import experiment, preview, share
 
     app.add_typer(group, name="warm")
@@ -120,24 +120,24 @@ def register(app: typer.Typer) -> None:
 
 @group.command()
 def build(
-    name: NewName,
-    min_messages: MinMessages = 30,
-    max_sessions: MaxSessions = 50,
-    source: Source = None,
-    type: Type = None,
-    tag: Tags = None,
-    max: MaxPatterns = 40,
-    min_support: MinSupport = 2,
-    since: Since = None,
-    description: Description = None,
-    auto: Auto = False,
-    owner: Owner = None,
-    json: AsJson = False,
+    name: NameOption,
+    min_messages: MinMessagesOption = 30,
+    max_sessions: MaxSessionsOption = 50,
+    source: SourceOption = None,
+    type: TypeOption = None,
+    tag: TagsOption = None,
+    max: MaxPatternsOption = 40,
+    min_support: MinSupportOption = 2,
+    since: SinceOption = None,
+    description: DescriptionOption = None,
+    auto: AutoOption = False,
+    owner: OwnerOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """Mine sessions into a template: what they share, and what mended their errors.
+    """Build a template from common patterns and error fixes in past sessions.
 
-    Looks only at what is new since the last time. Secrets and private data are removed before
-    anything is learned; what was removed is counted.
+    Reads only what is new since the last build. Secrets and private data are redacted before
+    anything is learned; redactions are counted.
 
     \b
     Examples:
@@ -146,50 +146,57 @@ def build(
       rekindle warm build --name weekly --since 2026-01-01 --auto
     """
     from rekindle.learning import build
-    from rekindle.learning.miner import Wanted
-    from rekindle.store.core.filter import moment
+    from rekindle.learning.miner import MiningFilter
+    from rekindle.store.core.filter import parse_local_time
 
-    active = moment(since) if since else None
-    at_least("--min-messages", min_messages, 0)
+    active_since = parse_local_time(since) if since else None
+    require_at_least("--min-messages", min_messages, 0)
     for option, value in (
         ("--max-sessions", max_sessions), ("--max", max), ("--min-support", min_support),
     ):  # fmt: skip
-        at_least(option, value, 1)
-    wanted = Wanted(
-        source, owner, active, type, min_messages, max_sessions, most=max, least=min_support
+        require_at_least(option, value, 1)
+    wanted = MiningFilter(
+        source,
+        owner,
+        active_since,
+        type,
+        min_messages,
+        max_sessions,
+        max_patterns=max,
+        min_sessions=min_support,
     )
-    eraser = redactor()
-    with writing() as store, progress("Learning") as show:
-        built = build.build(
-            store, folder(), eraser, name, wanted,
+    redactor = create_redactor()
+    with open_for_writing() as store, show_progress("Learning") as show:
+        result = build.build_template(
+            store, open_library(), redactor, name, wanted,
             now=time.time(), description=description, tags=tag or (), automatic=auto, progress=show,
         )  # fmt: skip
-    removed = build.removed_by(eraser)
+    removed = build.count_redactions(redactor)
     if json:
-        told = {"metrics": built.scan, "removed": removed, "kept": built.kept}
-        say(encode({**_head(built.template), **told}).decode())
+        details = {"metrics": result.scan, "removed": removed, "kept": result.kept}
+        print_line(encode_json({**_template_to_dict(result.template), **details}).decode())
         return
-    from .render import write_built
+    from .render import write_build_result
 
-    write_built(built, removed)
+    write_build_result(result, removed)
 
 
-def at_least(option: str, value: int, least: int) -> None:
-    """Refuse a number that is too small, by the name that its option has."""
-    if value < least:
-        raise InvalidInput(f"{option}: expected {least} or more, got {value}")
+def require_at_least(option: str, value: int, minimum: int) -> None:
+    """Raise `InvalidInput` naming the option if its value is below the minimum."""
+    if value < minimum:
+        raise InvalidInput(f"{option}: expected {minimum} or more, got {value}")
 
 
 @group.command()
 def extract(
-    session: Name,
-    name: NewName,
-    tag: Tags = None,
-    description: Description = None,
-    owner: Owner = None,
-    json: AsJson = False,
+    session: SessionArgument,
+    name: NameOption,
+    tag: TagsOption = None,
+    description: DescriptionOption = None,
+    owner: OwnerOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """Make a template of one session: what it was about, how its user speaks, calls that worked.
+    """Create a template from one session: its topic, its user's style and calls that worked.
 
     \b
     Examples:
@@ -197,69 +204,72 @@ def extract(
     """
     from rekindle.learning import build
 
-    eraser = redactor()
-    with writing() as store:
-        template = build.extract(
-            store, folder(), eraser, session, name,
+    redactor = create_redactor()
+    with open_for_writing() as store:
+        template = build.extract_template(
+            store, open_library(), redactor, session, name,
             now=time.time(), description=description, tags=tag or (), owner=owner,
         )  # fmt: skip
-    removed = build.removed_by(eraser)
+    removed = build.count_redactions(redactor)
     if json:
-        say(encode({**_head(template), "removed": removed}).decode())
+        print_line(encode_json({**_template_to_dict(template), "removed": removed}).decode())
         return
-    from .render import write_removed, write_waiting
+    from .render import write_inactive_notice, write_redactions
 
-    write_removed(removed)
-    say(f"Template {template.id!r}: {counted(len(template.patterns), 'example')}.")
-    write_waiting(template)
-    say(f"See it with: rekindle warm show {template.id}")
+    write_redactions(removed)
+    print_line(f"Template {template.id!r}: {format_count(len(template.patterns), 'example')}.")
+    write_inactive_notice(template)
+    print_line(f"View it with: rekindle warm show {template.id}")
 
 
 @group.command("list")
-def list_(
-    type: Type = None,
+def list_templates(
+    type: TypeOption = None,
     tag: Annotated[
-        str | None, typer.Option(metavar="TAG", help="Only those with this tag.")
+        str | None, typer.Option(metavar="TAG", help="Only templates with this tag.")
     ] = None,
     source: Annotated[
-        str | None, typer.Option(metavar="SOURCE", help="Only those learned from this source.")
+        str | None, typer.Option(metavar="SOURCE", help="Only templates learned from this source.")
     ] = None,
     state: Annotated[
-        str | None, typer.Option(metavar="STATE", help="active, quarantined or retired.")
+        str | None,
+        typer.Option(metavar="STATE", help="Only this state: active, quarantined or retired."),
     ] = None,
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> None:
-    """List the templates, with how often they were used and how that went.
+    """List templates, how often they were used and how well they did.
 
     \b
     Examples:
       rekindle warm list
       rekindle warm list --type code --tag review
     """
-    entries = folder().all()
+    entries = open_library().list_entries()
     for entry in entries:
         if entry.template is None:
-            note(f"rekindle: {entry.problem}")
+            print_notice(f"rekindle: {entry.problem}")
     found = [entry.template for entry in entries if entry.template]
     given = {"--type": type, "--tag": tag, "--source": source, "--state": state}
     filters = {option: value for option, value in given.items() if value is not None}
     _check_filters(filters, found)
-    with reading() as store:
-        fitting = _fitting(store, found, filters)
-        rows = [(one, _use(store, one)) for one in fitting]
+    with open_for_reading() as store:
+        matching = _filter_templates(store, found, filters)
+        rows = [(one, _load_usage(store, one)) for one in matching]
     if json:
-        write_array({**_head(one), "use": use} for one, use in rows)
+        write_json_array({**_template_to_dict(one), "use": use} for one, use in rows)
         return
     if found and not rows:
-        told = " ".join(f"{option} {value}" for option, value in filters.items())
-        note(f"No template fits {told}: `rekindle warm list` shows all {len(found)}.")
+        filter_text = " ".join(f"{option} {value}" for option, value in filters.items())
+        print_notice(
+            f"No templates match {filter_text}. `rekindle warm list` shows all {len(found)}."
+        )
         return
     if not rows:
-        note("No templates here: make one with `rekindle warm build --name NAME`.")
+        print_notice("No templates yet. Create one with `rekindle warm build --name NAME`.")
         return
-    from .render import write_list
+    from .render import write_template_list
 
-    write_list(rows)
+    write_template_list(rows)
 
 
 def _check_filters(filters: Mapping[str, str], found: Sequence[Template]) -> None:
@@ -273,10 +283,10 @@ def _check_filters(filters: Mapping[str, str], found: Sequence[Template]) -> Non
             raise InvalidInput(f"{option}: expected one of {', '.join(known)}, got {value!r:.40}")
 
 
-def _fitting(
+def _filter_templates(
     store: Store, found: Sequence[Template], filters: Mapping[str, str]
 ) -> Sequence[Template]:
-    fitting = [
+    matching = [
         one
         for one in found
         if filters.get("--type", one.task_type) == one.task_type
@@ -284,35 +294,37 @@ def _fitting(
         and ("--tag" not in filters or filters["--tag"] in one.tags)
     ]
     source = filters.get("--source")
-    return fitting if source is None else _from(store, fitting, source)
+    return matching if source is None else _filter_by_source(store, matching, source)
 
 
-def _from(store: Store, found: Sequence[Template], source: str) -> Sequence[Template]:
-    """Templates that were learned from a source, as they tell themselves or as their sessions do."""
-    from rekindle.knowledge.file_format import sources_of
-    from rekindle.learning.build import sessions_of
+def _filter_by_source(store: Store, found: Sequence[Template], source: str) -> Sequence[Template]:
+    """Return the templates learned from a source, by their own record or by their sessions."""
+    from rekindle.knowledge.file_format import get_source_counts
+    from rekindle.learning.build import find_session_ids
     from rekindle.store import Filter
 
-    sessions = sessions_of(store, Filter(source=source))
+    sessions = find_session_ids(store, Filter(source=source))
     return [
-        one for one in found if source in sources_of(one) or not sessions.isdisjoint(one.sources)
+        one
+        for one in found
+        if source in get_source_counts(one) or not sessions.isdisjoint(one.sources)
     ]
 
 
-def _use(store: Store, template: Template) -> Any:
+def _load_usage(store: Store, template: Template) -> Any:
     from rekindle.learning import build
 
-    return build.use_of(store, template.id)
+    return build.measure_usage(store, template.id)
 
 
-def _head(template: Template) -> dict[str, Any]:
-    """A template without its patterns, for programs."""
-    kept = template._asdict()
+def _template_to_dict(template: Template) -> dict[str, Any]:
+    """Return the fields of a template, without its patterns."""
+    fields = template._asdict()
     for name in ("patterns", "seed", "scan"):
-        del kept[name]
+        del fields[name]
     tools = sorted({step.tool for one in template.patterns for step in one.steps})
     return {
-        **kept,
+        **fields,
         "tags": list(template.tags),
         "pattern_count": len(template.patterns),
         "tools": tools,
@@ -320,8 +332,8 @@ def _head(template: Template) -> dict[str, Any]:
 
 
 @group.command()
-def show(name: TemplateName, json: AsJson = False) -> None:
-    """Show a template: what it advises, where that is known from, and how it did.
+def show(name: TemplateArgument, json: JsonOption = False) -> None:
+    """Show a template: its advice, the evidence for it and its results.
 
     \b
     Examples:
@@ -330,14 +342,14 @@ def show(name: TemplateName, json: AsJson = False) -> None:
     """
     from rekindle.learning import build
 
-    template = folder().find(name)
-    with reading() as store:
-        use = build.use_of(store, template.id)
-        known = store.mined.tools()
+    template = open_library().find(name)
+    with open_for_reading() as store:
+        use = build.measure_usage(store, template.id)
+        known = store.mining_results.list_tools()
     if json:
-        from rekindle.knowledge.file_format import fields_of
+        from rekindle.knowledge.file_format import template_to_fields
 
-        say(encode({**fields_of(template), "use": use}).decode())
+        print_line(encode_json({**template_to_fields(template), "use": use}).decode())
         return
     from .render import write_template
 
@@ -346,17 +358,17 @@ def show(name: TemplateName, json: AsJson = False) -> None:
 
 @group.command()
 def edit(
-    name: TemplateName,
-    description: Description = None,
-    rename: Annotated[str | None, typer.Option(metavar="NAME", help="Another name.")] = None,
+    name: TemplateArgument,
+    description: DescriptionOption = None,
+    rename: Annotated[str | None, typer.Option(metavar="NAME", help="New name.")] = None,
     tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="Add a tag.")] = None,
-    untag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="Take a tag away.")] = None,
+    untag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="Remove a tag.")] = None,
     drop: Annotated[
-        list[str] | None, typer.Option(metavar="PATTERN", help="Drop a pattern, by its id.")
+        list[str] | None, typer.Option(metavar="PATTERN", help="Remove the pattern with this id.")
     ] = None,
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> None:
-    """Change a template's description, name or tags, or drop a pattern. Its id stays.
+    """Edit a template's description, name or tags, or remove a pattern. Its id stays the same.
 
     \b
     Examples:
@@ -367,42 +379,42 @@ def edit(
 
     if not any(value is not None for value in (description, rename, tag, untag, drop)):
         raise typer.BadParameter(
-            "say what to change: --description, --rename, --tag, --untag, --drop"
+            "specify what to change: --description, --rename, --tag, --untag, --drop"
         )
-    wanted = build.Edit(description, rename, tag or (), untag or (), drop or ())
-    eraser = redactor()
-    with writing() as store:
-        template = build.edit(store, folder(), eraser, name, wanted)
-    removed = build.removed_by(eraser)
+    wanted = build.TemplateEdit(description, rename, tag or (), untag or (), drop or ())
+    redactor = create_redactor()
+    with open_for_writing() as store:
+        template = build.edit_template(store, open_library(), redactor, name, wanted)
+    removed = build.count_redactions(redactor)
     if json:
-        say(encode({**_head(template), "removed": removed}).decode())
+        print_line(encode_json({**_template_to_dict(template), "removed": removed}).decode())
         return
     if removed:
-        from .render import write_removed
+        from .render import write_redactions
 
-        write_removed(removed)
-    say(f"Template {template.id!r} now has revision {template.revision}.")
+        write_redactions(removed)
+    print_line(f"Updated template {template.id!r} (revision {template.revision}).")
 
 
 @group.command()
-def delete(name: TemplateName, yes: Yes = False, json: AsJson = False) -> None:
-    """Delete a template. Sessions that used it stay as they are.
+def delete(name: TemplateArgument, yes: YesOption = False, json: JsonOption = False) -> None:
+    """Delete a template. Sessions that used it are not affected.
 
     \b
     Examples:
       rekindle warm delete our-repository
     """
-    from rekindle.learning.library import index
+    from rekindle.learning.library import update_index
 
-    templates = folder()
+    library = open_library()
     try:
-        id = templates.find(name).id
+        id = library.find(name).id
     except InvalidInput:
-        id = name  # a file that cannot be read can still be deleted
+        id = name  # an unreadable template file can still be deleted
     if not yes and not sys.stdin.isatty():
-        raise typer.BadParameter(f"this deletes the template {id!r}: give --yes")
-    confirm(f"Delete the template {id!r}?", yes=yes)
-    with writing() as store:
-        templates.delete(id)
-        index(store, templates)
-    say(encode({"deleted": id}).decode() if json else f"Deleted {id!r}.")
+        raise typer.BadParameter(f"confirmation required to delete {id!r}: pass --yes")
+    require_confirmation(f"Delete template {id!r}?", yes=yes)
+    with open_for_writing() as store:
+        library.delete(id)
+        update_index(store, library)
+    print_line(encode_json({"deleted": id}).decode() if json else f"Deleted template {id!r}.")

@@ -1,4 +1,4 @@
-"""The health page: one address on this machine that tells whether the gateway works."""
+"""The health page: a local HTTP endpoint that reports whether the gateway works."""
 
 from __future__ import annotations
 
@@ -12,54 +12,54 @@ from rekindle.errors import StoreError
 from rekindle.gateway.gateway import Gateway
 
 HOST = "127.0.0.1"
-_PATIENCE = 5.0  # seconds for a request to come
+_REQUEST_TIMEOUT = 5.0  # seconds to wait for a request
 
 
-async def facts(gateway: Gateway) -> dict[str, object]:
-    """What the page tells; `status` is ok, or store when the store cannot be used."""
-    told: dict[str, object] = {
+async def collect_health(gateway: Gateway) -> dict[str, object]:
+    """Collect the health report; `status` is ok, or store if the store is unavailable."""
+    health: dict[str, object] = {
         "status": "ok",
-        "runner": gateway.office.runner,
-        "uptime": round(time.time() - gateway.begun, 1),
+        "runner": gateway.context.runner,
+        "uptime": round(time.time() - gateway.started, 1),
         "platforms": [*gateway.platforms],
-        "conversations": gateway.running,
-        "sending": gateway.sending,
-        "accepted": gateway.accepted,
+        "conversations": gateway.worker_count,
+        "sending": gateway.sender_count,
+        "accepted": gateway.accepted_count,
     }
     try:
-        counts = await gateway.office.desk.ask(gateway.office.desk.store.mail.counts)
+        counts = await gateway.context.executor.run(gateway.context.executor.store.inbox.get_counts)
     except StoreError as error:
-        return {**told, "status": "store", "error": str(error)}
-    return {**told, "mail": counts._asdict()}
+        return {**health, "status": "store", "error": str(error)}
+    return {**health, "mail": counts._asdict()}
 
 
 @asynccontextmanager
-async def page(gateway: Gateway, port: int) -> AsyncGenerator[int]:
-    """Serve the page; the port it is at."""
+async def serve_health(gateway: Gateway, port: int) -> AsyncGenerator[int]:
+    """Serve the health page and yield its port."""
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_REQUEST_TIMEOUT):
                 head = await reader.readuntil(b"\r\n\r\n")
             path = head.split(b" ", 2)[1]
-            told: dict[str, object] = {"error": "only /health is here"}
+            payload: dict[str, object] = {"error": "not found; use /health"}
             status = b"404 Not Found"
             if path.split(b"?")[0] == b"/health":
-                told = await facts(gateway)
-                status = b"200 OK" if told["status"] == "ok" else b"503 Service Unavailable"
-            body = json.dumps(told).encode() + b"\n"
+                payload = await collect_health(gateway)
+                status = b"200 OK" if payload["status"] == "ok" else b"503 Service Unavailable"
+            body = json.dumps(payload).encode() + b"\n"
             length = str(len(body)).encode()
-            about = b"content-type: application/json\r\nconnection: close\r\ncontent-length: "
-            writer.write(b"HTTP/1.1 " + status + b"\r\n" + about + length + b"\r\n\r\n" + body)
+            headers = b"content-type: application/json\r\nconnection: close\r\ncontent-length: "
+            writer.write(b"HTTP/1.1 " + status + b"\r\n" + headers + length + b"\r\n\r\n" + body)
             await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever asked has gone, or asked nothing
+            pass  # the client disconnected or sent nothing
         except IndexError:
-            pass  # no request at all
+            pass  # not an HTTP request
         finally:
             writer.close()
 
-    server = await asyncio.start_server(answer, HOST, port)
+    server = await asyncio.start_server(handle_request, HOST, port)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:

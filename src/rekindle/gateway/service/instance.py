@@ -1,7 +1,7 @@
-"""The name of a gateway among those that share a store, kept for its next life.
+"""The name of a gateway instance among those that share a store, kept across restarts.
 
-A gateway that was killed and started again has the same name, so it takes up at once what it left:
-the leases are its own. The lock on the file tells that it lives; the system lets go of it when the
+A gateway that is killed and restarted keeps its name, so it resumes its work at once: the leases
+are its own. The lock on its file shows that it is running; the system releases the lock when the
 process ends, however it ends.
 """
 
@@ -19,84 +19,88 @@ from typing import NamedTuple
 
 from rekindle.errors import InvalidInput
 
-MOST = 64
+MAX_INSTANCES = 64
 
 
-class Runner(NamedTuple):
-    """A gateway that lives: its name, and where it tells about itself."""
+class GatewayInstance(NamedTuple):
+    """A running gateway: its name and its lock file."""
 
     name: str
     file: Path
 
-    def tell(self, facts: Mapping[str, object]) -> None:
-        """Leave a note for `gateway status`."""
-        note = self.file.with_suffix(".json")
-        draft = note.with_suffix(".draft")
-        draft.write_text(json.dumps(dict(facts)))
-        draft.replace(note)
+    def write_status(self, status: Mapping[str, object]) -> None:
+        """Write the status file that `gateway status` reads."""
+        path = self.file.with_suffix(".json")
+        temporary = path.with_suffix(".draft")
+        temporary.write_text(json.dumps(dict(status)))
+        temporary.replace(path)
 
 
 @contextmanager
-def enter(home: Path) -> Generator[Runner]:
-    """Take the first name in this home that no other living gateway has."""
+def claim_instance(home: Path) -> Generator[GatewayInstance]:
+    """Claim the first name in this home that no running gateway holds."""
     folder = home / "gateway"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for number in range(1, MOST + 1):
+    for number in range(1, MAX_INSTANCES + 1):
         path = folder / f"{number}.runner"
-        held = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        fd = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            os.close(held)
+            os.close(fd)
             continue
         try:
-            yield Runner(_name(held), path)
+            yield GatewayInstance(_load_or_create_name(fd), path)
             path.with_suffix(".json").unlink(missing_ok=True)
         finally:
-            os.close(held)
+            os.close(fd)
         return
-    raise InvalidInput(f"{MOST} gateways run in {home} already")
+    raise InvalidInput(f"too many gateways in {home}: at most {MAX_INSTANCES} can run")
 
 
-def living(home: Path) -> list[dict[str, object]]:
-    """What the gateways that live in this home tell about themselves."""
-    return [note for path in _files(home) if _is_held(path) and (note := _note(path))]
+def list_running_instances(home: Path) -> list[dict[str, object]]:
+    """Return the status of each gateway running in this home."""
+    return [
+        status
+        for path in _list_lock_files(home)
+        if _is_locked(path) and (status := _read_status(path))
+    ]
 
 
-def _files(home: Path) -> list[Path]:
+def _list_lock_files(home: Path) -> list[Path]:
     return sorted((home / "gateway").glob("*.runner"), key=lambda path: int(path.stem))
 
 
-def _is_held(path: Path) -> bool:
+def _is_locked(path: Path) -> bool:
     try:
-        found = os.open(path, os.O_RDWR)
+        fd = os.open(path, os.O_RDWR)
     except OSError:
         return False
     try:
-        fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return True
     finally:
-        os.close(found)
+        os.close(fd)
     return False
 
 
-def _note(path: Path) -> dict[str, object]:
+def _read_status(path: Path) -> dict[str, object]:
     try:
-        note: dict[str, object] = json.loads(path.with_suffix(".json").read_text())
+        status: dict[str, object] = json.loads(path.with_suffix(".json").read_text())
     except (OSError, ValueError):
         return {}
-    return note
+    return status
 
 
-def _name(held: int) -> str:
-    """The name in the file; a new file gets one that no other machine has."""
-    known = os.pread(held, 200, 0).decode("utf-8", "replace").strip()
+def _load_or_create_name(fd: int) -> str:
+    """Return the name in the file; write a globally unique one to a new file."""
+    known = os.pread(fd, 200, 0).decode("utf-8", "replace").strip()
     if re.fullmatch(r"[\w.-]+", known):
         return known
     machine = re.sub(r"[^A-Za-z0-9_.]+", "_", platform.node())[:40] or "here"
     name = f"gateway-{machine}-{os.urandom(6).hex()}"
-    os.ftruncate(held, 0)
-    os.pwrite(held, name.encode(), 0)
-    os.fsync(held)
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, name.encode(), 0)
+    os.fsync(fd)
     return name

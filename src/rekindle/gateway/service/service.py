@@ -1,4 +1,4 @@
-"""A gateway as a program: made from the settings, and ended by a signal."""
+"""The gateway as a service: built from the settings, stopped by a signal."""
 
 from __future__ import annotations
 
@@ -12,136 +12,142 @@ from contextlib import aclosing
 from pathlib import Path
 
 from rekindle.agent.model.client import Endpoint, Model
-from rekindle.agent.store_executor import Desk
-from rekindle.agent.toolkit import Equipment, equipped
+from rekindle.agent.store_executor import StoreExecutor
+from rekindle.agent.toolkit import Toolkit, open_toolkit
 from rekindle.agent.tools.tool import ToolContext
-from rekindle.config import Config, surroundings
+from rekindle.config import Config, get_home_and_env
 from rekindle.errors import InvalidSetting
-from rekindle.gateway.context import Office, owner_of
-from rekindle.gateway.gateway import Gateway, Habits
-from rekindle.gateway.outbox_sender import Stamina
-from rekindle.gateway.process_reports import address_of, busy_of
-from rekindle.learning.warm_session_tool import tool_of
-from rekindle.learning.warm_start import starter_of
+from rekindle.gateway.context import GatewayContext, derive_owner
+from rekindle.gateway.gateway import Gateway, GatewayOptions
+from rekindle.gateway.outbox_sender import SendRetryPolicy
+from rekindle.gateway.process_reports import build_report_address, make_busy_check
+from rekindle.learning.warm_session_tool import create_tool_from_config
+from rekindle.learning.warm_start import create_warm_starter
 from rekindle.platforms import Platform
-from rekindle.platforms.plugins import connect
-from rekindle.processes.from_config import processes_of
+from rekindle.platforms.plugins import connect_platforms
+from rekindle.processes.from_config import create_client
 from rekindle.store import Store
 from rekindle.types import JSON, Price, Route
 
-from .health import page
-from .instance import Runner, enter
+from .health import serve_health
+from .instance import GatewayInstance, claim_instance
 
 logger = logging.getLogger(__name__)
 
-_REMEMBERED = 10_000  # sessions whose notes are kept
+_MAX_NOTE_SESSIONS = 10_000  # sessions whose tool notes are kept in memory
 
 
-def serve(config: Config, store: Store) -> None:
-    """Run a gateway until it is told to stop (SIGTERM, SIGINT); a second time, at once."""
+def run_service(config: Config, store: Store) -> None:
+    """Run a gateway until SIGTERM or SIGINT; a second signal ends it immediately."""
     if not config.gateway.platforms:
-        raise InvalidSetting("gateway.platforms: not set; name what to connect (docs/gateway.md)")
-    with enter(config.home) as runner:
-        asyncio.run(_serve(config, store, runner))
+        raise InvalidSetting("gateway.platforms: not set; list what to connect (docs/gateway.md)")
+    with claim_instance(config.home) as instance:
+        asyncio.run(_run_until_stopped(config, store, instance))
 
 
-async def _serve(config: Config, store: Store, runner: Runner) -> None:
-    desk = Desk(store)
+async def _run_until_stopped(config: Config, store: Store, instance: GatewayInstance) -> None:
+    executor = StoreExecutor(store)
     endpoint = Endpoint(config.model.base_url, config.model.name, config.model.api_key)
     try:
-        price = config.price_of(endpoint.model)
-        processes = processes_of(config)
-        tools = equipped(config, more=[tool_of(config, shared=True)], processes=processes)
-        async with Model(endpoint) as model, aclosing(processes), tools as equipment:
-            for problem in equipment.problems:
+        price = config.get_price(endpoint.model)
+        processes = create_client(config)
+        tools = open_toolkit(
+            config, extra_tools=[create_tool_from_config(config, shared=True)], processes=processes
+        )
+        async with Model(endpoint) as model, aclosing(processes), tools as toolkit:
+            for problem in toolkit.problems:
                 logger.warning("MCP: %s", problem)
-            await model.ready()
-            platforms = connect(config.gateway.platforms)
-            office = office_of(config, desk, model, runner.name, platforms, equipment, price)
-            office = office._replace(is_busy=busy_of(processes, desk))
-            gateway = Gateway(office, platforms, habits=habits_of(config), processes=processes)
-            _end_by_signal(gateway)
-            async with page(gateway, config.gateway.health_port) as port:
-                runner.tell({"pid": os.getpid(), "port": port, "runner": runner.name,
+            await model.load_client()
+            platforms = connect_platforms(config.gateway.platforms)
+            context = build_gateway_context(
+                config, executor, model, instance.name, platforms, toolkit, price
+            )
+            context = context._replace(is_busy=make_busy_check(processes, executor))
+            gateway = Gateway(
+                context, platforms, options=build_gateway_options(config), processes=processes
+            )
+            _install_signal_handlers(gateway)
+            async with serve_health(gateway, config.gateway.health_port) as port:
+                instance.write_status({"pid": os.getpid(), "port": port, "runner": instance.name,
                              "begun": time.time()})  # fmt: skip
                 names = ", ".join(gateway.platforms)
-                logger.info("%s serves %s; http://127.0.0.1:%d/health", runner.name, names, port)
+                logger.info("%s serving %s; http://127.0.0.1:%d/health", instance.name, names, port)
                 await gateway.run()
     finally:
-        desk.close()
+        executor.close()
 
 
-def office_of(
+def build_gateway_context(
     config: Config,
-    desk: Desk,
+    executor: StoreExecutor,
     model: Model,
     runner: str,
     platforms: list[Platform],
-    equipment: Equipment,
+    toolkit: Toolkit,
     price: Price,
-) -> Office:
-    """What all conversations share, as the settings want it."""
-    one = config.gateway
-    workdir = Path(one.workdir)
+) -> GatewayContext:
+    """Build the context shared by all conversations from the settings."""
+    settings = config.gateway
+    workdir = Path(settings.workdir)
     workdir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _, environment = surroundings()
+    _, environment = get_home_and_env()
     notes: dict[str, MutableMapping[str, JSON]] = {}
 
-    def tools_for(route: Route) -> ToolContext:
-        if len(notes) > _REMEMBERED:
+    def build_tool_context(route: Route) -> ToolContext:
+        if len(notes) > _MAX_NOTE_SESSIONS:
             notes.pop(next(iter(notes)))
         return ToolContext(
             session=route.session,
             cwd=workdir,
-            owner=owner_of(route.key, route.origin),
-            folders=(workdir, *equipment.folders),
-            approval=one.approval,
-            store=desk.store,
+            owner=derive_owner(route.key, route.origin),
+            folders=(workdir, *toolkit.folders),
+            approval=settings.approval,
+            store=executor.store,
             environment=environment,
             notes=notes.setdefault(route.session, {}),
-            address=address_of(route.origin),
+            address=build_report_address(route.origin),
         )
 
-    return Office(
-        desk=desk,
+    return GatewayContext(
+        executor=executor,
         model=model,
-        toolbox=equipment.toolbox,
-        tools_for=tools_for,
+        toolbox=toolkit.toolbox,
+        build_tool_context=build_tool_context,
         runner=runner,
         policies=config.policies,
         key_rules=config.key_rules,
-        lease=one.lease_seconds,
-        limits=equipment.limits,
+        lease=settings.lease_seconds,
+        limits=toolkit.limits,
         price=price,
-        arriving=one.arriving,
+        arriving=settings.arriving,
         platforms=[platform.name for platform in platforms],
-        homes=desk.store.routes.homes,
-        attempts=one.turn_attempts,
-        starter=starter_of(config, desk.store, model.provider, shared=True),
+        homes=executor.store.routes.list_homes,
+        max_attempts=settings.turn_attempts,
+        starter=create_warm_starter(config, executor.store, model.provider, shared=True),
     )
 
 
-def habits_of(config: Config) -> Habits:
-    """How the gateway works, as the settings want it."""
-    one = config.gateway
-    return Habits(
-        turns=one.turns,
-        edit_seconds=one.edit_seconds,
-        grace=one.grace_seconds,
-        keep=one.keep_days * 86_400,
-        stamina=Stamina(attempts=one.send_attempts),
+def build_gateway_options(config: Config) -> GatewayOptions:
+    """Build the gateway's options from the settings."""
+    settings = config.gateway
+    return GatewayOptions(
+        max_turns=settings.turns,
+        edit_seconds=settings.edit_seconds,
+        grace_seconds=settings.grace_seconds,
+        keep_seconds=settings.keep_days * 86_400,
+        retry_policy=SendRetryPolicy(max_attempts=settings.send_attempts),
     )
 
 
-def _end_by_signal(gateway: Gateway) -> None:
+def _install_signal_handlers(gateway: Gateway) -> None:
     loop = asyncio.get_running_loop()
 
-    def told() -> None:
-        logger.info("told to stop")
+    def on_signal() -> None:
+        logger.info("stopping on signal")
         gateway.stop()
-        for number in (signal.SIGTERM, signal.SIGINT):  # a second time they end the program
+        for number in (signal.SIGTERM, signal.SIGINT):  # a second signal ends the process
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told)
+        loop.add_signal_handler(number, on_signal)

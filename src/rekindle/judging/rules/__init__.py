@@ -1,18 +1,18 @@
-"""The rules that judge a tool call, one subject per file.
+"""Rules that judge a tool call, one subject per file.
 
-    verdict.py     what a rule says, and whose mistake it was
-    evidence.py    what a rule may look at: the call, its result, the protocol's facts
-    shell.py       takes a shell command apart: which of its commands decides how it ends
-    programs.py    what programs are for: searches, tests, linters, readers
-    protocol.py    what the protocol says beside the text
-    contract.py    what a tool promises to say: exit codes and flags in its text or JSON
-    meaning.py     what an exit code means for the command that gave it
-    phrases.py     the sentences with which harnesses and tools begin a result that failed
-    output.py      judges a command by what it wrote, where nobody tells its exit code,
-    complaint.py   by the complaints of shells and small tools
-    signatures.py  and by what test runners, compilers and clients write when they fail
-    wording.py     the form in which phrases and signatures are written down
+    verdict.py         the outcome a rule returns, and whose fault it was
+    evidence.py        what a rule may inspect: the call, its result, protocol metadata
+    shell_commands.py  splits a shell command and finds the commands that decide its exit code
+    programs.py        classifies programs: searches, tests, linters, readers
+    protocol.py        metadata beside the text: flags, exit codes, statuses
+    tool_contract.py   exit codes and flags that a tool reports in its text or JSON
+    exit_codes.py      the meaning of a non-zero exit code for a given command
+    phrases.py         sentences that open a failed result of a harness or tool
+    command_output.py  judges a command by its output when no exit code is known, using
+    error_lines.py     error lines of shells and small tools,
+    signatures.py      and failure messages of test runners, compilers and clients
+    text_patterns.py   the format of phrases and signatures
 
-They are asked in the order of trust: protocol, contract, meaning, anchored text. The tables are
-open to new wordings; each declares the transcripts it was written after, if any.
+Rules run in order of trust: protocol, contract, exit codes, anchored text. The tables are meant to
+be extended; each entry names the transcripts it was derived from, if any.
 """

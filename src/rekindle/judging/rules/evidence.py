@@ -1,4 +1,4 @@
-"""What a rule may look at. Everything that costs is worked out when it is first asked for."""
+"""What a rule may inspect. Expensive properties are computed on first access."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any, cast
 
 import msgspec
 
-from rekindle.judging.tool_kinds import kind_of
+from rekindle.judging.tool_kinds import classify_tool
 from rekindle.types import JSON, Message, ToolCall
 
 from . import shell_commands
 
-HEAD = 1_500
-TAIL = 3_000
-_LONGEST_JSON = 1_000_000
+HEAD_CHARS = 1_500
+TAIL_CHARS = 3_000
+_MAX_JSON_CHARS = 1_000_000
 _COMMAND_KEYS = ("command", "cmd", "script", "bash_command", "commands", "code", "input", "action")
-_NOTHING: Mapping[str, JSON] = {}
+_EMPTY_OBJECT: Mapping[str, JSON] = {}
 _decode = msgspec.json.Decoder().decode
 
 
-def decoded(text: str) -> object:
-    """The JSON value, or None where it is none."""
+def try_decode_json(text: str) -> object:
+    """Return the decoded JSON value, or None if the text is not valid JSON."""
     try:
         return _decode(text)
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
@@ -29,48 +29,48 @@ def decoded(text: str) -> object:
 
 
 class Evidence:
-    """A call, its result and the protocol's facts, as the rules ask for them."""
+    """A call, its result and the protocol metadata, as seen by the rules."""
 
     __slots__ = ("_arguments", "_command", "_content", "_record", "call", "meta", "shape", "text")
 
     def __init__(self, call: ToolCall, result: Message) -> None:
         self.call = call
-        self.meta: Mapping[str, JSON] = result.meta or _NOTHING
+        self.meta: Mapping[str, JSON] = result.meta or _EMPTY_OBJECT
         self._content = content = result.content
         self.text = content if isinstance(content, str) else result.text
-        self.shape = kind_of(call.name).shape
+        self.shape = classify_tool(call.name).shape
         self._arguments: Mapping[str, JSON] | None = None
         self._command: str | None = None
         self._record: Mapping[str, JSON] | None = None
-        if self.shape == "edit" and self._views:
+        if self.shape == "edit" and self._is_view_command:
             self.shape = "read"
 
     @property
-    def has_parts(self) -> bool:
-        """Whether the result holds anything at all, such as a picture."""
+    def has_content(self) -> bool:
+        """Whether the result has any content, such as an image."""
         return bool(self._content)
 
     @property
-    def _views(self) -> bool:
-        # One tool of Anthropic's both shows and changes files.
+    def _is_view_command(self) -> bool:
+        # Anthropic's text editor tool both shows and edits files.
         if "editor" not in self.call.name and "edit_tool" not in self.call.name:
             return False
         return self.arguments.get("command") == "view"
 
     @property
     def arguments(self) -> Mapping[str, JSON]:
-        """The arguments as an object; empty where the model wrote none."""
+        """The arguments as an object; empty if the model sent none."""
         if self._arguments is None:
             given = self.call.arguments
             if isinstance(given, str):
-                value = decoded(given) if given.startswith("{") else None
-                given = cast("dict[str, Any]", value) if isinstance(value, dict) else _NOTHING
+                value = try_decode_json(given) if given.startswith("{") else None
+                given = cast("dict[str, Any]", value) if isinstance(value, dict) else _EMPTY_OBJECT
             self._arguments = given
         return self._arguments
 
     @property
     def command(self) -> str:
-        """The command line or script that the call runs; empty where it runs none."""
+        """The command line or script that the call runs; empty if it runs none."""
         if self._command is None:
             self._command = self._find_command()
         return self._command
@@ -81,49 +81,49 @@ class Evidence:
             if isinstance(value, str) and value:
                 return value
             if isinstance(value, Sequence) and value and not isinstance(value, str):
-                return _joined([str(word) for word in cast("Sequence[object]", value)])
+                return _join_arguments([str(word) for word in cast("Sequence[object]", value)])
             if isinstance(value, Mapping):
                 words = cast("Mapping[str, JSON]", value).get("command")
                 if isinstance(words, list):
-                    return _joined([str(word) for word in cast("list[object]", words)])
+                    return _join_arguments([str(word) for word in cast("list[object]", words)])
         given = self.call.arguments
         return given if isinstance(given, str) and given[:1] not in ("{", "") else ""
 
     @property
-    def ending(self) -> shell_commands.Ending:
-        """Which of the commands decides how the whole ended."""
-        return shell_commands.ending(self.command)
+    def deciding_commands(self) -> shell_commands.DecidingCommands:
+        """The commands that decide the exit code."""
+        return shell_commands.find_deciding_commands(self.command)
 
     @property
     def record(self) -> Mapping[str, JSON]:
-        """The result as a JSON object; empty where it is none."""
+        """The result as a JSON object; empty if it is not one."""
         if self._record is None:
-            self._record = _NOTHING
+            self._record = _EMPTY_OBJECT
             text = self.text
-            if text[:1] == "{" and len(text) < _LONGEST_JSON:
-                value = decoded(text)
+            if text[:1] == "{" and len(text) < _MAX_JSON_CHARS:
+                value = try_decode_json(text)
                 if isinstance(value, dict):
                     self._record = cast("dict[str, Any]", value)
         return self._record
 
 
-def _joined(words: list[str]) -> str:
-    """An argument vector as one command; what `sh -c` runs is the command itself."""
+def _join_arguments(words: list[str]) -> str:
+    """Join an argument vector into one command; for `sh -c`, return the inner command."""
     name = words[0].rsplit("/", 1)[-1]
     if len(words) >= 3 and name in ("bash", "sh", "zsh", "dash") and words[1].endswith("c"):
         return words[2]
     return " ".join(word if word and " " not in word else repr(word) for word in words)
 
 
-def ends(text: str, head: int = HEAD, tail: int = TAIL) -> str:
-    """The beginning and the end of a text that may be very long, in whole lines."""
+def trim_middle(text: str, head: int = HEAD_CHARS, tail: int = TAIL_CHARS) -> str:
+    """Return the beginning and the end of a long text, cut at line breaks."""
     if len(text) <= head + tail:
         return text
     first, last = text[:head], text[-tail:]
     return f"{first[: first.rfind(chr(10)) + 1] or first}\n\n{last[last.find(chr(10)) + 1 :]}"
 
 
-def last_lines(text: str, count: int, longest: int = 1_200) -> str:
-    """The last lines that say something."""
-    lines = [line for line in text[-longest:].splitlines() if line.strip()]
+def get_last_lines(text: str, count: int, max_chars: int = 1_200) -> str:
+    """Return the last `count` lines that are not blank."""
+    lines = [line for line in text[-max_chars:].splitlines() if line.strip()]
     return "\n".join(lines[-count:])

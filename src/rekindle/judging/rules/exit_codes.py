@@ -1,41 +1,49 @@
-"""What an exit code other than zero means for the command that gave it."""
+"""The meaning of a non-zero exit code for the command that returned it."""
 
 from __future__ import annotations
 
 from . import command_output, programs, shell_commands
-from .error_lines import complaint
-from .evidence import Evidence, ends, last_lines
-from .verdict import Outcome, error, expected, kind_from
+from .error_lines import find_error_line
+from .evidence import Evidence, get_last_lines, trim_middle
+from .verdict import Outcome, classify_error, make_error, make_expected
 
-_BY_SIGNAL = {124: "timeout", 130: "interrupted", 137: "interrupted", 143: "interrupted"}
+_KIND_BY_CODE = {124: "timeout", 130: "interrupted", 137: "interrupted", 143: "interrupted"}
 
 
-def of_exit(code: int, evidence: Evidence, body: str, rule: str, confidence: float) -> Outcome:
-    """The outcome of a command that ended with `code`, given what it wrote."""
-    end = evidence.ending if evidence.shape in ("shell", "call") else shell_commands.ending("")
-    if not end.steps and (told := command_output.told_command(evidence.text)):
-        end = shell_commands.ending(told)
-    body = command_output.plain(body)
-    complained = complaint(body, end)
-    if complained is None and _found_nothing(code, end, body):
-        return expected(f"{rule}/search-without-hit", confidence, failed=False)
-    if kind := _BY_SIGNAL.get(code):
-        return error(kind, rule, confidence)
+def judge_exit_code(
+    code: int, evidence: Evidence, body: str, rule: str, confidence: float
+) -> Outcome:
+    """Judge a command that exited with `code` and wrote `body`."""
+    deciding = (
+        evidence.deciding_commands
+        if evidence.shape in ("shell", "call")
+        else shell_commands.find_deciding_commands("")
+    )
+    if not deciding.commands and (text := command_output.parse_echoed_command(evidence.text)):
+        deciding = shell_commands.find_deciding_commands(text)
+    body = command_output.clean_output(body)
+    error_line = find_error_line(body, deciding)
+    if error_line is None and _is_empty_search(code, deciding, body):
+        return make_expected(f"{rule}/search-without-hit", confidence, failed=False)
+    if kind := _KIND_BY_CODE.get(code):
+        return make_error(kind, rule, confidence)
     if code in (126, 127):
-        return error("permission" if code == 126 else "command", rule, confidence)
-    if complained is None:
-        if any(programs.is_test(step) for step in end.steps) and command_output.is_red(body):
-            return expected(f"{rule}/failing-tests", confidence, failed=True)
-        if any(programs.is_lint(step) for step in end.steps) and body.strip():
-            return expected(f"{rule}/findings", confidence, failed=True)
-        if end.last is not None and code == 1 and programs.is_lookup(end.last):
-            return expected(f"{rule}/not-there", confidence, failed=True)
-    told = complained or f"{last_lines(body, 8)}\n{ends(body, 300, 0)}"
-    return error(kind_from(told), rule, confidence)
+        return make_error("permission" if code == 126 else "command", rule, confidence)
+    if error_line is None:
+        if any(
+            programs.is_test_runner(command) for command in deciding.commands
+        ) and command_output.has_run_tests(body):
+            return make_expected(f"{rule}/failing-tests", confidence, failed=True)
+        if any(programs.is_linter(command) for command in deciding.commands) and body.strip():
+            return make_expected(f"{rule}/findings", confidence, failed=True)
+        if deciding.last is not None and code == 1 and programs.is_lookup(deciding.last):
+            return make_expected(f"{rule}/not-there", confidence, failed=True)
+    text = error_line or f"{get_last_lines(body, 8)}\n{trim_middle(body, 300, 0)}"
+    return make_error(classify_error(text), rule, confidence)
 
 
-def _found_nothing(code: int, end: shell_commands.Ending, body: str) -> bool:
-    if code != 1 or end.last is None or not programs.is_search(end.last):
+def _is_empty_search(code: int, deciding: shell_commands.DecidingCommands, body: str) -> bool:
+    if code != 1 or deciding.last is None or not programs.is_search(deciding.last):
         return False
-    # Where others could have ended the chain before the search, their failure would show.
-    return end.alone or command_output.signature(body, end) is None
+    # If an earlier command had ended the chain before the search, its failure would be visible.
+    return deciding.is_single or command_output.find_signature(body, deciding) is None

@@ -1,9 +1,9 @@
 # ruff: noqa: E501  (a pattern stays on one line)
-"""The sentences with which harnesses and tools begin a result that failed.
+"""Sentences that open a failed result of a harness or tool.
 
-Each stands at the beginning of the result, after the wrappers in `_BEFORE`, so what a tool has
-read never counts. Where such words could open a file or a page as well, the result must be short,
-as a message of the tool's own is. In the tables `…` stands for a stretch of the same line.
+Each is matched at the beginning of the result, after the wrappers in `_WRAPPERS`, so content that a
+tool has read never counts. Where the same words could open a file or a page, the result must also be
+short, as a tool's own message is. In the tables `…` matches any stretch of the same line.
 """
 
 from __future__ import annotations
@@ -11,29 +11,31 @@ from __future__ import annotations
 import re
 
 from .evidence import Evidence
-from .text_patterns import Wording, Wordings, without, wordings
-from .verdict import Outcome, expected, kind_from, of_kind
+from .text_patterns import TextPattern, TextPatterns, exclude_source, parse_patterns
+from .verdict import Outcome, classify_error, make_expected, make_failure
 
-_BEFORE = (
+_WRAPPERS = (
     r"\s*(?:<(?:tool_use_error|error|tool_error|system)>\s*)?"
     r"(?:(?:Error|ERROR|error)(?: \[\w+\])?:\s+)?"
 )
-_SHORT = 700
+_MAX_MESSAGE_CHARS = 700
 
 
-def _table(
+def _parse_table(
     text: str,
     kind: str = "",
     outcome: str = "error",
     confidence: float = 0.95,
-    after: tuple[str, ...] = (),
-) -> tuple[Wording, ...]:
-    return wordings(text.replace("…", "[^\\n]{0,240}?"), kind, outcome, confidence, "", after)
+    learned_from: tuple[str, ...] = (),
+) -> tuple[TextPattern, ...]:
+    return parse_patterns(
+        text.replace("…", "[^\\n]{0,240}?"), kind, outcome, confidence, "", learned_from
+    )
 
 
-# The call did not happen: somebody, or a rule of theirs, did not want it.
+# The call did not run: a user or a policy refused it.
 REFUSED = (
-    _table(
+    _parse_table(
         r"""
     refused/unwanted     The user doesn't want to (?:proceed with|take) this (?:tool use|action)
     refused/permission   Permission (?:to use|for this|to \w+)\b…(?:denied|not (?:been )?granted)
@@ -62,14 +64,14 @@ REFUSED = (
         "refused",
         0.97,
     )
-    + _table(
+    + _parse_table(
         r"refused/user-chose  User (?:chose|decided|opted) to (?:stay|keep|reject|skip|cancel|stop)",
         "permission",
         "refused",
         0.97,
         ("claude-code",),
     )
-    + _table(
+    + _parse_table(
         r"""
         refused/blocked-sign  \W{1,4}Blocked:\s
         refused/guard         [A-Z][\w .'-]{0,40}(?:[Gg]uard|[Hh]ook|[Pp]olicy|[Ss]andbox) (?:blocked|denied|refused|rejected|failed closed)\b
@@ -81,8 +83,8 @@ REFUSED = (
     )
 )
 
-# The call was begun or waited for, and then stopped.
-STOPPED = _table(
+# The call was pending or running, and was then stopped.
+STOPPED = _parse_table(
     r"""
     stopped/request      \[Request interrupted by user
     stopped/aborted      aborted by user\b|<turn_aborted>|(?:The )?[Uu]ser (?:has )?(?:aborted|cancell?ed|interrupted)
@@ -96,16 +98,16 @@ STOPPED = _table(
     0.97,
 )
 
-# Said by the harness in place of any tool's answer.
+# The harness answers instead of the tool.
 HARNESS = (
-    *_table(
+    *_parse_table(
         r"""
         sibling              Sibling tool call errored|Cancell?ed: parallel tool call
         sibling/cancelled    Cancell?ed due to\b
         """,
         "interrupted",
     ),
-    *_table(
+    *_parse_table(
         r"""
         tool/none            No such tool\b|No tool (?:named|called|found)
         tool/unknown         (?:Unknown|Unrecognized|Unsupported|Invalid) (?:tool|function)\b(?! (?:arg|param|input|use|call id))
@@ -115,7 +117,7 @@ HARNESS = (
         """,
         "unknown_tool",
     ),
-    *_table(
+    *_parse_table(
         r"""
         timeout/command      (?:Command|Tool|Request|Operation|Execution|Bash|Shell|Process)\b(?: \w+){0,2} (?:has )?timed[ -]?out
         timeout/the          The (?:command|operation|request|tool|script|last command)\b…timed[ -]?out
@@ -125,7 +127,7 @@ HARNESS = (
         """,
         "timeout",
     ),
-    *_table(
+    *_parse_table(
         r"""
         arguments/validation  InputValidationError|Input validation error
         arguments/parse       (?:Failed|failed|Unable) to parse (?:function |tool )?(?:arguments|input|parameters)
@@ -133,22 +135,22 @@ HARNESS = (
         """,
         "arguments",
     ),
-    *_table(
+    *_parse_table(
         r"""
         web/heading          ### (?:Error|Result\s+Error)\b(?!:?[ \w])
         harness/exec         (?:exec_command|write_stdin|apply_patch|shell|unified_exec) (?:failed|error)\b
         """
     ),
-    *_table(
+    *_parse_table(
         r"format/one-action  Please always provide EXACTLY ONE action",
         "arguments",
-        after=("mini-swe-agent",),
+        learned_from=("mini-swe-agent",),
     ),
 )
 
-# Said by the harness as well, but in words that a program may use too.
-TROUBLE = (
-    *_table(
+# The harness answers, but in words that a program may use too.
+HARNESS_ERRORS = (
+    *_parse_table(
         r"""
         arguments/failed      Validation (?:error|failed)
         arguments/invalid     (?:Invalid|Malformed|Bad|invalid) (?:tool )?(?:arguments?|parameters?|input|params|type|value)\b
@@ -161,7 +163,7 @@ TROUBLE = (
         """,
         "arguments",
     ),
-    *_table(
+    *_parse_table(
         r"""
         mcp/error            MCP error\b|MCP (?:server|tool|client)\b…(?:error|fail|not connected|not found|timed out|disconnected)
         mcp/call             tool call (?:error|failed)
@@ -172,7 +174,7 @@ TROUBLE = (
         harness/internal     Internal (?:error|server error)\b
         """,
     ),
-    *_table(
+    *_parse_table(
         r"""
         format/response      (?:Your|The) (?:last )?(?:output|response|action) (?:was not|could not be|is not|must)\b…(?:format|pars|exactly one)
         format/error         (?:Format|Parse|Parsing) error\b|No tool calls? (?:were )?found
@@ -181,9 +183,9 @@ TROUBLE = (
     ),
 )
 
-# Said by tools that read, search and change files.
+# Tools that read, search and edit files.
 FILES = (
-    *_table(
+    *_parse_table(
         r"""
         file/missing         (?:The |This )?(?:[Ff]ile|[Pp]ath|[Dd]irectory|Folder|Notebook)\b…(?:does not|doesn't) exist
         file/not-found       (?:The |This )?(?:[Ff]ile|[Pp]ath|[Dd]irectory|Folder|Notebook)\b…not (?:be )?found
@@ -196,7 +198,7 @@ FILES = (
         """,
         "path",
     ),
-    *_table(
+    *_parse_table(
         r"""
         file/errno           E(?:NOENT|ISDIR|NOTDIR|ACCES|PERM|EXIST|LOOP|INVAL|MFILE|NAMETOOLONG)\b|\[Errno \d+\]
         file/os              Is a directory|Not a directory|Permission denied\b|Access denied|Operation not permitted
@@ -204,7 +206,7 @@ FILES = (
         file/error-while     Error (?:reading|accessing|opening|writing|editing|listing|searching|creating|while|during|executing|applying|performing|processing|getting)\b
         """,
     ),
-    *_table(
+    *_parse_table(
         r"""
         file/too-large       File\b…(?:exceeds|too large(?! to read at once)|too big)\b
         file/range           (?:Offset|Invalid `?(?:view_range|path|offset|line|insert_line|old_str|command)\b)
@@ -215,9 +217,9 @@ FILES = (
     ),
 )
 
-# Said by tools that change files.
+# Tools that edit files.
 EDITS = (
-    *_table(
+    *_parse_table(
         r"""
         edit/string          String to replace not found|(?:The )?(?:old_?[sS]tr(?:ing)?|oldString)\b…not (?:be )?found
         edit/target          (?:The )?(?:specified |provided )?(?:search (?:block|text|string)|[Tt]arget (?:text|string|content)|original text|exact text|old text|context|anchor|hunk)\b…(?:not (?:be )?found|no match|not unique|did not match|does not match|does not exist)
@@ -235,16 +237,16 @@ EDITS = (
         """,
         "edit",
     ),
-    *_table(
+    *_parse_table(
         r"edit/syntax  Your proposed edit has introduced|[^\n]{0,60}?(?:new )?syntax error",
         "syntax",
     ),
-    *_table(r"edit/error  \[?ERROR\b"),
+    *_parse_table(r"edit/error  \[?ERROR\b"),
 )
 
-# Said by tools that ask the network.
+# Tools that access the network.
 WEB = (
-    *_table(
+    *_parse_table(
         r"""
         web/request          (?:Request|Fetch|HTTP(?: request)?|The request) (?:failed|error|returned an error)\b
         web/status           (?:HTTP|Status)(?: (?:status|error|code))*:? ?(?:Code )?[45]\d\d\b|[45]\d\d (?:Client |Server )?Error
@@ -252,14 +254,14 @@ WEB = (
         """,
         "service",
     ),
-    *_table(
+    *_parse_table(
         r"""
         web/unable           [^\n]{0,40}?(?:unable|failed|not able) to (?:fetch|verify|load|retrieve|access|connect|reach|navigate|open|resolve|download|search|extract)\b
         web/could-not        (?:Could not|Cannot|Can't) (?:fetch|load|access|retrieve|open|reach|connect)\b
         """,
         "network",
     ),
-    *_table(
+    *_parse_table(
         r"""
         web/errno            (?:getaddrinfo|connect|read|write) E[A-Z]+|E(?:CONN|TIMEDOUT|NOTFOUND|AI_)|net::ERR_
         web/client           fetch failed|socket hang up|unable to (?:get local issuer|verify the first)|self.signed certificate|maxContentLength
@@ -270,9 +272,9 @@ WEB = (
     ),
 )
 
-# Said by functions with answers of their own.
+# Functions with their own result format.
 CALLS = (
-    *_table(
+    *_parse_table(
         r"""
         call/error           (?i:errors?)\b\s*(?::|!|- |– |executing|calling|running|occurred|while|during|in tool|from tool|code|(?!handling)\w+ing\b)
         call/mark            ❌|✗|✖|⚠️ ?(?:Error|Failed)
@@ -283,7 +285,7 @@ CALLS = (
         call/cannot          (?:Unable to|Could not|Couldn't|Cannot|Can't) \w+
         """,
     ),
-    *_table(
+    *_parse_table(
         r"""
         call/unknown         (?:Unknown|Unsupported|Unrecognized) (?:action|command|operation|method|option|argument|key|type)\b
         call/no-such         (?:No|Unknown) (?:such )?(?:agent|session|process|task|skill|resource|user|order|item|reservation|thread)\b…(?:found|exists?|with|named|:)
@@ -292,18 +294,18 @@ CALLS = (
     ),
 )
 
-# Said by tools that look after shells that are already running.
-SHELLS = _table(
+# Tools that manage running shells.
+SHELLS = _parse_table(
     r"""
     shell/none           (?:No|Unknown|Invalid) (?:active |running |such |background )?(?:shell|session|process|command|task|terminal)\b…(?:found|with|id|ID|exists?)
     shell/gone           (?:Shell|Session|Process|Task|Terminal|shellId:?)\b…(?:not found|does not exist|is not running|already (?:stopped|completed|exited|closed|been)|cannot be)
     """,
     "arguments",
-    after=("copilot",),
+    learned_from=("copilot",),
 )
 
-# Said by tools that hand work to other agents.
-AGENTS = _table(
+# Tools that delegate to other agents.
+AGENTS = _parse_table(
     r"""
     agent/error          (?:Error|ERROR)\s*:
     agent/unknown        (?:Unknown|No such) (?:agent|subagent)|Agent type …not found
@@ -313,15 +315,15 @@ AGENTS = _table(
 )
 
 # A search that ran and found nothing.
-_NO_HIT = re.compile(
+_EMPTY_SEARCH = re.compile(
     r"\s*(?:\(?No (?:matches|results?|files?|hits?|search results|references|occurrences|entries)\b[^\n]{0,80}"
     r"|Found 0 |0 (?:matches|results|files)\b|no matches|Total(?: results)?: 0\b|Nothing found)",
     re.IGNORECASE,
 )
 
 
-# No sentence of the tables from TROUBLE on does without one of these.
-_TELLS = (
+# Every sentence in the tables from HARNESS_ERRORS on contains one of these.
+_FAILURE_HINTS = (
     "error", "fail", "not ", "n't", "no ", "denied", "cannot", "could", "unable", "invalid", "unknown", "missing",
     "exceed", "already", "multiple", "match", "occurrence", "same", "must", "exist", "outside", "binary",
     "director", "since", "modified", "too ", "enoent", "errno", "eacces", "etimedout", "econn", "enotfound", "limit",
@@ -332,66 +334,72 @@ _TELLS = (
 )  # fmt: skip
 
 
-def tells(text: str) -> bool:
-    """Whether a text holds any word that a failure could be told with."""
+def has_failure_hint(text: str) -> bool:
+    """Return whether the text contains any word that could indicate a failure."""
     low = text[:600].lower()
-    return any(word in low for word in _TELLS)
+    return any(word in low for word in _FAILURE_HINTS)
 
 
-class Phrases:
+class PhraseRules:
     """The tables above, compiled for each shape of tool."""
 
-    def __init__(self, left_out: str | None = None) -> None:
-        def known(*tables: tuple[Wording, ...]) -> Wordings:
-            chosen = without([said for table in tables for said in table], left_out)
-            return Wordings(chosen, 0, _BEFORE)
+    def __init__(self, excluded_source: str | None = None) -> None:
+        def compile_tables(*tables: tuple[TextPattern, ...]) -> TextPatterns:
+            patterns = exclude_source(
+                [pattern for table in tables for pattern in table], excluded_source
+            )
+            return TextPatterns(patterns, 0, _WRAPPERS)
 
-        harness = without((*REFUSED, *STOPPED, *HARNESS), left_out)
-        self.harness = Wordings(harness, re.DOTALL, _BEFORE)
-        # What is special is asked before what is general.
+        harness = exclude_source((*REFUSED, *STOPPED, *HARNESS), excluded_source)
+        self.harness = TextPatterns(harness, re.DOTALL, _WRAPPERS)
+        # Specific tables come before general ones.
         self._shapes = {
-            "shell": known(TROUBLE, SHELLS),
-            "read": known(TROUBLE, FILES),
-            "search": known(TROUBLE, FILES),
-            "edit": known(TROUBLE, EDITS, FILES, CALLS),
-            "web": known(TROUBLE, WEB, CALLS),
-            "agent": known(TROUBLE, AGENTS),
-            "note": known(TROUBLE, AGENTS),
-            "call": known(TROUBLE, WEB, CALLS, FILES),
+            "shell": compile_tables(HARNESS_ERRORS, SHELLS),
+            "read": compile_tables(HARNESS_ERRORS, FILES),
+            "search": compile_tables(HARNESS_ERRORS, FILES),
+            "edit": compile_tables(HARNESS_ERRORS, EDITS, FILES, CALLS),
+            "web": compile_tables(HARNESS_ERRORS, WEB, CALLS),
+            "agent": compile_tables(HARNESS_ERRORS, AGENTS),
+            "note": compile_tables(HARNESS_ERRORS, AGENTS),
+            "call": compile_tables(HARNESS_ERRORS, WEB, CALLS, FILES),
         }
 
-    def ask(self, evidence: Evidence) -> Outcome | None:
-        """What the result begins to tell, if it begins with a sentence that is known."""
+    def judge(self, evidence: Evidence) -> Outcome | None:
+        """Judge the call by the sentence that opens its result, if it is a known one."""
         text = evidence.text[:4_000].lstrip()
-        if said := self.harness.match(text):
-            return _outcome(said, text, evidence.shape)
+        if found := self.harness.match(text):
+            return _build_outcome(found, text, evidence.shape)
         shape = evidence.shape
         if shape == "shell":
-            said = self._first(shape, text.split("\n", 1)[0])
-            # Where the call runs a command, the rest is the command's own output.
-            return None if said and evidence.command else said
-        longest = _SHORT if shape in ("read", "search", "web", "agent") else _SHORT * 4
-        if len(evidence.text) > longest:
+            found = self._match_shape(shape, text.split("\n", 1)[0])
+            # If the call runs a command, the text is the command's own output.
+            return None if found and evidence.command else found
+        max_chars = (
+            _MAX_MESSAGE_CHARS
+            if shape in ("read", "search", "web", "agent")
+            else _MAX_MESSAGE_CHARS * 4
+        )
+        if len(evidence.text) > max_chars:
             return None
-        return self._first(shape, text) or no_hit(evidence)
+        return self._match_shape(shape, text) or judge_empty_search(evidence)
 
-    def _first(self, shape: str, text: str) -> Outcome | None:
+    def _match_shape(self, shape: str, text: str) -> Outcome | None:
         table = self._shapes.get(shape)
-        said = table.match(text) if table and tells(text) else None
-        return _outcome(said, text, shape) if said else None
+        pattern = table.match(text) if table and has_failure_hint(text) else None
+        return _build_outcome(pattern, text, shape) if pattern else None
 
 
-def no_hit(evidence: Evidence) -> Outcome | None:
-    """A search by a tool of its own that found nothing: an answer, not a failure."""
-    if evidence.shape in ("search", "web") and _NO_HIT.match(evidence.text[:200]):
-        return expected("search/no-hit", 0.95, failed=False)
+def judge_empty_search(evidence: Evidence) -> Outcome | None:
+    """Judge a search tool that found nothing: this is an answer, not a failure."""
+    if evidence.shape in ("search", "web") and _EMPTY_SEARCH.match(evidence.text[:200]):
+        return make_expected("search/no-hit", 0.95, failed=False)
     return None
 
 
-# Where words do not tell: a function was asked for what it could not do, an edit did not fit.
-BY_SHAPE = {"edit": "edit", "call": "arguments"}
+# The error kind to assume when the text does not name one.
+DEFAULT_KINDS = {"edit": "edit", "call": "arguments"}
 
 
-def _outcome(said: Wording, text: str, shape: str) -> Outcome:
-    kind = said.kind or kind_from(text[:600], BY_SHAPE.get(shape, "command"))
-    return of_kind(kind, said.outcome, said.name, said.confidence)
+def _build_outcome(pattern: TextPattern, text: str, shape: str) -> Outcome:
+    kind = pattern.kind or classify_error(text[:600], DEFAULT_KINDS.get(shape, "command"))
+    return make_failure(kind, pattern.outcome, pattern.name, pattern.confidence)

@@ -1,32 +1,32 @@
-"""What programs are for: which only look, which test, which are made to say no."""
+"""Classifies programs: searches, lookups, tests, linters and readers."""
 
 from __future__ import annotations
 
 import re
 
-from .shell_commands import Step
-from .text_patterns import words
+from .shell_commands import SimpleCommand
+from .text_patterns import split_words
 
 
-def _commands(table: str) -> re.Pattern[str]:
-    """Commands by how they begin, one expression to a line."""
+def _compile_commands(table: str) -> re.Pattern[str]:
+    """Compile a table of command prefixes, one expression per line."""
     return re.compile("|".join(f"(?:{line.strip()})" for line in table.strip().splitlines()))
 
 
-_SEARCHES = words(
+_SEARCHES = split_words(
     """
     grep egrep fgrep zgrep bzgrep xzgrep rg ag ack ugrep pt findstr find fd fdfind locate mdfind
     test [ [[ diff colordiff cmp sdiff
     """
 )
-_GIT_SEARCH = _commands(
+_GIT_SEARCH = _compile_commands(
     r"""
     git (?:-\S+ |-C \S+ )*grep\b
     git (?:-\S+ |-C \S+ )*diff\b.*(?:--exit-code|--quiet|--no-index)\b
     """
 )
-# They answer by their exit code, but what they were asked for is not there.
-_LOOKUPS = _commands(
+# Their exit code says that something does not exist.
+_LOOKUPS = _compile_commands(
     r"""
     (?:which|whereis|type|hash|pgrep|pidof|lsof|fuser|getent|cmp|ping|nc)\b
     command -[vV]\b
@@ -38,18 +38,18 @@ _LOOKUPS = _commands(
     jq .*-\w*e
     """
 )
-# What scripts of a project are called that test, or check.
-_TESTING = r"\S*[-:_]?(?:tests?|spec|e2e|verify|ci|coverage)(?:[-:_]\S*)?(?:\s|$)"
-_CHECKING = (
+# Typical names of a project's test and check scripts.
+_TEST_SCRIPT = r"\S*[-:_]?(?:tests?|spec|e2e|verify|ci|coverage)(?:[-:_]\S*)?(?:\s|$)"
+_CHECK_SCRIPT = (
     r"\S*[-:_]?(?:lint|linter|check|typecheck|tsc|types|format|fmt|style|vet|validate|analy[sz]e|audit|knip)"
     r"(?:[-:_]\S*)?(?:\s|$)"
 )
-_PACKAGER = r"(?:bun|npm|pnpm|yarn)(?: -\S+(?: \S+)?| --\S+)* (?:run |run-script )?"
-_TASKS = (
+_PACKAGE_RUNNER = r"(?:bun|npm|pnpm|yarn)(?: -\S+(?: \S+)?| --\S+)* (?:run |run-script )?"
+_TASK_RUNNER = (
     r"(?:g?make|mise|just|task|rake|ninja|invoke|inv|bazel|poe|doit|nx|turbo|mix|composer)"
     r"(?: -\S+(?: \S+)?)* (?:run |r )?(?:.* )?"
 )
-_TEST = _commands(
+_TEST_COMMANDS = _compile_commands(
     rf"""
     (?:pytest|py\.test|unittest|tox|nox|nosetests|nose2?|trial|stestr|behave|gotestsum|ginkgo)(?:\s|$)
     (?:jest|vitest|mocha|ava|jasmine|karma|cypress|testem|newman|k6|playwright test)(?:\s|$)
@@ -58,8 +58,8 @@ _TEST = _commands(
     cargo (?:\+\S+ )?(?:nextest|test|t|bench|llvm-cov|tarpaulin|mutants)\b
     (?:mix|dotnet|swift|deno|forge|hardhat|truffle|flutter|dart|lein|stack|cabal|rails) \S*test
     (?:zig|meson|composer|nx|turbo|act|helm|anchor|rebar3|dune|gleam) (?:run |build )?\S*test
-    {_PACKAGER}(?:t\b|{_TESTING})
-    {_TASKS}{_TESTING}
+    {_PACKAGE_RUNNER}(?:t\b|{_TEST_SCRIPT})
+    {_TASK_RUNNER}{_TEST_SCRIPT}
     node .*--test\b
     (?:\./)?(?:gradle|gradlew|mvn|mvnw|sbt|ant)\b.*(?:test|check|verify)\b
     xcodebuild .*test\b
@@ -73,7 +73,7 @@ _TEST = _commands(
     \./\S*test\S*
     """
 )
-_LINT = _commands(
+_LINT_COMMANDS = _compile_commands(
     rf"""
     (?:ruff|flake8|pylint|mypy|dmypy|pyright|basedpyright|pyre|pyflakes|pycodestyle|pydocstyle)(?:\s|$)
     (?:bandit|vulture|pip-audit|deptry|import-linter|lint-imports|codespell|typos|vale|semgrep)(?:\s|$)
@@ -88,9 +88,9 @@ _LINT = _commands(
     gofmt\b
     cargo (?:\+\S+ )?(?:clippy|check|fmt\b.*--check|deny|audit|machete)
     deno (?:lint|check|fmt --check)
-    {_PACKAGER}{_CHECKING}
-    {_TASKS}{_CHECKING}
-    (?:\./)?gradlew? .*{_CHECKING}
+    {_PACKAGE_RUNNER}{_CHECK_SCRIPT}
+    {_TASK_RUNNER}{_CHECK_SCRIPT}
+    (?:\./)?gradlew? .*{_CHECK_SCRIPT}
     terraform (?:fmt|validate|plan)\b
     (?:php -l|node --check|bash -n|sh -n)\b
     (?:\./|\S+/)\S*lint\S*
@@ -98,28 +98,28 @@ _LINT = _commands(
 )
 
 
-def is_search(step: Step) -> bool:
-    """Whether exit code 1 of this command means: looked, and found nothing (or a difference)."""
-    return step.program in _SEARCHES or _GIT_SEARCH.match(step.text) is not None
+def is_search(command: SimpleCommand) -> bool:
+    """Return whether exit code 1 of this command means no match (or a difference)."""
+    return command.program in _SEARCHES or _GIT_SEARCH.match(command.text) is not None
 
 
-def is_lookup(step: Step) -> bool:
-    """Whether a command answers by its exit code that something is not there."""
-    return _LOOKUPS.match(step.text) is not None
+def is_lookup(command: SimpleCommand) -> bool:
+    """Return whether the command reports by its exit code that something does not exist."""
+    return _LOOKUPS.match(command.text) is not None
 
 
-def is_test(step: Step) -> bool:
-    """Whether a command runs tests, which may be red."""
-    return _TEST.match(step.text) is not None
+def is_test_runner(command: SimpleCommand) -> bool:
+    """Return whether the command runs tests."""
+    return _TEST_COMMANDS.match(command.text) is not None
 
 
-def is_lint(step: Step) -> bool:
-    """Whether a command checks code, and says by its exit code that it found something."""
-    return _LINT.match(step.text) is not None
+def is_linter(command: SimpleCommand) -> bool:
+    """Return whether the command checks code and reports findings by its exit code."""
+    return _LINT_COMMANDS.match(command.text) is not None
 
 
-# What they print is somebody else's text (files, hits, logs, pages), or nothing but complaints.
-_READERS = words(
+# They print other text (files, matches, logs, pages), or nothing but errors.
+_READERS = split_words(
     """
     cat head tail less more bat batcat nl sed awk gawk mawk cut sort uniq tr wc xxd od hexdump strings
     tac rev column fold fmt jq yq xq ls ll tree exa eza stat file du df ps env printenv which type
@@ -132,7 +132,7 @@ _READERS = words(
     json.tool
     """
 )
-_READING = _commands(
+_READER_COMMANDS = _compile_commands(
     r"""
     git (?:-\S+ |-C \S+ |--\S+ )*(?:log|show|diff|blame|status|branch|remote|tag|ls-files|ls-tree)\b
     git (?:-\S+ |-C \S+ |--\S+ )*(?:cat-file|grep|reflog|shortlog|config|describe)\b
@@ -148,19 +148,23 @@ _READING = _commands(
     """
 )
 _HELP = re.compile(r"(?:^|\s)(?:--help|-h|help|--version|-V)(?:\s|$)")
-# Inline scripts print what they like, but an exception of theirs is their own.
-_INLINE = re.compile(
+# Inline scripts may print anything, but an exception is always their own.
+_INLINE_SCRIPT = re.compile(
     r"(?:python[\d.]*|node|ruby|perl|php|deno|bun|tsx) (?:-\S+ )*(?:-[ec]\b|-(?:\s|$)|<<)"
 )
 
 
-def is_reader(step: Step) -> bool:
-    """Whether a command's output is text of others, in which failures are only spoken of."""
-    if step.program in _READERS or is_inline(step) or _READING.match(step.text):
+def is_reader(command: SimpleCommand) -> bool:
+    """Return whether the command prints other text, in which failures are only mentioned."""
+    if (
+        command.program in _READERS
+        or is_inline_script(command)
+        or _READER_COMMANDS.match(command.text)
+    ):
         return True
-    return _HELP.search(step.rest) is not None
+    return _HELP.search(command.arguments) is not None
 
 
-def is_inline(step: Step) -> bool:
-    """Whether a command is a script on the command line."""
-    return _INLINE.match(step.text) is not None
+def is_inline_script(command: SimpleCommand) -> bool:
+    """Return whether the command is a script given on the command line."""
+    return _INLINE_SCRIPT.match(command.text) is not None

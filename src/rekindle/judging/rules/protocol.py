@@ -1,4 +1,4 @@
-"""What the protocol says beside the text: flags, exit codes, statuses. It is believed first."""
+"""Protocol metadata beside the text: flags, exit codes, statuses. It is trusted most."""
 
 from __future__ import annotations
 
@@ -7,84 +7,100 @@ from collections.abc import Mapping
 from rekindle.types import JSON
 
 from . import exit_codes, tool_contract
-from .evidence import Evidence, ends
-from .phrases import BY_SHAPE, Phrases, no_hit
-from .text_patterns import words
-from .verdict import Outcome, error, expected, kind_from, of_kind, ok, refused, unknown
+from .evidence import Evidence, trim_middle
+from .phrases import DEFAULT_KINDS, PhraseRules, judge_empty_search
+from .text_patterns import split_words
+from .verdict import (
+    Outcome,
+    classify_error,
+    make_error,
+    make_expected,
+    make_failure,
+    make_ok,
+    make_refused,
+    make_unknown,
+)
 
-_STOPPED = words("cancelled canceled aborted rejected denied")
-_FAILING = words("error errored failed failure timeout timed_out") | _STOPPED
+_STOPPED_STATUSES = split_words("cancelled canceled aborted rejected denied")
+_FAILED_STATUSES = split_words("error errored failed failure timeout timed_out") | _STOPPED_STATUSES
 
 
-def ask(evidence: Evidence, phrases: Phrases) -> Outcome | None:
-    """The verdict of the protocol, or None where it says nothing about the end of the call."""
+def judge_protocol(evidence: Evidence, phrases: PhraseRules) -> Outcome | None:
+    """Judge the call by protocol metadata; return None if it does not say how the call ended."""
     meta = evidence.meta
     if not meta:
         return None
-    code = _exit_code(meta)
+    code = _get_exit_code(meta)
     if code:
-        body = tool_contract.body(evidence)
-        return exit_codes.of_exit(code, evidence, body, "protocol/exit-code", 0.99)
-    if trouble := _trouble(evidence, phrases):
-        return trouble
+        body = tool_contract.extract_output(evidence)
+        return exit_codes.judge_exit_code(code, evidence, body, "protocol/exit-code", 0.99)
+    if failure := _judge_failure(evidence, phrases):
+        return failure
     if meta.get("running"):
-        return unknown("protocol/running")
+        return make_unknown("protocol/running")
     if meta.get("exit_code_meaning"):
-        return expected("protocol/exit-code-meaning", 0.99, failed=False)
+        return make_expected("protocol/exit-code-meaning", 0.99, failed=False)
     flags = (meta.get("is_error") is False, meta.get("success") is True, code == 0)
     if any(flags) or meta.get("status") in ("success", "completed", "ok"):
-        return _fine(evidence, code is not None)
+        return _judge_success(evidence, code is not None)
     return None
 
 
-def _exit_code(meta: Mapping[str, JSON]) -> int | None:
+def _get_exit_code(meta: Mapping[str, JSON]) -> int | None:
     code = meta.get("exit_code")
     return code if isinstance(code, int) and not isinstance(code, bool) else None
 
 
-def _trouble(evidence: Evidence, phrases: Phrases) -> Outcome | None:
+def _judge_failure(evidence: Evidence, phrases: PhraseRules) -> Outcome | None:
     meta = evidence.meta
     status = meta.get("status")
     if meta.get("denial"):
-        return refused("permission", "protocol/denied", 0.99)
-    told = {
+        return make_refused("permission", "protocol/denied", 0.99)
+    checks = {
         "protocol/is-error": meta.get("is_error") is True,
         "protocol/success": meta.get("success") is False,
         "protocol/refused": meta.get("refused"),
         "protocol/interrupted": meta.get("interrupted") is True,
         "protocol/timeout": meta.get("timeout") is True or meta.get("timed_out") is True,
         "protocol/exception": meta.get("exception") or meta.get("error"),
-        "protocol/status": isinstance(status, str) and status.lower() in _FAILING,
+        "protocol/status": isinstance(status, str) and status.lower() in _FAILED_STATUSES,
     }
-    rule = next((rule for rule, holds in told.items() if holds), None)
+    rule = next((rule for rule, is_set in checks.items() if is_set), None)
     if rule is None:
         return None
-    return _told(evidence, phrases, rule)
+    return _classify_failure(evidence, phrases, rule)
 
 
-def _told(evidence: Evidence, phrases: Phrases, rule: str) -> Outcome:
-    """A failure that the protocol is sure of; the text only tells of what kind."""
-    if (said := phrases.ask(evidence)) and said.failed:
-        return said._replace(rule=rule, confidence=0.99)
-    if (found := tool_contract.exit_code(evidence)) is not None and found.code:
-        return exit_codes.of_exit(found.code, evidence, found.body, rule, 0.99)
+def _classify_failure(evidence: Evidence, phrases: PhraseRules, rule: str) -> Outcome:
+    """Classify a failure that the protocol reports; the text only decides its kind."""
+    if (by_phrase := phrases.judge(evidence)) and by_phrase.failed:
+        return by_phrase._replace(rule=rule, confidence=0.99)
+    if (found := tool_contract.find_exit_status(evidence)) is not None and found.code:
+        return exit_codes.judge_exit_code(found.code, evidence, found.body, rule, 0.99)
     if rule == "protocol/interrupted":
-        return error("interrupted", rule, 0.99)
+        return make_error("interrupted", rule, 0.99)
     if rule == "protocol/timeout":
-        return error("timeout", rule, 0.99)
+        return make_error("timeout", rule, 0.99)
     status = evidence.meta.get("status")
-    if rule == "protocol/refused" or (isinstance(status, str) and status.lower() in _STOPPED):
-        return refused("permission", rule, 0.99)
-    said_beside = evidence.meta.get("error") or evidence.meta.get("exception") or ""
-    told = f"{said_beside}\n{ends(evidence.text, 600, 600)}"
-    by_default = BY_SHAPE.get(evidence.shape, "command")
-    return of_kind(kind_from(told, by_default), "error", rule, 0.99)
+    if rule == "protocol/refused" or (
+        isinstance(status, str) and status.lower() in _STOPPED_STATUSES
+    ):
+        return make_refused("permission", rule, 0.99)
+    detail = evidence.meta.get("error") or evidence.meta.get("exception") or ""
+    text = f"{detail}\n{trim_middle(evidence.text, 600, 600)}"
+    default_kind = DEFAULT_KINDS.get(evidence.shape, "command")
+    return make_failure(classify_error(text, default_kind), "error", rule, 0.99)
 
 
-def _fine(evidence: Evidence, known: bool) -> Outcome:
-    """No failure by the flag. Some harnesses call a shell's answer a success whatever its exit."""
-    if not known and evidence.shape == "shell":
-        found = tool_contract.exit_code(evidence)
-        if found is not None and found.code and not found.opens:
-            return exit_codes.of_exit(found.code, evidence, found.body, "contract/exit-code", 0.97)
-    return no_hit(evidence) or ok("protocol/ok", 0.99)
+def _judge_success(evidence: Evidence, has_exit_code: bool) -> Outcome:
+    """Judge a call that the protocol flags as successful.
+
+    Some harnesses flag every shell result as a success, whatever its exit code.
+    """
+    if not has_exit_code and evidence.shape == "shell":
+        found = tool_contract.find_exit_status(evidence)
+        if found is not None and found.code and not found.is_at_start:
+            return exit_codes.judge_exit_code(
+                found.code, evidence, found.body, "contract/exit-code", 0.97
+            )
+    return judge_empty_search(evidence) or make_ok("protocol/ok", 0.99)

@@ -1,8 +1,7 @@
-"""Takes a shell command apart, as far as one must to know which of its commands decides its end.
+"""Splits a shell command as far as needed to find the commands that decide its exit code.
 
-Not a shell: quotes, here-documents, pipes, lists and groups are understood, the rest is text. A
-command that is too long is read from its beginning; what decides a long one is mostly a
-here-document that is skipped anyway.
+Not a full parser: quotes, here-documents, pipes, lists and groups are understood, the rest is text.
+Very long commands are truncated; their tail is usually a here-document, which is skipped anyway.
 """
 
 from __future__ import annotations
@@ -12,22 +11,22 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from .text_patterns import words
+from .text_patterns import split_words
 
-_LONGEST = 40_000
-_MOST = 200  # commands in one line; more of them decide nothing
+_MAX_COMMAND_CHARS = 40_000
+_MAX_COMMANDS = 200  # per command line; the rest is ignored
 
 
-class Step(NamedTuple):
-    """One simple command: how it hangs on the one before, its program, and what follows it."""
+class SimpleCommand(NamedTuple):
+    """A simple command: the operator before it, its program and its arguments."""
 
-    joint: str
+    operator: str
     program: str
-    rest: str
+    arguments: str
 
     @property
     def text(self) -> str:
-        return f"{self.program} {self.rest}"
+        return f"{self.program} {self.arguments}"
 
 
 _TOKEN = re.compile(
@@ -39,74 +38,74 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_INNER = re.compile(
+_SHELL_C = re.compile(
     r"""\s*(?:\S*/)?(?:ba|z|da|k)?sh\s+(?:-\w+\s+)*-\w*c\s+(['"])(.*)\1\s*$""", re.DOTALL
 )
 
 
 @lru_cache(maxsize=1024)
-def steps(command: str) -> tuple[Step, ...]:
-    """The simple commands in their order, wrappers such as `env`, `sudo` and `uv run` taken off."""
-    if match := _INNER.match(command):
+def split_commands(command: str) -> tuple[SimpleCommand, ...]:
+    """Return the simple commands in order, without wrappers such as `env`, `sudo` and `uv run`."""
+    if match := _SHELL_C.match(command):
         inner = match[2]
         command = re.sub(r'\\(["$`\\])', r"\1", inner) if match[1] == '"' else inner
-    found: list[Step] = []
-    for joint, text in _pieces(command[:_LONGEST]):
-        program, rest = _program(text)
+    found: list[SimpleCommand] = []
+    for operator, text in _split_pieces(command[:_MAX_COMMAND_CHARS]):
+        program, arguments = _parse_program(text)
         if program:
-            found.append(Step(joint, program, rest))
-        if len(found) >= _MOST:
+            found.append(SimpleCommand(operator, program, arguments))
+        if len(found) >= _MAX_COMMANDS:
             break
     return tuple(found)
 
 
-def _pieces(command: str) -> list[tuple[str, str]]:
+def _split_pieces(command: str) -> list[tuple[str, str]]:
     pieces: list[tuple[str, str]] = []
-    joint, start, at = "", 0, 0
-    opaque: list[bool] = []  # one for each open bracket: whether it hides what is in it
-    waiting: list[str] = []  # here-documents whose text begins after this line
-    cuts: list[str] = []  # the current command, without the here-documents
+    operator, start, at = "", 0, 0
+    opaque: list[bool] = []  # per open bracket: whether to ignore operators inside
+    heredoc_tags: list[str] = []  # here-documents that start after this line
+    parts: list[str] = []  # the current command without here-documents
     while match := _TOKEN.search(command, at):
         at = match.end()
         if match["here"]:
-            waiting.append(match["here"])
+            heredoc_tags.append(match["here"])
         elif match["open"]:
             hidden = match["open"] == "$(" or (bool(opaque) and opaque[-1])
-            opaque.append(hidden or bool(("".join(cuts) + command[start : match.start()]).strip()))
+            opaque.append(hidden or bool(("".join(parts) + command[start : match.start()]).strip()))
         elif match["close"]:
             if opaque:
                 opaque.pop()
         elif sign := match["joint"]:
             if any(opaque) and sign != "\n":
                 continue
-            text = "".join(cuts) + command[start : match.start()]
+            text = "".join(parts) + command[start : match.start()]
             if sign == "\n":
-                at = _after(command, at, waiting)
+                at = _skip_heredocs(command, at, heredoc_tags)
                 if any(opaque):
-                    cuts, start = [text + "\n"], at
+                    parts, start = [text + "\n"], at
                     continue
-                waiting = []
+                heredoc_tags = []
             if text.strip(" \t\r\n(){}"):
-                pieces.append((joint, text))
-                joint = _joint(sign)
+                pieces.append((operator, text))
+                operator = _normalize_operator(sign)
             elif sign not in ("\n", ";"):
-                joint = _joint(sign)
-            cuts, start = [], at
-    pieces.append((joint, "".join(cuts) + command[start:]))
-    if joint == "&" and not pieces[-1][1].strip():
-        pieces.append(("&", "true"))  # left running: the shell ends well whatever becomes of it
+                operator = _normalize_operator(sign)
+            parts, start = [], at
+    pieces.append((operator, "".join(parts) + command[start:]))
+    if operator == "&" and not pieces[-1][1].strip():
+        pieces.append(("&", "true"))  # in the background: the shell exits with 0 regardless
     return pieces
 
 
-def _joint(sign: str) -> str:
+def _normalize_operator(sign: str) -> str:
     if sign.startswith("|") and not sign.startswith("||"):
         return "|"
     return ";" if sign in ("\n", ";;") else sign
 
 
-def _after(command: str, at: int, waiting: Sequence[str]) -> int:
-    """Where the command goes on after its here-documents."""
-    for tag in waiting:
+def _skip_heredocs(command: str, at: int, tags: Sequence[str]) -> int:
+    """Return the position after the here-documents."""
+    for tag in tags:
         end = re.compile(rf"^[ \t]*{re.escape(tag)}[ \t]*$", re.MULTILINE).search(command, at)
         if end is None:
             return len(command)
@@ -143,80 +142,80 @@ _WRAPPER = re.compile(
     """,
     re.VERBOSE,
 )
-_NOTHING = words("done fi esac } ) for case select function ;; in")
+_KEYWORDS = split_words("done fi esac } ) for case select function ;; in")
 _WORD = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|\$\([^)]*\)|[^\s'"\\])+""", re.DOTALL)
-_COMMON = words("test find diff cmp check time install which type")
+_AMBIGUOUS_NAMES = split_words("test find diff cmp check time install which type")
 _PYTHON_MODULE = re.compile(r"(?:-[A-Zbdisu]+\s+|-W\s*\S+\s+|-X\s*\S+\s+)*-m\s+([\w.]+)")
 
 
-def _program(text: str) -> tuple[str, str]:
-    """The program that a simple command runs, by its base name, and its arguments."""
+def _parse_program(text: str) -> tuple[str, str]:
+    """Return the program of a simple command, by its base name, and its arguments."""
     while match := _LEADING.match(text) or _WRAPPER.match(text):
         text = text[match.end() :]
     word = _WORD.match(text)
-    if word is None or word[0] in _NOTHING:
+    if word is None or word[0] in _KEYWORDS:
         return "", ""
-    program, rest = word[0].strip("'\"\\)"), text[word.end() :].strip(" \t\r\n)")
+    program, arguments = word[0].strip("'\"\\)"), text[word.end() :].strip(" \t\r\n)")
     if not program.startswith("./"):
         base = program.rsplit("/", 1)[-1]
-        # A project's own bin/test is not the shell's `test`.
-        program = program if base in _COMMON and program[:1] != "/" else base or program
-    if program.startswith(("python", "pypy", "py")) and (module := _PYTHON_MODULE.match(rest)):
-        return module[1], rest[module.end() :].strip()
-    return program, rest
+        # A project's own bin/test is not the shell builtin `test`.
+        program = program if base in _AMBIGUOUS_NAMES and program[:1] != "/" else base or program
+    if program.startswith(("python", "pypy", "py")) and (module := _PYTHON_MODULE.match(arguments)):
+        return module[1], arguments[module.end() :].strip()
+    return program, arguments
 
 
-# What cannot fail where it stands at the end of a pipe.
-FILTERS = words(
+# They practically never fail at the end of a pipe.
+FILTERS = split_words(
     """
     head tail tee cat sort uniq wc sed awk gawk cut tr column nl less more fold rev tac fmt paste xxd od
     hexdump base64 bat expand pr tsort numfmt ts pv
     """
 )
-# What ends well whatever came before it.
-_CALM = words("echo printf true : pwd date sleep wait set export unset alias")
+# They succeed whatever came before.
+_ALWAYS_SUCCEEDING = split_words("echo printf true : pwd date sleep wait set export unset alias")
 _ERREXIT = re.compile(r"(?:^|[;&|\s])set\s+-\w*e|bash\s+-\w*e\w*\s|set\s+-o\s+errexit")
-_OWN_END = re.compile(r"exit\s*[\"']?\$")
+_EXIT_WITH_VARIABLE = re.compile(r"exit\s*[\"']?\$")
 
 
-class Ending(NamedTuple):
-    """Which commands decide how the whole ends; none when nothing in it can make it fail."""
+class DecidingCommands(NamedTuple):
+    """The commands that decide the exit code; empty if none of them can fail."""
 
-    steps: tuple[Step, ...]
-    last: Step | None  # the one whose exit code is the whole's, when all before it went well
-    alone: bool  # whether the last is the only one that decides
+    commands: tuple[SimpleCommand, ...]
+    last: SimpleCommand | None  # its exit code is returned if all before it succeeded
+    is_single: bool  # whether `last` alone decides
 
     @property
-    def is_calm(self) -> bool:
-        """Whether the command ends well whatever happens in it."""
-        return self.last is not None and not self.steps
+    def always_succeeds(self) -> bool:
+        """Whether the command succeeds whatever happens in it."""
+        return self.last is not None and not self.commands
 
 
 @lru_cache(maxsize=1024)
-def ending(command: str) -> Ending:
-    """Which commands of a list or pipe decide how it ends."""
-    all_steps = steps(command)
-    if not all_steps:
-        return Ending((), None, False)
-    last = all_steps[-1]
-    if last.program == "exit" and _OWN_END.match(last.text):
-        return Ending(all_steps[:-1], last, False)
-    strict, careful = "pipefail" in command, _ERREXIT.search(command) is not None
+def find_deciding_commands(command: str) -> DecidingCommands:
+    """Find the commands of a list or pipe that decide its exit code."""
+    commands = split_commands(command)
+    if not commands:
+        return DecidingCommands((), None, False)
+    last = commands[-1]
+    if last.program == "exit" and _EXIT_WITH_VARIABLE.match(last.text):
+        return DecidingCommands(commands[:-1], last, False)
+    pipefail, errexit = "pipefail" in command, _ERREXIT.search(command) is not None
     deciding = [last]
-    index = len(all_steps) - 1
+    index = len(commands) - 1
     while index > 0:
-        joint = all_steps[index].joint
+        operator = commands[index].operator
         index -= 1
-        counts = joint == "&&" or (joint == "|" and strict) or (joint == ";" and careful)
+        counts = operator == "&&" or (operator == "|" and pipefail) or (operator == ";" and errexit)
         if counts:
-            deciding.append(all_steps[index])
-        elif joint != "|":
+            deciding.append(commands[index])
+        elif operator != "|":
             break
-    able = tuple(step for step in deciding if not _is_calm(step))
-    return Ending(able, last, able == (last,))
+    fallible = tuple(simple for simple in deciding if not _always_succeeds(simple))
+    return DecidingCommands(fallible, last, fallible == (last,))
 
 
-def _is_calm(step: Step) -> bool:
-    if step.program in _CALM or step.text.strip() in ("exit 0", "exit"):
+def _always_succeeds(command: SimpleCommand) -> bool:
+    if command.program in _ALWAYS_SUCCEEDING or command.text.strip() in ("exit 0", "exit"):
         return True
-    return step.joint == "|" and step.program in FILTERS
+    return command.operator == "|" and command.program in FILTERS

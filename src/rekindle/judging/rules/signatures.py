@@ -1,23 +1,23 @@
 # ruff: noqa: E501  (a pattern stays on one line)
-"""What test runners, linters, compilers, package managers and clients write when they fail.
+"""Failure messages of test runners, linters, compilers, package managers and clients.
 
-Every pattern begins at the beginning of a line. ANYWHERE holds the forms that a program keeps for
-its failures; LAST holds general words, which count only in the last lines of an output; SUCCESS is
-what a last line says when all went well, whatever was said before.
+Every pattern is matched at the start of a line. ANYWHERE holds formats that a program uses only for
+failures; LAST_LINES holds general words, which count only in the last lines of an output; SUCCESS
+matches a last line that reports success, whatever came before.
 """
 
 from __future__ import annotations
 
 import re
 
-from .shell_commands import Ending
-from .text_patterns import Wording, Wordings, without, wordings
+from .shell_commands import DecidingCommands
+from .text_patterns import TextPattern, TextPatterns, exclude_source, parse_patterns
 
 _RUNS_GO = r"go |gotestsum|ginkgo|g?make|mise|just|task|\./|bash|sh |[\w./-]+/"
 _RUNS_GIT = r"git|gh|hub|glab|npm|pnpm|yarn|pip|uv|go |cargo|brew|g?make|mise|just|docker|bash|sh |source|\./"
 
 TESTS = (
-    *wordings(
+    *parse_patterns(
         r"""
         tests/pytest         =+ .*\b[1-9]\d* (?:failed|errors?)\b.* in [\d.:]+
         tests/pytest-short   [1-9]\d* (?:failed|errors?)\b.* in [\d.]+s\b
@@ -49,33 +49,33 @@ TESTS = (
         outcome="expected",
         confidence=0.93,
     ),
-    *wordings(
+    *parse_patterns(
         r"tests/go  FAIL(?:\t\S.*)?$|--- FAIL:\s",
         outcome="expected",
         confidence=0.93,
-        where=_RUNS_GO,
+        command_pattern=_RUNS_GO,
     ),
-    *wordings(
+    *parse_patterns(
         r"tests/sympy  =* ?tests finished: .*(?:[1-9]\d* failed|exceptions)|DO \*NOT\* COMMIT!",
         outcome="expected",
-        after=("mini-swe-agent",),
+        learned_from=("mini-swe-agent",),
     ),
-    *wordings(
+    *parse_patterns(
         r"tests/none  (?:=+ )?(?:no tests ran|collected 0 items)\b|ERROR: (?:file or directory )?not found:|ERROR: usage:\s",
         "arguments",
-        where=r"pytest|tox|nox|make|uv",
+        command_pattern=r"pytest|tox|nox|make|uv",
         confidence=0.9,
     ),
-    *wordings(
+    *parse_patterns(
         r"tests/deselected  =+ \d+ deselected(?!.*(?:passed|failed)).* in\s",
         "arguments",
-        where=r"pytest|tox|nox|make|uv",
-        after=("openhands",),
+        command_pattern=r"pytest|tox|nox|make|uv",
+        learned_from=("openhands",),
     ),
 )
 
 LINTERS = (
-    *wordings(
+    *parse_patterns(
         r"""
         lint/found           Found [1-9]\d* (?:errors?|problems?|issues?)\b(?!.*(?:, 0 remaining|\(all fixed\)))
         lint/pyright         [1-9]\d* errors?, \d+ warnings?
@@ -94,46 +94,48 @@ LINTERS = (
         outcome="expected",
         confidence=0.9,
     ),
-    *wordings(
+    *parse_patterns(
         r"lint/golangci  (?:\[[\w:.-]+\] )?[1-9]\d* issues?:$",
         outcome="expected",
         confidence=0.93,
-        after=("claude-code", "codex"),
+        learned_from=("claude-code", "codex"),
     ),
-    *wordings(
+    *parse_patterns(
         r"lint/biome  \s*[×✖] (?:Some errors were emitted|No files were processed|The following)",
         outcome="expected",
         confidence=0.93,
-        after=("claude-code",),
+        learned_from=("claude-code",),
     ),
-    *wordings(
+    *parse_patterns(
         r"lint/knip  (?:Unused|Unlisted|Unresolved|Duplicate|Referenced) [\w ]+\(\d+\)$",
         outcome="expected",
-        where=r"knip|npm|pnpm|yarn|bun",
-        after=("claude-code",),
+        command_pattern=r"knip|npm|pnpm|yarn|bun",
+        learned_from=("claude-code",),
     ),
-    *wordings(
+    *parse_patterns(
         r"lint/go-vet  (?:vet: )?\S+\.go:\d+:\d+:\s",
         outcome="expected",
-        where=r"go vet|staticcheck|revive|golangci-lint",
+        command_pattern=r"go vet|staticcheck|revive|golangci-lint",
     ),
-    *wordings(
+    *parse_patterns(
         r"lint/eslint-line  \s+\d+:\d+\s+error\s+\S",
         outcome="expected",
-        where=r".*lint|npm|pnpm|yarn|bun|make|xo|standard|next",
+        command_pattern=r".*lint|npm|pnpm|yarn|bun|make|xo|standard|next",
     ),
-    *wordings(
-        r"lint/shellcheck  In \S+ line \d+:$", outcome="expected", where=r"shellcheck|make|mise"
+    *parse_patterns(
+        r"lint/shellcheck  In \S+ line \d+:$",
+        outcome="expected",
+        command_pattern=r"shellcheck|make|mise",
     ),
-    *wordings(
+    *parse_patterns(
         r"lint/audit  (?!.*found 0)(?:found )?\d+ (?:\w+ )?(?:severity )?vulnerabilit",
         outcome="expected",
-        where=r"(?:npm|pnpm|yarn|bun) audit",
+        command_pattern=r"(?:npm|pnpm|yarn|bun) audit",
     ),
 )
 
 BUILDS = (
-    *wordings(
+    *parse_patterns(
         r"""
         build/make           g?make(?:\[\d+\])?: \*\*\*\s
         build/gradle         (?:FAILURE: )?(?:BUILD FAILED|Build failed with an exception|BUILD FAILURE)|> Task :\S+ FAILED
@@ -150,12 +152,12 @@ BUILDS = (
         """,
         confidence=0.93,
     ),
-    *wordings(
+    *parse_patterns(
         r"build/mise  (?:\[[\w:.-]+\] )?ERROR task failed\b",
         confidence=0.93,
-        after=("claude-code", "codex"),
+        learned_from=("claude-code", "codex"),
     ),
-    *wordings(
+    *parse_patterns(
         r"""
         build/gcc            \S+:\d+(?::\d+)?: (?:fatal )?error:[ ]|collect2: error|cc1(?:plus)?:\s|\d+ errors? generated
         build/linker         ld(?:\.\w+)?: (?:error|cannot|symbol|undefined)|Undefined symbols for|clang(?:\+\+)?: error
@@ -170,10 +172,12 @@ BUILDS = (
         "syntax",
         confidence=0.92,
     ),
-    *wordings(r"build/mise-error  mise ERROR\s", where=r"mise", after=("pi",)),
+    *parse_patterns(
+        r"build/mise-error  mise ERROR\s", command_pattern=r"mise", learned_from=("pi",)
+    ),
 )
 
-PACKAGES = wordings(
+PACKAGES = parse_patterns(
     r"""
     packages/npm         npm (?:ERR!|error)|lerna ERR!
     packages/pnpm        \s*ERR_PNPM_|.*\bELIFECYCLE\b|\s*ERROR  ?(?:Command failed|run failed)
@@ -191,8 +195,8 @@ PACKAGES = wordings(
 )
 
 GIT = (
-    *wordings(r"git/fatal  fatal:\s", where=_RUNS_GIT),
-    *wordings(
+    *parse_patterns(r"git/fatal  fatal:\s", command_pattern=_RUNS_GIT),
+    *parse_patterns(
         r"""
         git/error            error: (?:pathspec|failed to push|Your local changes|The following untracked|cannot|could not|unable to|patch failed|unknown (?:option|switch)|src refspec|branch|commit|Merging|short|bad|object|invalid|unrecognized|corrupt|update_ref|Entry|your local|switch|no such|remote|tag|RPC failed|Pulling is not|Committing is not|The branch|refusing|the following|insufficient|did you mean|option|unexpected argument|not (?:possible|something))
         git/apply            error: .*: (?:patch does not apply|No such file|does not exist in|already exists)
@@ -204,26 +208,26 @@ GIT = (
         """,
         "command",
         confidence=0.93,
-        where=r"git|gh",
+        command_pattern=r"git|gh",
     ),
-    *wordings(
+    *parse_patterns(
         r"git/nothing  nothing to commit|no changes added to commit|nothing added to commit|Aborting commit",
         "command",
-        where=r"git (?:-\S+ |-C \S+ |-c \S+ )*commit",
+        command_pattern=r"git (?:-\S+ |-C \S+ |-c \S+ )*commit",
     ),
-    *wordings(
+    *parse_patterns(
         r"git/ignored  The following paths are ignored by one of your \.gitignore files",
         "path",
-        where=r"git (?:-\S+ |-C \S+ )*add",
-        after=("claude-code",),
+        command_pattern=r"git (?:-\S+ |-C \S+ )*add",
+        learned_from=("claude-code",),
     ),
-    *wordings(
+    *parse_patterns(
         r"git/lefthook  🥊 .+ \([\d.]+ seconds?\)",
         "command",
-        where=r"git|lefthook",
-        after=("claude-code",),
+        command_pattern=r"git|lefthook",
+        learned_from=("claude-code",),
     ),
-    *wordings(
+    *parse_patterns(
         r"""
         forge/gh             (?:gh: |GraphQL: |HTTP [45]\d\d: |error connecting to)
         forge/gh-said        (?:failed to |could not |X |accepts |invalid |must be |specify |release not found|argument required)
@@ -232,13 +236,18 @@ GIT = (
         """,
         "command",
         confidence=0.9,
-        where=r"gh\s",
+        command_pattern=r"gh\s",
     ),
-    *wordings(r"forge/gh-field  Unknown JSON field", "arguments", where=r"gh\s", after=("pi",)),
+    *parse_patterns(
+        r"forge/gh-field  Unknown JSON field",
+        "arguments",
+        command_pattern=r"gh\s",
+        learned_from=("pi",),
+    ),
 )
 
 RUNS = (
-    *wordings(
+    *parse_patterns(
         r"""
         run/panic            panic:\s|thread '.*' (?:\(\d+\) )?panicked at|goroutine \d+ \[running\]|fatal error:\s
         run/signal           (?:.*\s)?(?:Segmentation fault|Bus error|Illegal instruction|Floating point exception)\b.*
@@ -253,25 +262,25 @@ RUNS = (
         "command",
         confidence=0.92,
     ),
-    *wordings(
+    *parse_patterns(
         r"""
         run/no-module        (?:/\S+/)?python[\d.]*: (?:No module named|can't open file)
         run/import           (?:Module|Import)(?:NotFound)?Error:\s
         """,
         "path",
         confidence=0.92,
-        after=("mini-swe-agent",),
+        learned_from=("mini-swe-agent",),
     ),
-    *wordings(
+    *parse_patterns(
         r"run/exit-status  exit status [1-9]\d*\b",
         "command",
         confidence=0.9,
-        after=("claude-code", "codex"),
+        learned_from=("claude-code", "codex"),
     ),
 )
 
 CLIENTS = (
-    *wordings(
+    *parse_patterns(
         r"""
         client/curl          curl: \(\d+\)\s|wget:\s|.*ERROR [45]\d\d:\s
         client/ssh           ssh: (?:connect|Could not)|Host key verification failed|\S*Permission denied \(publickey|kex_exchange
@@ -279,7 +288,7 @@ CLIENTS = (
         "network",
         confidence=0.93,
     ),
-    *wordings(
+    *parse_patterns(
         r"""
         client/docker        docker:\s|Error response from daemon|Cannot connect to the Docker daemon|error during connect
         client/docker-none   Error: No such (?:container|image|object)|no such service|no configuration file provided|permission denied while trying to connect
@@ -287,7 +296,7 @@ CLIENTS = (
         "service",
         confidence=0.93,
     ),
-    *wordings(
+    *parse_patterns(
         r"""
         client/postgres      psql: error|(?:ERROR|FATAL):\s\s|psql:\S+:\d+: ERROR
         client/sqlite        (?:Error: |Parse error|Runtime error)(?: near|: near|: in prepare|: no such|, )|Error: (?:near|in prepare|no such table)
@@ -296,7 +305,7 @@ CLIENTS = (
         "command",
         confidence=0.9,
     ),
-    *wordings(
+    *parse_patterns(
         r"""
         client/aws           An error occurred \(
         client/kubectl       Error from server|error: (?:the server|You must be logged|no context)|The connection to the server
@@ -305,24 +314,24 @@ CLIENTS = (
         """,
         confidence=0.92,
     ),
-    *wordings(
+    *parse_patterns(
         r"lookup/which  (?:which: no )?\S+(?: not found$| in \(.*\)$)|\S+: (?:not found|no such)",
         outcome="expected",
         confidence=0.9,
-        where=r"which|type|command|where",
-        after=("codex",),
+        command_pattern=r"which|type|command|where",
+        learned_from=("codex",),
     ),
 )
 
 ANYWHERE = (*TESTS, *LINTERS, *BUILDS, *PACKAGES, *GIT, *RUNS, *CLIENTS)
 
-# "0 failed" and "no errors" end well.
-_NONE = (
+# "0 failed" and "no errors" are not failures.
+_NO_FAILURES = (
     r"(?!.*(?:\b0 (?:tests? )?(?:failed|failures?|errors?|failing)|\bno (?:errors?|failures?|issues|problems)\b"
     r"|(?:failed|errors?|failures?)[:=] ?0\b|without errors?|✓|✔|✅))"
 )
-LAST = (
-    *wordings(
+LAST_LINES = (
+    *parse_patterns(
         r"""
         end/error            (?:\S+: )?(?:[Ee]rror|ERROR|Uncaught(?: \w+)?|[Ff]atal|FATAL|Unhandled\w*)(?:\[\w+\])?(?:: |\s-\s|\s)\S
         end/tagged           \[(?:ERROR|error|ERR|fatal|FATAL)\]|error\b.{0,80}?:\s|(?:.* )?level=(?:error|fatal)
@@ -331,14 +340,14 @@ LAST = (
         """,
         confidence=0.8,
     ),
-    *wordings(
+    *parse_patterns(
         r"""
         end/exception        (?:\w+\.)*[A-Z]\w*(?:Error|Exception)(?: \[\w+\])?:\s
         end/stack            \s+at [\w.$<>]+\(\S*:\d+\)|\s+from \S+\.rb:\d+
         """,
         confidence=0.85,
     ),
-    *wordings(
+    *parse_patterns(
         r"""
         end/usage            [Uu]sage:(?:\s|$)|Try '.* --help'|\S+: error:\s|Unknown (?:command|option|argument|syntax)
         end/option           .*(?:unrecognized|unknown|invalid|illegal|unexpected) (?:option|argument|flag|command|subcommand|switch)s?\b
@@ -347,7 +356,7 @@ LAST = (
         "arguments",
         confidence=0.8,
     ),
-    *wordings(
+    *parse_patterns(
         r"""
         end/cannot           (?:.*: )?(?:[Cc]annot|[Cc]an't|[Cc]ould ?n[o']t|[Uu]nable to|[Ff]ailed to|FAILED to) \w+
         end/mark             (?:❌|✗|✘|✖) ?.*
@@ -355,7 +364,9 @@ LAST = (
         """,
         confidence=0.75,
     ),
-    *wordings(r"end/interrupted  \^C$", "interrupted", confidence=0.75, after=("codex",)),
+    *parse_patterns(
+        r"end/interrupted  \^C$", "interrupted", confidence=0.75, learned_from=("codex",)
+    ),
 )
 
 SUCCESS = re.compile(
@@ -370,46 +381,61 @@ SUCCESS = re.compile(
 )
 
 
-class Signatures:
+class SignatureRules:
     """The tables above, compiled."""
 
-    def __init__(self, left_out: str | None = None) -> None:
-        anywhere = [_on_a_line(said) for said in without(ANYWHERE, left_out)]
-        last = [_on_a_line(said) for said in without(LAST, left_out)]
-        lines = re.MULTILINE
-        self._anywhere = Wordings([said for said in anywhere if not said.where], lines, "^")
-        places = dict.fromkeys(said.where for said in anywhere if said.where)
-        self._special = [
-            (re.compile(where), Wordings([w for w in anywhere if w.where == where], lines, "^"))
-            for where in places
+    def __init__(self, excluded_source: str | None = None) -> None:
+        anywhere = [
+            _restrict_to_line(pattern) for pattern in exclude_source(ANYWHERE, excluded_source)
         ]
-        self._last = Wordings(last, lines, f"^{_NONE}")
+        last = [
+            _restrict_to_line(pattern) for pattern in exclude_source(LAST_LINES, excluded_source)
+        ]
+        multiline = re.MULTILINE
+        self._anywhere = TextPatterns(
+            [pattern for pattern in anywhere if not pattern.command_pattern], multiline, "^"
+        )
+        command_patterns = dict.fromkeys(
+            pattern.command_pattern for pattern in anywhere if pattern.command_pattern
+        )
+        self._by_command = [
+            (
+                re.compile(where),
+                TextPatterns([w for w in anywhere if w.command_pattern == where], multiline, "^"),
+            )
+            for where in command_patterns
+        ]
+        self._last = TextPatterns(last, multiline, f"^{_NO_FAILURES}")
 
-    def anywhere(self, text: str, end: Ending) -> tuple[Wording, str] | None:
-        """A failure that some program wrote in a form of its own, and the line it stands on."""
+    def find_anywhere(
+        self, text: str, deciding: DecidingCommands
+    ) -> tuple[TextPattern, str] | None:
+        """Return the first failure in a program's own format, and the line it is on."""
         if found := self._anywhere.search(text):
-            return found[0], _line(text, found[1])
-        for where, known in self._special:
-            if end.steps and not any(where.match(step.text) for step in end.steps):
+            return found[0], _get_line(text, found[1])
+        for where, patterns in self._by_command:
+            if deciding.commands and not any(
+                where.match(command.text) for command in deciding.commands
+            ):
                 continue
-            if found := known.search(text):
-                return found[0], _line(text, found[1])
+            if found := patterns.search(text):
+                return found[0], _get_line(text, found[1])
         return None
 
-    def last(self, lines: str) -> tuple[Wording, str] | None:
-        """A failure in the last lines, which the caller gives."""
+    def find_in_last_lines(self, lines: str) -> tuple[TextPattern, str] | None:
+        """Return the first failure in `lines`, the last lines of an output."""
         found = self._last.search(lines)
-        return (found[0], _line(lines, found[1])) if found else None
+        return (found[0], _get_line(lines, found[1])) if found else None
 
 
-def _on_a_line(said: Wording) -> Wording:
-    """A space in a table is never the end of a line: else many empty lines would cost much."""
-    return said._replace(pattern=said.pattern.replace(r"\s", r"[^\S\n]"))
+def _restrict_to_line(pattern: TextPattern) -> TextPattern:
+    r"""Replace `\s` so that it cannot match a newline; many blank lines would be slow otherwise."""
+    return pattern._replace(pattern=pattern.pattern.replace(r"\s", r"[^\S\n]"))
 
 
-def _line(text: str, start: int) -> str:
+def _get_line(text: str, start: int) -> str:
     end = text.find("\n", start)
     return text[start : end if end >= 0 else len(text)][:400]
 
 
-EVERY = Signatures()
+ALL_SIGNATURES = SignatureRules()

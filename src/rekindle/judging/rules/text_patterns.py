@@ -1,4 +1,4 @@
-"""The form in which anchored texts are written down, and how many of them are asked at once."""
+"""The format of anchored text patterns, and matching many of them at once."""
 
 from __future__ import annotations
 
@@ -7,84 +7,94 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-def words(text: str) -> frozenset[str]:
-    """The words of a text, each once."""
+def split_words(text: str) -> frozenset[str]:
+    """Return the distinct words of a text."""
     return frozenset(text.split())
 
 
-class Wording(NamedTuple):
-    """A text that failure begins with, at the place where the table that holds it looks.
+class TextPattern(NamedTuple):
+    """A pattern that marks a failure at the position that its table searches.
 
-    `after` names the sources whose transcripts it was written after; empty means that it comes
-    from knowing the tool. An evaluation on a source can so leave out what was learned from it.
+    `learned_from` names the sources whose transcripts it was derived from; empty means that it
+    comes from knowledge of the tool. An evaluation on a source
+    can thus exclude what was learned from it.
     """
 
     name: str
     pattern: str
-    kind: str = ""  # empty: told by the words on the line
+    kind: str = ""  # empty: classified by the words on the line
     outcome: str = "error"
     confidence: float = 0.95
-    where: str = ""  # only for commands that match this
-    after: tuple[str, ...] = ()
+    command_pattern: str = ""  # only for commands that match this
+    learned_from: tuple[str, ...] = ()
 
 
-def wordings(
+def parse_patterns(
     table: str,
     kind: str = "",
     outcome: str = "error",
     confidence: float = 0.95,
-    where: str = "",
-    after: tuple[str, ...] = (),
-) -> tuple[Wording, ...]:
-    """A table of `name  pattern`, one to a line."""
+    command_pattern: str = "",
+    learned_from: tuple[str, ...] = (),
+) -> tuple[TextPattern, ...]:
+    """Parse a table of `name  pattern` lines."""
     rows = (line.strip().split(maxsplit=1) for line in table.splitlines() if line.strip())
     return tuple(
-        Wording(name, pattern, kind, outcome, confidence, where, after) for name, pattern in rows
+        TextPattern(name, pattern, kind, outcome, confidence, command_pattern, learned_from)
+        for name, pattern in rows
     )
 
 
-def without(known: Iterable[Wording], source: str | None) -> tuple[Wording, ...]:
-    """The wordings that do not stand on this source alone."""
-    return tuple(wording for wording in known if source is None or wording.after != (source,))
+def exclude_source(patterns: Iterable[TextPattern], source: str | None) -> tuple[TextPattern, ...]:
+    """Return the patterns that were not learned from `source` alone."""
+    return tuple(
+        pattern for pattern in patterns if source is None or pattern.learned_from != (source,)
+    )
 
 
-_SIGNS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]")
+_TOKENS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]")
 
 
-class Wordings:
-    """Many wordings as one expression."""
+class TextPatterns:
+    """Many patterns compiled into one expression."""
 
-    def __init__(self, known: Iterable[Wording], flags: int = 0, before: str = "") -> None:
-        # Each way to say it is an alternative of its own, with its mark behind it: then most begin
-        # with a letter, and the engine passes over them without trying.
-        ways = [(way, said) for said in known for way in _ways(said.pattern)]
-        self._said_by = [said for _, said in ways]
-        joined = "|".join(f"{way}(?P<w{index}>)" for index, (way, _) in enumerate(ways))
-        self._one = re.compile(f"{before}(?:{joined})", flags) if ways else None
+    def __init__(self, patterns: Iterable[TextPattern], flags: int = 0, prefix: str = "") -> None:
+        # Every alternative gets its own branch, followed by an empty group that identifies it. Most
+        # branches then begin with a letter, so the engine can skip them quickly.
+        alternatives = [
+            (alternative, pattern)
+            for pattern in patterns
+            for alternative in _split_alternatives(pattern.pattern)
+        ]
+        self._patterns = [pattern for _, pattern in alternatives]
+        joined = "|".join(
+            f"{alternative}(?P<w{index}>)" for index, (alternative, _) in enumerate(alternatives)
+        )
+        self._regex = re.compile(f"{prefix}(?:{joined})", flags) if alternatives else None
 
-    def match(self, text: str) -> Wording | None:
-        """The wording that the text begins with."""
-        return self._said(self._one.match(text)) if self._one else None
+    def match(self, text: str) -> TextPattern | None:
+        """Return the pattern that matches the beginning of the text."""
+        return self._get_pattern(self._regex.match(text)) if self._regex else None
 
-    def search(self, text: str) -> tuple[Wording, int] | None:
-        """The first place where one of the wordings stands."""
-        match = self._one.search(text) if self._one else None
-        said = self._said(match)
-        return (said, match.start()) if said and match else None
+    def search(self, text: str) -> tuple[TextPattern, int] | None:
+        """Return the first pattern found in the text, and its position."""
+        match = self._regex.search(text) if self._regex else None
+        pattern = self._get_pattern(match)
+        return (pattern, match.start()) if pattern and match else None
 
-    def _said(self, match: re.Match[str] | None) -> Wording | None:
+    def _get_pattern(self, match: re.Match[str] | None) -> TextPattern | None:
         if match is None or match.lastgroup is None:
             return None
-        return self._said_by[int(match.lastgroup[1:])]
+        return self._patterns[int(match.lastgroup[1:])]
 
 
-def _ways(pattern: str) -> list[str]:
-    """The alternatives of an expression, as far as they stand outside all brackets."""
-    ways, depth, start = list[str](), 0, 0
-    for match in _SIGNS.finditer(pattern):
-        sign = match[0]
-        depth += (sign == "(") - (sign == ")")
-        if sign == "|" and depth == 0:
-            ways.append(pattern[start : match.start()])
+def _split_alternatives(pattern: str) -> list[str]:
+    """Split an expression into its alternatives outside all brackets."""
+    alternatives, depth, start = list[str](), 0, 0
+    for match in _TOKENS.finditer(pattern):
+        token = match[0]
+        depth += (token == "(") - (token == ")")
+        if token == "|" and depth == 0:
+            alternatives.append(pattern[start : match.start()])
             start = match.end()
-    return [*ways, pattern[start:]]
+    return [*alternatives, pattern[start:]]

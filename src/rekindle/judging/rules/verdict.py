@@ -1,4 +1,4 @@
-"""What a rule says about a call, and whose mistake it was."""
+"""The outcome that a rule returns for a call, and whose fault it was."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 from typing import NamedTuple
 
 OUTCOMES = ("ok", "error", "expected", "refused", "unknown")
-AGENT = ("arguments", "unknown_tool", "path", "edit", "permission", "syntax", "command")
-ENVIRONMENT = ("network", "rate_limit", "timeout", "service", "interrupted", "resources")
-_FAULT: dict[str, str] = {
-    **dict.fromkeys(AGENT, "agent"),
-    **dict.fromkeys(ENVIRONMENT, "environment"),
+AGENT_ERRORS = ("arguments", "unknown_tool", "path", "edit", "permission", "syntax", "command")
+ENVIRONMENT_ERRORS = ("network", "rate_limit", "timeout", "service", "interrupted", "resources")
+_FAULT_BY_KIND: dict[str, str] = {
+    **dict.fromkeys(AGENT_ERRORS, "agent"),
+    **dict.fromkeys(ENVIRONMENT_ERRORS, "environment"),
 }
 
 
 class Outcome(NamedTuple):
-    """How a call ended. `failed` is None where nothing speaks; `fault` follows from the kind."""
+    """The outcome of a call. `failed` is None if unknown; `fault` follows from the error kind."""
 
     outcome: str
     failed: bool | None
@@ -25,39 +25,46 @@ class Outcome(NamedTuple):
     confidence: float
 
 
-def ok(rule: str, confidence: float) -> Outcome:
+def make_ok(rule: str, confidence: float) -> Outcome:
+    """Return the outcome of a call that succeeded."""
     return Outcome("ok", False, None, None, rule, confidence)
 
 
-def unknown(rule: str) -> Outcome:
+def make_unknown(rule: str) -> Outcome:
+    """Return the outcome of a call that no rule can judge."""
     return Outcome("unknown", None, None, None, rule, 0.0)
 
 
-def error(kind: str, rule: str, confidence: float) -> Outcome:
-    return Outcome("error", True, kind, _FAULT.get(kind), rule, confidence)
+def make_error(kind: str, rule: str, confidence: float) -> Outcome:
+    """Return the outcome of a call that failed."""
+    return Outcome("error", True, kind, _FAULT_BY_KIND.get(kind), rule, confidence)
 
 
-def refused(kind: str, rule: str, confidence: float) -> Outcome:
-    return Outcome("refused", True, kind, _FAULT.get(kind), rule, confidence)
+def make_refused(kind: str, rule: str, confidence: float) -> Outcome:
+    """Return the outcome of a call that was refused or stopped."""
+    return Outcome("refused", True, kind, _FAULT_BY_KIND.get(kind), rule, confidence)
 
 
-def expected(rule: str, confidence: float, *, failed: bool) -> Outcome:
-    """It ran and said no: a search without a hit has not failed, a red test run has."""
+def make_expected(rule: str, confidence: float, *, failed: bool) -> Outcome:
+    """Return the outcome of a call that ran and answered no.
+
+    A search without a match has not failed, a failing test run has.
+    """
     return Outcome("expected", failed, None, None, rule, confidence)
 
 
-def of_kind(kind: str, outcome: str, rule: str, confidence: float) -> Outcome:
-    """A failure of the outcome that a pattern declares."""
+def make_failure(kind: str, outcome: str, rule: str, confidence: float) -> Outcome:
+    """Return a failure with the outcome that a pattern declares."""
     if outcome == "refused":
-        return refused(kind, rule, confidence)
+        return make_refused(kind, rule, confidence)
     if outcome == "expected":
-        return expected(rule, confidence, failed=True)
-    return error(kind, rule, confidence)
+        return make_expected(rule, confidence, failed=True)
+    return make_error(kind, rule, confidence)
 
 
-# Told apart only after a call is known to have failed, on the lines that say so: `kind` and then
-# what is found in such lines, in small letters, separated by commas. The first kind that fits counts.
-_WORDS = """
+# Applied only to the error lines of a call that is known to have failed. Each line holds a kind and
+# its words in lower case, separated by commas. The first match wins.
+_ERROR_WORDS = """
 rate_limit: rate limit, rate-limit, rate_limit, ratelimit, too many requests, quota exceeded
 rate_limit: overloaded
 timeout: timed out, time out, timedout, etimedout, deadline exceeded, timeout of
@@ -88,17 +95,19 @@ arguments: invalid choice, illegal option, missing required, missing argument, r
 arguments: required parameter, too many arguments, too few arguments, unexpected argument
 arguments: requires an argument
 """
-_KINDS = tuple(
+_KIND_BY_WORD = tuple(
     (word, kind)
-    for kind, _, listed in (line.partition(": ") for line in _WORDS.strip().splitlines())
+    for kind, _, listed in (line.partition(": ") for line in _ERROR_WORDS.strip().splitlines())
     for word in listed.split(", ")
 )
-_STATUS = re.compile(r"(?:http|status|code|error)\D{0,12}\b(?:(429|529)|(40[134]|407)|50[0234])\b")
+_HTTP_STATUS = re.compile(
+    r"(?:http|status|code|error)\D{0,12}\b(?:(429|529)|(40[134]|407)|50[0234])\b"
+)
 
 
-def kind_from(text: str, otherwise: str = "command") -> str:
-    """The kind of error that the lines which tell of it speak of."""
-    low = text.lower()
-    if status := _STATUS.search(low):
+def classify_error(text: str, default: str = "command") -> str:
+    """Return the kind of error that the text describes."""
+    lower = text.lower()
+    if status := _HTTP_STATUS.search(lower):
         return "rate_limit" if status[1] else "service"
-    return next((kind for word, kind in _KINDS if word in low), otherwise)
+    return next((kind for word, kind in _KIND_BY_WORD if word in lower), default)

@@ -1,1 +1,1 @@
-"""What patterns are made of: the form of a call, its slots, what mended an error, what is alike."""
+"""The parts of mining: call signatures, slots, recoveries from errors, merging."""

@@ -1,131 +1,138 @@
-"""The calls of a session as mining sees them: their forms, and what became of them."""
+"""Read the calls of a session for mining: their signatures and their outcomes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
-from rekindle.judging.tool_kinds import kind_of
-from rekindle.types import Call, ToolCall
+from rekindle.judging.tool_kinds import classify_tool
+from rekindle.types import JudgedCall, ToolCall
 
 from .call_signature import (
-    REMEMBERED,
-    Draft,
-    Form,
+    CACHE_SIZE,
+    CachedRedactor,
+    CallSignature,
     Redact,
-    Remembering,
-    draft,
-    form_of,
-    glance,
-    is_glanced_at,
+    SignatureDraft,
+    allows_quick_signature,
+    build_quick_signature,
+    build_signature,
+    draft_signature,
 )
-from .taint import brings_in
+from .taint import reads_untrusted_text
 
-SURE = 0.7  # how far a verdict must be trusted to make an example of a call
-OPENING = 8  # calls that are looked at closely, whatever they do
+MIN_CONFIDENCE = 0.7  # of a verdict, to use its call as an example
+CLOSE_READ_CALLS = 8  # calls at the start that are always read closely
 
-_new = cast(Any, tuple).__new__  # so many are made that the constructor would count
-# No word of what these answer is told, and they were called before the answer came.
-_CLEAN_THEMSELVES = frozenset(("call", "agent"))
+_create_tuple = cast(Any, tuple).__new__  # faster than the constructor: millions are created
+# Their results are never quoted, and the call was made before its result arrived.
+_CLEAN_SHAPES = frozenset(("call", "agent"))
 
 
-class Deed(NamedTuple):
+class MinedCall(NamedTuple):
     """A call of a session."""
 
-    form: Form
+    signature: CallSignature
     position: int
     number: int
     answered: int | None
-    turn: int  # position of the user's message that it serves; -1 before any
-    ok: bool  # surely worked
-    failed: bool  # surely failed
+    turn: int  # position of the user message it serves; -1 before any
+    ok: bool  # worked, with enough confidence
+    failed: bool  # failed, with enough confidence
     error_kind: str
     blame: str  # agent, environment, …
-    tainted: bool  # strangers may have had a say
+    tainted: bool  # untrusted text may have influenced it
     id: str
 
 
-class Done(NamedTuple):
-    """A session to read: verdicts on its calls, when users spoke, and its folder.
+class SessionCalls(NamedTuple):
+    """A session to read: the verdicts on its calls, the positions of user messages, its folder.
 
-    Beside each verdict stands what the reader's `call_of` makes the call of.
+    Each verdict comes with the payload from which the reader's `load_call` loads the call.
     """
 
-    calls: Sequence[tuple[Call, Any]]
+    calls: Sequence[tuple[JudgedCall, Any]]
     users: Sequence[int]
     cwd: str | None
-    tainted: bool = False  # from the beginning: it goes on from one in which strangers had a say
+    tainted: bool = False  # from the start: it continues a tainted session
 
 
-# With what a call is like: whether it brings in what strangers wrote.
-_Drawn = tuple[Draft, bool]
-_Known = tuple[Form, bool]
+# The second value: whether the call reads untrusted text.
+_DraftEntry = tuple[SignatureDraft, bool]
+_SignatureEntry = tuple[CallSignature, bool]
 
 
-class Reader:
-    """Makes deeds of calls; remembers the form of calls that are made again.
+class CallReader:
+    """Turns calls into mined calls; caches the signatures of repeated ones.
 
-    Only of the others it asks `call_of` what was called.
+    It loads a call with `load_call` only if its signature is not cached.
     """
 
-    def __init__(self, redact: Redact, call_of: Callable[[Call, Any], ToolCall | None]) -> None:
-        self._redact = Remembering(redact)
-        self._call_of = call_of
-        self._known: dict[tuple[int, str], _Known] = {}
+    def __init__(
+        self, redact: Redact, load_call: Callable[[JudgedCall, Any], ToolCall | None]
+    ) -> None:
+        self._redact = CachedRedactor(redact)
+        self._load_call = load_call
+        self._known: dict[tuple[int, str], _SignatureEntry] = {}
 
-    def deeds(self, sessions: Iterable[Done]) -> Iterator[list[Deed]]:
-        """The calls of each session in their order. Redacted together, it is faster."""
-        ready = [_Ready.of(one) for one in sessions]
-        drafts: dict[tuple[int, str], _Drawn] = {}
+    def read_sessions(self, sessions: Iterable[SessionCalls]) -> Iterator[list[MinedCall]]:
+        """Yield the calls of each session in order. Batching speeds up redaction."""
+        ready = [_PreparedSession.from_session(one) for one in sessions]
+        drafts: dict[tuple[int, str], _DraftEntry] = {}
         known = self._known
         for one in ready:
-            folder, closely = one.folder, one.closely
-            for place, (verdict, made) in enumerate(one.calls):
+            folder, closely = one.folder, one.close_read_calls
+            for index, (verdict, payload) in enumerate(one.calls):
                 key = (verdict.digest, folder)
                 if key in known or key in drafts:
                     continue
-                if place < closely or not is_glanced_at(verdict.tool):
-                    call = self._call_of(verdict, made)
+                if index < closely or not allows_quick_signature(verdict.tool):
+                    call = self._load_call(verdict, payload)
                     if call is not None:
-                        drafts[key] = draft(call, folder), brings_in(call, folder)
-        self._redact.look_at([text for made, _ in drafts.values() for text in made.texts])
+                        drafts[key] = (
+                            draft_signature(call, folder),
+                            reads_untrusted_text(call, folder),
+                        )
+        self._redact.check_batch([text for payload, _ in drafts.values() for text in payload.texts])
         for one in ready:
-            yield self._deeds(one, drafts)
+            yield self._read_session(one, drafts)
 
-    def lets_in(self, session: Done) -> bool:
-        """Did strangers have a say in this session?"""
+    def is_session_tainted(self, session: SessionCalls) -> bool:
+        """Return whether the session read untrusted text."""
         folder = session.cwd or ""
-        made = (self._call_of(verdict, of) for verdict, of in session.calls)
-        return any(call is not None and brings_in(call, folder) for call in made)
+        calls = (self._load_call(verdict, payload) for verdict, payload in session.calls)
+        return any(call is not None and reads_untrusted_text(call, folder) for call in calls)
 
-    def _deeds(self, session: _Ready, drafts: dict[tuple[int, str], _Drawn]) -> list[Deed]:
-        found: list[Deed] = []
+    def _read_session(
+        self, session: _PreparedSession, drafts: dict[tuple[int, str], _DraftEntry]
+    ) -> list[MinedCall]:
+        found: list[MinedCall] = []
         asked = iter(session.users)
-        ahead = next(asked, None)
+        next_user = next(asked, None)
         turn, tainted = -1, session.tainted
-        known, folder, closely = self._known, session.folder, session.closely
-        for place, (verdict, made) in enumerate(session.calls):
+        known, folder, closely = self._known, session.folder, session.close_read_calls
+        for index, (verdict, payload) in enumerate(session.calls):
             (
-                _, position, number, id, _, _, sign, outcome, _, kind, fault, _, trust, _, answered,
+                _, position, number, id, _, _, digest, outcome, _, kind, fault, _, confidence, _, answered,
             ) = verdict  # fmt: skip
-            one = known.get((sign, folder))
+            one = known.get((digest, folder))
             if one is None:
-                one = self._form(verdict, made, folder, drafts, is_near=place < closely)
+                one = self._get_signature(verdict, payload, folder, drafts, is_near=index < closely)
                 if one is None:
                     continue
-            form, is_foreign = one
-            while ahead is not None and ahead < position:
-                turn, ahead = ahead, next(asked, None)
+            signature, is_untrusted = one
+            while next_user is not None and next_user < position:
+                turn, next_user = next_user, next(asked, None)
             is_tainted = tainted
-            if is_foreign and not tainted:
-                # To the end, whatever a user says: what was read stays before the agent's eyes.
-                tainted, is_tainted = True, form.family not in _CLEAN_THEMSELVES
-            sure = trust >= SURE
+            if is_untrusted and not tainted:
+                # Taint lasts to the end: what was read stays in the context.
+                tainted, is_tainted = True, signature.family not in _CLEAN_SHAPES
+            sure = confidence >= MIN_CONFIDENCE
             found.append(
-                _new(
-                    Deed,
+                _create_tuple(
+                    MinedCall,
                     (
-                        form,
+                        signature,
                         position,
                         number,
                         answered,
@@ -141,45 +148,52 @@ class Reader:
             )
         return found
 
-    def _form(
+    def _get_signature(
         self,
-        verdict: Call,
-        made: Any,
+        verdict: JudgedCall,
+        payload: Any,
         folder: str,
-        drafts: dict[tuple[int, str], _Drawn],
+        drafts: dict[tuple[int, str], _DraftEntry],
         *,
         is_near: bool,
-    ) -> _Known | None:
+    ) -> _SignatureEntry | None:
         key = (verdict.digest, folder)
-        drawn = drafts.get(key)
-        if drawn is None or not is_near:
-            call = self._call_of(verdict, made)
+        draft_entry = drafts.get(key)
+        if draft_entry is None or not is_near:
+            call = self._load_call(verdict, payload)
             if call is None:
                 return None
-            if not is_near and (form := glance(call)) is not None:
-                return form, brings_in(call, folder)
-            drawn = drawn or (draft(call, folder), brings_in(call, folder))
-        form = form_of(drawn[0], self._redact)
-        if len(self._known) >= REMEMBERED:
+            if not is_near and (signature := build_quick_signature(call)) is not None:
+                return signature, reads_untrusted_text(call, folder)
+            draft_entry = draft_entry or (
+                draft_signature(call, folder),
+                reads_untrusted_text(call, folder),
+            )
+        signature = build_signature(draft_entry[0], self._redact)
+        if len(self._known) >= CACHE_SIZE:
             self._known.clear()
-        known = self._known[key] = form, drawn[1]
-        return known
+        entry = self._known[key] = signature, draft_entry[1]
+        return entry
 
 
-class _Ready(NamedTuple):
-    """A session without its bookkeeping, and how many of its calls are to be looked at closely."""
+class _PreparedSession(NamedTuple):
+    """A session without bookkeeping, and how many of its calls to read closely."""
 
-    calls: Sequence[tuple[Call, Any]]
+    calls: Sequence[tuple[JudgedCall, Any]]
     users: Sequence[int]
     folder: str
-    closely: int
+    close_read_calls: int
     tainted: bool
 
     @classmethod
-    def of(cls, session: Done) -> _Ready:
+    def from_session(cls, session: SessionCalls) -> _PreparedSession:
         calls = [pair for pair in session.calls if pair[0].work != "bookkeeping"]
-        # What was read matters at first, and where an edit failed.
-        wrong = [verdict.tool for verdict, _ in calls if verdict.failed]
-        is_edit = any(kind_of(tool).shape == "edit" for tool in wrong) if wrong else False
-        closely = len(calls) if is_edit else OPENING
-        return cls(calls, session.users, session.cwd or "", closely, session.tainted)
+        # Reads matter at the start, and wherever an edit failed.
+        failed_tools = [verdict.tool for verdict, _ in calls if verdict.failed]
+        is_edit = (
+            any(classify_tool(tool).shape == "edit" for tool in failed_tools)
+            if failed_tools
+            else False
+        )
+        close_read_calls = len(calls) if is_edit else CLOSE_READ_CALLS
+        return cls(calls, session.users, session.cwd or "", close_read_calls, session.tainted)

@@ -1,6 +1,6 @@
-"""The form of a call: what it has in common with others like it, redacted, with slots.
+"""Build the signature of a call: what it shares with similar calls, redacted, with slots.
 
-Nothing of a call gets into its form but through redaction.
+Nothing of a call enters its signature without redaction.
 """
 
 from __future__ import annotations
@@ -13,216 +13,237 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from rekindle.judging.rules.text_patterns import words
-from rekindle.judging.tool_kinds import Kind, kind_of
+from rekindle.judging.rules.text_patterns import split_words
+from rekindle.judging.tool_kinds import ToolKind, classify_tool
 from rekindle.shell.side_effects import is_destructive
 from rekindle.types import JSON, ToolCall
 
 from . import command_skeleton
-from .command_skeleton import PLAIN, TELLING, TRIVIAL
-from .slots import COMMENTS, FLEETING, LONGEST_TEXT, MARK, mark, marks, pruned, shape
+from .command_skeleton import INFORMATIVE, PLAIN, TRIVIAL
+from .slots import (
+    COMMENT_ARGUMENTS,
+    FLEETING_KINDS,
+    MARK,
+    MAX_ARGUMENT_CHARS,
+    list_slot_kinds,
+    make_mark,
+    prune_long_texts,
+    slot_arguments,
+)
 
-REMEMBERED = 20_000  # what comes again and again is kept at hand
-_TOGETHER, _FEW = 200, 4  # texts that are looked at at once, and so few that they are not halved
+CACHE_SIZE = 20_000  # entries
+_BATCH_SIZE, _MIN_SPLIT_SIZE = 200, 4  # texts redacted at once; smaller batches are not split
 
 Redact = Callable[[JSON], JSON]
 
 _COMMAND_KEYS = ("command", "cmd", "script", "bash_command", "code", "input", "chars")
-# A value under one of these names is no secret because of its name.
-_HARMLESS = words(
+# These names never make their value a secret.
+_HARMLESS_NAMES = split_words(
     """
     command cmd script bash_command code input chars path file_path filePath filename file pattern
     query offset limit workdir cwd old_string new_string old_str new_str content text url glob include
     output_mode head_limit line start end view_range replace_all oldText newText recursive depth
     """
 )
-_EDITOR = words("view create str_replace insert undo_edit write append delete")
-_ENDING = re.compile(r"\.([A-Za-z][A-Za-z0-9]{0,5})$")
+_EDITOR_COMMANDS = split_words("view create str_replace insert undo_edit write append delete")
+_FILE_EXTENSION = re.compile(r"\.([A-Za-z][A-Za-z0-9]{0,5})$")
 _decode = msgspec.json.Decoder().decode
 
 
-class Form(NamedTuple):
-    """What a call is like, whoever makes it."""
+class CallSignature(NamedTuple):
+    """What equal calls have in common."""
 
     tool: str
-    work: str  # calls of a sort: the tool, with the program that it runs
+    work: str  # the type of call: the tool, with the program that it runs
     tier: int  # TRIVIAL, PLAIN or TELLING
     skeleton: JSON
     values: tuple[str, ...]
     family: str  # shell, read, edit, search, web, …: the shape of its results
-    digest: int  # the same for calls that differ only in their slots
-    exact: int  # the same for calls that do not differ at all, where that matters
-    steady: bool = False  # what stands in its slots may be of use to others as it is
-    barred: bool = False  # it destroys something: no example of anything
+    digest: int  # equal for calls that differ only in their slots
+    exact: int  # equal for identical calls; 0 if irrelevant
+    stable: bool = False  # its slot values may be useful to other sessions
+    destructive: bool = False  # never used as an example
 
 
-class Draft(NamedTuple):
-    """A call that is made ready for redaction: what it is asked about."""
+class SignatureDraft(NamedTuple):
+    """A call prepared for redaction."""
 
     tool: str
-    kind: Kind
-    key: str  # of the command line, where it is one
+    kind: ToolKind
+    key: str  # name of the argument with the command line, if any
     command: str
-    arguments: Mapping[str, JSON]  # the others
+    arguments: Mapping[str, JSON]  # without the command line
 
     @property
     def texts(self) -> list[str]:
-        """Texts that can be redacted together: no name beside them could make them secret."""
+        """The texts that can be redacted together: no name next to them could make them secret."""
         found = (
             [self.command]
-            if self.command and not command_skeleton.is_everyday(self.command)
+            if self.command and not command_skeleton.is_everyday_command(self.command)
             else []
         )
         for name, part in self.arguments.items():
-            if isinstance(part, str) and name in _HARMLESS:
+            if isinstance(part, str) and name in _HARMLESS_NAMES:
                 found.append(part)
         return found
 
 
-def draft(call: ToolCall, cwd: str | None) -> Draft:
-    """A call without what is too long for an example, its paths as seen from the working folder."""
-    kind, given = kind_of(call.name), call.arguments
-    arguments = _arguments(given)
-    is_short = isinstance(given, str) and len(given) <= LONGEST_TEXT and "\\n" not in given
+def draft_signature(call: ToolCall, cwd: str | None) -> SignatureDraft:
+    """Draft a signature: drop what is too long, and make paths relative to the working folder."""
+    kind, raw_arguments = classify_tool(call.name), call.arguments
+    arguments = _parse_arguments(raw_arguments)
+    is_short = (
+        isinstance(raw_arguments, str)
+        and len(raw_arguments) <= MAX_ARGUMENT_CHARS
+        and "\\n" not in raw_arguments
+    )
     key = command = ""
     if kind.shape in ("shell", "code"):
         key = next((key for key in _COMMAND_KEYS if arguments.get(key)), "")
         if key:
-            command = _joined(arguments[key])
+            command = _join_command(arguments[key])
             arguments = {
                 name: part
                 for name, part in arguments.items()
-                if name != key and name not in COMMENTS and part != cwd
+                if name != key and name not in COMMENT_ARGUMENTS and part != cwd
             }
     if not is_short:
-        arguments = cast("Mapping[str, JSON]", pruned(arguments))
-    if cwd and len(cwd) > 3 and not (isinstance(given, str) and cwd not in given):
-        arguments = cast("Mapping[str, JSON]", _inside(arguments, cwd))
-        command = _relative(command, cwd)
-    return Draft(call.name, kind, key, command_skeleton.core(command) if command else "", arguments)
+        arguments = cast("Mapping[str, JSON]", prune_long_texts(arguments))
+    if cwd and len(cwd) > 3 and not (isinstance(raw_arguments, str) and cwd not in raw_arguments):
+        arguments = cast("Mapping[str, JSON]", _relativize_value(arguments, cwd))
+        command = _relativize_text(command, cwd)
+    return SignatureDraft(
+        call.name, kind, key, command_skeleton.strip_command(command) if command else "", arguments
+    )
 
 
-def form_of(made: Draft, redact: Redact) -> Form:
-    """The form of one call."""
-    if made.key:
-        return _command_form(made, redact)
-    skeleton, values = shape(cast("Mapping[str, JSON]", redact(made.arguments)))
-    family = made.kind.shape
-    tier = TELLING if family in ("call", "agent") else PLAIN if family == "edit" else TRIVIAL
+def build_signature(draft: SignatureDraft, redact: Redact) -> CallSignature:
+    """Build the signature of one call."""
+    if draft.key:
+        return _build_command_signature(draft, redact)
+    skeleton, values = slot_arguments(cast("Mapping[str, JSON]", redact(draft.arguments)))
+    family = draft.kind.shape
+    tier = INFORMATIVE if family in ("call", "agent") else PLAIN if family == "edit" else TRIVIAL
     sub: Any = skeleton.get("command") if family in ("edit", "read") else None
-    work = made.tool
+    work = draft.tool
     if isinstance(sub, str) and len(sub) < 24 and MARK.search(sub) is None:
-        work = f"{made.tool} {sub}"
+        work = f"{draft.tool} {sub}"
         tier = TRIVIAL if sub == "view" else tier
-    is_own = family in ("call", "agent")  # else any two calls do the same to different files
-    likeness = (made.tool, _likeness(skeleton) if is_own else work)
-    steady = family == "read" and _is_steady(skeleton)
-    exact = digest((likeness, values)) if steady or is_own else 0
-    sign = digest(likeness) if is_own else _bare(made.tool, work, family).digest
-    return Form(made.tool, work, tier, skeleton, values, family, sign, exact, steady)
+    is_own = family in ("call", "agent")  # otherwise calls differ only in their files
+    general = (draft.tool, _generalize_skeleton(skeleton) if is_own else work)
+    stable = family == "read" and _is_stable(skeleton)
+    exact = digest_value((general, values)) if stable or is_own else 0
+    call_digest = (
+        digest_value(general) if is_own else _build_bare_signature(draft.tool, work, family).digest
+    )
+    return CallSignature(
+        draft.tool, work, tier, skeleton, values, family, call_digest, exact, stable
+    )
 
 
-def is_glanced_at(tool: str) -> bool:
-    """Does a glance tell enough of calls to this tool?"""
-    return kind_of(tool).shape in ("read", "search", "edit")
+def allows_quick_signature(tool: str) -> bool:
+    """Return whether a quick signature suffices for calls to this tool."""
+    return classify_tool(tool).shape in ("read", "search", "edit")
 
 
-def glance(call: ToolCall) -> Form | None:
-    """The form of a call that tells nothing by itself: none of its values are taken."""
-    family = kind_of(call.name).shape
+def build_quick_signature(call: ToolCall) -> CallSignature | None:
+    """Build the signature of an uninformative call, without any of its values."""
+    family = classify_tool(call.name).shape
     if family in ("read", "search"):
-        return _bare(call.name, call.name, family)
+        return _build_bare_signature(call.name, call.name, family)
     if family != "edit":
         return None
-    arguments = _arguments(call.arguments)
+    arguments = _parse_arguments(call.arguments)
     skeleton: dict[str, JSON] = {}
     for key, part in arguments.items():
         if isinstance(part, str):
-            place = _ENDING.search(part) if "ath" in key or "file" in key else None
-            skeleton[key] = mark(f"path:{place[1].lower()}" if place else "text")
+            extension = _FILE_EXTENSION.search(part) if "ath" in key or "file" in key else None
+            skeleton[key] = make_mark(f"path:{extension[1].lower()}" if extension else "text")
         elif isinstance(part, bool):
             skeleton[key] = part
     sub = arguments.get("command")
-    if not isinstance(sub, str) or sub not in _EDITOR:
-        known = _bare(call.name, call.name, family)
+    if not isinstance(sub, str) or sub not in _EDITOR_COMMANDS:
+        known = _build_bare_signature(call.name, call.name, family)
         return known._replace(tier=PLAIN, skeleton=skeleton, values=("",) * len(skeleton))
     skeleton["command"] = sub
-    known = _bare(call.name, f"{call.name} {sub}", family)
+    known = _build_bare_signature(call.name, f"{call.name} {sub}", family)
     tier = TRIVIAL if sub == "view" else PLAIN
     return known._replace(tier=tier, skeleton=skeleton, values=("",) * len(skeleton))
 
 
 @lru_cache(maxsize=1_000)
-def _bare(tool: str, work: str, family: str) -> Form:
-    return Form(tool, work, TRIVIAL, {}, (), family, digest((tool, work)), 0)
+def _build_bare_signature(tool: str, work: str, family: str) -> CallSignature:
+    return CallSignature(tool, work, TRIVIAL, {}, (), family, digest_value((tool, work)), 0)
 
 
-def _command_form(made: Draft, redact: Redact) -> Form:
-    command = made.command
-    if made.kind.shape == "code" or command_skeleton.is_script(command):
-        found = command_skeleton.SCRIPT
-    elif command_skeleton.is_everyday(command):
-        return _bare(made.tool, f"{made.tool} {command.split(None, 1)[0]}", made.kind.shape)
+def _build_command_signature(draft: SignatureDraft, redact: Redact) -> CallSignature:
+    command = draft.command
+    if draft.kind.shape == "code" or command_skeleton.is_script(command):
+        found = command_skeleton.SCRIPT_SKELETON
+    elif command_skeleton.is_everyday_command(command):
+        return _build_bare_signature(
+            draft.tool, f"{draft.tool} {command.split(None, 1)[0]}", draft.kind.shape
+        )
     else:
-        found = _line(str(redact(command)))
-    skeleton: dict[str, JSON] = {made.key: found.skeleton}
+        found = _build_skeleton_cached(str(redact(command)))
+    skeleton: dict[str, JSON] = {draft.key: found.skeleton}
     values = found.values
-    if made.arguments:
-        rest = shape(cast("Mapping[str, JSON]", redact(made.arguments)))
+    if draft.arguments:
+        rest = slot_arguments(cast("Mapping[str, JSON]", redact(draft.arguments)))
         skeleton |= rest.skeleton
         values += rest.values
     tier = found.tier
-    if made.kind.shape == "code" and tier == TRIVIAL:
+    if draft.kind.shape == "code" and tier == TRIVIAL:
         tier = PLAIN
-    work = f"{made.tool} {found.work}" if found.work else made.tool
-    sign, steady = _sign(made.tool, found.skeleton)
-    return Form(
-        made.tool,
+    work = f"{draft.tool} {found.work}" if found.work else draft.tool
+    call_digest, stable = _digest_skeleton(draft.tool, found.skeleton)
+    return CallSignature(
+        draft.tool,
         work,
         tier,
         skeleton,
         values,
-        made.kind.shape,
-        sign,
-        digest((made.tool, found.skeleton, found.values)) if steady else 0,
-        steady,
+        draft.kind.shape,
+        call_digest,
+        digest_value((draft.tool, found.skeleton, found.values)) if stable else 0,
+        stable,
         is_destructive(command),
     )
 
 
-_line = lru_cache(maxsize=REMEMBERED)(command_skeleton.line)
+_build_skeleton_cached = lru_cache(maxsize=CACHE_SIZE)(command_skeleton.build_skeleton)
 
 
-@lru_cache(maxsize=REMEMBERED)
-def _sign(tool: str, skeleton: str) -> tuple[int, bool]:
-    """The digest of a command line, and whether it is steady: few skeletons, many commands."""
-    return digest((tool, skeleton)), _is_steady(skeleton)
+@lru_cache(maxsize=CACHE_SIZE)
+def _digest_skeleton(tool: str, skeleton: str) -> tuple[int, bool]:
+    """Digest a command skeleton and return whether it is stable; cached, as skeletons recur."""
+    return digest_value((tool, skeleton)), _is_stable(skeleton)
 
 
-def _is_steady(skeleton: JSON) -> bool:
-    kinds = marks(skeleton)
-    return bool(kinds) and not any(kind in FLEETING or kind == "int" for kind in kinds)
+def _is_stable(skeleton: JSON) -> bool:
+    kinds = list_slot_kinds(skeleton)
+    return bool(kinds) and not any(kind in FLEETING_KINDS or kind == "int" for kind in kinds)
 
 
-def digest(value: object) -> int:
-    """A number that is the same for the same value, in every process."""
+def digest_value(value: object) -> int:
+    """Return a number that is equal for equal values, in every process."""
     hashed = blake2b(msgspec.json.encode(value), digest_size=8).digest()
     return int.from_bytes(hashed, "big", signed=True)
 
 
-def _likeness(skeleton: JSON) -> JSON:
-    """A skeleton, whatever kinds of things are in its slots and however many in its lists."""
+def _generalize_skeleton(skeleton: JSON) -> JSON:
+    """Generalize a skeleton over the kinds of its slots and the lengths of its lists."""
     if isinstance(skeleton, str):
         return MARK.sub("*", skeleton)
     if isinstance(skeleton, dict):
         parts = cast("dict[str, JSON]", skeleton)
-        return [[key, _likeness(parts[key])] for key in sorted(parts)]
+        return [[key, _generalize_skeleton(parts[key])] for key in sorted(parts)]
     if isinstance(skeleton, list):
-        return [_likeness(part) for part in cast("list[JSON]", skeleton)[:1]]
+        return [_generalize_skeleton(part) for part in cast("list[JSON]", skeleton)[:1]]
     return skeleton
 
 
-def _joined(command: JSON) -> str:
+def _join_command(command: JSON) -> str:
     if isinstance(command, list):
         parts = [str(part) for part in cast("list[object]", command)]
         if len(parts) >= 3 and parts[1].startswith("-") and parts[1].endswith("c"):
@@ -231,91 +252,93 @@ def _joined(command: JSON) -> str:
     return command if isinstance(command, str) else ""
 
 
-def _arguments(given: str | Mapping[str, JSON]) -> Mapping[str, JSON]:
-    if not isinstance(given, str):
-        return given
+def _parse_arguments(raw_arguments: str | Mapping[str, JSON]) -> Mapping[str, JSON]:
+    if not isinstance(raw_arguments, str):
+        return raw_arguments
     try:
-        value: Any = _decode(given) if given[:1] == "{" else None
+        value: Any = _decode(raw_arguments) if raw_arguments[:1] == "{" else None
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         value = None
     if isinstance(value, dict):
         return cast("dict[str, JSON]", value)
-    return {"input": given} if given.strip() else {}
+    return {"input": raw_arguments} if raw_arguments.strip() else {}
 
 
-def _inside(value: JSON, cwd: str) -> JSON:
-    """Paths inside the working folder, as seen from there."""
+def _relativize_value(value: JSON, cwd: str) -> JSON:
+    """Make the paths inside the working folder relative to it."""
     if isinstance(value, str):
-        return _relative(value, cwd)
+        return _relativize_text(value, cwd)
     if isinstance(value, dict):
         parts = cast("Mapping[str, JSON]", value)
-        return {key: _inside(part, cwd) for key, part in parts.items()}
+        return {key: _relativize_value(part, cwd) for key, part in parts.items()}
     if isinstance(value, list):
-        return [_inside(part, cwd) for part in cast("list[JSON]", value)]
+        return [_relativize_value(part, cwd) for part in cast("list[JSON]", value)]
     return value
 
 
-def _relative(text: str, cwd: str) -> str:
+def _relativize_text(text: str, cwd: str) -> str:
     if cwd not in text:
         return text
     return "." if text == cwd else text.replace(f"{cwd}/", "")
 
 
-class Remembering:
-    """Redaction that need not look twice at what it left alone: paths and names come again and again."""
+class CachedRedactor:
+    """A redactor that remembers clean texts: paths and names recur often."""
 
     def __init__(self, redact: Redact) -> None:
         self._redact = redact
         self._clean: set[str] = set()
 
-    def look_at(self, texts: list[str]) -> None:
-        """Look at many texts together: mostly there is nothing in them, and then they are known."""
+    def check_batch(self, texts: list[str]) -> None:
+        """Check many texts at once and cache the clean ones; most of them are clean."""
         fresh = [text for text in dict.fromkeys(texts) if text not in self._clean]
-        rest = [fresh[start : start + _TOGETHER] for start in range(0, len(fresh), _TOGETHER)]
-        while rest:
-            some = rest.pop()
-            together = "\n".join(some)
-            if self._redact(together) == together:
-                self._remember(*some)
-            elif len(some) > _FEW:  # something is in there: look for the part that it is in
-                rest += [some[: len(some) // 2], some[len(some) // 2 :]]
+        batches = [
+            fresh[start : start + _BATCH_SIZE] for start in range(0, len(fresh), _BATCH_SIZE)
+        ]
+        while batches:
+            batch = batches.pop()
+            joined = "\n".join(batch)
+            if self._redact(joined) == joined:
+                self._cache_clean(*batch)
+            elif len(batch) > _MIN_SPLIT_SIZE:  # one of them is not clean: split to find it
+                batches += [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
 
     def __call__(self, value: JSON) -> JSON:
         if isinstance(value, str):
-            return self._one("", value)
+            return self._redact_part("", value)
         if not isinstance(value, dict):
             return self._redact(value)
         parts = cast("dict[str, JSON]", value)
-        if not parts.keys() <= _HARMLESS:
-            return self._whole(dict(parts))
+        if not parts.keys() <= _HARMLESS_NAMES:
+            return self._redact_together(dict(parts))
         clean = self._clean
         return {
-            key: part if type(part) is str and part in clean else self._one(key, part)
+            key: part if type(part) is str and part in clean else self._redact_part(key, part)
             for key, part in parts.items()
         }
 
-    def _whole(self, parts: dict[str, JSON]) -> JSON:
-        """Arguments together: what stands beside a text may say that it is a secret."""
+    def _redact_together(self, parts: dict[str, JSON]) -> JSON:
+        """Redact arguments together: what is next to a text may mark it as a secret."""
         text = msgspec.json.encode(self._redact(parts)).decode()
-        told = str(self._redact(text))
+        redacted = str(self._redact(text))
         try:
-            return _decode(told)
-        except msgspec.MsgspecError:  # a mask in place of more than a text: nothing is left to show
+            return _decode(redacted)
+        except msgspec.MsgspecError:  # a mask broke the JSON: nothing is left to show
             return {}
 
-    def _one(self, key: str, part: JSON) -> JSON:
+    def _redact_part(self, key: str, part: JSON) -> JSON:
         if isinstance(part, (bool, int, float)) or part is None:
             return part
         if not isinstance(part, str):
             return cast("dict[str, JSON]", self._redact({key: part}))[key]
         if part in self._clean:
             return part
-        told = self._redact(part)
-        if told == part:
-            self._remember(part)
-        return told
+        redacted = self._redact(part)
+        if redacted == part:
+            self._cache_clean(part)
+        return redacted
 
-    def _remember(self, *texts: str) -> None:
-        if len(self._clean) >= REMEMBERED:
+    def _cache_clean(self, *texts: str) -> None:
+        if len(self._clean) >= CACHE_SIZE:
             self._clean.clear()
         self._clean.update(texts)

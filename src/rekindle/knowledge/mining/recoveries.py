@@ -1,4 +1,4 @@
-"""Recoveries: a call that failed, the call like it that worked soon after, and the difference."""
+"""Find recoveries: a failed call, the similar call that worked soon after, and the difference."""
 
 from __future__ import annotations
 
@@ -7,156 +7,160 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import NamedTuple, cast
 
-from rekindle.judging.tool_kinds import kind_of
-from rekindle.types import JSON, Step
+from rekindle.judging.tool_kinds import classify_tool
+from rekindle.types import JSON, PatternStep
 
-from .call_reader import Deed
-from .call_signature import Form
-from .command_skeleton import TELLING, words_of
-from .slots import FLEETING, fill, marks
+from .call_reader import MinedCall
+from .call_signature import CallSignature
+from .command_skeleton import INFORMATIVE, split_command
+from .slots import FLEETING_KINDS, fill_slots, list_slot_kinds
 
-SOON = 5  # calls after the failure
-ALIKE = 0.5  # of the words in common makes two commands tries of the same
-MOST_WORDS = 5  # that the second try may differ in
-LONGEST_LESSON = 240
-_SHOWN = 60  # characters of a value in a lesson
-
-
-class Recovery(NamedTuple):
-    """`place`: the failed call first, then those that mended it."""
-
-    sign: object
-    place: tuple[int, ...]
+MAX_CALLS_BETWEEN = 5  # after the failure
+MIN_WORD_OVERLAP = 0.5  # of their words, to count as attempts at the same
+MAX_CHANGED_WORDS = 5  # between the two attempts
+MAX_LESSON_CHARS = 240
+_MAX_VALUE_CHARS = 60  # of a value in a lesson
 
 
-def recoveries(numbered: Sequence[tuple[int, Deed]], deeds: Sequence[Deed]) -> Iterator[Recovery]:
-    """Every error of the agent's own that a later call of its turn mended."""
-    for index, (number, deed) in enumerate(numbered):
-        if not deed.failed or deed.blame == "environment":
+class ErrorRecovery(NamedTuple):
+    """A recovery; `call_indexes` has the failed call first, then those that fixed it."""
+
+    key: object
+    call_indexes: tuple[int, ...]
+
+
+def find_recoveries(
+    numbered: Sequence[tuple[int, MinedCall]], calls: Sequence[MinedCall]
+) -> Iterator[ErrorRecovery]:
+    """Yield every error of the agent's own that a later call of its turn fixed."""
+    for index, (number, call) in enumerate(numbered):
+        if not call.failed or call.blame == "environment":
             continue
-        tool, turn = deed.form.tool, deed.turn
+        tool, turn = call.signature.tool, call.turn
         between: list[int] = []
-        for later, other in numbered[index + 1 : index + 1 + SOON]:
+        for later, other in numbered[index + 1 : index + 1 + MAX_CALLS_BETWEEN]:
             if other.turn != turn:
                 break
-            if not (other.ok or other.failed) or other.form.barred:
+            if not (other.ok or other.failed) or other.signature.destructive:
                 continue
-            if other.form.tool == tool and _is_same_try(deed.form, other.form):
+            if other.signature.tool == tool and _is_same_attempt(call.signature, other.signature):
                 if other.ok:
-                    place = (number, *_needed(deeds, deed, other, between), later)
-                    if (sign := _sign(deeds, place)) is not None:
-                        yield Recovery(sign, place)
-                break  # one that failed again will be looked at by itself
+                    indexes = (number, *_find_needed_calls(calls, call, other, between), later)
+                    if (key := _build_recovery_key(calls, indexes)) is not None:
+                        yield ErrorRecovery(key, indexes)
+                break  # a repeated failure is examined on its own
             if other.ok:
                 between.append(later)
 
 
-def _is_same_try(failed: Form, other: Form) -> bool:
+def _is_same_attempt(failed: CallSignature, other: CallSignature) -> bool:
     if failed.family not in ("shell", "code"):
-        ours, theirs = _paths(failed), _paths(other)
+        ours, theirs = _get_paths(failed), _get_paths(other)
         return ours == theirs if ours and theirs else failed.work == other.work
-    if failed.work != other.work:  # another program for the same, or another purpose
-        rest = _skeleton(failed).partition(" ")[2]
+    if failed.work != other.work:  # the same with another program, or something else
+        rest = _get_command_skeleton(failed).partition(" ")[2]
         return (
             rest != ""
-            and rest == _skeleton(other).partition(" ")[2]
-            and (command_words(failed)[1:] == command_words(other)[1:])
+            and rest == _get_command_skeleton(other).partition(" ")[2]
+            and (get_command_words(failed)[1:] == get_command_words(other)[1:])
         )
-    a, b = set(command_words(failed)), set(command_words(other))
-    return len(a & b) >= ALIKE * min(len(a), len(b))
+    a, b = set(get_command_words(failed)), set(get_command_words(other))
+    return len(a & b) >= MIN_WORD_OVERLAP * min(len(a), len(b))
 
 
-def _skeleton(form: Form) -> str:
-    """The skeleton of the command line: it comes first."""
-    for part in form.skeleton.values():
+def _get_command_skeleton(signature: CallSignature) -> str:
+    """Return the skeleton of the command line, which is the first argument."""
+    for part in signature.skeleton.values():
         return part if isinstance(part, str) else ""
     return ""
 
 
-def _paths(form: Form) -> set[str]:
-    kinds = marks(form.skeleton)
+def _get_paths(signature: CallSignature) -> set[str]:
+    kinds = list_slot_kinds(signature.skeleton)
     return {
         value
-        for kind, value in zip(kinds, form.values, strict=False)
+        for kind, value in zip(kinds, signature.values, strict=False)
         if kind.startswith("path") and value
     }
 
 
-def _needed(deeds: Sequence[Deed], failed: Deed, mended: Deed, between: Sequence[int]) -> list[int]:
-    """What was done between the two that the second try may have needed."""
-    paths, family = _paths(failed.form), failed.form.family
+def _find_needed_calls(
+    calls: Sequence[MinedCall], failed: MinedCall, fixed: MinedCall, between: Sequence[int]
+) -> list[int]:
+    """Return the calls in between that the second attempt may have needed."""
+    paths, family = _get_paths(failed.signature), failed.signature.family
     if family in ("shell", "code"):
-        if command_words(failed.form) != command_words(mended.form):
-            return []  # the difference says it all
-        return [number for number in between if deeds[number].form.tier == TELLING][-2:]
+        if get_command_words(failed.signature) != get_command_words(fixed.signature):
+            return []  # the difference explains it
+        return [number for number in between if calls[number].signature.tier == INFORMATIVE][-2:]
     if family == "edit":
-        return [n for n in between if paths & _paths(deeds[n].form)][-1:]
-    return [n for n in between if deeds[n].form.tier == TELLING][-2:]
+        return [n for n in between if paths & _get_paths(calls[n].signature)][-1:]
+    return [n for n in between if calls[n].signature.tier == INFORMATIVE][-2:]
 
 
-def _sign(deeds: Sequence[Deed], place: tuple[int, ...]) -> object | None:
-    """What two recoveries have in common when they are the same; None when nothing is learned."""
-    failed, mended = deeds[place[0]].form, deeds[place[-1]].form
-    middle = [deeds[number].form for number in place[1:-1]]
+def _build_recovery_key(calls: Sequence[MinedCall], indexes: tuple[int, ...]) -> object | None:
+    """Build a key that is equal for equal recoveries; return None if nothing is learned."""
+    failed, fixed = calls[indexes[0]].signature, calls[indexes[-1]].signature
+    middle = [calls[number].signature for number in indexes[1:-1]]
     if failed.family in ("shell", "code"):
-        if mended.tier < TELLING:
+        if fixed.tier < INFORMATIVE:
             return None
-        less, more = (
-            _general_words(*one)
-            for one in zip((failed, mended), _difference(failed, mended), strict=True)
+        removed, added = (
+            _generalize_words(*one)
+            for one in zip((failed, fixed), _diff_words(failed, fixed), strict=True)
         )
-        if not less and not more:
-            return [mended.tool, mended.work, [one.digest for one in middle]] if middle else None
-        is_small = len(less) <= MOST_WORDS and len(more) <= MOST_WORDS
-        is_telling = any(not word.startswith("<") for word in (*less, *more))
-        return [mended.tool, mended.work, less, more] if is_small and is_telling else None
+        if not removed and not added:
+            return [fixed.tool, fixed.work, [one.digest for one in middle]] if middle else None
+        is_small = len(removed) <= MAX_CHANGED_WORDS and len(added) <= MAX_CHANGED_WORDS
+        is_informative = any(not word.startswith("<") for word in (*removed, *added))
+        return [fixed.tool, fixed.work, removed, added] if is_small and is_informative else None
     if failed.family == "edit":
-        looks = [one for one in middle if one.family in ("read", "search", "shell")]
-        return [mended.tool, mended.work, looks[0].tool] if looks else None
-    if failed.exact == mended.exact and not middle:
-        return None  # the same again: it was not the call
-    changed = _changed(failed, mended)
-    return [mended.tool, mended.work, changed, [one.work for one in middle]]
+        reads = [one for one in middle if one.family in ("read", "search", "shell")]
+        return [fixed.tool, fixed.work, reads[0].tool] if reads else None
+    if failed.exact == fixed.exact and not middle:
+        return None  # an identical call: the call was not the problem
+    changed = _diff_arguments(failed, fixed)
+    return [fixed.tool, fixed.work, changed, [one.work for one in middle]]
 
 
-def _general_words(form: Form, words: list[str]) -> list[str]:
-    return [_general(word, form) for word in words]
+def _generalize_words(signature: CallSignature, words: list[str]) -> list[str]:
+    return [_generalize_word(word, signature) for word in words]
 
 
-def _general(word: str, form: Form) -> str:
-    """A word as the skeleton has it."""
+def _generalize_word(word: str, signature: CallSignature) -> str:
+    """Return a word as it appears in the skeleton."""
     if word == "…":
         return "<text>"
-    for kind, value in zip(marks(form.skeleton), form.values, strict=False):
+    for kind, value in zip(list_slot_kinds(signature.skeleton), signature.values, strict=False):
         if value == word:
             return f"<{kind}>"
     return word
 
 
-def command_words(form: Form) -> list[str]:
-    """The words of a command, up to where its output goes; what is not known of it are dots."""
-    return _words(_skeleton(form), form.values)
+def get_command_words(signature: CallSignature) -> list[str]:
+    """Return the words of a command up to its first pipe; unknown values are dots."""
+    return _fill_and_split(_get_command_skeleton(signature), signature.values)
 
 
 @lru_cache(maxsize=20_000)
-def _words(skeleton: str, values: tuple[str, ...]) -> list[str]:
-    words = words_of(f"{fill(skeleton, [value or '…' for value in values])}")
+def _fill_and_split(skeleton: str, values: tuple[str, ...]) -> list[str]:
+    words = split_command(f"{fill_slots(skeleton, [value or '…' for value in values])}")
     return words[: words.index("|")] if "|" in words else words
 
 
-def _difference(failed: Form, mended: Form) -> tuple[list[str], list[str]]:
-    a, b = command_words(failed), command_words(mended)
-    less: list[str] = []
-    more: list[str] = []
+def _diff_words(failed: CallSignature, fixed: CallSignature) -> tuple[list[str], list[str]]:
+    a, b = get_command_words(failed), get_command_words(fixed)
+    removed: list[str] = []
+    added: list[str] = []
     for what, i, j, k, n in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
         if what != "equal":
-            less += a[i:j]
-            more += b[k:n]
-    return less, more
+            removed += a[i:j]
+            added += b[k:n]
+    return removed, added
 
 
-def _changed(failed: Form, mended: Form) -> list[str]:
-    before, after = failed.skeleton, mended.skeleton
+def _diff_arguments(failed: CallSignature, fixed: CallSignature) -> list[str]:
+    before, after = failed.skeleton, fixed.skeleton
     return [
         *(f"-{key}" for key in before if key not in after),
         *(f"+{key}" for key in after if key not in before),
@@ -164,24 +168,26 @@ def _changed(failed: Form, mended: Form) -> list[str]:
     ]
 
 
-# ── in words
+# ── lessons
 
 
-def lesson(failed: Form, steps: Sequence[Step], mended: Form, error_kind: str) -> str:
-    """What to do otherwise, in one sentence; empty where nothing is to be learned."""
-    first = [_named(step) for step in steps[:-1]]
+def write_lesson(
+    failed: CallSignature, steps: Sequence[PatternStep], fixed: CallSignature, error_kind: str
+) -> str:
+    """Write in one sentence what to do differently; return nothing if there is no lesson."""
+    preparations = [_describe_step(step) for step in steps[:-1]]
     if failed.family in ("shell", "code"):
-        said = _of_command(failed, mended, first)
+        text = _describe_command_change(failed, fixed, preparations)
     elif failed.family == "edit":
-        said = _of_edit(first, error_kind)
+        text = _describe_edit_change(preparations, error_kind)
     else:
-        said = _of_arguments(failed, mended, first)
-    return said if len(said) <= LONGEST_LESSON else ""
+        text = _describe_argument_change(failed, fixed, preparations)
+    return text if len(text) <= MAX_LESSON_CHARS else ""
 
 
-def _named(step: Step) -> str:
-    """A step, as one speaks of it."""
-    if kind_of(step.tool).shape in ("shell", "code"):
+def _describe_step(step: PatternStep) -> str:
+    """Describe a step in a few words."""
+    if classify_tool(step.tool).shape in ("shell", "code"):
         command = next((part for part in step.arguments.values() if isinstance(part, str)), "")
         return f"`{command}`"
     path = next(
@@ -190,69 +196,75 @@ def _named(step: Step) -> str:
     return f"`{step.tool}` {path}".strip()
 
 
-def _of_command(failed: Form, mended: Form, first: list[str]) -> str:
-    less, more = (
-        _steady(*one) for one in zip((failed, mended), _difference(failed, mended), strict=True)
+def _describe_command_change(
+    failed: CallSignature, fixed: CallSignature, preparations: list[str]
+) -> str:
+    removed, added = (
+        _mask_fleeting_words(*one)
+        for one in zip((failed, fixed), _diff_words(failed, fixed), strict=True)
     )
-    small = len(less) <= MOST_WORDS and len(more) <= MOST_WORDS
-    if not less and not more:
-        return f"It worked after {' and '.join(first)}." if first else ""
-    if small and less and more:
-        return f"Instead of `{' '.join(less)}` use `{' '.join(more)}`."
-    if small and more:
-        return f"Add `{' '.join(more)}`."
-    if small and less:
-        return f"Leave out `{' '.join(less)}`."
+    small = len(removed) <= MAX_CHANGED_WORDS and len(added) <= MAX_CHANGED_WORDS
+    if not removed and not added:
+        return f"It worked after {' and '.join(preparations)}." if preparations else ""
+    if small and removed and added:
+        return f"Instead of `{' '.join(removed)}` use `{' '.join(added)}`."
+    if small and added:
+        return f"Add `{' '.join(added)}`."
+    if small and removed:
+        return f"Leave out `{' '.join(removed)}`."
     return ""
 
 
-def _steady(form: Form, words: list[str]) -> list[str]:
-    """Words of a command, without what belongs to one moment."""
-    kinds = dict(zip(form.values, marks(form.skeleton), strict=False))
-    return [f"<{kinds[word]}>" if kinds.get(word) in FLEETING else word for word in words]
+def _mask_fleeting_words(signature: CallSignature, words: list[str]) -> list[str]:
+    """Replace words that belong to one moment by their slots."""
+    kinds = dict(zip(signature.values, list_slot_kinds(signature.skeleton), strict=False))
+    return [f"<{kinds[word]}>" if kinds.get(word) in FLEETING_KINDS else word for word in words]
 
 
-def _of_edit(first: list[str], error_kind: str) -> str:
-    if not first:
+def _describe_edit_change(preparations: list[str], error_kind: str) -> str:
+    if not preparations:
         return ""
     why = "; the text to replace must be exactly what stands there" if error_kind == "edit" else ""
-    return f"When an edit is refused, look at the file again ({', '.join(first)}){why}."
+    return f"When an edit is refused, look at the file again ({', '.join(preparations)}){why}."
 
 
-def _of_arguments(failed: Form, mended: Form, first: list[str]) -> str:
-    before, after = _plain(failed), _plain(mended)
+def _describe_argument_change(
+    failed: CallSignature, fixed: CallSignature, preparations: list[str]
+) -> str:
+    before, after = _get_stable_arguments(failed), _get_stable_arguments(fixed)
     parts = [f"leave out `{key}`" for key in before if key not in after]
     parts += [f"give `{key}`" for key in after if key not in before]
     vague: list[str] = []
     for key in after:
-        if key in before and _values_of(failed, key) != _values_of(mended, key):
-            old, new = _value(before[key]), _value(after[key])
+        if key in before and _get_argument_value(failed, key) != _get_argument_value(fixed, key):
+            old, new = _format_value(before[key]), _format_value(after[key])
             if old and new and old != new:
                 parts.append(f"`{key}` is {new}, not {old}")
             else:
                 vague.append(f"`{key}`")
-    if first and vague:
+    if preparations and vague:
         parts.append(f"take {' and '.join(vague)} from there")
-    if first:
-        parts.insert(0, f"first {', '.join(first)}")
+    if preparations:
+        parts.insert(0, f"first {', '.join(preparations)}")
     return f"{parts[0][:1].upper()}{'; '.join(parts)[1:]}." if parts and len(parts) <= 4 else ""
 
 
-def _plain(form: Form) -> Mapping[str, JSON]:
-    """The arguments, without what belongs to one moment."""
-    kinds = marks(form.skeleton)
+def _get_stable_arguments(signature: CallSignature) -> Mapping[str, JSON]:
+    """Return the arguments without values that belong to one moment."""
+    kinds = list_slot_kinds(signature.skeleton)
     chosen = [
-        None if kind in FLEETING else value for kind, value in zip(kinds, form.values, strict=False)
+        None if kind in FLEETING_KINDS else value
+        for kind, value in zip(kinds, signature.values, strict=False)
     ]
-    return cast("Mapping[str, JSON]", fill(form.skeleton, chosen))
+    return cast("Mapping[str, JSON]", fill_slots(signature.skeleton, chosen))
 
 
-def _values_of(form: Form, key: str) -> JSON:
-    whole = cast("Mapping[str, JSON]", fill(form.skeleton, list(form.values)))
+def _get_argument_value(signature: CallSignature, key: str) -> JSON:
+    whole = cast("Mapping[str, JSON]", fill_slots(signature.skeleton, list(signature.values)))
     return whole.get(key)
 
 
-def _value(value: JSON) -> str:
+def _format_value(value: JSON) -> str:
     shown = f"{value}"
-    fits = isinstance(value, (str, int, float)) and 0 < len(shown) <= _SHOWN
+    fits = isinstance(value, (str, int, float)) and 0 < len(shown) <= _MAX_VALUE_CHARS
     return f"`{shown}`" if fits and not shown.startswith("<") else ""

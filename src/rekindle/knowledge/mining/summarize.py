@@ -1,6 +1,6 @@
-"""What a template says of a result and of a request: the structure of the one, the gist of the other.
+"""Summarize results and requests for templates: the structure of a result, the gist of a request.
 
-Text that strangers may have written is never quoted. A short line of a local tool is.
+Text from untrusted sources is never quoted. A short line printed by a local tool is.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from typing import Any, cast
 
 import msgspec
 
-from rekindle.judging.rules.evidence import decoded
-from rekindle.knowledge.examples import FIELDS
+from rekindle.judging.rules.evidence import try_decode_json
+from rekindle.knowledge.examples import JSON_FIELDS_PREFIX
 
-LONGEST_LINE = 80
-LONGEST_REQUEST = 160
-MOST_KEYS = 8
-_LOOKED_AT = 4_000
+MAX_LINE_CHARS = 80
+MAX_REQUEST_CHARS = 160
+MAX_JSON_KEYS = 8
+_MAX_CHARS = 4_000
 _QUOTABLE = frozenset(("shell", "code", "edit"))
 _TAGGED = re.compile(r"<([A-Za-z][\w-]*)(?:\s[^>]*)?>.*?</\1\s*>", re.DOTALL)
 _TAG = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^>]*)?>")
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _HEADING = re.compile(r"(?m)^[ \t]*(?:#{1,6}|[-*>])[ \t]+|\*\*|__")
-_NOISE = re.compile(r"[^\S\n]+")
-_FRAME = re.compile(
+_SPACES = re.compile(r"[^\S\n]+")
+_HARNESS_HEADER = re.compile(
     r"(?s)\A(?:Chunk ID:.*?\n|Wall time:.*?\n|Process \w+ with.*?\n|Original token count:.*?\n"
     r"|Exit code: \d+\n|Command: [^\n]*\n|Total output lines: \d+\n)*(?:Output:\n|Stdout: )?"
 )
-_TASK = re.compile(
+_TASK_TAG = re.compile(
     r"<(pr_description|issue|issue_description|task|user_query|user_request|problem_statement|question"
     r"|instruction|instructions|objective)>(.*?)</\1>",
     re.DOTALL,
@@ -36,20 +36,20 @@ _TASK = re.compile(
 _CLOSING_LINE = re.compile(
     r"\s*(?:</?[A-Za-z]\w*[^>]*>|<[\w: ]+>|\[[^\]]*exit\w* \w*[^\]]*\]|\S*[$#>]|\(.*\)|exit:? ?\d+)\s*"
 )
-_BAD_NEWS = re.compile(r"(?i)\W*(?:fail|error|fatal|exception|traceback|not ok)")
+_ERROR_START = re.compile(r"(?i)\W*(?:fail|error|fatal|exception|traceback|not ok)")
 _SENTENCE = re.compile(r"(?<=[.!?])\s|\n")
 
 
-def result(text: str, family: str, redact: Callable[[str], str], *, tainted: bool) -> str:
-    """A short account of what a call gave back."""
-    text = _FRAME.sub("", text[: 40 * _LOOKED_AT]).strip()
+def summarize_result(text: str, family: str, redact: Callable[[str], str], *, tainted: bool) -> str:
+    """Summarize what a call returned."""
+    text = _HARNESS_HEADER.sub("", text[: 40 * _MAX_CHARS]).strip()
     if not text:
         return "no output" if family in ("shell", "code") else ""
     if text[:1] in "{[" and text[-1:] in "}]":
-        inside = _output(text) if family in _QUOTABLE else None
-        if inside is None:
-            return _of_json(text)
-        text = inside.strip()
+        output = _unwrap_output(text) if family in _QUOTABLE else None
+        if output is None:
+            return _summarize_json(text)
+        text = output.strip()
         if not text:
             return "no output"
     lines = [line for line in text.splitlines() if line.strip()]
@@ -58,77 +58,83 @@ def result(text: str, family: str, redact: Callable[[str], str], *, tainted: boo
     if not lines:
         return ""
     if tainted or family not in _QUOTABLE:
-        return "" if family == "read" or len(lines) == 1 else _count(len(lines))
-    # A secret may have begun on an earlier line: what stands before the last is redacted with it.
-    tail = redact("\n".join([*lines[-60:-1], lines[-1][:_LOOKED_AT]])).splitlines()
+        return "" if family == "read" or len(lines) == 1 else _format_line_count(len(lines))
+    # A secret may begin on an earlier line, so the lines before the last are redacted with it.
+    tail = redact("\n".join([*lines[-60:-1], lines[-1][:_MAX_CHARS]])).splitlines()
     last = " ".join(tail[-1].split()) if tail else ""
-    if len(last) > LONGEST_LINE or _BAD_NEWS.match(last) or not re.search(r"[A-Za-z]{2}", last):
-        return _count(len(lines)) if len(lines) > 1 else ""
-    return last if len(lines) == 1 else f"{_count(len(lines))}, the last: {last}"
+    if (
+        len(last) > MAX_LINE_CHARS
+        or _ERROR_START.match(last)
+        or not re.search(r"[A-Za-z]{2}", last)
+    ):
+        return _format_line_count(len(lines)) if len(lines) > 1 else ""
+    return last if len(lines) == 1 else f"{_format_line_count(len(lines))}, the last: {last}"
 
 
-def _count(lines: int) -> str:
+def _format_line_count(lines: int) -> str:
     return "1 line" if lines == 1 else f"{lines} lines"
 
 
-class _Envelope(msgspec.Struct):
-    """What a program printed, as some tools hand it over: beside how it ended."""
+class _OutputEnvelope(msgspec.Struct):
+    """A program's output together with its exit code, as some tools return it."""
 
     output: str
     exit_code: int | None
 
 
-_envelope = msgspec.json.Decoder(_Envelope)
+_envelope_decoder = msgspec.json.Decoder(_OutputEnvelope)
 
 
-def _output(text: str) -> str | None:
+def _unwrap_output(text: str) -> str | None:
     try:
-        return _envelope.decode(text).output
+        return _envelope_decoder.decode(text).output
     except (msgspec.MsgspecError, UnicodeEncodeError):
         return None
 
 
-def _of_json(text: str) -> str:
+def _summarize_json(text: str) -> str:
     try:
-        value: Any = decoded(text)
+        value: Any = try_decode_json(text)
     except msgspec.MsgspecError:
         return ""
     if isinstance(value, dict):
         names = [str(key) for key in cast("dict[object, object]", value)]
         if not names or not all(
-            re.fullmatch(r"[A-Za-z_][\w-]{0,30}", name) for name in names[:MOST_KEYS]
+            re.fullmatch(r"[A-Za-z_][\w-]{0,30}", name) for name in names[:MAX_JSON_KEYS]
         ):
             return "a JSON object"
-        return f"{FIELDS}{', '.join(names[:MOST_KEYS])}{', …' if len(names) > MOST_KEYS else ''}"
+        return f"{JSON_FIELDS_PREFIX}{', '.join(names[:MAX_JSON_KEYS])}{', …' if len(names) > MAX_JSON_KEYS else ''}"
     count = len(cast("list[object]", value)) if isinstance(value, list) else 0
     return f"a JSON list of {count}" if count else ""
 
 
-def own_words(text: str) -> str:
-    """What a user wrote, without what a harness put around it, quoted code and markup."""
-    if task := _TASK.search(text[: 10 * _LOOKED_AT]):
+def extract_own_words(text: str) -> str:
+    """Return what the user wrote, without harness wrappers, quoted code and markup."""
+    if task := _TASK_TAG.search(text[: 10 * _MAX_CHARS]):
         text = task[2]
-    own = _CODE.sub(" ", _TAGGED.sub(" ", text[:_LOOKED_AT]))
+    own = _CODE.sub(" ", _TAGGED.sub(" ", text[:_MAX_CHARS]))
     return _TAG.sub(" ", _HEADING.sub("", own))
 
 
-def request(text: str, redact: Callable[[str], str]) -> str:
-    """What a user wanted, in a line; empty where a message says nothing of its own."""
-    own = _NOISE.sub(" ", redact(own_words(text))).strip()
-    if not re.search(r"[^\W\d_]{3}", own):
+def summarize_request(text: str, redact: Callable[[str], str]) -> str:
+    """Summarize in one line what a user wanted; return nothing if the message has no own words."""
+    text_only = _SPACES.sub(" ", redact(extract_own_words(text))).strip()
+    if not re.search(r"[^\W\d_]{3}", text_only):
         return ""
-    if len(own) <= LONGEST_REQUEST:
-        return " ".join(own.split())
+    if len(text_only) <= MAX_REQUEST_CHARS:
+        return " ".join(text_only.split())
     kept = ""
-    for sentence in _SENTENCE.split(own):
-        if kept and len(kept) + len(sentence) >= LONGEST_REQUEST:
+    for sentence in _SENTENCE.split(text_only):
+        if kept and len(kept) + len(sentence) >= MAX_REQUEST_CHARS:
             break
         kept = f"{kept} {sentence.strip()}".strip()
-        if len(kept) > LONGEST_REQUEST:
+        if len(kept) > MAX_REQUEST_CHARS:
             break
     words = " ".join(kept.split())
     return (
-        words if len(words) <= LONGEST_REQUEST else words[:LONGEST_REQUEST].rsplit(" ", 1)[0] + " …"
+        words
+        if len(words) <= MAX_REQUEST_CHARS
+        else words[:MAX_REQUEST_CHARS].rsplit(" ", 1)[0] + " …"
     )
 
 
@@ -140,6 +146,6 @@ _ASSENT = re.compile(
 )
 
 
-def is_assent(said: str) -> bool:
-    """Does this only answer what was asked before?"""
-    return len(said.split()) < 4 or _ASSENT.match(said) is not None
+def is_assent(text: str) -> bool:
+    """Return whether the text only answers an earlier question."""
+    return len(text.split()) < 4 or _ASSENT.match(text) is not None

@@ -1,11 +1,11 @@
-"""Which calls bring words of strangers into a session: pages, mails, downloads, what others wrote.
+"""Detect calls that read untrusted text: pages, mails, downloads, anything others wrote.
 
-What an agent does after it has read such words may be what they told it. So nothing here weighs what
-was said; it is enough that it came in. What belongs to the agent is no stranger: its own functions
-(`get_user_details`), files of the project, programs that it runs there, servers on this machine.
+What an agent does after reading such text may follow instructions in it, so its content is not weighed:
+reading it is enough to taint the session. The agent's own functions (`get_user_details`), project
+files, programs run there, and servers on this machine are trusted.
 
-The first such call is made before a stranger had a say. So this need not withstand somebody who hides
-it, but must know the ways that are used, and cost next to nothing for all other calls.
+The first such call is made before any untrusted text was read. So this need not withstand evasion, but
+it must know the usual ways and cost next to nothing for all other calls.
 """
 
 from __future__ import annotations
@@ -16,51 +16,51 @@ from functools import lru_cache
 
 from rekindle.judging.rules import shell_commands
 from rekindle.judging.rules.evidence import Evidence
-from rekindle.judging.rules.text_patterns import words
-from rekindle.judging.tool_kinds import kind_of
+from rekindle.judging.rules.text_patterns import split_words
+from rekindle.judging.tool_kinds import classify_tool
 from rekindle.types import Message, ToolCall
 
 from .command_skeleton import INTERPRETERS
 
 _NO_RESULT = Message("tool")
-_LONGEST = 100_000  # characters that are looked at
+_MAX_CHARS = 100_000  # of the arguments
 
-# Programs that get a page, a file or mail from elsewhere; and those that do with one of these words.
-_FETCHERS = words(
+# Programs that fetch a page, a file or mail; and those that do with one of these subcommands.
+_FETCHERS = split_words(
     """
     curl wget wget2 aria2c axel lynx w3m links elinks http https httpie xh lwp-request ftp lftp yt-dlp
     youtube-dl gallery-dl himalaya fetchmail getmail mbsync offlineimap notmuch invoke-webrequest
     invoke-restmethod iwr irm
     """
 )
-_ASKERS: Mapping[str, frozenset[str]] = {
-    "git": words("clone"), "hg": words("clone"), "svn": words("checkout co export cat"),
-    "npm": words("view info show v search pack"), "pnpm": words("view info show search"),
-    "yarn": words("info search"), "pip": words("download search index"),
-    "pip3": words("download search index"), "cargo": words("search info"),
-    "gem": words("search info fetch"), "brew": words("info search desc"),
-    "apt": words("show search download"), "apt-get": words("source download"),
-    "apt-cache": words("show search"), "docker": words("search"), "conda": words("search"),
-    "helm": words("show search pull"), "hf": words("download"),
-    "huggingface-cli": words("download"), "kaggle": words("datasets competitions"),
+_FETCHING_SUBCOMMANDS: Mapping[str, frozenset[str]] = {
+    "git": split_words("clone"), "hg": split_words("clone"), "svn": split_words("checkout co export cat"),
+    "npm": split_words("view info show v search pack"), "pnpm": split_words("view info show search"),
+    "yarn": split_words("info search"), "pip": split_words("download search index"),
+    "pip3": split_words("download search index"), "cargo": split_words("search info"),
+    "gem": split_words("search info fetch"), "brew": split_words("info search desc"),
+    "apt": split_words("show search download"), "apt-get": split_words("source download"),
+    "apt-cache": split_words("show search"), "docker": split_words("search"), "conda": split_words("search"),
+    "helm": split_words("show search pull"), "hf": split_words("download"),
+    "huggingface-cli": split_words("download"), "kaggle": split_words("datasets competitions"),
 }  # fmt: skip
-_FORGES = words("gh glab hub tea")
-# What a forge answers to these is that it was done.
-_DONE_THERE = words(
+_FORGES = split_words("gh glab hub tea")
+# A forge only confirms these.
+_FORGE_ACTIONS = split_words(
     "create merge close reopen edit comment review delete ready login logout status set"
 )
-_GETS = re.compile(
+_HTTP_CODE = re.compile(
     r"""(?xi) \brequests\.(?:get|post|put|request|session)\b | \burllib(?:2|3|\.request)\b | \burlopen\b
     | \b(?:httpx|aiohttp|axios|undici|imaplib|poplib|feedparser|selenium|playwright|puppeteer)\b
     | \bhttp\.client\b | \bnode-fetch\b | \bfetch\( | \bhttps?\.get\( | \bnet::http\b | \bopen-uri\b
     | \blwp::  | \bweb_(?:search|extract|fetch|crawl)\b | \(\s*[rfbu]?["'`]https?://"""
 )
-_INSIDE = re.compile(r"[$<]\(([^()]*)\)")
-_HERE = re.compile(r"(?i)\blocalhost\b|\b127\.0\.0\.1\b|\b0\.0\.0\.0\b|\[::1\]")
-_ELSEWHERE = re.compile(
+_SUBSTITUTION = re.compile(r"[$<]\(([^()]*)\)")
+_LOCAL_HOST = re.compile(r"(?i)\blocalhost\b|\b127\.0\.0\.1\b|\b0\.0\.0\.0\b|\[::1\]")
+_REMOTE_URL = re.compile(
     r"(?i)\b(?:https?|ftp|git|ssh)://(?!(?:[^/@\s]*@)?(?:localhost\b|127\.0\.0\.1|0\.0\.0\.0|\[::1\]))"
 )
-# Folders where others put things, unless they are deep inside the project; and mail by its name.
+# Folders with files from others, unless deep inside the project; and mail files.
 _FOREIGN_FILE = re.compile(
     r"""(?xi) (?:^|[\s"'=:(,])
         (?: (?:(?:~|\$\{?\w+\}?|[a-z]:|/)[^\s"']{0,200}[/\\])?
@@ -70,13 +70,13 @@ _FOREIGN_FILE = re.compile(
     | [\w)-]\.(?:eml|mbox)\b"""
 )
 
-# Where none of these words stands, nothing comes from elsewhere: most calls need no closer look.
-_SUSPECT = frozenset(
+# Without any of these words nothing is fetched: most calls need no closer look.
+_HINT_WORDS = frozenset(
     word.encode()
     for word in _FETCHERS
     | _FORGES
-    | {word for asked in _ASKERS.values() for word in asked}
-    | words(
+    | {word for asked in _FETCHING_SUBCOMMANDS.values() for word in asked}
+    | split_words(
         """
         http https ftp requests urllib urllib2 urllib3 urlopen httpx aiohttp axios undici imaplib poplib
         feedparser selenium playwright puppeteer fetch node-fetch net open-uri lwp web_search
@@ -85,12 +85,14 @@ _SUSPECT = frozenset(
         """
     )
 )
-_SIGNS = b"\"'`()[]{}<>|&;,.:/\\=$!\n\t"
-_APART = bytes(ord(" ") if byte in _SIGNS else byte for byte in bytes(range(256)).lower())
+_SEPARATOR_BYTES = b"\"'`()[]{}<>|&;,.:/\\=$!\n\t"
+_SEPARATOR_TABLE = bytes(
+    ord(" ") if byte in _SEPARATOR_BYTES else byte for byte in bytes(range(256)).lower()
+)
 
-# Tools, by the words of their names.
-_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_OUTSIDE = words(
+# Tools by the words in their names.
+_NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_OUTSIDE_WORDS = split_words(
     """
     mail email gmail outlook inbox imap slack discord telegram whatsapp msteams mattermost zulip message
     chat thread channel sms twitter tweet reddit mastodon bluesky linkedin facebook instagram youtube
@@ -100,24 +102,26 @@ _OUTSIDE = words(
     comment issue ticket review post attachment download mcp
     """
 )
-_WITHIN = re.compile(r"mail|inbox|imap|slack|discord|telegram|tweet")  # also inside a longer word
-_BESIDE = words("by with via using")  # what follows is given to the function, not got from it
-# Verbs of functions that do something: their answer is about that. And of those that read.
-_DOES = words(
+_OUTSIDE_PARTS = re.compile(
+    r"mail|inbox|imap|slack|discord|telegram|tweet"
+)  # also inside longer words
+_PREPOSITIONS = split_words("by with via using")  # what follows is an input, not the result
+# Verbs of functions that act, whose result only confirms it; and of those that read.
+_ACTION_VERBS = split_words(
     """
     send create update delete remove add set write post publish book cancel buy order pay transfer refund
     reply forward submit move rename assign close reopen merge push modify exchange return grant revoke
     schedule invite upload insert edit put patch mark archive start stop enable disable approve reject
     """
 )
-_READS = words(
+_READ_VERBS = split_words(
     """
     get read list search fetch find view show query retrieve load open check lookup look download browse
     extract scrape crawl export receive poll summarize
     """
 )
-# Servers of tools that work on this machine, or keep what the agent itself wrote.
-_LOCAL_SERVERS = words(
+# Servers that work on this machine, or store what the agent itself wrote.
+_LOCAL_SERVERS = split_words(
     """
     filesystem fs file files desktop commander ide serena acp terminal shell bash git sqlite memory
     thinking sequential time repl jupyter lsp editor local system rekindle todo private journal server
@@ -126,102 +130,117 @@ _LOCAL_SERVERS = words(
 _OWN_SHAPES = frozenset(("shell", "code", "edit", "note"))
 
 
-def brings_in(call: ToolCall, folder: str) -> bool:
-    """Does this call bring in what strangers wrote? `folder` is where the session works."""
-    by_name = _by_name(call.name)
-    if by_name is not None:
-        return by_name
-    shape = kind_of(call.name).shape
-    if shape == "edit" and not _views(call):
+def reads_untrusted_text(call: ToolCall, folder: str) -> bool:
+    """Return whether this call reads untrusted text; `folder` is where the session works."""
+    verdict_by_name = _judge_by_name(call.name)
+    if verdict_by_name is not None:
+        return verdict_by_name
+    shape = classify_tool(call.name).shape
+    if shape == "edit" and not _is_view(call):
         return False
-    given = call.arguments
-    text = given[:_LONGEST] if isinstance(given, str) else f"{given}"[:_LONGEST]
-    said = text.encode("utf-8", "replace").replace(b"\\n", b" ").translate(_APART).split()
-    if _SUSPECT.isdisjoint(said):
+    arguments = call.arguments
+    text = arguments[:_MAX_CHARS] if isinstance(arguments, str) else f"{arguments}"[:_MAX_CHARS]
+    tokens = (
+        text.encode("utf-8", "replace").replace(b"\\n", b" ").translate(_SEPARATOR_TABLE).split()
+    )
+    if _HINT_WORDS.isdisjoint(tokens):
         return False
     if shape in ("shell", "code"):
-        command = Evidence(call, _NO_RESULT).command[:_LONGEST]
-        return (_gets if shape == "code" else _fetches)(command) or _is_foreign(text, folder)
-    if shape != "search" and _ELSEWHERE.search(text) is not None:
+        command = Evidence(call, _NO_RESULT).command[:_MAX_CHARS]
+        return (_code_fetches if shape == "code" else _command_fetches)(
+            command
+        ) or _names_foreign_file(text, folder)
+    if shape != "search" and _REMOTE_URL.search(text) is not None:
         return True
-    return _is_foreign(text, folder)
+    return _names_foreign_file(text, folder)
 
 
-def _views(call: ToolCall) -> bool:
-    """Some tools both show and change files."""
-    given = call.arguments
-    if isinstance(given, str):
-        return '"view"' in given
-    return given.get("command") == "view"
+def _is_view(call: ToolCall) -> bool:
+    """Return whether a tool that both shows and changes files is only showing one."""
+    arguments = call.arguments
+    if isinstance(arguments, str):
+        return '"view"' in arguments
+    return arguments.get("command") == "view"
 
 
 @lru_cache(maxsize=4_096)
-def _by_name(tool: str) -> bool | None:
-    """What the name of a tool tells by itself; None where it depends on what it is asked for."""
-    kind = kind_of(tool)
+def _judge_by_name(tool: str) -> bool | None:
+    """Judge a tool by its name; return None if it depends on the arguments."""
+    kind = classify_tool(tool)
     if kind.work == "research" or kind.shape in ("web", "agent"):
         return True
-    name = [word.lower() for word in _NAME.findall(tool)]
-    own = next((at for at, word in enumerate(name) if at and word in _BESIDE), len(name))
-    name = name[:own]
-    server = _server(tool, name)
+    words_of_name = [word.lower() for word in _NAME_WORD.findall(tool)]
+    end = next(
+        (index for index, word in enumerate(words_of_name) if index and word in _PREPOSITIONS),
+        len(words_of_name),
+    )
+    words_of_name = words_of_name[:end]
+    server = _get_server_words(tool, words_of_name)
     if not server <= _LOCAL_SERVERS:
-        return None if kind.shape in _OWN_SHAPES else not _does(name)
+        return None if kind.shape in _OWN_SHAPES else not _is_action(words_of_name)
     if kind.shape != "call" or server:
         return None
-    if _does(name):
+    if _is_action(words_of_name):
         return False
-    singular = {word.removesuffix("s") for word in name} | set(name)
-    return True if singular & _OUTSIDE or _WITHIN.search("".join(name)) else None
+    singular = {word.removesuffix("s") for word in words_of_name} | set(words_of_name)
+    return (
+        True if singular & _OUTSIDE_WORDS or _OUTSIDE_PARTS.search("".join(words_of_name)) else None
+    )
 
 
-def _server(tool: str, name: list[str]) -> frozenset[str]:
-    """The words in the name of the MCP server that a tool is of; none where it is of no server."""
+def _get_server_words(tool: str, name: list[str]) -> frozenset[str]:
+    """Return the words in the name of the tool's MCP server, if it has one."""
     parts = [part for part in tool.split("__") if part]
     if len(parts) > 1:
         found = parts[1] if parts[0].lower() == "mcp" and len(parts) > 2 else parts[0]
-        return frozenset(word.lower() for word in _NAME.findall(found))
+        return frozenset(word.lower() for word in _NAME_WORD.findall(found))
     return frozenset(name[1:2]) if name[:1] == ["mcp"] else frozenset()
 
 
-def _does(name: list[str]) -> bool:
-    verb = next((word for word in name if word in _DOES or word in _READS), "")
-    return verb in _DOES or name[:1] == ["issue"]
+def _is_action(name: list[str]) -> bool:
+    verb = next((word for word in name if word in _ACTION_VERBS or word in _READ_VERBS), "")
+    return verb in _ACTION_VERBS or name[:1] == ["issue"]
 
 
-def _fetches(command: str) -> bool:
-    steps = shell_commands.steps(command)
-    inner = [step for text in _INSIDE.findall(command) for step in shell_commands.steps(text)]
-    if any(_is_fetching(step.program.lower(), step.rest) for step in (*steps, *inner)):
+def _command_fetches(command: str) -> bool:
+    steps = shell_commands.split_commands(command)
+    inner = [
+        step
+        for text in _SUBSTITUTION.findall(command)
+        for step in shell_commands.split_commands(text)
+    ]
+    if any(_is_fetch_command(step.program.lower(), step.arguments) for step in (*steps, *inner)):
         return True
-    # A script in the command line, or one that is given an address.
+    # A script in the command line, or one that gets a URL.
     scripts = [step for step in steps if _is_interpreter(step.program)]
     if not scripts:
         return False
-    return _gets(command) or any(_ELSEWHERE.search(step.rest) for step in scripts)
+    return _code_fetches(command) or any(_REMOTE_URL.search(step.arguments) for step in scripts)
 
 
-def _is_fetching(program: str, rest: str) -> bool:
+def _is_fetch_command(program: str, rest: str) -> bool:
     if program in _FETCHERS:
-        return _ELSEWHERE.search(rest) is not None or _HERE.search(rest) is None
-    said = [word for word in rest.split(None, 6)[:6] if word[0] != "-"][:2]
+        return _REMOTE_URL.search(rest) is not None or _LOCAL_HOST.search(rest) is None
+    operands = [word for word in rest.split(None, 6)[:6] if word[0] != "-"][:2]
     if program in _FORGES:
-        return bool(said) and not any(word in _DONE_THERE for word in said)
-    asked = _ASKERS.get(program)
-    return asked is not None and not asked.isdisjoint(said[: 2 if rest[:1] == "-" else 1])
+        return bool(operands) and not any(word in _FORGE_ACTIONS for word in operands)
+    subcommands = _FETCHING_SUBCOMMANDS.get(program)
+    return subcommands is not None and not subcommands.isdisjoint(
+        operands[: 2 if rest[:1] == "-" else 1]
+    )
 
 
 def _is_interpreter(program: str) -> bool:
     return program in INTERPRETERS or program.startswith(("./", "python"))
 
 
-def _gets(code: str) -> bool:
-    if _GETS.search(code) is None:
+def _code_fetches(code: str) -> bool:
+    if _HTTP_CODE.search(code) is None:
         return False
-    return _ELSEWHERE.search(code) is not None or _HERE.search(code) is None
+    return _REMOTE_URL.search(code) is not None or _LOCAL_HOST.search(code) is None
 
 
-def _is_foreign(text: str, folder: str) -> bool:
-    """Does this name a file that others put there?"""
+def _names_foreign_file(text: str, folder: str) -> bool:
+    """Return whether the text names a file that others put there."""
     inside = text.replace(folder, ".") if folder else text
     return _FOREIGN_FILE.search(inside) is not None

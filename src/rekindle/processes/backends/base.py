@@ -1,15 +1,15 @@
-"""What is asked of a place where processes run: this machine, a container, a host behind SSH.
+"""The interface of a process backend: this machine, a container, an SSH host.
 
-The registry gives each process its id before the place hears of it, keeps what the place wants to
-remember (`ref`) in the journal, and asks for the process again after a restart (`find`). A place
-keeps nothing in this program's memory that it would need for that.
+The registry assigns each process its id before the backend sees it, stores the backend's reference
+(`ref`) in the journal, and asks for the process again after a restart (`find`). A backend keeps no
+in-memory state that `find` would need.
 
-    place.start(spec)            → Running     it runs; else NotStarted, and nothing is left
-    place.find(spec, ref, seen)  → Running     it runs still: continue its output after `seen` bytes
-                                 → Ended       it ended meanwhile, with this exit code
-                                 → Lost        nobody can know any more; says why
+    backend.start(spec)            → RunningProcess  it is running; otherwise raises ProcessStartFailed
+    backend.find(spec, ref, seen)  → RunningProcess  still running: continue its output after `seen`
+                                   → Exited          it exited in the meantime, with this exit code
+                                   → Vanished        its fate is unknown; gives the reason
 
-Exit codes are those of a shell: 128 + n when signal n ended the program.
+Exit codes follow the shell: 128 + n if the program was terminated by signal n.
 """
 
 from __future__ import annotations
@@ -20,132 +20,137 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from rekindle.types import JSON
 
-GRACE = 2.0  # seconds between the polite signal and the one that cannot be refused
-MARK = "REKINDLE_PROCESS"  # set to the id in the environment of every process and its children
-CHUNK = 64 * 1024  # the most that is read at once, so that one process cannot starve the others
+GRACE_SECONDS = 2.0  # seconds between SIGTERM and SIGKILL
+PROCESS_ID_VARIABLE = (
+    "REKINDLE_PROCESS"  # environment variable with the process id, inherited by children
+)
+CHUNK_SIZE = 64 * 1024  # bytes per read, so that one process cannot starve the others
 
-Ref: TypeAlias = Mapping[str, JSON]  # goes into the journal: JSON, and no secrets
+ProcessRef: TypeAlias = Mapping[str, JSON]  # stored in the journal: JSON without secrets
 
 
-class Size(NamedTuple):
+class TerminalSize(NamedTuple):
     """The size of a terminal in characters."""
 
     rows: int = 24
     columns: int = 80
 
 
-class Spec(NamedTuple):
-    """What to run. After a restart `env` is empty: its values are not kept."""
+class ProcessSpec(NamedTuple):
+    """A program to run. After a restart `env` is empty: its values are not stored."""
 
     id: str
     argv: tuple[str, ...]
-    cwd: str  # "" is the place's own choice
-    env: Mapping[str, str]  # on this machine all of it, elsewhere what is added
-    pty: Size | None  # None: pipes
-    folder: Path  # the process's own folder on this machine; what lies there goes with its record
+    cwd: str  # "": the backend's default
+    env: Mapping[str, str]  # local: the complete environment; remote: additional variables
+    pty: TerminalSize | None  # None: pipes
+    folder: Path  # the process's local folder; deleted with its record
 
 
-class Output(Protocol):
-    """Where a place puts what the process writes: the ring."""
+class OutputSink(Protocol):
+    """The sink for a process's output: the ring buffer."""
 
     @property
     def total(self) -> int:
-        """Bytes that were ever put there; a place that can read again continues behind them."""
+        """Total bytes ever appended; a backend that can re-read output continues after them."""
         ...
 
     def append(self, data: bytes | bytearray | memoryview) -> None: ...
 
 
-class Running(Protocol):
+class RunningProcess(Protocol):
     """A process that was started or found again."""
 
     @property
-    def ref(self) -> Ref:
-        """What `find` needs. It does not change after `start` returned."""
+    def ref(self) -> ProcessRef:
+        """The reference that `find` needs. It does not change after `start` returns."""
         ...
 
     @property
     def pid(self) -> int | None:
-        """Its process id in the place, where one is known."""
+        """The process id within the backend, if known."""
         ...
 
-    async def copy(self, output: Output) -> None:
-        """Put all that it writes into `output`; return at the end of it. May be cancelled."""
+    async def copy_output(self, output: OutputSink) -> None:
+        """Append all output to `output` and return at its end. Can be cancelled."""
         ...
 
     async def wait(self) -> int | None:
-        """Its exit code when it ends; None if that cannot be known. May be cancelled."""
+        """Wait for the exit and return the exit code, or None if it is unknown. Can be cancelled."""
         ...
 
     async def write(self, data: bytes) -> int:
-        """Give it input; the number of bytes it took.
+        """Write to stdin and return the number of bytes accepted.
 
-        InputClosed after `close_stdin` or its end. Fewer bytes than given if it does not read for
-        some seconds.
+        Accept fewer bytes if the process does not read for some seconds. Raise InputClosed after
+        `close_stdin` or after the process has exited.
         """
         ...
 
     async def close_stdin(self) -> None:
-        """No more input. At a terminal this types the end-of-file key. Twice is once."""
+        """Close stdin. On a terminal, send the end-of-file key. Idempotent."""
         ...
 
-    async def resize(self, size: Size) -> None:
-        """The terminal has another size. Only called for a process with one."""
+    async def resize(self, size: TerminalSize) -> None:
+        """Resize the terminal. Only called for a process that has one."""
         ...
 
     async def signal(self, number: int) -> None:
-        """Send a signal to the program itself, if it still runs."""
+        """Send a signal to the program itself, if it is still running."""
         ...
 
-    async def kill(self, grace: float = GRACE) -> None:
-        """End the whole tree: politely, and after the grace by force.
+    async def kill(self, grace: float = GRACE_SECONDS) -> None:
+        """Kill the whole process tree: with SIGTERM first, with SIGKILL after `grace` seconds.
 
-        Returns when nothing of it is left, also if the program itself had ended before and only
-        children are there. Then `wait` returns soon.
+        Return when nothing is left, also if the program itself has already exited and only children
+        remain. `wait` returns shortly afterwards.
         """
         ...
 
-    async def forget(self) -> None:
-        """It has ended and its record goes: remove what the place itself keeps of it."""
+    async def clean_up(self) -> None:
+        """Remove the state that the backend itself keeps of an exited process."""
         ...
 
-    def release(self) -> None:
-        """Let go of it without ending it: this program stops, another one may find it."""
+    def detach(self) -> None:
+        """Detach without killing the process, so that another program can find it."""
         ...
 
 
-class Ended(NamedTuple):
-    """It ended while nobody looked; `output` is what could still be read behind `seen`."""
+class Exited(NamedTuple):
+    """A process that exited unobserved; `output` is the remaining output after `seen`."""
 
     code: int | None
     output: bytes = b""
 
 
-class Lost(NamedTuple):
-    """What became of it cannot be known."""
+class Vanished(NamedTuple):
+    """A process whose fate is unknown."""
 
-    why: str
+    reason: str
 
 
-class Place(Protocol):
-    """Where processes run."""
+class Backend(Protocol):
+    """An environment in which processes run."""
 
     @property
     def name(self) -> str:
-        """`local`, or the kind and what it was opened with: `ssh:host`, `container:name`."""
+        """`local`, or the kind and its target: `ssh:host`, `container:name`."""
         ...
 
-    async def start(self, spec: Spec) -> Running:
-        """Start it and return when the program itself runs; NotStarted, and nothing is left."""
+    async def start(self, spec: ProcessSpec) -> RunningProcess:
+        """Start the program and return once it is running; raise ProcessStartFailed otherwise."""
         ...
 
-    async def find(self, spec: Spec, ref: Ref, seen: int) -> Running | Ended | Lost:
-        """Find a process of an earlier program again. `ref` is empty if it died while starting.
+    async def find(
+        self, spec: ProcessSpec, ref: ProcessRef, seen: int
+    ) -> RunningProcess | Exited | Vanished:
+        """Find a process started by an earlier program.
 
-        PlaceUnreachable if the place cannot be asked now; the registry asks again later.
+        `ref` is empty if that program died during the start. Raise BackendUnreachable if the
+        backend cannot be reached now; the registry retries later.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of connections. Processes go on."""
+        """Close connections. Processes keep running."""
         ...

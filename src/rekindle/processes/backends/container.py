@@ -1,4 +1,4 @@
-"""Containers, through the Docker API that Docker and Podman speak. The container must run already."""
+"""Run scripts in a running container through the Docker API of Docker or Podman."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import aiohttp
 from aiodocker.containers import DockerContainer
 from aiodocker.stream import Stream
 
-from rekindle.errors import PlaceUnreachable
+from rekindle.errors import BackendUnreachable
 
 
-class ContainerLine:
-    """Runs scripts in a container. `url` is that of the service; else where DOCKER_HOST says."""
+class ContainerTransport:
+    """Runs scripts in a container. `url` is the Docker service; the default is DOCKER_HOST."""
 
     def __init__(self, container: str, url: str | None = None) -> None:
         self._container = container
@@ -32,7 +32,7 @@ class ContainerLine:
     @asynccontextmanager
     async def stream(self, script: str, *arguments: str) -> AsyncGenerator[AsyncIterator[bytes]]:
         async with self._exec(script, arguments, None) as stream:
-            yield _pieces(stream)
+            yield _iter_stdout(stream)
 
     async def close(self) -> None:
         if self._docker is not None:
@@ -54,13 +54,13 @@ class ContainerLine:
             async with run.start(detach=False) as stream:
                 yield stream
         except aiodocker.DockerError as error:
-            why = f"container:{self._container}: {error.message}"
-            raise PlaceUnreachable(why) from error
+            reason = f"container:{self._container}: {error.message}"
+            raise BackendUnreachable(reason) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise PlaceUnreachable(f"container:{self._container}: {error}") from error
+            raise BackendUnreachable(f"container:{self._container}: {error}") from error
 
 
-async def _pieces(stream: Stream) -> AsyncIterator[bytes]:
+async def _iter_stdout(stream: Stream) -> AsyncIterator[bytes]:
     while message := await stream.read_out():
         if message.stream == 1:
             yield message.data

@@ -1,4 +1,7 @@
-"""Sandboxes of Modal. Tested on a stand-in for its SDK: the real service needs an account."""
+"""Run scripts in Modal sandboxes.
+
+Tested against a stub of the SDK: the real service needs an account.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from rekindle.errors import PlaceUnreachable
+from rekindle.errors import BackendUnreachable
 
 
-class ModalLine:
-    """Runs scripts in a sandbox that exists already; `sdk` is the module `modal`."""
+class ModalTransport:
+    """Runs scripts in an existing sandbox; `sdk` is the `modal` module."""
 
     def __init__(self, sandbox: str, sdk: Any = None) -> None:
         if sdk is None:
@@ -50,4 +53,4 @@ class ModalLine:
                 yield piece
             await process.wait.aio()
         except (self._sdk.exception.Error, OSError) as error:
-            raise PlaceUnreachable(f"modal:{self._id}: {error}") from error
+            raise BackendUnreachable(f"modal:{self._id}: {error}") from error

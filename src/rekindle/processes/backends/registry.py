@@ -1,4 +1,4 @@
-"""Places by their names: `local`, `container:box`, `ssh:ada@host`, `apptainer:instance`, `modal:id`."""
+"""Open backends by name: `local`, `container:box`, `ssh:ada@host`, `apptainer:instance`, `modal:id`."""
 
 from __future__ import annotations
 
@@ -8,65 +8,65 @@ from typing import TYPE_CHECKING
 from rekindle.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from .base import Place
-    from .remote import Line
+    from .base import Backend
+    from .remote import ScriptTransport
 
-LOCAL = "local"
-
-
-def _container(name: str) -> Line:
-    from .container import ContainerLine
-
-    return ContainerLine(name)
+LOCAL_BACKEND = "local"
 
 
-def _ssh(target: str) -> Line:
-    from .ssh import SshLine
+def _create_container_transport(name: str) -> ScriptTransport:
+    from .container import ContainerTransport
 
-    return SshLine(target)
-
-
-def _apptainer(instance: str) -> Line:
-    from .exec_command import apptainer
-
-    return apptainer(instance)
+    return ContainerTransport(name)
 
 
-def _singularity(instance: str) -> Line:
-    from .exec_command import apptainer
+def _create_ssh_transport(target: str) -> ScriptTransport:
+    from .ssh import SshTransport
 
-    return apptainer(instance, "singularity")
-
-
-def _modal(sandbox: str) -> Line:
-    from .modal import ModalLine
-
-    return ModalLine(sandbox)
+    return SshTransport(target)
 
 
-_LINES: dict[str, Callable[[str], Line]] = {
-    "container": _container,
-    "ssh": _ssh,
-    "apptainer": _apptainer,
-    "singularity": _singularity,
-    "modal": _modal,
+def _create_apptainer_transport(instance: str) -> ScriptTransport:
+    from .exec_command import create_apptainer_transport
+
+    return create_apptainer_transport(instance)
+
+
+def _create_singularity_transport(instance: str) -> ScriptTransport:
+    from .exec_command import create_apptainer_transport
+
+    return create_apptainer_transport(instance, "singularity")
+
+
+def _create_modal_transport(sandbox: str) -> ScriptTransport:
+    from .modal import ModalTransport
+
+    return ModalTransport(sandbox)
+
+
+_TRANSPORTS: dict[str, Callable[[str], ScriptTransport]] = {
+    "container": _create_container_transport,
+    "ssh": _create_ssh_transport,
+    "apptainer": _create_apptainer_transport,
+    "singularity": _create_singularity_transport,
+    "modal": _create_modal_transport,
 }
 
 
-def open_place(name: str) -> Place:
-    """The place of that name. One that is no place here is refused: nothing else runs in its stead."""
-    if name == LOCAL:
-        from rekindle.processes.backends.local.local import Local
+def open_backend(name: str) -> Backend:
+    """Open the backend with that name; raise InvalidInput if it is unknown, without any fallback."""
+    if name == LOCAL_BACKEND:
+        from rekindle.processes.backends.local.local import LocalBackend
 
-        return Local()
+        return LocalBackend()
     kind, _, rest = name.partition(":")
-    if kind not in _LINES or not rest:
-        kinds = ", ".join(f"{one}:…" for one in _LINES)
-        raise InvalidInput(f"place {name!r:.80}: expected {LOCAL}, or {kinds}")
-    from .remote import Remote
+    if kind not in _TRANSPORTS or not rest:
+        kinds = ", ".join(f"{one}:…" for one in _TRANSPORTS)
+        raise InvalidInput(f"backend {name!r:.80}: expected {LOCAL_BACKEND} or {kinds}")
+    from .remote import RemoteBackend
 
     try:
-        return Remote(name, _LINES[kind](rest))
+        return RemoteBackend(name, _TRANSPORTS[kind](rest))
     except ImportError as error:
         hint = "install rekindle[places]" if kind != "modal" else "install the package modal"
-        raise InvalidInput(f"place {name!r:.80}: {error.name} is not installed; {hint}") from None
+        raise InvalidInput(f"backend {name!r:.80}: {error.name} is not installed; {hint}") from None

@@ -1,4 +1,7 @@
-"""Hosts behind SSH. Keys, users and ports come from where `ssh` has them, and hosts must be known."""
+"""Run scripts on SSH hosts.
+
+Keys, users and ports come from the `ssh` configuration; hosts must be known.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,15 @@ from contextlib import asynccontextmanager
 
 import asyncssh
 
-from rekindle.errors import PlaceUnreachable
+from rekindle.errors import BackendUnreachable
 
-from .base import CHUNK
+from .base import CHUNK_SIZE
 
-CONNECT_SECONDS, ALIVE_SECONDS = 10.0, 15.0
+CONNECT_SECONDS, KEEPALIVE_SECONDS = 10.0, 15.0
 
 
-class SshLine:
-    """One connection to a host, made when it is needed and again when it was lost."""
+class SshTransport:
+    """A connection to a host, opened on first use and reopened when lost."""
 
     def __init__(self, target: str, **options: object) -> None:
         user, _, host = target.rpartition("@")
@@ -33,38 +36,38 @@ class SshLine:
         self._connecting = asyncio.Lock()
 
     async def run(self, script: str, *arguments: str, env: Mapping[str, str] | None = None) -> str:
-        command, given = _command(script, arguments, env)
+        command, stdin = _build_command(script, arguments, env)
         try:
-            done = await self._run(command, given)
+            completed = await self._run(command, stdin)
         except (asyncssh.Error, OSError) as error:
-            raise self._lost(error) from error
-        out = done.stdout
+            raise self._to_unreachable(error) from error
+        out = completed.stdout
         return out.decode("utf-8", "replace") if isinstance(out, bytes) else str(out or "")
 
-    async def _run(self, command: str, given: bytes) -> asyncssh.SSHCompletedProcess:
-        connection = await self._connected()
+    async def _run(self, command: str, stdin: bytes) -> asyncssh.SSHCompletedProcess:
+        connection = await self._ensure_connected()
         try:
-            return await connection.run(command, input=given, encoding=None)
+            return await connection.run(command, input=stdin, encoding=None)
         except asyncssh.ChannelOpenError:
-            # The connection was lost before; nothing has run yet, so it may be tried on another.
+            # The connection was already lost and nothing has run: retry on a new one.
             connection.abort()
             self._connection = None
-            return await (await self._connected()).run(command, input=given, encoding=None)
+            return await (await self._ensure_connected()).run(command, input=stdin, encoding=None)
 
     @asynccontextmanager
     async def stream(self, script: str, *arguments: str) -> AsyncGenerator[AsyncIterator[bytes]]:
-        command, _ = _command(script, arguments, None)
-        connection = await self._connected()
+        command, _ = _build_command(script, arguments, None)
+        connection = await self._ensure_connected()
         try:
             process = await connection.create_process(
                 command, stdin=asyncssh.DEVNULL, encoding=None
             )
             try:
-                yield self._pieces(process)
+                yield self._iter_stdout(process)
             finally:
-                process.close()  # its end is not waited for: the shell there notices in its time
+                process.close()  # do not wait: the remote shell will notice
         except (asyncssh.Error, OSError) as error:
-            raise self._lost(error) from error
+            raise self._to_unreachable(error) from error
 
     async def close(self) -> None:
         if self._connection is not None:
@@ -72,32 +75,37 @@ class SshLine:
             await self._connection.wait_closed()
             self._connection = None
 
-    async def _pieces(self, process: asyncssh.SSHClientProcess[bytes]) -> AsyncIterator[bytes]:
-        while piece := await process.stdout.read(CHUNK):
+    async def _iter_stdout(self, process: asyncssh.SSHClientProcess[bytes]) -> AsyncIterator[bytes]:
+        while piece := await process.stdout.read(CHUNK_SIZE):
             yield piece
 
-    async def _connected(self) -> asyncssh.SSHClientConnection:
+    async def _ensure_connected(self) -> asyncssh.SSHClientConnection:
         async with self._connecting:
             if self._connection is None or self._connection.is_closed():
                 try:
                     self._connection = await asyncssh.connect(
                         self._host,
                         connect_timeout=CONNECT_SECONDS,
-                        keepalive_interval=ALIVE_SECONDS,
+                        keepalive_interval=KEEPALIVE_SECONDS,
                         **self._options,
                     )
                 except (asyncssh.Error, OSError, TimeoutError) as error:
-                    raise self._lost(error) from error
+                    raise self._to_unreachable(error) from error
             return self._connection
 
-    def _lost(self, error: Exception) -> PlaceUnreachable:
-        return PlaceUnreachable(f"ssh:{self._target}: {error or type(error).__name__}")
+    def _to_unreachable(self, error: Exception) -> BackendUnreachable:
+        return BackendUnreachable(f"ssh:{self._target}: {error or type(error).__name__}")
 
 
-def _command(
+def _build_command(
     script: str, arguments: tuple[str, ...], env: Mapping[str, str] | None
 ) -> tuple[str, bytes]:
-    """A command line for the login shell, and the environment, which no list of processes shows."""
-    given = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in (env or {}).items())
-    whole = f'eval "$(cat)"\n{script}' if given else script
-    return shlex.join(("sh", "-c", whole, "rekindle", *arguments)), given.encode()
+    """Return a command line for the login shell, and the exports to feed to its stdin.
+
+    The environment goes through stdin so that process listings do not show it.
+    """
+    exports = "".join(
+        f"export {name}={shlex.quote(value)}\n" for name, value in (env or {}).items()
+    )
+    full_script = f'eval "$(cat)"\n{script}' if exports else script
+    return shlex.join(("sh", "-c", full_script, "rekindle", *arguments)), exports.encode()

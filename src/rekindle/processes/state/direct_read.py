@@ -1,8 +1,8 @@
-"""A look at a process of this machine beside the supervisor that keeps it, without asking it.
+"""Poll a local process by reading the supervisor's files, without asking the supervisor.
 
-Output and record lie in files that the supervisor keeps true at every moment, so a client that is
-connected may read them itself: no other program has to be woken, however busy the machine is.
-Where the files are not enough, the answer is None, and the supervisor is asked.
+The supervisor keeps output and record files up to date at every moment, so a connected client can
+read them itself: no other program has to wake up, however busy the machine is. Where the files are
+not enough, the result is None and the supervisor must be asked.
 """
 
 from __future__ import annotations
@@ -12,87 +12,91 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from rekindle.processes.types import Polled
+from rekindle.processes.types import PollResult
 
-from .journal import Journal, Record
-from .output_reader import Reading
-from .ring_buffer import Ring, Span
+from .journal import Journal, ProcessRecord
+from .output_reader import OutputReader
+from .ring_buffer import ByteRange, RingBuffer
 
-_MOST = 64  # rings that stay mapped
-_TRIES = 5
+_MAX_MAPPED = 64  # ring buffers kept mapped
+_MAX_ATTEMPTS = 5
 
 
-class Overtaken(Exception):
+class BufferOverrun(Exception):
     """The process writes faster than its output can be copied."""
 
 
-class Glance:
-    """Looks into the folder of a supervisor that runs."""
+class DirectReader:
+    """Reads the folder of a running supervisor."""
 
     def __init__(self, folder: Path, redact: Callable[[str], str]) -> None:
         self._journal = Journal(folder)
         self._redact = redact
-        self._known: dict[str, _Known] = {}
+        self._cache: dict[str, _CachedProcess] = {}
 
-    def poll(self, id: str, owner: str | None, reader: str, plain: bool) -> Polled | None:
-        """State and new output; None if the supervisor must be asked.
+    def poll(self, id: str, owner: str | None, reader: str, plain: bool) -> PollResult | None:
+        """Return the state and new output; return None if the supervisor must be asked.
 
-        It alone makes room for a reader that is new, so that two never take the same.
+        Only the supervisor allocates a slot for a new reader, so that two readers never share one.
         """
-        known = self._look(id)
-        if known is None or owner not in (None, known.record.owner):
+        cached = self._load(id)
+        if cached is None or owner not in (None, cached.record.owner):
             return None
-        ring = known.ring
-        if ring.asks or known.record.place != "local" or not ring.knows(reader):
+        ring = cached.ring
+        if ring.is_record_stale or cached.record.place != "local" or not ring.has_reader(reader):
             return None
         try:
-            return Reading(known.record, ring, self._redact).poll(reader, plain=plain)
-        except Overtaken:
+            return OutputReader(cached.record, ring, self._redact).poll(reader, plain=plain)
+        except BufferOverrun:
             return None
 
-    def _look(self, id: str) -> _Known | None:
-        known = self._known.get(id)
+    def _load(self, id: str) -> _CachedProcess | None:
+        cached = self._cache.get(id)
         try:
-            found = os.stat(self._journal.record_of(id))
-            version = (found.st_ino, found.st_mtime_ns, found.st_size)
-            if known is None or known.version != version:
+            status = os.stat(self._journal.get_record_path(id))
+            version = (status.st_ino, status.st_mtime_ns, status.st_size)
+            if cached is None or cached.version != version:
                 record = self._journal.load(id)
                 if record is None:
                     raise FileNotFoundError
-                ring = known.ring if known else _Beside.open(self._journal.ring_of(id), beside=True)
-                known = _Known(version, record, ring)
+                ring = (
+                    cached.ring
+                    if cached
+                    else _SharedRingBuffer.open(self._journal.get_ring_path(id), shared=True)
+                )
+                cached = _CachedProcess(version, record, ring)
         except (OSError, ValueError):
-            self._forget(id)
+            self._evict(id)
             return None
-        self._known.pop(id, None)
-        self._known[id] = known  # the last one is the one looked at last
-        if len(self._known) > _MOST:
-            self._forget(next(iter(self._known)))
-        return known
+        self._cache.pop(id, None)
+        self._cache[id] = cached  # keep in order of use
+        if len(self._cache) > _MAX_MAPPED:
+            self._evict(next(iter(self._cache)))
+        return cached
 
-    def _forget(self, id: str) -> None:
-        if known := self._known.pop(id, None):
-            known.ring.close()
+    def _evict(self, id: str) -> None:
+        if cached := self._cache.pop(id, None):
+            cached.ring.close()
 
     def close(self) -> None:
-        for id in list(self._known):
-            self._forget(id)
+        for id in list(self._cache):
+            self._evict(id)
 
 
-class _Beside(Ring):
-    """A ring that another program writes to, now."""
+class _SharedRingBuffer(RingBuffer):
+    """A ring buffer that another program is writing to."""
 
-    def read(self, since: int = 0, limit: int | None = None) -> Span:
-        for _ in range(_TRIES):
+    def read(self, since: int = 0, limit: int | None = None) -> ByteRange:
+        for _ in range(_MAX_ATTEMPTS):
             self.refresh()
-            span = super().read(since, limit)
+            piece = super().read(since, limit)
             self.refresh()
-            if span.start >= self.dropped:  # what could be seen before can still be seen
-                return span
-        raise Overtaken
+            if piece.start >= self.dropped:  # not overwritten while copying
+                return piece
+        raise BufferOverrun
 
 
-class _Known(NamedTuple):
+class _CachedProcess(NamedTuple):
     version: tuple[int, int, int]  # of the record
-    record: Record
-    ring: _Beside
+    record: ProcessRecord
+    ring: _SharedRingBuffer

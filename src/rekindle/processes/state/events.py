@@ -1,7 +1,7 @@
-"""Reports that nobody has acknowledged yet, in a file of lines.
+"""Unacknowledged events, in a file of JSON lines.
 
-An event is written down before it is given out, and given out until it is acknowledged: a crash in
-between repeats it under the same number, by which the receiver knows it.
+An event is written before it is delivered, and delivered until it is acknowledged. After a crash in
+between it is delivered again with the same number, so that the receiver can deduplicate.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.processes.types import Event
+from rekindle.processes.types import ProcessEvent
 
 log = logging.getLogger(__name__)
 
-_LARGE = 256 * 1024
+_COMPACT_SIZE = 256 * 1024
 
 
-class _Line(msgspec.Struct, omit_defaults=True):
-    event: Event | None = None
+class _EventLogLine(msgspec.Struct, omit_defaults=True):
+    event: ProcessEvent | None = None
     done: tuple[int, ...] = ()
     next: int = 0
     ends: tuple[tuple[str, int], ...] = ()
-    gone: str = ""  # a process that was forgotten
+    gone: str = ""  # a process that was removed
 
 
 class EventLog:
@@ -33,13 +33,13 @@ class EventLog:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._pending: dict[int, Event] = {}
-        self._ends: set[tuple[str, int]] = set()  # ends that were reported, also if acknowledged
+        self._pending: dict[int, ProcessEvent] = {}
+        self._ends: set[tuple[str, int]] = set()  # exits already reported
         self._next = 1
         self._size = 0
-        self._read()
+        self._load()
 
-    def _read(self) -> None:
+    def _load(self) -> None:
         try:
             lines = self._path.read_bytes().split(b"\n")
         except FileNotFoundError:
@@ -47,11 +47,11 @@ class EventLog:
         self._size = sum(map(len, lines))
         for line in lines:
             try:
-                self._apply(msgspec.json.decode(line, type=_Line))
+                self._apply(msgspec.json.decode(line, type=_EventLogLine))
             except msgspec.MsgspecError:
-                continue  # the end of a line that a crash cut off
+                continue  # a line truncated by a crash
 
-    def _apply(self, line: _Line) -> None:
+    def _apply(self, line: _EventLogLine) -> None:
         if line.event:
             self._pending[line.event.number] = line.event
             self._next = max(self._next, line.event.number + 1)
@@ -64,52 +64,59 @@ class EventLog:
             self._ends = {key for key in self._ends if key[0] != line.gone}
         self._next = max(self._next, line.next)
 
-    def add(self, event: Event, most: int) -> Event | None:
-        """Keep a new event; None if this end was reported before."""
+    def add(self, event: ProcessEvent, max_pending: int) -> ProcessEvent | None:
+        """Store a new event and return it; return None if this exit was already reported."""
         if event.kind == "end" and (event.process.id, event.watch) in self._ends:
             return None
         event = event._replace(number=self._next)
-        self._note(_Line(event=event))
-        self._make_room(event.process.owner, most)
+        self._record(_EventLogLine(event=event))
+        self._trim_pending(event.process.owner, max_pending)
         return event
 
-    def _make_room(self, owner: str, most: int) -> None:
+    def _trim_pending(self, owner: str, max_pending: int) -> None:
         mine = [one for one in self._pending.values() if one.process.owner == owner]
-        if len(mine) > most:
-            # Ends go last: each is said once, other reports come again.
-            by_worth = sorted(mine, key=lambda one: one.kind == "end")
-            self._note(_Line(done=tuple(one.number for one in by_worth[: len(mine) - most])))
+        if len(mine) > max_pending:
+            # Drop exits last: each is reported once, other reports recur.
+            by_priority = sorted(mine, key=lambda one: one.kind == "end")
+            self._record(
+                _EventLogLine(
+                    done=tuple(one.number for one in by_priority[: len(mine) - max_pending])
+                )
+            )
 
-    def pending(self, owner: str | None, limit: int, notes: Sequence[str] = ()) -> list[Event]:
-        begins = tuple(notes) or ("",)
+    def list_pending(
+        self, owner: str | None, limit: int, notes: Sequence[str] = ()
+    ) -> list[ProcessEvent]:
+        """List the owner's pending events whose note starts with one of `notes`, oldest first."""
+        prefixes = tuple(notes) or ("",)
         found = (
             one
             for one in self._pending.values()
-            if owner in (None, one.process.owner) and one.note.startswith(begins)
+            if owner in (None, one.process.owner) and one.note.startswith(prefixes)
         )
         return [one for _, one in zip(range(limit), found, strict=False)]
 
-    def done(self, numbers: Iterable[int], owner: str | None) -> None:
-        """These need not be given out again."""
+    def acknowledge(self, numbers: Iterable[int], owner: str | None) -> None:
+        """Mark events as delivered."""
         known = tuple(
             number
             for number in numbers
             if (one := self._pending.get(number)) and owner in (None, one.process.owner)
         )
         if known:
-            self._note(_Line(done=known))
+            self._record(_EventLogLine(done=known))
 
-    def forget(self, id: str) -> None:
-        """The process is no longer known; reports about it stay until they are acknowledged."""
+    def forget_process(self, id: str) -> None:
+        """Forget a process; its pending events stay until they are acknowledged."""
         if any(key[0] == id for key in self._ends):
-            self._note(_Line(gone=id))
+            self._record(_EventLogLine(gone=id))
 
-    def _note(self, line: _Line) -> None:
+    def _record(self, line: _EventLogLine) -> None:
         self._apply(line)
         try:
             self._append(msgspec.json.encode(line) + b"\n")
         except OSError as error:
-            # They are given out all the same; only a crash would lose or repeat them now.
+            # Deliver anyway; only a crash could lose or repeat the events now.
             log.warning("%s cannot be written: %s", self._path, error)
 
     def _append(self, data: bytes) -> None:
@@ -120,12 +127,12 @@ class EventLog:
         finally:
             os.close(file)
         self._size += len(data)
-        if self._size > _LARGE:
+        if self._size > _COMPACT_SIZE:
             self._compact()
 
     def _compact(self) -> None:
-        lines = [_Line(next=self._next, ends=tuple(self._ends))]
-        lines += [_Line(event=one) for one in self._pending.values()]
+        lines = [_EventLogLine(next=self._next, ends=tuple(self._ends))]
+        lines += [_EventLogLine(event=one) for one in self._pending.values()]
         new = self._path.with_suffix(".new")
         try:
             new.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))

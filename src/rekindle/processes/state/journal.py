@@ -1,11 +1,11 @@
-"""What is known about each process on disk: one folder for each, and no database.
+"""Process state on disk: one folder per process, no database.
 
-    <home>/processes/<id>/record.json   who, what, where; written whole or not at all
+    <home>/processes/<id>/record.json   owner, command, backend, state; replaced atomically
                           ring          its output (ring.py)
                           exit          the exit code, written by the shim that waits for it
 
-The record says `starting` before there is a process, and that survives a power cut. What follows
-(the process id, the end) is worth nothing without the machine that ran it, until the end is known.
+The `starting` record is durable before the process exists, and survives a power cut. Later updates
+(process id, exit) need no fsync until the exit is known: they are worthless after a reboot.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from typing import TypeVar
 import msgspec
 
 from rekindle.errors import JournalUnwritable
-from rekindle.processes.backends.base import Size, Spec
-from rekindle.processes.types import State, Watch
+from rekindle.processes.backends.base import ProcessSpec, TerminalSize
+from rekindle.processes.types import ProcessState, Watch
 from rekindle.types import JSON
 
 log = logging.getLogger(__name__)
 
-_RECORD = "record.json"
-_RING = "ring"
-_GONE = ".gone-"
-_WHY = {
-    errno.ENOSPC: "no space is left on the disk",
-    errno.EDQUOT: "the disk quota is used up",
+_RECORD_FILE = "record.json"
+_RING_FILE = "ring"
+_DELETED_PREFIX = ".gone-"
+_ERROR_REASONS = {
+    errno.ENOSPC: "no space left on the disk",
+    errno.EDQUOT: "disk quota exceeded",
     errno.EROFS: "the file system is read-only",
-    errno.EACCES: "it may not be written",
-    errno.EPERM: "it may not be written",
-    errno.EMFILE: "too many files are open",
-    errno.EIO: "the disk fails",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EMFILE: "too many open files",
+    errno.EIO: "disk I/O error",
 }
 T = TypeVar("T")
 
 
-class Record(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a later program must know about a process. No value of its environment is here."""
+class ProcessRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a later program must know about a process. Contains no environment values."""
 
     id: str
     owner: str
     argv: tuple[str, ...]
     place: str
-    state: State
+    state: ProcessState
     started: float
     cwd: str = ""
-    pty: Size | None = None
+    pty: TerminalSize | None = None
     ref: dict[str, JSON] = {}
     pid: int | None = None
     killing: bool = False
@@ -62,9 +62,9 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str = ""
     watches: tuple[Watch, ...] = ()
     session: str = ""
-    total: int = 0  # bytes written, once it has ended
+    total: int = 0  # bytes written, set at the exit
 
-    def changed(self, **fields: JSON) -> Record:
+    def replace(self, **fields: JSON) -> ProcessRecord:
         return msgspec.structs.replace(self, **fields)
 
 
@@ -75,45 +75,45 @@ class Journal:
         self.folder = folder
 
     def prepare(self) -> None:
-        """Make the folder, for nobody else to look into."""
-        self.told(lambda: self.folder.mkdir(mode=0o700, parents=True, exist_ok=True))
+        """Create the folder, private to this user."""
+        self.run_guarded(lambda: self.folder.mkdir(mode=0o700, parents=True, exist_ok=True))
 
-    def home_of(self, id: str) -> Path:
+    def get_folder(self, id: str) -> Path:
         return self.folder / id
 
-    def record_of(self, id: str) -> Path:
-        return self.folder / id / _RECORD
+    def get_record_path(self, id: str) -> Path:
+        return self.folder / id / _RECORD_FILE
 
-    def ring_of(self, id: str) -> Path:
-        return self.folder / id / _RING
+    def get_ring_path(self, id: str) -> Path:
+        return self.folder / id / _RING_FILE
 
-    def spec(self, record: Record) -> Spec:
-        """The process for its place, after a restart."""
-        folder = self.home_of(record.id)
-        return Spec(record.id, record.argv, record.cwd, {}, record.pty, folder)
+    def build_spec(self, record: ProcessRecord) -> ProcessSpec:
+        """Build the spec of a process for its backend, after a restart."""
+        folder = self.get_folder(record.id)
+        return ProcessSpec(record.id, record.argv, record.cwd, {}, record.pty, folder)
 
-    def create(self, record: Record) -> None:
-        """Write a new process down, so that a power cut does not take it back."""
+    def create(self, record: ProcessRecord) -> None:
+        """Write the record of a new process durably."""
 
-        def create() -> None:
-            folder = self.home_of(record.id)
+        def create_files() -> None:
+            folder = self.get_folder(record.id)
             folder.mkdir(mode=0o700)
             try:
                 self._write(record, durable=True)
-                _sync(self.folder)
+                _sync_folder(self.folder)
             except OSError:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
 
-        self.told(create)
+        self.run_guarded(create_files)
 
-    def save(self, record: Record, *, durable: bool = False) -> None:
+    def save(self, record: ProcessRecord, *, durable: bool = False) -> None:
         """Replace the record."""
-        self.told(lambda: self._write(record, durable=durable))
+        self.run_guarded(lambda: self._write(record, durable=durable))
 
-    def _write(self, record: Record, *, durable: bool) -> None:
-        folder = self.home_of(record.id)
-        new = folder / (_RECORD + ".new")
+    def _write(self, record: ProcessRecord, *, durable: bool) -> None:
+        folder = self.get_folder(record.id)
+        new = folder / (_RECORD_FILE + ".new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         file = os.open(new, flags, 0o600)
         try:
@@ -124,62 +124,64 @@ class Journal:
                 os.fsync(file)
         finally:
             os.close(file)
-        os.rename(new, folder / _RECORD)
+        os.rename(new, folder / _RECORD_FILE)
         if durable:
-            _sync(folder)
+            _sync_folder(folder)
 
-    def load(self, id: str) -> Record | None:
-        """The record of a process; None if there is none."""
+    def load(self, id: str) -> ProcessRecord | None:
+        """Load the record of a process; return None if there is none."""
         if not id or "/" in id or id.startswith("."):
             return None
         try:
-            return msgspec.json.decode((self.folder / id / _RECORD).read_bytes(), type=Record)
+            return msgspec.json.decode(
+                (self.folder / id / _RECORD_FILE).read_bytes(), type=ProcessRecord
+            )
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            log.warning("the record of process %s cannot be read: %s", id, error)
+            log.warning("cannot read the record of process %s: %s", id, error)
             return None
 
-    def all(self) -> list[Record]:
-        """Every process, oldest first."""
+    def load_all(self) -> list[ProcessRecord]:
+        """Load all records, oldest first."""
         try:
             names = os.listdir(self.folder)
         except FileNotFoundError:
             return []
-        found = [one for name in names if (one := self.load(name))]
-        return sorted(found, key=lambda one: (one.started, one.id))
+        records = [one for name in names if (one := self.load(name))]
+        return sorted(records, key=lambda one: (one.started, one.id))
 
-    def tidy(self) -> None:
-        """Remove what a crash left: folders that were going, and such as never had a record."""
+    def remove_leftovers(self) -> None:
+        """Remove leftovers of a crash: folders being deleted, and folders without a record."""
         for name in os.listdir(self.folder):
             path = self.folder / name
             if not stat.S_ISDIR(os.lstat(path).st_mode):
                 continue
-            if name.startswith(_GONE) or not (path / _RECORD).exists():
+            if name.startswith(_DELETED_PREFIX) or not (path / _RECORD_FILE).exists():
                 shutil.rmtree(path, ignore_errors=True)
 
     def remove(self, id: str) -> None:
-        """Forget a process: its folder is there with a record, or it is not there."""
-        gone = self.folder / f"{_GONE}{id}"
+        """Remove a process atomically: its folder exists with a record, or not at all."""
+        doomed = self.folder / f"{_DELETED_PREFIX}{id}"
         try:
-            os.rename(self.folder / id, gone)
+            os.rename(self.folder / id, doomed)
         except FileNotFoundError:
             return
         except OSError as error:
             log.warning("process %s cannot be removed from the journal: %s", id, error)
             return
-        shutil.rmtree(gone, ignore_errors=True)
+        shutil.rmtree(doomed, ignore_errors=True)
 
-    def told(self, act: Callable[[], T]) -> T:
-        """Do something to the files of a process; JournalUnwritable says why it cannot be done."""
+    def run_guarded(self, action: Callable[[], T]) -> T:
+        """Run a file operation; raise JournalUnwritable with the reason if it fails."""
         try:
-            return act()
+            return action()
         except OSError as error:
-            why = _WHY.get(error.errno or 0, error.strerror or str(error))
-            raise JournalUnwritable(f"{self.folder} cannot be written: {why}") from error
+            reason = _ERROR_REASONS.get(error.errno or 0, error.strerror or str(error))
+            raise JournalUnwritable(f"{self.folder} cannot be written: {reason}") from error
 
 
-def _sync(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(file)

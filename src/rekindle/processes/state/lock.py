@@ -1,4 +1,4 @@
-"""The lock of a folder: one program at a time keeps its processes."""
+"""The lock of a folder: only one program at a time manages its processes."""
 
 from __future__ import annotations
 
@@ -7,32 +7,34 @@ import fcntl
 import os
 from pathlib import Path
 
-from rekindle.errors import JournalUnwritable, SupervisorGone
+from rekindle.errors import JournalUnwritable, SupervisorUnavailable
 
 
-class Lock:
-    """Held until released, or until this program ends in whatever way."""
+class FolderLock:
+    """A lock held until it is released or this program ends."""
 
-    def __init__(self, file: int) -> None:
-        self._file = file
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
 
     @classmethod
-    def take(cls, folder: Path) -> Lock:
-        """SupervisorGone if another program holds it."""
+    def acquire(cls, folder: Path) -> FolderLock:
+        """Acquire the lock; raise SupervisorUnavailable if another program holds it."""
         try:
-            file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise JournalUnwritable(f"{folder} cannot be written: {error.strerror}") from error
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            os.close(file)
+            os.close(fd)
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise JournalUnwritable(f"{folder} cannot be locked: {error.strerror}") from error
-            raise SupervisorGone(f"another program keeps the processes of {folder}") from None
-        return cls(file)
+            raise SupervisorUnavailable(
+                f"another program manages the processes of {folder}"
+            ) from None
+        return cls(fd)
 
     def release(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

@@ -1,4 +1,4 @@
-"""Processes as they stand on disk, when no supervisor runs and none is needed to tell."""
+"""Read process state from disk when no supervisor is running."""
 
 from __future__ import annotations
 
@@ -7,95 +7,106 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rekindle.errors import NotFound
-from rekindle.processes.supervisor.entry import told
-from rekindle.processes.types import LIVE, Event, Limits, Log, Polled, Process
+from rekindle.processes.supervisor.entry import record_to_process
+from rekindle.processes.types import (
+    LIVE,
+    LogResult,
+    PollResult,
+    Process,
+    ProcessEvent,
+    ProcessLimits,
+)
 
 from .events import EventLog
-from .journal import Journal, Record
-from .output_reader import Reading
-from .ring_buffer import Ring
+from .journal import Journal, ProcessRecord
+from .output_reader import OutputReader
+from .ring_buffer import RingBuffer
 
 
-class Shelf:
-    """Reads the journal and the rings; changes nothing but where a reader is."""
+class OfflineReader:
+    """Reads the journal and the ring buffers; changes nothing but reader positions."""
 
-    def __init__(self, folder: Path, limits: Limits, redact: Callable[[str], str]) -> None:
+    def __init__(self, folder: Path, limits: ProcessLimits, redact: Callable[[str], str]) -> None:
         self._journal = Journal(folder)
         self._limits = limits
         self._redact = redact
 
-    def unsettled(self) -> bool:
-        """Whether something was running when the last supervisor went."""
-        return any(record.state in LIVE for record in self._journal.all())
+    def has_live_records(self) -> bool:
+        """Return whether processes were running when the last supervisor stopped."""
+        return any(record.state in LIVE for record in self._journal.load_all())
 
     def list(self, owner: str | None, live: bool) -> list[Process]:
         return [
-            self._told(record)
-            for record in self._journal.all()
+            self._to_process(record)
+            for record in self._journal.load_all()
             if owner in (None, record.owner)
             and (record.state in LIVE or not live)
-            and not self._over(record)
+            and not self._is_expired(record)
         ]
 
-    def process(self, id: str, owner: str | None) -> Process:
-        return self._told(self._record(id, owner))
+    def get_process(self, id: str, owner: str | None) -> Process:
+        return self._to_process(self._load_record(id, owner))
 
-    def poll(self, id: str, owner: str | None, reader: str, plain: bool, asked: int = 0) -> Polled:
-        record = self._record(id, owner)
-        ring, writable = self._ring(record)
+    def poll(
+        self, id: str, owner: str | None, reader: str, plain: bool, request_id: int = 0
+    ) -> PollResult:
+        record = self._load_record(id, owner)
+        ring, writable = self._open_ring(record)
         try:
-            reading = Reading(record, ring, self._redact)
-            return reading.poll(reader, plain=plain, remember=writable, asked=asked)
+            output_reader = OutputReader(record, ring, self._redact)
+            return output_reader.poll(reader, plain=plain, remember=writable, request_id=request_id)
         finally:
             ring.close()
 
-    def log(
+    def read_log(
         self,
         id: str,
         owner: str | None,
         lines: tuple[int | None, int | None, int | None],
         since: int | None,
         plain: bool,
-    ) -> Log:
-        record = self._record(id, owner)
-        ring, _ = self._ring(record)
+    ) -> LogResult:
+        record = self._load_record(id, owner)
+        ring, _ = self._open_ring(record)
         try:
-            return Reading(record, ring, self._redact).log(*lines, since, plain=plain)
+            return OutputReader(record, ring, self._redact).read_log(*lines, since, plain=plain)
         finally:
             ring.close()
 
-    def bytes(self, id: str, owner: str | None, since: int) -> tuple[bytes, int, int]:
-        """Output behind byte `since`: the bytes, where they end, and how many were dropped."""
-        ring, _ = self._ring(self._record(id, owner))
+    def read_bytes(self, id: str, owner: str | None, since: int) -> tuple[bytes, int, int]:
+        """Return the output after byte `since`: the bytes, their end, and the number dropped."""
+        ring, _ = self._open_ring(self._load_record(id, owner))
         try:
-            span = ring.read(since)
-            return span.data, span.end, span.dropped
+            piece = ring.read(since)
+            return piece.data, piece.end, piece.dropped
         finally:
             ring.close()
 
-    def events(self, owner: str | None, limit: int, notes: Sequence[str]) -> list[Event]:
-        return EventLog(self._journal.folder / "events").pending(owner, limit, notes)
+    def fetch_events(
+        self, owner: str | None, limit: int, notes: Sequence[str]
+    ) -> list[ProcessEvent]:
+        return EventLog(self._journal.folder / "events").list_pending(owner, limit, notes)
 
-    def _record(self, id: str, owner: str | None) -> Record:
+    def _load_record(self, id: str, owner: str | None) -> ProcessRecord:
         record = self._journal.load(id)
-        if record is None or owner not in (None, record.owner) or self._over(record):
-            raise NotFound(f"there is no process {id!r:.40}")
+        if record is None or owner not in (None, record.owner) or self._is_expired(record):
+            raise NotFound(f"process not found: {id!r:.40}")
         return record
 
-    def _over(self, record: Record) -> bool:
+    def _is_expired(self, record: ProcessRecord) -> bool:
         return record.ended is not None and record.ended + self._limits.finished < time.time()
 
-    def _ring(self, record: Record) -> tuple[Ring, bool]:
-        path = self._journal.ring_of(record.id)
+    def _open_ring(self, record: ProcessRecord) -> tuple[RingBuffer, bool]:
+        path = self._journal.get_ring_path(record.id)
         try:
-            return Ring.open(path, writing=True), True
+            return RingBuffer.open(path, writing=True), True
         except PermissionError:
-            return Ring.open(path), False
+            return RingBuffer.open(path), False
         except OSError:
             try:
-                return Ring.open(path), False
+                return RingBuffer.open(path), False
             except (OSError, ValueError):
-                raise NotFound(f"the output of process {record.id} is gone") from None
+                raise NotFound(f"output of process {record.id} not found") from None
 
-    def _told(self, record: Record) -> Process:
-        return told(record, record.total, self._limits.ring, self._redact)
+    def _to_process(self, record: ProcessRecord) -> Process:
+        return record_to_process(record, record.total, self._limits.ring, self._redact)

@@ -1,4 +1,4 @@
-"""After a restart: what became of the processes that an earlier program started."""
+"""Recover the processes of an earlier program after a restart."""
 
 from __future__ import annotations
 
@@ -7,96 +7,98 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 
-from rekindle.errors import PlaceUnreachable, RekindleError
-from rekindle.processes.backends.base import Ended, Lost, Place
-from rekindle.processes.state.journal import Journal, Record
-from rekindle.processes.state.ring_buffer import Ring
-from rekindle.processes.types import LIVE, Limits
+from rekindle.errors import BackendUnreachable, RekindleError
+from rekindle.processes.backends.base import Backend, Exited, Vanished
+from rekindle.processes.state.journal import Journal, ProcessRecord
+from rekindle.processes.state.ring_buffer import RingBuffer
+from rekindle.processes.types import LIVE, ProcessLimits
 
-from .entry import Entry
-from .lifecycle import Life
+from .entry import ProcessEntry
+from .lifecycle import Lifecycle
 
 logger = logging.getLogger(__name__)
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+_FIRST_RETRY_DELAY, _MAX_RETRY_DELAY = 1.0, 60.0
 
 
-class Adoption:
-    """Takes the processes of the journal into a registry."""
+class ProcessRecovery:
+    """Adopts the processes of the journal into a registry."""
 
     def __init__(
         self,
         journal: Journal,
-        life: Life,
-        place: Callable[[str], Place],
-        entries: dict[str, Entry],
-        limits: Limits,
+        lifecycle: Lifecycle,
+        get_backend: Callable[[str], Backend],
+        entries: dict[str, ProcessEntry],
+        limits: ProcessLimits,
     ) -> None:
         self._journal = journal
-        self._life = life
-        self._place = place
+        self._lifecycle = lifecycle
+        self._get_backend = get_backend
         self._entries = entries
         self._limits = limits
 
-    async def adopt(self, records: Iterable[Record]) -> None:
-        """Returns when the state of each is true, or its place cannot be asked yet."""
-        live: list[Entry] = []
+    async def adopt(self, records: Iterable[ProcessRecord]) -> None:
+        """Adopt the processes; return when each state is correct or its backend is unreachable."""
+        live: list[ProcessEntry] = []
         for record in records:
-            entry = Entry(record, self._ring(record))
+            entry = ProcessEntry(record, self._open_ring(record))
             self._entries[record.id] = entry
             if record.state in LIVE:
                 live.append(entry)
             else:
-                # The clock may have been set since: not longer than if it had ended just now.
+                # The clock may have been changed: never keep it longer than a full retention time.
                 age = max(0.0, time.time() - (record.ended or 0.0))
                 entry.forget_at = time.monotonic() + max(0.0, self._limits.finished - age)
                 entry.done.set()
-        await asyncio.gather(*(self._find(entry) for entry in live))
+        await asyncio.gather(*(self._find_process(entry) for entry in live))
 
-    def _ring(self, record: Record) -> Ring:
-        path = self._journal.ring_of(record.id)
+    def _open_ring(self, record: ProcessRecord) -> RingBuffer:
+        path = self._journal.get_ring_path(record.id)
         try:
-            return Ring.open(path, writing=True)
+            return RingBuffer.open(path, writing=True)
         except (OSError, ValueError) as error:
-            logger.warning("process %s: its output is lost: %s", record.id, error)
+            logger.warning("process %s: output lost: %s", record.id, error)
             path.unlink(missing_ok=True)
-            return Ring.create(path, self._limits.ring)
+            return RingBuffer.create(path, self._limits.ring)
 
-    async def _find(self, entry: Entry) -> None:
+    async def _find_process(self, entry: ProcessEntry) -> None:
         try:
-            await self._ask(entry)
-        except PlaceUnreachable as error:
-            entry.record = entry.record.changed(why=str(error))
-            entry.following = asyncio.create_task(self._find_later(entry))
-        except RekindleError as error:  # the place is not to be had at all any more
-            await self._life.end(entry, "lost", None, str(error))
+            await self._query_backend(entry)
+        except BackendUnreachable as error:
+            entry.record = entry.record.replace(why=str(error))
+            entry.following = asyncio.create_task(self._retry_find(entry))
+        except RekindleError as error:  # the backend no longer exists
+            await self._lifecycle.record_exit(entry, "lost", None, str(error))
 
-    async def _find_later(self, entry: Entry) -> None:
-        pause = _FIRST_PAUSE
+    async def _retry_find(self, entry: ProcessEntry) -> None:
+        delay = _FIRST_RETRY_DELAY
         while True:
-            await asyncio.sleep(pause)
+            await asyncio.sleep(delay)
             try:
-                return await self._ask(entry)
-            except PlaceUnreachable:
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                return await self._query_backend(entry)
+            except BackendUnreachable:
+                delay = min(2 * delay, _MAX_RETRY_DELAY)
 
-    async def _ask(self, entry: Entry) -> None:
+    async def _query_backend(self, entry: ProcessEntry) -> None:
         record = entry.record
-        place = self._place(record.place)
-        found = await place.find(self._journal.spec(record), record.ref, entry.ring.total)
+        backend = self._get_backend(record.place)
+        found = await backend.find(self._journal.build_spec(record), record.ref, entry.ring.total)
         match found:
-            case Ended(code, output):
+            case Exited(code, output):
                 entry.ring.append(output)
-                self._life.restore_watches(entry)
-                await self._life.end(entry, "exited" if code is not None else "lost", code)
-            case Lost(why):
-                self._life.restore_watches(entry)
+                self._lifecycle.restore_watches(entry)
+                await self._lifecycle.record_exit(
+                    entry, "exited" if code is not None else "lost", code
+                )
+            case Vanished(why):
+                self._lifecycle.restore_watches(entry)
                 state = "failed" if record.state == "starting" else "lost"
-                await self._life.end(entry, state, None, why)
+                await self._lifecycle.record_exit(entry, state, None, why)
             case _:
                 if record.state == "starting" or record.why:
-                    self._life.begin(entry, found)
+                    self._lifecycle.record_start(entry, found)
                 else:
-                    self._life.follow(entry, found)
+                    self._lifecycle.follow(entry, found)
                 if record.killing:
-                    self._life.kill_soon(entry)
+                    self._lifecycle.resume_kill(entry)

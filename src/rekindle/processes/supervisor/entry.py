@@ -1,4 +1,4 @@
-"""One process in the registry: its record, its output, its handle, and who waits for it."""
+"""A process in the registry: its record, output, handle, and waiters."""
 
 from __future__ import annotations
 
@@ -6,63 +6,65 @@ import asyncio
 import shlex
 from collections.abc import Callable
 
-from rekindle.processes.backends.base import Running
-from rekindle.processes.state.journal import Record
-from rekindle.processes.state.ring_buffer import Ring, nobody
+from rekindle.processes.backends.base import RunningProcess
+from rekindle.processes.state.journal import ProcessRecord
+from rekindle.processes.state.ring_buffer import RingBuffer, ignore_writes
 from rekindle.processes.types import LIVE, Process
 
 from .watch import Watcher
 
 
-class Entry:
-    """A process that is known. `running` is None while its place cannot be reached, or after."""
+class ProcessEntry:
+    """A known process. `running` is None while its backend is unreachable and after its removal."""
 
-    def __init__(self, record: Record, ring: Ring) -> None:
+    def __init__(self, record: ProcessRecord, ring: RingBuffer) -> None:
         self.record = record
         self.ring = ring
-        self.running: Running | None = None
+        self.running: RunningProcess | None = None
         self.copying: asyncio.Task[None] | None = None
         self.following: asyncio.Task[None] | None = None
         self.killing: asyncio.Task[None] | None = None
         self.watchers: list[Watcher] = []
-        self.done = asyncio.Event()  # it has ended, and that is written down
-        self.forget_at = float("inf")  # by the clock that never jumps
-        self.awake: list[asyncio.Future[None]] = []
-        ring.heard = self._heard
+        self.done = asyncio.Event()  # it has exited and the record is saved
+        self.forget_at = float("inf")  # on the monotonic clock
+        self.waiters: list[asyncio.Future[None]] = []
+        ring.on_write = self._on_write
 
     @property
     def live(self) -> bool:
         return self.record.state in LIVE
 
-    def _heard(self) -> None:
-        if self.awake:
-            self.wake()
+    def _on_write(self) -> None:
+        if self.waiters:
+            self.wake_waiters()
         for watcher in self.watchers:
-            watcher.heard()
+            watcher.on_output()
 
-    def wake(self) -> None:
-        """Something was written, or it has ended."""
-        waiting, self.awake = self.awake, []
-        for one in waiting:
-            if not one.done():
-                one.set_result(None)
+    def wake_waiters(self) -> None:
+        """Wake everyone who waits for output or for the exit."""
+        waiting, self.waiters = self.waiters, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
 
-    def let_go(self) -> None:
-        """It is forgotten. Who still reads the ring may: it goes with its last reader."""
-        self.ring.heard = nobody
-        self.wake()
-        # Without these no circle is left, so its files are closed now and not at some later time.
+    def release(self) -> None:
+        """Release the process's resources. Its ring buffer stays open for remaining readers."""
+        self.ring.on_write = ignore_writes
+        self.wake_waiters()
+        # Break the reference cycles, so that files are closed now and not by a later collection.
         self.running = self.copying = self.following = self.killing = None
 
-    async def next_sound(self) -> None:
-        """Wait until something is written, or it ends."""
+    async def wait_for_output(self) -> None:
+        """Wait for output or for the exit."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.awake.append(future)
+        self.waiters.append(future)
         await future
 
 
-def told(record: Record, total: int, capacity: int, redact: Callable[[str], str]) -> Process:
-    """What may be said about a process."""
+def record_to_process(
+    record: ProcessRecord, total: int, capacity: int, redact: Callable[[str], str]
+) -> Process:
+    """Build the public view of a process from its record, with secrets redacted."""
     return Process(
         id=record.id,
         state=record.state,

@@ -1,4 +1,4 @@
-"""The life of a process in the registry: it begins, is watched, ends, and is forgotten."""
+"""The lifecycle of a process in the registry: start, watches, exit, removal."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from rekindle.errors import (
+    BackendUnreachable,
     InputClosed,
     InvalidInput,
     JournalUnwritable,
-    PlaceUnreachable,
     ProcessError,
 )
-from rekindle.processes.backends.base import Running
+from rekindle.processes.backends.base import RunningProcess
 from rekindle.processes.state.events import EventLog
 from rekindle.processes.state.journal import Journal
-from rekindle.processes.types import Event, EventKind, Limits, State, Watch
+from rekindle.processes.types import EventKind, ProcessEvent, ProcessLimits, ProcessState, Watch
 
-from .entry import Entry, told
+from .entry import ProcessEntry, record_to_process
 from .watch import Watcher
 
 logger = logging.getLogger(__name__)
 
-_KILLED = 137  # as the shell says it: 128 + SIGKILL
-_SWEEP = 15.0
-_LAST_OUTPUT = 5.0  # seconds that the rest of the output may take after the end
-_PATIENCE = 10.0
+_KILLED_EXIT_CODE = 137  # shell convention: 128 + SIGKILL
+_SWEEP_SECONDS = 15.0
+_DRAIN_SECONDS = 5.0  # seconds to wait for remaining output after the exit
+_KILL_TIMEOUT = 10.0
 
 
-class Life:
-    """What happens to the processes of a registry."""
+class Lifecycle:
+    """Manages the lifecycle of the registry's processes."""
 
     def __init__(
         self,
         journal: Journal,
-        limits: Limits,
-        entries: dict[str, Entry],
+        limits: ProcessLimits,
+        entries: dict[str, ProcessEntry],
         log: EventLog,
         redact: Callable[[str], str],
     ) -> None:
@@ -47,233 +47,244 @@ class Life:
         self._limits = limits
         self._entries = entries
         self._redact = redact
-        self._told = asyncio.Event()  # there is a new event
+        self._event_added = asyncio.Event()  # set when an event is added
         self._tasks: set[asyncio.Task[None]] = set()
 
-    # -- it begins
+    # -- start
 
-    def begin(self, entry: Entry, running: Running) -> None:
-        """It runs: write that down, take its output in, and wait for its end."""
+    def record_start(self, entry: ProcessEntry, running: RunningProcess) -> None:
+        """Record that the process is running, then copy its output and wait for its exit."""
         entry.running = running
-        entry.record = entry.record.changed(
+        entry.record = entry.record.replace(
             state="running", ref=dict(running.ref), pid=running.pid, why=""
         )
         self._journal.save(entry.record)
         self.follow(entry, running)
 
-    def follow(self, entry: Entry, running: Running) -> None:
+    def follow(self, entry: ProcessEntry, running: RunningProcess) -> None:
         entry.running = running
-        entry.ring.asks = False
+        entry.ring.is_record_stale = False
         self.restore_watches(entry)
         entry.copying = asyncio.create_task(self._copy(entry, running))
         entry.following = asyncio.create_task(self._follow(entry, running))
 
-    def restore_watches(self, entry: Entry) -> None:
-        """Set the watches of its record to work."""
-        entry.watchers = [self._watcher(entry, watch) for watch in entry.record.watches]
+    def restore_watches(self, entry: ProcessEntry) -> None:
+        """Start the watches of its record."""
+        entry.watchers = [self._create_watcher(entry, watch) for watch in entry.record.watches]
 
-    async def _copy(self, entry: Entry, running: Running) -> None:
+    async def _copy(self, entry: ProcessEntry, running: RunningProcess) -> None:
         try:
-            await running.copy(entry.ring)
+            await running.copy_output(entry.ring)
         except ProcessError as error:
-            logger.warning("process %s: its output cannot be read: %s", entry.record.id, error)
+            logger.warning("process %s: cannot read its output: %s", entry.record.id, error)
 
-    async def _follow(self, entry: Entry, running: Running) -> None:
+    async def _follow(self, entry: ProcessEntry, running: RunningProcess) -> None:
         try:
             code = await running.wait()
         except ProcessError as error:
-            await self.end(entry, "lost", None, str(error))
+            await self.record_exit(entry, "lost", None, str(error))
             return
         if entry.copying:
-            # Here all that it wrote is in the ring when `wait` returns, and children that live on
-            # may hold the output open for ever. Elsewhere the rest is on its way.
-            here = entry.record.place == "local"
-            await asyncio.wait([entry.copying], timeout=0 if here else _LAST_OUTPUT)
+            # Locally, all output is in the ring buffer when `wait` returns, and surviving children
+            # may hold the pipe open forever. Remotely, the rest is still in transit.
+            is_local = entry.record.place == "local"
+            await asyncio.wait([entry.copying], timeout=0 if is_local else _DRAIN_SECONDS)
         if code is None and not entry.record.killing:
-            why = "the shim that notes the exit code was killed; the code is not known"
-            await self.end(entry, "lost", None, why)
+            reason = "the shim that records the exit code was killed; the exit code is unknown"
+            await self.record_exit(entry, "lost", None, reason)
         else:
-            await self.end(entry, "exited", code)
+            await self.record_exit(entry, "exited", code)
 
-    # -- it ends
+    # -- exit
 
-    async def end(self, entry: Entry, state: State, code: int | None, why: str = "") -> None:
-        """It has ended: say so to everyone who waits, and write it down for good."""
+    async def record_exit(
+        self, entry: ProcessEntry, state: ProcessState, code: int | None, reason: str = ""
+    ) -> None:
+        """Record the exit, notify all waiters, and save the record durably."""
         if not entry.live:
             return
         if entry.record.killing:
-            state, code, why = "killed", code if code is not None else _KILLED, ""
-        entry.ring.asks = True  # until the record is written; after that the disk can tell
-        entry.record = entry.record.changed(
-            state=state, code=code, why=why, ended=time.time(), total=entry.ring.total
+            state, code, reason = "killed", code if code is not None else _KILLED_EXIT_CODE, ""
+        entry.ring.is_record_stale = True  # until the record is saved
+        entry.record = entry.record.replace(
+            state=state, code=code, why=reason, ended=time.time(), total=entry.ring.total
         )
         watchers, entry.watchers = entry.watchers, []
         for watcher in watchers:
-            watcher.ended()
+            watcher.on_exit()
         entry.forget_at = time.monotonic() + self._limits.finished
-        entry.wake()
+        entry.wake_waiters()
         try:
             await asyncio.to_thread(self._journal.save, entry.record, durable=True)
-            entry.ring.asks = False
+            entry.ring.is_record_stale = False
         except JournalUnwritable as error:
-            # The exit code stands in the shim's file; a later program learns it there.
+            # The shim's file holds the exit code; a later program reads it there.
             logger.warning("process %s: %s", entry.record.id, error)
         entry.done.set()
-        await self._make_room(entry.record.owner)
+        await self._trim_finished(entry.record.owner)
 
-    async def kill(self, entry: Entry) -> None:
-        """End the tree; whoever asks while it is being ended waits for the same end."""
+    async def kill(self, entry: ProcessEntry) -> None:
+        """Kill the tree; concurrent callers wait for the same kill."""
         if entry.killing is None or entry.killing.done():
             entry.killing = asyncio.create_task(self._kill(entry))
         await asyncio.shield(entry.killing)
 
-    async def _kill(self, entry: Entry) -> None:
+    async def _kill(self, entry: ProcessEntry) -> None:
         if not entry.live:
             if entry.running:
                 await entry.running.kill()
             return
-        running = self.reachable(entry)
+        running = self.require_running(entry)
         if not entry.record.killing:
-            entry.record = entry.record.changed(killing=True)
-            with suppress(JournalUnwritable):  # a full disk must not keep it alive
+            entry.record = entry.record.replace(killing=True)
+            with suppress(JournalUnwritable):  # a full disk must not prevent the kill
                 self._journal.save(entry.record)
         await running.kill()
         with suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_KILL_TIMEOUT):
                 await entry.done.wait()
 
-    def kill_soon(self, entry: Entry) -> None:
-        """A kill that an earlier program began is brought to its end."""
+    def resume_kill(self, entry: ProcessEntry) -> None:
+        """Finish a kill that an earlier program began."""
         task = asyncio.create_task(self._kill_quietly(entry))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _kill_quietly(self, entry: Entry) -> None:
+    async def _kill_quietly(self, entry: ProcessEntry) -> None:
         try:
             await self.kill(entry)
         except ProcessError as error:
-            logger.warning("process %s cannot be ended: %s", entry.record.id, error)
+            logger.warning("process %s cannot be killed: %s", entry.record.id, error)
 
-    def reachable(self, entry: Entry) -> Running:
-        """Its handle; InputClosed if it has ended, PlaceUnreachable if it cannot be asked."""
+    def require_running(self, entry: ProcessEntry) -> RunningProcess:
+        """Return its handle.
+
+        Raise InputClosed if it has exited, or BackendUnreachable if its backend cannot be reached.
+        """
         if not entry.live:
             raise InputClosed(f"process {entry.record.id} has ended ({entry.record.state})")
         if entry.running is None:
-            why = entry.record.why or "it is being looked for"
-            raise PlaceUnreachable(f"process {entry.record.id} on {entry.record.place}: {why}")
+            reason = entry.record.why or "still looking for it"
+            raise BackendUnreachable(f"process {entry.record.id} on {entry.record.place}: {reason}")
         return entry.running
 
-    # -- it is forgotten
+    # -- removal
 
-    async def sweep(self) -> None:
-        """Forget processes some time after their end, for ever."""
+    async def sweep_forever(self) -> None:
+        """Remove exited processes after their retention time, forever."""
         while True:
-            await asyncio.sleep(min(_SWEEP, max(0.05, self._limits.finished / 4)))
-            await self._forget_old()
+            await asyncio.sleep(min(_SWEEP_SECONDS, max(0.05, self._limits.finished / 4)))
+            await self._remove_expired()
 
-    async def _forget_old(self) -> None:
+    async def _remove_expired(self) -> None:
         now = time.monotonic()
-        for id in list(self._entries):  # not the entries: the last would hold all before it open
+        for id in list(self._entries):  # ids, not entries: a reference would keep its files open
             entry = self._entries.get(id)
-            if entry and entry.forget_at <= now and not is_open(entry):
-                await self.forget(entry)
+            if entry and entry.forget_at <= now and not has_open_output(entry):
+                await self.remove(entry)
 
-    async def _make_room(self, owner: str) -> None:
+    async def _trim_finished(self, owner: str) -> None:
         ended = [
             e
             for e in self._entries.values()
-            if e.record.owner == owner and e.done.is_set() and not is_open(e)
+            if e.record.owner == owner and e.done.is_set() and not has_open_output(e)
         ]
         ended.sort(key=lambda e: e.record.ended or 0.0)
         for entry in ended[: max(0, len(ended) - self._limits.finished_per_owner)]:
-            await self.forget(entry)
+            await self.remove(entry)
 
-    async def forget(self, entry: Entry) -> None:
+    async def remove(self, entry: ProcessEntry) -> None:
         self._entries.pop(entry.record.id, None)
-        self.log.forget(entry.record.id)
-        await self._stop(entry)
+        self.log.forget_process(entry.record.id)
+        await self._cancel_tasks(entry)
         if entry.running:
             with suppress(ProcessError):
-                await entry.running.forget()
-        entry.let_go()
+                await entry.running.clean_up()
+        entry.release()
         await asyncio.to_thread(self._journal.remove, entry.record.id)
 
-    async def _stop(self, entry: Entry) -> None:
-        me = asyncio.current_task()
-        tasks = [t for t in (entry.copying, entry.following) if t and not t.done() and t is not me]
+    async def _cancel_tasks(self, entry: ProcessEntry) -> None:
+        current = asyncio.current_task()
+        tasks = [
+            t for t in (entry.copying, entry.following) if t and not t.done() and t is not current
+        ]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def release(self) -> None:
-        """Let go of everything; the processes go on."""
+    async def detach_all(self) -> None:
+        """Detach from all processes; they keep running."""
         for task in self._tasks:
             task.cancel()
         for entry in self._entries.values():
             for watcher in entry.watchers:
                 watcher.stop()
-            await self._stop(entry)
+            await self._cancel_tasks(entry)
             if entry.running:
-                entry.running.release()
-            entry.let_go()
+                entry.running.detach()
+            entry.release()
 
-    # -- it is watched
+    # -- watches
 
-    def watch(self, entry: Entry, watch: Watch) -> Watch:
+    def watch(self, entry: ProcessEntry, watch: Watch) -> Watch:
         if not entry.live:
-            raise InvalidInput(f"process {entry.record.id} has ended; there is nothing to watch")
+            raise InvalidInput(f"process {entry.record.id} has ended and cannot be watched")
         known = entry.record.watches
         if len(known) >= self._limits.watches:
-            raise InvalidInput(f"process {entry.record.id} has {len(known)} watches already")
+            raise InvalidInput(f"process {entry.record.id} already has {len(known)} watches")
         watch = watch._replace(number=1 + max((one.number for one in known), default=0))
-        entry.record = entry.record.changed(watches=(*known, watch))
+        entry.record = entry.record.replace(watches=(*known, watch))
         self._journal.save(entry.record)
-        # From here on: what was written before is nothing new. (The start's own watches see all.)
-        entry.ring.seen(f"watch {watch.number}", entry.ring.total)
-        entry.watchers.append(self._watcher(entry, watch))
+        # Report only output from now on. (Watches given at the start see all output.)
+        entry.ring.set_position(f"watch {watch.number}", entry.ring.total)
+        entry.watchers.append(self._create_watcher(entry, watch))
         return watch
 
-    def unwatch(self, entry: Entry, number: int) -> None:
+    def unwatch(self, entry: ProcessEntry, number: int) -> None:
         for watcher in [one for one in entry.watchers if one.watch.number == number]:
             watcher.stop()
             entry.watchers.remove(watcher)
-        kept = tuple(one for one in entry.record.watches if one.number != number)
-        if kept != entry.record.watches:
-            entry.record = entry.record.changed(watches=kept)
+        remaining = tuple(one for one in entry.record.watches if one.number != number)
+        if remaining != entry.record.watches:
+            entry.record = entry.record.replace(watches=remaining)
             self._journal.save(entry.record)
 
-    def _watcher(self, entry: Entry, watch: Watch) -> Watcher:
-        def emit(watch: Watch, kind: EventKind, said: str, suppressed: int) -> None:
-            self._emit(entry, watch, kind, said, suppressed)
+    def _create_watcher(self, entry: ProcessEntry, watch: Watch) -> Watcher:
+        def emit(watch: Watch, kind: EventKind, text: str, suppressed: int) -> None:
+            self._emit(entry, watch, kind, text, suppressed)
 
         return Watcher(watch, entry.ring, self._limits.gap, emit)
 
     def _emit(
-        self, entry: Entry, watch: Watch, kind: EventKind, said: str, suppressed: int
+        self, entry: ProcessEntry, watch: Watch, kind: EventKind, text: str, suppressed: int
     ) -> None:
-        process = told(entry.record, entry.ring.total, entry.ring.capacity, self._redact)
-        event = Event(0, process, kind, watch.number, said, time.time(), suppressed, watch.note)
+        process = record_to_process(
+            entry.record, entry.ring.total, entry.ring.capacity, self._redact
+        )
+        event = ProcessEvent(
+            0, process, kind, watch.number, text, time.time(), suppressed, watch.note
+        )
         if self.log.add(event, self._limits.pending):
-            self._told.set()
+            self._event_added.set()
         if (watch.once or kind == "stopped") and entry.live:
             with suppress(JournalUnwritable):
                 self.unwatch(entry, watch.number)
 
-    async def events(
+    async def fetch_events(
         self, owner: str | None, wait: float, limit: int, notes: Sequence[str]
-    ) -> list[Event]:
+    ) -> list[ProcessEvent]:
         end = time.monotonic() + wait
         while True:
-            self._told.clear()
-            found = self.log.pending(owner, limit, notes)
+            self._event_added.clear()
+            found = self.log.list_pending(owner, limit, notes)
             left = end - time.monotonic()
             if found or left <= 0:
                 return found
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
-                    await self._told.wait()
+                    await self._event_added.wait()
 
 
-def is_open(entry: Entry) -> bool:
-    """Whether children that outlived it still hold its output open."""
+def has_open_output(entry: ProcessEntry) -> bool:
+    """Return whether surviving children still hold its output open."""
     return entry.copying is not None and not entry.copying.done()

@@ -1,7 +1,7 @@
 """The registry: all background processes of one folder, in one program.
 
-The supervisor runs one; another program may embed one. A lock on the folder sees to it that there
-is only one at a time.
+The supervisor runs one; another program can embed one. A lock on the folder ensures that there is
+only one at a time.
 """
 
 from __future__ import annotations
@@ -16,84 +16,84 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rekindle.errors import InvalidInput, NotFound, NotStarted, TooManyProcesses
-from rekindle.processes.backends.base import CHUNK, Place, Size, Spec
-from rekindle.processes.backends.local.executable import valid
-from rekindle.processes.backends.registry import open_place
+from rekindle.errors import InvalidInput, NotFound, ProcessStartFailed, TooManyProcesses
+from rekindle.processes.backends.base import CHUNK_SIZE, Backend, ProcessSpec, TerminalSize
+from rekindle.processes.backends.local.executable import validate_command
+from rekindle.processes.backends.registry import open_backend
 from rekindle.processes.state.events import EventLog
-from rekindle.processes.state.journal import Journal, Record
-from rekindle.processes.state.lock import Lock
-from rekindle.processes.state.output_reader import Reading
-from rekindle.processes.state.ring_buffer import Ring
+from rekindle.processes.state.journal import Journal, ProcessRecord
+from rekindle.processes.state.lock import FolderLock
+from rekindle.processes.state.output_reader import OutputReader
+from rekindle.processes.state.ring_buffer import RingBuffer
 from rekindle.processes.types import (
-    Chunk,
-    Event,
-    Limits,
-    Log,
-    Polled,
+    LogResult,
+    OutputChunk,
+    PollResult,
     Process,
-    Waited,
+    ProcessEvent,
+    ProcessLimits,
+    WaitResult,
     Watch,
-    Written,
+    WriteResult,
 )
 
-from .adopt import Adoption
-from .entry import Entry, told
-from .lifecycle import Life, is_open
-from .watch import checked
+from .adopt import ProcessRecovery
+from .entry import ProcessEntry, record_to_process
+from .lifecycle import Lifecycle, has_open_output
+from .watch import validate_watch
 
 if TYPE_CHECKING:
     from rekindle.redaction.redactor import Redactor
 
-_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # none that look alike
-_ID = 7
-_NAME = re.compile(r"[a-z0-9-]{3,40}")
+_ID_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # without look-alikes
+_ID_LENGTH = 7
+_ID_PATTERN = re.compile(r"[a-z0-9-]{3,40}")
 
 
-class Registry:
-    """Background processes, embedded in this program. Made by `Registry.open`."""
+class ProcessRegistry:
+    """Background processes, embedded in this program. Created by `ProcessRegistry.open`."""
 
     def __init__(
         self,
         journal: Journal,
-        lock: Lock,
-        places: Callable[[str], Place],
-        limits: Limits,
+        lock: FolderLock,
+        backend_factory: Callable[[str], Backend],
+        limits: ProcessLimits,
         redact: Callable[[str], str],
     ) -> None:
         self.limits = limits
         self._journal = journal
         self._lock = lock
-        self._open_place = places
-        self._places: dict[str, Place] = {}
+        self._backend_factory = backend_factory
+        self._backends: dict[str, Backend] = {}
         self._redact = redact
-        self._entries: dict[str, Entry] = {}
-        self._life = Life(
+        self._entries: dict[str, ProcessEntry] = {}
+        self._lifecycle = Lifecycle(
             journal, limits, self._entries, EventLog(journal.folder / "events"), redact
         )
         self._starting: dict[asyncio.Task[Process], str] = {}
-        self._sweeping: asyncio.Task[None] | None = None
+        self._sweep_task: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
         cls,
         folder: Path,
         *,
-        limits: Limits = Limits(),  # noqa: B008 -- a value that cannot change
-        places: Callable[[str], Place] = open_place,
+        limits: ProcessLimits = ProcessLimits(),  # noqa: B008 -- immutable
+        backend_factory: Callable[[str], Backend] = open_backend,
         redact: Callable[[str], str] | None = None,
-        lock: Lock | None = None,
-    ) -> Registry:
-        """Open the folder, and find again what an earlier program left running there.
+        lock: FolderLock | None = None,
+    ) -> ProcessRegistry:
+        """Open the folder and recover the processes that an earlier program left running there.
 
-        SupervisorGone if another program has it open; JournalUnwritable.
+        Raise SupervisorUnavailable if another program has the folder open, or JournalUnwritable.
         """
         journal = Journal(folder)
         journal.prepare()
-        lock = lock or Lock.take(folder)
+        lock = lock or FolderLock.acquire(folder)
         try:
-            await asyncio.to_thread(journal.tidy)
-            registry = cls(journal, lock, places, limits, redact or redactor())
+            await asyncio.to_thread(journal.remove_leftovers)
+            registry = cls(journal, lock, backend_factory, limits, redact or create_redactor())
             await registry._load()
         except BaseException:
             lock.release()
@@ -101,38 +101,38 @@ class Registry:
         return registry
 
     async def _load(self) -> None:
-        records = await asyncio.to_thread(self._journal.all)
-        await Adoption(self._journal, self._life, self._place, self._entries, self.limits).adopt(
-            records
-        )
-        self._sweeping = asyncio.create_task(self._life.sweep())
+        records = await asyncio.to_thread(self._journal.load_all)
+        await ProcessRecovery(
+            self._journal, self._lifecycle, self._get_backend, self._entries, self.limits
+        ).adopt(records)
+        self._sweep_task = asyncio.create_task(self._lifecycle.sweep_forever())
 
-    def _place(self, name: str) -> Place:
-        if name not in self._places:
-            self._places[name] = self._open_place(name)
-        return self._places[name]
+    def _get_backend(self, name: str) -> Backend:
+        if name not in self._backends:
+            self._backends[name] = self._backend_factory(name)
+        return self._backends[name]
 
-    def _entry(self, id: str, owner: str | None) -> Entry:
+    def _get_entry(self, id: str, owner: str | None) -> ProcessEntry:
         entry = self._entries.get(id)
         if entry is None or owner not in (None, entry.record.owner):
-            raise NotFound(f"there is no process {id!r:.40}")
+            raise NotFound(f"process not found: {id!r:.40}")
         return entry
 
-    def _told(self, entry: Entry) -> Process:
-        return told(entry.record, entry.ring.total, entry.ring.capacity, self._redact)
+    def _to_process(self, entry: ProcessEntry) -> Process:
+        return record_to_process(entry.record, entry.ring.total, entry.ring.capacity, self._redact)
 
     @property
-    def live(self) -> int:
-        """How many processes run, or are about to."""
+    def live_count(self) -> int:
+        """The number of processes that are running or starting."""
         running = sum(e.record.state == "running" for e in self._entries.values())
         return running + len(self._starting)
 
     @property
-    def needed(self) -> bool:
-        """Whether something runs, or something that an ended process left still writes."""
-        return bool(self.live) or any(map(is_open, self._entries.values()))
+    def is_needed(self) -> bool:
+        """Whether a process is running, or leftovers of an exited one still write output."""
+        return bool(self.live_count) or any(map(has_open_output, self._entries.values()))
 
-    def _count(self, owner: str) -> int:
+    def _count_owned(self, owner: str) -> int:
         mine = (e for e in self._entries.values() if e.record.owner == owner)
         running = sum(e.record.state == "running" for e in mine)
         return running + list(self._starting.values()).count(owner)
@@ -146,54 +146,54 @@ class Registry:
         owner: str,
         cwd: str = "",
         env: Mapping[str, str] | None = None,
-        pty: Size | None = None,
-        place: str = "local",
+        pty: TerminalSize | None = None,
+        backend: str = "local",
         watches: Sequence[Watch] = (),
         session: str = "",
         id: str = "",
     ) -> Process:
         argv = tuple(argv)
-        if id and (id in self._entries or not _NAME.fullmatch(id)):
-            raise InvalidInput(f"id: {id!r:.40} is taken, or no name for a process")
+        if id and (id in self._entries or not _ID_PATTERN.fullmatch(id)):
+            raise InvalidInput(f"id: {id!r:.40} is already used or is not a valid process id")
         if env is None:
-            env = dict(os.environ) if place == "local" else {}
-        valid(argv, cwd, env)
+            env = dict(os.environ) if backend == "local" else {}
+        validate_command(argv, cwd, env)
         if pty and not (0 < pty.rows < 10_000 and 0 < pty.columns < 10_000):
-            raise InvalidInput(f"pty: {pty.rows} × {pty.columns} is no size of a terminal")
-        kept = tuple(
-            checked(watch, self.limits.gap)._replace(number=number)
+            raise InvalidInput(f"pty: {pty.rows} × {pty.columns} is not a valid terminal size")
+        numbered_watches = tuple(
+            validate_watch(watch, self.limits.gap)._replace(number=number)
             for number, watch in enumerate(watches, 1)
         )
-        where = self._place(place)
-        cwd = cwd or (os.getcwd() if place == "local" else "")
-        record = Record(
-            id=id or new_id(),
+        target = self._get_backend(backend)
+        cwd = cwd or (os.getcwd() if backend == "local" else "")
+        record = ProcessRecord(
+            id=id or generate_id(),
             owner=owner,
             argv=argv,
-            place=place,
+            place=backend,
             state="starting",
             started=time.time(),
             cwd=cwd,
             pty=pty,
-            watches=kept,
+            watches=numbered_watches,
             session=session,
         )
         self._check_limits(owner)
-        task = asyncio.create_task(self._start(record, where, dict(env)))
+        task = asyncio.create_task(self._start(record, target, dict(env)))
         self._starting[task] = owner
         task.add_done_callback(self._starting.pop)
-        # Whoever asked may go away: what has begun is brought to its end.
+        # Finish the start even if the caller is cancelled.
         return await asyncio.shield(task)
 
-    async def _start(self, record: Record, place: Place, env: dict[str, str]) -> Process:
-        ring = await asyncio.to_thread(self._write_down, record)
-        entry = self._entries[record.id] = Entry(record, ring)
+    async def _start(self, record: ProcessRecord, backend: Backend, env: dict[str, str]) -> Process:
+        ring = await asyncio.to_thread(self._create_files, record)
+        entry = self._entries[record.id] = ProcessEntry(record, ring)
         try:
-            folder = self._journal.home_of(record.id)
-            spec = Spec(record.id, record.argv, record.cwd, env, record.pty, folder)
-            running = await place.start(spec)
+            folder = self._journal.get_folder(record.id)
+            spec = ProcessSpec(record.id, record.argv, record.cwd, env, record.pty, folder)
+            running = await backend.start(spec)
             try:
-                self._life.begin(entry, running)
+                self._lifecycle.record_start(entry, running)
             except BaseException:
                 await running.kill(0.0)
                 raise
@@ -202,33 +202,33 @@ class Registry:
             ring.close()
             await asyncio.to_thread(self._journal.remove, record.id)
             if isinstance(error, OSError):
-                raise NotStarted(f"{record.argv[0]}: {error.strerror or error}") from error
+                raise ProcessStartFailed(f"{record.argv[0]}: {error.strerror or error}") from error
             raise
-        return self._told(entry)
+        return self._to_process(entry)
 
-    def _write_down(self, record: Record) -> Ring:
+    def _create_files(self, record: ProcessRecord) -> RingBuffer:
         self._journal.create(record)
-        path = self._journal.ring_of(record.id)
+        path = self._journal.get_ring_path(record.id)
         try:
-            return self._journal.told(lambda: Ring.create(path, self.limits.ring))
+            return self._journal.run_guarded(lambda: RingBuffer.create(path, self.limits.ring))
         except BaseException:
             self._journal.remove(record.id)
             raise
 
     def _check_limits(self, owner: str) -> None:
-        if self.live >= self.limits.in_all:
-            raise TooManyProcesses(f"{self.live} processes run already, as many as are allowed")
-        mine = self._count(owner)
+        if self.live_count >= self.limits.in_all:
+            raise TooManyProcesses(f"{self.live_count} processes are running, which is the limit")
+        mine = self._count_owned(owner)
         if mine >= self.limits.per_owner:
             raise TooManyProcesses(
-                f"{mine} processes run already, as many as one owner may have; end one first"
+                f"{mine} processes are running, the limit per owner; kill one first"
             )
 
-    # -- looking
+    # -- reading
 
     async def list(self, *, owner: str | None = None, live: bool = False) -> list[Process]:
         return [
-            self._told(entry)
+            self._to_process(entry)
             for entry in sorted(
                 self._entries.values(), key=lambda e: (e.record.started, e.record.id)
             )
@@ -242,14 +242,17 @@ class Registry:
         owner: str | None = None,
         reader: str = "",
         plain: bool = True,
-        asked: int = 0,
-    ) -> Polled:
-        """`asked`: a number of one's own, to ask the same again if the answer was lost."""
-        entry = self._entry(id, owner)
-        reading = Reading(entry.record, entry.ring, self._redact)
-        return reading.poll(reader, plain=plain, asked=asked)
+        request_id: int = 0,
+    ) -> PollResult:
+        """Return the state and the output since this reader's last poll.
 
-    async def log(
+        Repeat `request_id` to get the same output again if the answer was lost.
+        """
+        entry = self._get_entry(id, owner)
+        output_reader = OutputReader(entry.record, entry.ring, self._redact)
+        return output_reader.poll(reader, plain=plain, request_id=request_id)
+
+    async def read_log(
         self,
         id: str,
         *,
@@ -259,10 +262,10 @@ class Registry:
         limit: int | None = None,
         since: int | None = None,
         plain: bool = True,
-    ) -> Log:
-        entry = self._entry(id, owner)
-        reading = Reading(entry.record, entry.ring, self._redact)
-        return reading.log(tail, offset, limit, since, plain=plain)
+    ) -> LogResult:
+        entry = self._get_entry(id, owner)
+        output_reader = OutputReader(entry.record, entry.ring, self._redact)
+        return output_reader.read_log(tail, offset, limit, since, plain=plain)
 
     async def wait(
         self,
@@ -272,127 +275,127 @@ class Registry:
         owner: str | None = None,
         reader: str = "",
         plain: bool = True,
-        asked: int = 0,
-    ) -> Waited:
-        entry = self._entry(id, owner)
+        request_id: int = 0,
+    ) -> WaitResult:
+        entry = self._get_entry(id, owner)
         if not seconds >= 0:
-            raise InvalidInput(f"wait: {seconds} is no number of seconds")
+            raise InvalidInput(f"wait: {seconds} is not a number of seconds")
         clamped = self.limits.wait if seconds > self.limits.wait else None
         try:
             async with asyncio.timeout(clamped or seconds):
                 await entry.done.wait()
         except TimeoutError:
             pass
-        reading = Reading(entry.record, entry.ring, self._redact)
-        polled = reading.poll(reader, plain=plain, asked=asked)
-        return Waited(polled.process, polled.output, polled.dropped, entry.live, clamped)
+        output_reader = OutputReader(entry.record, entry.ring, self._redact)
+        polled = output_reader.poll(reader, plain=plain, request_id=request_id)
+        return WaitResult(polled.process, polled.output, polled.dropped, entry.live, clamped)
 
     async def attach(
         self, id: str, *, owner: str | None = None, since: int = 0
-    ) -> AsyncGenerator[Chunk, None]:
-        entry = self._entry(id, owner)
+    ) -> AsyncGenerator[OutputChunk, None]:
+        entry = self._get_entry(id, owner)
         while True:
-            span = entry.ring.read(since, CHUNK)
-            if span.data:
-                since = span.end
-                yield Chunk(span.data, span.end, span.dropped)
+            piece = entry.ring.read(since, CHUNK_SIZE)
+            if piece.data:
+                since = piece.end
+                yield OutputChunk(piece.data, piece.end, piece.dropped)
             elif not entry.live:
                 return
             else:
-                await entry.next_sound()
+                await entry.wait_for_output()
 
-    # -- doing
+    # -- controlling
 
     async def kill(self, id: str, *, owner: str | None = None) -> Process:
-        entry = self._entry(id, owner)
-        await self._life.kill(entry)
-        return self._told(entry)
+        entry = self._get_entry(id, owner)
+        await self._lifecycle.kill(entry)
+        return self._to_process(entry)
 
-    async def write(self, id: str, data: str | bytes, *, owner: str | None = None) -> Written:
-        running = self._life.reachable(self._entry(id, owner))
-        given = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
-        return Written(await running.write(given), len(given))
+    async def write(self, id: str, data: str | bytes, *, owner: str | None = None) -> WriteResult:
+        running = self._lifecycle.require_running(self._get_entry(id, owner))
+        encoded = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
+        return WriteResult(await running.write(encoded), len(encoded))
 
-    async def submit(self, id: str, line: str, *, owner: str | None = None) -> Written:
-        entry = self._entry(id, owner)
+    async def submit(self, id: str, line: str, *, owner: str | None = None) -> WriteResult:
+        entry = self._get_entry(id, owner)
         end = "\r" if entry.record.pty else "\n"
         return await self.write(id, line + end, owner=owner)
 
-    async def close(self, id: str, *, owner: str | None = None) -> None:
-        entry = self._entry(id, owner)
+    async def close_stdin(self, id: str, *, owner: str | None = None) -> None:
+        entry = self._get_entry(id, owner)
         if entry.live:
-            await self._life.reachable(entry).close_stdin()
+            await self._lifecycle.require_running(entry).close_stdin()
 
-    async def resize(self, id: str, size: Size, *, owner: str | None = None) -> None:
-        entry = self._entry(id, owner)
+    async def resize(self, id: str, size: TerminalSize, *, owner: str | None = None) -> None:
+        entry = self._get_entry(id, owner)
         if entry.record.pty is None:
             raise InvalidInput(f"process {id} has no terminal")
         if entry.live:
-            await self._life.reachable(entry).resize(size)
+            await self._lifecycle.require_running(entry).resize(size)
 
     # -- watching
 
     async def watch(self, id: str, watch: Watch, *, owner: str | None = None) -> Watch:
-        entry = self._entry(id, owner)
-        return self._life.watch(entry, checked(watch, self.limits.gap))
+        entry = self._get_entry(id, owner)
+        return self._lifecycle.watch(entry, validate_watch(watch, self.limits.gap))
 
     async def unwatch(self, id: str, number: int, *, owner: str | None = None) -> None:
-        self._life.unwatch(self._entry(id, owner), number)
+        self._lifecycle.unwatch(self._get_entry(id, owner), number)
 
-    async def events(
+    async def fetch_events(
         self,
         *,
         owner: str | None = None,
         wait: float = 0.0,
         limit: int = 100,
         notes: Sequence[str] = (),
-    ) -> list[Event]:
-        return await self._life.events(owner, min(wait, self.limits.wait), limit, notes)
+    ) -> list[ProcessEvent]:
+        return await self._lifecycle.fetch_events(owner, min(wait, self.limits.wait), limit, notes)
 
-    async def ack(self, numbers: Sequence[int], *, owner: str | None = None) -> None:
-        self._life.log.done(numbers, owner)
+    async def ack_events(self, numbers: Sequence[int], *, owner: str | None = None) -> None:
+        self._lifecycle.log.acknowledge(numbers, owner)
 
     # -- owners
 
-    async def busy(self, owner: str) -> int:
-        return self._count(owner)
+    async def count_live(self, owner: str) -> int:
+        return self._count_owned(owner)
 
-    async def close_owner(self, owner: str) -> int:
-        about_to = [task for task, whose in self._starting.items() if whose == owner]
-        await asyncio.gather(*about_to, return_exceptions=True)
+    async def kill_all(self, owner: str) -> int:
+        starting = [task for task, task_owner in self._starting.items() if task_owner == owner]
+        await asyncio.gather(*starting, return_exceptions=True)
         mine = [e for e in self._entries.values() if e.record.owner == owner]
         live = sum(entry.live for entry in mine)
-        await asyncio.gather(*(self._life.kill(entry) for entry in mine))
+        await asyncio.gather(*(self._lifecycle.kill(entry) for entry in mine))
         return live
 
     async def aclose(self) -> None:
-        if self._sweeping:
-            self._sweeping.cancel()
+        if self._sweep_task:
+            self._sweep_task.cancel()
         await asyncio.gather(*self._starting, return_exceptions=True)
-        await self._life.release()
-        for place in self._places.values():
-            await place.close()
+        await self._lifecycle.detach_all()
+        for backend in self._backends.values():
+            await backend.close()
         self._lock.release()
 
 
-def redactor() -> Callable[[str], str]:
-    """Takes secrets out of a command line; the same line is not looked at twice."""
+def create_redactor() -> Callable[[str], str]:
+    """Create a function that redacts secrets in a command line, with a cache."""
 
     @cache
-    def rules() -> Redactor:
+    def load_redactor() -> Redactor:
         from rekindle.redaction.redactor import (
-            Redactor,  # many patterns: only for who has processes
+            Redactor,  # lazy: compiles many patterns
         )
 
         return Redactor()
 
     @lru_cache(4096)
-    def line(text: str) -> str:
-        return rules().text(text)
+    def redact_line(text: str) -> str:
+        return load_redactor().redact_text(text)
 
-    return line
+    return redact_line
 
 
-def new_id() -> str:
-    """The id of a process, before there is one."""
-    return "p" + "".join(secrets.choice(_LETTERS) for _ in range(_ID))
+def generate_id() -> str:
+    """Generate a process id."""
+    return "p" + "".join(secrets.choice(_ID_ALPHABET) for _ in range(_ID_LENGTH))

@@ -1,10 +1,11 @@
 """The supervisor: a program that owns the background processes of one home.
 
-    python -m rekindle.processes.supervisor.supervisor FOLDER [LIMITS as JSON]
+    python -m rekindle.processes.supervisor FOLDER [LIMITS as JSON]
 
-Started by the first client that needs it (client.py), or by the keeper after it was killed. It says
-`ready` on its standard output when it can be asked, else why not, and goes some time after its last
-process. One lock for each folder sees to it that there is one; the socket is for this user alone.
+It is started by the first client that needs it (client.py), or by the fd keeper after it was
+killed. It prints `ready` when it accepts requests, otherwise the reason why not, and exits some
+time after its last process. A lock per folder ensures that there is only one; the socket is private
+to this user.
 """
 
 from __future__ import annotations
@@ -25,235 +26,251 @@ from typing import Any, get_type_hints
 import msgspec
 
 from rekindle import __version__
-from rekindle.errors import InvalidInput, RekindleError, SupervisorGone
+from rekindle.errors import InvalidInput, RekindleError, SupervisorUnavailable
 from rekindle.processes import protocol
-from rekindle.processes.backends.base import MARK, Place
+from rekindle.processes.backends.base import PROCESS_ID_VARIABLE, Backend
 from rekindle.processes.backends.local import cgroup
-from rekindle.processes.backends.local.fd_keeper_client import Keeping
-from rekindle.processes.backends.local.local import Local
-from rekindle.processes.backends.registry import open_place
-from rekindle.processes.state.lock import Lock
-from rekindle.processes.types import Limits
+from rekindle.processes.backends.local.fd_keeper_client import FdKeeperClient
+from rekindle.processes.backends.local.local import LocalBackend
+from rekindle.processes.backends.registry import open_backend
+from rekindle.processes.state.lock import FolderLock
+from rekindle.processes.types import ProcessLimits
 
-from .registry import Registry
+from .registry import ProcessRegistry
 
 log = logging.getLogger(__name__)
 
-LINGER = 300.0  # seconds that it stays without a process and without a question
+LINGER_SECONDS = 300.0  # seconds that it stays without processes and requests
 SOCKET = "supervisor.sock"
-KEEPER = "keeper.sock"
-LOG = "supervisor.log"
-TAKEN = "taken"
+KEEPER_SOCKET = "keeper.sock"
+LOG_FILE = "supervisor.log"
+ALREADY_RUNNING = "taken"
 READY = "ready"
-# Not from the folder that one happens to be in: it may hold files by the names of our modules.
+# -P: do not import from the current folder, which may contain files named like our modules.
 COMMAND = (sys.executable, "-P", "-m", "rekindle.processes.supervisor.supervisor")
 
 _METHODS = (
-    *("start", "list", "poll", "log", "wait", "kill", "write", "submit", "close", "resize"),
-    *("watch", "unwatch", "events", "ack", "busy", "close_owner"),
+    *("start", "list", "poll", "read_log", "wait", "kill", "write", "submit", "close_stdin"),
+    *("resize", "watch", "unwatch", "fetch_events", "ack_events", "count_live", "kill_all"),
 )
-_PATIENT = frozenset(("events",))  # questions that do not keep it here
+_IDLE_METHODS = frozenset(("fetch_events",))  # requests that do not keep it alive
 
 
-def _hints(method: str) -> dict[str, Any]:
-    hints = get_type_hints(getattr(Registry, method))
+def _get_parameter_types(method: str) -> dict[str, Any]:
+    hints = get_type_hints(getattr(ProcessRegistry, method))
     hints.pop("return")
     return {**hints, "data": bytes} if method == "write" else hints
 
 
-_TYPES = {method: _hints(method) for method in _METHODS}
-_ATTACH = {"id": str, "owner": str | None, "since": int}
+_PARAMETER_TYPES = {method: _get_parameter_types(method) for method in _METHODS}
+_ATTACH_TYPES = {"id": str, "owner": str | None, "since": int}
 
 
 class Supervisor:
-    """Answers clients out of one registry."""
+    """Serves one registry to clients."""
 
-    def __init__(self, registry: Registry, linger: float) -> None:
+    def __init__(self, registry: ProcessRegistry, linger: float) -> None:
         self._registry = registry
         self._linger = linger
-        self._asked = 0
-        self._last = time.monotonic()
-        self.over = asyncio.Event()
+        self._active_requests = 0
+        self._last_active = time.monotonic()
+        self.stopping = asyncio.Event()
 
     async def serve(self, path: Path) -> asyncio.Server:
         with suppress(FileNotFoundError):
             path.unlink()
-        old = os.umask(0o177)
+        old_umask = os.umask(0o177)
         try:
-            return await asyncio.start_unix_server(self._welcome, path)
+            return await asyncio.start_unix_server(self._serve_client, path)
         finally:
-            os.umask(old)
+            os.umask(old_umask)
 
-    async def linger(self) -> None:
-        """Return when it is no longer needed, or told to go."""
-        while not self.over.is_set():
-            if self._registry.needed or self._asked:
-                self._last = time.monotonic()
-            rest = self._last + self._linger - time.monotonic()
+    async def wait_until_idle(self) -> None:
+        """Return when the supervisor is no longer needed or was asked to stop."""
+        while not self.stopping.is_set():
+            if self._registry.is_needed or self._active_requests:
+                self._last_active = time.monotonic()
+            rest = self._last_active + self._linger - time.monotonic()
             if rest <= 0:
                 return
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.05, min(rest, self._linger / 4))):
-                    await self.over.wait()
+                    await self.stopping.wait()
 
-    async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_client(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         connection: socket.socket = writer.get_extra_info("socket")
-        guest = _Guest(self._registry, writer, self)
+        handler = _ClientHandler(self._registry, writer, self)
         try:
-            if protocol.peer(connection)[1] == os.getuid():
+            if protocol.get_peer_credentials(connection)[1] == os.getuid():
                 writer.write(
-                    protocol.frame(protocol.Hello(protocol.PROTOCOL, __version__, os.getpid()))
+                    protocol.encode_frame(
+                        protocol.Hello(protocol.PROTOCOL, __version__, os.getpid())
+                    )
                 )
-                await guest.listen(reader)
+                await handler.read_requests(reader)
         except (ConnectionError, msgspec.MsgspecError, asyncio.CancelledError):
-            pass  # cancelled only when this program ends
+            pass  # cancelled only at shutdown
         finally:
-            guest.gone()
+            handler.cancel_requests()
             writer.close()
 
-    def asked(self, count: int) -> None:
-        self._asked += count
-        self._last = time.monotonic()
+    def count_request(self, count: int) -> None:
+        self._active_requests += count
+        self._last_active = time.monotonic()
 
 
-class _Guest:
-    """One connected client: its questions are answered side by side."""
+class _ClientHandler:
+    """One connected client; its requests are handled concurrently."""
 
     def __init__(
-        self, registry: Registry, writer: asyncio.StreamWriter, supervisor: Supervisor
+        self, registry: ProcessRegistry, writer: asyncio.StreamWriter, supervisor: Supervisor
     ) -> None:
         self._registry = registry
         self._writer = writer
         self._supervisor = supervisor
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
-    async def listen(self, reader: asyncio.StreamReader) -> None:
-        decoder = msgspec.msgpack.Decoder(protocol.Ask)
+    async def read_requests(self, reader: asyncio.StreamReader) -> None:
+        decoder = msgspec.msgpack.Decoder(protocol.RpcRequest)
         while True:
-            ask = decoder.decode(await protocol.read(reader))
-            if ask.method == "cancel":
-                if task := self._tasks.get(ask.number):
+            request = decoder.decode(await protocol.read_frame(reader))
+            if request.method == "cancel":
+                if task := self._tasks.get(request.number):
                     task.cancel()
-            elif ask.method == "step_down":
-                self._supervisor.over.set()
+            elif request.method == "step_down":
+                self._supervisor.stopping.set()
             else:
-                task = asyncio.create_task(self._answer(ask))
-                self._tasks[ask.number] = task
-                task.add_done_callback(lambda _, number=ask.number: self._tasks.pop(number, None))
+                task = asyncio.create_task(self._handle_request(request))
+                self._tasks[request.number] = task
+                task.add_done_callback(
+                    lambda _, number=request.number: self._tasks.pop(number, None)
+                )
 
-    async def _answer(self, ask: protocol.Ask) -> None:
-        count = 0 if ask.method in _PATIENT else 1
-        self._supervisor.asked(count)
+    async def _handle_request(self, request: protocol.RpcRequest) -> None:
+        count = 0 if request.method in _IDLE_METHODS else 1
+        self._supervisor.count_request(count)
         try:
-            if ask.method == "attach":
-                await self._stream(ask)
-                answer = protocol.Answer(ask.number, "result")
+            if request.method == "attach":
+                await self._stream_output(request)
+                response = protocol.RpcResponse(request.number, "result")
             else:
-                answer = protocol.Answer(ask.number, "result", await self._do(ask))
+                response = protocol.RpcResponse(
+                    request.number, "result", await self._call_method(request)
+                )
         except RekindleError as error:
-            answer = protocol.Answer(ask.number, "error", protocol.failure(error))
-        except Exception as error:  # one broken question must not end the others
-            log.exception("%s failed", ask.method)
-            said = f"the supervisor could not do it: {error!r}"
-            answer = protocol.Answer(ask.number, "error", ("ProcessError", said))
+            response = protocol.RpcResponse(request.number, "error", protocol.encode_error(error))
+        except Exception as error:  # one failing request must not stop the others
+            log.exception("%s failed", request.method)
+            message = f"internal error in the supervisor: {error!r}"
+            response = protocol.RpcResponse(request.number, "error", ("ProcessError", message))
         finally:
-            self._supervisor.asked(-count)
-        await self._send(answer)
+            self._supervisor.count_request(-count)
+        await self._send(response)
 
-    async def _do(self, ask: protocol.Ask) -> Any:
-        if ask.method not in _TYPES:
-            raise InvalidInput(f"{ask.method!r:.40} is nothing a supervisor can do")
-        return await getattr(self._registry, ask.method)(**_arguments(ask, _TYPES[ask.method]))
+    async def _call_method(self, request: protocol.RpcRequest) -> Any:
+        if request.method not in _PARAMETER_TYPES:
+            raise InvalidInput(f"{request.method!r:.40} is not a supervisor method")
+        return await getattr(self._registry, request.method)(
+            **_convert_arguments(request, _PARAMETER_TYPES[request.method])
+        )
 
-    async def _stream(self, ask: protocol.Ask) -> None:
-        chunks = self._registry.attach(**_arguments(ask, _ATTACH))
+    async def _stream_output(self, request: protocol.RpcRequest) -> None:
+        chunks = self._registry.attach(**_convert_arguments(request, _ATTACH_TYPES))
         try:
             async for chunk in chunks:
-                await self._send(protocol.Answer(ask.number, "part", chunk))
+                await self._send(protocol.RpcResponse(request.number, "part", chunk))
         finally:
             await chunks.aclose()
 
-    async def _send(self, answer: protocol.Answer) -> None:
-        self._writer.write(protocol.frame(answer))
+    async def _send(self, response: protocol.RpcResponse) -> None:
+        self._writer.write(protocol.encode_frame(response))
         with suppress(ConnectionError):
             await self._writer.drain()
 
-    def gone(self) -> None:
+    def cancel_requests(self) -> None:
         for task in self._tasks.values():
             task.cancel()
 
 
-def _arguments(ask: protocol.Ask, types: dict[str, Any]) -> dict[str, Any]:
+def _convert_arguments(request: protocol.RpcRequest, types: dict[str, Any]) -> dict[str, Any]:
     try:
-        return {name: msgspec.convert(value, types[name]) for name, value in ask.arguments.items()}
+        return {
+            name: msgspec.convert(value, types[name]) for name, value in request.arguments.items()
+        }
     except (KeyError, msgspec.ValidationError) as error:
-        raise InvalidInput(f"{ask.method}: {error}") from None
+        raise InvalidInput(f"{request.method}: {error}") from None
 
 
-async def supervise(folder: Path, limits: Limits, linger: float, revive: list[str]) -> None:
-    """Keep the processes of a folder until nobody needs that any more."""
-    where = protocol.sockets(folder)
+async def run_supervisor(
+    folder: Path, limits: ProcessLimits, linger: float, restart_command: list[str]
+) -> None:
+    """Manage the processes of a folder until nobody needs them any more."""
+    socket_folder = protocol.get_socket_folder(folder)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    protocol.prepare(where)
-    lock = Lock.take(folder)
-    keeping = Keeping.open(where / KEEPER, revive, os.environ)
-    local = Local(keeping, files=_allow_files())
+    protocol.prepare_socket_folder(socket_folder)
+    lock = FolderLock.acquire(folder)
+    fd_keeper = FdKeeperClient.open(socket_folder / KEEPER_SOCKET, restart_command, os.environ)
+    local = LocalBackend(fd_keeper, open_file_limit=_raise_open_file_limit())
 
-    def places(name: str) -> Place:
-        return local if name == "local" else open_place(name)
+    def get_backend(name: str) -> Backend:
+        return local if name == "local" else open_backend(name)
 
-    registry = await Registry.open(folder, limits=limits, places=places, lock=lock)
-    local.let_go_of_the_rest()
+    registry = await ProcessRegistry.open(
+        folder, limits=limits, backend_factory=get_backend, lock=lock
+    )
+    local.close_unclaimed_fds()
     supervisor = Supervisor(registry, linger)
-    server = await supervisor.serve(where / SOCKET)
+    server = await supervisor.serve(socket_folder / SOCKET)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, supervisor.over.set)
-    _mind(keeping)
-    _say(READY)
+        loop.add_signal_handler(number, supervisor.stopping.set)
+    _watch_fd_keeper(fd_keeper)
+    _report_status(READY)
     try:
-        await supervisor.linger()
+        await supervisor.wait_until_idle()
     finally:
         with suppress(OSError):
-            (where / SOCKET).unlink()
+            (socket_folder / SOCKET).unlink()
         server.close()
-        loop.remove_reader(keeping.fileno())
-        keeping.bye()
+        loop.remove_reader(fd_keeper.fileno())
+        fd_keeper.say_goodbye()
         await asyncio.sleep(0)
-        if not registry.live:  # the keeper has nothing to keep, and goes too
+        if not registry.live_count:  # the fd keeper is empty and exits too
             with suppress(OSError):
-                (where / KEEPER).unlink()
-                if where != folder:
-                    where.rmdir()
+                (socket_folder / KEEPER_SOCKET).unlink()
+                if socket_folder != folder:
+                    socket_folder.rmdir()
         await registry.aclose()
 
 
-def _mind(keeping: Keeping) -> None:
-    """Start another keeper when this one dies."""
+def _watch_fd_keeper(fd_keeper: FdKeeperClient) -> None:
+    """Start a new fd keeper whenever the current one dies."""
     loop = asyncio.get_running_loop()
 
-    def gone() -> None:
-        loop.remove_reader(keeping.fileno())
-        keeping.renew()
-        loop.add_reader(keeping.fileno(), gone)
+    def on_closed() -> None:
+        loop.remove_reader(fd_keeper.fileno())
+        fd_keeper.restart_keeper()
+        loop.add_reader(fd_keeper.fileno(), on_closed)
 
-    loop.add_reader(keeping.fileno(), gone)
+    loop.add_reader(fd_keeper.fileno(), on_closed)
 
 
-def _say(word: str) -> None:
-    """Tell who started us, and let go of the standard output."""
+def _report_status(status: str) -> None:
+    """Report the status to the starting program, and close the standard streams."""
     with suppress(OSError):
-        os.write(1, word.encode() + b"\n")
+        os.write(1, status.encode() + b"\n")
     null = os.open(os.devnull, os.O_RDWR)
-    for file in (0, 1, 2):
-        os.dup2(null, file)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
     os.close(null)
 
 
-def _leave() -> None:
-    """Become nobody's child, in nobody's session, and in no group that may be ended.
+def _become_daemon() -> None:
+    """Detach from the parent process, its OS session, and any control group that may be killed.
 
-    What is changed here is passed on to every process: so signals are caught, not ignored.
+    Processes inherit this state: signals are therefore caught, not ignored.
     """
     if os.fork():
         os._exit(0)
@@ -261,47 +278,51 @@ def _leave() -> None:
         paths = os.environ["PYTHONPATH"].split(os.pathsep)
         os.environ["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, paths))
     os.chdir("/")
-    os.environ.pop(MARK, None)
-    cgroup.leave()
-    signal.signal(signal.SIGHUP, _nothing)
+    os.environ.pop(PROCESS_ID_VARIABLE, None)
+    cgroup.leave_group()
+    signal.signal(signal.SIGHUP, _ignore_signal)
 
 
-def _nothing(number: int, frame: FrameType | None) -> None:
+def _ignore_signal(number: int, frame: FrameType | None) -> None:
     pass
 
 
-def _allow_files() -> int:
-    """Allow this program as many open files as it may have; what was allowed before."""
-    few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    return few
+def _raise_open_file_limit() -> int:
+    """Raise the open file limit to the maximum and return the previous limit."""
+    soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
+    return soft_limit
 
 
-def main(words: list[str]) -> int:
-    folder = Path(words[0]).absolute()
-    limits = msgspec.json.decode(words[1], type=Limits) if len(words) > 1 else Limits()
-    linger = float(words[2]) if len(words) > 2 else LINGER
-    revive = [
+def main(arguments: list[str]) -> int:
+    folder = Path(arguments[0]).absolute()
+    limits = (
+        msgspec.json.decode(arguments[1], type=ProcessLimits)
+        if len(arguments) > 1
+        else ProcessLimits()
+    )
+    linger = float(arguments[2]) if len(arguments) > 2 else LINGER_SECONDS
+    restart_command = [
         sys.executable,
         "-m",
         __spec__.name if __spec__ else __name__,
         str(folder),
-        *words[1:],
+        *arguments[1:],
     ]
-    _leave()
+    _become_daemon()
     try:
         with suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             logging.basicConfig(
-                filename=folder / LOG, format="%(asctime)s %(levelname)s %(message)s"
+                filename=folder / LOG_FILE, format="%(asctime)s %(levelname)s %(message)s"
             )
-        asyncio.run(supervise(folder, limits, linger, revive))
-    except SupervisorGone:
-        _say(TAKEN)
+        asyncio.run(run_supervisor(folder, limits, linger, restart_command))
+    except SupervisorUnavailable:
+        _report_status(ALREADY_RUNNING)
         return 0
     except (RekindleError, OSError) as error:
-        log.error("the supervisor cannot run: %s", error)
-        _say(str(error))
+        log.error("cannot run the supervisor: %s", error)
+        _report_status(str(error))
         return 1
     return 0
 

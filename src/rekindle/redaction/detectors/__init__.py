@@ -1,30 +1,26 @@
-"""What must not be kept, one subject per file.
+"""Detectors of secrets and personal data, one subject per file.
 
-    spans.py      what a rule looks at, and what it answers
-    stems.py      where the literals stand that rules wait for
-    chance.py     is this text random, a placeholder, a digest?
-    names.py      which names announce a secret: `db_password`, `apiKey`, not `token_count`
-    literal.py    is the value behind such a name the secret, or code that speaks of it?
-    assigned.py   a name and its value: code, settings, JSON, YAML, XML, options of commands
-    nearby.py     random text in the same line as a secret's name
-    providers.py  keys and tokens that are known by their first letters and their shape,
-    prefixes.py   and how they are found
-    blocks.py     private keys
-    headers.py    Authorization, bearers, cookies
-    urls.py       passwords in URLs, webhooks, signatures, connection strings
-    commands.py   options of single programs that take a password
-    files.py      lines of credential files
-    people.py     mail addresses, phone numbers, cards, home folders, user names
-    wrapped.py    secrets inside base64 or percent-encoding
-    known.py      values that the environment names as secret
+    scanner.py           the input and result of a detector, and the search for literals
+    entropy.py           tells random text, placeholders and digests from words
+    secret_names.py      names that announce a secret: `db_password`, `apiKey`, not `token_count`
+    assignments.py       a secret's name and its value: code, settings, JSON, YAML, XML, prose
+    api_keys.py          keys and tokens with a known prefix and shape
+    private_keys.py      private keys
+    http_headers.py      Authorization, bearer tokens, cookies
+    urls.py              passwords in URLs, webhooks, signatures, connection strings
+    cli_options.py       command-line options that take a password
+    credential_files.py  lines of credential files
+    personal_data.py     email addresses, phone numbers, cards, home folders, user names
+    encoded.py           secrets inside base64 or percent-encoding
+    environment.py       values of secret environment variables
 
-A rule finds cheap literals first and looks closer only around them, never further than a bounded
-stretch, so that a text costs time in proportion to its length whatever it says.
+A detector first finds cheap literals and inspects only a bounded stretch around them, so the cost is
+linear in the length of the text, whatever it contains.
 """
 
 from __future__ import annotations
 
-from rekindle.redaction.scanner import Rule, where_they_stand
+from rekindle.redaction.scanner import Detector, combine_detectors
 
 from . import (
     assignments,
@@ -35,23 +31,23 @@ from . import (
     private_keys,
     urls,
 )
-from .api_keys import tokens
+from .api_keys import detect_tokens
 
-_STEMS = (
-    *private_keys.STEMS,
-    *http_headers.STEMS,
-    *urls.STEMS,
-    *assignments.STEMS,
-    *cli_options.STEMS,
-    *credential_files.STEMS,
-    *personal_data.STEMS,
+_LITERAL_DETECTORS = (
+    *private_keys.LITERAL_DETECTORS,
+    *http_headers.LITERAL_DETECTORS,
+    *urls.LITERAL_DETECTORS,
+    *assignments.LITERAL_DETECTORS,
+    *cli_options.LITERAL_DETECTORS,
+    *credential_files.LITERAL_DETECTORS,
+    *personal_data.LITERAL_DETECTORS,
 )
 
-RULES: tuple[Rule, ...] = (
-    tokens,
-    where_they_stand(_STEMS),
-    personal_data.mails,
-    cli_options.options,
-    credential_files.hashes,
-    personal_data.numbers,
+DETECTORS: tuple[Detector, ...] = (
+    detect_tokens,
+    combine_detectors(_LITERAL_DETECTORS),
+    personal_data.detect_emails,
+    cli_options.detect_options,
+    credential_files.detect_hashes,
+    personal_data.detect_numbers,
 )

@@ -1,210 +1,222 @@
-"""Finds the tokens of `providers.py`: in runs of letters and digits that are long enough."""
+"""Detects tokens of known providers in long runs of letters and digits."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 
-from rekindle.redaction.scanner import NOTHING, Look, Span, opens, secret
+from rekindle.redaction.scanner import (
+    NO_SPANS,
+    RedactionSpan,
+    ScanInput,
+    can_start_token,
+    make_secret_span,
+)
 
-from .entropy import entropy, is_digest, is_placeholder, is_random
-from .providers import SHAPES, Shape
+from .entropy import compute_entropy, is_digest, is_placeholder, is_random
+from .providers import TOKEN_SHAPES, TokenShape
 
-_LEAST = 20  # what providers issue is at least as long
-_RUN = bytes.maketrans(
+_MIN_TOKEN_CHARS = 20  # providers issue no shorter tokens
+_RUN_IMAGE = bytes.maketrans(
     bytes(range(256)),
     bytes(0x61 if (chr(c).isalnum() and c < 128) or chr(c) in "_-" else 0x20 for c in range(256)),
 )
-_NEEDLE = b"a" * _LEAST
-_REACH = 600  # a token that is split over lines is looked for as far as this
+_MIN_RUN = b"a" * _MIN_TOKEN_CHARS
+_MAX_SPLIT_CHARS = 600  # how far to follow a token that is split over lines
 
-_INSIDE = re.compile(r"[A-Za-z0-9_-]*\Z")
-# What tokens are made of: where this ends, a token does, or is broken.
-_TOKEN = re.compile(r"[A-Za-z0-9_.%/+=,:-]*+")
-_END = re.compile(r"[A-Za-z0-9_-]*")
-# Where a token is broken: the end of a line, an escaped one, two strings that are put together.
-_BREAK = re.compile(
+_RUN_CHARS = re.compile(r"[A-Za-z0-9_-]*\Z")
+# The characters of tokens: where these end, a token ends or is split.
+_TOKEN_CHARS = re.compile(r"[A-Za-z0-9_.%/+=,:-]*+")
+_RUN_REST = re.compile(r"[A-Za-z0-9_-]*")
+# Where a token is split: a line break, an escaped one, or concatenated strings.
+_TOKEN_BREAK = re.compile(
     r"""["']?[ \t]{0,8}(?:\\|\+|\.)?[ \t]{0,8}(?:\r?\n|\\r\\n|\\n)"""
     r"""[ \t]{0,40}(?:\+|\.|>)?[ \t]{0,8}["']?"""
     r"""|["'][ ]{0,4}\+[ ]{0,4}["']"""
 )
 
-# By the first two letters, for those that a run may begin with; the others end in a mark that is
-# no part of a run, so the run begins behind them.
-_BY_START: dict[str, list[Shape]] = {}
-_MARKED: list[Shape] = []
-for _shape in SHAPES:
-    if _INSIDE.match(_shape.prefix):
-        _BY_START.setdefault(_shape.prefix[:2], []).append(_shape)
+# Shapes whose prefix can be part of a run, by its first two letters. The other prefixes end in a
+# mark that is not part of a run, so the run begins after them.
+_SHAPES_BY_START: dict[str, list[TokenShape]] = {}
+_MARKED_SHAPES: list[TokenShape] = []
+for _shape in TOKEN_SHAPES:
+    if _RUN_CHARS.match(_shape.prefix):
+        _SHAPES_BY_START.setdefault(_shape.prefix[:2], []).append(_shape)
     else:
-        _MARKED.append(_shape)
-_MARKS = tuple(_shape.prefix for _shape in _MARKED)
-_LAST = frozenset(_mark[-1] for _mark in _MARKS)
-_SECOND = {
-    first: "".join(sorted(start[1] for start in _BY_START if start[0] == first))
-    for first in sorted({start[0] for start in _BY_START})
+        _MARKED_SHAPES.append(_shape)
+_MARKED_PREFIXES = tuple(_shape.prefix for _shape in _MARKED_SHAPES)
+_MARK_CHARS = frozenset(_mark[-1] for _mark in _MARKED_PREFIXES)
+_SECOND_LETTERS = {
+    first: "".join(sorted(start[1] for start in _SHAPES_BY_START if start[0] == first))
+    for first in sorted({start[0] for start in _SHAPES_BY_START})
 }
-# Where in a run a token may begin, other than at its start.
-_STARTS = re.compile(
-    "[_-](?=" + "|".join(f"{first}[{second}]" for first, second in _SECOND.items()) + ")"
+# Where a token may begin inside a run.
+_TOKEN_START = re.compile(
+    "[_-](?=" + "|".join(f"{first}[{second}]" for first, second in _SECOND_LETTERS.items()) + ")"
 )
 
-# Tokens without first letters of their own. Each is tried where a run begins.
-_WHOLE = re.compile(
+# Tokens without a prefix, matched at the start of a run.
+_PREFIXLESS_TOKEN = re.compile(
     r"""(?P<mailchimp>[0-9a-f]{32}-us\d{1,2}(?![\w-]))
       | (?P<discord>[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}(?![\w-]))
       | (?P<azure>[A-Za-z0-9]{40,80}(?:AZDO|JQQJ9|ACDb|ACRD)[A-Za-z0-9]{4,30}={0,2}(?![\w-]))
     """,
     re.X,
 )
-_LEAST_WHOLE = 36  # the shortest of them, but for the one in which a dot follows the run
+_MIN_PREFIXLESS_CHARS = 36  # the shortest, except for the one with a dot after the run
 
 
-def _shaped(literals: tuple[str, ...], pattern: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
+def _compile_shape(
+    literals: tuple[str, ...], pattern: str
+) -> tuple[tuple[str, ...], re.Pattern[str]]:
     return literals, re.compile(pattern)
 
 
-# What stands before a run makes it a token: `123456789:AA…`. By the character right before it, with
-# what every such token has in it, which is looked for first.
-_BEFORE = {
-    ":": _shaped(
+# Tokens recognized by the text before a run: `123456789:AA…`. Keyed by the character right before
+# the run; the literals are a cheap first check.
+_BY_PRECEDING_CHAR = {
+    ":": _compile_shape(
         (":AA", "1/", "2/"),
         r"(?P<telegram>(?<!\d)\d{8,12}:AA[A-Za-z0-9_-]{30,40})"
         r"|(?P<asana>[12]/\d{12,20}(?:/\d{12,20})?:[0-9a-f]{32})",
     ),
-    ".": _shaped(
+    ".": _compile_shape(
         ("pat", ".atlasv1."),
         r"(?P<airtable>pat[A-Za-z0-9]{14}\.[0-9a-f]{64})"
         r"|(?P<terraform>[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{40,100})",
     ),
-    "$": _shaped(
+    "$": _compile_shape(
         ("access_token$",), r"(?P<paypal>access_token\$\w{4,12}\$[A-Za-z0-9]{16}\$[0-9a-f]{32})"
     ),
-    "!": _shaped(("00D",), r"(?P<salesforce>00D[A-Za-z0-9]{12,15}![A-Za-z0-9._]{40,200})"),
-    "~": _shaped(("Q~",), r"(?P<azure>[A-Za-z0-9_.~-]{3}\dQ~[A-Za-z0-9_.~-]{31,40})"),
+    "!": _compile_shape(("00D",), r"(?P<salesforce>00D[A-Za-z0-9]{12,15}![A-Za-z0-9._]{40,200})"),
+    "~": _compile_shape(("Q~",), r"(?P<azure>[A-Za-z0-9_.~-]{3}\dQ~[A-Za-z0-9_.~-]{31,40})"),
 }
 
 
-def tokens(look: Look) -> Iterator[Span]:
-    """Tokens of known providers."""
-    image = look.raw.translate(_RUN)
-    start = image.find(_NEEDLE)
+def detect_tokens(scan: ScanInput) -> Iterator[RedactionSpan]:
+    """Detect tokens of known providers."""
+    image = scan.raw.translate(_RUN_IMAGE)
+    start = image.find(_MIN_RUN)
     while start >= 0:
         end = image.find(b" ", start)
         end = len(image) if end < 0 else end
-        if _is_name(look.raw[start:end]):
-            start = image.find(_NEEDLE, end)
+        if _is_identifier(scan.raw[start:end]):
+            start = image.find(_MIN_RUN, end)
             continue
-        for found in _in_run(look.text, start, end):
+        for found in _detect_in_run(scan.text, start, end):
             yield found
             end = max(end, found.end)
-        start = image.find(_NEEDLE, end)
+        start = image.find(_MIN_RUN, end)
 
 
-def _is_name(run: bytes) -> bool:
-    """Words in small letters or in capitals, without a digit: `a_long_name_of_something`."""
+def _is_identifier(run: bytes) -> bool:
+    """Return whether the run is words of one case without digits: `a_long_name_of_something`."""
     letters = run.replace(b"_", b"").replace(b"-", b"")
     return letters.isalpha() and (letters.islower() or (letters.isupper() and letters != run))
 
 
-def _in_run(text: str, start: int, end: int) -> Iterable[Span]:
+def _detect_in_run(text: str, start: int, end: int) -> Iterable[RedactionSpan]:
     before = text[start - 1 : start]
-    if found := _whole(text, start, end, before):
+    if found := _detect_prefixless(text, start, end, before):
         return (found,)
-    for at in _candidates(text, start, end):
-        for shape in _BY_START.get(text[at : at + 2], ()):
-            if text.startswith(shape.prefix, at) and (found := _token(text, at, end, shape)):
+    for at in _find_token_starts(text, start, end):
+        for shape in _SHAPES_BY_START.get(text[at : at + 2], ()):
+            if text.startswith(shape.prefix, at) and (found := _detect_token(text, at, end, shape)):
                 return (found,)
-    if before in _LAST and text.endswith(_MARKS, max(0, start - 24), start):
-        return list(_marked(text, start, end))
-    return NOTHING
+    if before in _MARK_CHARS and text.endswith(_MARKED_PREFIXES, max(0, start - 24), start):
+        return list(_detect_marked(text, start, end))
+    return NO_SPANS
 
 
-def _marked(text: str, start: int, end: int) -> Iterator[Span]:
-    for shape in _MARKED:
+def _detect_marked(text: str, start: int, end: int) -> Iterator[RedactionSpan]:
+    for shape in _MARKED_SHAPES:
         at = start - len(shape.prefix)
-        if text.endswith(shape.prefix, max(0, start - 24), start) and opens(text, at):
-            found = _token(text, at, end, shape)
+        if text.endswith(shape.prefix, max(0, start - 24), start) and can_start_token(text, at):
+            found = _detect_token(text, at, end, shape)
             if found is not None:
                 yield found
 
 
-def _candidates(text: str, start: int, end: int) -> list[int]:
-    """Where in a run a token may begin: at its start, behind an escape, behind `_` or `-`."""
-    found = [mark.end() for mark in _STARTS.finditer(text, start, end)]
+def _find_token_starts(text: str, start: int, end: int) -> list[int]:
+    """Return where in a run a token may begin: at its start, after an escape, `_` or `-`."""
+    found = [mark.end() for mark in _TOKEN_START.finditer(text, start, end)]
     if text[start] not in "_-":
         found.insert(0, start)
     if start and text[start - 1] in "\\%[u":
-        found += [at for at in range(start + 1, min(start + 6, end)) if opens(text, at)]
+        found += [at for at in range(start + 1, min(start + 6, end)) if can_start_token(text, at)]
     return found
 
 
-def _whole(text: str, start: int, end: int, before: str) -> Span | None:
-    may_be = end - start >= _LEAST_WHOLE or text.startswith(".", end)
-    if may_be and (found := _WHOLE.match(text, start)) and found.lastgroup:
-        return secret(start, found.end(), found.lastgroup)
-    if before not in _BEFORE:
+def _detect_prefixless(text: str, start: int, end: int, before: str) -> RedactionSpan | None:
+    is_long_enough = end - start >= _MIN_PREFIXLESS_CHARS or text.startswith(".", end)
+    if is_long_enough and (found := _PREFIXLESS_TOKEN.match(text, start)) and found.lastgroup:
+        return make_secret_span(start, found.end(), found.lastgroup)
+    if before not in _BY_PRECEDING_CHAR:
         return None
-    literals, pattern = _BEFORE[before]
+    literals, pattern = _BY_PRECEDING_CHAR[before]
     begin, stop = max(0, start - 64), start + 320
     if all(text.find(literal, begin, stop) < 0 for literal in literals):
         return None
     found = pattern.search(text, begin, stop)
-    return secret(found.start(), found.end(), found.lastgroup or "token") if found else None
-
-
-def _token(text: str, at: int, end: int, shape: Shape) -> Span | None:
-    """The token of that shape which begins here, in a run that ends there, or goes on below."""
-    dotted = shape.dotted and not text.startswith(".", end)  # it has a dot where the run ends
-    if not dotted and (found := shape.pattern.match(text, at, at + 9000)):
-        rest = text[at + len(shape.prefix) : found.end()]
-        stop = _more(text, max(end, found.end()))
-    elif end - at > _REACH or not _is_broken(text, at):
-        return None
-    else:
-        window = text[at : at + _REACH]
-        joined, ends = _joined(window)
-        if len(ends) < 2 or not (found := shape.pattern.match(joined)):
-            return None
-        rest = joined[len(shape.prefix) : found.end()]
-        stop = at + _place(found.end(), ends)
-    if is_placeholder(rest) or not _is_drawn(shape.prefix, rest):
-        return None
-    return secret(at, stop, shape.kind)
-
-
-def _is_broken(text: str, at: int) -> bool:
-    """Is there a break right behind the characters of a token?"""
-    found = _TOKEN.match(text, at, at + _REACH)
-    end = found.end() if found else at
-    return _BREAK.match(text, end) is not None or (
-        text[end - 1] in ".+" and _BREAK.match(text, end - 1) is not None
+    return (
+        make_secret_span(found.start(), found.end(), found.lastgroup or "token") if found else None
     )
 
 
-_FAINT = frozenset(("s.", "00", "sk-", "pa-", "st."))  # ordinary text has them too
+def _detect_token(text: str, at: int, end: int, shape: TokenShape) -> RedactionSpan | None:
+    """Return the token of this shape at `at`, in a run that ends at `end` or is split."""
+    lacks_dot = shape.needs_dot and not text.startswith(
+        ".", end
+    )  # the shape needs a dot after the run
+    if not lacks_dot and (found := shape.pattern.match(text, at, at + 9000)):
+        rest = text[at + len(shape.prefix) : found.end()]
+        stop = _extend_token(text, max(end, found.end()))
+    elif end - at > _MAX_SPLIT_CHARS or not _is_split(text, at):
+        return None
+    else:
+        window = text[at : at + _MAX_SPLIT_CHARS]
+        joined, ends = _join_pieces(window)
+        if len(ends) < 2 or not (found := shape.pattern.match(joined)):
+            return None
+        rest = joined[len(shape.prefix) : found.end()]
+        stop = at + _map_position(found.end(), ends)
+    if is_placeholder(rest) or not _is_random_enough(shape.prefix, rest):
+        return None
+    return make_secret_span(at, stop, shape.kind)
 
 
-def _is_drawn(prefix: str, rest: str) -> bool:
-    """Long first letters speak for themselves; after short ones the rest must be random."""
+def _is_split(text: str, at: int) -> bool:
+    """Return whether the token's characters end at a break."""
+    found = _TOKEN_CHARS.match(text, at, at + _MAX_SPLIT_CHARS)
+    end = found.end() if found else at
+    return _TOKEN_BREAK.match(text, end) is not None or (
+        text[end - 1] in ".+" and _TOKEN_BREAK.match(text, end - 1) is not None
+    )
+
+
+_WEAK_PREFIXES = frozenset(("s.", "00", "sk-", "pa-", "st."))  # also common in ordinary text
+
+
+def _is_random_enough(prefix: str, rest: str) -> bool:
+    """Return whether the prefix is long enough, or the rest random enough, for a token."""
     if len(prefix) >= 8:
         return any(letter.isdigit() for letter in rest) or len(set(rest)) > 8
-    if prefix not in _FAINT and rest[:20].isalnum() and not rest[:20].isalpha():
+    if prefix not in _WEAK_PREFIXES and rest[:20].isalnum() and not rest[:20].isalpha():
         return True
     if is_digest(rest) or (len(prefix) >= 5 and not rest.islower() and len(set(rest)) > 8):
         return True
     if len(prefix) > 1 and rest.isupper() and rest.isalnum():
-        return entropy(rest) >= 2.8 and (len(prefix) > 3 or not rest.isalpha())
+        return compute_entropy(rest) >= 2.8 and (len(prefix) > 3 or not rest.isalpha())
     return is_random(rest) or is_random(rest[:40])
 
 
-def _more(text: str, end: int) -> int:
-    """The end of a token whose rest stands on the next lines, each of them random and nothing else."""
+def _extend_token(text: str, end: int) -> int:
+    """Return the end of a token that continues on the next lines, each of them random."""
     for _ in range(64):
-        gap = _BREAK.match(text, end)
+        gap = _TOKEN_BREAK.match(text, end)
         if gap is None or gap.end() == end:
             return end
-        following = _END.match(text, gap.end())
+        following = _RUN_REST.match(text, gap.end())
         if following is None:
             return end
         stop = following.end()
@@ -215,12 +227,12 @@ def _more(text: str, end: int) -> int:
     return end
 
 
-def _joined(window: str) -> tuple[str, list[tuple[int, int]]]:
-    """The window without its breaks, and for each piece where it ends: there, and in the window."""
+def _join_pieces(window: str) -> tuple[str, list[tuple[int, int]]]:
+    """Return the window without its breaks, and the end of each piece in both texts."""
     pieces: list[str] = []
     ends: list[tuple[int, int]] = []
     size = at = 0
-    for gap in _BREAK.finditer(window):
+    for gap in _TOKEN_BREAK.finditer(window):
         pieces.append(window[at : gap.start()])
         size += gap.start() - at
         ends.append((size, gap.start()))
@@ -230,8 +242,8 @@ def _joined(window: str) -> tuple[str, list[tuple[int, int]]]:
     return "".join(pieces), ends
 
 
-def _place(joined: int, ends: list[tuple[int, int]]) -> int:
-    """Where a place in the joined window is in the window itself."""
+def _map_position(joined: int, ends: list[tuple[int, int]]) -> int:
+    """Map a position in the joined window to the original window."""
     for size, end in ends:
         if joined <= size:
             return end - (size - joined)

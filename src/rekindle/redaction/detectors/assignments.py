@@ -1,32 +1,39 @@
-"""A secret's name and its value: in code, settings, JSON, YAML, XML, options of commands, prose."""
+"""Detects a secret's name and its value: in code, settings, JSON, YAML, XML, options and prose."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 
-from rekindle.redaction.scanner import NOTHING, Look, Runs, Span, Stems, secret
+from rekindle.redaction.scanner import (
+    NO_SPANS,
+    CharRuns,
+    LiteralDetectors,
+    RedactionSpan,
+    ScanInput,
+    make_secret_span,
+)
 
 from .entropy import is_random
 from .literals import is_secret_string, is_secret_word
-from .proximity import nearby
-from .secret_names import TOKEN, Name, announced
+from .proximity import detect_random_nearby
+from .secret_names import TOKEN, SecretName, classify_name
 
-# What every secret's name holds; the name around it decides.
-_WORDS = (
+# Every secret's name contains one of these; the full name decides.
+_NAME_LITERALS = (
     b"pass", b"pw", b"psk", b"secret", b"token", b"key", b"cred", b"auth", b"cookie", b"sess", b"sig",
     b"mnemonic", b"phrase",
 )  # fmt: skip
-_NAME = bytes(c for c in range(128) if chr(c).isalnum()) + b"_-."
+_NAME_BYTES = bytes(c for c in range(128) if chr(c).isalnum()) + b"_-."
 _QUALIFIED = re.compile(rb"(?:api|access|secret|private|auth|deploy|encryption) \Z")
-_LONGEST = 64  # of a name, on either side of the word
+_MAX_NAME_CHARS = 64  # on either side of the literal
 
 _QUOTE = r"""(?:\\{0,7}["'`]|&quot;|&\#3[49];|%2[27]|\\{1,4}u002[27]|\\{1,4}x2[27])"""
 _SPACE = r"(?:[ \t]|\\{1,2}[nrt]|\r?\n|\\\r?\n){0,24}"
 _SIGN = r"(?::=|=>|={1,3}|!==?|:(?!:)|%3[ADad]|\\{1,4}u003[dDaA]|&\#61;)"
 _TYPE = r"[A-Za-z_][\w.\[\], |?<>]{0,60}+[ ]?=[ ]{0,4}(?=[fbruFBRU]{0,2}[\"'])"
 
-_BETWEEN = re.compile(
+_SEPARATOR = re.compile(
     rf"""(?P<tight>{_SIGN})(?:[ ]{{0,4}}{_TYPE})?
       | (?P<pair>{_QUOTE}{_SPACE},{_SPACE}(?={_QUOTE}))
       | (?:{_QUOTE}{_SPACE},?|(?=[ ]{{0,8}}(?:\\r?\\?n|\r?\n))){_SPACE}
@@ -40,189 +47,197 @@ _BETWEEN = re.compile(
     """,
     re.X,
 )
-_AFTER = re.compile(
+_VALUE_PREFIX = re.compile(
     r"(?:[ \t]|\\?\r?\n|\\n|\\t){0,40}(?:\([ \t\n]{0,40})?[fbruFBRU@$]{0,2}(?=\\{0,7}[\"'`&%])"
     r"|[ \t]{0,40}"
 )
-_OPEN = re.compile(rf'"""|{_QUOTE}', re.X)
-_OPENS = frozenset("\"'`\\&%")  # what may begin a quote
-_FOLLOWS = _OPENS | frozenset(" \t\r\n(>]?:=!")  # and what may stand behind a name
-_BLANKS = _OPENS | frozenset(" \t\r\n(fbruFBRU@$")  # and what may stand before a value
-_PLAIN = Runs(r"[^\s\"'`,;&<>(){}\[\]|\\]")
-_WORD = Runs(r"[^\s\"'`;&|<>\\]")
-_ESCAPED = re.compile(r"(?:\\(?!\\*[nrt\"'])[^\n]|[^\s\"'`;&|<>\\]){1,400}+")
-_INDENT = Runs(r"[ \t\-#>]")
-_PARAMETER = Runs(r"[^\s\"'`&#<>\\;]")
+_OPENING_QUOTE = re.compile(rf'"""|{_QUOTE}', re.X)
+_QUOTE_STARTS = frozenset("\"'`\\&%")  # may begin a quote
+_NAME_FOLLOWERS = _QUOTE_STARTS | frozenset(" \t\r\n(>]?:=!")  # may follow a name
+_VALUE_STARTS = _QUOTE_STARTS | frozenset(" \t\r\n(fbruFBRU@$")  # may precede a value
+_PLAIN_VALUE = CharRuns(r"[^\s\"'`,;&<>(){}\[\]|\\]")
+_SHELL_WORD = CharRuns(r"[^\s\"'`;&|<>\\]")
+_ESCAPED_SHELL_WORD = re.compile(r"(?:\\(?!\\*[nrt\"'])[^\n]|[^\s\"'`;&|<>\\]){1,400}+")
+_INDENT = CharRuns(r"[ \t\-#>]")
+_URL_PARAMETER = CharRuns(r"[^\s\"'`&#<>\\;]")
 _IN_TAG = re.compile(r"[^<\n]{1,400}(?=</)")
 _BLOCK = re.compile(
     r"[|>][+-]?\d?[ \t]{0,8}((?:(?:\r?\n|\\n)[ \t]{1,40}[^\s\\][^\n\\]{0,400}){1,60})"
 )
-_FURTHER = re.compile(
+_CONTINUED_STRING = re.compile(
     r"""[ \t]{0,8}(?:\+|\\)?[ \t]{0,8}(\r?\n|\\n)?[ \t]{0,40}\+?[ \t]{0,8}(["'])([^"'\n]{1,400})\2"""
 )
-_SETS = re.compile(
+_SET_COMMAND = re.compile(
     r"(?:\bset|\bconfig|\badd|\bput|:set|wifi[^\n|;]{0,60})[ ]+(?:--\w+[ ]+)?[\w./:@-]*\Z"
 )
-_SETTERS = ("set", "config", "add", "put", "wifi")
+_SET_VERBS = ("set", "config", "add", "put", "wifi")
 
 
-def _named(look: Look, at: int) -> Iterable[Span]:
-    """The value behind the name in which a stem stands, if it is the name of a secret."""
-    low = look.low
-    chunk = low[at - _LONGEST if at > _LONGEST else 0 : at]
-    before = len(chunk) - len(chunk.rstrip(_NAME))
-    chunk = low[at : at + _LONGEST]
-    after = len(chunk) - len(chunk.lstrip(_NAME))
-    if before == _LONGEST or after == _LONGEST:
-        return NOTHING
-    name = look.text[at - before : at + after].rstrip(".-")
+def _detect_assignment(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+    """Detect the value after the name around a literal, if the name announces a secret."""
+    lower = scan.lower
+    chunk = lower[at - _MAX_NAME_CHARS if at > _MAX_NAME_CHARS else 0 : at]
+    before = len(chunk) - len(chunk.rstrip(_NAME_BYTES))
+    chunk = lower[at : at + _MAX_NAME_CHARS]
+    after = len(chunk) - len(chunk.lstrip(_NAME_BYTES))
+    if before == _MAX_NAME_CHARS or after == _MAX_NAME_CHARS:
+        return NO_SPANS
+    name = scan.text[at - before : at + after].rstrip(".-")
     start = at - before
-    if start in look.names:  # by another stem of the same name
-        return NOTHING
-    look.names.add(start)
-    says = announced(name)
-    if says is None:
-        if name.lower() in ("key", "keys") and _QUALIFIED.search(low, max(0, start - 12), start):
-            return nearby(look, start + len(name))
-        return NOTHING
+    if start in scan.seen_names:  # already seen through another literal in the same name
+        return NO_SPANS
+    scan.seen_names.add(start)
+    secret_name = classify_name(name)
+    if secret_name is None:
+        if name.lower() in ("key", "keys") and _QUALIFIED.search(lower, max(0, start - 12), start):
+            return detect_random_nearby(scan, start + len(name))
+        return NO_SPANS
     end = start + len(name)
-    if look.text[end : end + 1] in _FOLLOWS and (found := list(_value(look, start, end, says))):
+    if scan.text[end : end + 1] in _NAME_FOLLOWERS and (
+        found := list(_detect_value(scan, start, end, secret_name))
+    ):
         return found
-    return nearby(look, end)
+    return detect_random_nearby(scan, end)
 
 
-def _value(look: Look, start: int, end: int, name: Name) -> Iterator[Span]:
-    text = look.text
-    between = _BETWEEN.match(text, end, end + 160)
-    if between is None or text.startswith("${", max(0, start - 2)):
+def _detect_value(
+    scan: ScanInput, start: int, end: int, name: SecretName
+) -> Iterator[RedactionSpan]:
+    text = scan.text
+    separator = _SEPARATOR.match(text, end, end + 160)
+    if separator is None or text.startswith("${", max(0, start - 2)):
         return
     if text.startswith("<secret:", max(0, start - 1)):  # a mask
         return
-    how = between.lastgroup or ""
-    if how == "xml" and text[start - 1 : start] != "<":
+    separator_kind = separator.lastgroup or ""
+    if separator_kind == "xml" and text[start - 1 : start] != "<":
         return
-    if how == "space" and not _takes_a_word(text, start, name):
+    if separator_kind == "space" and not _accepts_spaced_value(text, start, name):
         return
-    at = between.end()
-    if text[at : at + 1] in _BLANKS and (after := _AFTER.match(text, at, at + 120)):
+    at = separator.end()
+    if text[at : at + 1] in _VALUE_STARTS and (after := _VALUE_PREFIX.match(text, at, at + 120)):
         at = after.end()
-    first = text[at : at + 1]
-    if first in _OPENS and (opening := _OPEN.match(text, at)):
-        yield from _quoted(text, opening, name, how)
-    elif how in ("pair", "call") or (how == "space" and not _is_option(text, start)):
+    first_char = text[at : at + 1]
+    if first_char in _QUOTE_STARTS and (opening := _OPENING_QUOTE.match(text, at)):
+        yield from _detect_quoted(text, opening, name, separator_kind)
+    elif separator_kind in ("pair", "call") or (
+        separator_kind == "space" and not _is_option(text, start)
+    ):
         return
-    elif how == "xml":
-        if (found := _IN_TAG.match(text, at)) and is_secret_word(name, found.group(), bare=True):
-            yield secret(found.start(), found.end(), name.kind)
-    elif first in ("|", ">") and (block := _BLOCK.match(text, at)):
-        if name.strong:
-            yield secret(block.start(1) + 1, block.end(1), name.kind)
+    elif separator_kind == "xml":
+        if (found := _IN_TAG.match(text, at)) and is_secret_word(name, found.group(), is_bare=True):
+            yield make_secret_span(found.start(), found.end(), name.kind)
+    elif first_char in ("|", ">") and (block := _BLOCK.match(text, at)):
+        if name.is_strong:
+            yield make_secret_span(block.start(1) + 1, block.end(1), name.kind)
     else:
-        yield from _unquoted(look, start, at, name, between)
+        yield from _detect_unquoted(scan, start, at, name, separator)
 
 
-def _takes_a_word(text: str, start: int, name: Name) -> bool:
-    """Does what stands behind a space belong to the name? For options, `set NAME VALUE` and SQL."""
+def _accepts_spaced_value(text: str, start: int, name: SecretName) -> bool:
+    """Return whether a value may follow after a space: options, `set NAME VALUE`, SQL."""
     if _is_option(text, start):
         return True
     return name.kind == "password" and text[start : start + 4].isupper()
 
 
 def _is_option(text: str, start: int) -> bool:
-    """`--password`, or `config set password`: a word may follow."""
+    """Return whether the name is an option with a value: `--password`, `config set password`."""
     if text.startswith("-", start):
         return True
     space = text.rfind(" ", max(0, start - 60), start)
     if space < 0:
         return False
     before = text[max(0, start - 60) : start]
-    return any(word in before for word in _SETTERS) and _SETS.search(before) is not None
+    return any(word in before for word in _SET_VERBS) and _SET_COMMAND.search(before) is not None
 
 
-def _quoted(text: str, opening: re.Match[str], name: Name, how: str) -> Iterator[Span]:
+def _detect_quoted(
+    text: str, opening: re.Match[str], name: SecretName, separator_kind: str
+) -> Iterator[RedactionSpan]:
     quote, at = opening.group(), opening.end()
-    far = at + (4000 if quote == '"""' else 600)
-    end = _closing(text, quote, at, far)
+    limit = at + (4000 if quote == '"""' else 600)
+    end = _find_closing_quote(text, quote, at, limit)
     value = text[at:end]
     if not value.strip() or not is_secret_string(name, value):
         return
-    if how in ("pair", "call") and not (name.strong and _is_odd(value)):
+    if separator_kind in ("pair", "call") and not (name.is_strong and _has_non_letters(value)):
         return
-    if how == "pair" and value.isalnum() and not is_random(value, 8):
+    if separator_kind == "pair" and value.isalnum() and not is_random(value, 8):
         return
-    yield secret(at, end, name.kind)
+    yield make_secret_span(at, end, name.kind)
     end += len(quote)
-    while (more := _FURTHER.match(text, end)) and ("+" in more[0] or more[1]):
-        yield secret(more.start(3), more.end(3), name.kind)
+    while (more := _CONTINUED_STRING.match(text, end)) and ("+" in more[0] or more[1]):
+        yield make_secret_span(more.start(3), more.end(3), name.kind)
         end = more.end()
 
 
-def _closing(text: str, quote: str, at: int, far: int) -> int:
-    """Where a quoted text ends: at its quote, or with the line where that is missing."""
-    end = text.find(quote, at, far)
+def _find_closing_quote(text: str, quote: str, at: int, limit: int) -> int:
+    """Return the end of a quoted text: its closing quote, or the first word if that is missing."""
+    end = text.find(quote, at, limit)
     while end > at and len(quote) == 1 and text[end - 1] == "\\":
-        end = text.find(quote, end + 1, far)
+        end = text.find(quote, end + 1, limit)
     if end >= 0 and (len(quote) == 3 or "\n" not in text[at:end]):
         return end
-    line = text.find("\n", at, far)
-    stop = line if line >= 0 else min(far, len(text))
+    line = text.find("\n", at, limit)
+    stop = line if line >= 0 else min(limit, len(text))
     return at + len(text[at:stop].split(" ")[0])
 
 
-def _is_odd(value: str) -> bool:
-    """Something that is no name of a field: it has digits or marks in it."""
+def _has_non_letters(value: str) -> bool:
+    """Return whether the value contains digits or punctuation, unlike the name of a field."""
     return len(value) >= 6 and not value.replace("_", "").replace("-", "").isalpha()
 
 
-def _unquoted(
-    look: Look, start: int, at: int, name: Name, between: re.Match[str]
-) -> Iterator[Span]:
-    text = look.text
-    sign, is_option = between["tight"] or between["sign"] or "", _is_option(text, start)
-    tight = bool(sign) and not between["before"] and at == between.end()
-    if sign and tight and text[start - 1 : start] in ("?", "&", ";"):
-        end = _PARAMETER.end(look, at, 2000)
-        name = name if name.strong else TOKEN  # whoever has the address has what it allows
-    elif is_option or (tight and sign == "="):
-        end = _shell_word(look, at)
+def _detect_unquoted(
+    scan: ScanInput, start: int, at: int, name: SecretName, separator: re.Match[str]
+) -> Iterator[RedactionSpan]:
+    text = scan.text
+    sign, is_option = separator["tight"] or separator["sign"] or "", _is_option(text, start)
+    is_tight = bool(sign) and not separator["before"] and at == separator.end()
+    if sign and is_tight and text[start - 1 : start] in ("?", "&", ";"):
+        end = _URL_PARAMETER.find_end(scan, at, 2000)
+        name = name if name.is_strong else TOKEN  # a URL with a token grants access by itself
+    elif is_option or (is_tight and sign == "="):
+        end = _find_shell_word_end(scan, at)
     else:
-        end = _PLAIN.end(look, at, 400)
+        end = _PLAIN_VALUE.find_end(scan, at, 400)
     if end == at or (is_option and text[at] in "-$@"):
         return
-    value = text[at:end].rstrip(".,:)" if between["prose"] else ",")
+    value = text[at:end].rstrip(".,:)" if separator["prose"] else ",")
     follows = text[end : end + 1]
-    ends = follows in ("", "\n", "\r", " ", "&", ";", '"', "'", "\\", "`", "<", "|")
-    bare = ends and (is_option or _is_setting(look, start, sign, tight, follows))
-    if between["prose"]:
-        bare = False
-        if not _is_odd(value) or not any(letter.isdigit() for letter in value):
+    is_complete = follows in ("", "\n", "\r", " ", "&", ";", '"', "'", "\\", "`", "<", "|")
+    is_bare = is_complete and (is_option or _is_config_line(scan, start, sign, is_tight, follows))
+    if separator["prose"]:
+        is_bare = False
+        if not _has_non_letters(value) or not any(letter.isdigit() for letter in value):
             return
-    if between["space"] and not text.startswith("-", start) and not _is_odd(value):
+    if separator["space"] and not text.startswith("-", start) and not _has_non_letters(value):
         return
-    if between["close"] and not value.isdigit():
-        return  # JSON has only numbers without quotes
-    if is_secret_word(name, value, bare=bare):
-        yield secret(at, at + len(value), name.kind)
+    if separator["close"] and not value.isdigit():
+        return  # unquoted JSON values are numbers
+    if is_secret_word(name, value, is_bare=is_bare):
+        yield make_secret_span(at, at + len(value), name.kind)
 
 
-def _shell_word(look: Look, at: int) -> int:
-    """Where a word of a shell ends, which may have escaped characters in it."""
-    end = _WORD.end(look, at, 400)
-    if end < at + 400 and look.text.startswith("\\", end):
-        escaped = _ESCAPED.match(look.text, at)
+def _find_shell_word_end(scan: ScanInput, at: int) -> int:
+    """Return the end of a shell word, which may contain escaped characters."""
+    end = _SHELL_WORD.find_end(scan, at, 400)
+    if end < at + 400 and scan.text.startswith("\\", end):
+        escaped = _ESCAPED_SHELL_WORD.match(scan.text, at)
         return escaped.end() if escaped else at
     return end
 
 
-def _is_setting(look: Look, start: int, sign: str, tight: bool, follows: str) -> bool:
-    """A line of a settings file, or `NAME=value` for a shell: no language writes this for code."""
+def _is_config_line(scan: ScanInput, start: int, sign: str, tight: bool, follows: str) -> bool:
+    """Return whether this is a line of a settings file, or `NAME=value` for a shell."""
     if tight and sign == "=":
         return True
     if sign != ":" or follows not in ("", "\n", "\r", "\\", '"', "'"):
         return False
-    line = look.text.rfind("\n", max(0, start - 80), start) + 1
-    is_first = _INDENT.end(look, line, len(look.text)) >= start
-    return is_first or look.text.endswith(("\\n", "export "), line, start)
+    line = scan.text.rfind("\n", max(0, start - 80), start) + 1
+    is_first = _INDENT.find_end(scan, line, len(scan.text)) >= start
+    return is_first or scan.text.endswith(("\\n", "export "), line, start)
 
 
-STEMS: Stems = tuple((stem, _named) for stem in _WORDS)
+LITERAL_DETECTORS: LiteralDetectors = tuple((stem, _detect_assignment) for stem in _NAME_LITERALS)

@@ -1,14 +1,21 @@
-"""Options of single programs that take a password, and passwords that are piped into programs."""
+"""Detects passwords in command-line options, and passwords piped into programs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from rekindle.redaction.scanner import NOTHING, AtStem, Look, Span, Stems, secret
+from rekindle.redaction.scanner import (
+    NO_SPANS,
+    LiteralDetector,
+    LiteralDetectors,
+    RedactionSpan,
+    ScanInput,
+    make_secret_span,
+)
 
 from .entropy import is_placeholder, is_random
-from .secret_names import announced
+from .secret_names import classify_name
 
 _WORD = (
     r"""(?:"(?P<double>[^"\n]{1,200})"|'(?P<single>[^'\n]{1,200})'"""
@@ -18,8 +25,8 @@ _OPTION = re.compile(r" -(?:([puwakPUWc])|-(?:proxy-)?user[ =])")
 _VALUE = re.compile(rf"[ ]{{0,4}}\\?\"?{_WORD}")
 _JOINED = re.compile(rf"{_WORD}")
 
-# program → the option with its password; a small p may be joined with it
-_SPACED = {
+# option letter → programs that take a password after it; `-p` may be joined with the value
+_SPACED_OPTIONS = {
     "p": r"sshpass|docker[ ]login|podman[ ]login|helm[ ]registry|mongo\w*|twine|az[ ]login|oc[ ]login"
     r"|rabbitmqadmin|lftp|influx|cqlsh|neo4j|cypher-shell|clickhouse\S*|nexus|buildah[ ]login|impala\S*",
     "P": r"zip|unzip|sqlcmd|bcp|tsql|isql|ipmitool|wireless|freebcp|zipcloak",
@@ -29,41 +36,43 @@ _SPACED = {
     "k": r"openssl[ ]\w+",
     "c": r"snmp\w+",
 }
-_TIGHT = r"mysql\w*|mariadb\w*|7z[ar]?|sshpass|rar|unrar|mongo\w*"
-_PAIRS = (
+_JOINED_PROGRAM_NAMES = r"mysql\w*|mariadb\w*|7z[ar]?|sshpass|rar|unrar|mongo\w*"
+_LOGIN_PROGRAM_NAMES = (
     r"curl|wget|https?|xh|ab|lftp|smbclient|rpcclient|wrk|siege|artifactory|elasticsearch\S*|nxc"
 )
 
 
-class _Programs:
-    """Does one of these programs stand before an option, in the same command?"""
+class _ProgramMatcher:
+    """Matches text in which one of the programs precedes an option of the same command."""
 
     def __init__(self, names: str, ends: str = "|;&") -> None:
         self._pattern = re.compile(rf"\b(?:{names})\b[^{ends}]*\Z")
-        # A text that has none of the names is told by that, which is far cheaper than the pattern.
+        # Checking for the plain names first is much cheaper than running the pattern.
         plain = (
             re.sub(r"\\.[*+]?|\[.*|.\?", "", name) for name in names.replace("[ ]", " ").split("|")
         )
         self._names = tuple(plain)
 
-    def stand_in(self, before: str) -> bool:
+    def matches(self, before: str) -> bool:
         for name in self._names:
             if name in before:
                 return self._pattern.search(before) is not None
         return False
 
 
-_PROGRAMS = {letter: _Programs(names) for letter, names in _SPACED.items()}
-_TIGHT_PROGRAMS = _Programs(_TIGHT)
-_PAIR_PROGRAMS = _Programs(_PAIRS, "|;")
+_PROGRAMS = {letter: _ProgramMatcher(names) for letter, names in _SPACED_OPTIONS.items()}
+_JOINED_PROGRAMS = _ProgramMatcher(_JOINED_PROGRAM_NAMES)
+_LOGIN_PROGRAMS = _ProgramMatcher(_LOGIN_PROGRAM_NAMES, "|;")
 _HTPASSWD = re.compile(r"passwd\b[^|;&\n]{0,120}?-(?=\w*b)\w++[ ]+(?:\S+[ ]+){2}(\S{3,200})")
-_PAIR = re.compile(r"""[ ]{0,4}\\{0,3}["']?[^\s:%"',]{0,80}[:%,](?P<password>[^\s"'\\]{2,200})""")
+_LOGIN_VALUE = re.compile(
+    r"""[ ]{0,4}\\{0,3}["']?[^\s:%"',]{0,80}[:%,](?P<password>[^\s"'\\]{2,200})"""
+)
 
-# Everything else that is found by a word of its own: the stem, and the form that begins with it.
+# Everything else: a literal, and the pattern that begins with it.
 _Q = r"""\\{0,3}["']?"""
 _VALUES = rf"""{_Q}(?P<value>[^\s"'\\]{{3,400}})"""
-_FORMS: tuple[tuple[bytes, str], ...] = (
-    # echo PASSWORD | something that asks for one
+_COMMAND_PATTERNS: tuple[tuple[bytes, str], ...] = (
+    # echo PASSWORD | a program that reads one
     (b"echo ", rf"""echo[ ]+(?:-\w+[ ]+)?{_Q}(?P<value>[^\s"'|\\][^"'|\n\\]{{1,200}}?){_Q}[ ]*\|[ ]*
         (?: sudo[ ]+(?:-\w+[ ]+)*-\w*S
           | (?:sudo[ ]+)?(?:chpasswd|passwd|smbpasswd|pdbedit|cryptsetup|kinit)\b
@@ -91,85 +100,85 @@ _FORMS: tuple[tuple[bytes, str], ...] = (
 )  # fmt: skip
 
 
-def options(look: Look) -> Iterator[Span]:
-    """Passwords that a program takes behind a single letter."""
-    for found in _OPTION.finditer(look.text):
-        if one := _option(look.text, found):
-            yield one
+def detect_options(scan: ScanInput) -> Iterator[RedactionSpan]:
+    """Detect passwords that a program takes after a single-letter option."""
+    for found in _OPTION.finditer(scan.text):
+        if span := _detect_option(scan.text, found):
+            yield span
 
 
-def behind_options(words: Sequence[str]) -> Iterator[int]:
-    """Which words of a command that is given word by word are passwords."""
+def find_password_words(words: Sequence[str]) -> Iterator[int]:
+    """Yield the indexes of the words that are passwords, in a command given as a list of words."""
     for number in range(1, len(words)):
         option, word = words[number - 1], words[number]
         if not option.startswith("-") or word.startswith("-") or is_placeholder(word):
             continue
-        says, program = announced(option), _PROGRAMS.get(option[1:])
-        if says is not None:
-            is_password = says.strong or is_random(word, 10)
+        secret_name, program = classify_name(option), _PROGRAMS.get(option[1:])
+        if secret_name is not None:
+            is_password = secret_name.is_strong or is_random(word, 10)
         else:
-            is_password = program and program.stand_in(" ".join((*words[:number], "")))
+            is_password = program and program.matches(" ".join((*words[:number], "")))
         if is_password:
             yield number
 
 
-def _form(form: str) -> AtStem:
-    pattern = re.compile(form, re.X | re.I)
+def _make_detector(expression: str) -> LiteralDetector:
+    pattern = re.compile(expression, re.X | re.I)
 
-    def rule(look: Look, at: int) -> Iterable[Span]:
-        if (found := pattern.match(look.text, at)) and (one := _named(found)):
-            return (one,)
-        return NOTHING
+    def detect(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+        if (found := pattern.match(scan.text, at)) and (span := _mask_match(found)):
+            return (span,)
+        return NO_SPANS
 
-    return rule
-
-
-def _htpasswd(look: Look, at: int) -> Iterable[Span]:
-    if look.low.startswith(b"ht", max(0, at - 2)) and (found := _HTPASSWD.match(look.text, at)):
-        return (secret(found.start(1), found.end(1), "password"),)
-    return NOTHING
+    return detect
 
 
-def _option(text: str, found: re.Match[str]) -> Span | None:
+def _detect_htpasswd(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+    if scan.lower.startswith(b"ht", max(0, at - 2)) and (found := _HTPASSWD.match(scan.text, at)):
+        return (make_secret_span(found.start(1), found.end(1), "password"),)
+    return NO_SPANS
+
+
+def _detect_option(text: str, found: re.Match[str]) -> RedactionSpan | None:
     letter, at = found[1] or "u", found.end()
     line = text.rfind("\n", max(0, at - 240), at)
     before = text[max(line, 0, at - 240) : at]
     if letter in "uU":
-        pair = _PAIR.match(text, at)
-        if pair and not pair["password"].isdigit() and _PAIR_PROGRAMS.stand_in(before):
-            return _masked(pair, "password")
+        pair = _LOGIN_VALUE.match(text, at)
+        if pair and not pair["password"].isdigit() and _LOGIN_PROGRAMS.matches(before):
+            return _mask_group(pair, "password")
         return None
-    spaced = text[at : at + 1] == " "
-    if letter == "p" and not spaced:
-        if not _TIGHT_PROGRAMS.stand_in(before):
+    is_spaced = text[at : at + 1] == " "
+    if letter == "p" and not is_spaced:
+        if not _JOINED_PROGRAMS.matches(before):
             return None
-        return _first(_JOINED.match(text, at), 3)
+        return _mask_word(_JOINED.match(text, at), 3)
     program = _PROGRAMS.get(letter)
-    if program is None or not program.stand_in(before):
+    if program is None or not program.matches(before):
         return None
-    return _first(_VALUE.match(text, at), 3 if letter != "c" else 6)
+    return _mask_word(_VALUE.match(text, at), 3 if letter != "c" else 6)
 
 
-def _first(word: re.Match[str] | None, least: int) -> Span | None:
-    if word is None or word.lastgroup is None or len(word[word.lastgroup]) < least:
+def _mask_word(word: re.Match[str] | None, min_length: int) -> RedactionSpan | None:
+    if word is None or word.lastgroup is None or len(word[word.lastgroup]) < min_length:
         return None
-    return _masked(word, word.lastgroup)
+    return _mask_group(word, word.lastgroup)
 
 
-def _masked(found: re.Match[str], group: str) -> Span | None:
+def _mask_group(found: re.Match[str], group: str) -> RedactionSpan | None:
     if is_placeholder(found[group]) or found[group].startswith("-"):
         return None
-    return secret(found.start(group), found.end(group), "password")
+    return make_secret_span(found.start(group), found.end(group), "password")
 
 
-def _named(found: re.Match[str]) -> Span | None:
+def _mask_match(found: re.Match[str]) -> RedactionSpan | None:
     group = found.lastgroup
     if group is None or (group == "random" and not is_random(found[group], 16)):
         return None
-    return _masked(found, group)
+    return _mask_group(found, group)
 
 
-STEMS: Stems = (
-    *((stem, _form(form)) for stem, form in _FORMS),
-    (b"pass", _htpasswd),
+LITERAL_DETECTORS: LiteralDetectors = (
+    *((stem, _make_detector(form)) for stem, form in _COMMAND_PATTERNS),
+    (b"pass", _detect_htpasswd),
 )

@@ -1,4 +1,4 @@
-"""Lines of files in which programs keep passwords: netrc, pgpass, shadow, docker, kube."""
+"""Detects lines of credential files: netrc, pgpass, shadow, docker, kube."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from base64 import b64decode
 from binascii import Error
 from collections.abc import Iterable, Iterator
 
-from rekindle.redaction.scanner import NOTHING, AtStem, Look, Runs, Span, Stems, secret
+from rekindle.redaction.scanner import (
+    NO_SPANS,
+    CharRuns,
+    LiteralDetector,
+    LiteralDetectors,
+    RedactionSpan,
+    ScanInput,
+    make_secret_span,
+)
 
 from .entropy import is_placeholder
 
@@ -18,13 +26,13 @@ _NETRC = re.compile(
 _PGPASS = re.compile(
     r":(?:5432|5433|6432|\*):[^:\s]{1,80}:[^:\s]{1,80}:(?P<value>(?:\\[^n]|[^\s\"'\\]){2,200})"
 )
-# A line of a shadow or htpasswd file keeps the name and loses the hash.
-_CRYPT = re.compile(
+# In a shadow or htpasswd line, only the hash is masked, not the name.
+_PASSWORD_HASH = re.compile(
     r"\$(?:[156y]|2[abxy]|apr1|argon2\w{1,2}|sha1|scrypt|pbkdf2-\w+|\d{4,7})\$[^\s\"'`:,;\\]{12,400}"
 )
-_NPM = re.compile(r"auth[ ]?=[ ]?[\"']?(?=[A-Za-z0-9+/=_-]{6})")
-_BASE64 = Runs(r"[A-Za-z0-9+/=_-]")
-_DOCKER = re.compile(
+_NPM_AUTH = re.compile(r"auth[ ]?=[ ]?[\"']?(?=[A-Za-z0-9+/=_-]{6})")
+_BASE64 = CharRuns(r"[A-Za-z0-9+/=_-]")
+_DOCKER_AUTH = re.compile(
     r"""auth\\{0,7}["'][ ]?:[ ]?\\{0,7}["'](?P<value>[A-Za-z0-9+/]{6,2000}={0,2})"""
 )
 _KEY_DATA = re.compile(
@@ -35,52 +43,54 @@ _VAULT = re.compile(
 )
 
 
-def _line(pattern: re.Pattern[str], kind: str) -> AtStem:
-    def rule(look: Look, at: int) -> Iterable[Span]:
-        found = pattern.match(look.text, at)
+def _make_line_detector(pattern: re.Pattern[str], kind: str) -> LiteralDetector:
+    def detect(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+        found = pattern.match(scan.text, at)
         if found is None or is_placeholder(found["value"]):
-            return NOTHING
-        return (secret(found.start("value"), found.end("value"), kind),)
+            return NO_SPANS
+        return (make_secret_span(found.start("value"), found.end("value"), kind),)
 
-    return rule
+    return detect
 
 
-def _npm(look: Look, at: int) -> Iterable[Span]:
-    found = _NPM.match(look.text, at)
+def _detect_npm_auth(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+    found = _NPM_AUTH.match(scan.text, at)
     if found is None:
-        return NOTHING
+        return NO_SPANS
     start = found.end()
-    end = _BASE64.end(look, start, 2000)
-    return NOTHING if is_placeholder(look.text[start:end]) else (secret(start, end, "npm"),)
+    end = _BASE64.find_end(scan, start, 2000)
+    return (
+        NO_SPANS if is_placeholder(scan.text[start:end]) else (make_secret_span(start, end, "npm"),)
+    )
 
 
-def _docker(look: Look, at: int) -> Iterable[Span]:
-    if (found := _DOCKER.match(look.text, at)) and is_login(found["value"]):
-        return (secret(found.start("value"), found.end("value"), "docker"),)
-    return NOTHING
+def _detect_docker_auth(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+    if (found := _DOCKER_AUTH.match(scan.text, at)) and is_base64_login(found["value"]):
+        return (make_secret_span(found.start("value"), found.end("value"), "docker"),)
+    return NO_SPANS
 
 
-def hashes(look: Look) -> Iterator[Span]:
-    """Hashes of passwords, and encrypted vaults: all of them begin with a dollar."""
-    if b"$" in look.raw:
-        for found in _CRYPT.finditer(look.text):
-            yield secret(found.start(), found.end(), "password-hash")
+def detect_hashes(scan: ScanInput) -> Iterator[RedactionSpan]:
+    """Detect password hashes; all of them begin with a dollar sign."""
+    if b"$" in scan.raw:
+        for found in _PASSWORD_HASH.finditer(scan.text):
+            yield make_secret_span(found.start(), found.end(), "password-hash")
 
 
-def is_login(value: str) -> bool:
-    """Name and password in base64."""
+def is_base64_login(value: str) -> bool:
+    """Return whether the value is base64 of `name:password`."""
     try:
         return b":" in b64decode(value + "=" * (-len(value) % 4))
     except (Error, ValueError):
         return False
 
 
-STEMS: Stems = (
-    (b"login", _line(_NETRC, "password")),
-    (b":5432:", _line(_PGPASS, "password")),
-    (b":*:", _line(_PGPASS, "password")),
-    (b"auth", _npm),
-    (b"auth", _docker),
-    (b"key", _line(_KEY_DATA, "private-key")),
-    (b"$ansible_vault", _line(_VAULT, "vault")),
+LITERAL_DETECTORS: LiteralDetectors = (
+    (b"login", _make_line_detector(_NETRC, "password")),
+    (b":5432:", _make_line_detector(_PGPASS, "password")),
+    (b":*:", _make_line_detector(_PGPASS, "password")),
+    (b"auth", _detect_npm_auth),
+    (b"auth", _detect_docker_auth),
+    (b"key", _make_line_detector(_KEY_DATA, "private-key")),
+    (b"$ansible_vault", _make_line_detector(_VAULT, "vault")),
 )

@@ -1,4 +1,4 @@
-"""Secrets inside an encoding: base64 that is meant to be decoded, percent-encoded text."""
+"""Detects secrets inside base64 or percent-encoding."""
 
 from __future__ import annotations
 
@@ -9,133 +9,149 @@ from string import ascii_lowercase, ascii_uppercase, digits
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from rekindle.redaction.scanner import Look, Rule, Runs, Span, opens, secret
+from rekindle.redaction.scanner import (
+    CharRuns,
+    Detector,
+    RedactionSpan,
+    ScanInput,
+    can_start_token,
+    make_secret_span,
+)
 
-_DECODING = frozenset((b"base64", b"b64", b"atob("))
-_KIND = b"kind: secret"
-_LEAST = 12
-# An image in which a run of base64 is a row of `a`.
-_IMAGE = bytes(97 if (chr(c).isalnum() and c < 128) or chr(c) in "+/_-" else 32 for c in range(256))
-_NEEDLE = b"a" * _LEAST
-_LONGEST = 20_000
-_RUN = Runs(r"[A-Za-z0-9+/_-]")
-_ORDER = (ascii_uppercase + ascii_lowercase + digits + "+/").encode()
-_STANDARD = bytes.maketrans(b"-_", b"+/")
-# The first two letters of base64 that may decode to text: one byte and the beginning of another.
-_TEXT = frozenset(
-    bytes((_ORDER[first], _ORDER[second]))
+_BASE64_LITERALS = frozenset((b"base64", b"b64", b"atob("))
+_KUBERNETES_SECRET = b"kind: secret"
+_MIN_RUN_CHARS = 12
+# Maps base64 characters to `a` and the rest to blanks.
+_RUN_IMAGE = bytes(
+    97 if (chr(c).isalnum() and c < 128) or chr(c) in "+/_-" else 32 for c in range(256)
+)
+_MIN_RUN = b"a" * _MIN_RUN_CHARS
+_MAX_RUN_CHARS = 20_000
+_RUN = CharRuns(r"[A-Za-z0-9+/_-]")
+_ALPHABET = (ascii_uppercase + ascii_lowercase + digits + "+/").encode()
+_TO_STANDARD = bytes.maketrans(b"-_", b"+/")
+# The first two base64 characters that may decode to text: one byte and the start of the next.
+_TEXT_STARTS = frozenset(
+    bytes((_ALPHABET[first], _ALPHABET[second]))
     for first in range(64)
     for second in range(64)
     if (first < 32 and second % 16 // 4 != 2) or (first >= 48 and second % 16 // 4 == 2)
 )
-_TRIES = 8  # in one run: whoever writes a mark again and again shall not make us decode each rest
-_BESIDE = bytes(c for c in range(33, 127) if chr(c) not in "\"'`<>&=?/%\\,;(){}[]")
-_CODE = r"""%[0-9A-Fa-f]{2}[^\s"'`<>&=?/%]{0,400}"""
-_PERCENT = re.compile(rf"{_CODE}(?:{_CODE}){{0,399}}")
+_MAX_DECODES_PER_RUN = 8  # bounds the cost of a run that repeats a prefix
+_ADJACENT_BYTES = bytes(c for c in range(33, 127) if chr(c) not in "\"'`<>&=?/%\\,;(){}[]")
+_PERCENT_CODE = r"""%[0-9A-Fa-f]{2}[^\s"'`<>&=?/%]{0,400}"""
+_PERCENT_ENCODED = re.compile(rf"{_PERCENT_CODE}(?:{_PERCENT_CODE}){{0,399}}")
 
 
-class _Mark(NamedTuple):
-    """What base64 begins with, and how much must and may follow; `whole` if no less than all."""
+class _Base64Prefix(NamedTuple):
+    """A prefix of base64 text, the length of the rest, and whether the run must be complete."""
 
-    letters: bytes
-    least: int
-    most: int
-    whole: bool
+    text: bytes
+    min_chars: int
+    max_chars: int
+    must_be_whole: bool
 
-    def end(self, look: Look, at: int) -> int:
-        """Where it ends that begins here, 0 where it is something else."""
-        start = at + len(self.letters)
-        end = _RUN.end(look, start, len(look.raw))
-        if end - start < self.least:
+    def find_end(self, scan: ScanInput, at: int) -> int:
+        """Return the end of the base64 text that begins at `at`, or 0 if it is something else."""
+        start = at + len(self.text)
+        end = _RUN.find_end(scan, start, len(scan.raw))
+        if end - start < self.min_chars:
             return 0
-        if end - start > self.most:
-            return 0 if self.whole else start + self.most
-        stop, is_whole = _padded(look.raw, end)
-        return stop if is_whole or not self.whole else 0
+        if end - start > self.max_chars:
+            return 0 if self.must_be_whole else start + self.max_chars
+        stop, is_whole = _find_padding_end(scan.raw, end)
+        return stop if is_whole or not self.must_be_whole else 0
 
 
-_MARKS = (_Mark(b"eyJ", _LEAST, _LONGEST, True), _Mark(b"LS0tLS1CRUdJTi", 40, 40_000, False))
+_BASE64_PREFIXES = (
+    _Base64Prefix(b"eyJ", _MIN_RUN_CHARS, _MAX_RUN_CHARS, True),
+    _Base64Prefix(b"LS0tLS1CRUdJTi", 40, 40_000, False),
+)
 
 
-def wrapped(holds: Callable[[str], bool]) -> Rule:
-    """A rule that asks `holds` whether there is a secret in what is decoded."""
+def make_encoded_detector(contains_secret: Callable[[str], bool]) -> Detector:
+    """Make a detector that passes decoded text to `contains_secret`."""
 
-    def rule(look: Look) -> Iterator[Span]:
-        if _is_decoding(look):
-            for start, end in _runs(look):
-                if _tells(look.raw[start:end], holds):
-                    yield secret(start, end, "base64")
+    def detect(scan: ScanInput) -> Iterator[RedactionSpan]:
+        if _mentions_base64(scan):
+            for start, end in _iter_base64_runs(scan):
+                if _decodes_to_secret(scan.raw[start:end], contains_secret):
+                    yield make_secret_span(start, end, "base64")
         else:
-            for mark in _MARKS:
-                if mark.letters.lower() in look.places:
-                    yield from _marked(look, mark, holds)
-        for start, end in _encoded(look):
-            if holds(unquote(look.text[start:end], errors="replace")):
-                yield secret(start, end, "encoded")
+            for prefix in _BASE64_PREFIXES:
+                if prefix.text.lower() in scan.literal_positions:
+                    yield from _detect_prefixed(scan, prefix, contains_secret)
+        for start, end in _iter_percent_encoded(scan):
+            if contains_secret(unquote(scan.text[start:end], errors="replace")):
+                yield make_secret_span(start, end, "encoded")
 
-    return rule
-
-
-def _is_decoding(look: Look) -> bool:
-    """Does the text speak of base64?"""
-    found = look.places
-    return not _DECODING.isdisjoint(found) or (b"secret" in found and _KIND in look.low)
+    return detect
 
 
-def _runs(look: Look) -> Iterator[tuple[int, int]]:
-    """All runs of base64 that are long enough and end as it ends."""
-    image = look.raw.translate(_IMAGE)
-    start = image.find(_NEEDLE)
+def _mentions_base64(scan: ScanInput) -> bool:
+    """Return whether the text mentions base64."""
+    found = scan.literal_positions
+    return not _BASE64_LITERALS.isdisjoint(found) or (
+        b"secret" in found and _KUBERNETES_SECRET in scan.lower
+    )
+
+
+def _iter_base64_runs(scan: ScanInput) -> Iterator[tuple[int, int]]:
+    """Yield complete runs of base64 that are long enough."""
+    image = scan.raw.translate(_RUN_IMAGE)
+    start = image.find(_MIN_RUN)
     while start >= 0:
         end = image.find(b" ", start)
         end = len(image) if end < 0 else end
-        stop, is_whole = _padded(look.raw, end)
-        if is_whole and end - start <= _LONGEST:
+        stop, is_whole = _find_padding_end(scan.raw, end)
+        if is_whole and end - start <= _MAX_RUN_CHARS:
             yield start, stop
-        start = image.find(_NEEDLE, end)
+        start = image.find(_MIN_RUN, end)
 
 
-def _marked(look: Look, mark: _Mark, holds: Callable[[str], bool]) -> Iterator[Span]:
-    """Runs of base64 that say by their first letters what they are: JSON, or a key."""
-    run = tries = done = 0
-    for at in look.places[mark.letters.lower()]:
-        if not (look.raw.startswith(mark.letters, at) and opens(look.text, at)):
+def _detect_prefixed(
+    scan: ScanInput, prefix: _Base64Prefix, contains_secret: Callable[[str], bool]
+) -> Iterator[RedactionSpan]:
+    """Detect runs of base64 whose prefix identifies them as JSON or a key."""
+    run = decodes = done = 0
+    for at in scan.literal_positions[prefix.text.lower()]:
+        if not (scan.raw.startswith(prefix.text, at) and can_start_token(scan.text, at)):
             continue
-        stop, end = mark.end(look, at), _RUN.end(look, at, len(look.raw))
-        run, tries = end, (tries if end == run else 0)
-        if stop <= done or tries == _TRIES:
+        stop, end = prefix.find_end(scan, at), _RUN.find_end(scan, at, len(scan.raw))
+        run, decodes = end, (decodes if end == run else 0)
+        if stop <= done or decodes == _MAX_DECODES_PER_RUN:
             continue
-        tries += 1
-        if _tells(look.raw[at:stop], holds):
+        decodes += 1
+        if _decodes_to_secret(scan.raw[at:stop], contains_secret):
             done = stop
-            yield secret(at, stop, "base64")
+            yield make_secret_span(at, stop, "base64")
 
 
-def _padded(raw: bytes, end: int) -> tuple[int, bool]:
-    """Where the padding of a run ends, and whether the run is whole, as nothing else follows."""
+def _find_padding_end(raw: bytes, end: int) -> tuple[int, bool]:
+    """Return the end of a run's padding, and whether the run is complete."""
     stop = end
     while stop < end + 2 and raw.startswith(b"=", stop):
         stop += 1
     follows = raw[stop : stop + 1]
-    return stop, follows != b"=" and follows.translate(_IMAGE) != b"a"
+    return stop, follows != b"=" and follows.translate(_RUN_IMAGE) != b"a"
 
 
-def _encoded(look: Look) -> Iterator[tuple[int, int]]:
-    """Stretches with percent-encoded characters in them."""
-    if b"%" not in look.raw:
+def _iter_percent_encoded(scan: ScanInput) -> Iterator[tuple[int, int]]:
+    """Yield stretches that contain percent-encoded characters."""
+    if b"%" not in scan.raw:
         return
-    for found in _PERCENT.finditer(look.text):
+    for found in _PERCENT_ENCODED.finditer(scan.text):
         at = found.start()
-        chunk = look.raw[max(0, at - 200) : at]
-        yield at - (len(chunk) - len(chunk.rstrip(_BESIDE))), found.end()
+        chunk = scan.raw[max(0, at - 200) : at]
+        yield at - (len(chunk) - len(chunk.rstrip(_ADJACENT_BYTES))), found.end()
 
 
-def _tells(value: bytes, holds: Callable[[str], bool]) -> bool:
-    value = value.rstrip(b"=").translate(_STANDARD)
-    if value[:2] not in _TEXT:
+def _decodes_to_secret(value: bytes, contains_secret: Callable[[str], bool]) -> bool:
+    value = value.rstrip(b"=").translate(_TO_STANDARD)
+    if value[:2] not in _TEXT_STARTS:
         return False
     try:
         text = a2b_base64(value + b"===").decode("utf-8")
     except (Error, UnicodeDecodeError):
         return False
-    return holds(text)
+    return contains_secret(text)

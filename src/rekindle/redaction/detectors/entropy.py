@@ -1,4 +1,4 @@
-"""Is this text random, a placeholder, a digest, or made of words?"""
+"""Tells whether a text is random, a placeholder, a digest, or made of words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from functools import lru_cache
 from math import log2
 
-# What stands where a secret would: masks, variables, forms to fill in.
+# Stand-ins for a secret: masks, variables, blanks to fill in.
 _PLACEHOLDER = re.compile(
     r"""<[^<>\n]{0,80}>\Z | <[%?\w:.-]*\Z | <secret: | [~]\Z
       | \$\{?[A-Za-z_]\w*\}?\Z | \$\{[^}]*\} | \$\( | \$\{\{ | \{\{ | \{[\w.\[\]'"!:]*\}\Z
@@ -18,9 +18,9 @@ _PLACEHOLDER = re.compile(
     """,
     re.X | re.I,
 )
-# All that may begin with one of these letters or digits and be a placeholder is cut short by dots.
-_ORDINARY = frozenset("abcdeijklnpqtuvwzABCDEIJKLNPQTUVWZ0123456789")
-_CUT = re.compile(r"\w{0,8}(?:\*{3,}|•{3,}|…|\.{3})\w{0,6}\Z")
+# A placeholder that begins with one of these is always truncated by dots or asterisks.
+_ORDINARY_STARTS = frozenset("abcdeijklnpqtuvwzABCDEIJKLNPQTUVWZ0123456789")
+_TRUNCATED = re.compile(r"\w{0,8}(?:\*{3,}|•{3,}|…|\.{3})\w{0,6}\Z")
 _REFERENCE = re.compile(r"<[a-z][\w:.-]*>|~|\$\{\w+\}|\$[A-Z_][A-Z0-9_]*|\{\{[^}]*\}\}|\*{3,}")
 _DIGEST = re.compile(
     r"(?:[0-9a-f]{7,12}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{56}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128})"
@@ -30,70 +30,72 @@ _DIGEST = re.compile(
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
-def words(text: str) -> frozenset[str]:
-    """The words of a text, for the tables of this folder."""
+def split_words(text: str) -> frozenset[str]:
+    """Return the distinct words of a text."""
     return frozenset(text.split())
 
 
 def is_placeholder(value: str) -> bool:
-    """A mask, a variable, or something that a reader is to fill in: not a secret itself."""
-    pattern = _CUT if value[:1] in _ORDINARY else _PLACEHOLDER
+    """Return whether the value is a mask, a variable or a blank to fill in, not a secret."""
+    pattern = _TRUNCATED if value[:1] in _ORDINARY_STARTS else _PLACEHOLDER
     return pattern.match(value) is not None
 
 
 def is_reference(value: str) -> bool:
-    """A mask or a variable, beyond doubt."""
+    """Return whether the value is unmistakably a mask or a variable."""
     return _REFERENCE.fullmatch(value) is not None
 
 
 def is_digest(value: str) -> bool:
-    """A commit, a checksum or a UUID: random, and no secret."""
+    """Return whether the value is a commit hash, a checksum or a UUID: random, but not secret."""
     return _DIGEST.fullmatch(value) is not None
 
 
 @lru_cache(maxsize=4096)
-def is_random(value: str, least: int = 12) -> bool:
-    """Does this look drawn by lot rather than written?
+def is_random(value: str, min_length: int = 12) -> bool:
+    """Return whether the value looks randomly generated.
 
-    Chance changes between letters, capitals and digits far more often than words do.
+    Random text switches between lower case, upper case and digits far more often than words do.
     """
     size = len(value)
-    if size < least:
+    if size < min_length:
         return False
     value = value[:256]
-    changes, digits, letters = _changes(value)
+    changes, digits, letters = _count_changes(value)
     if not letters:
         return False
     if digits >= 2:
-        return changes >= 0.2 * len(value) and entropy(value) >= 2.7
-    # With one digit or none it may be words: theInnerName has long ones, chance has none.
+        return changes >= 0.2 * len(value) and compute_entropy(value) >= 2.7
+    # With at most one digit it may be words: theInnerName has long ones, random text does not.
     return (
         size >= 16 and changes >= 0.2 * len(value) and len(_WORDS.findall(value)) >= 0.32 * letters
     )
 
 
-def entropy(value: str) -> float:
-    """Bits per character, by how often each one stands in the text."""
+def compute_entropy(value: str) -> float:
+    """Return the entropy of the text in bits per character."""
     size = len(value)
     shares = [count / size for count in Counter(value).values()]
     return -sum(share * log2(share) for share in shares)
 
 
-def _changes(value: str) -> tuple[int, int, int]:
-    """How often the class of neighbours changes, how many digits and how many letters there are.
+def _count_changes(value: str) -> tuple[int, int, int]:
+    """Count the changes of character class, the digits and the letters.
 
-    Dates, versions and words joined by hyphens change at the hyphen only, which does not count.
+    Dates, versions and words joined by hyphens change only at the hyphen, which does not count.
     """
-    image = value.encode().translate(_CLASSES) if value.isascii() else bytes(map(_class, value))
+    image = (
+        value.encode().translate(_CLASSES) if value.isascii() else bytes(map(_classify_char, value))
+    )
     number = int.from_bytes(image)
-    beside = (number ^ number >> 8).to_bytes(len(image))  # each class with the one before it
-    changes = len(beside.translate(None, _NO_CHANGE))
+    pairs = (number ^ number >> 8).to_bytes(len(image))  # each class XOR the previous one
+    changes = len(pairs.translate(None, _UNCHANGED_PAIRS))
     return changes, len(image.translate(None, b"\2\4\x08")), len(image.translate(None, b"\1\x08"))
 
 
 @lru_cache(maxsize=4096)
-def _class(letter: str) -> int:
-    """A digit is 1, a capital 2, another letter 4, all else 8: two of them tell in their sum which."""
+def _classify_char(letter: str) -> int:
+    """Return the character's class as a bit: digit 1, upper case 2, lower case 4, other 8."""
     if letter.isdigit():
         return 1
     if letter.isalpha():
@@ -101,5 +103,5 @@ def _class(letter: str) -> int:
     return 8
 
 
-_CLASSES = bytes(_class(chr(code)) if code < 128 else 8 for code in range(256))
-_NO_CHANGE = bytes(range(256)).translate(None, bytes((1 ^ 2, 1 ^ 4, 2 ^ 4)))
+_CLASSES = bytes(_classify_char(chr(code)) if code < 128 else 8 for code in range(256))
+_UNCHANGED_PAIRS = bytes(range(256)).translate(None, bytes((1 ^ 2, 1 ^ 4, 2 ^ 4)))

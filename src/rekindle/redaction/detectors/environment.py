@@ -1,4 +1,4 @@
-"""Values that must go wherever they stand: what the environment names as secret."""
+"""Detects the values of secret environment variables wherever they occur."""
 
 from __future__ import annotations
 
@@ -8,64 +8,68 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from urllib.parse import quote, quote_plus
 
-from rekindle.redaction.scanner import Look, Rule, Span
+from rekindle.redaction.scanner import Detector, RedactionSpan, ScanInput
 
 from .entropy import is_placeholder, is_random
 from .literals import is_path
-from .secret_names import announced
+from .secret_names import classify_name
 
-LEAST = 8  # a shorter value stands in ordinary text by chance
-_SHORTEST = 5  # of a value whose name says that it is secret
+MIN_VALUE_LENGTH = 8  # a shorter value may occur in ordinary text by chance
+_MIN_NAMED_LENGTH = 5  # for a value whose name announces a secret
 
 
-def secret_values(env: Mapping[str, str]) -> dict[str, str]:
-    """Those of the variables that hold a secret, by their names or by how random they are."""
-    chosen: dict[str, str] = {}
+def find_secret_values(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that hold a secret, judged by name or by randomness."""
+    found: dict[str, str] = {}
     for name, value in env.items():
         value = value.strip()
         if is_placeholder(value) or value.isdigit() or is_path(value):
             continue
-        says = announced(name)
-        if says and len(value) >= _SHORTEST and (says.strong or len(value) >= LEAST):
-            chosen[name] = value
+        secret_name = classify_name(name)
+        if (
+            secret_name
+            and len(value) >= _MIN_NAMED_LENGTH
+            and (secret_name.is_strong or len(value) >= MIN_VALUE_LENGTH)
+        ):
+            found[name] = value
         elif "://" in value and (login := re.search(r"://[^\s/:@]*:([^\s/@]{5,})@", value)):
-            chosen[name] = login[1]
+            found[name] = login[1]
         elif len(value) >= 20 and " " not in value and ":" not in value and is_random(value, 20):
-            chosen[name] = value
-    return chosen
+            found[name] = value
+    return found
 
 
-def forms(value: str) -> Iterator[str]:
-    """The value, and what it looks like when it is encoded, at any place of a longer text."""
+def iter_encodings(value: str) -> Iterator[str]:
+    """Yield the value and its encodings, as they appear at any offset of a longer text."""
     data = value.encode("utf-8", "surrogatepass")
     yield value
     yield quote(value, safe="")
     yield quote_plus(value)
     yield json.dumps(value)[1:-1]
-    for before in range(3):
-        # The first and the last characters depend on what stands beside the value.
-        encoded = b64encode(b"\0" * before + data).decode()
-        whole = encoded[(0, 2, 3)[before] : (len(data) + before) * 8 // 6]
-        yield whole
-        yield whole.replace("+", "-").replace("/", "_")
+    for offset in range(3):
+        # The first and last characters depend on the neighbouring bytes; leave them out.
+        encoded = b64encode(b"\0" * offset + data).decode()
+        stable = encoded[(0, 2, 3)[offset] : (len(data) + offset) * 8 // 6]
+        yield stable
+        yield stable.replace("+", "-").replace("/", "_")
 
 
-def known(values: Mapping[str, str]) -> Rule:
-    """A rule for these values in all their forms; the mask names the variable, not the value."""
-    masks: dict[str, str] = {}
+def make_known_value_detector(values: Mapping[str, str]) -> Detector:
+    """Make a detector for these values in all their encodings; the mask names the variable."""
+    names_by_encoding: dict[str, str] = {}
     for name, value in values.items():
-        for form in forms(value):
-            if len(form) >= _SHORTEST:
-                masks.setdefault(form, name.lower().replace("_", "-"))
-    ordered = sorted(masks, key=len, reverse=True)
-    literals = [form.encode("ascii", "replace") for form in ordered]
+        for encoding in iter_encodings(value):
+            if len(encoding) >= _MIN_NAMED_LENGTH:
+                names_by_encoding.setdefault(encoding, name.lower().replace("_", "-"))
+    ordered = sorted(names_by_encoding, key=len, reverse=True)
+    literals = [encoding.encode("ascii", "replace") for encoding in ordered]
     pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
 
-    def rule(look: Look) -> Iterator[Span]:
-        if pattern is None or not any(literal in look.raw for literal in literals):
+    def detect(scan: ScanInput) -> Iterator[RedactionSpan]:
+        if pattern is None or not any(literal in scan.raw for literal in literals):
             return
-        for found in pattern.finditer(look.text):
-            name = masks[found.group()]
-            yield Span(found.start(), found.end(), "known", f"<secret:env:{name}>")
+        for found in pattern.finditer(scan.text):
+            name = names_by_encoding[found.group()]
+            yield RedactionSpan(found.start(), found.end(), "known", f"<secret:env:{name}>")
 
-    return rule
+    return detect

@@ -1,20 +1,27 @@
-"""What a client says to show who it is: Authorization, bearers, cookies."""
+"""Detects HTTP credentials: Authorization headers, bearer tokens, cookies."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 
-from rekindle.redaction.scanner import NOTHING, Look, Runs, Span, Stems, secret
+from rekindle.redaction.scanner import (
+    NO_SPANS,
+    CharRuns,
+    LiteralDetectors,
+    RedactionSpan,
+    ScanInput,
+    make_secret_span,
+)
 
-from .credential_files import is_login
+from .credential_files import is_base64_login
 from .entropy import is_placeholder, is_random
 
 _GAP = r"(?:[ \t]|%20|\+|\\t){1,4}"
 _BEARER = re.compile(rf"bearer{_GAP}[\"'`]?(?=[A-Za-z0-9._~+/=%-]{{8}})", re.I)
-_TOKEN = Runs(r"[A-Za-z0-9._~+/=%-]")
+_TOKEN = CharRuns(r"[A-Za-z0-9._~+/=%-]")
 _BASIC = re.compile(rf"basic{_GAP}([A-Za-z0-9+/_-]{{8,2000}}={{0,2}})", re.I)
-_HEADER = re.compile(
+_AUTHORIZATION = re.compile(
     r"""authorization(?:\\{0,7}["']\]?)?[ \t]{0,4}(?::|=>?|,|%3[Aa])[ \t]{0,4}(?:%20)?
         \\{0,7}["'`]?
         (?P<scheme>(?:bearer|basic|token|digest|apikey|api-key|key|bot|negotiate|ntlm|hawk|oauth|splunk
@@ -22,8 +29,8 @@ _HEADER = re.compile(
         (?=[^\s"'`\\<>][^"'`\n\\]{3})""",
     re.X | re.I,
 )
-_TO_THE_QUOTE = Runs(r"[^\"'`\n\\]")
-_ANSWER = re.compile(r"response=\W{0,6}([0-9a-f]{16,128})")  # of a digest
+_UNTIL_QUOTE = CharRuns(r"[^\"'`\n\\]")
+_DIGEST_RESPONSE = re.compile(r"response=\W{0,6}([0-9a-f]{16,128})")  # of digest authentication
 _COOKIE = re.compile(
     r"""cookie(?:\\{0,7}["']\]?)?[ \t]{0,4}(?::|=|[ ])[ \t]{0,4}\\{0,7}["'`]?
         (?P<value>[\w.!$%*+^|~-]{1,80}=[^"'`\n\\\s;,]{4,4000}(?:;[ ]?[^"'`\n\\;]{1,4000}){0,60})""",
@@ -31,40 +38,42 @@ _COOKIE = re.compile(
 )
 
 
-def _bearer(look: Look, at: int) -> Iterable[Span]:
-    found = _BEARER.match(look.text, at)
+def _detect_bearer(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+    found = _BEARER.match(scan.text, at)
     if found is None:
-        return NOTHING
+        return NO_SPANS
     start = found.end()
-    end = _TOKEN.end(look, start, 4000)
-    return (secret(start, end, "bearer"),) if _is_token(look.text[start:end]) else NOTHING
+    end = _TOKEN.find_end(scan, start, 4000)
+    return (
+        (make_secret_span(start, end, "bearer"),) if _is_token(scan.text[start:end]) else NO_SPANS
+    )
 
 
-def _basic(look: Look, at: int) -> Iterable[Span]:
-    if (found := _BASIC.match(look.text, at)) and is_login(found[1]):
-        return (secret(found.start(1), found.end(1), "basic-auth"),)
-    return NOTHING
+def _detect_basic(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+    if (found := _BASIC.match(scan.text, at)) and is_base64_login(found[1]):
+        return (make_secret_span(found.start(1), found.end(1), "basic-auth"),)
+    return NO_SPANS
 
 
-def _authorization(look: Look, at: int) -> Iterable[Span]:
-    if not look.low.startswith(b"authorization", at):
-        return NOTHING
-    found = _HEADER.match(look.text, at)
+def _detect_authorization(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+    if not scan.lower.startswith(b"authorization", at):
+        return NO_SPANS
+    found = _AUTHORIZATION.match(scan.text, at)
     if found is None:
-        return NOTHING
+        return NO_SPANS
     start = found.end()
-    end = _TO_THE_QUOTE.end(look, start, 4001)
+    end = _UNTIL_QUOTE.find_end(scan, start, 4001)
     scheme = (found["scheme"] or "").strip().lower()
-    spans = list(_credentials(look.text[start:end], start, scheme))
-    if scheme == "digest" and (answer := _ANSWER.search(look.text, end, end + 1000)):
-        spans.append(secret(answer.start(1), answer.end(1), "authorization"))
+    spans = list(_detect_credentials(scan.text[start:end], start, scheme))
+    if scheme == "digest" and (response := _DIGEST_RESPONSE.search(scan.text, end, end + 1000)):
+        spans.append(make_secret_span(response.start(1), response.end(1), "authorization"))
     return spans
 
 
-def _cookie(look: Look, at: int) -> Iterable[Span]:
-    if found := _COOKIE.match(look.text, at):
-        return (secret(found.start("value"), found.end("value"), "cookie"),)
-    return NOTHING
+def _detect_cookie(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+    if found := _COOKIE.match(scan.text, at):
+        return (make_secret_span(found.start("value"), found.end("value"), "cookie"),)
+    return NO_SPANS
 
 
 def _is_token(value: str) -> bool:
@@ -74,7 +83,7 @@ def _is_token(value: str) -> bool:
     )
 
 
-def _credentials(value: str, start: int, scheme: str) -> Iterator[Span]:
+def _detect_credentials(value: str, start: int, scheme: str) -> Iterator[RedactionSpan]:
     if is_placeholder(value):
         return
     if scheme:
@@ -86,12 +95,12 @@ def _credentials(value: str, start: int, scheme: str) -> Iterator[Span]:
         value = value.partition(" ")[0].rstrip(",;")
         if not is_random(value, 8):
             return
-    yield secret(start, start + len(value), "authorization")
+    yield make_secret_span(start, start + len(value), "authorization")
 
 
-STEMS: Stems = (
-    (b"bearer", _bearer),
-    (b"basic", _basic),
-    (b"auth", _authorization),
-    (b"cookie", _cookie),
+LITERAL_DETECTORS: LiteralDetectors = (
+    (b"bearer", _detect_bearer),
+    (b"basic", _detect_basic),
+    (b"auth", _detect_authorization),
+    (b"cookie", _detect_cookie),
 )

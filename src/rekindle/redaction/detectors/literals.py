@@ -1,13 +1,13 @@
-"""Is the value after a secret's name the secret itself, or code, a type, a label that speaks of it?"""
+"""Decides whether the value after a secret's name is the secret, or code, a type or a label."""
 
 from __future__ import annotations
 
 import re
 
-from .entropy import is_digest, is_placeholder, is_random, words
-from .secret_names import Name, announced
+from .entropy import is_digest, is_placeholder, is_random, split_words
+from .secret_names import SecretName, classify_name
 
-_UNSAID = words(
+_NON_SECRET_WORDS = split_words(
     """str string text bytes int integer number float bool boolean none null nil undefined true
     false any object unknown void optional required default secret password token char varchar
     auto self this option type field input hidden yes no on off empty missing invalid valid
@@ -20,8 +20,8 @@ _UNSAID = words(
     await async function def class lambda static public private protected readonly
     """
 )
-_LONGEST_UNSAID = max(map(len, _UNSAID))
-# An expression: a name with a dot, a call, an index, an arrow behind it.
+_MAX_NON_SECRET_CHARS = max(map(len, _NON_SECRET_WORDS))
+# An expression: an attribute, a call, an index or an arrow.
 _EXPRESSION = re.compile(
     r"""[A-Za-z_$][\w$]*(?:\s?(?:\.|\?\.|->|::)\s?[A-Za-z_$][\w$]*)*\s?[(\[{<]
       | (?:[A-Za-z_$][\w$]*(?:\?\.|->|::|\.))+[A-Za-z_$][\w$]*\Z
@@ -29,7 +29,7 @@ _EXPRESSION = re.compile(
     """,
     re.X,
 )
-_WORD = re.compile(r"[A-Za-z_][A-Za-z_-]*\Z")
+_PLAIN_WORD = re.compile(r"[A-Za-z_][A-Za-z_-]*\Z")
 _CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z")
 _PATH = re.compile(
     r"(?:\.{0,2}/|~/|[A-Za-z]:\\|https?:|file:|arn:|projects/|[\w-]+/[\w./-]+\.\w{1,5}\Z)"
@@ -42,55 +42,58 @@ _PROSE = re.compile(
 )
 
 
-def is_secret_string(name: Name, value: str) -> bool:
-    """Is a text in quotes, after a secret's name, the secret?"""
-    if is_placeholder(value) or _is_unsaid(value):
+def is_secret_string(name: SecretName, value: str) -> bool:
+    """Return whether a quoted text after a secret's name is the secret."""
+    if is_placeholder(value) or _is_non_secret_word(value):
         return False
-    if not name.strong:
-        return _is_token(name, value)
+    if not name.is_strong:
+        return _looks_like_token(name, value)
     if " " in value or "\t" in value:
         return len(value) >= 6 and not _is_prose(value)
-    if (_CONSTANT.match(value) and announced(value)) or is_path(value):
+    if (_CONSTANT.match(value) and classify_name(value)) or is_path(value):
         return False
-    if name.kind in ("key", "secret") and _WORD.match(value):
+    if name.kind in ("key", "secret") and _PLAIN_WORD.match(value):
         return is_random(value) or (len(value) >= 16 and "_" not in value and "-" not in value)
-    if _WORD.match(value) and announced(value):
+    if _PLAIN_WORD.match(value) and classify_name(value):
         return False
     return len(value) >= (6 if name.kind == "key" else 3)
 
 
-def is_secret_word(name: Name, value: str, *, bare: bool) -> bool:
-    """The same for a text without quotes; `bare` where it cannot be code: a setting, an option."""
-    if len(value) < 3 or is_placeholder(value) or _is_unsaid(value):
+def is_secret_word(name: SecretName, value: str, *, is_bare: bool) -> bool:
+    """Return whether an unquoted text after a secret's name is the secret.
+
+    `is_bare` means that it cannot be code: it is a setting or an option.
+    """
+    if len(value) < 3 or is_placeholder(value) or _is_non_secret_word(value):
         return False
-    if not name.strong:
-        return _is_token(name, value) and not _EXPRESSION.match(value)
-    if _WORD.match(value):
-        return bare and len(value) >= 4 and name.kind == "password" and not announced(value)
+    if not name.is_strong:
+        return _looks_like_token(name, value) and not _EXPRESSION.match(value)
+    if _PLAIN_WORD.match(value):
+        return is_bare and len(value) >= 4 and name.kind == "password" and not classify_name(value)
     if _EXPRESSION.match(value) and not is_random(value):
         return False
     if is_path(value):
         return False
-    if value.isidentifier() and not bare:
+    if value.isidentifier() and not is_bare:
         return is_random(value, 8)
     if name.kind == "key" and not is_random(value, 8):
-        return bare and len(value) >= 12 and not _CONSTANT.match(value)
-    return (not (_CONSTANT.match(value) and announced(value)) and not value.isdigit()) or len(
+        return is_bare and len(value) >= 12 and not _CONSTANT.match(value)
+    return (not (_CONSTANT.match(value) and classify_name(value)) and not value.isdigit()) or len(
         value
     ) > 3
 
 
-def _is_unsaid(value: str) -> bool:
-    return len(value) <= _LONGEST_UNSAID and value.lower() in _UNSAID
+def _is_non_secret_word(value: str) -> bool:
+    return len(value) <= _MAX_NON_SECRET_CHARS and value.lower() in _NON_SECRET_WORDS
 
 
 def is_path(value: str) -> bool:
-    """A path or an address, as far as it is not random."""
+    """Return whether the value is a path or URL that does not look random."""
     return _PATH.match(value) is not None and not is_random(value, 20)
 
 
-def _is_token(name: Name, value: str) -> bool:
-    """Behind a name that often announces something else, only what is random is a secret."""
+def _looks_like_token(name: SecretName, value: str) -> bool:
+    """Return whether a value after a weak name is random enough to be a secret."""
     if " " in value or "://" in value:
         return False
     if name.kind in ("cookie", "signature", "authorization") and is_digest(value):
@@ -107,5 +110,5 @@ def _is_prose(value: str) -> bool:
     if len(parts) in (12, 15, 18, 21, 24) and all(
         part.isalpha() and part.islower() for part in parts
     ):
-        return False  # the words of a wallet
+        return False  # a wallet's seed phrase
     return value[-1] in ":.?!" or _PROSE.search(value) is not None or len(parts) > 8

@@ -1,22 +1,31 @@
-"""What tells who somebody is: mail addresses, phone numbers, cards, home folders, user names."""
+"""Detects personal data: email addresses, phone numbers, cards, home folders, user names."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 
-from rekindle.redaction.scanner import NOTHING, Look, Rule, Span, Stems, hits
+from rekindle.redaction.scanner import (
+    NO_SPANS,
+    Detector,
+    LiteralDetectors,
+    RedactionSpan,
+    ScanInput,
+    iter_positions,
+)
 
-from .entropy import words
+from .entropy import split_words
 
-_LOCAL = bytes(c for c in range(128) if chr(c).isalnum()) + b"._%+-"
-_MAIL = re.compile(
+_LOCAL_PART_BYTES = bytes(c for c in range(128) if chr(c).isalnum()) + b"._%+-"
+_EMAIL_DOMAIN = re.compile(
     r"@(?<=[A-Za-z0-9._%+-]@)((?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,6})([A-Za-z]{2,18})(?![A-Za-z0-9(=\[])"
 )
-# Names that belong to programs; whoever they stand for is nobody.
-_NOBODY = frozenset((b"git", b"noreply", b"no-reply", b"hg", b"svn", b"npm", b"donotreply"))
-# Two letters are a country; longer endings are those that people use.
-_ENDINGS = words(
+# These belong to services, not to people.
+_SERVICE_ACCOUNTS = frozenset(
+    (b"git", b"noreply", b"no-reply", b"hg", b"svn", b"npm", b"donotreply")
+)
+# Two letters are a country; these are the common longer ones.
+_TOP_LEVEL_DOMAINS = split_words(
     """com org net edu gov mil int info biz name pro dev app cloud email tech online site xyz
     example test local internal invalid localdomain corp lan systems software agency studio
     company solutions group digital works world life live media news blog shop store team
@@ -24,7 +33,7 @@ _ENDINGS = words(
     paris page mail inc ltd llc gmbh bank finance health care legal consulting
     """
 )
-_FILES = words(
+_FILE_EXTENSIONS = split_words(
     """py js ts md sh rs go cc hs rb cs so vb ps tf mk mm ml pl kt
     """
 )
@@ -34,95 +43,97 @@ _PHONE = re.compile(
     r"(?![\w\-/.]{0,20}[\w/])"
     r"|\+[1-9]\d{9,14}(?![\w.])"
 )
-_NATIONAL = re.compile(r"\(\d{3}\)[ -]?\d{3}[ -]\d{4}(?![\w-])")
-_TELEPHONE = re.compile(
+_US_PHONE = re.compile(r"\(\d{3}\)[ -]?\d{3}[ -]\d{4}(?![\w-])")
+_LABELLED_PHONE = re.compile(
     r"(?:phone|mobile|telephone|cell|tel|fax|sms)\w{0,8}\W{1,6}(?:is |number )?\W{0,3}"
     r"(?P<number>\+?\(?\d[\d ().-]{7,18}\d)(?![\w-])",
     re.I,
 )
-# An image in which a digit is `d`, what may stand between digits is `-`, and the rest is blank.
-_DIGITS = bytes(
+# Maps digits to `d`, separators between digits to `-`, and the rest to blanks.
+_DIGIT_IMAGE = bytes(
     100 if chr(c) in "0123456789" else 45 if chr(c) in " -" else c if chr(c) in "+()" else 32
     for c in range(256)
 )
 _CARD = re.compile(r"[3-6]\d{3}(?:[ -]?\d){9,15}(?![\d.]|[-_]?[A-Za-z])")
 
-# What parts the folder of all homes from one of them: a slash, an escaped or encoded one, a backslash.
+# The separator after `home` or `users`: a slash, an escaped or encoded one, or a backslash.
 _HOME = re.compile(
     r"""(?:home|users)(?:(?P<part>/|\\/|%2f|-)(?P<user>[A-Za-z_][\w.]{0,40}(?:-[\w.]{1,40}){0,3})
       |\\{1,8}(?P<owner>[^\\/:*?"<>|\s][^\\/:*?"<>|\n']{0,40}?)(?=[\\/"'\s:;,)]|\Z))""",
     re.X | re.I,
 )
-_HOME_BEGINS = b"h"[0]  # as opposed to `users`
-_PARTS = frozenset((b"/", b"\\", b"%", b"-"))
+_HOME_FIRST_BYTE = b"h"[0]  # as opposed to `users`
+_PATH_SEPARATORS = frozenset((b"/", b"\\", b"%", b"-"))
 _BEFORE_HOME = re.compile(
     r"(?:(?<![\w.~})\]>*?/-])"
     r"(?:/mnt/[a-z]|/[a-z](?=/)|[A-Za-z]:(?:\\{1,8}|/)?|/var|/export|/usr|/data)?"
     r"(?:/|\\/|%2[fF]|\\{1,8})?|file:///?|(?<![\w.-])-?)\Z"
 )
-_SHARED = frozenset(("shared", "public", "default", "all", "index", "profile", "me", "list"))
+_SHARED_FOLDERS = frozenset(
+    ("shared", "public", "default", "all", "index", "profile", "me", "list")
+)
 
 
-def mails(look: Look) -> Iterator[Span]:
-    """Mail addresses."""
-    for found in _MAIL.finditer(look.text):
-        if _is_ending(found[2].lower()):
-            yield from _address(look, found.start(), found.end())
+def detect_emails(scan: ScanInput) -> Iterator[RedactionSpan]:
+    """Detect email addresses."""
+    for found in _EMAIL_DOMAIN.finditer(scan.text):
+        if _is_top_level_domain(found[2].lower()):
+            yield from _detect_email(scan, found.start(), found.end())
 
 
-def _address(look: Look, at: int, end: int) -> Iterable[Span]:
-    chunk = look.raw[max(0, at - 64) : at]
-    local = chunk[len(chunk.rstrip(_LOCAL)) :].lstrip(b".-%")
+def _detect_email(scan: ScanInput, at: int, end: int) -> Iterable[RedactionSpan]:
+    chunk = scan.raw[max(0, at - 64) : at]
+    local = chunk[len(chunk.rstrip(_LOCAL_PART_BYTES)) :].lstrip(b".-%")
     start = at - len(local)
-    if local[:1] in (b"n", b"r", b"t") and look.raw[start - 1 : start] == b"\\":
+    if local[:1] in (b"n", b"r", b"t") and scan.raw[start - 1 : start] == b"\\":
         start += 1  # the end of an escape
-    if start < at and local.lower() not in _NOBODY:
-        return (Span(start, end, "mail", "<mail>"),)
-    return NOTHING
+    if start < at and local.lower() not in _SERVICE_ACCOUNTS:
+        return (RedactionSpan(start, end, "mail", "<mail>"),)
+    return NO_SPANS
 
 
-def _is_ending(ending: str) -> bool:
-    return (len(ending) == 2 and ending not in _FILES) or ending in _ENDINGS
+def _is_top_level_domain(ending: str) -> bool:
+    return (len(ending) == 2 and ending not in _FILE_EXTENSIONS) or ending in _TOP_LEVEL_DOMAINS
 
 
-def numbers(look: Look) -> Iterator[Span]:
-    """Phone numbers and payment cards."""
-    image = look.raw.translate(_DIGITS)
+def detect_numbers(scan: ScanInput) -> Iterator[RedactionSpan]:
+    """Detect phone numbers and payment cards."""
+    image = scan.raw.translate(_DIGIT_IMAGE)
     if b"d" not in image:
         return
-    for at in hits(image, b"+d"):
-        yield from _international(look.text, at)
-    for at in hits(image, b"(ddd)"):
-        if found := _NATIONAL.match(look.text, at):
-            yield Span(at, found.end(), "phone", "<phone>")
+    for at in iter_positions(image, b"+d"):
+        yield from _detect_international_phone(scan.text, at)
+    for at in iter_positions(image, b"(ddd)"):
+        if found := _US_PHONE.match(scan.text, at):
+            yield RedactionSpan(at, found.end(), "phone", "<phone>")
     for needle in (b"dddddddddddd", b"dddd-dddd-"):
-        for at in hits(image, needle):
-            before = look.text[at - 1 : at]
+        for at in iter_positions(image, needle):
+            before = scan.text[at - 1 : at]
             if before and (before.isalnum() or before in "._-/%#$"):
                 continue
-            if (found := _CARD.match(look.text, at)) and _is_card(found.group()):
-                yield Span(found.start(), found.end(), "card", "<card>")
+            if (found := _CARD.match(scan.text, at)) and _is_card_number(found.group()):
+                yield RedactionSpan(found.start(), found.end(), "card", "<card>")
 
 
-def _international(text: str, at: int) -> Iterator[Span]:
+def _detect_international_phone(text: str, at: int) -> Iterator[RedactionSpan]:
     before = text[at - 1 : at]
     if (found := _PHONE.match(text, at)) and not (
         before and (before.isalnum() or before in "+)_=")
     ):
         digits = sum(letter.isdigit() for letter in found.group())
-        loose = found["country"] is not None
-        if 9 <= digits <= 15 and (loose or before not in ("", "\n")):
-            yield Span(at, found.end(), "phone", "<phone>")
+        is_grouped = found["country"] is not None
+        if 9 <= digits <= 15 and (is_grouped or before not in ("", "\n")):
+            yield RedactionSpan(at, found.end(), "phone", "<phone>")
 
 
-def _called(look: Look, at: int) -> Iterator[Span]:
-    found = _TELEPHONE.match(look.text, at)
+def _detect_labelled_phone(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+    found = _LABELLED_PHONE.match(scan.text, at)
     if found and 9 <= sum(letter.isdigit() for letter in found["number"]) <= 15:
-        yield Span(found.start("number"), found.end("number"), "phone", "<phone>")
+        yield RedactionSpan(found.start("number"), found.end("number"), "phone", "<phone>")
 
 
-def _is_card(text: str) -> bool:
-    """Issuer, length and check digit are those of a card."""
+def _is_card_number(text: str) -> bool:
+    """Return whether issuer, length and check digit are those of a payment card."""
     number = text.replace(" ", "").replace("-", "")
     if len(set(number)) < 2 or not re.match(
         r"(?:4\d{12}(?:\d{3}){0,2}|5[1-5]\d{14}|2[2-7]\d{14}|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}|6(?:011|5\d\d|4[4-9]\d)\d{12}|35\d{14}|62\d{14,17})\Z",
@@ -130,36 +141,36 @@ def _is_card(text: str) -> bool:
     ):
         return False
     total = 0
-    for place, letter in enumerate(reversed(number)):
-        digit = int(letter) * (1 + place % 2)
+    for index, letter in enumerate(reversed(number)):
+        digit = int(letter) * (1 + index % 2)
         total += digit - 9 if digit > 9 else digit
     return total % 10 == 0
 
 
-def _home(look: Look, at: int) -> Iterable[Span]:
-    behind = at + (4 if look.low[at] == _HOME_BEGINS else 5)
-    if look.low[behind : behind + 1] not in _PARTS:
-        return NOTHING
-    found = _HOME.match(look.text, at)
+def _detect_home_folder(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+    after = at + (4 if scan.lower[at] == _HOME_FIRST_BYTE else 5)
+    if scan.lower[after : after + 1] not in _PATH_SEPARATORS:
+        return NO_SPANS
+    found = _HOME.match(scan.text, at)
     if found is None:
-        return NOTHING
+        return NO_SPANS
     group = "user" if found["user"] else "owner"
-    user, part = found[group].rstrip("."), found["part"]
-    if part == "-":  # a path in which agents put hyphens for slashes
+    user, separator = found[group].rstrip("."), found["part"]
+    if separator == "-":  # a path with hyphens for slashes, as some agents write it
         user = user.split("-")[0]
     start = max(0, at - 12)
-    before = _BEFORE_HOME.search(look.text[start:at])
-    if before is None or not before.group() or user.lower() in _SHARED:
-        return NOTHING
-    if (part == "-") != before.group().endswith("-"):
-        return NOTHING
+    before = _BEFORE_HOME.search(scan.text[start:at])
+    if before is None or not before.group() or user.lower() in _SHARED_FOLDERS:
+        return NO_SPANS
+    if (separator == "-") != before.group().endswith("-"):
+        return NO_SPANS
     begin = start + before.start()
-    if look.text.startswith("file:", begin):
+    if scan.text.startswith("file:", begin):
         begin += len("file://")
-    return (Span(begin, found.start(group) + len(user), "home", "~"),)
+    return (RedactionSpan(begin, found.start(group) + len(user), "home", "~"),)
 
 
-_COMMON = words(
+_COMMON_USER_NAMES = split_words(
     """root user users admin administrator ubuntu debian runner node app test dev guest home
     build ci git docker nobody daemon python main master vscode codespace agent default public
     work
@@ -167,33 +178,36 @@ _COMMON = words(
 )
 
 
-def own(home: str | None, user: str | None) -> Rule:
-    """A rule for the home folder and the name of the user of this machine."""
+def make_user_detector(home: str | None, user: str | None) -> Detector:
+    """Make a detector for the home folder and the name of this machine's user."""
     patterns: list[tuple[bytes, re.Pattern[str], str, str]] = []
     if home and len(home.rstrip("/\\")) > 1:
         home = home.rstrip("/\\")
-        patterns.append((home.encode("ascii", "replace"), _bounded(home), "home", "~"))
-    if user and len(user) >= 3 and user.lower() not in _COMMON:
-        patterns.append((user.encode("ascii", "replace"), _bounded(user), "user", "<user>"))
+        patterns.append((home.encode("ascii", "replace"), _compile_bounded(home), "home", "~"))
+    if user and len(user) >= 3 and user.lower() not in _COMMON_USER_NAMES:
+        patterns.append((user.encode("ascii", "replace"), _compile_bounded(user), "user", "<user>"))
 
-    def rule(look: Look) -> Iterator[Span]:
+    def detect(scan: ScanInput) -> Iterator[RedactionSpan]:
         for literal, pattern, kind, mask in patterns:
-            for at in hits(look.raw, literal):
-                if found := pattern.match(look.text, at):
-                    yield Span(at, found.end(), kind, mask)
+            for at in iter_positions(scan.raw, literal):
+                if found := pattern.match(scan.text, at):
+                    yield RedactionSpan(at, found.end(), kind, mask)
 
-    return rule
+    return detect
 
 
-def _bounded(word: str) -> re.Pattern[str]:
-    """The word where it stands alone; looked for where it begins, so the look back comes last."""
+def _compile_bounded(word: str) -> re.Pattern[str]:
+    """Compile a pattern for the word on its own.
+
+    It is matched at the word's start, so the lookbehind comes last.
+    """
     whole = re.escape(word)
     return re.compile(rf"{whole}(?<![A-Za-z0-9_.~<-]{whole})(?![A-Za-z0-9_]|[.-][A-Za-z0-9])")
 
 
-STEMS: Stems = (
-    (b"phone", _called),
-    (b"tel:", _called),
-    (b"home", _home),
-    (b"users", _home),
+LITERAL_DETECTORS: LiteralDetectors = (
+    (b"phone", _detect_labelled_phone),
+    (b"tel:", _detect_labelled_phone),
+    (b"home", _detect_home_folder),
+    (b"users", _detect_home_folder),
 )

@@ -1,9 +1,9 @@
-"""Keys and tokens that are known by their first letters and their shape.
+"""Keys and tokens with a known prefix and shape.
 
-A line of the table: the kind, the first letters (several, with commas between), and the rest as a
-pattern. In patterns `@a` is a letter or digit, `@w` one of those or `_` or `-`, `@h` the same
-without `_`, `@x` a hexadecimal digit, `@d` what dotted tokens are made of, `@b` and `@c` the
-alphabets of base64, and `@end` says that no letter or digit follows.
+Each line of the table holds the kind, the prefixes (separated by commas), and the rest as a pattern.
+In patterns `@a` is a letter or digit, `@w` also `_` or `-`, `@h` also `-`, `@x` a hexadecimal digit,
+`@d` a character of dotted tokens, `@b` and `@c` the base64 alphabets, and `@end` means that no letter
+or digit follows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ALPHABETS = {
     "@c": "[A-Za-z0-9+/=_-]",
 }
 
-_TABLE = r"""
+_SHAPE_TABLE = r"""
 # clouds and hosting
 aws-key        AKIA,ASIA,ABIA,ACCA,AROA,AIDA,AGPA,AIPA,ANPA,ANVA  [A-Z0-9]{16}@end
 aws-bedrock-key ABSK  [A-Za-z0-9+/]{60,300}={0,2}
@@ -182,35 +182,35 @@ jwt            eyJ  @w{16,4000}\.@w{0,1000}\.@w{10,200}\.@w{10,8000}\.@w{10,100}
 """
 
 
-class Shape(NamedTuple):
-    """A token of one provider: its first letters, and the pattern of the whole."""
+class TokenShape(NamedTuple):
+    """A provider's token: its kind, its prefix, and the pattern of the rest."""
 
     kind: str
     prefix: str
     rest: str
-    dotted: bool  # it goes on to a dot, whatever stands before that
+    needs_dot: bool  # the run must be followed by a dot
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        return _compiled(self.prefix, self.rest)
+        return _compile_pattern(self.prefix, self.rest)
 
 
 @cache
-def _compiled(prefix: str, rest: str) -> re.Pattern[str]:
-    """Most shapes are never needed, and compiling all of them takes longer than a short text."""
+def _compile_pattern(prefix: str, rest: str) -> re.Pattern[str]:
+    """Compile a shape on first use; most are never needed, and compiling all of them is slow."""
     for name, alphabet in _ALPHABETS.items():
         rest = rest.replace(name, alphabet)
     return re.compile(re.escape(prefix) + rest)
 
 
-def _read(table: str) -> tuple[Shape, ...]:
+def _parse_shapes(table: str) -> tuple[TokenShape, ...]:
     rows = (line.split() for line in table.splitlines() if line and not line.startswith("#"))
     return tuple(
-        Shape(kind, prefix, rest, _DOTTED.match(rest) is not None)
-        for kind, some, rest in rows
-        for prefix in some.split(",")
+        TokenShape(kind, prefix, rest, _DOTTED_REST.match(rest) is not None)
+        for kind, prefixes, rest in rows
+        for prefix in prefixes.split(",")
     )
 
 
-_DOTTED = re.compile(r"@w\{\d+,\d+\}\\\.")
-SHAPES = _read(_TABLE)
+_DOTTED_REST = re.compile(r"@w\{\d+,\d+\}\\\.")
+TOKEN_SHAPES = _parse_shapes(_SHAPE_TABLE)

@@ -1,16 +1,16 @@
-"""What came in and what has to go out, so that a crash in between loses and repeats nothing.
+"""The inbox: inbound messages and their turns, so that a crash loses nothing and repeats nothing.
 
-    accept     a message is here for good; a second time the platform says it, it is known
-    attempt    somebody begins to work on it: counted first, in case it ends the program
-    begin      its turn starts: it takes its place in the session
-    finish     the answer is stored, is on its way out, and the turn is over: all at once
-    send …     what has to reach somebody stays until it did, or until nobody tries any more
+    accept         store a message; a redelivery by the platform is recognised
+    count_attempt  count an attempt before processing, in case it crashes the program
+    start_turn     append the message to its session
+    finish_turn    store the answer, queue it for sending and end the turn, in one transaction
+    post …         queue a text; it stays until it is sent or given up
 
-Who works on a conversation holds its lease, and says now and then that it is still alive. When it
-dies, the lease runs out and another takes up what it left. `release` gives the lease back only when
-nothing waits, in one transaction with `accept`: a message never waits for nobody. Who sends what
-waits in the outbox of a conversation holds a lease of its own for that (`claim`, `take`, `let_go`),
-so that parcels go out in order and by one at a time.
+A gateway that works on a conversation holds its lease and renews it regularly. When the gateway dies,
+the lease expires and another one takes over. `release_lease` releases it only if nothing is waiting,
+in one transaction with `accept`, so no message is left without a worker. Sending from the outbox
+of a conversation needs a lease of its own (`claim_conversations`, `claim_unsent`, `release_send_lease`),
+so that messages go out in order and one at a time.
 """
 
 from __future__ import annotations
@@ -20,325 +20,342 @@ from collections.abc import Sequence
 from rekindle.errors import NotFound
 from rekindle.store.core.engine import Row, Transaction
 from rekindle.store.core.rows import encode_json
-from rekindle.store.core.text_encoding import escape, unescape
+from rekindle.store.core.text_encoding import escape_text, unescape_text
 from rekindle.store.sessions import sessions
-from rekindle.types import Message, Session, Source, checked, checked_name, plain
+from rekindle.types import Message, Session, Source, to_json_value, validate_message, validate_name
 
 from .message_rows import (
-    LETTER,
-    PARCEL,
-    SENDING,
-    SKEW,
-    Accepted,
-    Counts,
-    Letter,
-    Parcel,
-    hold,
-    letter_of,
-    named,
-    packed,
-    parcel_of,
+    INBOX_COLUMNS,
+    MAX_CLOCK_SKEW,
+    OUTBOX_COLUMNS,
+    SEND_LEASE_PREFIX,
+    AcceptResult,
+    InboundMessage,
+    MessageCounts,
+    OutboundMessage,
+    acquire_lease,
+    encode_message,
+    escape_optional,
+    row_to_inbound,
+    row_to_outbound,
 )
-from .outbox import Outbox, beginning, post, unsent
+from .outbox import Outbox, build_prefix_condition, insert_outbound, select_unsent
 
-__all__ = ["SENDING", "Accepted", "Counts", "Letter", "Mail", "Parcel"]
+__all__ = [
+    "SEND_LEASE_PREFIX",
+    "AcceptResult",
+    "InboundMessage",
+    "Inbox",
+    "MessageCounts",
+    "OutboundMessage",
+]
 
-# A conversation in which somebody speaks is not idle, even if the turn is never finished.
-_TOUCH = "UPDATE routes SET updated = CASE WHEN updated < ? THEN ? ELSE updated END WHERE key = ?"
-_OPEN = "state IN ('waiting', 'running')"
+# A conversation that receives a message is not idle, even if the turn never finishes.
+_TOUCH_ROUTE = (
+    "UPDATE routes SET updated = CASE WHEN updated < ? THEN ? ELSE updated END WHERE key = ?"
+)
+_IS_OPEN = "state IN ('waiting', 'running')"
 
 
-class Mail(Outbox):
-    """Inbox and outbox of a store."""
+class Inbox(Outbox):
+    """The inbox and outbox of a store. Use `store.inbox`."""
 
-    # -- coming in
+    # -- inbound messages
 
     def accept(
-        self, key: str, source: Source, message: Message, *, runner: str, lease: float
-    ) -> Accepted:
-        """Take a message in, once; and the lease of its conversation, if nobody has it."""
-        checked_name("route.key", key)
-        checked(message)
+        self, key: str, source: Source, message: Message, *, runner: str, lease_seconds: float
+    ) -> AcceptResult:
+        """Store an inbound message once, and acquire its conversation's lease if it is free."""
+        validate_name("route.key", key)
+        validate_message(message)
         now = self._clock()
 
-        def work(tx: Transaction) -> Accepted:
+        def insert_message(tx: Transaction) -> AcceptResult:
             rows = tx.run(
                 "INSERT INTO inbox (key, platform_id, source, body, state, time)"
                 " VALUES (?, ?, ?, ?, 'waiting', ?)"
                 " ON CONFLICT (key, platform_id) WHERE platform_id IS NOT NULL DO NOTHING"
-                f" RETURNING {LETTER}",
+                f" RETURNING {INBOX_COLUMNS}",
                 (
-                    escape(key),
-                    named(message.platform_message_id),
-                    encode_json(plain(source)),
-                    packed(message),
+                    escape_text(key),
+                    escape_optional(message.platform_message_id),
+                    encode_json(to_json_value(source)),
+                    encode_message(message),
                     now,
                 ),
             )
             if not rows:
                 known = tx.run(
-                    f"SELECT {LETTER} FROM inbox WHERE key = ? AND platform_id = ?",
-                    (escape(key), named(message.platform_message_id)),
+                    f"SELECT {INBOX_COLUMNS} FROM inbox WHERE key = ? AND platform_id = ?",
+                    (escape_text(key), escape_optional(message.platform_message_id)),
                 )
-                return Accepted(letter_of(known[0]), False, False)
-            return Accepted(letter_of(rows[0]), True, hold(tx, key, runner, now, lease))
+                return AcceptResult(row_to_inbound(known[0]), False, False)
+            return AcceptResult(
+                row_to_inbound(rows[0]), True, acquire_lease(tx, key, runner, now, lease_seconds)
+            )
 
-        return self._write(work)
+        return self._write(insert_message)
 
-    def waiting(self, key: str) -> list[Letter]:
-        """What is not answered yet in a conversation, in the order of arrival."""
-        with self._engine.reading() as tx:
-            return _open(tx, key)
+    def list_waiting(self, key: str) -> list[InboundMessage]:
+        """Return the unanswered messages of a conversation in order of arrival."""
+        with self._engine.begin_read() as tx:
+            return _select_open(tx, key)
 
-    def attempt(self, letter: Letter) -> int:
-        """Count that a program begins to work on a letter, before it does; 0 if it has ended."""
-        sql = (
-            f"UPDATE inbox SET attempts = attempts + 1 WHERE num = ? AND {_OPEN} RETURNING attempts"
-        )
+    def count_attempt(self, inbound: InboundMessage) -> int:
+        """Count an attempt to process a message before it starts; return 0 if the message has ended."""
+        sql = f"UPDATE inbox SET attempts = attempts + 1 WHERE num = ? AND {_IS_OPEN} RETURNING attempts"
 
-        def work(tx: Transaction) -> int:
-            rows = tx.run(sql, (letter.num,))
+        def increment(tx: Transaction) -> int:
+            rows = tx.run(sql, (inbound.num,))
             return rows[0][0] if rows else 0
 
-        return self._write(work)
+        return self._write(increment)
 
-    def spare(self, nums: Sequence[int]) -> None:
-        """Take an attempt at each letter back: the program left it to a later one in good order."""
-        sql = f"UPDATE inbox SET attempts = attempts - 1 WHERE num = ? AND attempts > 0 AND {_OPEN}"
-        self._write(lambda tx: tx.many(sql, [(num,) for num in nums]))
+    def undo_attempts(self, nums: Sequence[int]) -> None:
+        """Undo the attempt count of messages after a clean shutdown."""
+        sql = f"UPDATE inbox SET attempts = attempts - 1 WHERE num = ? AND attempts > 0 AND {_IS_OPEN}"
+        self._write(lambda tx: tx.run_many(sql, [(num,) for num in nums]))
 
-    def begin(self, letter: Letter, session: Session) -> Letter:
-        """Start the turn of a letter: its message takes its place in the session."""
+    def start_turn(self, inbound: InboundMessage, session: Session) -> InboundMessage:
+        """Start the turn of an inbound message: append its message to the session."""
         now = self._clock()
 
-        def work(tx: Transaction) -> Letter:
-            sql = f"SELECT {LETTER} FROM inbox WHERE num = ?"
-            current = letter_of(_one(tx.run(sql, (letter.num,)), letter.num))
+        def append_message(tx: Transaction) -> InboundMessage:
+            sql = f"SELECT {INBOX_COLUMNS} FROM inbox WHERE num = ?"
+            current = row_to_inbound(_require_row(tx.run(sql, (inbound.num,)), inbound.num))
             if current.state != "waiting":
-                return current  # after a crash: it has its place already
-            tx.run(_TOUCH, (now, now, escape(letter.key)))
-            said = current.message._replace(timestamp=current.message.timestamp or current.time)
-            appended = sessions.append(self._engine, tx, session, [said], now)
+                return current  # after a crash: the message is already in the session
+            tx.run(_TOUCH_ROUTE, (now, now, escape_text(inbound.key)))
+            message = current.message._replace(timestamp=current.message.timestamp or current.time)
+            appended = sessions.append_messages(self._engine, tx, session, [message], now)
             rows = tx.run(
                 "UPDATE inbox SET state = 'running', session = ?, position = ? WHERE num = ?"
-                f" RETURNING {LETTER}",
-                (escape(session.id), appended.positions[0], letter.num),
+                f" RETURNING {INBOX_COLUMNS}",
+                (escape_text(session.id), appended.positions[0], inbound.num),
             )
-            return letter_of(rows[0])
+            return row_to_inbound(rows[0])
 
-        return self._write(work)
+        return self._write(append_message)
 
-    def go_on(self, letter: Letter, session: str, position: int) -> Letter:
-        """Start the turn of a letter for a message that stands in the session already."""
+    def start_turn_at(self, inbound: InboundMessage, session: str, position: int) -> InboundMessage:
+        """Start the turn of an inbound message for a message that is already in the session."""
         now = self._clock()
 
-        def work(tx: Transaction) -> Letter:
-            tx.run(_TOUCH, (now, now, escape(letter.key)))
+        def mark_running(tx: Transaction) -> InboundMessage:
+            tx.run(_TOUCH_ROUTE, (now, now, escape_text(inbound.key)))
             rows = tx.run(
                 "UPDATE inbox SET state = 'running', session = ?, position = ? WHERE num = ?"
-                f" AND state IN ('waiting', 'running') RETURNING {LETTER}",
-                (escape(session), position, letter.num),
+                f" AND state IN ('waiting', 'running') RETURNING {INBOX_COLUMNS}",
+                (escape_text(session), position, inbound.num),
             )
-            return letter_of(_one(rows, letter.num))
+            return row_to_inbound(_require_row(rows, inbound.num))
 
-        return self._write(work)
+        return self._write(mark_running)
 
-    def close(self, letter: Letter, reason: str | None = None) -> bool:
-        """End a letter that needs no turn; False if it has ended before."""
-        sql = f"UPDATE inbox SET state = ?, reason = ? WHERE num = ? AND {_OPEN} RETURNING num"
-        values = ("failed" if reason else "done", named(reason), letter.num)
+    def close(self, inbound: InboundMessage, reason: str | None = None) -> bool:
+        """End an inbound message that needs no turn; return False if it had already ended."""
+        sql = f"UPDATE inbox SET state = ?, reason = ? WHERE num = ? AND {_IS_OPEN} RETURNING num"
+        values = ("failed" if reason else "done", escape_optional(reason), inbound.num)
         return self._write(lambda tx: bool(tx.run(sql, values)))
 
-    def finish(
+    def finish_turn(
         self,
-        letters: Sequence[Letter],
+        inbound_messages: Sequence[InboundMessage],
         session: Session | str,
         messages: Sequence[Message],
-        parcels: Sequence[tuple[Source, str]],
+        replies: Sequence[tuple[Source, str]],
         *,
         reason: str | None = None,
-        hopeless: bool = False,
-    ) -> list[Parcel]:
-        """End the turn of some letters: store the answer and put it on its way, all at once.
+        is_undeliverable: bool = False,
+    ) -> list[OutboundMessage]:
+        """End the turn of inbound messages: store the answer and queue the replies in one transaction.
 
-        With a `reason` the turn failed; what is to be said about that goes out all the same. A
-        `hopeless` letter is marked undeliverable. Of a turn that was finished before, nothing
-        happens a second time.
+        With a `reason` the turn failed; replies are still sent. With `is_undeliverable` the messages are
+        marked undeliverable. Finishing the same turn again has no effect.
         """
-        state = "undeliverable" if hopeless else "failed" if reason else "done"
+        state = "undeliverable" if is_undeliverable else "failed" if reason else "done"
         for message in messages:
-            checked(message)
+            validate_message(message)
         now = self._clock()
 
-        def work(tx: Transaction) -> list[Parcel]:
+        def end_turn(tx: Transaction) -> list[OutboundMessage]:
             ended = [
-                letter.num
-                for letter in letters
+                inbound.num
+                for inbound in inbound_messages
                 if tx.run(
-                    f"UPDATE inbox SET state = ?, reason = ? WHERE num = ? AND {_OPEN} RETURNING num",
-                    (state, named(reason), letter.num),
+                    f"UPDATE inbox SET state = ?, reason = ? WHERE num = ? AND {_IS_OPEN} RETURNING num",
+                    (state, escape_optional(reason), inbound.num),
                 )
             ]
-            if letters and not ended:
+            if inbound_messages and not ended:
                 return []
             if messages:
-                sessions.append(self._engine, tx, session, messages, now)
-            first = letters[0] if letters else None
-            if first is not None:  # with the answer goes out that the conversation was reset
-                tx.run("UPDATE routes SET reset = NULL WHERE key = ?", (escape(first.key),))
+                sessions.append_messages(self._engine, tx, session, messages, now)
+            first = inbound_messages[0] if inbound_messages else None
+            if first is not None:  # the answer includes the notice of a reset
+                tx.run("UPDATE routes SET reset = NULL WHERE key = ?", (escape_text(first.key),))
             return [
-                post(tx, first.key if first else "", first and first.num, target, text, now)
-                for target, text in parcels
+                insert_outbound(
+                    tx, first.key if first else "", first and first.num, target, text, now
+                )
+                for target, text in replies
             ]
 
-        return self._write(work)
+        return self._write(end_turn)
 
-    # -- whose turn it is
+    # -- leases
 
-    def renew(self, runner: str, lease: float) -> list[str]:
-        """Say that the runner is alive: its leases hold for a while longer. Whose it still has."""
-        until = self._clock() + lease
+    def renew_leases(self, runner: str, lease_seconds: float) -> list[str]:
+        """Extend the leases of a runner and return the keys it still holds."""
+        until = self._clock() + lease_seconds
         sql = "UPDATE leases SET until = ? WHERE runner = ? RETURNING key"
         return self._write(
-            lambda tx: [unescape(key) for (key,) in tx.run(sql, (until, escape(runner)))]
+            lambda tx: [unescape_text(key) for (key,) in tx.run(sql, (until, escape_text(runner)))]
         )
 
-    def holder(self, key: str) -> str | None:
-        """Who works on a conversation, or did when it died."""
-        with self._engine.reading() as tx:
-            rows = tx.run("SELECT runner FROM leases WHERE key = ?", (escape(key),))
-        return unescape(rows[0][0]) if rows else None
+    def get_lease_holder(self, key: str) -> str | None:
+        """Return the runner that holds, or last held, the lease of a conversation."""
+        with self._engine.begin_read() as tx:
+            rows = tx.run("SELECT runner FROM leases WHERE key = ?", (escape_text(key),))
+        return unescape_text(rows[0][0]) if rows else None
 
-    def give_up(self, runner: str) -> None:
-        """Give all leases of a runner back, whatever waits: it has ended."""
-        self._write(lambda tx: tx.run("DELETE FROM leases WHERE runner = ?", (escape(runner),)))
+    def release_leases(self, runner: str) -> None:
+        """Release all leases of a runner that has ended, whatever is waiting."""
+        self._write(
+            lambda tx: tx.run("DELETE FROM leases WHERE runner = ?", (escape_text(runner),))
+        )
 
-    def arrived(self, runner: str) -> list[Letter]:
-        """What waits in the conversations of a runner; others may have taken it in."""
-        columns = ", ".join(f"i.{name}" for name in LETTER.split(", "))
-        with self._engine.reading() as tx:
+    def list_waiting_for_runner(self, runner: str) -> list[InboundMessage]:
+        """Return the waiting messages of a runner's conversations, whoever accepted them."""
+        columns = ", ".join(f"i.{name}" for name in INBOX_COLUMNS.split(", "))
+        with self._engine.begin_read() as tx:
             rows = tx.run(
                 f"SELECT {columns} FROM leases l JOIN inbox i ON i.key = l.key"
                 " WHERE l.runner = ? AND i.state IN ('waiting', 'running')"
                 " AND i.state = 'waiting' ORDER BY i.num",
-                (escape(runner),),
+                (escape_text(runner),),
             )
-        return [letter_of(row) for row in rows]
+        return [row_to_inbound(row) for row in rows]
 
-    def release(self, key: str, runner: str) -> list[Letter]:
-        """Give the lease of a conversation back, unless something waits: that is returned."""
+    def release_lease(self, key: str, runner: str) -> list[InboundMessage]:
+        """Release the lease of a conversation unless messages are waiting, and return those."""
 
-        def work(tx: Transaction) -> list[Letter]:
+        def release_if_idle(tx: Transaction) -> list[InboundMessage]:
             held = tx.run(
                 "UPDATE leases SET until = until WHERE key = ? AND runner = ? RETURNING key",
-                (escape(key), escape(runner)),
+                (escape_text(key), escape_text(runner)),
             )
-            waiting = _open(tx, key)
+            waiting = _select_open(tx, key)
             if held and not waiting:
-                tx.run("DELETE FROM leases WHERE key = ?", (escape(key),))
+                tx.run("DELETE FROM leases WHERE key = ?", (escape_text(key),))
             return waiting if held else []
 
-        return self._write(work)
+        return self._write(release_if_idle)
 
-    def adopt(
-        self, runner: str, lease: float, limit: int = 100, *, under: Sequence[str] = ()
+    def adopt_conversations(
+        self, runner: str, lease_seconds: float, limit: int = 100, *, prefixes: Sequence[str] = ()
     ) -> list[str]:
-        """Take over conversations in which something waits and nobody works; which they are.
+        """Take over conversations that have waiting messages but no live lease, and return their keys.
 
-        `under` limits them to those whose keys begin with one of these.
+        `prefixes` limits them to keys that start with one of these.
         """
-        now, (condition, begins) = self._clock(), beginning(under)
+        now, (condition, prefix_params) = self._clock(), build_prefix_condition(prefixes)
 
-        def work(tx: Transaction) -> list[str]:
+        def acquire_leases(tx: Transaction) -> list[str]:
             rows = tx.run(
                 "SELECT DISTINCT key FROM inbox i WHERE state IN ('waiting', 'running')"
                 " AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.key = i.key AND l.until > ?"
                 f" AND l.until <= ?){condition} ORDER BY key LIMIT ?",
-                (now, now + lease + SKEW, *begins, limit),
+                (now, now + lease_seconds + MAX_CLOCK_SKEW, *prefix_params, limit),
             )
-            keys = [unescape(key) for (key,) in rows]
-            return [key for key in keys if hold(tx, key, runner, now, lease)]
+            keys = [unescape_text(key) for (key,) in rows]
+            return [key for key in keys if acquire_lease(tx, key, runner, now, lease_seconds)]
 
-        return self._write(work)
+        return self._write(acquire_leases)
 
-    def counts(self) -> Counts:
-        """How much is on its way, and how much was given up."""
-        with self._engine.reading() as tx:
-            letters = dict(
+    def get_counts(self) -> MessageCounts:
+        """Return the numbers of pending and undeliverable messages."""
+        with self._engine.begin_read() as tx:
+            inbound_counts = dict(
                 tx.run(
                     "SELECT state, count(*) FROM inbox WHERE state IN ('waiting', 'running')"
                     " GROUP BY state"
                 )
             )
-            to_send = tx.run("SELECT count(*) FROM outbox WHERE state = 'waiting'")[0][0]
+            unsent_count = tx.run("SELECT count(*) FROM outbox WHERE state = 'waiting'")[0][0]
             failed = tx.run(
                 "SELECT count(*) FROM outbox WHERE state IN ('sent', 'failed') AND state = 'failed'"
             )[0][0]
             failed += tx.run("SELECT count(*) FROM inbox WHERE state = 'undeliverable'")[0][0]
-        return Counts(letters.get("waiting", 0), letters.get("running", 0), to_send, failed)
+        return MessageCounts(
+            inbound_counts.get("waiting", 0), inbound_counts.get("running", 0), unsent_count, failed
+        )
 
-    def undeliverable(self, limit: int = 20) -> list[Letter | Parcel]:
-        """What was given up, newest first; each says why."""
-        with self._engine.reading() as tx:
-            letters = tx.run(
-                f"SELECT {LETTER} FROM inbox WHERE state = 'undeliverable' ORDER BY num DESC LIMIT ?",
+    def list_undeliverable(self, limit: int = 20) -> list[InboundMessage | OutboundMessage]:
+        """Return undeliverable messages, newest first; each has a reason."""
+        with self._engine.begin_read() as tx:
+            inbound_rows = tx.run(
+                f"SELECT {INBOX_COLUMNS} FROM inbox WHERE state = 'undeliverable' ORDER BY num DESC LIMIT ?",
                 (limit,),
             )
-            parcels = tx.run(
-                f"SELECT {PARCEL} FROM outbox WHERE state IN ('sent', 'failed')"
+            outbound_rows = tx.run(
+                f"SELECT {OUTBOX_COLUMNS} FROM outbox WHERE state IN ('sent', 'failed')"
                 " AND state = 'failed' ORDER BY time DESC LIMIT ?",
                 (limit,),
             )
-        found: list[Letter | Parcel] = [*map(letter_of, letters), *map(parcel_of, parcels)]
+        found: list[InboundMessage | OutboundMessage] = [
+            *map(row_to_inbound, inbound_rows),
+            *map(row_to_outbound, outbound_rows),
+        ]
         return sorted(found, key=lambda one: -one.time)[:limit]
 
-    def forget(self, key: str) -> bool:
-        """Remove a conversation's route and finished mail, unless something is still on its way.
+    def delete_conversation(self, key: str) -> bool:
+        """Delete a conversation's route and finished messages, unless something is still pending.
 
-        Its sessions stay. For conversations that nobody can continue, such as that of a terminal
-        that was closed.
+        Its sessions are kept. For conversations that nobody can continue, such as that of a closed
+        terminal.
         """
-        name, lease = escape(key), escape(SENDING + key)
+        escaped_key, send_key = escape_text(key), escape_text(SEND_LEASE_PREFIX + key)
 
-        def work(tx: Transaction) -> bool:
-            # To change the row is the lock: nobody takes a message in meanwhile.
-            held = "UPDATE routes SET changes = changes + 1 WHERE key = ? RETURNING created"
-            begun = tx.run(held, (name,))
-            if not begun or _open(tx, key) or unsent(tx, key):
+        def delete_rows(tx: Transaction) -> bool:
+            # Updating the row locks it: no message can be accepted meanwhile.
+            lock_route = "UPDATE routes SET changes = changes + 1 WHERE key = ? RETURNING created"
+            route_rows = tx.run(lock_route, (escaped_key,))
+            if not route_rows or _select_open(tx, key) or select_unsent(tx, key):
                 return False
-            tx.run(  # by time, for which there is an index: a large inbox is not read through
+            tx.run(  # filter by time, which is indexed, to avoid scanning a large inbox
                 "DELETE FROM inbox WHERE state IN ('done', 'failed') AND time >= ? AND key = ?",
-                (begun[0][0], name),
+                (route_rows[0][0], escaped_key),
             )
-            tx.run("DELETE FROM inbox WHERE state = 'undeliverable' AND key = ?", (name,))
-            tx.run("DELETE FROM outbox WHERE key = ?", (name,))
-            tx.run("DELETE FROM routes WHERE key = ?", (name,))
-            tx.run("DELETE FROM leases WHERE key IN (?, ?)", (name, lease))
+            tx.run("DELETE FROM inbox WHERE state = 'undeliverable' AND key = ?", (escaped_key,))
+            tx.run("DELETE FROM outbox WHERE key = ?", (escaped_key,))
+            tx.run("DELETE FROM routes WHERE key = ?", (escaped_key,))
+            tx.run("DELETE FROM leases WHERE key IN (?, ?)", (escaped_key, send_key))
             return True
 
-        return self._write(work)
+        return self._write(delete_rows)
 
-    def tidy(self, older_than: float) -> None:
-        """Forget what was finished more than so many seconds ago."""
+    def delete_finished(self, older_than: float) -> None:
+        """Delete messages that finished more than `older_than` seconds ago."""
         before = self._clock() - older_than
 
-        def work(tx: Transaction) -> None:
+        def delete_rows(tx: Transaction) -> None:
             tx.run("DELETE FROM inbox WHERE time < ? AND state IN ('done', 'failed')", (before,))
             tx.run("DELETE FROM inbox WHERE state = 'undeliverable' AND time < ?", (before,))
             tx.run("DELETE FROM outbox WHERE time < ? AND state IN ('sent', 'failed')", (before,))
 
-        self._write(work)
+        self._write(delete_rows)
 
 
-def _open(tx: Transaction, key: str) -> list[Letter]:
+def _select_open(tx: Transaction, key: str) -> list[InboundMessage]:
     rows = tx.run(
-        f"SELECT {LETTER} FROM inbox WHERE key = ? AND {_OPEN} ORDER BY num",
-        (escape(key),),
+        f"SELECT {INBOX_COLUMNS} FROM inbox WHERE key = ? AND {_IS_OPEN} ORDER BY num",
+        (escape_text(key),),
     )
-    return [letter_of(row) for row in rows]
+    return [row_to_inbound(row) for row in rows]
 
 
-def _one(rows: list[Row], num: int) -> Row:
+def _require_row(rows: list[Row], num: int) -> Row:
     if not rows:
-        raise NotFound(f"letter {num} is not there any more")
+        raise NotFound(f"inbox message {num} no longer exists")
     return rows[0]

@@ -1,4 +1,4 @@
-"""Letters and parcels as rows: what came in, and what has to go out."""
+"""Convert inbox and outbox messages from and to rows."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ from typing import NamedTuple
 
 from rekindle.routing.source import from_json
 from rekindle.store.core.engine import Row, Transaction
-from rekindle.store.core.rows import decode_json, encode_json, message_of, message_row
-from rekindle.store.core.text_encoding import escape, unescape
+from rekindle.store.core.rows import decode_json, encode_json, message_to_row, row_to_message
+from rekindle.store.core.text_encoding import escape_text, unescape_text
 from rekindle.types import Message, Source
 
-LETTER = "num, key, source, body, state, session, position, reason, time, attempts"
-PARCEL = "num, key, inbox, target, text, state, attempts, next_try, platform_id, reason, time"
-SKEW = 300.0  # seconds by which clocks may differ
-SENDING = "out:"  # before the key: the lease of who sends; no key begins so
+INBOX_COLUMNS = "num, key, source, body, state, session, position, reason, time, attempts"
+OUTBOX_COLUMNS = (
+    "num, key, inbox, target, text, state, attempts, next_try, platform_id, reason, time"
+)
+MAX_CLOCK_SKEW = 300.0  # seconds
+SEND_LEASE_PREFIX = "out:"  # prefix of a key for the sender's lease; no key starts like this
 
 
-class Letter(NamedTuple):
-    """A message that came in, and how far it got: waiting, running, done, failed or undeliverable.
+class InboundMessage(NamedTuple):
+    """A message that came in, and its state: waiting, running, done, failed or undeliverable.
 
-    `attempts` is how many programs have begun to work on it.
+    `attempts` is the number of times a gateway has started to process it.
     """
 
     num: int
@@ -34,12 +36,12 @@ class Letter(NamedTuple):
     attempts: int = 0
 
 
-class Parcel(NamedTuple):
-    """A text that has to reach somebody: waiting, sent (with the platform's id for it) or failed."""
+class OutboundMessage(NamedTuple):
+    """A text to deliver, and its state: waiting, sent (with the platform's message id) or failed."""
 
     num: int
     key: str
-    answers: int | None
+    reply_to: int | None
     target: Source
     text: str
     state: str
@@ -50,16 +52,16 @@ class Parcel(NamedTuple):
     time: float
 
 
-class Accepted(NamedTuple):
-    """A letter, whether it is new, and whether it is ours to work on its conversation now."""
+class AcceptResult(NamedTuple):
+    """An inbound message, whether it is new, and whether we now hold the lease of its conversation."""
 
-    letter: Letter
+    inbound: InboundMessage
     is_new: bool
-    is_ours: bool
+    has_lease: bool
 
 
-class Counts(NamedTuple):
-    """How much mail is where: letters not answered yet, parcels on their way, either given up."""
+class MessageCounts(NamedTuple):
+    """The numbers of unanswered, unsent and undeliverable messages."""
 
     waiting: int = 0
     running: int = 0
@@ -67,63 +69,76 @@ class Counts(NamedTuple):
     undeliverable: int = 0
 
 
-def named(text: str | None) -> str | None:
-    return None if text is None else escape(text)
+def escape_optional(text: str | None) -> str | None:
+    """Escape a text for storage; None stays None."""
+    return None if text is None else escape_text(text)
 
 
-def packed(message: Message) -> str:
-    """A message as it will stand in its session, as one text."""
-    row = message_row(message, 0, 0, message.timestamp or 0.0, None)
+def encode_message(message: Message) -> str:
+    """Encode a message, as it will be stored in its session, as one text."""
+    row = message_to_row(message, 0, 0, message.timestamp or 0.0, None)
     _, _, role, time, _, _, answers, platform_id, _, body, content = row
     return encode_json([role, time or None, answers, platform_id, body, content])
 
 
-def unpacked(text: str) -> Message:
+def decode_message(text: str) -> Message:
+    """Decode the text of `encode_message`."""
     role, time, answers, platform_id, body, content = decode_json(text)
-    said = message_of((None, role, time, None, answers, platform_id, body, content))
-    return said._replace(position=None)
+    message = row_to_message((None, role, time, None, answers, platform_id, body, content))
+    return message._replace(position=None)
 
 
-def letter_of(row: Row) -> Letter:
+def row_to_inbound(row: Row) -> InboundMessage:
+    """Convert a row of INBOX_COLUMNS to an inbound message."""
     num, key, source, body, state, session, position, reason, time, attempts = row
-    return Letter(
+    return InboundMessage(
         num=num,
-        key=unescape(key),
+        key=unescape_text(key),
         source=from_json(decode_json(source)),
-        message=unpacked(body),
+        message=decode_message(body),
         state=state,
-        session=None if session is None else unescape(session),
+        session=None if session is None else unescape_text(session),
         position=position,
-        reason=None if reason is None else unescape(reason),
+        reason=None if reason is None else unescape_text(reason),
         time=time,
         attempts=attempts,
     )
 
 
-def parcel_of(row: Row) -> Parcel:
-    num, key, answers, target, text, state, attempts, next_try, platform_id, reason, time = row
-    return Parcel(
+def row_to_outbound(row: Row) -> OutboundMessage:
+    """Convert a row of OUTBOX_COLUMNS to an outbound message."""
+    num, key, reply_to, target, text, state, attempts, next_try, platform_id, reason, time = row
+    return OutboundMessage(
         num=num,
-        key=unescape(key),
-        answers=answers,
+        key=unescape_text(key),
+        reply_to=reply_to,
         target=from_json(decode_json(target)),
-        text=unescape(text),
+        text=unescape_text(text),
         state=state,
         attempts=attempts,
         next_try=next_try,
-        platform_message_id=None if platform_id is None else unescape(platform_id),
-        reason=None if reason is None else unescape(reason),
+        platform_message_id=None if platform_id is None else unescape_text(platform_id),
+        reason=None if reason is None else unescape_text(reason),
         time=time,
     )
 
 
-def hold(tx: Transaction, key: str, runner: str, now: float, seconds: float) -> bool:
-    """Take a lease, if nobody has it. One from the far future is nobody's: a clock was put back."""
+def acquire_lease(tx: Transaction, key: str, runner: str, now: float, lease_seconds: float) -> bool:
+    """Acquire a lease if nobody holds it, and return whether that succeeded.
+
+    A lease that ends in the far future counts as expired: a clock was set back.
+    """
     return bool(
         tx.run(
             "INSERT INTO leases (key, runner, until) VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE"
             " SET runner = excluded.runner, until = excluded.until"
             " WHERE leases.until <= ? OR leases.until > ? RETURNING key",
-            (escape(key), escape(runner), now + seconds, now, now + seconds + SKEW),
+            (
+                escape_text(key),
+                escape_text(runner),
+                now + lease_seconds,
+                now,
+                now + lease_seconds + MAX_CLOCK_SKEW,
+            ),
         )
     )

@@ -1,7 +1,7 @@
-"""The outbox: what has to reach somebody stays until it did, or until nobody tries any more.
+"""The outbox: a text stays queued until it is sent or given up.
 
-Who sends what waits in a conversation holds a lease of its own for that, so that parcels go out in
-order and by one at a time.
+Sending from a conversation's outbox needs a lease of its own, so that messages go out in order and
+one at a time.
 """
 
 from __future__ import annotations
@@ -11,14 +11,24 @@ from typing import Any
 
 from rekindle.store.core.engine import Engine, Transaction
 from rekindle.store.core.rows import encode_json
-from rekindle.store.core.text_encoding import escape, unescape
-from rekindle.types import Source, plain
+from rekindle.store.core.text_encoding import escape_text, unescape_text
+from rekindle.types import Source, to_json_value
 
-from .message_rows import LETTER, PARCEL, SENDING, SKEW, Letter, Parcel, hold, letter_of, parcel_of
+from .message_rows import (
+    INBOX_COLUMNS,
+    MAX_CLOCK_SKEW,
+    OUTBOX_COLUMNS,
+    SEND_LEASE_PREFIX,
+    InboundMessage,
+    OutboundMessage,
+    acquire_lease,
+    row_to_inbound,
+    row_to_outbound,
+)
 
 
 class Outbox:
-    """What goes out of a store."""
+    """The outbound messages of a store."""
 
     def __init__(
         self,
@@ -30,141 +40,170 @@ class Outbox:
         self._write = write
         self._clock = clock
 
-    def post(self, key: str, target: Source, text: str, answers: Letter | None = None) -> Parcel:
-        """Put a text on its way that ends no turn."""
-        now, num = self._clock(), answers and answers.num
-        return self._write(lambda tx: post(tx, key, num, target, text, now))
+    def post(
+        self, key: str, target: Source, text: str, reply_to: InboundMessage | None = None
+    ) -> OutboundMessage:
+        """Queue a text that does not end a turn."""
+        now, num = self._clock(), reply_to and reply_to.num
+        return self._write(lambda tx: insert_outbound(tx, key, num, target, text, now))
 
-    def claim(
-        self, runner: str, lease: float, limit: int = 100, *, under: Sequence[str] = ()
+    def claim_conversations(
+        self, runner: str, lease_seconds: float, limit: int = 100, *, prefixes: Sequence[str] = ()
     ) -> list[str]:
-        """Take over the sending in conversations where something is due and nobody sends.
+        """Acquire the send leases of conversations with due messages and no sender; return their keys.
 
-        What was posted in the far future is due: a clock was put back since.
+        Messages posted in the far future count as due: a clock was set back.
         """
-        now, (condition, begins) = self._clock(), beginning(under)
+        now, (condition, prefix_params) = self._clock(), build_prefix_condition(prefixes)
 
-        def work(tx: Transaction) -> list[str]:
+        def acquire_leases(tx: Transaction) -> list[str]:
             rows = tx.run(
                 "SELECT DISTINCT key FROM outbox o WHERE state = 'waiting'"
                 " AND (next_try <= ? OR time > ?)"
                 " AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.key = ? || o.key AND l.until > ?"
                 f" AND l.until <= ?){condition} ORDER BY key LIMIT ?",
-                (now, now + SKEW, SENDING, now, now + lease + SKEW, *begins, limit),
+                (
+                    now,
+                    now + MAX_CLOCK_SKEW,
+                    SEND_LEASE_PREFIX,
+                    now,
+                    now + lease_seconds + MAX_CLOCK_SKEW,
+                    *prefix_params,
+                    limit,
+                ),
             )
-            keys = [unescape(key) for (key,) in rows]
-            return [key for key in keys if hold(tx, SENDING + key, runner, now, lease)]
+            keys = [unescape_text(key) for (key,) in rows]
+            return [
+                key
+                for key in keys
+                if acquire_lease(tx, SEND_LEASE_PREFIX + key, runner, now, lease_seconds)
+            ]
 
-        return self._write(work)
+        return self._write(acquire_leases)
 
-    def take(self, key: str, runner: str, lease: float) -> list[Parcel]:
-        """Take over the sending in a conversation, and what waits there; nothing if another sends.
+    def claim_unsent(self, key: str, runner: str, lease_seconds: float) -> list[OutboundMessage]:
+        """Acquire a conversation's send lease and return its unsent messages; none if another sends.
 
-        What the runner itself claimed a moment ago, and did not come to send, is its own.
+        A lease that the runner itself already holds counts as acquired.
         """
-        now, lease_of = self._clock(), SENDING + key
+        now, send_key = self._clock(), SEND_LEASE_PREFIX + key
 
-        def work(tx: Transaction) -> list[Parcel]:
-            ours = "SELECT 1 FROM leases WHERE key = ? AND runner = ?"
-            held = hold(tx, lease_of, runner, now, lease)
-            if held or tx.run(ours, (escape(lease_of), escape(runner))):
-                return unsent(tx, key)
+        def acquire_and_select(tx: Transaction) -> list[OutboundMessage]:
+            own_lease_sql = "SELECT 1 FROM leases WHERE key = ? AND runner = ?"
+            is_acquired = acquire_lease(tx, send_key, runner, now, lease_seconds)
+            if is_acquired or tx.run(own_lease_sql, (escape_text(send_key), escape_text(runner))):
+                return select_unsent(tx, key)
             return []
 
-        return self._write(work)
+        return self._write(acquire_and_select)
 
-    def let_go(self, key: str, runner: str) -> list[Parcel]:
-        """Give the sending in a conversation back, unless something waits: that is returned."""
+    def release_send_lease(self, key: str, runner: str) -> list[OutboundMessage]:
+        """Release the send lease of a conversation unless messages are waiting, and return those."""
 
-        def work(tx: Transaction) -> list[Parcel]:
+        def release_if_idle(tx: Transaction) -> list[OutboundMessage]:
             held = tx.run(
                 "UPDATE leases SET until = until WHERE key = ? AND runner = ? RETURNING key",
-                (escape(SENDING + key), escape(runner)),
+                (escape_text(SEND_LEASE_PREFIX + key), escape_text(runner)),
             )
-            waiting = unsent(tx, key)
+            waiting = select_unsent(tx, key)
             if held and not waiting:
-                tx.run("DELETE FROM leases WHERE key = ?", (escape(SENDING + key),))
+                tx.run("DELETE FROM leases WHERE key = ?", (escape_text(SEND_LEASE_PREFIX + key),))
             return waiting if held else []
 
-        return self._write(work)
+        return self._write(release_if_idle)
 
-    def is_sent(self, key: str) -> bool:
-        """Did everything that was posted in a conversation go out, or was given up?"""
-        with self._engine.reading() as tx:
+    def is_all_sent(self, key: str) -> bool:
+        """Return whether everything posted in a conversation was sent or given up."""
+        with self._engine.begin_read() as tx:
             sql = "SELECT 1 FROM outbox WHERE key = ? AND state = 'waiting' LIMIT 1"
-            return not tx.run(sql, (escape(key),))
+            return not tx.run(sql, (escape_text(key),))
 
-    def opens(self, parcel: Parcel) -> Letter | None:
-        """The letter whose answer begins with this parcel, if it begins one."""
-        if parcel.answers is None:
+    def find_answered(self, outbound: OutboundMessage) -> InboundMessage | None:
+        """Return the inbound message whose answer starts with this message, if it starts one."""
+        if outbound.reply_to is None:
             return None
-        letter = ", ".join(f"i.{name}" for name in LETTER.split(", "))
-        with self._engine.reading() as tx:
+        columns = ", ".join(f"i.{name}" for name in INBOX_COLUMNS.split(", "))
+        with self._engine.begin_read() as tx:
             rows = tx.run(
-                f"SELECT {letter} FROM inbox i WHERE i.num = ? AND NOT EXISTS"
+                f"SELECT {columns} FROM inbox i WHERE i.num = ? AND NOT EXISTS"
                 " (SELECT 1 FROM outbox o WHERE o.key = ? AND o.inbox = i.num AND o.num < ?)",
-                (parcel.answers, escape(parcel.key), parcel.num),
+                (outbound.reply_to, escape_text(outbound.key), outbound.num),
             )
-        return letter_of(rows[0]) if rows else None
+        return row_to_inbound(rows[0]) if rows else None
 
-    def due(self, limit: int = 100) -> list[Parcel]:
-        """What has to be sent now, oldest first."""
-        with self._engine.reading() as tx:
+    def list_due(self, limit: int = 100) -> list[OutboundMessage]:
+        """Return the messages that are due, oldest first."""
+        with self._engine.begin_read() as tx:
             rows = tx.run(
-                f"SELECT {PARCEL} FROM outbox WHERE state = 'waiting' AND next_try <= ?"
+                f"SELECT {OUTBOX_COLUMNS} FROM outbox WHERE state = 'waiting' AND next_try <= ?"
                 " ORDER BY num LIMIT ?",
                 (self._clock(), limit),
             )
-        return [parcel_of(row) for row in rows]
+        return [row_to_outbound(row) for row in rows]
 
-    def sent(self, parcel: Parcel, platform_message_id: str) -> None:
-        """It arrived: the platform gave it an id."""
+    def mark_sent(self, outbound: OutboundMessage, platform_message_id: str) -> None:
+        """Record that a message was delivered under the platform's id."""
         self._write(
             lambda tx: tx.run(
                 "UPDATE outbox SET state = 'sent', platform_id = ?, reason = NULL,"
                 " attempts = attempts + 1 WHERE num = ?",
-                (escape(platform_message_id), parcel.num),
+                (escape_text(platform_message_id), outbound.num),
             )
         )
 
-    def missed(self, parcel: Parcel, reason: str, *, again: float | None) -> None:
-        """It did not arrive; try `again` in so many seconds, or never."""
-        state, at = ("failed", 0.0) if again is None else ("waiting", self._clock() + again)
+    def mark_failed(
+        self, outbound: OutboundMessage, reason: str, *, retry_after: float | None
+    ) -> None:
+        """Record a failed delivery; retry after `retry_after` seconds, or never if None."""
+        state, next_try = (
+            ("failed", 0.0) if retry_after is None else ("waiting", self._clock() + retry_after)
+        )
         self._write(
             lambda tx: tx.run(
                 "UPDATE outbox SET state = ?, reason = ?, next_try = ?, attempts = attempts + 1"
                 " WHERE num = ? AND state = 'waiting'",
-                (state, escape(reason), at, parcel.num),
+                (state, escape_text(reason), next_try, outbound.num),
             )
         )
 
-    def parcels(self, key: str) -> list[Parcel]:
-        """Everything that went out, or should, in a conversation."""
-        with self._engine.reading() as tx:
-            sql = f"SELECT {PARCEL} FROM outbox WHERE key = ? ORDER BY num"
-            return [parcel_of(row) for row in tx.run(sql, (escape(key),))]
+    def list_outbound(self, key: str) -> list[OutboundMessage]:
+        """Return all outbound messages of a conversation."""
+        with self._engine.begin_read() as tx:
+            sql = f"SELECT {OUTBOX_COLUMNS} FROM outbox WHERE key = ? ORDER BY num"
+            return [row_to_outbound(row) for row in tx.run(sql, (escape_text(key),))]
 
 
-def unsent(tx: Transaction, key: str) -> list[Parcel]:
-    sql = f"SELECT {PARCEL} FROM outbox WHERE key = ? AND state = 'waiting' ORDER BY num"
-    return [parcel_of(row) for row in tx.run(sql, (escape(key),))]
+def select_unsent(tx: Transaction, key: str) -> list[OutboundMessage]:
+    """Return the unsent messages of a conversation, in order."""
+    sql = f"SELECT {OUTBOX_COLUMNS} FROM outbox WHERE key = ? AND state = 'waiting' ORDER BY num"
+    return [row_to_outbound(row) for row in tx.run(sql, (escape_text(key),))]
 
 
-def beginning(under: Sequence[str]) -> tuple[str, list[Any]]:
-    """A condition that a key begins with one of these; none without any."""
-    begins = [escape(prefix) for prefix in under]
-    if not begins:
+def build_prefix_condition(prefixes: Sequence[str]) -> tuple[str, list[Any]]:
+    """Build a condition that a key starts with one of these prefixes; empty without any."""
+    escaped_prefixes = [escape_text(prefix) for prefix in prefixes]
+    if not escaped_prefixes:
         return "", []
-    each = " OR ".join("substr(key, 1, ?) = ?" for _ in begins)
-    return f" AND ({each})", [value for begin in begins for value in (len(begin), begin)]
+    alternatives = " OR ".join("substr(key, 1, ?) = ?" for _ in escaped_prefixes)
+    return f" AND ({alternatives})", [
+        value for escaped in escaped_prefixes for value in (len(escaped), escaped)
+    ]
 
 
-def post(
-    tx: Transaction, key: str, answers: int | None, target: Source, text: str, now: float
-) -> Parcel:
+def insert_outbound(
+    tx: Transaction, key: str, reply_to: int | None, target: Source, text: str, now: float
+) -> OutboundMessage:
+    """Insert a message into the outbox."""
     rows = tx.run(
         "INSERT INTO outbox (key, inbox, target, text, state, next_try, time)"
-        f" VALUES (?, ?, ?, ?, 'waiting', ?, ?) RETURNING {PARCEL}",
-        (escape(key), answers, encode_json(plain(target)), escape(text), now, now),
+        f" VALUES (?, ?, ?, ?, 'waiting', ?, ?) RETURNING {OUTBOX_COLUMNS}",
+        (
+            escape_text(key),
+            reply_to,
+            encode_json(to_json_value(target)),
+            escape_text(text),
+            now,
+            now,
+        ),
     )
-    return parcel_of(rows[0])
+    return row_to_outbound(rows[0])

@@ -1,4 +1,4 @@
-"""Routes: which session a conversation goes on in. One transaction each, however many there are."""
+"""Routes: the current session of each conversation. Each change is one transaction."""
 
 from __future__ import annotations
 
@@ -10,255 +10,293 @@ from rekindle.errors import InvalidInput, NotFound
 from rekindle.routing.source import from_json
 from rekindle.store.core.engine import Engine, Row, Transaction
 from rekindle.store.core.rows import decode_json, encode_json
-from rekindle.store.core.text_encoding import escape, unescape
+from rekindle.store.core.text_encoding import escape_text, unescape_text
 from rekindle.store.sessions import sessions
-from rekindle.types import Route, Session, Source, Tokens, Usage, checked_name, plain, replace
+from rekindle.types import (
+    Route,
+    Session,
+    Source,
+    Tokens,
+    Usage,
+    replace_fields,
+    to_json_value,
+    validate_name,
+)
 
-Stale: TypeAlias = Callable[[Route], str | None]  # why a route must start anew, if it must
+ResetCheck: TypeAlias = Callable[[Route], str | None]  # reason to reset a route, if any
 
-_NOTHING: Mapping[str, Usage] = {}
-COLUMNS = "key, session, origin, display_name, created, updated, previous, reset, tokens, usage"
-# To change the row is the lock: on PostgreSQL whoever else wants this key waits here.
-_HOLD = f"UPDATE routes SET changes = changes + 1 WHERE key = ? RETURNING {COLUMNS}"
+_NO_USAGE: Mapping[str, Usage] = {}
+ROUTE_COLUMNS = (
+    "key, session, origin, display_name, created, updated, previous, reset, tokens, usage"
+)
+# Updating the row locks it: on PostgreSQL other writers of this key wait here.
+_LOCK_ROUTE = f"UPDATE routes SET changes = changes + 1 WHERE key = ? RETURNING {ROUTE_COLUMNS}"
 
 
 class Routes:
-    """The routes of a store. Of several that ask for one key at once, all get the same answer."""
+    """The routes of a store. Concurrent requests for one key get the same answer."""
 
     def __init__(
         self,
         engine: Engine,
         write: Callable[[Callable[[Transaction], Any]], Any],
-        new_id: Callable[[float], str],
+        make_id: Callable[[float], str],
         clock: Callable[[], float],
     ) -> None:
         self._engine = engine
         self._write = write
-        self._new_id = new_id
+        self._make_id = make_id
         self._clock = clock
 
     def open(
-        self, key: str, source: Source, *, name: str = "", stale: Stale | None = None
+        self,
+        key: str,
+        source: Source,
+        *,
+        name: str = "",
+        get_reset_reason: ResetCheck | None = None,
     ) -> Route:
-        """The route of a key, made if there is none, with a new session if `stale` gives a reason."""
-        checked_name("route.key", key)
+        """Return the route of a key, creating it if missing.
+
+        A new session starts if `get_reset_reason` returns a reason.
+        """
+        validate_name("route.key", key)
         now = self._clock()
 
-        def work(tx: Transaction) -> Route:
-            route = _held(tx, key) or _create(tx, key, source, name, self._new_id(now), now)
-            reason = stale(route) if stale else None
+        def open_route(tx: Transaction) -> Route:
+            route = _lock_route(tx, key) or _create_route(
+                tx, key, source, name, self._make_id(now), now
+            )
+            reason = get_reset_reason(route) if get_reset_reason else None
             if reason is not None or _is_pruned(tx, route.session):
-                _end(tx, route.session, "session_reset", now)
-                route = _point(tx, route, self._new_id(now), now, reset=reason)
-            return _save(tx, replace(route, origin=source, display_name=name or route.display_name))
+                _end_session(tx, route.session, "session_reset", now)
+                route = _redirect_route(tx, route, self._make_id(now), now, reset=reason)
+            return _save_route(
+                tx, replace_fields(route, origin=source, display_name=name or route.display_name)
+            )
 
-        return self._write(work)
+        return self._write(open_route)
 
     def get(self, key: str) -> Route:
-        """The route of a key as it is."""
-        with self._engine.reading() as tx:
-            rows = tx.run(f"SELECT {COLUMNS} FROM routes WHERE key = ?", (escape(key),))
+        """Return the route of a key."""
+        with self._engine.begin_read() as tx:
+            rows = tx.run(f"SELECT {ROUTE_COLUMNS} FROM routes WHERE key = ?", (escape_text(key),))
         if not rows:
             raise NotFound(f"no conversation {key!r}")
-        return route_of(rows[0])
+        return row_to_route(rows[0])
 
-    def touch(self, key: str, usage: Mapping[str, Usage] = _NOTHING) -> Route:
-        """Something happened in the conversation; count what each model took."""
+    def touch(self, key: str, usage: Mapping[str, Usage] = _NO_USAGE) -> Route:
+        """Record activity in a conversation, and add the usage of each model."""
         now = self._clock()
 
-        def work(tx: Transaction) -> Route:
-            route = _need(tx, key)
+        def update_route(tx: Transaction) -> Route:
+            route = _require_route(tx, key)
             sums, tokens = dict(route.usage), route.tokens
-            for model, taken in usage.items():
-                sums[model] = sums.get(model, Usage()).plus(taken)
-                tokens = tokens.plus(taken.tokens)
+            for model, used in usage.items():
+                sums[model] = sums.get(model, Usage()).add(used)
+                tokens = tokens.add(used.tokens)
             updated = max(now, route.updated)
-            return _save(tx, replace(route, updated=updated, tokens=tokens, usage=sums))
+            return _save_route(
+                tx, replace_fields(route, updated=updated, tokens=tokens, usage=sums)
+            )
 
-        return self._write(work)
+        return self._write(update_route)
 
     def reset(self, key: str) -> Route:
-        """Start anew: never the old session. That one ends with `session_reset`."""
+        """Start a new session; the old one ends with `session_reset`."""
         now = self._clock()
 
-        def work(tx: Transaction) -> Route:
-            route = _need(tx, key)
-            _end(tx, route.session, "session_reset", now)
-            return _save(tx, _point(tx, route, self._new_id(now), now))
+        def reset_route(tx: Transaction) -> Route:
+            route = _require_route(tx, key)
+            _end_session(tx, route.session, "session_reset", now)
+            return _save_route(tx, _redirect_route(tx, route, self._make_id(now), now))
 
-        return self._write(work)
+        return self._write(reset_route)
 
     def switch(self, key: str, session: Session | str) -> Route:
-        """Go on in another session, which is reopened; nothing happens when it is this one already."""
+        """Continue in another session, which is reopened; do nothing if it is the current one."""
         target, now = session if isinstance(session, str) else session.id, self._clock()
 
-        def work(tx: Transaction) -> Route:
-            route = _need(tx, key)
+        def switch_route(tx: Transaction) -> Route:
+            route = _require_route(tx, key)
             if route.session == target:
                 return route
-            sessions.reopen(tx, target)
-            _end(tx, route.session, "session_switch", now)
-            return _save(tx, _point(tx, route, target, now))
+            sessions.reopen_session(tx, target)
+            _end_session(tx, route.session, "session_switch", now)
+            return _save_route(tx, _redirect_route(tx, route, target, now))
 
-        return self._write(work)
+        return self._write(switch_route)
 
     def follow(self, key: str, old: str, new: str) -> Route:
-        """The conversation went on in a child of its session, by compression or fork."""
+        """Point the route to a child of its session, after a compression or fork."""
         now = self._clock()
 
-        def work(tx: Transaction) -> Route:
-            route = _need(tx, key)
+        def follow_route(tx: Transaction) -> Route:
+            route = _require_route(tx, key)
             if route.session != old:
-                raise InvalidInput(f"{key!r} has meanwhile gone on in {route.session}")
-            return _save(tx, _point(tx, route, new, now))
+                raise InvalidInput(f"{key!r} has already moved to session {route.session}")
+            return _save_route(tx, _redirect_route(tx, route, new, now))
 
-        return self._write(work)
+        return self._write(follow_route)
 
-    def told(self, key: str) -> str | None:
-        """Why the conversation started anew by itself: said once, to the one who asks first."""
+    def pop_reset_reason(self, key: str) -> str | None:
+        """Return why the conversation was reset automatically, once; then clear the reason."""
 
-        def work(tx: Transaction) -> str | None:
-            route = _need(tx, key)
+        def clear_reason(tx: Transaction) -> str | None:
+            route = _require_route(tx, key)
             if route.reset is not None:
-                _save(tx, replace(route, reset=None))
+                _save_route(tx, replace_fields(route, reset=None))
             return route.reset
 
-        return self._write(work)
+        return self._write(clear_reason)
 
     def list(
         self, *, active_minutes: float | None = None, limit: int = 1000, offset: int = 0
     ) -> list[Route]:
-        """Routes by their last activity, newest first."""
+        """Return routes by last activity, newest first."""
         since = -1.0 if active_minutes is None else self._clock() - active_minutes * 60
-        with self._engine.reading() as tx:
+        with self._engine.begin_read() as tx:
             rows = tx.run(
-                f"SELECT {COLUMNS} FROM routes WHERE updated >= ?"
+                f"SELECT {ROUTE_COLUMNS} FROM routes WHERE updated >= ?"
                 " ORDER BY updated DESC, key LIMIT ? OFFSET ?",
                 (since, limit, offset),
             )
-        return [route_of(row) for row in rows]
+        return [row_to_route(row) for row in rows]
 
-    def under(self, beginning: str) -> list[Route]:
-        """Routes whose keys begin so, in the order of their keys."""
-        first = escape(beginning)
-        with self._engine.reading() as tx:
+    def list_by_prefix(self, prefix: str) -> list[Route]:
+        """Return the routes whose keys start with `prefix`, ordered by key."""
+        first = escape_text(prefix)
+        with self._engine.begin_read() as tx:
             rows = tx.run(
-                f"SELECT {COLUMNS} FROM routes WHERE key >= ? AND key < ? ORDER BY key",
+                f"SELECT {ROUTE_COLUMNS} FROM routes WHERE key >= ? AND key < ? ORDER BY key",
                 (first, first[:-1] + chr(ord(first[-1]) + 1)),
             )
-        return [route_of(row) for row in rows]
+        return [row_to_route(row) for row in rows]
 
-    # -- what was listed, and where home is
+    # -- listed sessions and home channels
 
-    def show(self, key: str, sessions: Sequence[str]) -> None:
-        """Remember the sessions that were listed in a conversation; a number picks from them."""
+    def save_listed_sessions(self, key: str, sessions: Sequence[str]) -> None:
+        """Save the sessions last listed in a conversation, so that a number can select one."""
         sql = "UPDATE routes SET shown = ? WHERE key = ?"
-        self._write(lambda tx: tx.run(sql, (encode_json([*sessions]), escape(key))))
+        self._write(lambda tx: tx.run(sql, (encode_json([*sessions]), escape_text(key))))
 
-    def shown(self, key: str) -> list[str]:
-        """The sessions that were listed last in a conversation, wherever it was answered."""
-        with self._engine.reading() as tx:
-            rows = tx.run("SELECT shown FROM routes WHERE key = ?", (escape(key),))
+    def load_listed_sessions(self, key: str) -> list[str]:
+        """Load the sessions last listed in a conversation, by whichever gateway."""
+        with self._engine.begin_read() as tx:
+            rows = tx.run("SELECT shown FROM routes WHERE key = ?", (escape_text(key),))
         return decode_json(rows[0][0]) if rows and rows[0][0] is not None else []
 
     def set_home(self, source: Source) -> Source:
-        """Make a chat the home channel of its platform. Who asked for it is no part of it."""
+        """Make a chat the home channel of its platform, without the user who requested it."""
         home = source._replace(user_id=None, user_name=None)
         self._write(
             lambda tx: tx.run(
                 "INSERT INTO homes (platform, source) VALUES (?, ?)"
                 " ON CONFLICT (platform) DO UPDATE SET source = excluded.source",
-                (escape(home.platform), encode_json(plain(home))),
+                (escape_text(home.platform), encode_json(to_json_value(home))),
             )
         )
         return home
 
-    def homes(self) -> list[Source]:
-        """The home channels, at most one for each platform."""
-        with self._engine.reading() as tx:
+    def list_homes(self) -> list[Source]:
+        """Return the home channels, at most one per platform."""
+        with self._engine.begin_read() as tx:
             rows = tx.run("SELECT source FROM homes ORDER BY platform")
         return [from_json(decode_json(source)) for (source,) in rows]
 
 
-def _held(tx: Transaction, key: str) -> Route | None:
-    rows = tx.run(_HOLD, (escape(key),))
-    return route_of(rows[0]) if rows else None
+def _lock_route(tx: Transaction, key: str) -> Route | None:
+    rows = tx.run(_LOCK_ROUTE, (escape_text(key),))
+    return row_to_route(rows[0]) if rows else None
 
 
-def _need(tx: Transaction, key: str) -> Route:
-    route = _held(tx, key)
+def _require_route(tx: Transaction, key: str) -> Route:
+    route = _lock_route(tx, key)
     if route is None:
         raise NotFound(f"no conversation {key!r}")
     return route
 
 
-def _create(
+def _create_route(
     tx: Transaction, key: str, source: Source, name: str, session: str, now: float
 ) -> Route:
     columns = "key, session, created, updated, origin, display_name, platform, chat_type, tokens"
-    values = (escape(key), session, now, now, encode_json(plain(source)), escape(name))
-    about = (escape(source.platform), escape(source.chat_type), encode_json(Tokens()))
+    values = (
+        escape_text(key),
+        session,
+        now,
+        now,
+        encode_json(to_json_value(source)),
+        escape_text(name),
+    )
+    about = (escape_text(source.platform), escape_text(source.chat_type), encode_json(Tokens()))
     tx.run(
         f"INSERT INTO routes ({columns}) VALUES ({', '.join('?' * 9)}) ON CONFLICT (key) DO NOTHING",
         (*values, *about),
     )
-    return _need(tx, key)  # mine, or that of who was faster
+    return _require_route(tx, key)  # ours, or that of a faster writer
 
 
-def _save(tx: Transaction, route: Route) -> Route:
+def _save_route(tx: Transaction, route: Route) -> Route:
     tx.run(
         "UPDATE routes SET session = ?, previous = ?, updated = ?, reset = ?, tokens = ?, usage = ?,"
         " origin = ?, display_name = ?, platform = ?, chat_type = ? WHERE key = ?",
         (
-            escape(route.session),
-            None if route.previous is None else escape(route.previous),
+            escape_text(route.session),
+            None if route.previous is None else escape_text(route.previous),
             route.updated,
-            None if route.reset is None else escape(route.reset),
+            None if route.reset is None else escape_text(route.reset),
             encode_json(route.tokens),
-            encode_json({name: [*of.tokens, str(of.cost)] for name, of in route.usage.items()}),
-            encode_json(plain(route.origin)),
-            escape(route.display_name),
-            escape(route.origin.platform),
-            escape(route.origin.chat_type),
-            escape(route.key),
+            encode_json(
+                {
+                    name: [*model_usage.tokens, str(model_usage.cost)]
+                    for name, model_usage in route.usage.items()
+                }
+            ),
+            encode_json(to_json_value(route.origin)),
+            escape_text(route.display_name),
+            escape_text(route.origin.platform),
+            escape_text(route.origin.chat_type),
+            escape_text(route.key),
         ),
     )
     return route
 
 
-def _point(
+def _redirect_route(
     tx: Transaction, route: Route, session: str, now: float, reset: str | None = None
 ) -> Route:
     previous = route.session if sessions.is_stored(tx, route.session) else route.previous
-    return replace(route, session=session, previous=previous, updated=now, reset=reset)
+    return replace_fields(route, session=session, previous=previous, updated=now, reset=reset)
 
 
 def _is_pruned(tx: Transaction, session: str) -> bool:
     sql = "SELECT 1 FROM sessions WHERE id = ? AND pruned IS NOT NULL"
-    return bool(tx.run(sql, (escape(session),)))
+    return bool(tx.run(sql, (escape_text(session),)))
 
 
-def _end(tx: Transaction, session: str, reason: str, now: float) -> None:
-    if sessions.is_stored(tx, session):  # one without a message has nothing to end
-        sessions.end(tx, session, reason, now)
+def _end_session(tx: Transaction, session: str, reason: str, now: float) -> None:
+    if sessions.is_stored(tx, session):  # a session without messages has nothing to end
+        sessions.end_session(tx, session, reason, now)
 
 
-def route_of(row: Row) -> Route:
+def row_to_route(row: Row) -> Route:
+    """Convert a row of ROUTE_COLUMNS to a route."""
     key, session, origin, name, created, updated, previous, reset, tokens, usage = row
     return Route(
-        key=unescape(key),
-        session=unescape(session),
+        key=unescape_text(key),
+        session=unescape_text(session),
         origin=from_json(decode_json(origin)),
-        display_name=unescape(name),
+        display_name=unescape_text(name),
         created=created,
         updated=updated,
-        previous=None if previous is None else unescape(previous),
-        reset=None if reset is None else unescape(reset),
+        previous=None if previous is None else unescape_text(previous),
+        reset=None if reset is None else unescape_text(reset),
         tokens=Tokens(*decode_json(tokens)),
-        usage={model: _usage(*taken) for model, taken in decode_json(usage).items()},
+        usage={model: _parse_usage(*used) for model, used in decode_json(usage).items()},
     )
 
 
-def _usage(*told: Any) -> Usage:
+def _parse_usage(*told: Any) -> Usage:
     *tokens, cost = told
     return Usage(Tokens(*tokens), Decimal(cost))

@@ -1,7 +1,7 @@
-"""Many rows with few statements.
+"""Multi-row INSERT statements.
 
-A statement for each row goes back and forth between Python and SQLite each time, and beside another
-thread every way back is a wait for the interpreter. One for hundreds of rows leaves the time to SQLite.
+One statement per row would cross between Python and SQLite each time and, next to another thread,
+wait for the GIL on every return. One statement for hundreds of rows leaves the time to SQLite.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from itertools import chain
 
 from .engine import Row, Transaction
 
-MOST = 400  # rows in one statement
+MAX_ROWS_PER_INSERT = 400  # rows in one statement
 
 
-def insert(tx: Transaction, table: str, columns: str, rows: Sequence[Row]) -> None:
-    """Insert rows; `columns` are names with commas between them."""
-    for start in range(0, len(rows), MOST):
-        some = rows[start : start + MOST]
-        tx.run(statement(table, columns, len(some)), [*chain.from_iterable(some)])
+def insert_rows(tx: Transaction, table: str, columns: str, rows: Sequence[Row]) -> None:
+    """Insert rows; `columns` is a comma-separated list of column names."""
+    for start in range(0, len(rows), MAX_ROWS_PER_INSERT):
+        batch = rows[start : start + MAX_ROWS_PER_INSERT]
+        tx.run(build_insert(table, columns, len(batch)), [*chain.from_iterable(batch)])
 
 
 @lru_cache(maxsize=64)
-def statement(table: str, columns: str, count: int = 1) -> str:
-    """The statement for so many rows."""
+def build_insert(table: str, columns: str, count: int = 1) -> str:
+    """Build the INSERT statement for `count` rows."""
     marks = f"({','.join('?' * (columns.count(',') + 1))})"
     return f"INSERT INTO {table} ({columns}) VALUES {','.join([marks] * count)}"

@@ -1,7 +1,7 @@
-"""What the store asks of a database, whichever it is.
+"""The interface that the store needs from a database.
 
 Statements are written once, with `?` for parameters, in the SQL that both engines understand. An
-engine adds what they do not share: opening, transactions, the search index, and looking after itself.
+engine adds what they do not share: opening, transactions, the search index and maintenance.
 """
 
 from __future__ import annotations
@@ -23,53 +23,53 @@ Clause: TypeAlias = tuple[str, Sequence[Any]]  # a condition on m (messages) and
 
 
 class Transaction(Protocol):
-    """Statements that take effect together, or a consistent view to read from."""
+    """Statements that take effect together, or a consistent snapshot to read from."""
 
     def run(self, sql: str, params: Sequence[Any] = ()) -> list[Row]: ...
 
-    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None: ...
+    def run_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None: ...
 
     def stream(self, sql: str, params: Sequence[Any] = ()) -> Iterator[Row]: ...
 
-    def insert_last(self, table: str, columns: str, rows: Sequence[Row]) -> None:
-        """Insert rows when all else is done, beside what is done meanwhile, if the engine can.
+    def defer_insert(self, table: str, columns: str, rows: Sequence[Row]) -> None:
+        """Insert rows at the end of the transaction, in parallel with the commit task if the engine can.
 
-        Until then, or until `write_last`, this transaction may or may not find them.
+        Until then, or until `flush_deferred`, this transaction may or may not see them.
         """
         ...
 
-    def run_last(self, sql: str) -> None:
-        """Run a statement behind what is inserted last."""
+    def defer_run(self, sql: str) -> None:
+        """Run a statement after the deferred inserts."""
         ...
 
-    def write_last(self) -> None:
-        """Do now what was left for the end."""
+    def flush_deferred(self) -> None:
+        """Run the deferred inserts and statements now."""
         ...
 
-    def meanwhile(self, do: Callable[[], None]) -> None:
-        """What the caller has to do while the transaction is made durable.
+    def run_during_commit(self, task: Callable[[], None]) -> None:
+        """Set a task of the caller to run while the transaction is made durable.
 
-        It must not write to the store. An engine that cannot do two things at once leaves it undone.
+        The task must not write to the store. An engine that cannot run both at once skips it.
         """
         ...
 
 
-Work: TypeAlias = Callable[[Transaction], Any]
+Operation: TypeAlias = Callable[[Transaction], Any]
 
 
 class Engine(Protocol):
-    """A database with the store's tables in it."""
+    """A database that holds the store's tables."""
 
     name: str
     location: str
     version: int
 
-    def transact(self, works: Sequence[Work]) -> list[Any]:
-        """Run all works in one durable transaction and return their results, or change nothing."""
+    def transact(self, operations: Sequence[Operation]) -> list[Any]:
+        """Run all operations in one durable transaction and return their results, or change nothing."""
         ...
 
-    def reading(self) -> AbstractContextManager[Transaction]:
-        """A consistent view: nothing that happens meanwhile is seen."""
+    def begin_read(self) -> AbstractContextManager[Transaction]:
+        """Open a consistent snapshot; concurrent writes are not visible in it."""
         ...
 
     def index(
@@ -79,53 +79,53 @@ class Engine(Protocol):
         position: int,
         count: int,
         size: int,
-        said: Sequence[Message | str] = (),
+        texts: Sequence[Message | str] = (),
     ) -> None:
-        """Make `count` messages from `position` on findable, as of this transaction.
+        """Index `count` messages starting at `position` as part of this transaction.
 
         An engine that is given the messages, or their words, need not read them back.
         """
         ...
 
-    def words(self, messages: Sequence[Message]) -> Sequence[str]:
-        """The words of messages, for `index`; none where it has no use for them."""
+    def extract_words(self, messages: Sequence[Message]) -> Sequence[str]:
+        """Return the searchable words of messages for `index`, or nothing if it needs none."""
         ...
 
     def unindex(self, tx: Transaction, num: int) -> None:
-        """Forget the words of a session that is about to be deleted."""
+        """Remove a session that is about to be deleted from the search index."""
         ...
 
     def reindex(self, tx: Transaction, progress: Progress | None = None) -> int:
-        """Build the whole search index anew and return how many messages it covers."""
+        """Rebuild the whole search index and return the number of messages it covers."""
         ...
 
     def find(
-        self, tx: Transaction, query: Query, clause: Clause | None, newest: bool, likely: int
+        self, tx: Transaction, query: Query, clause: Clause | None, newest: bool, expected: int
     ) -> Iterator[int]:
-        """Yield ids of messages that have the words of `query`, best first or newest first.
+        """Yield ids of messages that match `query`, best first or newest first.
 
-        The caller will probably look at no more than `likely` of them.
+        The caller will probably read no more than `expected` of them.
         """
         ...
 
     def check(self, tx: Transaction) -> Iterator[Finding]:
-        """Look for damage in the engine's own structures and in the search index."""
+        """Yield damage found in the engine's own structures and in the search index."""
         ...
 
     def check_index(self) -> list[Finding]:
-        """Let the search index check itself, where that takes more than reading."""
+        """Run the search index's own integrity check where it needs more than reading."""
         ...
 
-    def sizes(self, tx: Transaction) -> tuple[int, int]:
-        """Bytes on disk in all, and of these the search index."""
+    def measure_sizes(self, tx: Transaction) -> tuple[int, int]:
+        """Return the bytes on disk in total, and those of the search index."""
         ...
 
     def compact(self) -> None:
-        """Give space that is no longer used back to the disk."""
+        """Return unused space to the disk."""
         ...
 
     def backup(self, path: Path, progress: Progress | None) -> bool:
-        """Copy the live database to a file; False where the engine has no file to copy."""
+        """Copy the live database to a file; return False if the engine has no file to copy."""
         ...
 
     def close(self) -> None: ...

@@ -1,15 +1,15 @@
-"""One grammar to say which sessions: for listing, exporting, archiving and pruning.
+"""The filter grammar that selects sessions for listing, exporting, archiving and pruning.
 
     source=telegram owner=ada model=gpt-5     equal
-    title~deploy                              contains, in any case
+    title~deploy                              contains, ignoring case
     idle>30d idle<2h                          time since the last activity (m, h, d, w)
     messages<5 calls>=100                     counts
-    ended=no ended=yes ended=compression      by end, or by its reason
-    titled=no parent=yes archived=any         yes, no (archived: also any; no unless asked for)
+    ended=no ended=yes ended=compression      whether it ended, or its end reason
+    titled=no parent=yes archived=any         yes or no (archived: also any; defaults to no)
     arm=warm template=review                  how it was started
-    since=2026-01-31 until=2026-02-28T12:00   last activity, local time; a bare day includes all of it
+    since=2026-01-31 until=2026-02-28T12:00   last activity, local time; a bare date covers the whole day
 
-Terms are separated by spaces and must all hold; a value with spaces goes in quotes.
+Terms are separated by spaces and must all match; quote a value that contains spaces.
 """
 
 from __future__ import annotations
@@ -19,18 +19,23 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from rekindle.errors import InvalidInput
-from rekindle.types import replace
+from rekindle.types import replace_fields
 
-from .text_encoding import escape
+from .text_encoding import escape_text
 
 _TERM = r"(?s)([a-z]+)(<=|>=|=|<|>|~)(.+)"
 _DURATION = r"(\d+(?:\.\d+)?)([mhdw])"
-_SINCE = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}  # idle for longer: active before
-_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_FLIPPED_OPERATORS = {
+    "<": ">",
+    ">": "<",
+    "<=": ">=",
+    ">=": "<=",
+}  # idle for longer means active earlier
+_UNIT_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 class Filter(NamedTuple):
-    """Which sessions. The default is every session that is neither archived nor pruned."""
+    """A selection of sessions. By default every session that is neither archived nor pruned."""
 
     source: str | None = None
     owner: str | None = None
@@ -51,7 +56,7 @@ class Filter(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> Filter:
-        """Read a filter; a term that is not one is refused by name."""
+        """Parse a filter; raise `InvalidInput` naming the first invalid term."""
         import shlex
 
         try:
@@ -60,92 +65,94 @@ class Filter(NamedTuple):
             raise InvalidInput(f"filter {text!r}: {error}") from None
         found = Filter()
         for term in terms:
-            found = _with_term(found, term)
+            found = _apply_term(found, term)
         return found
 
     def with_(self, **fields: Any) -> Filter:
-        """This filter, with those of `fields` that are not None."""
+        """Return this filter with those of `fields` that are not None."""
         given = {name: value for name, value in fields.items() if value is not None}
-        return replace(self, **given)
+        return replace_fields(self, **given)
 
-    def sql(self, now: float) -> tuple[str, list[Any]]:
-        """The filter as a condition on `s`."""
+    def to_sql(self, now: float) -> tuple[str, list[Any]]:
+        """Return the filter as an SQL condition on `s` and its parameters."""
         conditions = [f"s.pruned IS {'NOT ' if self.pruned else ''}NULL"]
         params: list[Any] = []
 
-        def need(condition: str, *values: Any) -> None:
+        def require(condition: str, *values: Any) -> None:
             conditions.append(condition)
             params.extend(values)
 
         for name in ("source", "owner", "model", "arm", "template"):
             value = getattr(self, name)
             if value is not None:
-                need(f"s.{name} = ?", escape(value))
+                require(f"s.{name} = ?", escape_text(value))
         if self.owner:
-            need("s.owner <> ''")  # lets the planner use the index of owners
+            require("s.owner <> ''")  # lets the planner use the index on owner
         for name, flag in (
             ("title", self.titled),
             ("parent", self.parent),
             ("archived", self.archived),
         ):
             if flag is not None:
-                need(f"s.{name} IS {'NOT ' if flag else ''}NULL")
+                require(f"s.{name} IS {'NOT ' if flag else ''}NULL")
         if self.title is not None:
             number = "CASE WHEN s.title_number > 1 THEN ' #' || s.title_number ELSE '' END"
-            need(
+            require(
                 f"s.title_base || {number} LIKE ? ESCAPE '!'",
-                f"%{_literal(escape(self.title.casefold()))}%",
+                f"%{_escape_like(escape_text(self.title.casefold()))}%",
             )
         if self.ended in ("yes", "no"):
-            need(f"s.ended IS {'NOT ' if self.ended == 'yes' else ''}NULL")
+            require(f"s.ended IS {'NOT ' if self.ended == 'yes' else ''}NULL")
         elif self.ended is not None:
-            need("s.end_reason = ?", escape(self.ended))
+            require("s.end_reason = ?", escape_text(self.ended))
         for operator, seconds in self.idle:
-            need(f"s.last_active {_SINCE[operator]} ?", now - seconds)
+            require(f"s.last_active {_FLIPPED_OPERATORS[operator]} ?", now - seconds)
         for column, bounds in (("message_count", self.messages), ("tool_call_count", self.calls)):
             for operator, count in bounds:
-                need(f"s.{column} {operator} ?", count)
+                require(f"s.{column} {operator} ?", count)
         if self.since is not None:
-            need("s.last_active >= ?", self.since)
+            require("s.last_active >= ?", self.since)
         if self.until is not None:
-            need("s.last_active < ?", self.until)
+            require("s.last_active < ?", self.until)
         return " AND ".join(conditions), params
 
 
-def among(nums: Iterable[int] | None, column: str = "session") -> str:
-    """A condition; whole numbers of our own may stand in the statement, however many there are."""
+def build_in_condition(nums: Iterable[int] | None, column: str = "session") -> str:
+    """Build an IN condition with the integers inlined, so that their number is unlimited."""
     if nums is None:
         return "true"
     listed = ", ".join([str(int(num)) for num in nums])
     return f"{column} IN ({listed})" if listed else "false"
 
 
-def _literal(text: str) -> str:
+def _escape_like(text: str) -> str:
     return re.sub(r"([!%_])", r"!\1", text)
 
 
-def _with_term(found: Filter, term: str) -> Filter:
+def _apply_term(session_filter: Filter, term: str) -> Filter:
     match = re.fullmatch(_TERM, term)
     field = match[1] if match else ""
-    if match is None or field not in _READERS:
-        raise InvalidInput(f"filter term {term!r}: expected one of {_allowed()}")
-    operators, read = _READERS[field]
+    if match is None or field not in _FIELD_PARSERS:
+        raise InvalidInput(f"filter term {term!r}: expected one of {_format_term_names()}")
+    operators, parse_value = _FIELD_PARSERS[field]
     if match[2] not in operators:
-        raise InvalidInput(f"filter term {term!r}: {field} takes {' '.join(operators)}")
-    value = read(field, match[2], match[3])
-    before = getattr(found, field)
-    return replace(found, **{field: before + value if isinstance(value, tuple) else value})
+        raise InvalidInput(f"filter term {term!r}: {field} accepts {' '.join(operators)}")
+    value = parse_value(field, match[2], match[3])
+    before = getattr(session_filter, field)
+    return replace_fields(
+        session_filter, **{field: before + value if isinstance(value, tuple) else value}
+    )
 
 
-def _allowed() -> str:
-    return ", ".join(f"{field}{''.join(ops[:1])}…" for field, (ops, _) in _READERS.items())
+def _format_term_names() -> str:
+    return ", ".join(f"{field}{''.join(ops[:1])}…" for field, (ops, _) in _FIELD_PARSERS.items())
 
 
-def _text(_field: str, _operator: str, value: str) -> str:
+def _parse_text(_field: str, _operator: str, value: str) -> str:
     return value
 
 
-def _flag(field: str, _operator: str, value: str) -> bool | None:
+def _parse_flag(field: str, _operator: str, value: str) -> bool | None:
     allowed: dict[str, bool | None] = {"yes": True, "no": False}
     if field == "archived":
         allowed["any"] = None
@@ -154,54 +161,54 @@ def _flag(field: str, _operator: str, value: str) -> bool | None:
     return allowed[value]
 
 
-def _count(field: str, operator: str, value: str) -> tuple[tuple[str, int], ...]:
+def _parse_count(field: str, operator: str, value: str) -> tuple[tuple[str, int], ...]:
     if not value.isascii() or not value.isdigit() or len(value) > 15:
         raise InvalidInput(f"filter term {field}{operator}{value}: expected a whole number")
     return ((operator, int(value)),)
 
 
-def _idle(field: str, operator: str, value: str) -> tuple[tuple[str, float], ...]:
+def _parse_idle(field: str, operator: str, value: str) -> tuple[tuple[str, float], ...]:
     match = re.fullmatch(_DURATION, value)
     if match is None:
         raise InvalidInput(
-            f"filter term {field}{operator}{value}: expected a time like 30m 2h 7d 4w"
+            f"filter term {field}{operator}{value}: expected a duration like 30m, 2h, 7d or 4w"
         )
-    return ((operator, float(match[1]) * _SECONDS[match[2]]),)
+    return ((operator, float(match[1]) * _UNIT_SECONDS[match[2]]),)
 
 
-def moment(text: str, *, is_end: bool = False) -> float:
-    """Read a local date or time as UTC seconds; a bare day at an end means the end of that day."""
+def parse_local_time(text: str, *, is_end: bool = False) -> float:
+    """Parse a local date or time to UTC seconds; a bare date as an end means the end of that day."""
     from datetime import datetime, timedelta
 
     try:
-        at = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
         if is_end and len(text) == 10:
-            at += timedelta(days=1)
-        return at.astimezone().timestamp()
-    except (ValueError, OverflowError):  # also a day before or after all days
+            parsed += timedelta(days=1)
+        return parsed.astimezone().timestamp()
+    except (ValueError, OverflowError):  # OverflowError: outside the supported range
         raise InvalidInput(f"{text!r} is not a date like 2026-01-31 or 2026-01-31T18:00") from None
 
 
-def _moment(field: str, _operator: str, value: str) -> float:
-    return moment(value, is_end=field == "until")
+def _parse_time_bound(field: str, _operator: str, value: str) -> float:
+    return parse_local_time(value, is_end=field == "until")
 
 
-_EQUAL = ("=",)
-_BOUNDS = ("<", ">", "<=", ">=")
-_READERS: dict[str, tuple[tuple[str, ...], Callable[[str, str, str], Any]]] = {
-    "source": (_EQUAL, _text),
-    "owner": (_EQUAL, _text),
-    "model": (_EQUAL, _text),
-    "title": (("~",), _text),
-    "idle": (_BOUNDS, _idle),
-    "messages": ((*_BOUNDS, "="), _count),
-    "calls": ((*_BOUNDS, "="), _count),
-    "ended": (_EQUAL, _text),
-    "titled": (_EQUAL, _flag),
-    "parent": (_EQUAL, _flag),
-    "archived": (_EQUAL, _flag),
-    "arm": (_EQUAL, _text),
-    "template": (_EQUAL, _text),
-    "since": (_EQUAL, _moment),
-    "until": (_EQUAL, _moment),
+_EQUALITY = ("=",)
+_COMPARISONS = ("<", ">", "<=", ">=")
+_FIELD_PARSERS: dict[str, tuple[tuple[str, ...], Callable[[str, str, str], Any]]] = {
+    "source": (_EQUALITY, _parse_text),
+    "owner": (_EQUALITY, _parse_text),
+    "model": (_EQUALITY, _parse_text),
+    "title": (("~",), _parse_text),
+    "idle": (_COMPARISONS, _parse_idle),
+    "messages": ((*_COMPARISONS, "="), _parse_count),
+    "calls": ((*_COMPARISONS, "="), _parse_count),
+    "ended": (_EQUALITY, _parse_text),
+    "titled": (_EQUALITY, _parse_flag),
+    "parent": (_EQUALITY, _parse_flag),
+    "archived": (_EQUALITY, _parse_flag),
+    "arm": (_EQUALITY, _parse_text),
+    "template": (_EQUALITY, _parse_text),
+    "since": (_EQUALITY, _parse_time_bound),
+    "until": (_EQUALITY, _parse_time_bound),
 }

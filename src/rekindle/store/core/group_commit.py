@@ -1,7 +1,8 @@
 """Group commit: writers that wait at the same time share one transaction and one disk flush.
 
-Whoever comes first leads: it takes everything that waits, runs it in one transaction, tells the others
-and hands the lead on. A lone writer pays no thread switch. There is no thread to start or to lose.
+The first writer becomes the leader: it takes all waiting jobs, runs them in one transaction, wakes
+their writers and passes the lead on. A single writer pays for no thread switch, and there is no
+background thread to start or to lose.
 """
 
 from __future__ import annotations
@@ -14,58 +15,58 @@ from typing import Any, TypeVar, cast
 
 from rekindle.errors import StoreBusy, StoreError, StoreUnavailable
 
-from .engine import Transaction, Work
+from .engine import Operation, Transaction
 
 T = TypeVar("T")
 
-MOST_TOGETHER = 256
-PATIENCE = 0.002  # seconds a leader waits, at most, for the company it had last time
+MAX_BATCH_SIZE = 256
+MAX_GATHER_SECONDS = 0.002  # longest wait of a leader for the writers of the last batch
 
 
-_NOTHING = object()
-_INTERRUPTED = StoreError("the program was interrupted; whether this was written is not known")
+_NO_RESULT = object()
+_INTERRUPTED = StoreError("interrupted; it is unknown whether this write was committed")
 
 
 class _Job:
-    __slots__ = ("done", "error", "result", "wake", "work")
+    __slots__ = ("done", "error", "operation", "result", "wake")
 
-    def __init__(self, work: Work) -> None:
-        self.work = work
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
         self.done = False
-        self.result: Any = _NOTHING
+        self.result: Any = _NO_RESULT
         self.error: BaseException | None = None
         self.wake = threading.Lock()
         self.wake.acquire()
 
 
-class GroupCommit:
-    """Runs works through `transact`, together where they come together, in the order they came."""
+class GroupCommitter:
+    """Runs operations in order of arrival, those that wait at the same time in one batch."""
 
-    def __init__(self, transact: Callable[[Sequence[Work]], list[Any]]) -> None:
+    def __init__(self, transact: Callable[[Sequence[Operation]], list[Any]]) -> None:
         self._transact = transact
         self._mutex = threading.Lock()
         self._waiting: deque[_Job] = deque()
         self._leader: _Job | None = None
-        self._company = 1
+        self._last_batch_size = 1
         self._commit_seconds = 0.0
-        self._wanted = 0
-        self._gathered = threading.Lock()
-        self._gathered.acquire()
+        self._gather_target = 0
+        self._gather_done = threading.Lock()
+        self._gather_done.acquire()
 
-    def run(self, work: Callable[[Transaction], T]) -> T:
-        """Run `work` in a transaction and return its result once that is durable."""
-        job = _Job(work)
+    def run(self, operation: Callable[[Transaction], T]) -> T:
+        """Run `operation` in a transaction and return its result once it is durable."""
+        job = _Job(operation)
         with self._mutex:
             self._waiting.append(job)
             if self._leader is None:
                 self._leader = job
-            elif self._wanted and len(self._waiting) >= self._wanted:
-                self._wanted = 0
-                self._gathered.release()
+            elif self._gather_target and len(self._waiting) >= self._gather_target:
+                self._gather_target = 0
+                self._gather_done.release()
         if self._leader is not job:
             try:
                 job.wake.acquire()
-            except BaseException:  # Ctrl-C: leave the queue, and do not take the lead along
+            except BaseException:  # Ctrl-C: leave the queue and pass the lead on
                 self._leave(job)
                 raise
         if not job.done:
@@ -80,26 +81,26 @@ class GroupCommit:
         try:
             self._gather()
             with self._mutex:
-                together = min(len(self._waiting), MOST_TOGETHER)
-                batch = [self._waiting.popleft() for _ in range(together)]
+                size = min(len(self._waiting), MAX_BATCH_SIZE)
+                batch = [self._waiting.popleft() for _ in range(size)]
             begun = time.monotonic()
             self._commit(batch, leader)
         finally:
             self._commit_seconds = time.monotonic() - begun
-            self._company = len(batch)
-            # Those who are done come back with their next message while the next leader gathers.
+            self._last_batch_size = len(batch)
+            # Writers woken here can queue their next message while the next leader gathers.
             for job in batch:
-                if job.result is _NOTHING and job.error is None:
+                if job.result is _NO_RESULT and job.error is None:
                     job.error = _INTERRUPTED
                 job.done = True
                 if job is not leader:
                     job.wake.release()
             if leader.done:
-                self._hand_on()
-            else:  # interrupted before its turn
+                self._pass_lead()
+            else:  # interrupted before its batch ran
                 self._leave(leader)
 
-    def _hand_on(self) -> None:
+    def _pass_lead(self) -> None:
         with self._mutex:
             self._leader = self._waiting[0] if self._waiting else None
             if self._leader:
@@ -109,30 +110,32 @@ class GroupCommit:
         with self._mutex:
             if job in self._waiting:
                 self._waiting.remove(job)
-            leads = self._leader is job
-        if leads:
-            self._hand_on()
+            is_leader = self._leader is job
+        if is_leader:
+            self._pass_lead()
 
     def _gather(self) -> None:
-        """Wait a moment for those who wrote with us last time; alone, not at all."""
+        """Wait briefly for the writers of the last batch; a single writer does not wait."""
         with self._mutex:
-            missing = self._company > 1 and len(self._waiting) < self._company
-            self._wanted = self._company if missing else 0
-        if missing and not self._gathered.acquire(timeout=min(PATIENCE, self._commit_seconds)):
+            is_incomplete = self._last_batch_size > 1 and len(self._waiting) < self._last_batch_size
+            self._gather_target = self._last_batch_size if is_incomplete else 0
+        if is_incomplete and not self._gather_done.acquire(
+            timeout=min(MAX_GATHER_SECONDS, self._commit_seconds)
+        ):
             with self._mutex:
-                came, self._wanted = not self._wanted, 0
-            if came:  # between the time-out and the mutex
-                self._gathered.acquire()
+                is_complete, self._gather_target = not self._gather_target, 0
+            if is_complete:  # between the time-out and the mutex
+                self._gather_done.acquire()
 
     def _commit(self, batch: list[_Job], leader: _Job) -> None:
         try:
-            results = self._transact([job.work for job in batch])
-        except BaseException as error:  # noqa: BLE001  it goes to whoever waits for the result
-            if len(batch) > 1 and _is_ones_own(error):
-                for job in batch:  # one bad work must not cost the others
+            results = self._transact([job.operation for job in batch])
+        except BaseException as error:  # noqa: BLE001  delivered to the waiting writers
+            if len(batch) > 1 and _is_job_failure(error):
+                for job in batch:  # one failing operation must not fail the others
                     self._commit([job], leader)
                 return
-            # To try again could write twice what was committed without an answer.
+            # A retry could write twice: the commit may have succeeded without an answer.
             for job in batch:
                 job.error = error if job is leader or isinstance(error, Exception) else _INTERRUPTED
             return
@@ -140,6 +143,6 @@ class GroupCommit:
             job.result = result
 
 
-def _is_ones_own(error: BaseException) -> bool:
-    """Is it one work that failed, or the whole transaction, by an interrupt or a store in trouble?"""
+def _is_job_failure(error: BaseException) -> bool:
+    """Return whether a single operation failed, rather than the whole transaction."""
     return isinstance(error, Exception) and not isinstance(error, (StoreBusy, StoreUnavailable))

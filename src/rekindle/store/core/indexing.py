@@ -1,4 +1,4 @@
-"""What both search indexes do alike."""
+"""Indexing shared by both search indexes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from collections.abc import Callable, Sequence
 
 from .engine import Progress, Row, Transaction
 
-TOGETHER = 500
+INDEX_BATCH_SIZE = 500
 
 
-def index_all(
+def index_all_messages(
     tx: Transaction,
     index: Callable[[Transaction, Sequence[Row]], None],
     progress: Progress | None,
 ) -> int:
-    """Give `index` rows of (id, content, body) of all messages; return how many these were."""
+    """Pass rows of (id, content, body) of all messages to `index`; return the number of messages."""
     total = tx.run("SELECT count(*) FROM messages")[0][0]
     done, last = 0, 0
     while rows := tx.run(
-        "SELECT id, content, body FROM messages WHERE id > ? ORDER BY id LIMIT ?", (last, TOGETHER)
+        "SELECT id, content, body FROM messages WHERE id > ? ORDER BY id LIMIT ?",
+        (last, INDEX_BATCH_SIZE),
     ):
         index(tx, rows)
         done, last = done + len(rows), rows[-1][0]

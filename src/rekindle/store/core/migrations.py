@@ -1,4 +1,4 @@
-"""Numbered migrations, one folder for each engine. Their number is the version of a database."""
+"""Numbered migrations, one folder per engine. The highest number is the schema version of a database."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 from rekindle.errors import StoreTooNew
 
 
-def migrations(engine: str) -> dict[int, str]:
-    """The SQL of every migration by its number."""
+def load_migrations(engine: str) -> dict[int, str]:
+    """Load the SQL of every migration, by number."""
     folder = os.path.join(os.path.dirname(os.path.dirname(__file__)), "migrations", engine)
     found: dict[int, str] = {}
     for name in sorted(os.listdir(folder)):
@@ -18,21 +18,21 @@ def migrations(engine: str) -> dict[int, str]:
     return found
 
 
-def upgrade(engine: str, version: int, apply: Callable[[str], None]) -> None:
-    """Apply what a database of `version` lacks, in order."""
-    for number, sql in migrations(engine).items():
+def apply_migrations(engine: str, version: int, apply: Callable[[str], None]) -> None:
+    """Apply the migrations that a database of `version` lacks, in order."""
+    for number, sql in load_migrations(engine).items():
         if number > version:
             apply(sql)
 
 
-LATEST = 9  # a test holds this against the folder, so that opening need not list it
-INDEXED = 2  # the last one that changes what the search index holds
+LATEST_VERSION = 9  # a test compares this with the folder, so opening need not list it
+LAST_REINDEX_VERSION = 2  # the last migration that changes the contents of the search index
 
 
 def refuse_newer(location: str, version: int) -> None:
-    """Raise if `version` is from the future."""
-    if version > LATEST:
+    """Raise `StoreTooNew` if `version` is newer than this program supports."""
+    if version > LATEST_VERSION:
         raise StoreTooNew(
-            f"{location} has version {version}, this Rekindle knows versions up to {LATEST}:"
-            " upgrade Rekindle, or open a backup from before the upgrade"
+            f"{location} has schema version {version}, this Rekindle supports up to {LATEST_VERSION}:"
+            " upgrade Rekindle, or restore a backup from before the upgrade"
         )

@@ -1,4 +1,4 @@
-"""Something that is got ahead of need, while a transaction is made durable (see `meanwhile`)."""
+"""Fetch a value before it is needed, while a transaction is being committed."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Ahead(Generic[T]):
-    """Call it to get the next one now; `take` gives it, and gets it first where nobody did.
+class Prefetch(Generic[T]):
+    """A value that can be fetched before it is needed.
 
-    What goes wrong is raised by `take`: it has nothing to do with what is written meanwhile.
+    Call the object to fetch the next value now; `get` returns it, fetching it first if necessary.
+    Errors are raised by `get`, because they have nothing to do with the write that runs meanwhile.
     """
 
-    def __init__(self, get: Callable[[], T]) -> None:
-        self._get = get
-        self._got: list[T] = []
-        self._failed: list[Exception] = []
+    def __init__(self, fetch: Callable[[], T]) -> None:
+        self._fetch = fetch
+        self._fetched: list[T] = []
+        self._errors: list[Exception] = []
 
     def __call__(self) -> None:
-        if not (self._got or self._failed):
+        if not (self._fetched or self._errors):
             try:
-                self._got.append(self._get())
-            except Exception as error:  # noqa: BLE001  see above
-                self._failed.append(error)
+                self._fetched.append(self._fetch())
+            except Exception as error:  # noqa: BLE001  raised by `get`
+                self._errors.append(error)
 
-    def take(self) -> T:
+    def get(self) -> T:
+        """Return the prefetched value, or fetch it now; raise the error of a failed fetch."""
         self()
-        if self._failed:
-            raise self._failed.pop()
-        return self._got.pop()
+        if self._errors:
+            raise self._errors.pop()
+        return self._fetched.pop()

@@ -1,4 +1,4 @@
-"""Between values and rows. Nobody outside `store/` sees a row."""
+"""Convert values to rows and back. Rows are not visible outside `store/`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from rekindle.errors import StoreDamaged
 from rekindle.types import JSON, Message, Session, Tokens, ToolCall
 
 from .engine import Row
-from .text_encoding import ESCAPE, escape, printable, unescape
+from .text_encoding import ESCAPE, escape_text, replace_unstorable, unescape_text
 
-PREVIEW = 120
+PREVIEW_LENGTH = 120
 NANO = 1_000_000_000
 
 MESSAGE_COLUMNS = (
     "m.position, m.role, m.time, m.rewind, m.answers, m.platform_id, m.body, m.content"
 )
-MESSAGE_VALUES = (  # of a new row
+MESSAGE_VALUES = (  # columns of a new row
     "session, position, role, time, origin, calls, answers, platform_id, tools, body, content"
 )
 INSERT_MESSAGE = f"INSERT INTO messages ({MESSAGE_VALUES}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-# First the columns that are fields as they stand, in the order of the fields.
+# First the columns that need no conversion, in the order of the fields.
 SESSION_COLUMNS = (
     "s.id, s.source, nullif(s.owner, ''), s.user_name, s.model, s.title, s.parent, s.forked_at,"
     " s.started, s.last_active, s.ended, s.end_reason, s.message_count, s.tool_call_count,"
@@ -31,41 +31,43 @@ SESSION_COLUMNS = (
     " s.model_config, s.tokens_input, s.tokens_output, s.tokens_read, s.tokens_write,"
     " s.tokens_reasoning, s.cost_nano, s.is_escaped"
 )
-_AS_THEY_STAND = 21
-_NOTHING_MORE = (None, 0, 0, 0, 0, 0, 0, 0)
-_DEFAULTS = (None, Tokens(), Decimal(0))
+_PLAIN_COLUMN_COUNT = 21
+_EMPTY_REST = (None, 0, 0, 0, 0, 0, 0, 0)
+_DEFAULT_REST = (None, Tokens(), Decimal(0))
 
 _new = cast(Any, tuple).__new__
 _loads = json.JSONDecoder().decode
-_scan = cast(
-    Any, json.JSONDecoder()
-).scan_once  # for what we wrote ourselves: no white space to look for
+_scan = cast(Any, json.JSONDecoder()).scan_once  # for JSON we wrote ourselves, without white space
 
 
-def _encoding() -> Callable[[Any], str]:
-    """Compact JSON. The standard encoder makes its fast part anew for every value: here, once."""
+def _make_encoder() -> Callable[[Any], str]:
+    """Make an encoder for compact JSON; unlike the standard one, it builds its fast part only once."""
     encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
     make: Any = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:  # a Python without it
+    if make is None:  # a Python without the C accelerator
         return encoder.encode
-    quote: Any = getattr(json.encoder, "encode_basestring")  # noqa: B009  the stubs do not know it
+    quote: Any = getattr(json.encoder, "encode_basestring")  # noqa: B009  missing from the stubs
     chunks = make(None, encoder.default, quote, None, ":", ",", False, False, True)
     return lambda value: "".join(chunks(value, 0))
 
 
-_dumps = _encoding()
+_dumps = _make_encoder()
 
 
 def encode_json(value: Any) -> str:
-    """JSON text that any engine holds. (JSON's own escapes would make one of two lone surrogates.)"""
-    return escape(_dumps(value))
+    """Encode a value as JSON text that every engine can store.
+
+    (JSON's own escapes would merge two lone surrogates into one character.)
+    """
+    return escape_text(_dumps(value))
 
 
 def decode_json(text: str) -> Any:
-    return _loads(unescape(text))
+    """Decode JSON text written by `encode_json`."""
+    return _loads(unescape_text(text))
 
 
-def message_row(
+def message_to_row(
     message: Message,
     num: int,
     position: int,
@@ -73,12 +75,14 @@ def message_row(
     tools: str | None,
     origin: int | None = None,
 ) -> Row:
-    """The parameters of INSERT_MESSAGE."""
-    return (num, position, *rest_of_row(message, time, tools, origin))
+    """Return the parameters of INSERT_MESSAGE for a message."""
+    return (num, position, *message_to_values(message, time, tools, origin))
 
 
-def rest_of_row(message: Message, time: float, tools: str | None, origin: int | None = None) -> Row:
-    """The values of a row behind its session and its position."""
+def message_to_values(
+    message: Message, time: float, tools: str | None, origin: int | None = None
+) -> Row:
+    """Return the values of a message's row after session and position."""
     role, content, calls, call_id, name, reasoning, finish, platform_id, meta = message[:9]
     body: dict[str, Any] = {}
     if calls:
@@ -95,42 +99,42 @@ def rest_of_row(message: Message, time: float, tools: str | None, origin: int | 
     if not is_text and content is not None:
         body["content"] = content
     return (
-        escape(role),
+        escape_text(role),
         time,
         origin,
         len(calls),
-        None if call_id is None else escape(call_id),
-        None if platform_id is None else escape(platform_id),
+        None if call_id is None else escape_text(call_id),
+        None if platform_id is None else escape_text(platform_id),
         tools,
         encode_json(body) if body else None,
-        escape(content) if is_text else None,
+        escape_text(content) if is_text else None,
     )
 
 
-def message_of(row: Row) -> Message:
-    """The message of a row of MESSAGE_COLUMNS."""
+def row_to_message(row: Row) -> Message:
+    """Convert a row of MESSAGE_COLUMNS to a message."""
     position, role, time, rewind, answers, platform_id, body, content = row
     if content is not None and ESCAPE in content:
-        content = unescape(content)
+        content = unescape_text(content)
     if not role.isascii():
-        role = unescape(role)
+        role = unescape_text(role)
     if answers is not None:
-        answers = unescape(answers)
+        answers = unescape_text(answers)
     if platform_id is not None:
-        platform_id = unescape(platform_id)
+        platform_id = unescape_text(platform_id)
     rewound = rewind is not None
     if body is None:
-        said = (role, content, (), answers, None, None, None, platform_id, None)
-        return _new(Message, (*said, time, position, rewound))
+        fields = (role, content, (), answers, None, None, None, platform_id, None)
+        return _new(Message, (*fields, time, position, rewound))
     try:
-        rest = _scan(body if ESCAPE not in body else unescape(body), 0)[0]
+        rest = _scan(body if ESCAPE not in body else unescape_text(body), 0)[0]
         get = rest.get
         calls = get("tool_calls", ())
         if calls:
             calls = tuple([_new(ToolCall, call) for call in calls])
     except (ValueError, TypeError, AttributeError, StopIteration) as error:
         raise StoreDamaged(f"the message at position {position} is damaged: {error}") from error
-    said = (
+    fields = (
         role,
         get("content") if content is None else content,
         calls,
@@ -144,45 +148,45 @@ def message_of(row: Row) -> Message:
         position,
         rewound,
     )
-    return _new(Message, said)
+    return _new(Message, fields)
 
 
-def said(message: Message) -> str:
-    """The words of a message that a search should find: its text, its calls, its reasoning."""
+def get_search_text(message: Message) -> str:
+    """Return the searchable text of a message: its text, calls and reasoning."""
     _, content, calls, _, name, reasoning = message[:6]
     text = content if isinstance(content, str) else message.text
     if not (calls or name or reasoning):
         return text
     parts = [text]
     for call in calls:
-        parts += [call.name, _values(call.arguments)]
+        parts += [call.name, _join_argument_values(call.arguments)]
     return "\n".join(filter(None, [*parts, name, reasoning]))
 
 
-def searchable(content: str | None, body: str | None) -> str:
-    """The same, of a row; of one that is damaged, the text: it must not keep others out."""
+def get_row_search_text(content: str | None, body: str | None) -> str:
+    """Return the searchable text of a row; of a damaged row only its content."""
     try:
-        return said(message_of((0, "", 0.0, None, None, None, body, content)))
+        return get_search_text(row_to_message((0, "", 0.0, None, None, None, body, content)))
     except (StoreDamaged, ValueError, TypeError):
-        return unescape(content or "")
+        return unescape_text(content or "")
 
 
-def _values(arguments: str | Mapping[str, JSON]) -> str:
-    """What stands in the arguments of a call, without the JSON around it."""
-    given: JSON = arguments
+def _join_argument_values(arguments: str | Mapping[str, JSON]) -> str:
+    """Join the values of a call's arguments, without the JSON around them."""
+    value: JSON = arguments
     if isinstance(arguments, str):
         try:
-            given = _parsed(arguments)
+            value = _parse_json(arguments)
         except (ValueError, RecursionError):
             return arguments
     try:
-        return "\n".join(given.values())  # nearly always: an object with texts alone
+        return "\n".join(value.values())  # the usual case: an object of strings
     except (TypeError, AttributeError):
-        return _values_below(given)
+        return _join_nested_values(value)
 
 
-def _parsed(text: str) -> JSON:
-    """The JSON value in `text`. Mostly there is no white space around it, and no need to look."""
+def _parse_json(text: str) -> JSON:
+    """Parse JSON, trying first without skipping white space."""
     try:
         value, end = _scan(text, 0)
     except StopIteration:
@@ -190,7 +194,7 @@ def _parsed(text: str) -> JSON:
     return value if end == len(text) else _loads(text)
 
 
-def _values_below(arguments: JSON) -> str:
+def _join_nested_values(arguments: JSON) -> str:
     found: list[str] = []
     rest: list[Any] = [arguments]
     while rest:
@@ -204,31 +208,33 @@ def _values_below(arguments: JSON) -> str:
     return "\n".join(found)
 
 
-def preview_of(messages: Sequence[Message]) -> str | None:
-    """What a list shows of a session: how its first user message begins."""
+def make_preview(messages: Sequence[Message]) -> str | None:
+    """Return the start of the first user message, for lists."""
     for message in messages:
         if message.role == "user":
-            text = " ".join(message.text[: PREVIEW * 4].split())
+            text = " ".join(message.text[: PREVIEW_LENGTH * 4].split())
             if text:
-                return printable(text if len(text) <= PREVIEW else text[: PREVIEW - 1] + "…")
+                return replace_unstorable(
+                    text if len(text) <= PREVIEW_LENGTH else text[: PREVIEW_LENGTH - 1] + "…"
+                )
     return None
 
 
-def session_of(row: Row) -> Session:
-    """The session of a row of SESSION_COLUMNS."""
-    more = row[_AS_THEY_STAND:]
-    if more == _NOTHING_MORE:
-        return _new(Session, row[:_AS_THEY_STAND] + _DEFAULTS)
-    config, *tokens, cost, is_escaped = more
-    fields = row[:_AS_THEY_STAND]
+def row_to_session(row: Row) -> Session:
+    """Convert a row of SESSION_COLUMNS to a session."""
+    rest = row[_PLAIN_COLUMN_COUNT:]
+    if rest == _EMPTY_REST:
+        return _new(Session, row[:_PLAIN_COLUMN_COUNT] + _DEFAULT_REST)
+    config, *tokens, cost, is_escaped = rest
+    fields = row[:_PLAIN_COLUMN_COUNT]
     if is_escaped:
-        fields = tuple(unescape(f) if isinstance(f, str) else f for f in fields)
+        fields = tuple(unescape_text(f) if isinstance(f, str) else f for f in fields)
     config = None if config is None else decode_json(config)
     return _new(Session, (*fields, config, Tokens(*tokens), Decimal(cost) / NANO))
 
 
-def session_row(session: Session) -> dict[str, Any]:
-    """Column values of a session as its creator describes it; counts start at nothing."""
+def session_to_columns(session: Session) -> dict[str, Any]:
+    """Return the column values of a new session, without counts."""
     texts = {
         "id": session.id,
         "source": session.source,
@@ -244,7 +250,7 @@ def session_row(session: Session) -> dict[str, Any]:
     }
     config = session.model_config
     return {
-        **escaped(texts),
+        **escape_columns(texts),
         "model_config": None if config is None else encode_json(config),
         "forked_at": session.forked_at,
         "started": session.started,
@@ -255,13 +261,14 @@ def session_row(session: Session) -> dict[str, Any]:
     }
 
 
-def escaped(texts: Mapping[str, str | None]) -> dict[str, Any]:
-    """Texts as they can be stored, and whether any of them has to be unescaped when it is read."""
+def escape_columns(texts: Mapping[str, str | None]) -> dict[str, Any]:
+    """Escape column texts for storage, and set `is_escaped` if any of them changed."""
     columns: dict[str, Any] = {
-        name: None if text is None else escape(text) for name, text in texts.items()
+        name: None if text is None else escape_text(text) for name, text in texts.items()
     }
     return columns if columns == texts else {**columns, "is_escaped": 1}
 
 
-def nano(cost: Decimal) -> int:
+def to_nano(cost: Decimal) -> int:
+    """Convert a cost to billionths."""
     return int(cost * NANO)

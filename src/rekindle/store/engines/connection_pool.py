@@ -1,4 +1,4 @@
-"""Connections for readers: as many as are needed at once, up to a size, kept for the next."""
+"""A pool of reader connections, opened on demand up to a maximum and reused."""
 
 from __future__ import annotations
 
@@ -13,84 +13,85 @@ from rekindle.errors import StoreClosed
 C = TypeVar("C")
 
 
-class Pool(Generic[C]):
+class ConnectionPool(Generic[C]):
     """Lends each connection to one thread at a time."""
 
     def __init__(
         self,
         connect: Callable[[], C],
         close: Callable[[C], None],
-        broken: type[Exception],
+        error_type: type[Exception],
         size: int,
-        alive: Callable[[C], bool] = lambda _: True,
+        is_alive: Callable[[C], bool] = lambda _: True,
     ) -> None:
         self._connect = connect
         self._close = close
-        self._broken = broken
-        self._alive = alive
-        self._room: SimpleQueue[None] = SimpleQueue()  # a semaphore at a tenth of the cost
+        self._error_type = error_type
+        self._is_alive = is_alive
+        self._slots: SimpleQueue[None] = SimpleQueue()  # a semaphore at a tenth of the cost
         for _ in range(size):
-            self._room.put(None)
+            self._slots.put(None)
         self._idle: list[C] = []
         self._closed = False
-        self._process = os.getpid()
+        self._pid = os.getpid()
 
-    def take(self) -> C:
-        """Borrow a connection; wait for one if all are lent."""
+    def acquire(self) -> C:
+        """Acquire a connection; wait if all are in use."""
         self.check_process()
-        self._room.get()
+        self._slots.get()
         try:
             if self._closed:
                 raise StoreClosed("the store is closed")
-            return self._take()
+            return self._reuse_or_connect()
         except BaseException:
-            self._room.put(None)
+            self._slots.put(None)
             raise
 
     def check_process(self) -> None:
-        """A connection that a fork has copied breaks the locks of the one it was copied from."""
-        if os.getpid() != self._process:
-            raise StoreClosed("this store belongs to the parent process: open one after the fork")
+        """Raise `StoreClosed` after a fork: a copied connection would break the original's locks."""
+        if os.getpid() != self._pid:
+            raise StoreClosed("this store was opened before the fork: open it in the child process")
 
-    def give_back(self, connection: C, *, is_broken: bool = False) -> None:
-        """Return a borrowed connection; a broken one is not lent again."""
+    def release(self, connection: C, *, is_broken: bool = False) -> None:
+        """Return a connection to the pool; a broken one is closed instead."""
         try:
             if is_broken or self._closed:
                 self._close(connection)
             else:
                 self._idle.append(connection)
         finally:
-            self._room.put(None)
+            self._slots.put(None)
 
     @contextmanager
-    def lend(self) -> Generator[C]:
-        """A connection for a while; one whose use ends in a database error is not lent again."""
-        connection = self.take()
+    def borrow(self) -> Generator[C]:
+        """Borrow a connection; one whose use ends in a database error is not reused."""
+        connection = self.acquire()
         is_broken = True
         try:
             yield connection
             is_broken = False
         except Exception as error:
-            is_broken = isinstance(error, self._broken)
+            is_broken = isinstance(error, self._error_type)
             raise
         finally:
-            self.give_back(connection, is_broken=is_broken)
+            self.release(connection, is_broken=is_broken)
 
-    def _take(self) -> C:
-        with suppress(IndexError):  # another thread may have taken the last one
+    def _reuse_or_connect(self) -> C:
+        with suppress(IndexError):  # another thread may have taken the last idle one
             while True:
                 connection = self._idle.pop()
-                if self._alive(connection):
+                if self._is_alive(connection):
                     return connection
                 self._close(connection)
         return self._connect()
 
     def close(self) -> None:
+        """Close the pool and its idle connections."""
         self._closed = True
-        self.empty()
+        self.clear()
 
-    def empty(self) -> None:
-        """Drop the idle connections, as after a restart of the server."""
+    def clear(self) -> None:
+        """Close the idle connections, for example after a server restart."""
         with suppress(IndexError):
             while True:
                 self._close(self._idle.pop())

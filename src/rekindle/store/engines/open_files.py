@@ -1,9 +1,9 @@
-"""Which database files this process has open, and handles on them that must not be closed yet.
+"""Database files that this process has open, and file descriptors that must not be closed yet.
 
-Locks of files belong to the process: to close any handle on a file gives up every lock that the
-process has on it. SQLite would go on as if it had them, and another process that closes the same
-database would take its log away. So a database that is open is never opened and closed beside
-SQLite; a handle that was needed stays open until the last connection has gone.
+POSIX file locks belong to the process: closing any descriptor of a file releases every lock that the
+process holds on it. SQLite would continue as if it held them, and another process that closes the
+same database would remove its log. So an open database is never opened and closed outside SQLite; a
+descriptor that was needed stays open until the last connection is closed.
 """
 
 from __future__ import annotations
@@ -13,55 +13,55 @@ import threading
 from collections import Counter
 from typing import TypeAlias
 
-File: TypeAlias = tuple[int, int]  # device and number
+FileId: TypeAlias = tuple[int, int]  # device and inode
 
-_open: Counter[File] = Counter()
-_kept: dict[File, list[int]] = {}
-_guard = threading.Lock()
+_open_counts: Counter[FileId] = Counter()
+_kept_handles: dict[FileId, list[int]] = {}
+_lock = threading.Lock()
 
 
-def file_of(path: str | os.PathLike[str]) -> File | None:
-    """What tells the file apart from others, whatever its names are; None if there is none."""
+def get_file_id(path: str | os.PathLike[str]) -> FileId | None:
+    """Return what identifies a file regardless of its names, or None if it does not exist."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
-def opened(path: str) -> File | None:
-    """SQLite opens this file now; give the answer to `closed` when it has closed it."""
-    file = file_of(path)
-    if file is not None:
-        with _guard:
-            _open[file] += 1
-    return file
+def register_open(path: str) -> FileId | None:
+    """Record that SQLite opens this file; pass the result to `register_close` afterwards."""
+    file_id = get_file_id(path)
+    if file_id is not None:
+        with _lock:
+            _open_counts[file_id] += 1
+    return file_id
 
 
-def closed(file: File | None) -> None:
-    """SQLite has closed the file."""
-    if file is None:
+def register_close(file_id: FileId | None) -> None:
+    """Record that SQLite has closed the file."""
+    if file_id is None:
         return
-    with _guard:
-        _open[file] -= 1
-        if _open[file] > 0:
+    with _lock:
+        _open_counts[file_id] -= 1
+        if _open_counts[file_id] > 0:
             return
-        del _open[file]
-        for handle in _kept.pop(file, ()):
+        del _open_counts[file_id]
+        for handle in _kept_handles.pop(file_id, ()):
             os.close(handle)
 
 
 def is_open(path: str | os.PathLike[str]) -> bool:
-    """Has this process a database open in that file?"""
-    return bool(_open) and file_of(path) in _open
+    """Return whether this process has a database open in this file."""
+    return bool(_open_counts) and get_file_id(path) in _open_counts
 
 
-def flush(path: str, file: File | None) -> None:
+def flush_file(path: str, file_id: FileId | None) -> None:
     """Flush a file that SQLite has open."""
     handle = os.open(path, os.O_RDONLY)
-    with _guard:
-        if file is not None and file in _open:
-            _kept.setdefault(file, []).append(handle)
+    with _lock:
+        if file_id is not None and file_id in _open_counts:
+            _kept_handles.setdefault(file_id, []).append(handle)
             os.fsync(handle)
             return
     try:

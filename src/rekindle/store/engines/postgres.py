@@ -1,4 +1,4 @@
-"""PostgreSQL: the same tables on a server, for several machines at once."""
+"""The PostgreSQL engine: the same tables on a server, for several machines at once."""
 
 from __future__ import annotations
 
@@ -24,46 +24,51 @@ from rekindle.errors import (
     StoreUnavailable,
 )
 from rekindle.store.core import bulk
-from rekindle.store.core.engine import Clause, Progress, Row, Transaction, Work
-from rekindle.store.core.migrations import INDEXED, LATEST, refuse_newer, upgrade
+from rekindle.store.core.engine import Clause, Operation, Progress, Row, Transaction
+from rekindle.store.core.migrations import (
+    LAST_REINDEX_VERSION,
+    LATEST_VERSION,
+    apply_migrations,
+    refuse_newer,
+)
 from rekindle.store.core.search_query import Query
 from rekindle.types import Finding, Message
 
 from . import postgres_search
-from .connection_pool import Pool
+from .connection_pool import ConnectionPool
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-READERS = 8
+MAX_READERS = 8
 UPGRADE_LOCK = 0x52454B44
-TRIES = 50  # many who ask for the same title at once get out of each other's way one by one
+MAX_ATTEMPTS = 50  # many writers that claim the same title succeed one by one
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
-logging.getLogger("psycopg").addHandler(logging.NullHandler())  # we tell of lost connections
-_LOST = (psycopg.OperationalError, psycopg.InterfaceError)
-# Each writer notes in its transaction which of its own it is. If the answer to a commit is lost, this
-# tells what became of it: asking waits for a commit still under way, and unlike the number that the
-# server gives a transaction, it is not given to another after a crash.
-_NOTE = (
+logging.getLogger("psycopg").addHandler(logging.NullHandler())  # we report lost connections
+_CONNECTION_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError)
+# Each writer records the number of its transaction in it. If the answer to a commit is lost, this
+# shows whether it succeeded: the query waits for a commit in progress and, unlike a transaction id
+# of the server, the number is not reused after a crash.
+_RECORD_COMMIT = (
     "INSERT INTO writers (name, number, time) VALUES (?, ?, ?) ON CONFLICT (name)"
     " DO UPDATE SET number = excluded.number, time = excluded.time"
 )
-_ASK = (
+_SELECT_COMMIT = (
     "INSERT INTO writers (name, number, time) VALUES (?, 0, 0) ON CONFLICT (name)"
     " DO UPDATE SET name = excluded.name RETURNING number"
 )
-_FORGET = (
+_DELETE_OLD_WRITERS = (
     "DELETE FROM writers WHERE name IN"
     " (SELECT name FROM writers WHERE time < %s FOR UPDATE SKIP LOCKED)"
 )
-FORGET_AFTER = 7 * 86_400.0
-_AGAIN = (pg.DeadlockDetected, pg.SerializationFailure, pg.UniqueViolation)
+WRITER_RETENTION_SECONDS = 7 * 86_400.0
+_RETRYABLE_ERRORS = (pg.DeadlockDetected, pg.SerializationFailure, pg.UniqueViolation)
 
 
 @lru_cache(maxsize=1024)
-def _dialect(sql: str) -> str:
+def _to_postgres_sql(sql: str) -> str:
     return sql.replace("%", "%%").replace("?", "%s")
 
 
@@ -76,52 +81,54 @@ class PostgresTransaction:
         self.connection = connection
 
     def run(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
-        cursor = self.connection.execute(_dialect(sql), params)  # pyright: ignore[reportArgumentType]
+        cursor = self.connection.execute(_to_postgres_sql(sql), params)  # pyright: ignore[reportArgumentType]
         return cursor.fetchall() if cursor.description else []
 
-    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+    def run_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         with self.connection.cursor() as cursor:
-            cursor.executemany(_dialect(sql), rows)  # pyright: ignore[reportArgumentType]
+            cursor.executemany(_to_postgres_sql(sql), rows)  # pyright: ignore[reportArgumentType]
 
     def stream(self, sql: str, params: Sequence[Any] = ()) -> Iterator[Row]:
         with self.connection.cursor(name="stream") as cursor:
             cursor.itersize = 500
-            cursor.execute(_dialect(sql), params)  # pyright: ignore[reportArgumentType]
+            cursor.execute(_to_postgres_sql(sql), params)  # pyright: ignore[reportArgumentType]
             yield from cursor
 
-    def insert_last(self, table: str, columns: str, rows: Sequence[Row]) -> None:
-        self.many(bulk.statement(table, columns), rows)
+    def defer_insert(self, table: str, columns: str, rows: Sequence[Row]) -> None:
+        self.run_many(bulk.build_insert(table, columns), rows)
 
-    def run_last(self, sql: str) -> None:
+    def defer_run(self, sql: str) -> None:
         self.run(sql)
 
-    def write_last(self) -> None:
-        """Nothing: it was done at once."""
+    def flush_deferred(self) -> None:
+        """Do nothing: rows are inserted immediately."""
 
-    def meanwhile(self, do: Callable[[], None]) -> None:
-        """Nothing: little is left to do here when the works are done."""
+    def run_during_commit(self, task: Callable[[], None]) -> None:
+        """Do nothing: a commit leaves no time for another task."""
 
 
 class PostgresEngine:
-    """A database on a server."""
+    """A database on a PostgreSQL server."""
 
     name = "postgresql"
 
     def __init__(self, url: str, *, durability: str, readonly: bool, busy_seconds: float) -> None:
         self.location = re.sub(r"(//[^:/@]*):[^@]*@", r"\1:…@", url)
         self.location = re.sub(r"(password=)[^&]*", r"\1…", self.location)
-        self.version = LATEST
+        self.version = LATEST_VERSION
         self._url = url
         self._durability = durability
         self._readonly = readonly
         self._busy_seconds = busy_seconds
         self._writer: Connection | None = None
         self._closed = False
-        self._readers = Pool(self._connect_reader, _close, psycopg.Error, READERS, _is_alive)
-        self._name = secrets.token_hex(8)
-        self._number = 0
+        self._readers = ConnectionPool(
+            self._connect_reader, _close_connection, psycopg.Error, MAX_READERS, _is_alive
+        )
+        self._writer_name = secrets.token_hex(8)
+        self._commit_number = 0
         self._is_open = False
-        with self._explained():
+        with self._translate_errors():
             self._open()
         self._is_open = True
 
@@ -141,56 +148,56 @@ class PostgresEngine:
 
     def _connect_writer(self) -> Connection:
         connection = self._connect()
-        # A machine that vanishes in mid-write must not hold its locks until the network gives up.
+        # A machine that disappears mid-write must not hold its locks until the network times out.
         connection.execute(
             "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5;"
             "SET tcp_keepalives_count = 3"
         )
-        connection.execute(_FORGET, (time.time() - FORGET_AFTER,))
+        connection.execute(_DELETE_OLD_WRITERS, (time.time() - WRITER_RETENTION_SECONDS,))
         connection.commit()
         return connection
 
     def _connect_reader(self) -> Connection:
-        # Only once the store is open: a wrong address is to be told at once.
+        # Retry only once the store is open: a wrong address must fail immediately.
         deadline = time.monotonic() + (self._busy_seconds if self._is_open else 0.0)
-        connection = _patiently(self._connect, deadline)
+        connection = _connect_with_retries(self._connect, deadline)
         connection.read_only = True
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         return connection
 
     def _open(self) -> None:
-        with self._readers.lend() as connection:
-            version = _version(connection)
+        with self._readers.borrow() as connection:
+            version = _read_version(connection)
             connection.rollback()
         refuse_newer(self.location, version)
-        if version < LATEST:
+        if version < LATEST_VERSION:
             if self._readonly:
-                raise StoreReadOnly(f"{self.location} has no tables of this version yet")
+                raise StoreReadOnly(f"{self.location} has not been migrated to this version yet")
             self._upgrade()
 
     def _upgrade(self) -> None:
         with self._connect() as connection:
             tx = PostgresTransaction(connection)
             tx.run("SELECT pg_advisory_xact_lock(?)", (UPGRADE_LOCK,))
-            version = _version(connection)  # again: somebody may have been faster
-            if version == LATEST:
+            version = _read_version(connection)  # again: another process may have been faster
+            if version == LATEST_VERSION:
                 return
             if version:
-                self._keep_old(connection, version)
+                self._back_up_tables(connection, version)
 
             def apply(sql: str) -> None:
                 tx.run(sql)
 
-            upgrade("postgres", version, apply)
+            apply_migrations("postgres", version, apply)
             tx.run("CREATE TABLE IF NOT EXISTS rekindle_version (version INTEGER NOT NULL)")
             tx.run("DELETE FROM rekindle_version")
-            tx.run("INSERT INTO rekindle_version VALUES (?)", (LATEST,))
-            if 0 < version < INDEXED:
+            tx.run("INSERT INTO rekindle_version VALUES (?)", (LATEST_VERSION,))
+            if 0 < version < LAST_REINDEX_VERSION:
                 self.reindex(tx)
 
     @staticmethod
-    def _keep_old(connection: Connection, version: int) -> None:
-        """Copy the tables as they were before an upgrade into a schema beside them."""
+    def _back_up_tables(connection: Connection, version: int) -> None:
+        """Copy the tables to a separate schema before an upgrade."""
         tx = PostgresTransaction(connection)
         schema = f"rekindle_v{version}_{time.strftime('%Y%m%d_%H%M%S')}"
         tables = tx.run(
@@ -203,41 +210,44 @@ class PostgresEngine:
 
     # -- transactions
 
-    def transact(self, works: Sequence[Work]) -> list[Any]:
+    def transact(self, operations: Sequence[Operation]) -> list[Any]:
         if self._readonly:
-            raise StoreReadOnly(f"{self.location} was opened for reading only")
+            raise StoreReadOnly(f"{self.location} was opened read-only")
         self._readers.check_process()
         deadline = time.monotonic() + self._busy_seconds
-        self._number += 1
-        with self._explained():
-            return self._retried(works, deadline)
+        self._commit_number += 1
+        with self._translate_errors():
+            return self._run_with_retries(operations, deadline)
 
-    def _retried(self, works: Sequence[Work], deadline: float) -> list[Any]:
-        """Run works, again after a lost connection, and never twice what was committed."""
+    def _run_with_retries(self, operations: Sequence[Operation], deadline: float) -> list[Any]:
+        """Run operations, retrying after a lost connection, without committing anything twice."""
         results: list[Any] = []
-        unsure, tries = False, TRIES
+        is_uncertain, attempts_left = False, MAX_ATTEMPTS
         while True:
-            connection = self._connected(deadline)
+            connection = self._get_writer(deadline)
             tx = PostgresTransaction(connection)
             try:
-                if unsure and tx.run(_ASK, (self._name,))[0][0] == self._number:
+                if (
+                    is_uncertain
+                    and tx.run(_SELECT_COMMIT, (self._writer_name,))[0][0] == self._commit_number
+                ):
                     connection.commit()
                     return results
-                unsure = False
-                results = [work(tx) for work in works]
-                tx.run(_NOTE, (self._name, self._number, time.time()))
-                unsure = True
+                is_uncertain = False
+                results = [operation(tx) for operation in operations]
+                tx.run(_RECORD_COMMIT, (self._writer_name, self._commit_number, time.time()))
+                is_uncertain = True
                 connection.commit()
-            except _AGAIN:
+            except _RETRYABLE_ERRORS:
                 connection.rollback()
-                unsure, tries = False, tries - 1
-                if not tries:
+                is_uncertain, attempts_left = False, attempts_left - 1
+                if not attempts_left:
                     raise
-            except _LOST as error:
-                if not _is_lost(error):
+            except _CONNECTION_ERRORS as error:
+                if not _is_connection_lost(error):
                     connection.rollback()
                     raise
-                self._drop()
+                self._drop_connections()
                 if time.monotonic() > deadline:
                     raise
             except BaseException:
@@ -247,23 +257,23 @@ class PostgresEngine:
             else:
                 return results
 
-    def _connected(self, deadline: float) -> Connection:
-        """The writer's connection; a server that restarts is waited for."""
+    def _get_writer(self, deadline: float) -> Connection:
+        """Return the writer's connection, waiting for a server that restarts."""
         if self._closed:
             raise StoreClosed("the store is closed")
         if self._writer is None or self._writer.closed:
-            self._writer = _patiently(self._connect_writer, deadline)
+            self._writer = _connect_with_retries(self._connect_writer, deadline)
         return self._writer
 
-    def _drop(self) -> None:
+    def _drop_connections(self) -> None:
         if self._writer:
-            _close(self._writer)
+            _close_connection(self._writer)
         self._writer = None
-        self._readers.empty()
+        self._readers.clear()
 
     @contextmanager
-    def reading(self) -> Generator[Transaction]:
-        with self._explained(), self._readers.lend() as connection:
+    def begin_read(self) -> Generator[Transaction]:
+        with self._translate_errors(), self._readers.borrow() as connection:
             try:
                 yield PostgresTransaction(connection)
             finally:
@@ -271,8 +281,8 @@ class PostgresEngine:
                     connection.rollback()
 
     @contextmanager
-    def _explained(self) -> Generator[None]:
-        """Say what happened, where, and what to do, in place of the driver's words alone."""
+    def _translate_errors(self) -> Generator[None]:
+        """Translate driver errors to store errors that say what happened, where, and what to do."""
         try:
             yield
         except pg.LockNotAvailable as error:
@@ -284,12 +294,12 @@ class PostgresEngine:
             raise StoreFull(f"{self.location}: the server's disk is full") from error
         except (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege) as error:
             raise StoreReadOnly(f"{self.location} cannot be written: {error}") from error
-        except _LOST as error:
+        except _CONNECTION_ERRORS as error:
             raise StoreUnavailable(
                 f"{self.location} cannot be reached ({str(error).strip()}): is the server running?"
             ) from error
         except (psycopg.IntegrityError, psycopg.DataError) as error:
-            raise InvalidInput(f"{self.location} cannot hold this: {error}") from error
+            raise InvalidInput(f"{self.location} cannot store this value: {error}") from error
         except psycopg.Error as error:
             raise StoreError(f"{self.location}: {error}") from error
 
@@ -302,48 +312,50 @@ class PostgresEngine:
         position: int,
         count: int,
         size: int,
-        said: Sequence[Message | str] = (),
+        texts: Sequence[Message | str] = (),
     ) -> None:
-        postgres_search.index_from(tx, num, position)
+        postgres_search.index_messages_from(tx, num, position)
 
-    def words(self, messages: Sequence[Message]) -> Sequence[str]:
+    def extract_words(self, messages: Sequence[Message]) -> Sequence[str]:
         return ()
 
     def unindex(self, tx: Transaction, num: int) -> None:
-        postgres_search.forget(tx, num)
+        postgres_search.delete_session_words(tx, num)
 
     def reindex(self, tx: Transaction, progress: Progress | None = None) -> int:
-        return postgres_search.rebuild(tx, progress)
+        return postgres_search.rebuild_index(tx, progress)
 
     def find(
-        self, tx: Transaction, query: Query, clause: Clause | None, newest: bool, likely: int
+        self, tx: Transaction, query: Query, clause: Clause | None, newest: bool, expected: int
     ) -> Iterator[int]:
-        return postgres_search.find(tx, query, clause, newest)
+        return postgres_search.find_messages(tx, query, clause, newest)
 
-    # -- looking after itself
+    # -- maintenance
 
     def check(self, tx: Transaction) -> Iterator[Finding]:
-        yield from postgres_search.check(tx)
+        yield from postgres_search.check_index(tx)
         lost = tx.run("SELECT DISTINCT session FROM rewinds EXCEPT SELECT num FROM sessions")
         if lost:
-            detail = f"{len(lost)} rows point at sessions that are not there"
+            detail = f"{len(lost)} rows reference missing sessions"
             yield Finding(check="foreign key", where="rewinds", detail=detail)
 
     def check_index(self) -> list[Finding]:
         return []
 
-    def sizes(self, tx: Transaction) -> tuple[int, int]:
+    def measure_sizes(self, tx: Transaction) -> tuple[int, int]:
         tables = (
             "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c WHERE"
         )
-        mine = "c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relname"
+        own_tables = (
+            "c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relname"
+        )
         disk = tx.run(
-            f"{tables} {mine} IN ('sessions', 'messages', 'rewinds', 'imports', 'words')"
+            f"{tables} {own_tables} IN ('sessions', 'messages', 'rewinds', 'imports', 'words')"
         )[0][0]
-        return disk, tx.run(f"{tables} {mine} = 'words'")[0][0]
+        return disk, tx.run(f"{tables} {own_tables} = 'words'")[0][0]
 
     def compact(self) -> None:
-        with self._explained(), self._connect() as connection:
+        with self._translate_errors(), self._connect() as connection:
             connection.autocommit = True
             connection.execute("VACUUM ANALYZE sessions, messages, words")
 
@@ -354,15 +366,15 @@ class PostgresEngine:
         self._closed = True
         self._readers.close()
         if self._writer:
-            _close(self._writer)
+            _close_connection(self._writer)
 
 
-def _close(connection: Connection) -> None:
+def _close_connection(connection: Connection) -> None:
     connection.close()
 
 
-def _patiently(connect: Callable[[], Connection], deadline: float) -> Connection:
-    """Connect; a server that restarts is waited for."""
+def _connect_with_retries(connect: Callable[[], Connection], deadline: float) -> Connection:
+    """Connect, retrying until `deadline` while the server restarts."""
     pause = 0.05
     while True:
         try:
@@ -375,20 +387,20 @@ def _patiently(connect: Callable[[], Connection], deadline: float) -> Connection
 
 
 def _is_alive(connection: Connection) -> bool:
-    """Does the server still know a connection? One that slept through a restart is unknown to it."""
+    """Return whether the server still knows a connection; after a restart it does not."""
     try:
         connection.execute("SELECT 1")
-    except _LOST:
+    except _CONNECTION_ERRORS:
         return False
     return True
 
 
-def _is_lost(error: psycopg.Error) -> bool:
-    """Is the connection gone, or did only a statement fail, as on a full disk?"""
+def _is_connection_lost(error: psycopg.Error) -> bool:
+    """Return whether the connection is gone, rather than only a statement failed, as on a full disk."""
     return error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
 
 
-def _version(connection: Connection) -> int:
+def _read_version(connection: Connection) -> int:
     known = connection.execute("SELECT to_regclass('rekindle_version')").fetchone()
     if known is None or known[0] is None:
         return 0

@@ -1,4 +1,4 @@
-"""PostgreSQL's search index: tsvectors made of our own words, in the transaction of the message."""
+"""PostgreSQL's search index: tsvectors of our own words, written in the transaction of the message."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from rekindle.store.core.engine import Clause, Progress, Row, Transaction
-from rekindle.store.core.indexing import index_all
-from rekindle.store.core.rows import searchable
+from rekindle.store.core.indexing import index_all_messages
+from rekindle.store.core.rows import get_row_search_text
 from rekindle.store.core.search_query import Query, Term
-from rekindle.store.core.text_encoding import words
+from rekindle.store.core.text_encoding import split_words
 from rekindle.types import Finding
 
-PLACES = 4_000  # words in a part: a tsvector counts places up to 16,383, and keeps
-MOST_OF_ONE = 255  # places of one word
-SPREAD = 32  # words of a query that are also looked for in different parts of a long message
-ROOM = 900_000  # bytes in a part: it holds at most a megabyte
-LONGEST = 500  # characters of a word: a lexeme has at most 2,046 bytes
-OVERLAP = 32  # words that two parts share, so that a phrase across the border is found
+MAX_POSITIONS = 4_000  # words in a part: a tsvector counts positions up to 16,383 and keeps at most
+MAX_POSITIONS_PER_WORD = 255  # positions of one word
+MAX_SPREAD_WORDS = 32  # words of a query that may match in different parts of a long message
+MAX_PART_BYTES = 900_000  # a tsvector holds at most a megabyte
+MAX_WORD_LENGTH = 500  # characters: a lexeme has at most 2,046 bytes
+OVERLAP = 32  # words shared by adjacent parts, so that a phrase across the boundary is found
 
 
-def index_from(tx: Transaction, num: int, position: int) -> None:
-    """Index a session's messages from a position on."""
-    _index(
+def index_messages_from(tx: Transaction, num: int, position: int) -> None:
+    """Index a session's messages starting at a position."""
+    _index_rows(
         tx,
         tx.run(
             "SELECT id, content, body FROM messages WHERE session = ? AND position >= ?",
@@ -31,101 +31,104 @@ def index_from(tx: Transaction, num: int, position: int) -> None:
     )
 
 
-def _index(tx: Transaction, rows: Sequence[Row]) -> None:
-    tx.many(
+def _index_rows(tx: Transaction, rows: Sequence[Row]) -> None:
+    tx.run_many(
         "INSERT INTO words (id, part, text) VALUES (?, ?, ?::tsvector)",
         [
             (id, part, vector)
             for id, content, body in rows
-            for part, vector in enumerate(_vectors(searchable(content, body)))
+            for part, vector in enumerate(_build_vectors(get_row_search_text(content, body)))
         ],
     )
 
 
-def forget(tx: Transaction, num: int) -> None:
-    """Take a session's words out of the index."""
+def delete_session_words(tx: Transaction, num: int) -> None:
+    """Remove a session's words from the index."""
     tx.run("DELETE FROM words WHERE id IN (SELECT id FROM messages WHERE session = ?)", (num,))
 
 
-def rebuild(tx: Transaction, progress: Progress | None) -> int:
-    """Index everything anew."""
+def rebuild_index(tx: Transaction, progress: Progress | None) -> int:
+    """Rebuild the index and return the number of messages it covers."""
     tx.run("DELETE FROM words")
-    return index_all(tx, _index, progress)
+    return index_all_messages(tx, _index_rows, progress)
 
 
-def find(tx: Transaction, query: Query, clause: Clause | None, newest: bool) -> Iterator[int]:
-    """Yield ids of messages with the words of a query."""
+def find_messages(
+    tx: Transaction, query: Query, clause: Clause | None, newest: bool
+) -> Iterator[int]:
+    """Yield ids of messages that match a query."""
     if not query.groups:
         return
     condition, params = clause or ("true", ())
-    matching, wanted = _matching(query)
-    order, ranked = "max(m.time)", []
+    match_sql, match_params = _build_match_query(query)
+    order, rank_params = "max(m.time)", []
     if not newest:
-        order, ranked = "max(ts_rank(w.text, ?::tsquery, 1))", wanted[:1]
+        order, rank_params = "max(ts_rank(w.text, ?::tsquery, 1))", match_params[:1]
     for (id,) in tx.stream(
         "SELECT w.id FROM words w JOIN messages m ON m.id = w.id"
         " JOIN sessions s ON s.num = m.session"
-        f" WHERE w.id IN ({matching}) AND {condition}"
+        f" WHERE w.id IN ({match_sql}) AND {condition}"
         f" GROUP BY w.id ORDER BY {order} DESC, w.id DESC",
-        (*wanted, *params, *ranked),
+        (*match_params, *params, *rank_params),
     ):
         yield id
 
 
-def check(tx: Transaction) -> Iterator[Finding]:
-    """Is every message in the index, and nothing else?"""
+def check_index(tx: Transaction) -> Iterator[Finding]:
+    """Check that the index holds every message and nothing else."""
     for sql, what in (
-        ("SELECT id FROM messages EXCEPT SELECT id FROM words", "not in the index"),
-        ("SELECT id FROM words EXCEPT SELECT id FROM messages", "in the index only"),
+        ("SELECT id FROM messages EXCEPT SELECT id FROM words", "missing from the index"),
+        ("SELECT id FROM words EXCEPT SELECT id FROM messages", "only in the index"),
     ):
         count, first = tx.run(f"SELECT count(*), min(id) FROM ({sql}) lost")[0]
         if count:
-            detail = f"{count} messages are {what}, the first has id {first}"
+            detail = f"{count} messages are {what}; the first id is {first}"
             yield Finding(check="search index", where="words", detail=detail)
 
 
-def _vectors(text: str) -> Iterator[str]:
-    """The words of a text and their places as tsvectors; an empty text has one without words."""
-    found = [word[:LONGEST] for word in words(text)]
+def _build_vectors(text: str) -> Iterator[str]:
+    """Yield the words of a text and their positions as tsvectors; an empty text has one empty vector."""
+    all_words = [word[:MAX_WORD_LENGTH] for word in split_words(text)]
     start = 0
-    while start < max(len(found), 1):
-        places: defaultdict[str, list[int]] = defaultdict(list)
-        room, stop = ROOM, start
-        while stop < len(found) and stop - start < PLACES and room > 0:
-            where = places[found[stop]]
-            if len(where) == MOST_OF_ONE:
+    while start < max(len(all_words), 1):
+        positions: defaultdict[str, list[int]] = defaultdict(list)
+        bytes_left, stop = MAX_PART_BYTES, start
+        while stop < len(all_words) and stop - start < MAX_POSITIONS and bytes_left > 0:
+            word_positions = positions[all_words[stop]]
+            if len(word_positions) == MAX_POSITIONS_PER_WORD:
                 break
-            where.append(stop - start + 1)
-            room -= 4 * len(found[stop]) + 8
+            word_positions.append(stop - start + 1)
+            bytes_left -= 4 * len(all_words[stop]) + 8
             stop += 1
         yield " ".join(
-            f"{_lexeme(word)}:{','.join(map(str, where))}" for word, where in places.items()
+            f"{_quote_lexeme(word)}:{','.join(map(str, word_positions))}"
+            for word, word_positions in positions.items()
         )
-        start = stop if stop in (start, len(found)) else max(stop - OVERLAP, start + 1)
-        if not found:
+        start = stop if stop in (start, len(all_words)) else max(stop - OVERLAP, start + 1)
+        if not all_words:
             return
 
 
-def _lexeme(word: str) -> str:
+def _quote_lexeme(word: str) -> str:
     return "'" + word.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-def _tsquery(query: Query) -> str:
-    return " & ".join("(" + " | ".join(map(_phrase, group)) + ")" for group in query.groups)
+def _build_tsquery(query: Query) -> str:
+    return " & ".join("(" + " | ".join(map(_build_phrase, group)) + ")" for group in query.groups)
 
 
-def _matching(query: Query) -> tuple[str, list[str]]:
-    """The keys that have all the words, together in one part or spread over a long message's parts."""
+def _build_match_query(query: Query) -> tuple[str, list[str]]:
+    """Build the query for messages that have all words, in one part or over several parts."""
     sql = "SELECT id FROM words WHERE text @@ ?::tsquery"
-    params = [_tsquery(query)]
-    if 1 < len(query.groups) <= SPREAD:
+    params = [_build_tsquery(query)]
+    if 1 < len(query.groups) <= MAX_SPREAD_WORDS:
         each = f"{sql} AND id IN (SELECT id FROM words WHERE part > 0)"
         sql += f" UNION ({' INTERSECT '.join([each] * len(query.groups))})"
-        params += [_tsquery(Query((group,))) for group in query.groups]
+        params += [_build_tsquery(Query((group,))) for group in query.groups]
     return sql, params
 
 
-def _phrase(term: Term) -> str:
-    lexemes = [_lexeme(word[:LONGEST]) for word in term.words]
+def _build_phrase(term: Term) -> str:
+    lexemes = [_quote_lexeme(word[:MAX_WORD_LENGTH]) for word in term.words]
     lexemes[-1] += ":*" if term.prefix else ""
     return "(" + " <-> ".join(lexemes) + ")"

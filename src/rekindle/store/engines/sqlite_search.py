@@ -1,13 +1,13 @@
-"""SQLite's search index: most messages in a full-text table, the newest in the reader's own memory.
+"""SQLite's search index: a full-text table for most messages, reader memory for the newest.
 
 A commit that updates a full-text index writes several times the size of its message. So messages are
-indexed in batches, inside the transaction of the message that makes a batch full. What is not indexed
-yet, everything behind the last id of the index, each reader keeps in a small full-text table in its
-memory, brought up to date by every search: the same words are found either way, and at once.
+indexed in batches, in the transaction of the message that completes a batch. Messages that are not
+indexed yet, those with ids after the last one in the index, are kept by each reader in a small
+in-memory full-text table, which every search updates: both are searched with the same words.
 
-To rank all matches, and to know how rare a word is, costs the more the more is stored. So in a large
-store the newest matches are ranked, by a score of our own that asks for no count of all; older ones
-follow, newest first.
+Ranking all matches, and computing how rare a word is, get slower as the store grows. So in a large
+store only the newest matches are ranked, by a score that needs no total counts; older ones follow,
+newest first.
 """
 
 from __future__ import annotations
@@ -22,99 +22,106 @@ from typing import Any
 import apsw
 
 from rekindle.store.core.engine import Clause, Progress, Row, Transaction
-from rekindle.store.core.indexing import index_all
-from rekindle.store.core.rows import said, searchable
+from rekindle.store.core.indexing import index_all_messages
+from rekindle.store.core.rows import get_row_search_text, get_search_text
 from rekindle.store.core.search_query import Query
-from rekindle.store.core.text_encoding import indexable
+from rekindle.store.core.text_encoding import prepare_for_index
 from rekindle.types import Finding, Message
 
-EVERY = 64  # messages make a batch, or
-BYTES = 256 * 1024  # of text
-BULK = 1_000_000  # bytes at once: from here on the index gathers up to
-GATHERED = 8_000_000  # bytes of words in memory before it writes them, in place of one million
-LARGE = 100_000  # messages: from here on, only
-WINDOW = 500  # of the newest matches are put in order
-SAMPLE = 100  # of a word's newest places tell how rare it is
+BATCH_MESSAGES = 64  # messages in a batch, or
+BATCH_BYTES = 256 * 1024  # bytes of text in a batch
+BULK_BYTES = 1_000_000  # from this size on, the index collects up to
+BULK_HASH_BYTES = 8_000_000  # bytes of words in memory before writing, instead of one million
+LARGE_STORE = 100_000  # messages: from here on, only
+RANKED_MATCHES = 500  # newest matches are ranked
+RARITY_SAMPLE = 100  # newest occurrences of a word that determine its rarity
 
-_TAIL = """
+_CREATE_TAIL = """
 CREATE VIRTUAL TABLE temp.tail USING fts5 (
     text, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 0')
 """
-_LAST = "coalesce((SELECT max(id) FROM words_docsize), 0)"
-_WAITING = f"SELECT id, session, position FROM messages WHERE id > {_LAST}"
-_PLACES = (  # the same as one value
-    f"SELECT json_group_array(json_array(id, session, position) ORDER BY id) FROM ({_WAITING})"
+_LAST_INDEXED = "coalesce((SELECT max(id) FROM words_docsize), 0)"
+_SELECT_UNINDEXED = f"SELECT id, session, position FROM messages WHERE id > {_LAST_INDEXED}"
+_SELECT_UNINDEXED_JSON = (  # as a single value
+    f"SELECT json_group_array(json_array(id, session, position) ORDER BY id) FROM ({_SELECT_UNINDEXED})"
 )
 
 
-class Batch:
-    """How much a writer has left to be indexed; guesses about other writers do no harm."""
+class IndexBatch:
+    """Tracks how much a writer has left to index; inexact counts of other writers do no harm."""
 
     def __init__(self) -> None:
         self._messages: int | None = None
         self._bytes = 0
-        self._fresh: dict[tuple[int, int], Message | str] = {}
-        self._gathers = False
+        self._cached_texts: dict[tuple[int, int], Message | str] = {}
+        self._is_bulk = False
 
-    def note(self, tx: Transaction, messages: int, size: int) -> None:
+    def count(self, tx: Transaction, messages: int, size: int) -> None:
+        """Count messages that still have to be indexed."""
         if self._messages is None:  # others may have left some: many short runs must add up
-            self._messages = int(tx.run(f"SELECT count(*) FROM ({_WAITING})")[0][0])
-        self._messages += messages  # of the first ones some may count twice
+            self._messages = int(tx.run(f"SELECT count(*) FROM ({_SELECT_UNINDEXED})")[0][0])
+        self._messages += messages  # may count some of the first ones twice
         self._bytes += size
 
     @property
     def is_full(self) -> bool:
-        return self._bytes >= BYTES or (self._messages or 0) >= EVERY
+        """Whether the batch should be flushed."""
+        return self._bytes >= BATCH_BYTES or (self._messages or 0) >= BATCH_MESSAGES
 
-    def remember(self, num: int, position: int, said: Sequence[Message | str]) -> None:
-        """Keep what this transaction wrote at hand: `settle` then need not read it back."""
-        for place, one in enumerate(said, position):
-            self._fresh[num, place] = one
+    def cache_texts(self, num: int, position: int, texts: Sequence[Message | str]) -> None:
+        """Cache the texts that this transaction wrote, so that `flush` need not read them back."""
+        for text_position, text in enumerate(texts, position):
+            self._cached_texts[num, text_position] = text
 
-    def forget(self) -> None:
-        self._fresh.clear()
+    def clear_cache(self) -> None:
+        """Clear the cached texts at the end of a transaction."""
+        self._cached_texts.clear()
 
-    def settle(self, tx: Transaction) -> None:
-        """Move what waits into the index."""
-        if self._bytes >= BULK and not self._gathers:
-            # What an import brings at once then becomes one piece of the index, not several to merge.
-            tx.run("INSERT INTO words (words, rank) VALUES ('hashsize', ?)", (GATHERED,))
-            self._gathers = True
-        waiting: list[tuple[int, int, int]] = json.loads(tx.run(_PLACES)[0][0])
-        _add(tx, "words", ((id, self._words(tx, *place)) for id, *place in waiting))
+    def flush(self, tx: Transaction) -> None:
+        """Move all unindexed messages into the index."""
+        if self._bytes >= BULK_BYTES and not self._is_bulk:
+            # A bulk import then becomes one segment of the index instead of several to merge.
+            tx.run("INSERT INTO words (words, rank) VALUES ('hashsize', ?)", (BULK_HASH_BYTES,))
+            self._is_bulk = True
+        unindexed: list[tuple[int, int, int]] = json.loads(tx.run(_SELECT_UNINDEXED_JSON)[0][0])
+        _insert_texts(
+            tx, "words", ((id, self._get_words(tx, *location)) for id, *location in unindexed)
+        )
         self._messages = self._bytes = 0
 
-    def _words(self, tx: Transaction, num: int, position: int) -> str:
-        fresh = self._fresh.get((num, position))
-        if fresh is not None:
-            return fresh if isinstance(fresh, str) else words_of(fresh)
+    def _get_words(self, tx: Transaction, num: int, position: int) -> str:
+        cached = self._cached_texts.get((num, position))
+        if cached is not None:
+            return cached if isinstance(cached, str) else get_index_text(cached)
         sql = "SELECT content, body FROM messages WHERE session = ? AND position = ?"
-        return indexable(searchable(*tx.run(sql, (num, position))[0]))
+        return prepare_for_index(get_row_search_text(*tx.run(sql, (num, position))[0]))
 
 
-def words_of(message: Message) -> str:
-    """The text of a message as the index is given it."""
-    return indexable(said(message))
+def get_index_text(message: Message) -> str:
+    """Return the text of a message as the index stores it."""
+    return prepare_for_index(get_search_text(message))
 
 
-def _index(tx: Transaction, rows: Sequence[Row], table: str = "words") -> None:
-    found = ((id, indexable(searchable(content, body))) for id, content, body in rows)
-    _add(tx, table, found)
+def _index_rows(tx: Transaction, rows: Sequence[Row], table: str = "words") -> None:
+    found = (
+        (id, prepare_for_index(get_row_search_text(content, body))) for id, content, body in rows
+    )
+    _insert_texts(tx, table, found)
 
 
-def _add(tx: Transaction, table: str, found: Iterable[tuple[int, str]]) -> None:
+def _insert_texts(tx: Transaction, table: str, found: Iterable[tuple[int, str]]) -> None:
     """Index texts by their ids.
 
-    In few steps, one for ids that follow each other: during a step of SQLite another thread has
-    Python for itself, and after it the thread has to wait for its turn.
+    One statement indexes a run of consecutive ids: while SQLite runs, another thread has the GIL, and
+    each statement's return has to wait for it.
     """
     sql = f"INSERT INTO {table} (rowid, text) SELECT ? + rowid, value FROM carray(?)"
-    for before, texts in _runs(found):
+    for before, texts in _iter_id_runs(found):
         tx.run(sql, (before, apsw.carray(texts)))  # pyright: ignore[reportUnknownMemberType]
 
 
-def _runs(found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Texts whose ids follow each other, and the id before the first of them."""
+def _iter_id_runs(found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield runs of texts with consecutive ids, each with the id before the first."""
     before, texts = 0, list[str]()
     for id, text in found:
         if texts and id != before + len(texts) + 1:
@@ -127,8 +134,8 @@ def _runs(found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, tuple[str, ..
         yield before, tuple(texts)
 
 
-def forget(tx: Transaction, num: int) -> None:
-    """Take a session's words out of the index."""
+def delete_session_words(tx: Transaction, num: int) -> None:
+    """Remove a session's words from the index."""
     tx.run(
         "DELETE FROM words WHERE rowid IN (SELECT m.id FROM messages m"
         " JOIN words_docsize d ON d.id = m.id WHERE m.session = ?)",
@@ -136,167 +143,176 @@ def forget(tx: Transaction, num: int) -> None:
     )
 
 
-def rebuild(tx: Transaction, progress: Progress | None) -> int:
-    """Index everything anew."""
+def rebuild_index(tx: Transaction, progress: Progress | None) -> int:
+    """Rebuild the index and return the number of messages it covers."""
     tx.run("INSERT INTO words (words) VALUES ('delete-all')")
-    return index_all(tx, _index, progress)
+    return index_all_messages(tx, _index_rows, progress)
 
 
-class Tail:
-    """One reader's copy of what is not yet in the index."""
+class UnindexedTail:
+    """A reader's in-memory index of messages that are not in the main index yet."""
 
     def __init__(self) -> None:
-        self._known: set[Row] | None = None
+        self._indexed: set[Row] | None = None
 
-    def fill(self, tx: Transaction) -> bool:
-        """Bring the copy up to date; False if there is nothing in it."""
-        waiting = set(tx.run(_WAITING))
-        if self._known is None:
-            if not waiting:
+    def refresh(self, tx: Transaction) -> bool:
+        """Update the tail; return False if it is empty."""
+        unindexed = set(tx.run(_SELECT_UNINDEXED))
+        if self._indexed is None:
+            if not unindexed:
                 return False
-            tx.run(_TAIL)
-            self._known = set()
-        if self._known - waiting:
+            tx.run(_CREATE_TAIL)
+            self._indexed = set()
+        if self._indexed - unindexed:
             tx.run("INSERT INTO temp.tail (tail) VALUES ('delete-all')")
-            self._known = set()
-        for id, _, _ in waiting - self._known:
+            self._indexed = set()
+        for id, _, _ in unindexed - self._indexed:
             rows = tx.run("SELECT id, content, body FROM messages WHERE id = ?", (id,))
-            _index(tx, rows, "temp.tail")
-        self._known = waiting
-        return bool(waiting)
+            _index_rows(tx, rows, "temp.tail")
+        self._indexed = unindexed
+        return bool(unindexed)
 
 
-def find(
-    tx: Transaction, tail: Tail, query: Query, clause: Clause | None, newest: bool, likely: int
+def find_messages(
+    tx: Transaction,
+    tail: UnindexedTail,
+    query: Query,
+    clause: Clause | None,
+    newest: bool,
+    expected: int,
 ) -> Iterator[int]:
-    """Yield ids of messages with the words of a query."""
-    match = _match(query)
+    """Yield ids of messages that match a query."""
+    match = _build_match(query)
     if not match:
         return
-    last: int = tx.run(f"SELECT {_LAST}")[0][0]
+    last: int = tx.run(f"SELECT {_LAST_INDEXED}")[0][0]
     score = "bm25({table})"
-    if last > LARGE and not newest:
-        score = f"relevance({{table}}, {', '.join(map(repr, _weights(tx, query, last)))})"
-    if last > LARGE:
+    if last > LARGE_STORE and not newest:
+        score = f"relevance({{table}}, {', '.join(map(repr, _compute_weights(tx, query, last)))})"
+    if last > LARGE_STORE:
         found = _search_newest(tx, match, clause, newest, score)
     else:
-        found = _search(tx, "words", match, clause, newest, score, likely)
-    if tail.fill(tx):
-        found = heapq.merge(_search(tx, "tail", match, clause, newest, score, EVERY), found)
+        found = _search_table(tx, "words", match, clause, newest, score, expected)
+    if tail.refresh(tx):
+        found = heapq.merge(
+            _search_table(tx, "tail", match, clause, newest, score, BATCH_MESSAGES), found
+        )
     for _, id in found:
         yield abs(id)
 
 
-def _search(
+def _search_table(
     tx: Transaction,
     table: str,
     match: str,
     clause: Clause | None,
     newest: bool,
     score: str,
-    likely: int,
+    expected: int,
 ) -> Iterator[Row]:
-    """Rows of (order, id), first the one with the lowest; of two at one time, the one said later."""
-    sql, params = _statement(table, match, clause, newest, score)
-    # Not ORDER BY rank: that sorts all matches, however few are wanted. And to sort out a few is
-    # much cheaper than to sort all, and mostly enough.
-    first = tx.run(f"{sql} ORDER BY 1, 2 LIMIT {likely}", params)
+    """Yield rows of (order, id), lowest first; at equal times the later message comes first."""
+    sql, params = _build_statement(table, match, clause, newest, score)
+    # Not ORDER BY rank: that sorts all matches, however few are needed. Selecting the first few is
+    # much cheaper than sorting all, and usually enough.
+    first = tx.run(f"{sql} ORDER BY 1, 2 LIMIT {expected}", params)
     yield from first
-    if len(first) == likely:
-        yield from islice(tx.stream(f"{sql} ORDER BY 1, 2", params), likely, None)
+    if len(first) == expected:
+        yield from islice(tx.stream(f"{sql} ORDER BY 1, 2", params), expected, None)
 
 
 def _search_newest(
     tx: Transaction, match: str, clause: Clause | None, newest: bool, score: str
 ) -> Iterator[Row]:
-    """The same of a large table: the newest matches in order, then the others as they come."""
-    sql, params = _statement("words", match, clause, newest, score)
-    first = tx.run(f"{sql} ORDER BY w.rowid DESC LIMIT {WINDOW}", params)
+    """Yield rows of a large table: the newest matches ranked, then the others newest first."""
+    sql, params = _build_statement("words", match, clause, newest, score)
+    first = tx.run(f"{sql} ORDER BY w.rowid DESC LIMIT {RANKED_MATCHES}", params)
     yield from sorted(first)
-    if len(first) == WINDOW:
-        sql, params = _statement("words", match, clause, newest, "0", behind=abs(first[-1][1]))
+    if len(first) == RANKED_MATCHES:
+        sql, params = _build_statement(
+            "words", match, clause, newest, "0", before_id=abs(first[-1][1])
+        )
         for _, id in tx.stream(f"{sql} ORDER BY w.rowid DESC", params):
             yield math.inf, id
 
 
-def _statement(
+def _build_statement(
     table: str,
     match: str,
     clause: Clause | None,
     newest: bool,
     score: str,
-    behind: int | None = None,
+    before_id: int | None = None,
 ) -> tuple[str, list[Any]]:
     order = "-m.time, -w.rowid" if newest else f"{score.format(table=table)}, w.rowid"
-    # CROSS: the index comes first, whatever SQLite thinks of the filter.
+    # CROSS JOIN makes SQLite start with the index, whatever the filter.
     messages = "CROSS JOIN messages m ON m.id = w.rowid" if clause or newest else ""
     sessions = "CROSS JOIN sessions s ON s.num = m.session" if clause else ""
     condition, values = clause or ("true", ())
-    before = "" if behind is None else f" AND w.rowid < {behind}"
+    id_condition = "" if before_id is None else f" AND w.rowid < {before_id}"
     sql = (
         f"SELECT {order} FROM {table} w {messages} {sessions}"
-        f" WHERE {table} MATCH ?{before} AND {condition}"
+        f" WHERE {table} MATCH ?{id_condition} AND {condition}"
     )
     return sql, [match, *values]
 
 
-def _weights(tx: Transaction, query: Query, last: int) -> list[float]:
-    """How much each term of a query tells: the rarer of late, the more."""
+def _compute_weights(tx: Transaction, query: Query, last: int) -> list[float]:
+    """Compute the weight of each term of a query: the rarer recently, the higher."""
     weights: list[float] = []
     for group in query.groups:
         for term in group:
             rows = tx.run(
                 "SELECT rowid FROM words WHERE words MATCH ?"
-                f" ORDER BY rowid DESC LIMIT 1 OFFSET {SAMPLE - 1}",
-                (_quoted(term.words) + "*" * term.prefix,),
+                f" ORDER BY rowid DESC LIMIT 1 OFFSET {RARITY_SAMPLE - 1}",
+                (_quote_phrase(term.words) + "*" * term.prefix,),
             )
-            weights.append(math.log(1 + (last - rows[0][0] if rows else last) / SAMPLE))
+            weights.append(math.log(1 + (last - rows[0][0] if rows else last) / RARITY_SAMPLE))
     return weights
 
 
-def relevance(api: apsw.FTS5ExtensionApi, *weights: Any) -> float:
-    """How well a message fits, the lower the better: BM25 with weights that are given."""
-    usual: float | None = api.aux_data
-    if usual is None:
-        usual = api.aux_data = max(1.0, api.column_total_size(0) / max(1, api.row_count))
-    room = 1.2 * (0.25 + 0.75 * api.column_size(0) / usual)
+def score_relevance(api: apsw.FTS5ExtensionApi, *weights: Any) -> float:
+    """Score how well a message matches, lower is better: BM25 with given weights."""
+    average_size: float | None = api.aux_data
+    if average_size is None:
+        average_size = api.aux_data = max(1.0, api.column_total_size(0) / max(1, api.row_count))
+    length_norm = 1.2 * (0.25 + 0.75 * api.column_size(0) / average_size)
     score = 0.0
     for phrase, weight in enumerate(weights):
-        times = len(api.phrase_locations(phrase)[0])
-        score -= weight * times * 2.2 / (times + room)
+        occurrences = len(api.phrase_locations(phrase)[0])
+        score -= weight * occurrences * 2.2 / (occurrences + length_norm)
     return score
 
 
-def _match(query: Query) -> str:
-    """The query in FTS5's own language; every word quoted, so that none is taken for syntax."""
+def _build_match(query: Query) -> str:
+    """Build the FTS5 query, quoting every word so that none is read as syntax."""
     return " AND ".join(
-        "(" + " OR ".join(_quoted(term.words) + "*" * term.prefix for term in group) + ")"
+        "(" + " OR ".join(_quote_phrase(term.words) + "*" * term.prefix for term in group) + ")"
         for group in query.groups
     )
 
 
-def _quoted(words: Sequence[str]) -> str:
+def _quote_phrase(words: Sequence[str]) -> str:
     return '"' + " ".join(words) + '"'
 
 
-def check(tx: Transaction) -> Iterator[Finding]:
-    """Is every message in the index that should be, and nothing else?"""
+def check_index(tx: Transaction) -> Iterator[Finding]:
+    """Check that the index holds every message it should and nothing else."""
     missing = tx.run(
-        f"SELECT count(*), min(id) FROM messages m WHERE id <= {_LAST}"
+        f"SELECT count(*), min(id) FROM messages m WHERE id <= {_LAST_INDEXED}"
         " AND NOT EXISTS (SELECT 1 FROM words_docsize d WHERE d.id = m.id)"
     )[0]
     extra = tx.run(
         "SELECT count(*), min(id) FROM words_docsize d"
         " WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.id = d.id)"
     )[0]
-    for (count, first), what in ((missing, "not in the index"), (extra, "in the index only")):
+    for (count, first), what in ((missing, "missing from the index"), (extra, "only in the index")):
         if count:
-            detail = f"{count} messages are {what}, the first has id {first}"
+            detail = f"{count} messages are {what}; the first id is {first}"
             yield Finding(check="search index", where="words", detail=detail)
 
 
-def size(tx: Transaction) -> int:
-    """Bytes of the index."""
+def measure_index(tx: Transaction) -> int:
+    """Return the size of the index in bytes."""
     blocks: Any = tx.run("SELECT coalesce(sum(length(block)), 0) FROM words_data")[0][0]
     sizes: Any = tx.run("SELECT coalesce(sum(length(sz) + 8), 0) FROM words_docsize")[0][0]
     return blocks + sizes

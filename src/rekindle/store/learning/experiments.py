@@ -1,4 +1,4 @@
-"""Experiments and their assignments. Nothing here draws or judges: see `warm/trial.py`."""
+"""The experiments and their assignments. Drawing arms and judging happen elsewhere."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from itertools import groupby
 from typing import Any
 
 from rekindle.errors import InvalidInput, NotFound
-from rekindle.experiments.experiment import Assigned, Share, Trial
+from rekindle.experiments.experiment import ArmShare, AssignedSession, Experiment
 from rekindle.store.core.engine import Engine, Row, Transaction
 from rekindle.store.core.rows import decode_json, encode_json
-from rekindle.store.core.text_encoding import escape, unescape
-from rekindle.types import checked_name
+from rekindle.store.core.text_encoding import escape_text, unescape_text
+from rekindle.types import validate_name
 
-_COLUMNS = "name, arms, seed, settings, started, ended"
-IDLE = 3600.0  # seconds without a word, after which a session is not expected to go on
-# Of each call only what decides whether it counts, for the sessions of one experiment.
-_CALLS = (
+_EXPERIMENT_COLUMNS = "name, arms, seed, settings, started, ended"
+IDLE_SECONDS = 3600.0  # a session idle for longer is not expected to continue
+# Only the columns that decide whether a call counts, for the sessions of one experiment.
+_SELECT_CALLS = (
     "SELECT s.num, c.failed FROM assignments a JOIN sessions s ON s.id = a.root"
     " JOIN calls c ON c.session = s.num WHERE a.trial = ? AND c.failed IS NOT NULL"
     " AND c.work <> 'bookkeeping' ORDER BY s.num, c.position, c.number"
 )
-_SESSIONS = (
+_SELECT_ASSIGNMENTS = (
     "SELECT a.root, a.owner, a.arm, a.time, s.num, s.ended, s.last_active, s.prelude"
     " FROM assignments a LEFT JOIN sessions s ON s.id = a.root AND s.pruned IS NULL"
     " WHERE a.trial = ? ORDER BY a.time, a.root"
 )
 
 
-class Trials:
+class Experiments:
     """The experiments of a store. One runs at a time: a session cannot be in two."""
 
     def __init__(
@@ -41,111 +41,130 @@ class Trials:
         self._write = write
         self._clock = clock
 
-    def start(self, trial: Trial) -> Trial:
-        """Begin an experiment; new sessions take part from now on."""
-        checked_name("experiment.name", trial.name)
+    def start(self, experiment: Experiment) -> Experiment:
+        """Start an experiment; new sessions take part from now on."""
+        validate_name("experiment.name", experiment.name)
 
-        def work(tx: Transaction) -> Trial:
+        def insert_experiment(tx: Transaction) -> Experiment:
             if rows := tx.run("SELECT name FROM trials WHERE ended IS NULL"):
-                running = unescape(rows[0][0])
-                raise InvalidInput(f"the experiment {running!r} is running: stop it first")
-            if tx.run("SELECT 1 FROM trials WHERE name = ?", (escape(trial.name),)):
-                raise InvalidInput(f"there was an experiment {trial.name!r}: take another name")
+                running = unescape_text(rows[0][0])
+                raise InvalidInput(f"experiment {running!r} is running: stop it first")
+            if tx.run("SELECT 1 FROM trials WHERE name = ?", (escape_text(experiment.name),)):
+                raise InvalidInput(
+                    f"experiment {experiment.name!r} already exists: choose another name"
+                )
             tx.run(
                 "INSERT INTO trials (name, state, arms, seed, settings, started)"
                 " VALUES (?, 'running', ?, ?, ?, ?)",
                 (
-                    escape(trial.name),
-                    encode_json([list(share) for share in trial.shares]),
-                    trial.seed,
-                    encode_json(_settings(trial)),
-                    trial.started,
+                    escape_text(experiment.name),
+                    encode_json([list(share) for share in experiment.shares]),
+                    experiment.seed,
+                    encode_json(_build_settings(experiment)),
+                    experiment.started,
                 ),
             )
-            return trial
+            return experiment
 
-        return self._write(work)
+        return self._write(insert_experiment)
 
-    def stop(self, name: str) -> Trial:
-        """No further session takes part. What was assigned stays."""
+    def stop(self, name: str) -> Experiment:
+        """Stop an experiment: no further session takes part. Assignments are kept."""
         now = self._clock()
 
-        def work(tx: Transaction) -> Trial:
-            _, trial = _find(tx, name)
-            if trial.ended is not None:
-                return trial
+        def end_experiment(tx: Transaction) -> Experiment:
+            _, experiment = _find_experiment(tx, name)
+            if experiment.ended is not None:
+                return experiment
             tx.run(
-                "UPDATE trials SET ended = ?, state = 'ended' WHERE name = ?", (now, escape(name))
+                "UPDATE trials SET ended = ?, state = 'ended' WHERE name = ?",
+                (now, escape_text(name)),
             )
-            return trial._replace(ended=now)
+            return experiment._replace(ended=now)
 
-        return self._write(work)
+        return self._write(end_experiment)
 
-    def all(self) -> list[Trial]:
-        """All experiments, the newest first."""
-        with self._engine.reading() as tx:
-            rows = tx.run(f"SELECT {_COLUMNS} FROM trials ORDER BY num DESC")
-        return [_trial(row) for row in rows]
+    def list_all(self) -> list[Experiment]:
+        """Return all experiments, newest first."""
+        with self._engine.begin_read() as tx:
+            rows = tx.run(f"SELECT {_EXPERIMENT_COLUMNS} FROM trials ORDER BY num DESC")
+        return [_row_to_experiment(row) for row in rows]
 
-    def get(self, name: str) -> Trial:
-        """The experiment of that name."""
-        with self._engine.reading() as tx:
-            return _find(tx, name)[1]
+    def get(self, name: str) -> Experiment:
+        """Return the experiment with this name."""
+        with self._engine.begin_read() as tx:
+            return _find_experiment(tx, name)[1]
 
-    def running(self) -> Trial | None:
-        """The experiment that new sessions take part in, if there is one."""
-        with self._engine.reading() as tx:
-            rows = tx.run(f"SELECT {_COLUMNS} FROM trials WHERE ended IS NULL")
-        return _trial(rows[0]) if rows else None
+    def get_running(self) -> Experiment | None:
+        """Return the running experiment, if there is one."""
+        with self._engine.begin_read() as tx:
+            rows = tx.run(f"SELECT {_EXPERIMENT_COLUMNS} FROM trials WHERE ended IS NULL")
+        return _row_to_experiment(rows[0]) if rows else None
 
-    def record(self, trial: Trial, root: str, owner: str | None, arm: str) -> None:
-        """Remember where a session was assigned. A second time changes nothing."""
+    def record_assignment(
+        self, experiment: Experiment, root: str, owner: str | None, arm: str
+    ) -> None:
+        """Record the arm assigned to a session. A second call has no effect."""
         now = self._clock()
 
-        def work(tx: Transaction) -> None:
-            num, _ = _find(tx, trial.name)
+        def insert_assignment(tx: Transaction) -> None:
+            num, _ = _find_experiment(tx, experiment.name)
             tx.run(
                 "INSERT INTO assignments (trial, root, owner, arm, time) VALUES (?, ?, ?, ?, ?)"
                 " ON CONFLICT (trial, root) DO NOTHING",
-                (num, escape(root), escape(owner or ""), arm, now),
+                (num, escape_text(root), escape_text(owner or ""), arm, now),
             )
 
-        self._write(work)
+        self._write(insert_assignment)
 
-    def assigned(self, name: str) -> list[Assigned]:
-        """All sessions of an experiment, with what is known of their first calls."""
+    def list_assignments(self, name: str) -> list[AssignedSession]:
+        """Return all assignments of an experiment, with the results of their first calls."""
         now = self._clock()
-        with self._engine.reading() as tx:
-            num, trial = _find(tx, name)
+        with self._engine.begin_read() as tx:
+            num, experiment = _find_experiment(tx, name)
             calls = {
-                session: _first(group, trial.calls)
-                for session, group in groupby(tx.stream(_CALLS, (num,)), key=lambda row: row[0])
+                session: _count_first_calls(group, experiment.calls)
+                for session, group in groupby(
+                    tx.stream(_SELECT_CALLS, (num,)), key=lambda row: row[0]
+                )
             }
-            return [_assigned(row, calls, trial, now) for row in tx.run(_SESSIONS, (num,))]
+            return [
+                _row_to_assignment(row, calls, experiment, now)
+                for row in tx.run(_SELECT_ASSIGNMENTS, (num,))
+            ]
 
 
-def _find(tx: Transaction, name: str) -> tuple[int, Trial]:
-    rows = tx.run(f"SELECT num, {_COLUMNS} FROM trials WHERE name = ?", (escape(name),))
+def _find_experiment(tx: Transaction, name: str) -> tuple[int, Experiment]:
+    rows = tx.run(
+        f"SELECT num, {_EXPERIMENT_COLUMNS} FROM trials WHERE name = ?", (escape_text(name),)
+    )
     if not rows:
-        known = [unescape(row[0]) for row in tx.run("SELECT name FROM trials ORDER BY num DESC")]
-        hint = f"there are: {', '.join(known[:10])}" if known else "there is none yet"
+        known = [
+            unescape_text(row[0]) for row in tx.run("SELECT name FROM trials ORDER BY num DESC")
+        ]
+        hint = f"existing: {', '.join(known[:10])}" if known else "there are none yet"
         raise NotFound(f"no experiment {name!r:.80}; {hint}")
     num, *columns = rows[0]
-    return num, _trial(tuple(columns))
+    return num, _row_to_experiment(tuple(columns))
 
 
-def _settings(trial: Trial) -> dict[str, Any]:
-    about = {} if trial.template is None else {"template": trial.template}
-    return {"calls": trial.calls, "planned": trial.planned, "smallest": trial.smallest, **about}
+def _build_settings(experiment: Experiment) -> dict[str, Any]:
+    template_field = {} if experiment.template is None else {"template": experiment.template}
+    return {
+        "calls": experiment.calls,
+        "planned": experiment.planned,
+        "smallest": experiment.smallest,
+        **template_field,
+    }
 
 
-def _trial(row: Row) -> Trial:
+def _row_to_experiment(row: Row) -> Experiment:
     name, arms, seed, settings, started, ended = row
-    shares = tuple(Share(arm, share) for arm, share in decode_json(arms))
-    return Trial(unescape(name), shares, seed, started, ended, **decode_json(settings))
+    shares = tuple(ArmShare(arm, share) for arm, share in decode_json(arms))
+    return Experiment(unescape_text(name), shares, seed, started, ended, **decode_json(settings))
 
 
-def _first(rows: Iterable[Row], count: int) -> tuple[int, int]:
+def _count_first_calls(rows: Iterable[Row], count: int) -> tuple[int, int]:
     judged = failed = 0
     for _, is_failed in rows:
         if judged < count:
@@ -154,18 +173,20 @@ def _first(rows: Iterable[Row], count: int) -> tuple[int, int]:
     return judged, failed
 
 
-def _assigned(row: Row, calls: dict[int, tuple[int, int]], trial: Trial, now: float) -> Assigned:
+def _row_to_assignment(
+    row: Row, calls: dict[int, tuple[int, int]], experiment: Experiment, now: float
+) -> AssignedSession:
     root, owner, arm, time, session, ended, active, prelude = row
     judged, failed = calls.get(session, (0, 0))
-    quiet = session is not None and (ended is not None or now - active > IDLE)
-    return Assigned(
-        unescape(root),
-        unescape(owner) or None,
+    is_idle = session is not None and (ended is not None or now - active > IDLE_SECONDS)
+    return AssignedSession(
+        unescape_text(root),
+        unescape_text(owner) or None,
         arm,
         time,
         judged,
         failed,
-        ripe=quiet or judged >= trial.calls,
+        complete=is_idle or judged >= experiment.calls,
         given=prelude is not None,
-        gone=session is None,
+        deleted=session is None,
     )

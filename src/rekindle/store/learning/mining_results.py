@@ -1,8 +1,8 @@
-"""What was found in sessions: candidates for patterns, kept beside the messages.
+"""Mining results: candidates for patterns found in sessions, stored next to the messages.
 
-Nothing here mines. A session is due when it has changed since it was looked through, or other rules
-did it. What is kept is small: numbers for each candidate, and once for each session the calls that
-its candidates are made of.
+Mining itself happens elsewhere. A session is due when it has changed since it was mined, or was mined
+by other rules. The stored data is small: numbers for each candidate and, once per session, the calls
+that its candidates consist of.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from rekindle.store.core.engine import Engine, Row, Transaction
-from rekindle.store.core.filter import Filter, among
+from rekindle.store.core.filter import Filter, build_in_condition
 from rekindle.store.core.rows import decode_json
-from rekindle.store.core.text_encoding import ESCAPE, escape, unescape
-from rekindle.types import Call, ToolCall
+from rekindle.store.core.text_encoding import ESCAPE, escape_text, unescape_text
+from rekindle.types import JudgedCall, ToolCall
 
 from . import candidate_counts
-from .candidate_counts import Tally
+from .candidate_counts import CandidateCount
 
-TOGETHER = 200  # sessions whose calls are read with one statement
-_LONGEST_LINE = 100  # of sessions that go on from one another
-_CALLS = (
+BATCH_SIZE = 200  # sessions whose calls are read with one statement
+_MAX_LINEAGE = 100  # sessions in a chain of continuations
+_CALL_COLUMNS = (
     "session, position, number, id, tool, work, digest, outcome, failed, error_kind, fault, rule,"
     " confidence, duration, answered"
 )
 
 
 _TABLES = ("candidates", "attempts", "mined_calls", "mined")
-_MINED = "session, rules, changes, family, task, judged, failed, gain"
-_MINED_CALLS = "session, calls"
-_CANDIDATES = "session, shape, family, kind, place, support, tainted"
-_ATTEMPTS = "session, work, calls, failed"
+_MINED_COLUMNS = "session, rules, changes, family, task, judged, failed, gain"
+_MINED_CALLS_COLUMNS = "session, calls"
+_CANDIDATE_COLUMNS = "session, shape, family, kind, place, support, tainted"
+_ATTEMPT_COLUMNS = "session, work, calls, failed"
 
 
-class Pending(NamedTuple):
-    """A session that may be learned from, with what is known of it already, if that is of today."""
+class MiningCandidateSession(NamedTuple):
+    """A session that can be mined, with its stored statistics if they are up to date."""
 
     num: int
     id: str
     source: str
     messages: int
     end_reason: str | None
-    # The facts; without a task it is to be looked through.
+    # The statistics; without a task the session has to be mined.
     task: str | None
     judged: int
     failed: int
@@ -56,12 +56,17 @@ class Pending(NamedTuple):
     last_active: float
 
     @property
-    def known(self) -> Facts | None:
-        return None if self.task is None else Facts(self.task, self.judged, self.failed, self.gain)
+    def stats(self) -> SessionStats | None:
+        """The statistics of the session, or None if it has to be mined."""
+        return (
+            None
+            if self.task is None
+            else SessionStats(self.task, self.judged, self.failed, self.gain)
+        )
 
 
-class Facts(NamedTuple):
-    """What a session was like."""
+class SessionStats(NamedTuple):
+    """Statistics of a session."""
 
     task: str
     judged: int
@@ -69,49 +74,49 @@ class Facts(NamedTuple):
     gain: float | None
 
 
-class Deal(NamedTuple):
-    """A session as it is looked through: what became of its calls, and when users spoke.
+class SessionCallRows(NamedTuple):
+    """The data of a session to mine: its judged calls and the positions of user messages.
 
-    Beside each verdict stands the message that made the call, for `call_of`.
+    Next to each verdict is the body of the message that made the call, for `find_tool_call`.
     """
 
     num: int
     cwd: str | None
     parent: str | None
     changes: int
-    calls: list[tuple[Call, str]]
-    users: list[int]
+    calls: list[tuple[JudgedCall, str]]
+    user_positions: list[int]
 
 
-class Findings(NamedTuple):
-    """What looking through a session gave.
+class MiningResult(NamedTuple):
+    """The result of mining a session.
 
-    Candidates are rows, with the session itself for its family, which is found when they are kept.
+    Candidate rows name the session itself as their family; the real one is set when they are saved.
     """
 
     num: int
     parent: str | None
     changes: int
-    facts: Facts
+    stats: SessionStats
     calls: bytes
     candidates: Sequence[Row]
-    attempts: Sequence[tuple[str, int, int]]  # a sort of calls, how many, how many failed
+    kind_counts: Sequence[tuple[str, int, int]]  # tool kind, calls, failed calls
 
 
-class Place(NamedTuple):
-    """A candidate in one session."""
+class CandidateOccurrence(NamedTuple):
+    """An occurrence of a candidate in one session."""
 
     num: int
     session: str
     time: float
     family: int
-    place: str
+    location: str
     support: int
     tainted: bool
 
 
-class Mined:
-    """The store's memory of what was mined. Use `store.mined`."""
+class MiningResults:
+    """The stored results of mining. Use `store.mining_results`."""
 
     def __init__(
         self,
@@ -123,12 +128,14 @@ class Mined:
         self._write = write
         self._clock = clock
 
-    def pending(self, rules: str, where: Filter, *, session: str | None = None) -> list[Pending]:
-        """Sessions that a filter finds, or one, the newest first, with what is known of them."""
-        condition, params = where.sql(self._clock())
+    def list_candidate_sessions(
+        self, rules: str, where: Filter, *, session: str | None = None
+    ) -> list[MiningCandidateSession]:
+        """Return the matching sessions, or one, newest first, with their stored statistics."""
+        condition, params = where.to_sql(self._clock())
         if session is not None:
-            condition, params = "s.id = ? AND s.pruned IS NULL", [escape(session)]
-        with self._engine.reading() as tx:
+            condition, params = "s.id = ? AND s.pruned IS NULL", [escape_text(session)]
+        with self._engine.begin_read() as tx:
             rows = tx.run(
                 "SELECT s.num, s.id, s.source, s.message_count, s.end_reason, m.task, m.judged,"
                 " m.failed, m.gain, s.is_escaped, s.last_active"
@@ -137,30 +144,33 @@ class Mined:
                 f" WHERE {condition}",
                 (rules, *params),
             )
-        rows.sort(key=_newest, reverse=True)  # in the order of the rows they are read much faster
-        found: list[Pending] = [_new(Pending, row) for row in rows]
+        rows.sort(
+            key=_get_recency, reverse=True
+        )  # faster than ORDER BY: rows are read in storage order
+        found: list[MiningCandidateSession] = [_new(MiningCandidateSession, row) for row in rows]
         if any(map(_is_escaped, rows)):
             found = [
-                one._replace(id=unescape(one.id), source=unescape(one.source)) for one in found
+                one._replace(id=unescape_text(one.id), source=unescape_text(one.source))
+                for one in found
             ]
         return found
 
-    def deals(self, nums: Sequence[int]) -> Iterator[Deal]:
-        """Those of the sessions that are there, with the calls that were judged, by their numbers."""
-        with self._engine.reading() as tx:
-            for start in range(0, len(nums), TOGETHER):
-                yield from _deals(tx, sorted(nums[start : start + TOGETHER]))
+    def iter_session_calls(self, nums: Sequence[int]) -> Iterator[SessionCallRows]:
+        """Yield those of the sessions that exist, with their judged calls, ordered by number."""
+        with self._engine.begin_read() as tx:
+            for start in range(0, len(nums), BATCH_SIZE):
+                yield from _iter_session_calls(tx, sorted(nums[start : start + BATCH_SIZE]))
 
-    def lines(self, nums: Sequence[int]) -> dict[int, list[int]]:
-        """The sessions that some of these go on from, the nearest first; a fork has all it needs."""
+    def load_ancestors(self, nums: Sequence[int]) -> dict[int, list[int]]:
+        """Return the ancestors of sessions, nearest first; a fork has its messages and needs none."""
         found: dict[int, list[int]] = {}
-        with self._engine.reading() as tx:
+        with self._engine.begin_read() as tx:
             ends = {num: num for num in nums}
-            for _ in range(_LONGEST_LINE):
+            for _ in range(_MAX_LINEAGE):
                 parents = dict(
                     tx.run(
                         "SELECT s.num, p.num FROM sessions s JOIN sessions p ON p.id = s.parent WHERE"
-                        f" {among(set(ends.values()), 's.num')} AND s.forked_at IS NULL"
+                        f" {build_in_condition(set(ends.values()), 's.num')} AND s.forked_at IS NULL"
                         " AND p.pruned IS NULL"
                     )
                 )
@@ -171,86 +181,88 @@ class Mined:
                     found.setdefault(num, []).append(end)
         return found
 
-    def keep(
+    def save(
         self,
         rules: str,
-        findings: Sequence[Findings],
+        results: Sequence[MiningResult],
         *,
-        meanwhile: Callable[[], None] | None = None,
+        during_commit: Callable[[], None] | None = None,
     ) -> None:
-        """Put what was found in place of what was known about these sessions.
+        """Replace the stored results of these sessions.
 
-        `meanwhile` is done, where the engine can, while it is written; it must not write itself.
+        `during_commit` runs while they are written, if the engine can; it must not write to the store.
         """
 
-        def work(tx: Transaction) -> None:
-            _keep(tx, rules, findings)
-            if meanwhile:
-                tx.meanwhile(meanwhile)
+        def write_results(tx: Transaction) -> None:
+            _save_results(tx, rules, results)
+            if during_commit:
+                tx.run_during_commit(during_commit)
 
-        self._write(work)
+        self._write(write_results)
 
-    def tally(
-        self, nums: Set[int], least: int, most: Mapping[str, int]
-    ) -> tuple[list[Tally], dict[str, tuple[int, int]]]:
-        """Candidates that enough of these sessions had, of each kind at `most` so many.
+    def count_candidates(
+        self, nums: Set[int], min_families: int, limits: Mapping[str, int]
+    ) -> tuple[list[CandidateCount], dict[str, tuple[int, int]]]:
+        """Return candidates that enough of these sessions have, limited per kind by `limits`.
 
-        And how often calls of each sort were made and failed.
+        Also return how often calls of each tool kind were made and failed.
         """
-        with self._engine.reading() as tx:
-            if candidate_counts.are_true(tx):
-                return candidate_counts.tallied(tx, nums, least, most)
-        self._write(candidate_counts.renew)
-        with self._engine.reading() as tx:
-            return candidate_counts.tallied(tx, nums, least, most)
+        with self._engine.begin_read() as tx:
+            if candidate_counts.are_counts_current(tx):
+                return candidate_counts.count_candidates(tx, nums, min_families, limits)
+        self._write(candidate_counts.rebuild_counts)
+        with self._engine.begin_read() as tx:
+            return candidate_counts.count_candidates(tx, nums, min_families, limits)
 
-    def places(self, shapes: Sequence[int], nums: Set[int], most: int) -> dict[int, list[Place]]:
-        """Where candidates were found: the newest sessions of each."""
-        with self._engine.reading() as tx:
-            found = {shape: _places(tx, shape, nums, most) for shape in shapes}
-            named = _named(tx, {row[0] for rows in found.values() for row in rows})
+    def find_occurrences(
+        self, shapes: Sequence[int], nums: Set[int], limit: int
+    ) -> dict[int, list[CandidateOccurrence]]:
+        """Return the newest occurrences of each candidate."""
+        with self._engine.begin_read() as tx:
+            found = {shape: _select_occurrences(tx, shape, nums, limit) for shape in shapes}
+            sessions = _select_session_ids(tx, {row[0] for rows in found.values() for row in rows})
         return {
             shape: [
-                Place(num, *named[num], family, place, support, bool(tainted))
+                CandidateOccurrence(num, *sessions[num], family, place, support, bool(tainted))
                 for num, family, place, support, tainted in rows
             ]
             for shape, rows in found.items()
         }
 
-    def calls(self, nums: Sequence[int]) -> dict[int, bytes]:
-        """The calls that the candidates of these sessions are made of."""
+    def load_calls(self, nums: Sequence[int]) -> dict[int, bytes]:
+        """Return the encoded calls that the candidates of these sessions consist of."""
         found: dict[int, bytes] = {}
-        with self._engine.reading() as tx:
-            for start in range(0, len(nums), TOGETHER):
-                some = among(nums[start : start + TOGETHER])
+        with self._engine.begin_read() as tx:
+            for start in range(0, len(nums), BATCH_SIZE):
+                some = build_in_condition(nums[start : start + BATCH_SIZE])
                 found |= {
                     num: bytes(calls)
                     for num, calls in tx.run(f"SELECT session, calls FROM mined_calls WHERE {some}")
                 }
         return found
 
-    def tools(self) -> set[str]:
-        """The names of all tools that were ever called, in sessions that were judged."""
-        with self._engine.reading() as tx:
-            return {unescape(tool) for (tool,) in tx.run("SELECT DISTINCT tool FROM calls")}
+    def list_tools(self) -> set[str]:
+        """Return the names of all tools called in judged sessions."""
+        with self._engine.begin_read() as tx:
+            return {unescape_text(tool) for (tool,) in tx.run("SELECT DISTINCT tool FROM calls")}
 
-    def forget(self) -> None:
-        """Throw everything away; it is found anew when it is asked for."""
-        self._write(forget)
+    def clear(self) -> None:
+        """Delete all results; they are mined again when needed."""
+        self._write(delete_all_results)
 
 
-def forget(tx: Transaction) -> None:
-    """Throw everything away that is derived from the sessions."""
+def delete_all_results(tx: Transaction) -> None:
+    """Delete everything that mining derived from the sessions."""
     for table in _TABLES:
         tx.run(f"DELETE FROM {table}")
-    candidate_counts.forget(tx)
+    candidate_counts.reset_counts(tx)
 
 
-def _places(tx: Transaction, shape: int, wanted: Set[int], most: int) -> list[Row]:
-    """The newest sessions that had a candidate, of those that count."""
+def _select_occurrences(tx: Transaction, shape: int, wanted: Set[int], limit: int) -> list[Row]:
+    """Return rows of the newest sessions in `wanted` that have a candidate."""
     found: list[Row] = []
-    before, count = 2**62, most  # mostly all of them count
-    while len(found) < most:
+    before, count = 2**62, limit  # usually all rows are wanted
+    while len(found) < limit:
         rows = tx.run(
             "SELECT session, family, place, support, tainted FROM candidates"
             f" WHERE shape = ? AND session < ? ORDER BY session DESC LIMIT {count}",
@@ -259,92 +271,100 @@ def _places(tx: Transaction, shape: int, wanted: Set[int], most: int) -> list[Ro
         found += [row for row in rows if row[0] in wanted]
         if len(rows) < count:
             break
-        before, count = rows[-1][0], 8 * most
-    return found[:most]
+        before, count = rows[-1][0], 8 * limit
+    return found[:limit]
 
 
-def _named(tx: Transaction, nums: Iterable[int]) -> dict[int, tuple[str, float]]:
-    """The ids of sessions, and when they were active last."""
-    rows = tx.run(f"SELECT num, id, last_active FROM sessions WHERE {among(nums, 'num')}")
-    return {num: (unescape(id), time) for num, id, time in rows}
+def _select_session_ids(tx: Transaction, nums: Iterable[int]) -> dict[int, tuple[str, float]]:
+    """Return the id and the last activity of sessions, by number."""
+    rows = tx.run(
+        f"SELECT num, id, last_active FROM sessions WHERE {build_in_condition(nums, 'num')}"
+    )
+    return {num: (unescape_text(id), time) for num, id, time in rows}
 
 
-def _deals(tx: Transaction, nums: Sequence[int]) -> Iterator[Deal]:
-    some = among(nums)
-    # As of what was judged: a session that has grown since then is due again.
+def _iter_session_calls(tx: Transaction, nums: Sequence[int]) -> Iterator[SessionCallRows]:
+    condition = build_in_condition(nums)
+    # As of the last judging: a session that has grown since then is stale again.
     sessions = tx.run(
         "SELECT s.num, s.cwd, s.parent, coalesce(j.changes, -1) FROM sessions s"
-        f" LEFT JOIN judged j ON j.session = s.num WHERE {among(nums, 's.num')} ORDER BY s.num"
+        f" LEFT JOIN judged j ON j.session = s.num WHERE {build_in_condition(nums, 's.num')} ORDER BY s.num"
     )
-    sql = f"SELECT {_CALLS} FROM calls WHERE {some} ORDER BY session, position, number"
-    verdicts = {num: list(rows) for num, rows in groupby(tx.run(sql), key=_first)}
-    spoken = tx.stream(
+    sql = f"SELECT {_CALL_COLUMNS} FROM calls WHERE {condition} ORDER BY session, position, number"
+    verdicts = {num: list(rows) for num, rows in groupby(tx.run(sql), key=_get_session_num)}
+    message_rows = tx.stream(
         "SELECT session, position, CASE WHEN calls > 0 THEN body END FROM messages"
-        f" WHERE {some} AND rewind IS NULL AND (calls > 0 OR role = 'user')"
+        f" WHERE {condition} AND rewind IS NULL AND (calls > 0 OR role = 'user')"
         " ORDER BY session, position"
     )
-    said = groupby(spoken, key=_first)
-    speaker, rows = next(said, _NOBODY)
+    message_groups = groupby(message_rows, key=_get_session_num)
+    group_num, rows = next(message_groups, _NO_GROUP)
     for num, cwd, parent, changes in sessions:
-        users: list[int] = []
-        made: dict[int, str] = {}
-        for _, position, body in rows if num == speaker else ():
+        user_positions: list[int] = []
+        bodies: dict[int, str] = {}
+        for _, position, body in rows if num == group_num else ():
             if body is None:
-                users.append(position)
+                user_positions.append(position)
             else:
-                made[position] = body
+                bodies[position] = body
         calls = [
-            # The columns of a verdict are the fields of a call, in their order.
-            (_new(Call, verdict), made[verdict[1]])
+            # The columns of a verdict are the fields of a call, in the same order.
+            (_new(JudgedCall, verdict), bodies[verdict[1]])
             for verdict in verdicts.get(num, ())
-            if verdict[1] in made
+            if verdict[1] in bodies
         ]
-        if num == speaker:
-            speaker, rows = next(said, _NOBODY)
-        yield _new(Deal, (num, cwd and unescape(cwd), parent, changes, calls, users))
+        if num == group_num:
+            group_num, rows = next(message_groups, _NO_GROUP)
+        yield _new(
+            SessionCallRows,
+            (num, cwd and unescape_text(cwd), parent, changes, calls, user_positions),
+        )
 
 
-class _Body(msgspec.Struct, gc=False):
-    """What is looked for in the body of a message; the rest is passed over."""
+class _ToolCallBody(msgspec.Struct, gc=False):
+    """The part of a message's body that is decoded; the rest is skipped."""
 
     tool_calls: list[tuple[str, str, Any]] = []
 
 
-_decode = msgspec.json.Decoder(_Body).decode
-_first = itemgetter(0)
-_newest = itemgetter(10, 0)
+_decode = msgspec.json.Decoder(_ToolCallBody).decode
+_get_session_num = itemgetter(0)
+_get_recency = itemgetter(10, 0)
 _is_escaped = itemgetter(9)
-_NOBODY = (None, ())
-_new = cast(Any, tuple).__new__  # so many are made that the constructors would count
+_NO_GROUP = (None, ())
+_new = cast(Any, tuple).__new__  # faster than the constructors, which matters for this many values
 
 
-def call_of(verdict: Call, body: str) -> ToolCall | None:
-    """The call that a verdict is about, out of the message that made it."""
-    calls = _made(body)
+def find_tool_call(verdict: JudgedCall, body: str) -> ToolCall | None:
+    """Return the tool call that a verdict is about, from the body of its message."""
+    calls = _decode_tool_calls(body)
     return _new(ToolCall, calls[verdict.number]) if verdict.number < len(calls) else None
 
 
 @lru_cache(maxsize=4)
-def _made(body: str) -> list[tuple[str, str, Any]]:
-    """The calls of a message, of which several may be asked for one after the other."""
+def _decode_tool_calls(body: str) -> list[tuple[str, str, Any]]:
+    """Decode the tool calls of a message; cached, because several may be requested in a row."""
     try:
-        return _decode(body if ESCAPE not in body else unescape(body)).tool_calls
+        return _decode(body if ESCAPE not in body else unescape_text(body)).tool_calls
     except (
         msgspec.MsgspecError,
         UnicodeEncodeError,
-    ):  # the lenient way reads what UTF-8 cannot say
+    ):  # the lenient decoder accepts lone surrogates
         return decode_json(body)["tool_calls"]
 
 
-def _keep(tx: Transaction, rules: str, findings: Sequence[Findings]) -> None:
-    candidate_counts.hold(tx)
-    there = {
-        num for (num,) in tx.run(f"SELECT num FROM sessions WHERE {among(_nums(findings), 'num')}")
+def _save_results(tx: Transaction, rules: str, results: Sequence[MiningResult]) -> None:
+    candidate_counts.lock_counts(tx)
+    existing = {
+        num
+        for (num,) in tx.run(
+            f"SELECT num FROM sessions WHERE {build_in_condition(_list_nums(results), 'num')}"
+        )
     }
-    kept = [one for one in findings if one.num in there]  # others were deleted meanwhile
-    _drop(tx, _nums(kept))
-    families = {one.num: _family(tx, one.num, one.parent) for one in kept}
-    looked = [(one.num, rules, one.changes, families[one.num], *one.facts) for one in kept]
+    kept = [one for one in results if one.num in existing]  # others were deleted in the meantime
+    _delete_sessions(tx, _list_nums(kept))
+    families = {one.num: _find_family(tx, one.num, one.parent) for one in kept}
+    mined_rows = [(one.num, rules, one.changes, families[one.num], *one.stats) for one in kept]
     candidates: list[Row] = []
     for one in kept:
         num, family = one.num, families[one.num]
@@ -352,35 +372,35 @@ def _keep(tx: Transaction, rules: str, findings: Sequence[Findings]) -> None:
             candidates += one.candidates
         else:
             candidates += [(num, shape, family, *rest) for _, shape, _, *rest in one.candidates]
-    attempts = [
-        (one.num, escape(work), calls, failed)
+    kind_counts = [
+        (one.num, escape_text(work), calls, failed)
         for one in kept
-        for work, calls, failed in one.attempts
+        for work, calls, failed in one.kind_counts
     ]
-    tx.insert_last("mined", _MINED, looked)
-    tx.insert_last("mined_calls", _MINED_CALLS, [(one.num, one.calls) for one in kept])
-    tx.insert_last("candidates", _CANDIDATES, candidates)
-    tx.insert_last("attempts", _ATTEMPTS, attempts)
-    for sql in candidate_counts.changes(tx, families, 1):
-        tx.run_last(sql)
+    tx.defer_insert("mined", _MINED_COLUMNS, mined_rows)
+    tx.defer_insert("mined_calls", _MINED_CALLS_COLUMNS, [(one.num, one.calls) for one in kept])
+    tx.defer_insert("candidates", _CANDIDATE_COLUMNS, candidates)
+    tx.defer_insert("attempts", _ATTEMPT_COLUMNS, kind_counts)
+    for sql in candidate_counts.build_count_updates(tx, families, 1):
+        tx.defer_run(sql)
 
 
-def _drop(tx: Transaction, nums: Sequence[int]) -> None:
-    """Take out what is known of these sessions."""
-    old = candidate_counts.families_of(tx, nums)
+def _delete_sessions(tx: Transaction, nums: Sequence[int]) -> None:
+    """Delete the stored results of these sessions."""
+    old = candidate_counts.load_families(tx, nums)
     if old:
-        for sql in candidate_counts.changes(tx, old, -1):
+        for sql in candidate_counts.build_count_updates(tx, old, -1):
             tx.run(sql)
-        tx.run(f"DELETE FROM mined WHERE {among(old)}")  # the rest goes with it
+        tx.run(f"DELETE FROM mined WHERE {build_in_condition(old)}")  # cascades to the other tables
 
 
-def _nums(findings: Sequence[Findings]) -> list[int]:
-    return [one.num for one in findings]
+def _list_nums(results: Sequence[MiningResult]) -> list[int]:
+    return [one.num for one in results]
 
 
-def _family(tx: Transaction, num: int, parent: str | None) -> int:
-    """The first session of the line that this one goes on."""
-    for _ in range(_LONGEST_LINE):
+def _find_family(tx: Transaction, num: int, parent: str | None) -> int:
+    """Return the number of the first ancestor of a session."""
+    for _ in range(_MAX_LINEAGE):
         rows = parent and tx.run("SELECT num, parent FROM sessions WHERE id = ?", (parent,))
         if not rows:
             break

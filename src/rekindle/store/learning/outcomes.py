@@ -1,7 +1,7 @@
-"""What became of the calls: kept beside the messages, renewed where there is something new.
+"""The verdicts on tool calls, stored next to the messages and updated when sessions change.
 
-Nothing here judges. A session is due when it has changed since it was judged, or was judged by other
-rules; judging goes on at the first position whose judgement may still change.
+Judging itself happens elsewhere. A session is stale if it has changed since it was judged, or was
+judged by other rules; judging resumes at the first position whose verdict may still change.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from rekindle.store.core.engine import Row, Transaction
-from rekindle.store.core.filter import Filter, among
-from rekindle.store.core.rows import SESSION_COLUMNS, decode_json, encode_json, session_of
-from rekindle.store.core.text_encoding import escape, unescape
-from rekindle.types import Call, Judged
+from rekindle.store.core.filter import Filter, build_in_condition
+from rekindle.store.core.rows import SESSION_COLUMNS, decode_json, encode_json, row_to_session
+from rekindle.store.core.text_encoding import escape_text, unescape_text
+from rekindle.types import JudgedCall, JudgedSession
 
-_REWINDS = (
+_COUNT_REWINDS = (
     "(SELECT coalesce(2 * count(*) + count(r.restored), 0) FROM rewinds r WHERE r.session = s.num)"
 )
-_COLUMNS = (
+_CALL_COLUMNS = (
     "position, number, id, tool, work, digest, outcome, failed, error_kind, fault, rule,"
     " confidence, duration, answered"
 )
-TOGETHER = 200  # sessions whose calls are read with one statement
+BATCH_SIZE = 200  # sessions whose calls are read with one statement
 
 
-class Due(NamedTuple):
-    """A session that has to be judged, from `since` on; what is judged before that stays."""
+class StaleSession(NamedTuple):
+    """A session to judge from position `since` on; earlier verdicts stay."""
 
     num: int
     session: str
@@ -38,104 +38,119 @@ class Due(NamedTuple):
     rewinds: int
 
 
-class Verdicts(NamedTuple):
-    """What judging a session gave."""
+class JudgedCalls(NamedTuple):
+    """The judged calls of a session."""
 
-    due: Due
-    calls: Sequence[Call]
-    since: int  # where to begin when there is more
+    stale_session: StaleSession
+    calls: Sequence[JudgedCall]
+    since: int  # position to resume from
     compressions: Sequence[int]
 
 
-def due(
+def find_stale_sessions(
     tx: Transaction,
     rules: str,
     where: Filter,
     session: str | None,
     nums: Sequence[int] | None,
     now: float,
-) -> list[Due]:
-    """The sessions whose judgements are not up to date."""
-    condition, params = where.sql(now)
+) -> list[StaleSession]:
+    """Return the sessions whose verdicts are out of date."""
+    condition, params = where.to_sql(now)
     if session is not None:
-        condition, params = "s.id = ? AND s.pruned IS NULL", [escape(session)]
+        condition, params = "s.id = ? AND s.pruned IS NULL", [escape_text(session)]
     rows = tx.run(
         "SELECT s.num, s.id, s.message_count, s.changes, j.rules, j.rewinds, j.since, j.compressions,"
-        f" {_REWINDS} FROM sessions s LEFT JOIN judged j ON j.session = s.num WHERE {condition}"
-        f" AND {among(nums, 's.num')}"
+        f" {_COUNT_REWINDS} FROM sessions s LEFT JOIN judged j ON j.session = s.num WHERE {condition}"
+        f" AND {build_in_condition(nums, 's.num')}"
         " AND (j.session IS NULL OR j.rules <> ? OR j.changes <> s.changes) ORDER BY s.num",
         (*params, rules),
     )
-    found: list[Due] = []
-    for num, id, count, changes, judged_by, had, since, compressions, rewinds in rows:
-        if judged_by != rules or had != rewinds:
+    found: list[StaleSession] = []
+    for num, id, count, changes, judged_by, judged_rewinds, since, compressions, rewinds in rows:
+        if judged_by != rules or judged_rewinds != rewinds:
             since, compressions = 0, "[]"
         before = tuple(at for at in decode_json(compressions) if at < since)
-        found.append(Due(num, unescape(id), since, count, before, changes, rewinds))
+        found.append(StaleSession(num, unescape_text(id), since, count, before, changes, rewinds))
     return found
 
 
-def keep(tx: Transaction, rules: str, verdicts: Sequence[Verdicts]) -> None:
-    """Put new judgements in place of those from `since` on."""
-    for due, calls, since, compressions in verdicts:
-        rows = tx.run("SELECT num FROM sessions WHERE id = ?", (escape(due.session),))
+def save_verdicts(tx: Transaction, rules: str, verdicts: Sequence[JudgedCalls]) -> None:
+    """Replace the verdicts from `since` on with new ones."""
+    for stale, calls, since, compressions in verdicts:
+        rows = tx.run("SELECT num FROM sessions WHERE id = ?", (escape_text(stale.session),))
         if not rows:
-            continue  # deleted meanwhile
+            continue  # deleted in the meantime
         num = rows[0][0]
-        tx.run("DELETE FROM calls WHERE session = ? AND position >= ?", (num, due.since))
-        tx.many(
-            f"INSERT INTO calls (session, {_COLUMNS}) VALUES ({', '.join('?' * 15)})",
-            [_row(num, call) for call in calls],
+        tx.run("DELETE FROM calls WHERE session = ? AND position >= ?", (num, stale.since))
+        tx.run_many(
+            f"INSERT INTO calls (session, {_CALL_COLUMNS}) VALUES ({', '.join('?' * 15)})",
+            [_call_to_row(num, call) for call in calls],
         )
         tx.run(
             "INSERT INTO judged (session, rules, changes, rewinds, since, compressions)"
             " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (session) DO UPDATE SET rules = excluded.rules,"
             " changes = excluded.changes, rewinds = excluded.rewinds, since = excluded.since,"
             " compressions = excluded.compressions",
-            (num, rules, due.changes, due.rewinds, since, encode_json(list(compressions))),
+            (num, rules, stale.changes, stale.rewinds, since, encode_json(list(compressions))),
         )
 
 
-def judged(tx: Transaction, where: Filter, session: str | None, now: float) -> Iterator[Judged]:
-    """Sessions with their calls, in the order of their start."""
-    condition, params = where.sql(now)
+def iter_judged_sessions(
+    tx: Transaction, where: Filter, session: str | None, now: float
+) -> Iterator[JudgedSession]:
+    """Yield sessions with their judged calls, in order of their start."""
+    condition, params = where.to_sql(now)
     if session is not None:
-        condition, params = "s.id = ? AND s.pruned IS NULL", [escape(session)]
+        condition, params = "s.id = ? AND s.pruned IS NULL", [escape_text(session)]
     rows = tx.run(
         f"SELECT s.num, j.compressions, {SESSION_COLUMNS} FROM sessions s"
         f" LEFT JOIN judged j ON j.session = s.num WHERE {condition} ORDER BY s.started, s.num",
         params,
     )
-    for start in range(0, len(rows), TOGETHER):
-        part = rows[start : start + TOGETHER]
-        marks = ", ".join("?" * len(part))
+    for start in range(0, len(rows), BATCH_SIZE):
+        batch = rows[start : start + BATCH_SIZE]
+        placeholders = ", ".join("?" * len(batch))
         found = tx.run(
-            f"SELECT session, {_COLUMNS} FROM calls WHERE session IN ({marks})"
+            f"SELECT session, {_CALL_COLUMNS} FROM calls WHERE session IN ({placeholders})"
             " ORDER BY session, position, number",
-            [row[0] for row in part],
+            [row[0] for row in batch],
         )
         calls = {num: list(group) for num, group in groupby(found, key=lambda row: row[0])}
-        for num, compressions, *columns in part:
-            one = session_of(tuple(columns))
-            made = tuple([_call(one.id, row) for row in calls.get(num, ())])
-            yield Judged(one, made, tuple(decode_json(compressions or "[]")))
+        for num, compressions, *columns in batch:
+            judged_session = row_to_session(tuple(columns))
+            session_calls = tuple(
+                [_row_to_call(judged_session.id, row) for row in calls.get(num, ())]
+            )
+            yield JudgedSession(
+                judged_session, session_calls, tuple(decode_json(compressions or "[]"))
+            )
 
 
-def forget(tx: Transaction) -> None:
-    """Throw everything away; it is derived anew when it is asked for."""
+def delete_verdicts(tx: Transaction) -> None:
+    """Delete all verdicts; they are derived again when needed."""
     tx.run("DELETE FROM calls")
     tx.run("DELETE FROM judged")
 
 
-def _row(num: int, call: Call) -> Row:
+def _call_to_row(num: int, call: JudgedCall) -> Row:
     _, position, number, id, tool, work, digest, outcome, failed, *rest = call
-    texts = (escape(id), escape(tool), work, digest, outcome)
+    texts = (escape_text(id), escape_text(tool), work, digest, outcome)
     return (num, position, number, *texts, None if failed is None else int(failed), *rest)
 
 
-def _call(session: str, row: Row) -> Call:
+def _row_to_call(session: str, row: Row) -> JudgedCall:
     _, position, number, id, tool, work, digest, outcome, failed, *rest = row
     known: Any = None if failed is None else bool(failed)
-    return Call(
-        session, position, number, unescape(id), unescape(tool), work, digest, outcome, known, *rest
+    return JudgedCall(
+        session,
+        position,
+        number,
+        unescape_text(id),
+        unescape_text(tool),
+        work,
+        digest,
+        outcome,
+        known,
+        *rest,
     )

@@ -1,24 +1,24 @@
-"""The index of templates and their patterns: made from the template files, asked by `choosing`."""
+"""The template index: built from the template files, queried by `template_search`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rekindle.knowledge.selection import tokens_of, words_of
-from rekindle.knowledge.text_matching import Said
+from rekindle.knowledge.selection import build_index_tokens, weigh_pattern_words
+from rekindle.knowledge.text_matching import WeightedWords
 from rekindle.store.core.engine import Engine, Transaction
 from rekindle.store.core.rows import encode_json
-from rekindle.store.core.text_encoding import escape, unescape
-from rekindle.types import Pattern, Template, plain
+from rekindle.store.core.text_encoding import escape_text, unescape_text
+from rekindle.types import Pattern, Template, to_json_value
 
-WORDS = "words 3: "  # raise it when `words_of` or `tokens_of` give other words
-SAID = "said"  # where the words stand beside the fields of a pattern
-_MANY = 0.1  # of the templates: when so many are new, what they brought is put in order
+STAMP_PREFIX = "words 3: "  # increase it when the words of a pattern are computed differently
+WORDS_KEY = "said"  # key of the words in the stored fields of a pattern
+_OPTIMIZE_SHARE = 0.1  # share of new templates from which on the index is optimized
 
 
-class Patterns:
-    """The index, to be brought up to date. Use `store.patterns`."""
+class TemplateIndex:
+    """Updates the index. Use `store.template_index`."""
 
     def __init__(
         self, engine: Engine, write: Callable[[Callable[[Transaction], Any]], Any]
@@ -26,80 +26,85 @@ class Patterns:
         self._engine = engine
         self._write = write
 
-    def stamps(self) -> dict[str, str]:
-        """The templates that are in the index, and the stamps of the files they were read from.
+    def load_stamps(self) -> dict[str, str]:
+        """Return the indexed templates and the stamps of the files they were read from.
 
-        What was put there for other words than we look for has none.
+        Templates indexed with an older word format have an empty stamp.
         """
-        with self._engine.reading() as tx:
+        with self._engine.begin_read() as tx:
             rows = tx.run("SELECT id, stamp FROM templates")
-        told = {unescape(id): unescape(stamp).partition(WORDS) for id, stamp in rows}
-        return {id: "" if before else stamp for id, (before, _, stamp) in told.items()}
+        parts = {
+            unescape_text(id): unescape_text(stamp).partition(STAMP_PREFIX) for id, stamp in rows
+        }
+        return {id: "" if before else stamp for id, (before, _, stamp) in parts.items()}
 
     def put(self, template: Template, stamp: str) -> None:
-        """Put a template into the index, in place of what it was."""
-        self._write(lambda tx: self._put(tx, template, stamp))
+        """Add a template to the index, replacing its previous version."""
+        self._write(lambda tx: self._insert_template(tx, template, stamp))
 
     def drop(self, ids: Iterable[str]) -> None:
-        """Take templates out of the index."""
+        """Remove templates from the index."""
         names = list(ids)
-        self._write(lambda tx: [self._drop(tx, name) for name in names])
+        self._write(lambda tx: [self._delete_template(tx, name) for name in names])
 
-    def tidy(self, new: int) -> None:
-        """Put the words in order when so many new templates have brought much: they are found faster."""
+    def optimize(self, new: int) -> None:
+        """Optimize the word index if the `new` templates are a large share, to speed up searches."""
         if self._engine.name == "sqlite" and new:
-            self._write(lambda tx: self._tidy(tx, new))
+            self._write(lambda tx: self._optimize_words(tx, new))
 
     @staticmethod
-    def _tidy(tx: Transaction, new: int) -> None:
-        if new > _MANY * tx.run("SELECT count(*) FROM templates")[0][0]:
+    def _optimize_words(tx: Transaction, new: int) -> None:
+        if new > _OPTIMIZE_SHARE * tx.run("SELECT count(*) FROM templates")[0][0]:
             tx.run("INSERT INTO pattern_words (pattern_words) VALUES ('optimize')")
 
-    def _put(self, tx: Transaction, template: Template, stamp: str) -> None:
-        self._drop(tx, template.id)
-        head = {**plain(template._replace(patterns=())), "seed": plain(template.seed)}
+    def _insert_template(self, tx: Transaction, template: Template, stamp: str) -> None:
+        self._delete_template(tx, template.id)
+        head = {
+            **to_json_value(template._replace(patterns=())),
+            "seed": to_json_value(template.seed),
+        }
         rows = tx.run(
             "INSERT INTO templates (id, revision, stamp, state, task_type, head)"
             " VALUES (?, ?, ?, ?, ?, ?) RETURNING num",
             (
-                escape(template.id),
+                escape_text(template.id),
                 template.revision,
-                f"{WORDS}{stamp}",
+                f"{STAMP_PREFIX}{stamp}",
                 template.state,
-                escape(template.task_type),
+                escape_text(template.task_type),
                 encode_json(head),
             ),
         )
         num = rows[0][0]
         if self._engine.name == "sqlite":
             for pattern in template.patterns:
-                self._put_sqlite(tx, num, pattern)
+                self._insert_pattern_sqlite(tx, num, pattern)
         else:
-            tx.many(
+            tx.run_many(
                 "INSERT INTO patterns (template, id, kind, tools, tainted, score, body, words)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?::tsvector)",
                 [
-                    (*_row(num, one, words), _vector(tokens_of(words)))
+                    (*_pattern_to_row(num, one, words), _build_tsvector(build_index_tokens(words)))
                     for one in template.patterns
-                    for words in (words_of(one),)
+                    for words in (weigh_pattern_words(one),)
                 ],
             )
 
     @staticmethod
-    def _put_sqlite(tx: Transaction, num: int, pattern: Pattern) -> None:
-        words = words_of(pattern)
+    def _insert_pattern_sqlite(tx: Transaction, num: int, pattern: Pattern) -> None:
+        words = weigh_pattern_words(pattern)
         rows = tx.run(
             "INSERT INTO patterns (template, id, kind, tools, tainted, score, body)"
             " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING num",
-            _row(num, pattern, words),
+            _pattern_to_row(num, pattern, words),
         )
         tx.run(
             "INSERT INTO pattern_words (rowid, text) VALUES (?, ?)",
-            (rows[0][0], escape(tokens_of(words))),
+            (rows[0][0], escape_text(build_index_tokens(words))),
         )
 
-    def _drop(self, tx: Transaction, id: str) -> None:
-        found = tx.run("SELECT num FROM templates WHERE id = ?", (escape(id),))
+    def _delete_template(self, tx: Transaction, id: str) -> None:
+        found = tx.run("SELECT num FROM templates WHERE id = ?", (escape_text(id),))
         for (num,) in found:
             if self._engine.name == "sqlite":
                 tx.run(
@@ -111,20 +116,22 @@ class Patterns:
             tx.run("DELETE FROM templates WHERE num = ?", (num,))
 
 
-def _row(num: int, pattern: Pattern, words: Said) -> tuple[Any, ...]:
+def _pattern_to_row(num: int, pattern: Pattern, words: WeightedWords) -> tuple[Any, ...]:
     tools = " ".join(dict.fromkeys(step.tool for step in pattern.steps))
     return (
         num,
         pattern.id,
         pattern.kind,
-        escape(f" {tools} "),
+        escape_text(f" {tools} "),
         int(pattern.tainted),
         pattern.score,
-        encode_json({**plain(pattern), SAID: [words.length, words.words]}),
+        encode_json({**to_json_value(pattern), WORDS_KEY: [words.length, words.words]}),
     )
 
 
-def _vector(tokens: str) -> str:
-    """Tokens are letters and digits: as lexemes they need no more than quotes."""
+def _build_tsvector(tokens: str) -> str:
+    """Build a tsvector; tokens are letters and digits, so as lexemes they only need quotes."""
     words = [word[:500].replace("\\", "\\\\").replace("'", "''") for word in tokens.split()]
-    return " ".join(f"'{escape(word)}':{place}" for place, word in enumerate(words[:16_000], 1))
+    return " ".join(
+        f"'{escape_text(word)}':{place}" for place, word in enumerate(words[:16_000], 1)
+    )

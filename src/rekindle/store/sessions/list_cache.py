@@ -1,6 +1,6 @@
-"""Sessions that were listed before: who lists again, reads only those that have changed since.
+"""A cache of sessions for lists: only sessions that changed since the last read are read again.
 
-A session's row counts its changes, so a number and a count stand for one value for ever.
+A session's row counts its changes, so its number and that count identify one value for ever.
 """
 
 from __future__ import annotations
@@ -8,40 +8,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rekindle.store.core.engine import Row, Transaction
-from rekindle.store.core.rows import SESSION_COLUMNS, session_of
+from rekindle.store.core.rows import SESSION_COLUMNS, row_to_session
 from rekindle.types import Session
 
-REMEMBERED = 2_000
-TOGETHER = 500
+MAX_CACHED = 2_000
+BATCH_SIZE = 500
 
 
-class Listed:
-    """A small memory of sessions as they were at a count of changes."""
+class SessionListCache:
+    """A small cache of sessions by number and count of changes."""
 
     def __init__(self) -> None:
-        self._known: dict[Row, Session] = {}
+        self._cached: dict[Row, Session] = {}
 
-    def sessions(self, tx: Transaction, listed: Sequence[Row]) -> list[Session]:
-        """The sessions of rows of (number, changes), in their order."""
-        known = self._known
+    def load(self, tx: Transaction, versions: Sequence[Row]) -> list[Session]:
+        """Return the sessions of rows of (number, changes), in the same order."""
+        cached = self._cached
         try:
-            return [known[row] for row in listed]
+            return [cached[row] for row in versions]
         except KeyError:
-            return self._read(tx, listed)
+            return self._load_missing(tx, versions)
 
-    def _read(self, tx: Transaction, listed: Sequence[Row]) -> list[Session]:
-        found = {row: self._known[row] for row in listed if row in self._known}
-        missing = [row for row in listed if row not in found]
-        for start in range(0, len(missing), TOGETHER):
-            part = missing[start : start + TOGETHER]
-            marks = ", ".join("?" * len(part))
+    def _load_missing(self, tx: Transaction, versions: Sequence[Row]) -> list[Session]:
+        found = {row: self._cached[row] for row in versions if row in self._cached}
+        missing = [row for row in versions if row not in found]
+        for start in range(0, len(missing), BATCH_SIZE):
+            batch = missing[start : start + BATCH_SIZE]
+            placeholders = ", ".join("?" * len(batch))
             for num, changes, *columns in tx.run(
-                f"SELECT s.num, s.changes, {SESSION_COLUMNS} FROM sessions s WHERE s.num IN ({marks})",
-                [num for num, _ in part],
+                f"SELECT s.num, s.changes, {SESSION_COLUMNS} FROM sessions s WHERE s.num IN ({placeholders})",
+                [num for num, _ in batch],
             ):
-                found[num, changes] = session_of(tuple(columns))
-        if len(self._known) + len(missing) > REMEMBERED:
-            self._known = {}  # a new one: another thread may be reading the old
-        if len(missing) <= REMEMBERED:
-            self._known.update({row: found[row] for row in missing})
-        return [found[row] for row in listed]
+                found[num, changes] = row_to_session(tuple(columns))
+        if len(self._cached) + len(missing) > MAX_CACHED:
+            self._cached = {}  # a new dict: another thread may be reading the old one
+        if len(missing) <= MAX_CACHED:
+            self._cached.update({row: found[row] for row in missing})
+        return [found[row] for row in versions]

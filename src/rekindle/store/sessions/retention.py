@@ -1,4 +1,4 @@
-"""Archiving and pruning: by last activity, never an active session, and with a way back."""
+"""Archive and prune sessions by last activity; active sessions are kept, and both can be undone."""
 
 from __future__ import annotations
 
@@ -8,67 +8,68 @@ from typing import Any
 from rekindle.errors import NotFound
 from rekindle.store.core.engine import Engine, Transaction
 from rekindle.store.core.filter import Filter
-from rekindle.store.core.rows import SESSION_COLUMNS, session_of
-from rekindle.store.core.text_encoding import escape
+from rekindle.store.core.rows import SESSION_COLUMNS, row_to_session
+from rekindle.store.core.text_encoding import escape_text
 from rekindle.types import Session
 
 from . import titles
-from .sessions import change
+from .sessions import change_session
 
-# What a deleted session was started with, unless another still names it.
-_SWEEP = (
+# The prelude of a deleted session, unless another session uses it.
+_DELETE_UNUSED_PRELUDE = (
     "DELETE FROM preludes WHERE hash = ?"
     " AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.prelude = preludes.hash)"
 )
 
 
-def affected(
+def find_inactive_sessions(
     tx: Transaction, where: Filter, active_seconds: float, now: float
 ) -> list[tuple[int, Session]]:
-    """The sessions that a filter means, without those that are in use."""
-    condition, params = where.sql(now)
+    """Return the sessions that match a filter, except active ones."""
+    condition, params = where.to_sql(now)
     rows = tx.run(
         f"SELECT s.num, {SESSION_COLUMNS} FROM sessions s WHERE {condition}"
         " AND (s.ended IS NOT NULL OR s.last_active < ?) ORDER BY s.last_active",
         (*params, now - active_seconds),
     )
-    return [(row[0], session_of(row[1:])) for row in rows]
+    return [(row[0], row_to_session(row[1:])) for row in rows]
 
 
-def mark(
+def mark_sessions(
     tx: Transaction, column: str, where: Filter, active_seconds: float, now: float
 ) -> list[Session]:
-    """Set `archived` or `pruned` for what a filter means, and return it."""
-    found = affected(tx, where, active_seconds, now)
+    """Set `archived` or `pruned` for the matching sessions, and return them."""
+    found = find_inactive_sessions(tx, where, active_seconds, now)
     sql = f"UPDATE sessions SET changes = changes + 1, {column} = ? WHERE num = ?"
-    tx.many(sql, [(now, num) for num, _ in found])
+    tx.run_many(sql, [(now, num) for num, _ in found])
     return [session for _, session in found]
 
 
-def restore(tx: Transaction, session_ids: Sequence[str]) -> list[Session]:
-    """Bring sessions back from the archive, or from pruning while they are still there."""
+def restore_sessions(tx: Transaction, session_ids: Sequence[str]) -> list[Session]:
+    """Restore sessions from the archive, or from pruning if they are not purged yet."""
     restored: list[Session] = []
     for session_id in session_ids:
         rows = tx.run(
-            "SELECT num, owner, title, pruned FROM sessions WHERE id = ?", (escape(session_id),)
+            "SELECT num, owner, title, pruned FROM sessions WHERE id = ?",
+            (escape_text(session_id),),
         )
         if not rows:
-            raise NotFound(f"no session {session_id!r}; what was purged cannot be brought back")
+            raise NotFound(f"no session {session_id!r}; purged sessions cannot be restored")
         num, owner, title, pruned = rows[0]
         columns: dict[str, Any] = {"archived": None, "pruned": None}
-        if pruned is not None and title and titles.is_taken(tx, owner, title):
-            free = titles.following(tx, owner, title)
+        if pruned is not None and title and titles.is_title_taken(tx, owner, title):
+            free = titles.find_next_title(tx, owner, title)
             columns |= dict(zip(("title", "title_base", "title_number"), free, strict=True))
-        restored.append(change(tx, num, columns))
+        restored.append(change_session(tx, num, columns))
     return restored
 
 
-def purge_one(engine: Engine, tx: Transaction, before: float) -> int:
-    """Really delete one session that was pruned before that time; how many that were."""
+def purge_next_session(engine: Engine, tx: Transaction, before: float) -> int:
+    """Permanently delete one session pruned before `before`; return the number deleted (0 or 1)."""
     rows = tx.run("SELECT num FROM sessions WHERE pruned < ? ORDER BY pruned LIMIT 1", (before,))
     for (num,) in rows:
         engine.unindex(tx, num)
         tx.run("DELETE FROM messages WHERE session = ?", (num,))
-        gone = tx.run("DELETE FROM sessions WHERE num = ? RETURNING prelude", (num,))
-        tx.run(_SWEEP, (gone[0][0],))
+        deleted = tx.run("DELETE FROM sessions WHERE num = ? RETURNING prelude", (num,))
+        tx.run(_DELETE_UNUSED_PRELUDE, (deleted[0][0],))
     return len(rows)

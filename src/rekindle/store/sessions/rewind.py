@@ -1,4 +1,4 @@
-"""Taking messages out of a conversation, and bringing them back. Nothing is destroyed."""
+"""Remove messages from a conversation and bring them back. Nothing is deleted."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Sequence
 
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.store.core.engine import Engine, Row, Transaction
-from rekindle.store.core.rows import MESSAGE_COLUMNS, message_of
-from rekindle.store.core.text_encoding import unescape
+from rekindle.store.core.rows import MESSAGE_COLUMNS, row_to_message
+from rekindle.store.core.text_encoding import unescape_text
 from rekindle.types import Message, Rewind
 
-from .lineage import recount
-from .sessions import append, by_id
+from .lineage import recount_session
+from .sessions import append_messages, get_session
 
-_COLUMNS = "r.num, s.id, r.kind, r.since, r.messages, r.time, r.restored"
-_FROM = "FROM rewinds r JOIN sessions s ON s.num = r.session"
+_REWIND_COLUMNS = "r.num, s.id, r.kind, r.since, r.messages, r.time, r.restored"
+_FROM_REWINDS = "FROM rewinds r JOIN sessions s ON s.num = r.session"
 
 
-def _rewind_of(row: Row) -> Rewind:
+def _row_to_rewind(row: Row) -> Rewind:
     num, session, kind, since, messages, time, restored = row
     return Rewind(
         id=num,
-        session=unescape(session),
+        session=unescape_text(session),
         kind=kind,
         since=since,
         messages=messages,
@@ -30,23 +30,25 @@ def _rewind_of(row: Row) -> Rewind:
     )
 
 
-def _take_out(tx: Transaction, num: int, since: int, kind: str, now: float) -> Rewind | None:
-    """Take out everything from position `since` on; None if there is nothing."""
-    here = "session = ? AND position >= ? AND rewind IS NULL"
-    count = tx.run(f"SELECT count(*) FROM messages WHERE {here}", (num, since))[0][0]
+def _rewind_from(tx: Transaction, num: int, since: int, kind: str, now: float) -> Rewind | None:
+    """Remove all messages starting at position `since`; return None if there are none."""
+    condition = "session = ? AND position >= ? AND rewind IS NULL"
+    count = tx.run(f"SELECT count(*) FROM messages WHERE {condition}", (num, since))[0][0]
     if not count:
         return None
-    rewind = tx.run(
+    rewind_num = tx.run(
         "INSERT INTO rewinds (session, kind, since, messages, time) VALUES (?, ?, ?, ?, ?)"
         " RETURNING num",
         (num, kind, since, count, now),
     )[0][0]
-    tx.run(f"UPDATE messages SET rewind = ? WHERE {here}", (rewind, num, since))
-    recount(tx, num)
-    return _rewind_of(tx.run(f"SELECT {_COLUMNS} {_FROM} WHERE r.num = ?", (rewind,))[0])
+    tx.run(f"UPDATE messages SET rewind = ? WHERE {condition}", (rewind_num, num, since))
+    recount_session(tx, num)
+    return _row_to_rewind(
+        tx.run(f"SELECT {_REWIND_COLUMNS} {_FROM_REWINDS} WHERE r.num = ?", (rewind_num,))[0]
+    )
 
 
-def _user_messages(tx: Transaction, num: int, limit: int) -> list[Row]:
+def _select_user_messages(tx: Transaction, num: int, limit: int) -> list[Row]:
     return tx.run(
         f"SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.session = ? AND m.rewind IS NULL"
         " AND m.role = 'user' ORDER BY m.position DESC LIMIT ?",
@@ -54,64 +56,67 @@ def _user_messages(tx: Transaction, num: int, limit: int) -> list[Row]:
     )
 
 
-def undo(tx: Transaction, session_id: str, turns: int, now: float) -> Rewind:
-    """Take out the last turns, each a user message and all that followed it."""
+def undo_turns(tx: Transaction, session_id: str, turns: int, now: float) -> Rewind:
+    """Remove the last turns, each a user message and everything after it."""
     if turns < 1:
         raise InvalidInput(f"turns: expected 1 or more, got {turns}")
-    num, _ = by_id(tx, session_id)
-    asked = _user_messages(tx, num, turns)
-    if not asked:
+    num, _ = get_session(tx, session_id)
+    user_rows = _select_user_messages(tx, num, turns)
+    if not user_rows:
         raise InvalidInput(f"session {session_id} has no turn to undo")
-    rewind = _take_out(tx, num, asked[-1][0], "undo", now)
+    rewind = _rewind_from(tx, num, user_rows[-1][0], "undo", now)
     assert rewind is not None
     return rewind
 
 
-def retry(tx: Transaction, session_id: str, now: float) -> Message:
-    """Take out the answer to the last user message and return that message, to be answered again."""
-    num, _ = by_id(tx, session_id)
-    asked = _user_messages(tx, num, 1)
-    if not asked:
+def retry_turn(tx: Transaction, session_id: str, now: float) -> Message:
+    """Remove the answer to the last user message and return that message, to answer it again."""
+    num, _ = get_session(tx, session_id)
+    user_rows = _select_user_messages(tx, num, 1)
+    if not user_rows:
         raise InvalidInput(f"session {session_id} has no user message to retry")
-    message = message_of(asked[0])
+    message = row_to_message(user_rows[0])
     assert message.position is not None
-    _take_out(tx, num, message.position + 1, "retry", now)
+    _rewind_from(tx, num, message.position + 1, "retry", now)
     return message
 
 
-def rewrite(
+def rewrite_session(
     engine: Engine, tx: Transaction, session_id: str, messages: Sequence[Message], now: float
 ) -> Rewind | None:
-    """Put `messages` in place of the whole conversation."""
-    num, session = by_id(tx, session_id)
-    rewind = _take_out(tx, num, 0, "rewrite", now)
-    append(engine, tx, session, messages, now, num, again=True)
+    """Replace the whole conversation with `messages`."""
+    num, session = get_session(tx, session_id)
+    rewind = _rewind_from(tx, num, 0, "rewrite", now)
+    append_messages(engine, tx, session, messages, now, num, allow_duplicates=True)
     return rewind
 
 
-def redo(tx: Transaction, session_id: str, rewind_id: int | None, now: float) -> Rewind:
-    """Bring back what a rewind took out; what was said since then is taken out in its place."""
-    num, _ = by_id(tx, session_id)
+def redo_rewind(tx: Transaction, session_id: str, rewind_id: int | None, now: float) -> Rewind:
+    """Restore the messages that a rewind removed, and remove what was added since."""
+    num, _ = get_session(tx, session_id)
     which, params = ("AND r.num = ?", (num, rewind_id)) if rewind_id else ("", (num,))
     rows = tx.run(
-        f"SELECT {_COLUMNS} {_FROM} WHERE r.session = ? {which} AND r.restored IS NULL"
+        f"SELECT {_REWIND_COLUMNS} {_FROM_REWINDS} WHERE r.session = ? {which} AND r.restored IS NULL"
         " ORDER BY r.num DESC LIMIT 1",
         params,
     )
     if not rows:
-        raise NotFound(f"session {session_id} has nothing to bring back")
-    rewind = _rewind_of(rows[0])
-    _take_out(tx, num, rewind.since, "redo", now)
+        raise NotFound(f"session {session_id} has nothing to redo")
+    rewind = _row_to_rewind(rows[0])
+    _rewind_from(tx, num, rewind.since, "redo", now)
     tx.run(
         "UPDATE messages SET rewind = NULL WHERE session = ? AND position >= ? AND rewind = ?",
         (num, rewind.since, rewind.id),
     )
     tx.run("UPDATE rewinds SET restored = ? WHERE num = ?", (now, rewind.id))
-    recount(tx, num)
-    return _rewind_of(tx.run(f"SELECT {_COLUMNS} {_FROM} WHERE r.num = ?", (rewind.id,))[0])
+    recount_session(tx, num)
+    return _row_to_rewind(
+        tx.run(f"SELECT {_REWIND_COLUMNS} {_FROM_REWINDS} WHERE r.num = ?", (rewind.id,))[0]
+    )
 
 
-def rewinds(tx: Transaction, session_id: str) -> list[Rewind]:
-    num, _ = by_id(tx, session_id)
-    sql = f"SELECT {_COLUMNS} {_FROM} WHERE r.session = ? ORDER BY r.num"
-    return [_rewind_of(row) for row in tx.run(sql, (num,))]
+def list_rewinds(tx: Transaction, session_id: str) -> list[Rewind]:
+    """Return the rewinds of a session, oldest first."""
+    num, _ = get_session(tx, session_id)
+    sql = f"SELECT {_REWIND_COLUMNS} {_FROM_REWINDS} WHERE r.session = ? ORDER BY r.num"
+    return [_row_to_rewind(row) for row in tx.run(sql, (num,))]

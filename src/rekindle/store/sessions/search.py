@@ -1,4 +1,4 @@
-"""From a query to hits: which messages, where they are, and what stands around them."""
+"""Run a search: find the matching messages, their sessions and their context."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from typing import Any, NamedTuple
 from rekindle.errors import InvalidInput
 from rekindle.store.core.engine import Clause, Engine, Row, Transaction
 from rekindle.store.core.filter import Filter
-from rekindle.store.core.rows import MESSAGE_COLUMNS, message_of, said
-from rekindle.store.core.search_query import Query, Snippets, parse
-from rekindle.store.core.text_encoding import escape
+from rekindle.store.core.rows import MESSAGE_COLUMNS, get_search_text, row_to_message
+from rekindle.store.core.search_query import Query, SnippetMaker, parse_query
+from rekindle.store.core.text_encoding import escape_text
 from rekindle.types import Hit, Message
 
-from .list_cache import Listed
-from .sessions import by_id
+from .list_cache import SessionListCache
+from .sessions import get_session
 
-_FOUND = (
+_SELECT_MATCHES = (
     f"SELECT m.id, m.session, s.changes, s.pruned, s.archived, m.origin, {MESSAGE_COLUMNS}"
     " FROM messages m JOIN sessions s ON s.num = m.session WHERE m.id IN"
 )
-_AROUND = (
+_SELECT_CONTEXT = (
     f"SELECT m.session, {MESSAGE_COLUMNS} FROM messages h JOIN messages m ON m.session = h.session"
     " AND m.position BETWEEN h.position - ? AND h.position + ? AND m.id <> h.id"
     " WHERE m.rewind IS NULL AND h.id IN"
 )
-_BESIDE = (
+_SELECT_NEIGHBORS = (
     f"SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.session = ? AND m.position {{side}} ?"
     " AND m.rewind IS NULL ORDER BY m.position {order} LIMIT ?"
 )
-_BEFORE = _BESIDE.format(side="<", order="DESC")
-_AFTER = _BESIDE.format(side=">", order="ASC")
-_ANYTHING = Filter()
-TOGETHER = 100  # rows read with one statement
+_BEFORE = _SELECT_NEIGHBORS.format(side="<", order="DESC")
+_AFTER = _SELECT_NEIGHBORS.format(side=">", order="ASC")
+_DEFAULT_FILTER = Filter()
+BATCH_SIZE = 100  # rows read with one statement
 
 
-def search(
+def search_messages(
     engine: Engine,
     tx: Transaction,
-    listed: Listed,
+    list_cache: SessionListCache,
     text: str,
     *,
     where: Filter,
-    message: dict[str, Any],
+    message_filter: dict[str, Any],
     rewound: bool,
     newest: bool,
     limit: int,
@@ -51,28 +51,32 @@ def search(
     context: int,
     now: float,
 ) -> list[Hit]:
-    """Find messages; `message` limits them by role, tool, session, since and until."""
+    """Find messages; `message_filter` limits them by role, tool, session, since and until."""
     if limit < 1 or offset < 0 or context < 0:
         raise InvalidInput("limit must be 1 or more, offset and context 0 or more")
-    query = parse(text)
-    clause = _clause(tx, where, message, now)
-    in_one_session = message.get("session") is not None
+    query = parse_query(text)
+    clause = _build_clause(tx, where, message_filter, now)
+    in_one_session = message_filter.get("session") is not None
     ids = engine.find(tx, query, clause, newest, offset + limit)
-    rows = _rows(tx, ids, min(offset + limit, TOGETHER))
-    found = _accepted(tx, rows, query, clause, rewound, in_one_session)
-    return _hits(tx, listed, query, list(islice(found, offset, offset + limit)), context)
+    rows = _iter_rows(tx, ids, min(offset + limit, BATCH_SIZE))
+    matches = _iter_matches(tx, rows, query, clause, rewound, in_one_session)
+    return _build_hits(
+        tx, list_cache, query, list(islice(matches, offset, offset + limit)), context
+    )
 
 
-def _clause(tx: Transaction, where: Filter, message: dict[str, Any], now: float) -> Clause | None:
-    """The condition that a match must meet; None if any may pass that is checked one by one."""
+def _build_clause(
+    tx: Transaction, where: Filter, message_filter: dict[str, Any], now: float
+) -> Clause | None:
+    """Build the condition that a match must meet; None if matches are only checked one by one."""
     conditions: list[str] = []
     params: list[Any] = []
-    if where != _ANYTHING or any(value is not None for value in message.values()):
-        condition, values = where.sql(now)
+    if where != _DEFAULT_FILTER or any(value is not None for value in message_filter.values()):
+        condition, values = where.to_sql(now)
         conditions.append(condition)
         params += values
-    if message.get("session") is not None:
-        num, _ = by_id(tx, message["session"])
+    if message_filter.get("session") is not None:
+        num, _ = get_session(tx, message_filter["session"])
         conditions.append("m.session = ?")
         params.append(num)
     for name, condition in (
@@ -80,56 +84,58 @@ def _clause(tx: Transaction, where: Filter, message: dict[str, Any], now: float)
         ("since", "m.time >= ?"),
         ("until", "m.time < ?"),
     ):
-        if message.get(name) is not None:
+        if message_filter.get(name) is not None:
             conditions.append(condition)
-            params.append(escape(message[name]) if name == "role" else message[name])
-    if message.get("tool") is not None:
-        conditions.append("replace(m.tools, ?, '') <> m.tools")  # LIKE knows no case in SQLite
-        params.append(f" {escape('_'.join(message['tool'].split()))} ")
+            params.append(
+                escape_text(message_filter[name]) if name == "role" else message_filter[name]
+            )
+    if message_filter.get("tool") is not None:
+        conditions.append("replace(m.tools, ?, '') <> m.tools")  # LIKE ignores case in SQLite
+        params.append(f" {escape_text('_'.join(message_filter['tool'].split()))} ")
     return (" AND ".join(conditions), params) if conditions else None
 
 
-class Found(NamedTuple):
-    """A message that matches, and the session it is in."""
+class MessageMatch(NamedTuple):
+    """A matching message and its session."""
 
     id: int
-    session: tuple[int, int]  # its number and its count of changes
+    session: tuple[int, int]  # number and count of changes
     message: Message
 
 
-def _rows(tx: Transaction, ids: Iterator[int], together: int) -> Iterator[Row]:
-    """The rows of messages in the order of their ids, some at a time."""
-    while part := list(islice(ids, together)):
-        marks = ", ".join("?" * len(part))
-        rows = {row[0]: row for row in tx.run(f"{_FOUND} ({marks})", part)}
-        yield from (rows[id] for id in part if id in rows)
+def _iter_rows(tx: Transaction, ids: Iterator[int], batch_size: int) -> Iterator[Row]:
+    """Yield the rows of messages in the order of their ids, reading them in batches."""
+    while batch := list(islice(ids, batch_size)):
+        placeholders = ", ".join("?" * len(batch))
+        rows = {row[0]: row for row in tx.run(f"{_SELECT_MATCHES} ({placeholders})", batch)}
+        yield from (rows[id] for id in batch if id in rows)
 
 
-def _accepted(
+def _iter_matches(
     tx: Transaction,
     rows: Iterator[Row],
     query: Query,
     clause: Clause | None,
     rewound: bool,
     in_one_session: bool,
-) -> Iterator[Found]:
-    """Matches that may be shown, in order."""
+) -> Iterator[MessageMatch]:
+    """Yield the matches that may be shown, in order."""
     for row in rows:
         id, num, changes, pruned, archived, origin = row[:6]
         if clause is None and (pruned is not None or archived is not None):
             continue
-        message = message_of(row[6:])
+        message = row_to_message(row[6:])
         if message.rewound and not rewound:
             continue
-        # A fork repeats its parent: show the words where they were first said, if that is there.
-        if origin is not None and not in_one_session and _is_there(tx, origin, clause):
+        # A fork repeats its parent: show only the original message, if it is visible.
+        if origin is not None and not in_one_session and _is_visible(tx, origin, clause):
             continue
-        if query.has_literals and not query.accepts(said(message)):
+        if query.has_literals and not query.matches_literals(get_search_text(message)):
             continue
-        yield Found(id, (num, changes), message)
+        yield MessageMatch(id, (num, changes), message)
 
 
-def _is_there(tx: Transaction, id: int, clause: Clause | None) -> bool:
+def _is_visible(tx: Transaction, id: int, clause: Clause | None) -> bool:
     condition, params = clause or ("s.pruned IS NULL AND s.archived IS NULL", ())
     return bool(
         tx.run(
@@ -140,44 +146,51 @@ def _is_there(tx: Transaction, id: int, clause: Clause | None) -> bool:
     )
 
 
-def _hits(
-    tx: Transaction, listed: Listed, query: Query, found: Sequence[Found], context: int
+def _build_hits(
+    tx: Transaction,
+    list_cache: SessionListCache,
+    query: Query,
+    matches: Sequence[MessageMatch],
+    context: int,
 ) -> list[Hit]:
-    sessions = listed.sessions(tx, [each.session for each in found])
-    around = _around(tx, found, context)
-    snippets = Snippets(query)
+    sessions = list_cache.load(tx, [match.session for match in matches])
+    contexts = _load_contexts(tx, matches, context)
+    snippets = SnippetMaker(query)
     return [
-        Hit(session, each.message, snippets.of(said(each.message)), *beside)
-        for session, each, beside in zip(sessions, found, around, strict=True)
+        Hit(
+            session, match.message, snippets.make(get_search_text(match.message)), *context_messages
+        )
+        for session, match, context_messages in zip(sessions, matches, contexts, strict=True)
     ]
 
 
-def _around(
-    tx: Transaction, found: Sequence[Found], context: int
+def _load_contexts(
+    tx: Transaction, matches: Sequence[MessageMatch], context: int
 ) -> list[tuple[tuple[Message, ...], tuple[Message, ...]]]:
-    """For each hit the messages before and after it: read together where nothing was rewound."""
-    if not context or not found:
-        return [((), ())] * len(found)
-    near: dict[tuple[int, int], Message] = {}
-    for start in range(0, len(found), TOGETHER):
-        ids = [each.id for each in found[start : start + TOGETHER]]
-        marks = ", ".join("?" * len(ids))
-        for num, *row in tx.run(f"{_AROUND} ({marks})", [context, context, *ids]):
-            near[num, row[0]] = message_of(tuple(row))
+    """Return the messages before and after each match, read together where nothing was rewound."""
+    if not context or not matches:
+        return [((), ())] * len(matches)
+    nearby: dict[tuple[int, int], Message] = {}
+    for start in range(0, len(matches), BATCH_SIZE):
+        ids = [match.id for match in matches[start : start + BATCH_SIZE]]
+        placeholders = ", ".join("?" * len(ids))
+        for num, *row in tx.run(f"{_SELECT_CONTEXT} ({placeholders})", [context, context, *ids]):
+            nearby[num, row[0]] = row_to_message(tuple(row))
     return [
-        _beside(tx, each.session[0], each.message.position or 0, context, near) for each in found
+        _load_neighbors(tx, match.session[0], match.message.position or 0, context, nearby)
+        for match in matches
     ]
 
 
-def _beside(
-    tx: Transaction, num: int, at: int, context: int, near: dict[tuple[int, int], Message]
+def _load_neighbors(
+    tx: Transaction, num: int, at: int, context: int, nearby: dict[tuple[int, int], Message]
 ) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    get = near.get
+    get = nearby.get
     before = tuple([m for p in range(at - context, at) if (m := get((num, p)))])
     after = tuple([m for p in range(at + 1, at + context + 1) if (m := get((num, p)))])
-    if len(before) < context and at > len(before):  # something between was rewound
+    if len(before) < context and at > len(before):  # a message in between was rewound
         rows = tx.run(_BEFORE, (num, at, context))
-        before = tuple([message_of(row) for row in reversed(rows)])
-    if len(after) < context:  # the same, or the end
-        after = tuple([message_of(row) for row in tx.run(_AFTER, (num, at, context))])
+        before = tuple([row_to_message(row) for row in reversed(rows)])
+    if len(after) < context:  # likewise, or the end of the session
+        after = tuple([row_to_message(row) for row in tx.run(_AFTER, (num, at, context))])
     return before, after

@@ -1,7 +1,7 @@
-"""What the models took: tokens and cost of a session, in all and of each model.
+"""Token usage and cost of a session, in total and by model.
 
-The row of a session holds the sums. The rows of `usage` tell which model took them, as far as
-somebody said so; what is left over (it came in with an import, say) went to the session's own model.
+The session's row holds the totals. The rows of `usage` assign them to models as far as known; the
+remainder (from an import, for example) belongs to the session's own model.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 
 from rekindle.store.core.engine import Transaction
-from rekindle.store.core.rows import NANO, nano
-from rekindle.store.core.text_encoding import escape, unescape
+from rekindle.store.core.rows import NANO, to_nano
+from rekindle.store.core.text_encoding import escape_text, unescape_text
 from rekindle.types import Finding, Session, Tokens, Usage
 
 from . import sessions
@@ -29,120 +29,123 @@ _ADD_TO_SESSION = (
     f"UPDATE sessions SET changes = changes + 1, {', '.join(f'{n} = {n} + ?' for n in _NAMES)}"
     " WHERE num = ?"
 )
-_ADD = (
+_ADD_TO_MODEL = (
     f"INSERT INTO usage (session, model, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (session, model) DO UPDATE SET"
     f" {', '.join(f'{n} = usage.{n} + excluded.{n}' for n in _NAMES)}"
 )
 _SUMS = ", ".join(f"coalesce(sum({n}), 0)" for n in _NAMES)
-# Sessions of which the models took more than the session itself did.
-_TOO_MUCH = (
+# Sessions whose models used more than the session's total.
+_SELECT_EXCEEDING = (
     f"SELECT s.num, s.id, {', '.join(f'u.{n}' for n in _NAMES)} FROM sessions s JOIN (SELECT session,"
     f" {', '.join(f'sum({n}) AS {n}' for n in _NAMES)} FROM usage GROUP BY session) u"
     f" ON u.session = s.num WHERE {' OR '.join(f'u.{n} > s.{n}' for n in _NAMES)}"
 )
 
 
-def add(tx: Transaction, session_id: str, taken: Usage, model: str | None) -> Session:
-    """Count what was taken to a session, and to the model."""
-    num, _ = sessions.by_id(tx, session_id)
-    row = _row(taken)
+def add_usage(tx: Transaction, session_id: str, added: Usage, model: str | None) -> Session:
+    """Add usage to a session and to the model."""
+    num, _ = sessions.get_session(tx, session_id)
+    row = _usage_to_row(added)
     tx.run(_ADD_TO_SESSION, (*row, num))
     if model is not None:
-        tx.run(_ADD, (num, escape(model), *row))
-    return sessions.by_num(tx, num)
+        tx.run(_ADD_TO_MODEL, (num, escape_text(model), *row))
+    return sessions.get_session_by_num(tx, num)
 
 
-def told(tx: Transaction, num: int) -> dict[str, Usage]:
-    """What is said of each model, by its name."""
+def load_usage_by_model(tx: Transaction, num: int) -> dict[str, Usage]:
+    """Load the recorded usage of a session by model."""
     rows = tx.run(f"SELECT model, {_COLUMNS} FROM usage WHERE session = ? ORDER BY model", (num,))
-    return {unescape(model): _usage(row) for model, *row in rows}
+    return {unescape_text(model): _row_to_usage(row) for model, *row in rows}
 
 
-def of_session(tx: Transaction, num: int, session: Session) -> dict[str, Usage]:
-    """What each model took of a session, the leftover counted to the session's own."""
-    found = told(tx, num)
-    left = _minus(Usage(session.tokens, session.cost), found.values())
-    if any(left.tokens) or left.cost:
+def compute_session_usage(tx: Transaction, num: int, session: Session) -> dict[str, Usage]:
+    """Return the usage of a session by model, with the remainder assigned to the session's own."""
+    found = load_usage_by_model(tx, num)
+    remainder = _subtract_usage(Usage(session.tokens, session.cost), found.values())
+    if any(remainder.tokens) or remainder.cost:
         own = session.model or ""
-        found[own] = found.get(own, Usage()).plus(left)
+        found[own] = found.get(own, Usage()).add(remainder)
     return found
 
 
-def is_within(session: Session, models: Mapping[str, Usage]) -> bool:
-    """Did the models take no more than the session did?"""
-    left = _minus(Usage(session.tokens, session.cost), models.values())
-    return all(count >= 0 for count in left.tokens) and left.cost >= 0
+def is_within_total(session: Session, models: Mapping[str, Usage]) -> bool:
+    """Return whether the models used no more than the session in total."""
+    remainder = _subtract_usage(Usage(session.tokens, session.cost), models.values())
+    return all(count >= 0 for count in remainder.tokens) and remainder.cost >= 0
 
 
-def settle(tx: Transaction, session_id: str) -> None:
-    """Say of the leftover which model took it, before the session gets another."""
-    num, session = sessions.by_id(tx, session_id)
+def assign_remainder(tx: Transaction, session_id: str) -> None:
+    """Assign the remainder to the current model, before the session changes its model."""
+    num, session = sessions.get_session(tx, session_id)
     if session.model is not None:
-        put(tx, num, of_session(tx, num, session))
+        replace_usage(tx, num, compute_session_usage(tx, num, session))
 
 
-def by_model(tx: Transaction) -> dict[str, Usage]:
-    """What each model took of all sessions that are not pruned, the most first."""
+def sum_by_model(tx: Transaction) -> dict[str, Usage]:
+    """Return the usage by model over all sessions that are not pruned, highest first."""
     found: dict[str, Usage] = {}
-    # Of each session's own model: all of the session, less what its models are known for …
+    # Count each session's total for its own model, minus the usage recorded by model …
     of_sessions = tx.run(f"SELECT model, {_SUMS} FROM sessions WHERE pruned IS NULL GROUP BY model")
     for model, *row in of_sessions:
-        _count(found, model, _usage(row))
+        _add_to_model(found, model, _row_to_usage(row))
     known = tx.run(
         f"SELECT s.model, u.model, {', '.join(f'sum(u.{n})' for n in _NAMES)} FROM usage u"
         " JOIN sessions s ON s.num = u.session WHERE s.pruned IS NULL GROUP BY s.model, u.model"
     )
-    for own, model, *row in known:  # … which goes to those
-        taken = _usage(row)
-        _count(found, own, _minus(Usage(), [taken]))
-        _count(found, model, taken)
-    some = {model: taken for model, taken in found.items() if any(taken.tokens) or taken.cost}
+    for own, model, *row in known:  # … which counts for those models
+        used = _row_to_usage(row)
+        _add_to_model(found, own, _subtract_usage(Usage(), [used]))
+        _add_to_model(found, model, used)
+    some = {model: used for model, used in found.items() if any(used.tokens) or used.cost}
     return dict(sorted(some.items(), key=lambda pair: (-pair[1].tokens.total, pair[0])))
 
 
-def _count(found: dict[str, Usage], model: str | None, taken: Usage) -> None:
-    name = unescape(model or "")
-    found[name] = found.get(name, Usage()).plus(taken)
+def _add_to_model(found: dict[str, Usage], model: str | None, used: Usage) -> None:
+    name = unescape_text(model or "")
+    found[name] = found.get(name, Usage()).add(used)
 
 
-def put(tx: Transaction, num: int, models: Mapping[str, Usage]) -> None:
-    """Say anew what each model took of a session; its sums are set beside this."""
+def replace_usage(tx: Transaction, num: int, models: Mapping[str, Usage]) -> None:
+    """Replace the usage by model of a session; its totals are set separately."""
     tx.run("DELETE FROM usage WHERE session = ?", (num,))
-    tx.many(_ADD, [(num, escape(model), *_row(taken)) for model, taken in models.items()])
+    tx.run_many(
+        _ADD_TO_MODEL,
+        [(num, escape_text(model), *_usage_to_row(used)) for model, used in models.items()],
+    )
 
 
-def check(tx: Transaction) -> Iterator[Finding]:
-    """Sessions whose sums are less than what their models took."""
-    for _, name, *_ in tx.run(_TOO_MUCH):
-        detail = "its models took more than its sums say"
-        yield Finding(check="usage", where=unescape(name), detail=detail)
+def check_usage(tx: Transaction) -> Iterator[Finding]:
+    """Yield sessions whose total is less than the usage of their models."""
+    for _, name, *_ in tx.run(_SELECT_EXCEEDING):
+        detail = "the usage of its models exceeds its total"
+        yield Finding(check="usage", where=unescape_text(name), detail=detail)
 
 
-def repair(tx: Transaction) -> list[str]:
-    """Raise sums that are less than what the models took, and say where."""
-    mended: list[str] = []
+def repair_usage(tx: Transaction) -> list[str]:
+    """Raise totals that are less than the usage of the models, and return what was repaired."""
+    repairs: list[str] = []
     tx.run("DELETE FROM usage WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.num = session)")
     raised = ", ".join(f"{n} = CASE WHEN {n} < ? THEN ? ELSE {n} END" for n in _NAMES)
-    for num, name, *row in tx.run(_TOO_MUCH):
+    for num, name, *row in tx.run(_SELECT_EXCEEDING):
         counts = [int(count) for count in row]
         twice = [count for count in counts for _ in range(2)]
         tx.run(f"UPDATE sessions SET changes = changes + 1, {raised} WHERE num = ?", (*twice, num))
-        mended.append(f"{unescape(name)}: tokens and cost summed up anew")
-    return mended
+        repairs.append(f"{unescape_text(name)}: recomputed tokens and cost")
+    return repairs
 
 
-def _row(taken: Usage) -> tuple[int, ...]:
-    return (*taken.tokens, nano(taken.cost))
+def _usage_to_row(used: Usage) -> tuple[int, ...]:
+    return (*used.tokens, to_nano(used.cost))
 
 
-def _usage(row: Iterable[int]) -> Usage:
-    *tokens, cost = map(int, row)  # a sum is no int on every engine
+def _row_to_usage(row: Iterable[int]) -> Usage:
+    *tokens, cost = map(int, row)  # not every engine returns sums as int
     return Usage(Tokens(*tokens), Decimal(cost) / NANO)
 
 
-def _minus(whole: Usage, parts: Iterable[Usage]) -> Usage:
+def _subtract_usage(total: Usage, parts: Iterable[Usage]) -> Usage:
     for part in parts:
-        left = Tokens(*(a - b for a, b in zip(whole.tokens, part.tokens, strict=True)))
-        whole = Usage(left, whole.cost - part.cost)
-    return whole
+        remaining_tokens = Tokens(*(a - b for a, b in zip(total.tokens, part.tokens, strict=True)))
+        total = Usage(remaining_tokens, total.cost - part.cost)
+    return total

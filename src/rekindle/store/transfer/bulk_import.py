@@ -1,7 +1,7 @@
-"""What an import brings: messages of many sessions, and what their files tell of them.
+"""Bulk import: store the messages of many sessions, and what their files say about them.
 
-Everything that is given at once goes into one transaction. What the store has already is left as it
-is, so that to bring the same again changes nothing.
+All items passed at once go into one transaction. What the store already has is left unchanged, so
+importing the same data again changes nothing.
 """
 
 from __future__ import annotations
@@ -16,202 +16,215 @@ from rekindle.store.core.rows import (
     MESSAGE_COLUMNS,
     MESSAGE_VALUES,
     encode_json,
-    escaped,
-    message_of,
-    nano,
-    rest_of_row,
+    escape_columns,
+    message_to_values,
+    row_to_message,
+    to_nano,
 )
-from rekindle.store.core.text_encoding import escape
+from rekindle.store.core.text_encoding import escape_text
 from rekindle.store.sessions import titles
 from rekindle.store.sessions.sessions import (
-    REMEMBERED_CALLS,
-    Growth,
-    append,
-    assign,
-    by_num,
-    checked_session,
-    growth_of,
-    insert,
-    stored_already,
-    together,
-    tool_names,
-    without_twins,
+    MAX_PENDING_CALLS,
+    SessionDelta,
+    append_messages,
+    check_session,
+    collect_tool_names,
+    compute_delta,
+    drop_duplicates,
+    find_stored_positions,
+    get_session_by_num,
+    insert_session,
+    iter_in_clauses,
+    set_columns,
 )
-from rekindle.types import Message, Session, Tokens, checked, replace
+from rekindle.types import Message, Session, Tokens, replace_fields, validate_message
 
-# How far back the last answers of a session are looked for when more of it arrives.
-TAIL = 64
-_NOTHING = Session("")
+# How many positions to look back for the last answers when more of a session is imported.
+RECENT_POSITIONS = 64
+_EMPTY_SESSION = Session("")
 
 
-class Ready(NamedTuple):
-    """The messages of a new session, as far as they can be made rows without the store."""
+class PreparedMessages(NamedTuple):
+    """The messages of a new session, converted to rows as far as possible without the store."""
 
     rows: Sequence[Row]  # without session and position
     words: Sequence[str]
-    called: Mapping[str, str]  # the tools of calls that have no result yet
-    growth: Growth
+    pending_calls: Mapping[str, str]  # tools of calls that have no result yet
+    delta: SessionDelta
 
 
-class Arrival(NamedTuple):
-    """Messages for the end of a session, which is begun if it is not there.
+class SessionImport(NamedTuple):
+    """Messages to append to a session, which is created if it does not exist.
 
-    `is_whole` says that `session` is all that its file tells: then tokens, cost, title and end count.
+    `is_complete` means that `session` holds everything its file says; only then are tokens, cost, title
+    and end taken from it.
     """
 
     session: Session
     messages: Sequence[Message] = ()
-    is_whole: bool = False
-    refused: tuple[str, ...] = ()  # why messages were left out
-    ready: Ready | None = None
+    is_complete: bool = False
+    rejected: tuple[str, ...] = ()  # why messages were dropped
+    prepared: PreparedMessages | None = None
 
 
-class Arrived(NamedTuple):
-    """How much of it was new, and why some messages were refused."""
+class SessionImportResult(NamedTuple):
+    """The number of new messages and calls of an imported session, and why messages were rejected."""
 
     messages: int = 0
     calls: int = 0
-    refused: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()
 
 
-def sound(arrival: Arrival) -> Arrival:
-    """An arrival with the messages that can be stored, and what is wrong with the others."""
-    checked_session(arrival.session)
-    good: list[Message] = []
-    wrong: list[str] = []
-    for message in arrival.messages:
+def drop_invalid_messages(item: SessionImport) -> SessionImport:
+    """Return the item with its valid messages only, and the errors of the others."""
+    check_session(item.session)
+    valid: list[Message] = []
+    errors: list[str] = []
+    for message in item.messages:
         try:
-            good.append(checked(message))
+            valid.append(validate_message(message))
         except InvalidInput as error:
-            wrong.append(str(error))
-    return arrival._replace(messages=good, refused=(*arrival.refused, *wrong))
+            errors.append(str(error))
+    return item._replace(messages=valid, rejected=(*item.rejected, *errors))
 
 
-def ready(engine: Engine, arrival: Arrival, now: float) -> Arrival:
-    """An arrival with its messages made ready, as those of a new session."""
-    return arrival._replace(
-        ready=_ready(engine, arrival.messages, now) if arrival.messages else None
+def prepare_import(engine: Engine, item: SessionImport, now: float) -> SessionImport:
+    """Return the item with its messages prepared as those of a new session."""
+    return item._replace(
+        prepared=_prepare_messages(engine, item.messages, now) if item.messages else None
     )
 
 
-def _ready(engine: Engine, messages: Sequence[Message], now: float) -> Ready:
-    messages = without_twins(messages)
-    called: dict[tuple[int, str], str] = {}
-    tools = tool_names(None, 0, messages, called)
+def _prepare_messages(engine: Engine, messages: Sequence[Message], now: float) -> PreparedMessages:
+    messages = drop_duplicates(messages)
+    pending_calls: dict[tuple[int, str], str] = {}
+    tools = collect_tool_names(None, 0, messages, pending_calls)
     rows = [
-        rest_of_row(message, now if message.timestamp is None else message.timestamp, names)
+        message_to_values(message, now if message.timestamp is None else message.timestamp, names)
         for message, names in zip(messages, tools, strict=True)
     ]
-    open_calls = {id: name for (_, id), name in called.items()}
-    return Ready(rows, engine.words(messages), open_calls, growth_of(messages, now))
+    open_calls = {id: name for (_, id), name in pending_calls.items()}
+    return PreparedMessages(
+        rows, engine.extract_words(messages), open_calls, compute_delta(messages, now)
+    )
 
 
-def arrive(
+def write_imports(
     engine: Engine,
     tx: Transaction,
-    arrivals: Sequence[Arrival],
+    items: Sequence[SessionImport],
     now: float,
-    called: dict[tuple[int, str], str],
-) -> list[Arrived]:
-    """Store what is new of each arrival. A session that was pruned stays as it is."""
-    known = _known(tx, {escape(one.session.id): None for one in arrivals})
-    arrived: list[Arrived] = []
-    for one in arrivals:
-        id = escape(one.session.id)
+    pending_calls: dict[tuple[int, str], str],
+) -> list[SessionImportResult]:
+    """Store what is new in each item. Pruned sessions are left unchanged."""
+    known = _find_sessions(tx, {escape_text(item.session.id): None for item in items})
+    results: list[SessionImportResult] = []
+    for item in items:
+        id = escape_text(item.session.id)
         num, pruned = known.get(id, (None, None))
-        if pruned is not None or (num is None and not one.messages):
-            arrived.append(Arrived(refused=one.refused))
+        if pruned is not None or (num is None and not item.messages):
+            results.append(SessionImportResult(rejected=item.rejected))
             continue
         if num is None:
-            made = one.ready or _ready(engine, one.messages, now)
-            num = _begin(tx, one, made.growth)
+            prepared = item.prepared or _prepare_messages(engine, item.messages, now)
+            num = _insert_session(tx, item, prepared.delta)
             if num is not None:
                 known[id] = num, None
-                _put(engine, tx, num, made, called)
-                arrived.append(Arrived(made.growth.messages, made.growth.calls, one.refused))
+                _write_messages(engine, tx, num, prepared, pending_calls)
+                results.append(
+                    SessionImportResult(
+                        prepared.delta.messages, prepared.delta.calls, item.rejected
+                    )
+                )
                 continue
-            num, _ = known[id] = _known(tx, [id])[id]  # somebody else began it just now
-        tx.write_last()  # it may be of the same session
-        new = _continue(engine, tx, one, now, num, called)
-        arrived.append(new._replace(refused=one.refused))
-    return arrived
+            num, _ = known[id] = _find_sessions(tx, [id])[id]  # another writer has just created it
+        tx.flush_deferred()  # an earlier item may belong to the same session
+        new = _extend_session(engine, tx, item, now, num, pending_calls)
+        results.append(new._replace(rejected=item.rejected))
+    return results
 
 
-def _put(
-    engine: Engine, tx: Transaction, num: int, made: Ready, called: dict[tuple[int, str], str]
+def _write_messages(
+    engine: Engine,
+    tx: Transaction,
+    num: int,
+    prepared: PreparedMessages,
+    pending_calls: dict[tuple[int, str], str],
 ) -> None:
-    """Write the messages of a new session, at the end of the transaction."""
-    rows: list[Row] = [(num, position, *row) for position, row in enumerate(made.rows)]
-    tx.insert_last("messages", MESSAGE_VALUES, rows)
+    """Write the messages of a new session at the end of the transaction."""
+    rows: list[Row] = [(num, position, *row) for position, row in enumerate(prepared.rows)]
+    tx.defer_insert("messages", MESSAGE_VALUES, rows)
     size = sum([len(row[-1] or row[-2] or "") for row in rows])
-    engine.index(tx, num, 0, len(rows), size, made.words)
-    called |= {(num, id): name for id, name in made.called.items()}
-    if len(called) > REMEMBERED_CALLS:
-        called.clear()
+    engine.index(tx, num, 0, len(rows), size, prepared.words)
+    pending_calls |= {(num, id): name for id, name in prepared.pending_calls.items()}
+    if len(pending_calls) > MAX_PENDING_CALLS:
+        pending_calls.clear()
 
 
-def _known(tx: Transaction, ids: Iterable[str]) -> dict[str, tuple[int, float | None]]:
-    """Which of these sessions are there: number, and when it was pruned."""
+def _find_sessions(tx: Transaction, ids: Iterable[str]) -> dict[str, tuple[int, float | None]]:
+    """Return the number and prune time of those sessions that exist."""
     found: dict[str, tuple[int, float | None]] = {}
-    for marks, some in together([*ids]):
-        sql = f"SELECT id, num, pruned FROM sessions WHERE id IN ({marks})"
-        found |= {id: (num, pruned) for id, num, pruned in tx.run(sql, some)}
+    for placeholders, batch in iter_in_clauses([*ids]):
+        sql = f"SELECT id, num, pruned FROM sessions WHERE id IN ({placeholders})"
+        found |= {id: (num, pruned) for id, num, pruned in tx.run(sql, batch)}
     return found
 
 
-def _begin(tx: Transaction, arrival: Arrival, growth: Growth) -> int | None:
-    """Write the row of a new session with all that is told of it; None if it is there."""
-    session = arrival.session
+def _insert_session(tx: Transaction, item: SessionImport, delta: SessionDelta) -> int | None:
+    """Insert the row of a new session with everything known about it; return None if it exists."""
+    session = item.session
     columns: dict[str, Any] = {
         "changes": 1,
-        "next_position": growth.messages,
-        "message_count": growth.messages,
-        "tool_call_count": growth.calls,
-        "preview": growth.preview,
+        "next_position": delta.messages,
+        "message_count": delta.messages,
+        "tool_call_count": delta.calls,
+        "preview": delta.preview,
     }
-    if arrival.is_whole:
-        columns |= _usage(_NOTHING, session.tokens, session.cost)
+    if item.is_complete:
+        columns |= _select_higher_counts(_EMPTY_SESSION, session.tokens, session.cost)
     else:
-        session = replace(session, title=None)
-    latest = max(session.started, growth.latest)
-    return insert(tx, replace(session, last_active=latest), columns)
+        session = replace_fields(session, title=None)
+    latest = max(session.started, delta.latest)
+    return insert_session(tx, replace_fields(session, last_active=latest), columns)
 
 
-def _continue(
+def _extend_session(
     engine: Engine,
     tx: Transaction,
-    arrival: Arrival,
+    item: SessionImport,
     now: float,
     num: int,
-    called: dict[tuple[int, str], str],
-) -> Arrived:
-    """Store what a session lacks of an arrival."""
-    messages, arrived = arrival.messages, Arrived()
+    pending_calls: dict[tuple[int, str], str],
+) -> SessionImportResult:
+    """Store the messages and fields that an existing session lacks."""
+    messages, result = item.messages, SessionImportResult()
     if messages:
-        known = stored_already(tx, num, messages)
-        end = _next_position(tx, num)  # on PostgreSQL nobody else moves it from here on
-        messages = [*_completed(tx, num, end, messages, known)]
-        added = append(engine, tx, arrival.session.id, messages, now, num, called, known=known)
-        placed = zip(added.positions, messages, strict=True)
-        new = {at: len(message.tool_calls) for at, message in placed if at >= end}
-        arrived = Arrived(len(new), sum(new.values()))
-    if arrival.is_whole:
-        _learn(tx, num, arrival.session)
-    return arrived
+        known = find_stored_positions(tx, num, messages)
+        end = _next_position(tx, num)  # on PostgreSQL no other writer changes it from here on
+        messages = [*_complete_partial_answers(tx, num, end, messages, known)]
+        added = append_messages(
+            engine, tx, item.session.id, messages, now, num, pending_calls, known_positions=known
+        )
+        positioned = zip(added.positions, messages, strict=True)
+        new = {at: len(message.tool_calls) for at, message in positioned if at >= end}
+        result = SessionImportResult(len(new), sum(new.values()))
+    if item.is_complete:
+        _fill_missing_fields(tx, num, item.session)
+    return result
 
 
 def _next_position(tx: Transaction, num: int) -> int:
     return tx.run("SELECT next_position FROM sessions WHERE num = ?", (num,))[0][0]
 
 
-def _completed(
+def _complete_partial_answers(
     tx: Transaction,
     num: int,
     end: int,
     messages: Sequence[Message],
     known: Mapping[str | None, int],
 ) -> Iterator[Message]:
-    """The messages, and after an answer that was stored half-written what it lacked."""
+    """Yield the messages and, after an answer that was stored half-written, its missing part."""
     answers: list[Message] | None = None
     for message in messages:
         yield message
@@ -221,74 +234,76 @@ def _completed(
             rows = tx.run(
                 f"SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.session = ?"
                 " AND m.position >= ? AND m.role = 'assistant'",
-                (num, end - TAIL),
+                (num, end - RECENT_POSITIONS),
             )
-            answers = [message_of(row) for row in rows]
-        if rest := _rest(message, answers):
+            answers = [row_to_message(row) for row in rows]
+        if rest := _extract_missing_part(message, answers):
             yield rest
 
 
-def _rest(message: Message, answers: Sequence[Message]) -> Message | None:
-    """What the stored answer lacks, when its file was last read while it was being written.
+def _extract_missing_part(message: Message, answers: Sequence[Message]) -> Message | None:
+    """Return what the stored answer lacks, if its file was last read while it was being written.
 
-    The store keeps what it has, so the rest becomes an answer of its own, right after it.
+    Stored messages never change, so the rest becomes a separate answer right after it.
     """
     id = message.platform_message_id
-    had = [
+    stored_parts = [
         answer
         for answer in answers
         if answer.platform_message_id == id
         or (answer.platform_message_id or "").startswith(f"{id}+")
     ]
-    if not had:
+    if not stored_parts:
         return None
-    known = {call.id for answer in had for call in answer.tool_calls}
+    known = {call.id for answer in stored_parts for call in answer.tool_calls}
     calls = tuple(call for call in message.tool_calls if call.id not in known)
-    said = any(answer.text for answer in had)
-    if not calls and (said or not message.text):
+    has_text = any(answer.text for answer in stored_parts)
+    if not calls and (has_text or not message.text):
         return None
-    return replace(
+    return replace_fields(
         message,
-        content=None if said else message.content,
+        content=None if has_text else message.content,
         tool_calls=calls,
         platform_message_id=f"{id}+{calls[0].id if calls else 'text'}",
     )
 
 
-def _learn(tx: Transaction, num: int, told: Session) -> None:
-    """Fill in what the store does not know of a session yet.
+def _fill_missing_fields(tx: Transaction, num: int, imported: Session) -> None:
+    """Fill in the fields of a session that the store does not know yet.
 
-    Tokens and cost are raised to what was told, never added; the first end and the first title stay.
+    Tokens and cost are raised to the imported values, never added; the first end and title are kept.
     """
-    stored = by_num(tx, num)
+    stored = get_session_by_num(tx, num)
     columns: dict[str, Any] = {}
     texts = {
         name: value
         for name in ("owner", "user", "model", "parent", "cwd", "git_branch")
-        if (value := getattr(told, name)) and not getattr(stored, name)
+        if (value := getattr(imported, name)) and not getattr(stored, name)
     }
-    if texts.get("parent") == told.id:
+    if texts.get("parent") == imported.id:
         del texts["parent"]
-    columns |= escaped({"user_name" if name == "user" else name: v for name, v in texts.items()})
-    if told.model_config and not stored.model_config:
-        columns["model_config"] = encode_json(told.model_config)
-    if 0 < told.started < stored.started:
-        columns["started"] = told.started
-    if told.ended is not None and stored.ended is None:
-        columns |= {"ended": told.ended, **escaped({"end_reason": told.end_reason})}
-    columns |= _usage(stored, told.tokens, told.cost)
-    title = titles.clean(told.title) if told.title and not stored.title else None
+    columns |= escape_columns(
+        {"user_name" if name == "user" else name: v for name, v in texts.items()}
+    )
+    if imported.model_config and not stored.model_config:
+        columns["model_config"] = encode_json(imported.model_config)
+    if 0 < imported.started < stored.started:
+        columns["started"] = imported.started
+    if imported.ended is not None and stored.ended is None:
+        columns |= {"ended": imported.ended, **escape_columns({"end_reason": imported.end_reason})}
+    columns |= _select_higher_counts(stored, imported.tokens, imported.cost)
+    title = titles.clean_title(imported.title) if imported.title and not stored.title else None
     if title:
-        owner = escape(told.owner or stored.owner or "")
+        owner = escape_text(imported.owner or stored.owner or "")
         names = ("title", "title_base", "title_number")
-        columns |= dict(zip(names, titles.claim(tx, owner, title), strict=True))
+        columns |= dict(zip(names, titles.claim_title(tx, owner, title), strict=True))
     if columns:
-        assign(tx, num, columns)
+        set_columns(tx, num, columns)
 
 
-def _usage(stored: Session, tokens: Tokens, cost: Decimal) -> dict[str, int]:
-    """The counts that are higher than what is stored."""
+def _select_higher_counts(stored: Session, tokens: Tokens, cost: Decimal) -> dict[str, int]:
+    """Return the columns of those counts that are higher than the stored ones."""
     names = ("input", "output", "read", "write", "reasoning")
     counts = zip(names, tokens, stored.tokens, strict=True)
     columns = {f"tokens_{name}": says for name, says, has in counts if says > has}
-    return {**columns, "cost_nano": nano(cost)} if cost > stored.cost else columns
+    return {**columns, "cost_nano": to_nano(cost)} if cost > stored.cost else columns

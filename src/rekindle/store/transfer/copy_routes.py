@@ -1,7 +1,7 @@
-"""What stands of conversations beside their sessions: routes, mail and home channels.
+"""Copy, check and repair routes, inbox and outbox messages, and home channels.
 
-They move with a copy, and are checked against the sessions that they name. Numbers of letters and
-parcels stay as they are where they are free, because platforms know half-sent answers by them.
+They move with a copy of the store and are checked against the sessions they reference. Message
+numbers are kept where they are free, because platforms identify partly sent answers by them.
 """
 
 from __future__ import annotations
@@ -11,134 +11,145 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from rekindle.errors import RekindleError
-from rekindle.store.conversations.message_rows import LETTER, PARCEL, letter_of, parcel_of
+from rekindle.store.conversations.message_rows import (
+    INBOX_COLUMNS,
+    OUTBOX_COLUMNS,
+    row_to_inbound,
+    row_to_outbound,
+)
 from rekindle.store.core.engine import Engine, Row, Transaction
-from rekindle.store.core.text_encoding import unescape
+from rekindle.store.core.text_encoding import unescape_text
 from rekindle.types import Finding
 
 Write: TypeAlias = Callable[[Callable[[Transaction], Any]], Any]
 
-_TOGETHER = 500
-_ROUTE = (
+_BATCH_SIZE = 500
+_FULL_ROUTE_COLUMNS = (
     "key, session, previous, created, updated, origin, display_name, platform, chat_type, reset,"
     " tokens, usage, shown"
 )
-_INBOX = "num, key, platform_id, source, body, state, session, position, reason, time, attempts"
-_OPEN = ("waiting", "running")
+_FULL_INBOX_COLUMNS = (
+    "num, key, platform_id, source, body, state, session, position, reason, time, attempts"
+)
+_OPEN_STATES = ("waiting", "running")
 
 
-class Copied(NamedTuple):
-    """How many routes, letters and parcels were new or had changed."""
+class CopiedCounts(NamedTuple):
+    """The numbers of routes and messages that were new or had changed."""
 
     routes: int = 0
-    mail: int = 0
+    messages: int = 0
 
 
-# -- with a copy
+# -- copying
 
 
-def copy(tx: Transaction, engine: Engine, write: Write) -> Copied:
-    """Bring everything of `tx` into another store. What is newer there stays."""
-    routes = letters = parcels = 0
-    for some in _batches(tx.stream(f"SELECT {_ROUTE} FROM routes ORDER BY key")):
-        routes += write(lambda tx, some=some: sum(_bring_route(tx, row) for row in some))
-    numbers: dict[int, int] = {}  # of letters, here and there
-    for some in _batches(tx.stream(f"SELECT {_INBOX} FROM inbox ORDER BY num")):
-        brought: list[_Brought] = write(lambda tx, some=some: [_bring_letter(tx, r) for r in some])
-        numbers |= {row[0]: one.num for row, one in zip(some, brought, strict=True)}
-        letters += sum(one.is_new for one in brought)
-    for some in _batches(tx.stream(f"SELECT {PARCEL} FROM outbox ORDER BY num")):
-        parcels += write(lambda tx, some=some: sum(_bring_parcel(tx, row, numbers) for row in some))
+def copy_conversations(tx: Transaction, engine: Engine, write: Write) -> CopiedCounts:
+    """Copy all routes and messages into another store. Newer data there is kept."""
+    route_count = inbound_count = outbound_count = 0
+    for batch in _iter_batches(tx.stream(f"SELECT {_FULL_ROUTE_COLUMNS} FROM routes ORDER BY key")):
+        route_count += write(lambda tx, some=batch: sum(_copy_route(tx, row) for row in some))
+    numbers: dict[int, int] = {}  # number of an inbox message here -> in the target
+    for batch in _iter_batches(tx.stream(f"SELECT {_FULL_INBOX_COLUMNS} FROM inbox ORDER BY num")):
+        copied: list[_CopiedRow] = write(
+            lambda tx, some=batch: [_copy_inbound(tx, r) for r in some]
+        )
+        numbers |= {row[0]: one.num for row, one in zip(batch, copied, strict=True)}
+        inbound_count += sum(one.is_new for one in copied)
+    for batch in _iter_batches(tx.stream(f"SELECT {OUTBOX_COLUMNS} FROM outbox ORDER BY num")):
+        outbound_count += write(
+            lambda tx, some=batch: sum(_copy_outbound(tx, row, numbers) for row in some)
+        )
     homes = tx.run("SELECT platform, source FROM homes")
     sql = "INSERT INTO homes (platform, source) VALUES (?, ?) ON CONFLICT (platform) DO NOTHING"
-    write(lambda tx: tx.many(sql, homes))
-    if engine.name == "postgresql":  # which does not count what was inserted with its number
-        write(_count_on)
-    return Copied(routes, letters + parcels)
+    write(lambda tx: tx.run_many(sql, homes))
+    if engine.name == "postgresql":  # its sequences ignore explicitly inserted numbers
+        write(_advance_sequences)
+    return CopiedCounts(route_count, inbound_count + outbound_count)
 
 
-class _Brought(NamedTuple):
+class _CopiedRow(NamedTuple):
     num: int
     is_new: bool
 
 
-def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    while some := [*islice(rows, _TOGETHER)]:
-        yield some
+def _iter_batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    while batch := [*islice(rows, _BATCH_SIZE)]:
+        yield batch
 
 
-def _bring_route(tx: Transaction, row: Row) -> bool:
-    names = _ROUTE.split(", ")
+def _copy_route(tx: Transaction, row: Row) -> bool:
+    names = _FULL_ROUTE_COLUMNS.split(", ")
     newer = ", ".join(f"{name} = excluded.{name}" for name in names[1:])
     return bool(
         tx.run(
-            f"INSERT INTO routes ({_ROUTE}) VALUES ({_marks(names)}) ON CONFLICT (key) DO UPDATE"
+            f"INSERT INTO routes ({_FULL_ROUTE_COLUMNS}) VALUES ({_build_placeholders(names)}) ON CONFLICT (key) DO UPDATE"
             f" SET {newer} WHERE excluded.updated > routes.updated RETURNING key",
             row,
         )
     )
 
 
-def _bring_letter(tx: Transaction, row: Row) -> _Brought:
+def _copy_inbound(tx: Transaction, row: Row) -> _CopiedRow:
     num, key, platform_id, _, body, state, *_, time, _ = row
     sql = "SELECT num, state FROM inbox WHERE key = ?"
     known = tx.run(f"{sql} AND num = ? AND time = ? AND body = ?", (key, num, time, body))
     if not known and platform_id is not None:
         known = tx.run(f"{sql} AND platform_id = ?", (key, platform_id))
-    elif not known and _is_taken(tx, "inbox", num):
+    elif not known and _is_num_taken(tx, "inbox", num):
         known = tx.run(f"{sql} AND time = ? AND body = ?", (key, time, body))
     if known:
-        here, has = known[0]
-        if has not in _OPEN or state in _OPEN:
-            return _Brought(here, False)
-        tx.run(  # it was answered there since
+        target_num, target_state = known[0]
+        if target_state not in _OPEN_STATES or state in _OPEN_STATES:
+            return _CopiedRow(target_num, False)
+        tx.run(  # it was answered in the source since
             "UPDATE inbox SET state = ?, session = ?, position = ?, reason = ? WHERE num = ?",
-            (*row[5:9], here),
+            (*row[5:9], target_num),
         )
-        return _Brought(here, True)
-    return _Brought(_insert(tx, "inbox", _INBOX, row), True)
+        return _CopiedRow(target_num, True)
+    return _CopiedRow(_insert_row(tx, "inbox", _FULL_INBOX_COLUMNS, row), True)
 
 
-def _bring_parcel(tx: Transaction, row: Row, letters: dict[int, int]) -> bool:
-    _, key, answers, target, text, state, *_, time = row
-    row = (row[0], key, letters.get(answers), *row[3:])
+def _copy_outbound(tx: Transaction, row: Row, inbound_nums: dict[int, int]) -> bool:
+    _, key, reply_to, target, text, state, *_, time = row
+    row = (row[0], key, inbound_nums.get(reply_to), *row[3:])
     known = tx.run(
         "SELECT num, state FROM outbox WHERE key = ? AND time = ? AND text = ? AND target = ?"
         " AND (inbox = ? OR inbox IS NULL)",
         (key, time, text, target, row[2]),
     )
     if not known:
-        _insert(tx, "outbox", PARCEL, row)
+        _insert_row(tx, "outbox", OUTBOX_COLUMNS, row)
         return True
-    here, has = known[0]
-    if has != "waiting" or state == "waiting":
+    target_num, target_state = known[0]
+    if target_state != "waiting" or state == "waiting":
         return False
     tx.run(
         "UPDATE outbox SET state = ?, attempts = ?, next_try = ?, platform_id = ?, reason = ?"
         " WHERE num = ?",
-        (*row[5:10], here),
+        (*row[5:10], target_num),
     )
     return True
 
 
-def _insert(tx: Transaction, table: str, columns: str, row: Sequence[Any]) -> int:
-    """Insert a row under its own number, or under the next where another has it."""
+def _insert_row(tx: Transaction, table: str, columns: str, row: Sequence[Any]) -> int:
+    """Insert a row under its own number, or the next one if it is taken."""
     names = columns.split(", ")
-    if _is_taken(tx, table, row[0]):
+    if _is_num_taken(tx, table, row[0]):
         names, row = names[1:], row[1:]
-    sql = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({_marks(names)}) RETURNING num"
+    sql = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({_build_placeholders(names)}) RETURNING num"
     return tx.run(sql, row)[0][0]
 
 
-def _is_taken(tx: Transaction, table: str, num: int) -> bool:
+def _is_num_taken(tx: Transaction, table: str, num: int) -> bool:
     return bool(tx.run(f"SELECT 1 FROM {table} WHERE num = ?", (num,)))
 
 
-def _marks(names: Sequence[str]) -> str:
+def _build_placeholders(names: Sequence[str]) -> str:
     return ", ".join("?" * len(names))
 
 
-def _count_on(tx: Transaction) -> None:
+def _advance_sequences(tx: Transaction) -> None:
     for table in ("inbox", "outbox"):
         sequence = f"pg_get_serial_sequence('{table}', 'num')"
         tx.run(
@@ -147,17 +158,17 @@ def _count_on(tx: Transaction) -> None:
         )
 
 
-# -- what they name must be there
+# -- checking references
 
-_LOST_WAYS = """
+_SELECT_LOST_PREVIOUS = """
 SELECT key, previous FROM routes r WHERE previous IS NOT NULL
 AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.id = r.previous)
 """
-_LOST_SESSIONS = """
+_SELECT_LOST_SESSIONS = """
 SELECT num, key, session, state FROM inbox i WHERE session IS NOT NULL
 AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.id = i.session) ORDER BY num
 """
-_LOST_PLACES = """
+_SELECT_LOST_POSITIONS = """
 SELECT i.num, i.key, i.session, i.position FROM inbox i JOIN sessions s ON s.id = i.session
 WHERE i.state IN ('waiting', 'running') AND i.position IS NOT NULL
 AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.session = s.num AND m.position = i.position)
@@ -165,74 +176,82 @@ ORDER BY i.num
 """
 
 
-def verify(tx: Transaction) -> Iterator[Finding]:
-    """Check that routes and mail can be read, and that the sessions they speak of are there."""
-    for key, previous in tx.run(_LOST_WAYS):
-        detail = f"its way back, session {unescape(previous)}, is not there"
-        yield Finding(check="route", where=unescape(key), detail=detail)
-    for key, session in _lost_routes(tx):
-        detail = f"goes on in session {session}, which is not there"
+def verify_conversations(tx: Transaction) -> Iterator[Finding]:
+    """Check that routes and messages can be read and that the sessions they reference exist."""
+    for key, previous in tx.run(_SELECT_LOST_PREVIOUS):
+        detail = f"its previous session {unescape_text(previous)} is missing"
+        yield Finding(check="route", where=unescape_text(key), detail=detail)
+    for key, session in _find_lost_routes(tx):
+        detail = f"its session {session} is missing"
         yield Finding(check="route", where=key, detail=detail)
-    for num, key, session, state in tx.run(_LOST_SESSIONS):
-        detail = f"letter {num} ({state}) is in session {unescape(session)}, which is not there"
-        yield Finding(check="mail", where=unescape(key), detail=detail)
-    for num, key, session, position in tx.run(_LOST_PLACES):
-        where = f"position {position} of session {unescape(session)}"
-        detail = f"letter {num} is being answered, but its message is not at {where}"
-        yield Finding(check="mail", where=unescape(key), detail=detail)
-    yield from _unreadable(tx)
+    for num, key, session, state in tx.run(_SELECT_LOST_SESSIONS):
+        detail = f"inbox message {num} ({state}) is in missing session {unescape_text(session)}"
+        yield Finding(check="mail", where=unescape_text(key), detail=detail)
+    for num, key, session, position in tx.run(_SELECT_LOST_POSITIONS):
+        where = f"position {position} of session {unescape_text(session)}"
+        detail = f"inbox message {num} is being answered, but is not at {where}"
+        yield Finding(check="mail", where=unescape_text(key), detail=detail)
+    yield from _check_readable(tx)
 
 
-def _lost_routes(tx: Transaction) -> list[tuple[str, str]]:
-    """Routes whose session is not there though something was said in it.
+def _find_lost_routes(tx: Transaction) -> list[tuple[str, str]]:
+    """Return the routes whose session is missing although it had messages.
 
-    (One in which nothing was said has no session yet, and needs none.)
+    (A session without messages is not stored, and need not be.)
     """
-    lost = {(key, session) for _, key, session, _ in tx.run(_LOST_SESSIONS)}
+    lost = {(key, session) for _, key, session, _ in tx.run(_SELECT_LOST_SESSIONS)}
     sql = "SELECT 1 FROM routes WHERE key = ? AND session = ?"
     return [
-        (unescape(key), unescape(name)) for key, name in sorted(lost) if tx.run(sql, (key, name))
+        (unescape_text(key), unescape_text(name))
+        for key, name in sorted(lost)
+        if tx.run(sql, (key, name))
     ]
 
 
-def _unreadable(tx: Transaction) -> Iterator[Finding]:
-    from rekindle.store.conversations.routes import COLUMNS, route_of
+def _check_readable(tx: Transaction) -> Iterator[Finding]:
+    from rekindle.store.conversations.routes import ROUTE_COLUMNS, row_to_route
 
-    reading: Iterable[tuple[str, str, Callable[[Row], object]]] = (
-        ("route", f"SELECT {COLUMNS} FROM routes", route_of),
-        ("mail", f"SELECT {LETTER} FROM inbox", letter_of),
-        ("mail", f"SELECT {PARCEL} FROM outbox", parcel_of),
+    readers: Iterable[tuple[str, str, Callable[[Row], object]]] = (
+        ("route", f"SELECT {ROUTE_COLUMNS} FROM routes", row_to_route),
+        ("mail", f"SELECT {INBOX_COLUMNS} FROM inbox", row_to_inbound),
+        ("mail", f"SELECT {OUTBOX_COLUMNS} FROM outbox", row_to_outbound),
     )
-    for check, sql, read in reading:
+    for check, sql, read in readers:
         for row in tx.stream(sql):
             try:
                 read(row)
             except (RekindleError, ValueError, TypeError, LookupError) as error:
                 where = (
-                    str(row[0]) if check == "route" else f"{unescape(str(row[1]))}, number {row[0]}"
+                    str(row[0])
+                    if check == "route"
+                    else f"{unescape_text(str(row[1]))}, number {row[0]}"
                 )
                 detail = f"cannot be read: {error}"
                 yield Finding(check=check, where=where, detail=detail, repairable=False)
 
 
-def repair(tx: Transaction) -> list[str]:
-    """Take out references to what is not there; an open letter whose place is lost begins anew."""
-    ways = len(tx.run(_LOST_WAYS))
-    lost = [(num, state) for num, _, _, state in tx.run(_LOST_SESSIONS)]
-    lost += [(num, "running") for num, *_ in tx.run(_LOST_PLACES)]
-    forget(tx)
-    tx.many(
+def repair_conversations(tx: Transaction) -> list[str]:
+    """Remove references to missing sessions; reprocess open messages whose position is lost."""
+    lost_previous = len(tx.run(_SELECT_LOST_PREVIOUS))
+    lost = [(num, state) for num, _, _, state in tx.run(_SELECT_LOST_SESSIONS)]
+    lost += [(num, "running") for num, *_ in tx.run(_SELECT_LOST_POSITIONS)]
+    clear_dead_references(tx)
+    tx.run_many(
         "UPDATE inbox SET state = 'waiting', session = NULL, position = NULL WHERE num = ?",
-        [(num,) for num, state in lost if state in _OPEN],
+        [(num,) for num, state in lost if state in _OPEN_STATES],
     )
-    mended = [f"{ways} conversations have no way back any more: it was not there"] if ways else []
+    repairs = (
+        [f"{lost_previous} conversations lost their previous session: it was missing"]
+        if lost_previous
+        else []
+    )
     if lost:
-        mended.append(f"{len(lost)} letters no longer name a place that is not there")
-    return mended
+        repairs.append(f"{len(lost)} inbox messages no longer reference a missing position")
+    return repairs
 
 
-def forget(tx: Transaction) -> None:
-    """Let routes and finished letters no longer name sessions that are not there."""
+def clear_dead_references(tx: Transaction) -> None:
+    """Clear references of routes and finished messages to sessions that no longer exist."""
     gone = "NOT EXISTS (SELECT 1 FROM sessions s WHERE s.id = {})"
     tx.run(
         "UPDATE routes SET previous = NULL WHERE previous IS NOT NULL AND "

@@ -1,4 +1,4 @@
-"""What the pages for people share: how a time, a call and its end are put into words."""
+"""Formatting shared by the Markdown and HTML exports."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, cast
 
 from rekindle.types import Message, Session, ToolCall
 
-_PREVIEW = 100
-# The argument that says most about a call, where a tool has one.
-_TELLING = (
+_PREVIEW_LENGTH = 100
+# The most informative arguments of a call, best first.
+_PREVIEW_ARGUMENTS = (
     "command",
     "cmd",
     "file_path",
@@ -24,36 +24,37 @@ _TELLING = (
 )
 
 
-def title_of(session: Session) -> str:
-    return printable(session.title or session.preview or f"Session {session.id}")
+def format_title(session: Session) -> str:
+    """Return the session's title, its preview, or its id."""
+    return replace_surrogates(session.title or session.preview or f"Session {session.id}")
 
 
-def time_of(seconds: float | None) -> str:
-    """A time as people write it, in UTC; nothing when it is not known."""
+def format_time(seconds: float | None) -> str:
+    """Format a time in UTC; return an empty string if it is unknown."""
     if not seconds:
         return ""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def facts_of(session: Session) -> Iterator[tuple[str, str]]:
-    """What is known about the session, by name."""
+def list_session_details(session: Session) -> Iterator[tuple[str, str]]:
+    """Yield the session's known details as (label, value) pairs."""
     tokens = session.tokens
-    facts = {
+    details = {
         "Session": session.id,
         "Source": session.source,
         "Model": session.model,
-        "Started": time_of(session.started),
+        "Started": format_time(session.started),
         "Folder": session.cwd,
         "Branch": session.git_branch,
         "Parent": session.parent,
         "Tokens": f"{tokens.input:,} in, {tokens.output:,} out" if tokens.total else None,
         "Cost": f"${session.cost}" if session.cost else None,
     }
-    yield from ((name, printable(fact)) for name, fact in facts.items() if fact)
+    yield from ((name, replace_surrogates(value)) for name, value in details.items() if value)
 
 
-def arguments_of(call: ToolCall) -> Any:
-    """The arguments as a value where they are JSON, else as the text that the model wrote."""
+def parse_arguments(call: ToolCall) -> Any:
+    """Return the arguments as a value if they are JSON, else as the text the model wrote."""
     if isinstance(call.arguments, Mapping):
         return call.arguments
     try:
@@ -62,42 +63,44 @@ def arguments_of(call: ToolCall) -> Any:
         return call.arguments
 
 
-def written_arguments(call: ToolCall) -> str:
-    """The arguments, laid out for reading."""
-    arguments = arguments_of(call)
+def format_arguments(call: ToolCall) -> str:
+    """Return the arguments as indented text."""
+    arguments = parse_arguments(call)
     if isinstance(arguments, str):
-        return printable(arguments)
-    return printable(json.dumps(arguments, indent=2, ensure_ascii=False, default=str))
+        return replace_surrogates(arguments)
+    return replace_surrogates(json.dumps(arguments, indent=2, ensure_ascii=False, default=str))
 
 
-def preview(call: ToolCall) -> str:
-    """The call in a few words."""
-    arguments = arguments_of(call)
+def preview_call(call: ToolCall) -> str:
+    """Return a one-line preview of the call."""
+    arguments = parse_arguments(call)
     if isinstance(arguments, Mapping):
         fields = cast("Mapping[str, Any]", arguments)
-        told = next((fields[name] for name in _TELLING if fields.get(name)), None)
-        arguments = told or next(iter(fields.values()), "")
+        preferred = next((fields[name] for name in _PREVIEW_ARGUMENTS if fields.get(name)), None)
+        arguments = preferred or next(iter(fields.values()), "")
     if isinstance(arguments, (list, tuple)):
         arguments = " ".join(str(item) for item in cast("list[Any]", arguments))
     words = " ".join(str(arguments).split())
-    return printable(words if len(words) <= _PREVIEW else words[: _PREVIEW - 1] + "…")
+    return replace_surrogates(
+        words if len(words) <= _PREVIEW_LENGTH else words[: _PREVIEW_LENGTH - 1] + "…"
+    )
 
 
-def trouble(result: Message) -> str | None:
-    """What the protocol says went wrong with a call, in a word or two."""
-    facts = result.meta or {}
-    code = facts.get("exit_code")
-    if code and facts.get("is_error") is not False:
+def describe_failure(result: Message) -> str | None:
+    """Return a short description of why a call failed, or None if it did not."""
+    meta = result.meta or {}
+    code = meta.get("exit_code")
+    if code and meta.get("is_error") is not False:
         return f"exit code {code}"
-    if facts.get("refused") or facts.get("denial"):
+    if meta.get("refused") or meta.get("denial"):
         return "refused"
-    if facts.get("interrupted"):
+    if meta.get("interrupted"):
         return "interrupted"
-    return "error" if facts.get("is_error") or facts.get("success") is False else None
+    return "error" if meta.get("is_error") or meta.get("success") is False else None
 
 
-def printable(text: str) -> str:
-    """Text that every file can hold: halves of surrogate pairs are replaced."""
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which cannot be encoded."""
     try:
         text.encode()
     except UnicodeEncodeError:

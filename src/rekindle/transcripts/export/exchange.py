@@ -1,4 +1,4 @@
-"""A conversation as people read it: each answer together with the results of its calls."""
+"""Pairing of messages with the results of their tool calls, for rendering."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from rekindle.types import Message
 
 
 class Exchange(NamedTuple):
-    """A message, and the results that came for its calls, by call id."""
+    """A message and the results of its tool calls, by call id."""
 
     message: Message
     results: dict[str, Message]
 
 
-def exchanges(messages: Iterable[Message]) -> Iterator[Exchange]:
-    """Pair answers and results as they stream by. A result without its call stands alone."""
+def pair_results(messages: Iterable[Message]) -> Iterator[Exchange]:
+    """Yield each message with the results of its calls.
+
+    A result without a matching call is yielded on its own.
+    """
     current: Exchange | None = None
     for message in messages:
         if message.role == "tool" and current is not None:
-            call = message.tool_call_id or ""
-            if call not in current.results and any(
-                known.id == call for known in current.message.tool_calls
+            call_id = message.tool_call_id or ""
+            if call_id not in current.results and any(
+                known.id == call_id for known in current.message.tool_calls
             ):
-                current.results[call] = message
+                current.results[call_id] = message
                 continue
         if current is not None:
             yield current

@@ -1,4 +1,4 @@
-"""A session as one HTML page that needs nothing but itself."""
+"""HTML export of a session as one self-contained page."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ from typing import cast
 
 from rekindle.types import JSON, Message, Session, ToolCall
 
-from .common import facts_of, preview, printable, time_of, title_of, trouble, written_arguments
-from .exchange import Exchange, exchanges
+from .common import (
+    describe_failure,
+    format_arguments,
+    format_time,
+    format_title,
+    list_session_details,
+    preview_call,
+    replace_surrogates,
+)
+from .exchange import Exchange, pair_results
 
 _FENCE = re.compile(r"^```[^\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
-_MARKED = re.compile(r"`([^`\n]+)`|\*\*(?=\S)([^*`\n]{1,200}?)(?<=\S)\*\*")
-# Only pictures that lie in the page itself: it must never ask the network for anything.
-_PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]+\Z")
+_INLINE_MARKUP = re.compile(r"`([^`\n]+)`|\*\*(?=\S)([^*`\n]{1,200}?)(?<=\S)\*\*")
+# Only inline images: the page must never make a network request.
+_DATA_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]+\Z")
 _ROLES = {"user", "assistant", "tool", "system", "developer"}
 
 _STYLE = """
@@ -61,9 +69,9 @@ footer{max-width:54rem;margin:2rem auto;padding:0 1.25rem;color:var(--soft);font
 """.strip()
 
 
-def render(session: Session, messages: Iterable[Message]) -> Iterator[str]:
-    """The page, piece by piece. Everything that was said is escaped; nothing is loaded."""
-    title = escape(title_of(session))
+def render_session(session: Session, messages: Iterable[Message]) -> Iterator[str]:
+    """Yield the page piece by piece. All content is escaped and nothing external is loaded."""
+    title = escape(format_title(session))
     yield (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -72,84 +80,84 @@ def render(session: Session, messages: Iterable[Message]) -> Iterator[str]:
         f"<title>{title}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n"
         f"<header>\n<h1>{title}</h1>\n<dl>"
     )
-    for name, fact in facts_of(session):
-        yield f"<div><dt>{escape(name)}</dt><dd>{escape(fact)}</dd></div>"
+    for name, value in list_session_details(session):
+        yield f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
     yield "</dl>\n</header>\n<main>\n"
-    for number, exchange in enumerate(exchanges(messages), 1):
-        yield from _article(number, exchange)
+    for number, exchange in enumerate(pair_results(messages), 1):
+        yield from _render_article(number, exchange)
     yield "</main>\n<footer>Exported by Rekindle</footer>\n</body>\n</html>\n"
 
 
-def _article(number: int, exchange: Exchange) -> Iterator[str]:
+def _render_article(number: int, exchange: Exchange) -> Iterator[str]:
     message = exchange.message
     role = message.role if message.role in _ROLES else "other"
-    name = "tool result" if role == "tool" else printable(message.role)
-    time = time_of(message.timestamp) or f"#{number}"
+    name = "tool result" if role == "tool" else replace_surrogates(message.role)
+    time = format_time(message.timestamp) or f"#{number}"
     yield f'<article class="{role}" id="m{number}">\n<h2><b>{escape(name)}</b>'
     yield f'<a href="#m{number}">{escape(time)}</a></h2>\n'
     if message.reasoning:
         yield "<details><summary>Thinking</summary>"
-        yield f'<div class="said">{_prose(message.reasoning)}</div></details>\n'
+        yield f'<div class="said">{_render_prose(message.reasoning)}</div></details>\n'
     if message.role == "tool":
-        yield from _result(message)
+        yield from _render_result(message)
     elif message.text:
-        yield f'<div class="said">{_prose(message.text)}</div>\n'
-    yield from _pictures(message)
+        yield f'<div class="said">{_render_prose(message.text)}</div>\n'
+    yield from _render_images(message)
     for call in message.tool_calls:
-        yield from _call(call, exchange.results.get(call.id))
+        yield from _render_call(call, exchange.results.get(call.id))
     yield "</article>\n"
 
 
-def _call(call: ToolCall, result: Message | None) -> Iterator[str]:
-    wrong = trouble(result) if result else None
-    yield f'<details class="{"failed" if wrong else "call"}"><summary>'
-    yield f"<b>{escape(printable(call.name))}</b><i>{escape(preview(call))}</i>"
+def _render_call(call: ToolCall, result: Message | None) -> Iterator[str]:
+    failure = describe_failure(result) if result else None
+    yield f'<details class="{"failed" if failure else "call"}"><summary>'
+    yield f"<b>{escape(replace_surrogates(call.name))}</b><i>{escape(preview_call(call))}</i>"
     if result is None:
         yield "<span>no result</span>"
-    elif wrong:
-        yield f'<span class="bad">{escape(wrong)}</span>'
+    elif failure:
+        yield f'<span class="bad">{escape(failure)}</span>'
     else:
         yield '<span class="good">✓</span>'
-    yield f"</summary>\n<pre>{escape(written_arguments(call))}</pre>\n"
+    yield f"</summary>\n<pre>{escape(format_arguments(call))}</pre>\n"
     if result:
-        yield from _result(result)
-        yield from _pictures(result)
+        yield from _render_result(result)
+        yield from _render_images(result)
     yield "</details>\n"
 
 
-def _result(result: Message) -> Iterator[str]:
-    if text := printable(result.text):
+def _render_result(result: Message) -> Iterator[str]:
+    if text := replace_surrogates(result.text):
         yield f"<pre>{escape(text)}</pre>\n"
 
 
-def _prose(text: str) -> str:
-    """Text with its code set apart, and everything else as it was written."""
-    text = printable(text)
-    pieces: list[str] = []
+def _render_prose(text: str) -> str:
+    """Render text with its code blocks marked up and everything else unchanged."""
+    text = replace_surrogates(text)
+    chunks: list[str] = []
     end = 0
     for match in _FENCE.finditer(text):
-        pieces.append(_inline(text[end : match.start()].removesuffix("\n")))
-        pieces.append(f"<pre>{escape(match[1])}</pre>")
-        # The block ends the line by itself.
+        chunks.append(_render_inline(text[end : match.start()].removesuffix("\n")))
+        chunks.append(f"<pre>{escape(match[1])}</pre>")
+        # The block element already ends the line.
         end = match.end() + (text[match.end() : match.end() + 1] == "\n")
-    pieces.append(_inline(text[end:]))
-    return "".join(pieces)
+    chunks.append(_render_inline(text[end:]))
+    return "".join(chunks)
 
 
-def _inline(text: str) -> str:
-    return _MARKED.sub(
+def _render_inline(text: str) -> str:
+    return _INLINE_MARKUP.sub(
         lambda found: f"<code>{found[1]}</code>" if found[1] else f"<strong>{found[2]}</strong>",
         escape(text),
     )
 
 
-def _pictures(message: Message) -> Iterator[str]:
+def _render_images(message: Message) -> Iterator[str]:
     if message.content is None or isinstance(message.content, str):
         return
     for part in message.content:
         image = part.get("image_url")
         url = cast("Mapping[str, JSON]", image).get("url") if isinstance(image, Mapping) else image
-        if isinstance(url, str) and _PICTURE.match(url):
+        if isinstance(url, str) and _DATA_IMAGE.match(url):
             yield f'<img alt="" src="{escape(url)}">\n'
         elif part.get("type") in ("image", "image_url"):
-            yield "<p><em>an image that is not part of this page</em></p>\n"
+            yield "<p><em>Image not included in this page</em></p>\n"

@@ -1,4 +1,4 @@
-"""A session as Markdown, for people."""
+"""Markdown export of a session."""
 
 from __future__ import annotations
 
@@ -7,77 +7,87 @@ from collections.abc import Iterable, Iterator
 
 from rekindle.types import Message, Session, ToolCall
 
-from .common import facts_of, preview, printable, time_of, title_of, trouble, written_arguments
-from .exchange import Exchange, exchanges
+from .common import (
+    describe_failure,
+    format_arguments,
+    format_time,
+    format_title,
+    list_session_details,
+    preview_call,
+    replace_surrogates,
+)
+from .exchange import Exchange, pair_results
 
-_TICKS = re.compile(r"`{3,}")
+_BACKTICKS = re.compile(r"`{3,}")
 
 
-def render(session: Session, messages: Iterable[Message]) -> Iterator[str]:
-    """The page, piece by piece."""
-    yield f"# {_line(title_of(session))}\n\n"
-    for name, fact in facts_of(session):
-        yield f"- **{name}:** {_line(fact)}\n"
-    for exchange in exchanges(messages):
-        yield from _exchange(exchange)
+def render_session(session: Session, messages: Iterable[Message]) -> Iterator[str]:
+    """Yield the session as Markdown, piece by piece."""
+    yield f"# {_join_lines(format_title(session))}\n\n"
+    for name, value in list_session_details(session):
+        yield f"- **{name}:** {_join_lines(value)}\n"
+    for exchange in pair_results(messages):
+        yield from _render_exchange(exchange)
 
 
-def _exchange(exchange: Exchange) -> Iterator[str]:
+def _render_exchange(exchange: Exchange) -> Iterator[str]:
     message = exchange.message
-    name = "Tool result" if message.role == "tool" else _line(message.role).capitalize()
-    time = time_of(message.timestamp)
+    name = "Tool result" if message.role == "tool" else _join_lines(message.role).capitalize()
+    time = format_time(message.timestamp)
     yield f"\n## {name}{f' · {time}' if time else ''}\n"
     if message.reasoning:
-        yield from _folded("Thinking", _fence(printable(message.reasoning), "text"))
-    text = printable(message.text)
+        yield from _render_details(
+            "Thinking", _fence_code(replace_surrogates(message.reasoning), "text")
+        )
+    text = replace_surrogates(message.text)
     if message.role == "tool":
-        yield from _result(message)
+        yield from _render_result(message)
     elif text:
         yield f"\n{text}\n"
-    if images := _images(message):
+    if images := _count_images(message):
         yield f"\n*{images} image{'s' if images > 1 else ''}*\n"
     for call in message.tool_calls:
-        yield from _call(call, exchange.results.get(call.id))
+        yield from _render_call(call, exchange.results.get(call.id))
 
 
-def _call(call: ToolCall, result: Message | None) -> Iterator[str]:
-    wrong = trouble(result) if result else "no result"
-    head = f"{_html(printable(call.name))}: {_html(preview(call))}"
-    yield f"\n<details><summary>{'✗' if wrong else '✓'} {head}"
-    yield f" <b>{_html(wrong)}</b></summary>\n" if wrong else "</summary>\n"
-    yield f"\n{_fence(written_arguments(call), 'json')}\n"
+def _render_call(call: ToolCall, result: Message | None) -> Iterator[str]:
+    failure = describe_failure(result) if result else "no result"
+    head = f"{_escape_html(replace_surrogates(call.name))}: {_escape_html(preview_call(call))}"
+    yield f"\n<details><summary>{'✗' if failure else '✓'} {head}"
+    yield f" <b>{_escape_html(failure)}</b></summary>\n" if failure else "</summary>\n"
+    yield f"\n{_fence_code(format_arguments(call), 'json')}\n"
     if result:
-        yield from _result(result)
+        yield from _render_result(result)
     yield "\n</details>\n"
 
 
-def _result(result: Message) -> Iterator[str]:
-    if wrong := trouble(result):
-        yield f"\n**{wrong}**\n"
-    if text := printable(result.text):
-        yield f"\n{_fence(text, 'text')}\n"
+def _render_result(result: Message) -> Iterator[str]:
+    if failure := describe_failure(result):
+        yield f"\n**{failure}**\n"
+    if text := replace_surrogates(result.text):
+        yield f"\n{_fence_code(text, 'text')}\n"
 
 
-def _folded(head: str, body: str) -> Iterator[str]:
+def _render_details(head: str, body: str) -> Iterator[str]:
     yield f"\n<details><summary>{head}</summary>\n\n{body}\n\n</details>\n"
 
 
-def _fence(text: str, language: str) -> str:
-    # A fence must be longer than every run of ticks that it encloses.
-    longest = max((len(run) for run in _TICKS.findall(text)), default=2)
+def _fence_code(text: str, language: str) -> str:
+    # A fence must be longer than every run of backticks inside it.
+    longest = max((len(run) for run in _BACKTICKS.findall(text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
 
 
-def _line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(text.split())
 
 
-def _html(text: str) -> str:
+def _escape_html(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _images(message: Message) -> int:
+def _count_images(message: Message) -> int:
     if message.content is None or isinstance(message.content, str):
         return 0
     return sum(1 for part in message.content if part.get("type") in ("image", "image_url"))

@@ -1,9 +1,9 @@
-"""One large JSON document in pieces, so that reading it costs the memory of its largest piece.
+"""Streaming reader for large JSON documents, using only the memory of the largest element.
 
-Formats that keep a whole session in one document put the messages into one list, either at the
-top or under a key. `pieces` walks the text without building anything, gives each element of that
-list and each other value of the top as raw bytes, and goes on to the next document if there is
-one. What follows a cut is lost, what came before it is not.
+Formats that keep a whole session in one document put the messages into one list, at the top level or
+under a key. `iter_elements` scans the text without building objects, yields each element of that list
+and each other top-level value as raw bytes, and continues with the next document, if any. In a
+truncated file, everything before the cut is still read.
 """
 
 from __future__ import annotations
@@ -16,151 +16,157 @@ from typing import BinaryIO, NamedTuple, cast
 
 import msgspec
 
-from rekindle.transcripts.events import Damage
+from rekindle.transcripts.events import UnreadableEntry
 
-from .fast_path import SMALL, Sound
+from .fast_path import MAX_PARSED_BYTES, ParsedDocument
 
-_CHUNK = 1 << 20
-# A string that is closed, a quote whose string goes on behind the buffer, or punctuation.
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|"|[{}\[\],:]', re.DOTALL)
-# Outside of documents, where others write prose, commas mean nothing.
-_OUTSIDE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["{}\[\]]', re.DOTALL)
-# Inside a piece only brackets matter: this runs over what comes before the next one, and over
-# nothing where a string goes on behind the buffer. (With a bound, since repeating costs memory.)
+_ELEMENT_CHUNK_BYTES = 1 << 20
+# A closed string, a quote whose string continues beyond the buffer, or punctuation.
+_ELEMENT_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|"|[{}\[\],:]', re.DOTALL)
+# Between documents there may be prose, so commas have no meaning there.
+_OUTSIDE_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["{}\[\]]', re.DOTALL)
+# Inside an element only brackets matter: this skips everything up to the next one, or nothing if a
+# string continues beyond the buffer. (Bounded, because repetition costs memory.)
 _BRACKET = re.compile(
     rb'(?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"){0,1000}+([{}\[\]]?)', re.DOTALL
 )
 
 
-class Piece(NamedTuple):
-    """One value of a document: an element of its list (`item`), or the value of a key."""
+class Element(NamedTuple):
+    """One value of a document: an element of its list (with `position`), or the value of a key."""
 
     document: int
     line: int
     key: str | None
-    item: int | None
+    position: int | None
     data: bytes
 
 
-def pieces(path: Path, lists: Collection[str]) -> Iterator[Piece | Damage]:
-    """The pieces of the documents in a file. `lists` names the keys whose lists are taken apart."""
+def iter_elements(path: Path, lists: Collection[str]) -> Iterator[Element | UnreadableEntry]:
+    """Yield the elements of the documents in a file.
+
+    `lists` names the keys whose lists are split into elements.
+    """
     with path.open("rb") as file:
-        if os.fstat(file.fileno()).st_size <= SMALL:
-            if (sound := Sound.of(file.read())) is not None:
-                yield from _pieces_of(sound, lists)
+        if os.fstat(file.fileno()).st_size <= MAX_PARSED_BYTES:
+            if (parsed := ParsedDocument.parse(file.read())) is not None:
+                yield from _iter_parsed_elements(parsed, lists)
                 return
             file.seek(0)
-        walk = Walk(file, lists)
-        yield from walk.pieces()
-        if walk.depth:
-            what = f"the document ends in the middle, {walk.depth} brackets deep"
-            yield Damage(str(path), walk.line_at(len(walk.buffer)), what)
+        stream = JsonStream(file, lists)
+        yield from stream.read_elements()
+        if stream.depth:
+            reason = f"unexpected end of document, {stream.depth} levels deep"
+            yield UnreadableEntry(str(path), stream.count_line(len(stream.buffer)), reason)
 
 
-def _pieces_of(sound: Sound, lists: Collection[str]) -> Iterator[Piece]:
-    for name, at, raw in sound.parts:
+def _iter_parsed_elements(parsed: ParsedDocument, lists: Collection[str]) -> Iterator[Element]:
+    for name, offset, raw in parsed.members:
         if isinstance(name, int):
-            yield Piece(0, sound.line_at(at), None, name, bytes(raw))
-        elif name in lists and sound.begins(at) == b"[":
-            for item, place, element in sound.inside(raw, at) or ():
-                yield Piece(0, sound.line_at(place), name, cast(int, item), bytes(element))
+            yield Element(0, parsed.count_line(offset), None, name, bytes(raw))
+        elif name in lists and parsed.get_byte(offset) == b"[":
+            for item, element_offset, element in parsed.split_container(raw, offset) or ():
+                yield Element(
+                    0, parsed.count_line(element_offset), name, cast(int, item), bytes(element)
+                )
         else:
-            yield Piece(0, sound.line_at(at), name, None, bytes(raw))
+            yield Element(0, parsed.count_line(offset), name, None, bytes(raw))
 
 
-class Walk:
-    """Where in the text we are, and how deep."""
+class JsonStream:
+    """A scanner over the text of JSON documents that tracks position and depth."""
 
     def __init__(self, file: BinaryIO, lists: Collection[str]) -> None:
         self.file = file
         self.lists = lists
         self.buffer = b""
         self.line = 1
-        self.counted = 0
+        self.counted_to = 0
         self.start = 0
         self.depth = 0
-        self.level = 1
+        self.list_depth = 1
         self.document = -1
         self.index: int | None = None
         self.key: str | None = None
-        self.name: bytes | None = None
+        self.last_string: bytes | None = None
 
-    def line_at(self, position: int) -> int:
-        """The line of a position, which is never before the one that was asked for last."""
-        self.line += self.buffer.count(b"\n", self.counted, position)
-        self.counted = max(position, self.counted)
+    def count_line(self, position: int) -> int:
+        """Return the line of a position, which must not precede the one asked for last."""
+        self.line += self.buffer.count(b"\n", self.counted_to, position)
+        self.counted_to = max(position, self.counted_to)
         return self.line
 
-    def pieces(self) -> Iterator[Piece]:
-        for token, begin, end in self._tokens():
+    def read_elements(self) -> Iterator[Element]:
+        """Yield the elements of all documents in the stream."""
+        for token, begin, end in self._iter_tokens():
             if token in b"{[":
                 self._descend(token, end)
             elif token in b"}]":
                 yield from self._ascend(begin, end)
-            elif token == b"," and self.depth == self.level:
-                yield from self._piece(begin)
-                self._next(end)
-            elif token == b":" and self.depth == self.level == 1 and self.key is None:
-                self.key = _key(self.name)
+            elif token == b"," and self.depth == self.list_depth:
+                yield from self._read_element(begin)
+                self._start_next(end)
+            elif token == b":" and self.depth == self.list_depth == 1 and self.key is None:
+                self.key = _decode_key(self.last_string)
                 self.start = end
             elif token[:1] == b'"' and self.depth == 1:
-                self.name = token
+                self.last_string = token
 
-    def _tokens(self) -> Iterator[tuple[bytes, int, int]]:
-        """The tokens of the file. Positions are good until the next one is asked for."""
-        position, size = 0, _CHUNK
+    def _iter_tokens(self) -> Iterator[tuple[bytes, int, int]]:
+        """Yield the file's tokens. Positions are valid until the next token is requested."""
+        position, size = 0, _ELEMENT_CHUNK_BYTES
         while chunk := self.file.read(size):
-            # Only the piece that is being gathered has to stay.
+            # Keep only the element being read.
             keep = min(self.start, position) if self.depth else position
-            self.line_at(keep)
+            self.count_line(keep)
             self.buffer = self.buffer[keep:] + chunk
             self.start, position = max(0, self.start - keep), position - keep
-            self.counted -= keep
-            # While a string stays open, read twice as much: to read a long one stays linear.
+            self.counted_to -= keep
+            # Double the read size while a string is open, so that long strings stay linear.
             size *= 2
-            while match := self._match(position):
+            while match := self._match_token(position):
                 begin, end = match.span(match.lastindex or 0)
                 if end == position or self.buffer[begin:end] == b'"':
                     position = begin
                     break
-                position, size = end, _CHUNK
+                position, size = end, _ELEMENT_CHUNK_BYTES
                 if begin < end:
                     yield self.buffer[begin:end], begin, end
             else:
                 position = len(self.buffer)
 
-    def _match(self, position: int) -> re.Match[bytes] | None:
+    def _match_token(self, position: int) -> re.Match[bytes] | None:
         if position == len(self.buffer):
             return None
-        if self.depth > self.level:
+        if self.depth > self.list_depth:
             return _BRACKET.match(self.buffer, position)
-        return (_TOKEN if self.depth else _OUTSIDE).search(self.buffer, position)
+        return (_ELEMENT_TOKEN if self.depth else _OUTSIDE_TOKEN).search(self.buffer, position)
 
     def _descend(self, token: bytes, end: int) -> None:
         self.depth += 1
         if self.depth == 1:
             self.document += 1
-            self.level, self.key, self.name = 1, None, None
+            self.list_depth, self.key, self.last_string = 1, None, None
             self.index = 0 if token == b"[" else None
             self.start = end
-        elif self.depth == 2 and token == b"[" and self.key in self.lists and self.level == 1:
-            self.level, self.index, self.start = 2, 0, end
+        elif self.depth == 2 and token == b"[" and self.key in self.lists and self.list_depth == 1:
+            self.list_depth, self.index, self.start = 2, 0, end
 
-    def _ascend(self, begin: int, end: int) -> Iterator[Piece]:
-        if self.depth == self.level:
-            yield from self._piece(begin)
-            if self.level == 2:
-                # The list is done; what is left of its key's value is nothing.
-                self.level, self.index, self.key, self.start = 1, None, None, end
+    def _ascend(self, begin: int, end: int) -> Iterator[Element]:
+        if self.depth == self.list_depth:
+            yield from self._read_element(begin)
+            if self.list_depth == 2:
+                # The list has ended, and with it the value of its key.
+                self.list_depth, self.index, self.key, self.start = 1, None, None, end
         self.depth = max(0, self.depth - 1)
 
-    def _piece(self, end: int) -> Iterator[Piece]:
+    def _read_element(self, end: int) -> Iterator[Element]:
         data = self.buffer[self.start : end].strip()
         if data and (self.index is not None or self.key is not None):
-            line = self.line_at(self.buffer.find(data[:1], self.start))
-            yield Piece(self.document, line, self.key, self.index, data)
+            line = self.count_line(self.buffer.find(data[:1], self.start))
+            yield Element(self.document, line, self.key, self.index, data)
 
-    def _next(self, end: int) -> None:
+    def _start_next(self, end: int) -> None:
         self.start = end
         if self.index is None:
             self.key = None
@@ -168,7 +174,7 @@ class Walk:
             self.index += 1
 
 
-def _key(token: bytes | None) -> str | None:
+def _decode_key(token: bytes | None) -> str | None:
     try:
         return msgspec.json.decode(token or b"null", type=str)
     except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -1,7 +1,7 @@
-"""A JSON document that is sound, taken apart by the parser, which is faster than any walk.
+"""Fast path for small, valid JSON documents: the parser splits them, which is faster than scanning.
 
-Nothing is built: every value stays raw until somebody decodes it, and knows where it stands, so that
-what turns out to be wrong with it can be located. For documents that fit into memory.
+Values stay raw until they are decoded, and keep their offset so that errors can be located. Only for
+documents that fit into memory.
 """
 
 from __future__ import annotations
@@ -12,75 +12,75 @@ from typing import TypeAlias, cast
 
 import msgspec
 
-# A larger document is walked through: the parser's list of its values takes memory too.
-SMALL = 4 << 20
+# Larger documents are scanned, because the parser's list of values takes memory too.
+MAX_PARSED_BYTES = 4 << 20
 
-# A key or number, where its value stands in the text, and the value.
-Part: TypeAlias = tuple[str | int, int, msgspec.Raw]
+# A key or index, the offset of its value in the text, and the raw value.
+RawMember: TypeAlias = tuple[str | int, int, msgspec.Raw]
 
-_Parts: TypeAlias = dict[str, msgspec.Raw] | list[msgspec.Raw]
+_RawContainer: TypeAlias = dict[str, msgspec.Raw] | list[msgspec.Raw]
 
-_PARTS = msgspec.json.Decoder(_Parts)
-# It always matches, if only nothing.
-_before_item = cast("Callable[[bytes, int], re.Match[bytes]]", re.compile(rb"[\s,]*").match)
-_BEFORE_VALUE = re.compile(rb'[\s,]*"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*:\s*')
-_END = re.compile(rb"\s*\}")
+_CONTAINER_DECODER = msgspec.json.Decoder(_RawContainer)
+# It always matches, possibly the empty string.
+_match_gap = cast("Callable[[bytes, int], re.Match[bytes]]", re.compile(rb"[\s,]*").match)
+_KEY_GAP = re.compile(rb'[\s,]*"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*:\s*')
+_OBJECT_END = re.compile(rb"\s*\}")
 
 
-class Sound:
-    """The text of a document, what it is made of, and how far its lines are counted."""
+class ParsedDocument:
+    """A valid document split into its top-level members."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.line = 1
-        self.counted = 0
-        self.parts: list[Part] = []
+        self.counted_to = 0
+        self.members: list[RawMember] = []
         self.is_list = False
 
     @classmethod
-    def of(cls, data: bytes) -> Sound | None:
-        """The document, if there is one alone, an object or a list, and it is sound."""
-        sound = cls(data)
-        start = _before_item(data, 0).end()
+    def parse(cls, data: bytes) -> ParsedDocument | None:
+        """Parse `data`; return None unless it is a single valid object or list."""
+        document = cls(data)
+        start = _match_gap(data, 0).end()
         try:
-            parts = sound.inside(data, start)
+            members = document.split_container(data, start)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
-        if parts is None:
+        if members is None:
             return None
-        sound.is_list = sound.begins(start) == b"["
-        sound.parts = parts
-        return sound
+        document.is_list = document.get_byte(start) == b"["
+        document.members = members
+        return document
 
-    def inside(self, raw: msgspec.Raw | bytes, start: int) -> list[Part] | None:
-        """What the object or list at `start` is made of.
+    def split_container(self, raw: msgspec.Raw | bytes, start: int) -> list[RawMember] | None:
+        """Return the members of the object or list at `start`.
 
-        None where a key is there twice: the parser gives one value, and a walk gives both.
+        Return None if a key is repeated: the parser keeps one value, a scan yields both.
         """
-        parts = cast(_Parts, _PARTS.decode(raw))
-        data, at = self.data, start + 1
-        found: list[Part] = []
-        if isinstance(parts, list):
-            for number, value in enumerate(parts):
-                at = _before_item(data, at).end()
-                found.append((number, at, value))
-                at += len(value)
-            return found
-        for name, value in parts.items():
-            gap = _BEFORE_VALUE.match(data, at)
+        container = cast(_RawContainer, _CONTAINER_DECODER.decode(raw))
+        data, offset = self.data, start + 1
+        members: list[RawMember] = []
+        if isinstance(container, list):
+            for number, value in enumerate(container):
+                offset = _match_gap(data, offset).end()
+                members.append((number, offset, value))
+                offset += len(value)
+            return members
+        for name, value in container.items():
+            gap = _KEY_GAP.match(data, offset)
             if gap is None or not data.startswith(value, gap.end()):
                 return None
-            found.append((name, gap.end(), value))
-            at = gap.end() + len(value)
-        return found if _END.match(data, at) else None
+            members.append((name, gap.end(), value))
+            offset = gap.end() + len(value)
+        return members if _OBJECT_END.match(data, offset) else None
 
-    def begins(self, at: int) -> bytes:
-        """The character at a place."""
-        return self.data[at : at + 1]
+    def get_byte(self, offset: int) -> bytes:
+        """Return the byte at an offset."""
+        return self.data[offset : offset + 1]
 
-    def line_at(self, at: int) -> int:
-        """The line of a place, which is never before the one that was asked for last."""
-        if at > self.counted:
-            self.line += self.data.count(b"\n", self.counted, at)
-            self.counted = at
+    def count_line(self, offset: int) -> int:
+        """Return the line of an offset, which must not precede the one asked for last."""
+        if offset > self.counted_to:
+            self.line += self.data.count(b"\n", self.counted_to, offset)
+            self.counted_to = offset
         return self.line

@@ -1,4 +1,4 @@
-"""JSON Lines as they are found in the wild: every good line is given, every bad one located."""
+"""Tolerant JSON Lines reader: yields every valid line and the location of every invalid one."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from rekindle.json_fields import Record
-from rekindle.transcripts.events import Damage
+from rekindle.json_fields import JsonObject
+from rekindle.transcripts.events import UnreadableEntry
 
-# A line that is longer is no message of anybody; without a bound one file could take all memory.
-LONGEST_LINE = 256 * 1024 * 1024
-# Lines of ten kilobytes are common, and with the usual buffer each is put together from pieces.
-BUFFER = 256 * 1024
-_decode = msgspec.json.Decoder().decode
+# No real message is longer; without a limit one file could exhaust the memory.
+MAX_LINE_BYTES = 256 * 1024 * 1024
+# Lines of 10 KB are common; the default buffer would assemble each from several reads.
+READ_BUFFER_BYTES = 256 * 1024
+_decode_strict = msgspec.json.Decoder().decode
 
 
-def decode(data: bytes | msgspec.Raw) -> Any:
-    """The JSON value in `data`; ValueError says why there is none.
+def decode_json(data: bytes | msgspec.Raw) -> Any:
+    """Decode the JSON value in `data`; raise ValueError if it is not valid JSON.
 
-    The fast parser refuses what real writers leave behind: halves of surrogate pairs where a
-    harness cut a text in the middle of an emoji, NaN, bytes that are not UTF-8. The standard
-    library's reads all of these, so a line is only lost when it is not JSON at all.
+    The fast parser rejects what real writers produce: lone surrogates where a harness cut a text in the
+    middle of an emoji, NaN, bytes that are not UTF-8. The standard library accepts all of these, so a
+    line is lost only if it is not JSON at all.
     """
     try:
-        return _decode(data)
+        return _decode_strict(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
@@ -36,62 +36,64 @@ def decode(data: bytes | msgspec.Raw) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def picking(shape: type) -> Callable[[bytes], Any]:
-    """A decoder that builds the fields of a TypedDict alone and passes over all others.
+def make_typed_decoder(shape: type) -> Callable[[bytes], Any]:
+    """Return a decoder that builds only the fields of a TypedDict and skips all others.
 
-    A line tells much that no message needs, such as a result that stands in it twice.
+    Lines hold much that no message needs, such as a second copy of a tool result.
     """
     return msgspec.json.Decoder(shape).decode
 
 
-def records(
-    path: Path, decode_line: Callable[[bytes], Any] = _decode
-) -> Iterator[tuple[int, Record] | Damage]:
-    """Each line that holds a JSON object with its number, and the damage between them.
+def read_json_lines(
+    path: Path, decode_line: Callable[[bytes], Any] = _decode_strict
+) -> Iterator[tuple[int, JsonObject] | UnreadableEntry]:
+    """Yield each line that holds a JSON object with its number, and an entry for each bad line.
 
-    Lines end with a line feed and with nothing else: JSON text may hold U+2028 and its kin raw.
-    Blank lines and `//` comments are no damage. `decode_line` is the way of a reader that wants
-    only some fields, see `picking`; a line that it refuses is read as any other.
+    Only a line feed ends a line, because JSON text may contain a raw U+2028. Blank lines and `//`
+    comments are skipped. `decode_line` lets a reader decode only some fields, see `make_typed_decoder`;
+    a line that it rejects is decoded in full.
     """
     number = 0
-    with path.open("rb", buffering=BUFFER) as file:
-        while line := file.readline(LONGEST_LINE):
+    with path.open("rb", buffering=READ_BUFFER_BYTES) as file:
+        while line := file.readline(MAX_LINE_BYTES):
             number += 1
             try:
                 value = decode_line(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                yield from _odd_line(file, path, number, line)
+                yield from _read_line_leniently(file, path, number, line)
                 continue
             if isinstance(value, dict):
                 yield number, value
             else:
-                yield _no_object(path, number, value)
+                yield _report_non_object(path, number, value)
 
 
-def _odd_line(
+def _read_line_leniently(
     file: BinaryIO, path: Path, number: int, line: bytes
-) -> Iterator[tuple[int, Record] | Damage]:
-    """The same for a line that the fast parser refuses."""
-    if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+) -> Iterator[tuple[int, JsonObject] | UnreadableEntry]:
+    """Read a line that the fast parser rejects."""
+    if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
         _skip_line(file)
-        yield Damage(str(path), number, f"longer than {LONGEST_LINE >> 20} MiB")
+        yield UnreadableEntry(str(path), number, f"line is longer than {MAX_LINE_BYTES >> 20} MiB")
         return
     line = line.strip().removeprefix(b"\xef\xbb\xbf").lstrip()
     if not line or line.startswith(b"//"):
         return
     try:
-        value = decode(line)
+        value = decode_json(line)
     except ValueError as error:
-        yield Damage(str(path), number, f"not JSON: {error}")
+        yield UnreadableEntry(str(path), number, f"not JSON: {error}")
     else:
-        yield (number, value) if isinstance(value, dict) else _no_object(path, number, value)
+        yield (
+            (number, value) if isinstance(value, dict) else _report_non_object(path, number, value)
+        )
 
 
-def _no_object(path: Path, number: int, value: object) -> Damage:
-    return Damage(str(path), number, f"expected an object, got {type(value).__name__}")
+def _report_non_object(path: Path, number: int, value: object) -> UnreadableEntry:
+    return UnreadableEntry(str(path), number, f"expected an object, got {type(value).__name__}")
 
 
 def _skip_line(file: BinaryIO) -> None:
-    line = file.readline(LONGEST_LINE)
+    line = file.readline(MAX_LINE_BYTES)
     while line and not line.endswith(b"\n"):
-        line = file.readline(LONGEST_LINE)
+        line = file.readline(MAX_LINE_BYTES)

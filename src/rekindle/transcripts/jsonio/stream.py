@@ -1,9 +1,9 @@
-"""A JSON document with lists inside its lists, value by value.
+"""Streaming reader for JSON documents with nested lists, value by value.
 
-A file may hold a list of sessions, each with its list of messages. `steps` walks down as far as
-`opens` says and gives every value there with its place, so that reading costs the memory of the
-largest of them (or of a line, where there is a document on each). A value that is not JSON is damage
-and the walk goes on behind it; what follows a cut is lost, what came before it is not.
+A file may hold a list of sessions, each with its list of messages. `iter_values` descends as far as
+`should_descend` allows and yields every value there with its path, so that reading costs the memory of
+the largest value (or of a line, for one document per line). A value that is not JSON is reported and
+skipped; in a truncated file, everything before the cut is still read.
 """
 
 from __future__ import annotations
@@ -17,311 +17,334 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias, cast
 
-from rekindle.transcripts.detect import Head
-from rekindle.transcripts.events import Damage
+from rekindle.transcripts.detect import FileHead
+from rekindle.transcripts.events import UnreadableEntry
 
-from .fast_path import SMALL, Part, Sound
-from .jsonl import LONGEST_LINE, decode, records
+from .fast_path import MAX_PARSED_BYTES, ParsedDocument, RawMember
+from .jsonl import MAX_LINE_BYTES, decode_json, read_json_lines
 
-Place: TypeAlias = tuple[str | int, ...]
+JsonPath: TypeAlias = tuple[str | int, ...]
 
-_CHUNK = 1 << 18
-# Containers below this depth are given whole: places of any length would cost memory without bound.
-_DEEPEST = 128
-_LONGEST_KEY = 1 << 16
+_VALUE_CHUNK_BYTES = 1 << 18
+# Deeper containers are yielded whole, because paths of any length would cost unbounded memory.
+_MAX_DEPTH = 128
+_MAX_KEY_LENGTH = 1 << 16
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None, strict=False)
-_AFTER = frozenset(",]} \t\r\n")
+_VALUE_DELIMITERS = frozenset(",]} \t\r\n")
 _SPACE = re.compile(r"[\s\ufeff]*")
 _KEY = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")\s*:', re.DOTALL)
-# A string that is closed, a quote whose string goes on behind the buffer, or punctuation.
-_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|"|[{}\[\],]', re.DOTALL)
+# A closed string, a quote whose string continues beyond the buffer, or punctuation.
+_VALUE_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|"|[{}\[\],]', re.DOTALL)
 
 
-class Value(NamedTuple):
-    """A value that was not taken apart, and the keys and numbers that lead to it."""
+class JsonValue(NamedTuple):
+    """A value that was not descended into, and the keys and indexes that lead to it."""
 
     document: int
     line: int
-    place: Place
+    path: JsonPath
     value: Any
 
 
-class Closed(NamedTuple):
-    """The container at this place, which was taken apart, has ended."""
+class ContainerEnd(NamedTuple):
+    """Marks the end of a container that was descended into."""
 
     document: int
-    place: Place
+    path: JsonPath
 
 
-Step: TypeAlias = Value | Closed | Damage
+StreamItem: TypeAlias = JsonValue | ContainerEnd | UnreadableEntry
 
 
-def steps(path: Path, opens: Callable[[Place], bool]) -> Iterator[Step]:
-    """The values of a file. Where documents stand on lines of their own, a bad line costs no other."""
-    head = Head.of(path)
-    if is_lines(head):
-        for document, entry in enumerate(records(path)):
-            if isinstance(entry, Damage):
+def iter_values(path: Path, should_descend: Callable[[JsonPath], bool]) -> Iterator[StreamItem]:
+    """Yield a file's values. With one document per line, a bad line does not affect the others."""
+    head = FileHead.read(path)
+    if has_document_per_line(head):
+        for document, entry in enumerate(read_json_lines(path)):
+            if isinstance(entry, UnreadableEntry):
                 yield entry
             else:
-                yield from _apart(Value(document, entry[0], (), entry[1]), opens)
+                yield from _iter_decoded(
+                    JsonValue(document, entry[0], (), entry[1]), should_descend
+                )
     else:
-        yield from documents(path, opens)
+        yield from iter_document_values(path, should_descend)
 
 
-def documents(path: Path, opens: Callable[[Place], bool]) -> Iterator[Step]:
-    """The values of a file whose documents do not stand on lines of their own."""
+def iter_document_values(
+    path: Path, should_descend: Callable[[JsonPath], bool]
+) -> Iterator[StreamItem]:
+    """Yield the values of a file whose documents are not on lines of their own."""
     with path.open("rb") as file:
-        if os.fstat(file.fileno()).st_size <= SMALL:
-            if (sound := Sound.of(file.read())) is not None:
-                yield from _parsed(sound, str(path), opens)
+        if os.fstat(file.fileno()).st_size <= MAX_PARSED_BYTES:
+            if (parsed := ParsedDocument.parse(file.read())) is not None:
+                yield from _iter_parsed(parsed, str(path), should_descend)
                 return
             file.seek(0)
-        yield from values(file, str(path), opens)
+        yield from iter_stream_values(file, str(path), should_descend)
 
 
-def is_lines(head: Head) -> bool:
-    """Whether a file that begins like this has its documents on lines of their own."""
-    if not head.is_lines:
+def has_document_per_line(head: FileHead) -> bool:
+    """Return whether a file with this head has one document per line."""
+    if not head.is_json_lines:
         return False
     data = head.data.rstrip()
     try:
-        decode(data.split(b"\n", 1)[0])
+        decode_json(data.split(b"\n", 1)[0])
     except ValueError:
-        # A list that is laid out has its only element on a line of its own as well.
-        laid_out = (data[:1], data[-1:]) in ((b"[", b"]"), (b"{", b"}"))
-        return len(head.lines) > 1 or not laid_out
+        # An indented list may also have its only element on its own line.
+        is_bracketed = (data[:1], data[-1:]) in ((b"[", b"]"), (b"{", b"}"))
+        return len(head.line_objects) > 1 or not is_bracketed
     return True
 
 
-def _apart(whole: Value, opens: Callable[[Place], bool]) -> Iterator[Step]:
-    """What a walk through the text of this value would give."""
-    document, line, place, value = whole
+def _iter_decoded(
+    container: JsonValue, should_descend: Callable[[JsonPath], bool]
+) -> Iterator[StreamItem]:
+    """Yield the items that streaming the text of this decoded container would yield."""
+    document, line, json_path, value = container
     if isinstance(value, dict):
         children = list(cast("dict[str, Any]", value).items())
     else:
         children = list(enumerate(cast("list[Any]", value)))
     for key, child in children:
-        below = Value(document, line, (*place, key), child)
-        if isinstance(child, (dict, list)) and len(place) < _DEEPEST and opens(below.place):
-            yield from _apart(below, opens)
+        child_value = JsonValue(document, line, (*json_path, key), child)
+        if (
+            isinstance(child, (dict, list))
+            and len(json_path) < _MAX_DEPTH
+            and should_descend(child_value.path)
+        ):
+            yield from _iter_decoded(child_value, should_descend)
         else:
-            yield below
-    yield Closed(document, place)
+            yield child_value
+    yield ContainerEnd(document, json_path)
 
 
-def _parsed(sound: Sound, name: str, opens: Callable[[Place], bool]) -> Iterator[Step]:
-    """What a walk through a document that is sound would give."""
-    data, line_at = sound.data, sound.line_at
-    place: Place = ()
-    inside = iter(sound.parts)
-    above: list[tuple[Iterator[Part], Place]] = []
+def _iter_parsed(
+    parsed: ParsedDocument, name: str, should_descend: Callable[[JsonPath], bool]
+) -> Iterator[StreamItem]:
+    """Yield the items that streaming a valid document would yield."""
+    data, count_line = parsed.data, parsed.count_line
+    json_path: JsonPath = ()
+    members = iter(parsed.members)
+    parents: list[tuple[Iterator[RawMember], JsonPath]] = []
     while True:
-        for key, at, raw in inside:
-            below: Place = (*place, key)
-            line = line_at(at)
-            if data[at] in b"{[" and len(below) < _DEEPEST and opens(below):
-                parts = sound.inside(raw, at)
-                if parts is None:
-                    yield from _Walk(BytesIO(bytes(raw)), name, opens, below, line).steps()
+        for key, offset, raw in members:
+            child_path: JsonPath = (*json_path, key)
+            line = count_line(offset)
+            if (
+                data[offset] in b"{["
+                and len(child_path) < _MAX_DEPTH
+                and should_descend(child_path)
+            ):
+                child_members = parsed.split_container(raw, offset)
+                if child_members is None:
+                    yield from _ValueStream(
+                        BytesIO(bytes(raw)), name, should_descend, child_path, line
+                    ).read_items()
                     continue
-                above.append((inside, place))
-                inside, place = iter(parts), below
+                parents.append((members, json_path))
+                members, json_path = iter(child_members), child_path
                 break
             try:
-                value = decode(raw)
+                value = decode_json(raw)
             except ValueError as error:
-                yield Damage(name, line, f"{_written(below)}: not JSON: {error}")
+                yield UnreadableEntry(name, line, f"{_format_path(child_path)}: not JSON: {error}")
             else:
-                yield Value(0, line, below, value)
+                yield JsonValue(0, line, child_path, value)
         else:
-            yield Closed(0, place)
-            if not above:
+            yield ContainerEnd(0, json_path)
+            if not parents:
                 return
-            inside, place = above.pop()
+            members, json_path = parents.pop()
 
 
-def values(file: BinaryIO, name: str, opens: Callable[[Place], bool]) -> Iterator[Step]:
-    """The values of the documents in `file`; lists and objects that `opens` names are taken apart.
+def iter_stream_values(
+    file: BinaryIO, name: str, should_descend: Callable[[JsonPath], bool]
+) -> Iterator[StreamItem]:
+    """Yield the values of the documents in `file`, descending where `should_descend` allows.
 
-    The place of a document itself is `()`, and it is always taken apart. `name` is what damage says
-    of the file.
+    The path of a document is `()`, and it is always descended into. `name` is the file name used in
+    reports.
     """
-    return _Walk(file, name, opens).steps()
+    return _ValueStream(file, name, should_descend).read_items()
 
 
-class _Frame:
-    """A container that is being taken apart."""
+class _OpenContainer:
+    """A container that is being read."""
 
-    def __init__(self, place: Place, is_list: bool) -> None:
-        self.place = place
+    def __init__(self, path: JsonPath, is_list: bool) -> None:
+        self.path = path
         self.is_list = is_list
         self.index = 0
 
 
-class _Walk:
-    """Where in the text we are."""
+class _ValueStream:
+    """A scanner over the text of JSON documents."""
 
     def __init__(
         self,
         file: BinaryIO,
         name: str,
-        opens: Callable[[Place], bool],
-        root: Place = (),
+        should_descend: Callable[[JsonPath], bool],
+        root: JsonPath = (),
         line: int = 1,
     ) -> None:
         self.file = file
         self.root = root
         self.name = name
-        self.opens = opens
+        self.should_descend = should_descend
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.text = ""
-        self.at = 0
+        self.offset = 0
         self.line = line
-        self.counted = 0
+        self.counted_to = 0
         self.document = -1
-        self.stack: list[_Frame] = []
+        self.stack: list[_OpenContainer] = []
 
-    def steps(self) -> Iterator[Step]:
+    def read_items(self) -> Iterator[StreamItem]:
+        """Yield the values and container ends of all documents."""
         while char := self._peek():
-            if len(self.text) - self.at > LONGEST_LINE:
-                yield self._damage(
-                    f"a value longer than {LONGEST_LINE >> 20} MiB; the rest is lost"
+            if len(self.text) - self.offset > MAX_LINE_BYTES:
+                yield self._report(
+                    f"value is longer than {MAX_LINE_BYTES >> 20} MiB; the rest is skipped"
                 )
                 return
             if not self.stack:
-                yield from self._begin(char)
+                yield from self._read_document_start(char)
             elif char in "]}":
-                self.at += 1
-                yield Closed(self.document, self.stack.pop().place)
+                self.offset += 1
+                yield ContainerEnd(self.document, self.stack.pop().path)
             elif char == ",":
-                self.at += 1
+                self.offset += 1
             else:
-                yield from self._child(self.stack[-1])
+                yield from self._read_child(self.stack[-1])
         if self.stack:
-            yield self._damage(f"the document ends in the middle, {len(self.stack)} brackets deep")
+            yield self._report(f"unexpected end of document, {len(self.stack)} levels deep")
 
-    def _begin(self, char: str) -> Iterator[Damage]:
+    def _read_document_start(self, char: str) -> Iterator[UnreadableEntry]:
         if char in "{[":
             self.document += 1
-            self._open(self.root, char)
+            self._open_container(self.root, char)
             return
-        start = self.at
-        while (end := self.text.find("\n", self.at)) < 0 and self._more():
-            start = self.at
+        start = self.offset
+        while (end := self.text.find("\n", self.offset)) < 0 and self._read_more():
+            start = self.offset
         line = self.text[start : end if end >= 0 else len(self.text)]
         if not line.startswith("//"):
-            yield self._damage("expected a JSON document")
-        self.at = start + len(line)
+            yield self._report("expected a JSON document")
+        self.offset = start + len(line)
 
-    def _child(self, frame: _Frame) -> Iterator[Step]:
+    def _read_child(self, frame: _OpenContainer) -> Iterator[StreamItem]:
         if frame.is_list:
-            place = (*frame.place, frame.index)
+            json_path = (*frame.path, frame.index)
             frame.index += 1
         else:
-            key = self._key()
+            key = self._read_key()
             if key is None:
-                yield self._damage(f"{_written(frame.place)}: expected a key")
-                self._skip()
+                yield self._report(f"{_format_path(frame.path)}: expected a key")
+                self._skip_value()
                 return
-            place = (*frame.place, key)
+            json_path = (*frame.path, key)
         char = self._peek()
-        if char in ("{", "[") and len(self.stack) < _DEEPEST and self.opens(place):
-            self._open(place, char)
+        if char in ("{", "[") and len(self.stack) < _MAX_DEPTH and self.should_descend(json_path):
+            self._open_container(json_path, char)
         elif char not in ("", ",", "]", "}"):
-            yield from self._value(place)
+            yield from self._read_value(json_path)
 
-    def _open(self, place: Place, char: str) -> None:
-        self.at += 1
-        self.stack.append(_Frame(place, char == "["))
+    def _open_container(self, json_path: JsonPath, char: str) -> None:
+        self.offset += 1
+        self.stack.append(_OpenContainer(json_path, char == "["))
 
-    def _value(self, place: Place) -> Iterator[Step]:
-        line = self._line()
+    def _read_value(self, json_path: JsonPath) -> Iterator[StreamItem]:
+        line = self._count_line()
         try:
-            value, end = _DECODER.raw_decode(self.text, self.at)
+            value, end = _DECODER.raw_decode(self.text, self.offset)
         except (ValueError, RecursionError):
             end, value = len(self.text), None
-        # Of a number that goes on behind the buffer, the first digits are a number too.
-        if self.text[end : end + 1] in _AFTER:
-            self.at = end
-            yield Value(self.document, line, place, value)
+        # The first digits of a number that continues beyond the buffer are a number too.
+        if self.text[end : end + 1] in _VALUE_DELIMITERS:
+            self.offset = end
+            yield JsonValue(self.document, line, json_path, value)
             return
-        # It may go on behind the buffer, or be no JSON: its brackets tell where it ends.
-        whole = self._skip()
+        # It continues beyond the buffer or is not JSON: find its end by its brackets.
+        whole = self._skip_value()
         if whole is None:
             return
         try:
-            yield Value(self.document, line, place, _DECODER.decode(whole))
+            yield JsonValue(self.document, line, json_path, _DECODER.decode(whole))
         except ValueError as error:
-            yield Damage(self.name, line, f"{_written(place)}: not JSON: {error}")
+            yield UnreadableEntry(self.name, line, f"{_format_path(json_path)}: not JSON: {error}")
         except RecursionError:
-            yield Damage(self.name, line, f"{_written(place)}: nested too deeply")
+            yield UnreadableEntry(self.name, line, f"{_format_path(json_path)}: nested too deeply")
 
-    def _skip(self) -> str | None:
-        """The text up to the end of a value; None when the file ends before."""
-        depth, position, size = 0, self.at, _CHUNK
+    def _skip_value(self) -> str | None:
+        """Skip a value and return its text, or None if the file ends first."""
+        depth, position, size = 0, self.offset, _VALUE_CHUNK_BYTES
         while True:
-            match = _TOKEN.search(self.text, position)
+            match = _VALUE_TOKEN.search(self.text, position)
             if match is None or (match[0] == '"' and match.end() - match.start() == 1):
                 position = match.start() if match else len(self.text)
-                position -= self.at
-                if len(self.text) - self.at > LONGEST_LINE:
+                position -= self.offset
+                if len(self.text) - self.offset > MAX_LINE_BYTES:
                     return None
-                if not self._more(size):
-                    self.at = len(self.text)
+                if not self._read_more(size):
+                    self.offset = len(self.text)
                     return None
-                # While a value goes on, read twice as much: to read a long one stays linear.
+                # Double the read size for long values, so that reading stays linear.
                 size *= 2
-                position += self.at
+                position += self.offset
                 continue
             token = match[0]
             if depth == 0 and token in ",]}":
-                whole = self.text[self.at : match.start()]
-                self.at = match.start()
+                whole = self.text[self.offset : match.start()]
+                self.offset = match.start()
                 return whole
             depth += 1 if token in "{[" else -1 if token in "]}" else 0
             position = match.end()
 
-    def _key(self) -> str | None:
-        match = _KEY.match(self.text, self.at)
-        while match is None and len(self.text) - self.at < _LONGEST_KEY and self._more():
-            match = _KEY.match(self.text, self.at)
+    def _read_key(self) -> str | None:
+        match = _KEY.match(self.text, self.offset)
+        while (
+            match is None and len(self.text) - self.offset < _MAX_KEY_LENGTH and self._read_more()
+        ):
+            match = _KEY.match(self.text, self.offset)
         if match is None:
             return None
-        self.at = match.end()
+        self.offset = match.end()
         try:
             return _DECODER.decode(match[1])
         except ValueError:
             return match[1][1:-1]
 
     def _peek(self) -> str:
-        """The next character that is no space, without taking it; nothing at the end."""
+        """Return the next non-space character without consuming it; empty at the end."""
         while True:
-            match = _SPACE.match(self.text, self.at)
-            self.at = match.end() if match else self.at
-            if self.at < len(self.text):
-                return self.text[self.at]
-            if not self._more():
+            match = _SPACE.match(self.text, self.offset)
+            self.offset = match.end() if match else self.offset
+            if self.offset < len(self.text):
+                return self.text[self.offset]
+            if not self._read_more():
                 return ""
 
-    def _more(self, size: int = _CHUNK) -> bool:
-        """Read on; what was taken is let go. Positions are then counted from the new beginning."""
+    def _read_more(self, size: int = _VALUE_CHUNK_BYTES) -> bool:
+        """Read another chunk, drop consumed text, and restart offsets from the new beginning."""
         chunk = self.file.read(size)
-        self.line = self._line()
-        self.text = self.text[self.at :] + self.decoder.decode(chunk, final=not chunk)
-        self.at = self.counted = 0
+        self.line = self._count_line()
+        self.text = self.text[self.offset :] + self.decoder.decode(chunk, final=not chunk)
+        self.offset = self.counted_to = 0
         return bool(chunk)
 
-    def _line(self) -> int:
-        self.line += self.text.count("\n", self.counted, self.at)
-        self.counted = self.at
+    def _count_line(self) -> int:
+        self.line += self.text.count("\n", self.counted_to, self.offset)
+        self.counted_to = self.offset
         return self.line
 
-    def _damage(self, what: str) -> Damage:
-        return Damage(self.name, self._line(), what)
+    def _report(self, reason: str) -> UnreadableEntry:
+        return UnreadableEntry(self.name, self._count_line(), reason)
 
 
-def _written(place: Place) -> str:
-    """A place as people write it: `samples[3].messages`."""
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part:.80}" for part in place[:8])
+def _format_path(json_path: JsonPath) -> str:
+    """Format a path for people: `samples[3].messages`."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part:.80}" for part in json_path[:8])
     return "".join(parts).lstrip(".") or "the document"

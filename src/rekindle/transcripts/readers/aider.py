@@ -1,13 +1,13 @@
-"""Aider's chat history: Markdown, with all chats of a folder in one file that grows.
+"""Aider chat history: Markdown, with all chats of a folder in one growing file.
 
     # aider chat started at 2026-01-31 10:00:00     a chat, which is a session
     #### what the user typed                        one line of a prompt
-    > Applied edit to app.py                        what Aider itself says
+    > Applied edit to app.py                        output of Aider itself
     anything else                                   the model's answer
 
-There are no tool calls. What Aider says after a message (edits, failed edits, output of tests and
-linters) is kept as `notes` of that message; what it says before the first tells the model. Aider ends
-its own lines and the user's with two spaces, so a quotation or a heading in an answer stays in it.
+There are no tool calls. Aider's output after a message (edits, failed edits, output of tests and
+linters) is kept as `notes` of that message; its output before the first message names the model. Aider
+ends its own lines and the user's with two spaces, so quotations and headings in answers stay there.
 """
 
 from __future__ import annotations
@@ -17,177 +17,197 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
-from rekindle.json_fields import present, seconds
-from rekindle.transcripts.detect import Head
-from rekindle.transcripts.events import Damage, Event, Learned, Opened
-from rekindle.transcripts.jsonio.jsonl import LONGEST_LINE
-from rekindle.types import JSON, Message, Session, Tokens, replace
+from rekindle.json_fields import drop_none, parse_timestamp
+from rekindle.transcripts.detect import FileHead
+from rekindle.transcripts.events import (
+    SessionStarted,
+    SessionUpdated,
+    TranscriptEvent,
+    UnreadableEntry,
+)
+from rekindle.transcripts.jsonio.jsonl import MAX_LINE_BYTES
+from rekindle.types import JSON, Message, Session, Tokens, replace_fields
 
-from .ids import hashed_id, made_id
+from .ids import make_hash_id, make_path_id
 
 SOURCE = "aider"
 
-_HEADING = b"# aider chat started at "
-_PROMPT = "#### "
-_NOTE = "> "
+_CHAT_HEADING = b"# aider chat started at "
+_PROMPT_PREFIX = "#### "
+_NOTE_PREFIX = "> "
 _MODEL = re.compile(r"(?:Main model|Models?): (\S+)")
 _FOLDER = re.compile(r"Git working dir: (\S.*)")
 _EDITED = re.compile(r"Applied edit to (.+)")
-_NOT_EDITED = ("The LLM did not conform to the edit format", "SEARCH/REPLACE block failed to match")
+_EDIT_FAILURES = (
+    "The LLM did not conform to the edit format",
+    "SEARCH/REPLACE block failed to match",
+)
 _SENT = re.compile(r"([\d.,]{1,15}[kM]?) (?:prompt tokens|sent)\b")
 _RECEIVED = re.compile(r"([\d.,]{1,15}[kM]?) (?:completion tokens|received)\b")
-_WRITTEN = re.compile(r"([\d.,]{1,15}[kM]?) cache write\b")
-_READ = re.compile(r"([\d.,]{1,15}[kM]?) cache hit\b")
+_CACHE_WRITTEN = re.compile(r"([\d.,]{1,15}[kM]?) cache write\b")
+_CACHE_READ = re.compile(r"([\d.,]{1,15}[kM]?) cache hit\b")
 _COST = re.compile(r"\$(\d{1,9}(?:\.\d{1,12})?) (?:cost|message|send)\b")
 
 
-def sniff(head: Head) -> bool:
-    return any(line.startswith(_HEADING) for line in head.data.split(b"\n", 20)[:20])
+def can_read(head: FileHead) -> bool:
+    return any(line.startswith(_CHAT_HEADING) for line in head.data.split(b"\n", 20)[:20])
 
 
-def read(path: Path) -> Iterator[Event]:
-    history = _History(path)
+def read_events(path: Path) -> Iterator[TranscriptEvent]:
+    history = _AiderHistory(path)
     number = 0
     with path.open("rb") as file:
-        while data := file.readline(LONGEST_LINE):
+        while data := file.readline(MAX_LINE_BYTES):
             number += 1
-            if len(data) == LONGEST_LINE and not data.endswith(b"\n"):
-                yield Damage(str(path), number, f"longer than {LONGEST_LINE >> 20} MiB")
-            elif data.startswith(_HEADING):
-                moment = data[len(_HEADING) :].decode("utf-8", "replace")
-                yield from history.begin(moment, number)
-            elif not history.chat.goes_on(line := data.decode("utf-8", "replace")):
-                yield from history.take(line, number)
-    yield from history.end()
+            if len(data) == MAX_LINE_BYTES and not data.endswith(b"\n"):
+                yield UnreadableEntry(
+                    str(path), number, f"line is longer than {MAX_LINE_BYTES >> 20} MiB"
+                )
+            elif data.startswith(_CHAT_HEADING):
+                started_text = data[len(_CHAT_HEADING) :].decode("utf-8", "replace")
+                yield from history.start_chat(started_text, number)
+            elif not history.chat.try_continue_answer(line := data.decode("utf-8", "replace")):
+                yield from history.read_entry(line, number)
+    yield from history.finish()
 
 
-class _History:
-    """The chats of one file, one after the other."""
+class _AiderHistory:
+    """The chats of one file, read one after the other."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.ids: set[str] = set()
-        self.chat = _Chat("", 0)
+        self.chat = _AiderChat("", 0)
 
-    def begin(self, moment: str, number: int) -> Iterator[Event]:
-        yield from self.end()
-        self.chat = _Chat(moment.strip(), number)
+    def start_chat(self, started_text: str, number: int) -> Iterator[TranscriptEvent]:
+        yield from self.finish()
+        self.chat = _AiderChat(started_text.strip(), number)
 
-    def take(self, line: str, number: int) -> Iterator[Event]:
-        for message in self.chat.take(line, number):
-            yield from self._say(message)
+    def read_entry(self, line: str, number: int) -> Iterator[TranscriptEvent]:
+        for message in self.chat.read_entry(line, number):
+            yield from self._append_message(message)
 
-    def end(self) -> Iterator[Event]:
-        for message in self.chat.end():
-            yield from self._say(message)
+    def finish(self) -> Iterator[TranscriptEvent]:
+        for message in self.chat.close_message():
+            yield from self._append_message(message)
         if self.chat.session is not None:
-            yield Learned(self.chat.learned())
+            yield SessionUpdated(self.chat.build_session())
 
-    def _say(self, message: Message) -> Iterator[Event]:
+    def _append_message(self, message: Message) -> Iterator[TranscriptEvent]:
         if self.chat.session is None:
-            id = self._id(message)
+            id = self._make_session_id(message)
             self.ids.add(id)
-            started = seconds(self.chat.moment) or 0.0
+            started = parse_timestamp(self.chat.started_text) or 0.0
             self.chat.session = Session(id=id, source=SOURCE, started=started)
-            self.chat.session = self.chat.learned()
-            yield Opened(self.chat.session)
+            self.chat.session = self.chat.build_session()
+            yield SessionStarted(self.chat.session)
         yield message
 
-    def _id(self, first: Message) -> str:
-        # The time to the second, the folder in the notes, the first words: a copy has the same.
-        if not self.chat.moment:
-            return made_id(SOURCE, self.path, "")
-        words = first.text.split("\n", 1)[0]
-        words = f"{self.chat.moment}\n{self.chat.preface}\n{words}"
-        id = hashed_id(SOURCE, words)
+    def _make_session_id(self, first: Message) -> str:
+        # Start time, notes with the folder, and first line: identical in a copy of the file.
+        if not self.chat.started_text:
+            return make_path_id(SOURCE, self.path, "")
+        identity = first.text.split("\n", 1)[0]
+        identity = f"{self.chat.started_text}\n{self.chat.preface}\n{identity}"
+        id = make_hash_id(SOURCE, identity)
         while id in self.ids:
-            words += "\n"
-            id = hashed_id(SOURCE, words)
+            identity += "\n"
+            id = make_hash_id(SOURCE, identity)
         return id
 
 
-class _Chat:
-    """One chat as far as it is read."""
+class _AiderChat:
+    """One chat being read."""
 
-    def __init__(self, moment: str, heading: int) -> None:
-        self.moment = moment
-        self.heading = heading
+    def __init__(self, started_text: str, heading_line: int) -> None:
+        self.started_text = started_text
+        self.heading_line = heading_line
         self.session: Session | None = None
         self.preface = ""
         self.model: str | None = None
         self.folder: str | None = None
         self.tokens = Tokens()
         self.cost = Decimal(0)
-        # What is being gathered: who speaks, since which line, and what Aider said after it.
+        # The message being assembled: its role, its first line, and Aider's output after it.
         self.role = ""
         self.line = 0
-        self.words: list[str] = []
+        self.text_lines: list[str] = []
         self.notes: list[str] = []
-        # Whether Aider's lines end with two spaces; an editor may have taken them away.
+        # Whether Aider's lines end with two spaces; an editor may have stripped them.
         self.is_marked: bool | None = None
 
-    def goes_on(self, line: str) -> bool:
-        """Take a line in the middle of an answer, which most lines are."""
-        if self.role != "assistant" or self.notes or line.startswith((_NOTE, _PROMPT)):
+    def try_continue_answer(self, line: str) -> bool:
+        """Append a line that continues an answer (most do); return whether it was one."""
+        if (
+            self.role != "assistant"
+            or self.notes
+            or line.startswith((_NOTE_PREFIX, _PROMPT_PREFIX))
+        ):
             return False
-        self.words.append(line.rstrip("\r\n"))
+        self.text_lines.append(line.rstrip("\r\n"))
         return True
 
-    def take(self, line: str, number: int) -> Iterator[Message]:
-        """A line; gives the message that is complete because this one began."""
+    def read_entry(self, line: str, number: int) -> Iterator[Message]:
+        """Read a line and yield the message that it completes."""
         line = line.rstrip("\r\n")
-        if line.startswith(_NOTE) and self._is_own(line):
-            self._note(line[len(_NOTE) :].removesuffix("  "))
-        elif line.startswith(_PROMPT) and self._is_own(line):
+        if line.startswith(_NOTE_PREFIX) and self._is_aider_line(line):
+            self._read_note(line[len(_NOTE_PREFIX) :].removesuffix("  "))
+        elif line.startswith(_PROMPT_PREFIX) and self._is_aider_line(line):
             if self.role != "user" or self.notes:
-                yield from self.end()
+                yield from self.close_message()
                 self.role, self.line = "user", number
-            self.words.append(line[len(_PROMPT) :].removesuffix("  "))
+            self.text_lines.append(line[len(_PROMPT_PREFIX) :].removesuffix("  "))
         elif self.role == "assistant" and not self.notes:
-            self.words.append(line)
-        elif line.strip() and (self.heading or self.role):
-            yield from self.end()
+            self.text_lines.append(line)
+        elif line.strip() and (self.heading_line or self.role):
+            yield from self.close_message()
             self.role, self.line = "assistant", number
-            self.words.append(line)
+            self.text_lines.append(line)
 
-    def _is_own(self, line: str) -> bool:
-        """Whether Aider wrote this line, and not the model."""
+    def _is_aider_line(self, line: str) -> bool:
+        """Return whether Aider wrote this line, not the model."""
         if self.is_marked is None:
             self.is_marked = line.endswith("  ")
         return line.endswith("  ") or not self.is_marked
 
-    def _note(self, said: str) -> None:
-        if match := _MODEL.match(said):
+    def _read_note(self, note: str) -> None:
+        if match := _MODEL.match(note):
             self.model = self.model or match[1]
-        elif match := _FOLDER.match(said):
+        elif match := _FOLDER.match(note):
             self.folder = self.folder or match[1]
-        if match := _SENT.search(said):
-            cached, written = _count(_READ.search(said)), _count(_WRITTEN.search(said))
-            spent = Tokens(_count(match), _count(_RECEIVED.search(said)), cached, written)
-            self.tokens = self.tokens.plus(spent)
-            if cost := _COST.search(said):
+        if match := _SENT.search(note):
+            cache_read, cache_write = (
+                _parse_count(_CACHE_READ.search(note)),
+                _parse_count(_CACHE_WRITTEN.search(note)),
+            )
+            usage = Tokens(
+                _parse_count(match), _parse_count(_RECEIVED.search(note)), cache_read, cache_write
+            )
+            self.tokens = self.tokens.add(usage)
+            if cost := _COST.search(note):
                 self.cost += Decimal(cost[1])
         if self.role:
-            self.notes.append(said)
+            self.notes.append(note)
         elif len(self.preface) < 10_000:
-            self.preface += f"{said}\n"
+            self.preface += f"{note}\n"
 
-    def end(self) -> Iterator[Message]:
-        """The message that is being gathered."""
-        words = "\n".join(self.words).strip("\n")
+    def close_message(self) -> Iterator[Message]:
+        """Yield the message being assembled."""
+        text = "\n".join(self.text_lines).strip("\n")
         role, line, notes = self.role, self.line, self.notes
-        self.role, self.words, self.notes = "", [], []
-        if role and (words or notes):
+        self.role, self.text_lines, self.notes = "", [], []
+        if role and (text or notes):
             yield Message(
                 role=role,
-                content=words,
-                platform_message_id=f"line:{line - self.heading}",
-                meta=present(_facts(notes)),
+                content=text,
+                platform_message_id=f"line:{line - self.heading_line}",
+                meta=drop_none(_build_meta(notes)),
             )
 
-    def learned(self) -> Session:
+    def build_session(self) -> Session:
+        """Return the session with everything learned so far."""
         assert self.session is not None
-        return replace(
+        return replace_fields(
             self.session,
             model=self.model,
             cwd=self.folder,
@@ -196,9 +216,9 @@ class _Chat:
         )
 
 
-def _facts(notes: list[str]) -> dict[str, JSON]:
+def _build_meta(notes: list[str]) -> dict[str, JSON]:
     edited = [match[1].strip() for note in notes if (match := _EDITED.match(note))]
-    failed = any(mark in note for note in notes for mark in _NOT_EDITED)
+    failed = any(mark in note for note in notes for mark in _EDIT_FAILURES)
     return {
         "edited": edited or None,
         "edit_failed": True if failed else None,
@@ -206,8 +226,8 @@ def _facts(notes: list[str]) -> dict[str, JSON]:
     }
 
 
-def _count(match: re.Match[str] | None) -> int:
-    """A number of tokens as Aider rounds it: `33,469`, `12k`, `1.2M`."""
+def _parse_count(match: re.Match[str] | None) -> int:
+    """Parse a token count as Aider rounds it: `33,469`, `12k`, `1.2M`."""
     if match is None:
         return 0
     digits = match[1].replace(",", "")

@@ -1,11 +1,11 @@
-"""ATIF, the Agent Trajectory Interchange Format of Harbor: read, versions 1.0 to 1.8.
+"""ATIF reader (Agent Trajectory Interchange Format of Harbor), versions 1.0 to 1.8.
 
-A trajectory is a session; sub-agents may be embedded (`subagent_trajectories`) or lie in files of
-their own. A step of the agent is an answer, and the results of its calls stand in its observation.
-Results that name no call are matched by order. Steps of the system are no messages, except where
-our own export says which role they had; the work of a sub-agent that such a step observed is a
-result. A trajectory that a summary split goes on in `….cont-N.json`, whose first steps are copies.
-What the export put into `extra` makes its messages come back as they were.
+A trajectory is a session; sub-agents may be embedded (`subagent_trajectories`) or in files of their own.
+An agent's step is an answer, with the results of its calls in its observation. Results that name no
+call are matched by order. System steps are not messages, unless our own export gives their role; the
+work of a sub-agent observed by such a step is a result. A trajectory split by a summary continues in
+`….cont-N.json`, whose first steps are copies. With what our export puts into `extra`, messages are
+restored exactly.
 """
 
 from __future__ import annotations
@@ -17,332 +17,362 @@ from pathlib import Path
 from typing import Any, cast
 
 from rekindle.json_fields import (
-    Record,
-    count,
-    number,
-    present,
-    record,
-    records,
-    seconds,
-    text,
-    text_part,
+    JsonObject,
+    as_count,
+    as_number,
+    as_object,
+    as_objects,
+    drop_none,
+    get_text,
+    make_text_part,
+    parse_timestamp,
 )
-from rekindle.transcripts.detect import Head
-from rekindle.transcripts.events import Damage, Event, Learned, Opened
-from rekindle.transcripts.jsonio.stream import Closed, Place, steps
-from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace
+from rekindle.transcripts.detect import FileHead
+from rekindle.transcripts.events import (
+    SessionStarted,
+    SessionUpdated,
+    TranscriptEvent,
+    UnreadableEntry,
+)
+from rekindle.transcripts.jsonio.stream import ContainerEnd, JsonPath, iter_values
+from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
 
-from .ids import MASKED, made_id
+from .ids import MASKED_IDS, make_path_id
 
 SOURCE = "atif"
 
 _ROLES = {"user": "user", "agent": "assistant"}
-# A word in capitals is what a test harness puts in the place of an id.
+# A test harness replaces ids by words in capitals.
 _PLACEHOLDER = re.compile(r"[A-Z_<>]+")
-_SUMMARIZER = re.compile(r"(.+)-summarization-\d+-\w+", re.DOTALL)
-_CONTINUED = re.compile(r"(.+)\.cont-(\d{1,6})(\.\w+)?", re.DOTALL)
-_DEAREST = 1e9
+_SUMMARIZER_ID = re.compile(r"(.+)-summarization-\d+-\w+", re.DOTALL)
+_CONTINUATION_NAME = re.compile(r"(.+)\.cont-(\d{1,6})(\.\w+)?", re.DOTALL)
+_MAX_COST = 1e9
 
 
-def sniff(head: Head) -> bool:
+def can_read(head: FileHead) -> bool:
     return _is_trajectory(head.fields)
 
 
-def _is_trajectory(about: Record) -> bool:
-    return (text(about, "schema_version") or "").startswith("ATIF")
+def _is_trajectory(metadata: JsonObject) -> bool:
+    return (get_text(metadata, "schema_version") or "").startswith("ATIF")
 
 
-def read(path: Path) -> Iterator[Event]:
-    open_ones: dict[Place, _Trajectory] = {}
+def read_events(path: Path) -> Iterator[TranscriptEvent]:
+    open_trajectories: dict[JsonPath, _AtifTrajectory] = {}
     document = -1
-    for step in steps(path, _opens):
-        if isinstance(step, Damage):
+    for step in iter_values(path, _should_descend):
+        if isinstance(step, UnreadableEntry):
             yield step
             continue
         if step.document != document:
             document = step.document
-            open_ones = {}
-        if isinstance(step, Closed):
-            if (one := open_ones.pop(step.place, None)) is not None:
-                yield from one.finish()
+            open_trajectories = {}
+        if isinstance(step, ContainerEnd):
+            if (trajectory := open_trajectories.pop(step.path, None)) is not None:
+                yield from trajectory.finish()
             continue
-        place = _owner(step.place)
-        one = open_ones.get(place)
-        if one is None:
-            above = open_ones.get(place[:-2]) if place else None
-            one = open_ones[place] = _Trajectory(path, document, place, above)
-        if step.place[len(place) :][:1] == ("steps",):
-            yield from one.take(step.value, step.place[-1], step.line)
+        trajectory_path = _find_trajectory_path(step.path)
+        trajectory = open_trajectories.get(trajectory_path)
+        if trajectory is None:
+            parent = open_trajectories.get(trajectory_path[:-2]) if trajectory_path else None
+            trajectory = open_trajectories[trajectory_path] = _AtifTrajectory(
+                path, document, trajectory_path, parent
+            )
+        if step.path[len(trajectory_path) :][:1] == ("steps",):
+            yield from trajectory.read_entry(step.value, step.path[-1], step.line)
         else:
-            one.learn(str(step.place[-1]), step.value)
-    for one in open_ones.values():
-        yield from one.finish()
+            trajectory.add_metadata(str(step.path[-1]), step.value)
+    for trajectory in open_trajectories.values():
+        yield from trajectory.finish()
 
 
-def _opens(place: Place) -> bool:
-    below = place[len(_owner(place)) :]
-    return below in ((), ("steps",), ("subagent_trajectories",))
+def _should_descend(json_path: JsonPath) -> bool:
+    relative_path = json_path[len(_find_trajectory_path(json_path)) :]
+    return relative_path in ((), ("steps",), ("subagent_trajectories",))
 
 
-def _owner(place: Place) -> Place:
-    """The place of the trajectory that this one is part of."""
+def _find_trajectory_path(json_path: JsonPath) -> JsonPath:
+    """Return the path of the trajectory that contains this one."""
     end = 0
-    while place[end : end + 1] == ("subagent_trajectories",) and len(place) >= end + 2:
+    while json_path[end : end + 1] == ("subagent_trajectories",) and len(json_path) >= end + 2:
         end += 2
-    return place[:end]
+    return json_path[:end]
 
 
-class _Trajectory:
-    """One trajectory as far as it is read."""
+class _AtifTrajectory:
+    """One trajectory being read."""
 
-    def __init__(self, path: Path, document: int, place: Place, above: _Trajectory | None) -> None:
+    def __init__(
+        self, path: Path, document: int, json_path: JsonPath, parent: _AtifTrajectory | None
+    ) -> None:
         self.path = path
-        self.place = ".".join(map(str, (document, *place)) if document or place else ())
-        self.above = above
-        self.about: Record = {}
+        self.position = ".".join(map(str, (document, *json_path)) if document or json_path else ())
+        self.parent = parent
+        self.metadata: JsonObject = {}
         self.session: Session | None = None
-        self.spoken: Session | None = None
-        self.spent = Tokens()
+        self.started_session: Session | None = None
+        self.tokens = Tokens()
         self.cost = Decimal(0)
 
-    def learn(self, key: str, value: JSON) -> None:
-        self.about[key] = value
+    def add_metadata(self, key: str, value: JSON) -> None:
+        """JsonObject a field that is not a step."""
+        self.metadata[key] = value
 
-    def take(self, value: object, index: str | int, line: int) -> Iterator[Event]:
-        """An element of `steps`."""
-        step = record(value)
-        if not text(step, "source"):
-            yield Damage(str(self.path), line, f"steps[{index}]: expected a step with a source")
+    def read_entry(self, value: object, index: str | int, line: int) -> Iterator[TranscriptEvent]:
+        """Read an element of `steps`."""
+        step = as_object(value)
+        if not get_text(step, "source"):
+            yield UnreadableEntry(
+                str(self.path), line, f"steps[{index}]: expected a step with a source"
+            )
             return
-        self._spend(record(step.get("metrics")))
-        session = self._opened()
-        model = session.model or text(step, "model_name")
-        self.session = replace(
+        self._add_usage(as_object(step.get("metrics")))
+        session = self._start_session()
+        model = session.model or get_text(step, "model_name")
+        self.session = replace_fields(
             session,
             model=model,
-            started=session.started or seconds(step.get("timestamp")) or 0.0,
+            started=session.started or parse_timestamp(step.get("timestamp")) or 0.0,
         )
-        place = f"step:{index + 1}" if isinstance(index, int) else f"step:{index}"
-        for message in _messages(step, place, model):
-            if self.spoken is None:
-                self.spoken = self.session
-                yield Opened(self.session)
+        fallback_id = f"step:{index + 1}" if isinstance(index, int) else f"step:{index}"
+        for message in _parse_messages(step, fallback_id, model):
+            if self.started_session is None:
+                self.started_session = self.session
+                yield SessionStarted(self.session)
             yield message
 
-    def _opened(self) -> Session:
+    def _start_session(self) -> Session:
         if self.session is None:
-            id = _id(self.about) or made_id("atif", self.path, self.place)
-            parent = self._parent(id)
-            if self.above is not None and id == parent:
-                id = f"{self.place}@{parent}"
-            agent = record(self.about.get("agent"))
+            id = _parse_session_id(self.metadata) or make_path_id("atif", self.path, self.position)
+            parent = self._find_parent(id)
+            if self.parent is not None and id == parent:
+                id = f"{self.position}@{parent}"
+            agent = as_object(self.metadata.get("agent"))
             self.session = Session(
                 id=id,
                 source=SOURCE,
-                model=text(agent, "model_name"),
+                model=get_text(agent, "model_name"),
                 parent=parent if parent != id else None,
             )
         return self.session
 
-    def _parent(self, id: str) -> str | None:
-        if self.above is not None:
-            return self.above._opened().id
-        if match := _SUMMARIZER.fullmatch(id):
+    def _find_parent(self, id: str) -> str | None:
+        if self.parent is not None:
+            return self.parent._start_session().id
+        if match := _SUMMARIZER_ID.fullmatch(id):
             return match[1]
-        return _continued(self.path)
+        return _find_continued_id(self.path)
 
-    def _spend(self, metrics: Record) -> None:
-        self.spent = self.spent.plus(_tokens(metrics, ""))
-        self.cost += _money(metrics.get("cost_usd"))
+    def _add_usage(self, metrics: JsonObject) -> None:
+        self.tokens = self.tokens.add(_parse_tokens(metrics, ""))
+        self.cost += _parse_cost(metrics.get("cost_usd"))
 
-    def finish(self) -> Iterator[Event]:
-        if self.spoken is None or self.session is None:
+    def finish(self) -> Iterator[TranscriptEvent]:
+        """Yield the session with everything learned from the trajectory."""
+        if self.started_session is None or self.session is None:
             return
-        final = record(self.about.get("final_metrics"))
-        extra = record(self.about.get("extra"))
-        tokens = _tokens(final, "total_")
-        parent = text(extra, "parent_session_id")
-        yield Learned(
-            replace(
+        final = as_object(self.metadata.get("final_metrics"))
+        extra = as_object(self.metadata.get("extra"))
+        tokens = _parse_tokens(final, "total_")
+        parent = get_text(extra, "parent_session_id")
+        yield SessionUpdated(
+            replace_fields(
                 self.session,
-                id=self.spoken.id,
-                title=text(extra, "title"),
-                cwd=text(extra, "cwd"),
-                git_branch=text(extra, "git_branch"),
-                parent=self.session.parent or (parent if parent != self.spoken.id else None),
-                started=seconds(extra.get("started")) or self.session.started,
-                end_reason=text(extra, "end_reason"),
-                tokens=tokens if any(tokens) else self.spent,
-                cost=_money(final.get("total_cost_usd")) or self.cost,
+                id=self.started_session.id,
+                title=get_text(extra, "title"),
+                cwd=get_text(extra, "cwd"),
+                git_branch=get_text(extra, "git_branch"),
+                parent=self.session.parent
+                or (parent if parent != self.started_session.id else None),
+                started=parse_timestamp(extra.get("started")) or self.session.started,
+                end_reason=get_text(extra, "end_reason"),
+                tokens=tokens if any(tokens) else self.tokens,
+                cost=_parse_cost(final.get("total_cost_usd")) or self.cost,
             )
         )
 
 
-def _id(about: Record) -> str | None:
-    """The id of a trajectory; a run and its sub-agents may share that of the session."""
-    session, own = (text(about, name) or "" for name in ("session_id", "trajectory_id"))
-    names = [name for name in (own, session) if name not in MASKED]
+def _parse_session_id(metadata: JsonObject) -> str | None:
+    """Return the trajectory's id; a run and its sub-agents may share the session's."""
+    session, own = (get_text(metadata, name) or "" for name in ("session_id", "trajectory_id"))
+    names = [name for name in (own, session) if name not in MASKED_IDS]
     names = [name for name in names if not _PLACEHOLDER.fullmatch(name)]
     return "@".join(dict.fromkeys(names)) or None
 
 
-def _continued(path: Path) -> str | None:
-    """The id of the trajectory that this one continues, from the file beside it."""
-    match = _CONTINUED.fullmatch(path.name)
+def _find_continued_id(path: Path) -> str | None:
+    """Return the id of the trajectory that this one continues, from the file next to it."""
+    match = _CONTINUATION_NAME.fullmatch(path.name)
     if match is None:
         return None
     number = int(match[2])
     before = f"{match[1]}.cont-{number - 1}" if number > 1 else match[1]
     try:
-        first = path.with_name(f"{before}{match[3] or ''}")
-        about = Head.of(first).fields
+        previous_path = path.with_name(f"{before}{match[3] or ''}")
+        metadata = FileHead.read(previous_path).fields
     except OSError:
         return None
-    if not _is_trajectory(about):
+    if not _is_trajectory(metadata):
         return None
-    return _id(about) or made_id("atif", first, "")
+    return _parse_session_id(metadata) or make_path_id("atif", previous_path, "")
 
 
-def _messages(step: Record, place: str, model: str | None) -> Iterator[Message]:
-    """The message of a step, and the results that it observed."""
-    extra = record(step.get("extra"))
-    role = _ROLES.get(text(step, "source") or "") or text(extra, "role")
-    results = records(record(step.get("observation")).get("results"))
+def _parse_messages(step: JsonObject, fallback_id: str, model: str | None) -> Iterator[Message]:
+    """Yield the step's message and the results that it observed."""
+    extra = as_object(step.get("extra"))
+    role = _ROLES.get(get_text(step, "source") or "") or get_text(extra, "role")
+    results = as_objects(as_object(step.get("observation")).get("results"))
     if role == "tool":
-        # A result whose call is elsewhere: the export gives it a step of its own.
+        # A result without its call: the export gives it a step of its own.
         for result in results[:1]:
-            about = {**record(result.get("extra")), **extra}
-            yield _result({**result, "extra": about}, place, None, step, {})
+            metadata = {**as_object(result.get("extra")), **extra}
+            yield _parse_result({**result, "extra": metadata}, fallback_id, None, step, {})
         return
     calls = [
-        _call(call, f"{place}:{part}")
+        _parse_named_call(call, f"{fallback_id}:{part}")
         for part, call in enumerate(
-            records(step.get("tool_calls")) or records(extra.get("tool_calls"))
+            as_objects(step.get("tool_calls")) or as_objects(extra.get("tool_calls"))
         )
     ]
     if role is not None and len(role) <= 64:
-        yield _said(step, extra, role, tuple(call for _, call in calls), place, model)
-    facts: dict[str, JSON] = {"copied": True} if step.get("is_copied_context") is True else {}
-    failed = extra.get("tool_result_is_error")
-    if isinstance(failed, bool) and len(results) == 1:
-        facts["is_error"] = failed
-    waiting = dict(calls)
-    nameless = extra.get("nameless")
-    nameless = cast("list[object]", nameless) if isinstance(nameless, list) else []
+        yield _parse_message(
+            step, extra, role, tuple(call for _, call in calls), fallback_id, model
+        )
+    meta: dict[str, JSON] = {"copied": True} if step.get("is_copied_context") is True else {}
+    is_error = extra.get("tool_result_is_error")
+    if isinstance(is_error, bool) and len(results) == 1:
+        meta["is_error"] = is_error
+    pending_calls = dict(calls)
+    unnamed_calls = extra.get("nameless")
+    unnamed_calls = cast("list[object]", unnamed_calls) if isinstance(unnamed_calls, list) else []
     for part, result in enumerate(results, 1):
-        named = text(result, "source_call_id") or text(record(result.get("extra")), "call")
-        # One that names no call answers the first that waits.
-        call = waiting.pop(next(iter(waiting), "") if named is None else named, None)
-        if call is not None and call.id in nameless:
+        call_id = get_text(result, "source_call_id") or get_text(
+            as_object(result.get("extra")), "call"
+        )
+        # A result that names no call belongs to the first pending one.
+        call = pending_calls.pop(
+            next(iter(pending_calls), "") if call_id is None else call_id, None
+        )
+        if call is not None and call.id in unnamed_calls:
             call = call._replace(name="")
-        yield _result(result, f"{place}:result:{part}", call, step, facts)
+        yield _parse_result(result, f"{fallback_id}:result:{part}", call, step, meta)
 
 
-def _said(
-    step: Record,
-    extra: Record,
+def _parse_message(
+    step: JsonObject,
+    extra: JsonObject,
     role: str,
     calls: tuple[ToolCall, ...],
-    place: str,
+    fallback_id: str,
     model: str | None,
 ) -> Message:
-    own = text(step, "model_name")
-    facts: dict[str, JSON] = {
+    own_model = get_text(step, "model_name")
+    meta: dict[str, JSON] = {
         "copied": True if step.get("is_copied_context") is True else None,
-        "model": own if own != model else None,
+        "model": own_model if own_model != model else None,
     }
-    message = _content(step.get("message"), extra)
+    content = _parse_content(step.get("message"), extra)
     return Message(
         role=role,
-        content=message if message or extra.get("empty") is True else None,
+        content=content if content or extra.get("empty") is True else None,
         tool_calls=calls,
-        tool_call_id=text(extra, "tool_call_id"),
-        name=text(extra, "name"),
-        reasoning=text(step, "reasoning_content") or text(extra, "reasoning"),
-        finish_reason=text(extra, "finish_reason"),
-        platform_message_id=text(extra, "message_id") or place,
-        meta=present({**facts, **record(extra.get("meta"))}),
-        timestamp=seconds(step.get("timestamp")),
+        tool_call_id=get_text(extra, "tool_call_id"),
+        name=get_text(extra, "name"),
+        reasoning=get_text(step, "reasoning_content") or get_text(extra, "reasoning"),
+        finish_reason=get_text(extra, "finish_reason"),
+        platform_message_id=get_text(extra, "message_id") or fallback_id,
+        meta=drop_none({**meta, **as_object(extra.get("meta"))}),
+        timestamp=parse_timestamp(step.get("timestamp")),
     )
 
 
-def _result(
-    result: Record, place: str, call: ToolCall | None, step: Record, facts: Mapping[str, JSON]
+def _parse_result(
+    result: JsonObject,
+    fallback_id: str,
+    call: ToolCall | None,
+    step: JsonObject,
+    meta: Mapping[str, JSON],
 ) -> Message:
-    extra = record(result.get("extra"))
-    agents = [id for id in map(_id, records(result.get("subagent_trajectory_ref"))) if id]
-    if one := _id(record(result.get("subagent_trajectory_ref"))):
-        agents = [one]
+    extra = as_object(result.get("extra"))
+    agents = [
+        id for id in map(_parse_session_id, as_objects(result.get("subagent_trajectory_ref"))) if id
+    ]
+    if agent_id := _parse_session_id(as_object(result.get("subagent_trajectory_ref"))):
+        agents = [agent_id]
     agent = {"agent": agents[0] if len(agents) == 1 else cast(JSON, agents) or None}
-    named = text(extra, "name")
+    name = get_text(extra, "name")
     return Message(
         role="tool",
-        content=_content(result.get("content"), extra),
+        content=_parse_content(result.get("content"), extra),
         tool_call_id=call.id
         if call
-        else text({**extra, **result}, "tool_call_id", "source_call_id"),
-        name=named or (call.name or None if call else None),
-        reasoning=text(extra, "reasoning"),
-        finish_reason=text(extra, "finish_reason"),
-        platform_message_id=text(extra, "message_id") or place,
-        meta=present({**facts, **agent, **record(extra.get("meta"))}),
-        timestamp=seconds(extra.get("timestamp")) or seconds(step.get("timestamp")),
+        else get_text({**extra, **result}, "tool_call_id", "source_call_id"),
+        name=name or (call.name or None if call else None),
+        reasoning=get_text(extra, "reasoning"),
+        finish_reason=get_text(extra, "finish_reason"),
+        platform_message_id=get_text(extra, "message_id") or fallback_id,
+        meta=drop_none({**meta, **agent, **as_object(extra.get("meta"))}),
+        timestamp=parse_timestamp(extra.get("timestamp")) or parse_timestamp(step.get("timestamp")),
     )
 
 
-def _call(call: Record, place: str) -> tuple[str, ToolCall]:
-    """A call, and the name that its result has for it."""
-    known = text(call, "tool_call_id") or place
-    return known, call_of(call, place)
+def _parse_named_call(call: JsonObject, fallback_id: str) -> tuple[str, ToolCall]:
+    """Return the id by which results refer to a call, and the call."""
+    call_id = get_text(call, "tool_call_id") or fallback_id
+    return call_id, parse_tool_call(call, fallback_id)
 
 
-def call_of(call: Record, place: str = "") -> ToolCall:
-    """The call that the format says so."""
-    extra = record(call.get("extra"))
+def parse_tool_call(call: JsonObject, fallback_id: str = "") -> ToolCall:
+    """Return the tool call that an ATIF call represents."""
+    extra = as_object(call.get("extra"))
     arguments = extra.get("text", call.get("arguments"))
     if not isinstance(arguments, (str, dict)):
         arguments = ""
     id, name = extra.get("id"), extra.get("name")
     return ToolCall(
-        id if isinstance(id, str) else text(call, "tool_call_id") or place,
-        name if isinstance(name, str) else text(call, "function_name") or "",
-        cast("str | Record", arguments),
+        id if isinstance(id, str) else get_text(call, "tool_call_id") or fallback_id,
+        name if isinstance(name, str) else get_text(call, "function_name") or "",
+        cast("str | JsonObject", arguments),
     )
 
 
-def _content(value: Any, extra: Record) -> Content:
-    kept = extra.get("content")
-    return [*records(cast(object, kept))] if isinstance(kept, list) else content_of(value)
+def _parse_content(value: Any, extra: JsonObject) -> Content:
+    original = extra.get("content")
+    return (
+        [*as_objects(cast(object, original))]
+        if isinstance(original, list)
+        else parse_content(value)
+    )
 
 
-def content_of(value: Any) -> Content:
-    """The content that the format says so."""
+def parse_content(value: Any) -> Content:
+    """Return the message content that ATIF content represents."""
     if isinstance(value, str) or value is None:
         return value
-    return [_part(part) for part in records(value)]
+    return [_parse_part(part) for part in as_objects(value)]
 
 
-def _part(part: Record) -> dict[str, JSON]:
-    path = text(record(part.get("source")), "path")
+def _parse_part(part: JsonObject) -> dict[str, JSON]:
+    path = get_text(as_object(part.get("source")), "path")
     if part.get("type") == "image" and path:
         return {"type": "image_url", "image_url": {"url": path}}
-    return text_part(part["text"]) if isinstance(part.get("text"), str) else part
+    return make_text_part(part["text"]) if isinstance(part.get("text"), str) else part
 
 
-def _tokens(metrics: Record, prefix: str) -> Tokens:
-    extra = record(metrics.get("extra"))
-    given = count(metrics.get(f"{prefix}prompt_tokens"))
-    read = count(metrics.get(f"{prefix}cached_tokens"))
-    written = count(extra.get("cache_write_tokens"))
+def _parse_tokens(metrics: JsonObject, prefix: str) -> Tokens:
+    extra = as_object(metrics.get("extra"))
+    prompt = as_count(metrics.get(f"{prefix}prompt_tokens"))
+    read = as_count(metrics.get(f"{prefix}cached_tokens"))
+    written = as_count(extra.get("cache_write_tokens"))
     return Tokens(
-        input=max(0, given - read - written),
-        output=count(metrics.get(f"{prefix}completion_tokens")),
+        input=max(0, prompt - read - written),
+        output=as_count(metrics.get(f"{prefix}completion_tokens")),
         cache_read=read,
         cache_write=written,
-        reasoning=count(extra.get("reasoning_tokens")),
+        reasoning=as_count(extra.get("reasoning_tokens")),
     )
 
 
-def _money(value: object) -> Decimal:
-    cost = number(value) or 0.0
-    return Decimal(str(cost)) if 0 < cost < _DEAREST else Decimal(0)
+def _parse_cost(value: object) -> Decimal:
+    cost = as_number(value) or 0.0
+    return Decimal(str(cost)) if 0 < cost < _MAX_COST else Decimal(0)

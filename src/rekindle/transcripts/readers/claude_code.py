@@ -1,12 +1,12 @@
-"""Claude Code: one JSON object per line, in `projects/<folder>/<session>.jsonl`.
+"""Claude Code reader: one JSON object per line, in `projects/<folder>/<session>.jsonl`.
 
-One answer of the model spans several lines with the same `message.id`, with the results of its
-first calls between them, and now and then a prompt or a line of another answer: up to two answers
-are held open until what follows shows that they are complete. Resumed sessions write earlier
-answers and results once more under new line ids; they are known by `message.id` and tool id.
-A sub-agent's lines (`isSidechain`) are a session of their own, whose parent is the session that
-the lines name. Injected lines (`isMeta`), progress and bookkeeping are no messages. A compaction
-is told in the `meta` of the message after it.
+One answer of the model spans several lines with the same `message.id`, with the results of its first
+calls between them, and occasionally a prompt or a line of another answer: up to two answers are kept
+open until later lines show that they are complete. Resumed sessions repeat earlier answers and results
+under new line ids; copies are recognized by `message.id` and tool id. A sub-agent's lines
+(`isSidechain`) are a session of their own, whose parent is the session that the lines name. Injected
+lines (`isMeta`), progress and bookkeeping are not messages. A compaction is recorded in the `meta` of
+the message after it.
 """
 
 from __future__ import annotations
@@ -18,34 +18,38 @@ from pathlib import Path
 from typing import Any, TypedDict, cast
 
 from rekindle.json_fields import (
-    Record,
-    content,
-    count,
-    number,
-    present,
-    record,
-    records,
-    seconds,
-    text,
-    text_part,
+    JsonObject,
+    as_count,
+    as_number,
+    as_object,
+    as_objects,
+    drop_none,
+    get_text,
+    make_text_part,
+    parse_timestamp,
+    to_content,
 )
-from rekindle.transcripts.detect import Head
-from rekindle.transcripts.events import Damage, Event, Learned, Opened
-from rekindle.transcripts.jsonio.jsonl import picking
-from rekindle.transcripts.jsonio.jsonl import records as lines_of
-from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace
+from rekindle.transcripts.detect import FileHead
+from rekindle.transcripts.events import (
+    SessionStarted,
+    SessionUpdated,
+    TranscriptEvent,
+    UnreadableEntry,
+)
+from rekindle.transcripts.jsonio.jsonl import make_typed_decoder, read_json_lines
+from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace_fields
 
-from .session_builder import Turn
+from .session_builder import AnswerBuilder
 
 SOURCE = "claude-code"
 
-_OPEN_TURNS = 2
-_HELD_PROMPTS = 8
+_MAX_OPEN_ANSWERS = 2
+_MAX_HELD_PROMPTS = 8
 _TYPES = ("user", "assistant", "system", "progress", "summary", "file-history-snapshot")
-_MARKS = ("sessionId", "parentUuid", "leafUuid", "messageId")
+_MARKER_FIELDS = ("sessionId", "parentUuid", "leafUuid", "messageId")
 _EXIT_CODE = re.compile(r"\s*(?:Error: )?Exit code (-?\d{1,9})\b")
-# What `toolUseResult` says beside the text, under the names that all formats share.
-_FACTS = {
+# Fields of `toolUseResult`, by the meta names that all formats share.
+_META_NAMES = {
     "interrupted": "interrupted",
     "returnCodeInterpretation": "exit_code_meaning",
     "agentId": "agent",
@@ -55,12 +59,12 @@ _FACTS = {
     "status": "status",
     "code": "http_status",
 }
-# Some copies have ids masked; a masked id names nothing.
-_MASKED = {"", "REDACTED"}
+# Some exports mask ids; a masked id identifies nothing.
+_MASKED_IDS = {"", "REDACTED"}
 
 
-class _About(TypedDict, total=False):
-    """What is read of `toolUseResult`. The rest is the result once more, or whole files."""
+class _ClaudeToolUseResult(TypedDict, total=False):
+    """The fields that are read from `toolUseResult`; the rest repeats the result or whole files."""
 
     interrupted: Any
     returnCodeInterpretation: Any
@@ -75,8 +79,8 @@ class _About(TypedDict, total=False):
     durationSeconds: Any
 
 
-class _Line(TypedDict, total=False):
-    """What is read of a line."""
+class _ClaudeLine(TypedDict, total=False):
+    """The fields that are read from a line."""
 
     type: Any
     subtype: Any
@@ -91,7 +95,7 @@ class _Line(TypedDict, total=False):
     cwd: Any
     gitBranch: Any
     message: Any
-    toolUseResult: _About | list[Any] | str | float | bool | None
+    toolUseResult: _ClaudeToolUseResult | list[Any] | str | float | bool | None
     toolDenialKind: Any
     isMeta: Any
     isCompactSummary: Any
@@ -102,327 +106,354 @@ class _Line(TypedDict, total=False):
     customTitle: Any
 
 
-_decode_line = picking(_Line)
+_decode_line = make_typed_decoder(_ClaudeLine)
 
 
-def sniff(head: Head) -> bool:
+def can_read(head: FileHead) -> bool:
     return any(
-        line.get("type") in _TYPES and any(mark in line for mark in _MARKS) for line in head.records
+        line.get("type") in _TYPES and any(mark in line for mark in _MARKER_FIELDS)
+        for line in head.objects
     )
 
 
-def read(path: Path) -> Iterator[Event]:
-    file = _File()
-    for entry in lines_of(path, _decode_line):
-        if isinstance(entry, Damage):
+def read_events(path: Path) -> Iterator[TranscriptEvent]:
+    file = _ClaudeFile()
+    for entry in read_json_lines(path, _decode_line):
+        if isinstance(entry, UnreadableEntry):
             yield entry
-        elif said := file.take(*entry):
-            yield from said
+        elif events := file.read_entry(*entry):
+            yield from events
     yield from file.finish()
 
 
-class _File:
-    """The threads of one file, and which of them spoke last."""
+class _ClaudeFile:
+    """The threads of one file, and which of them is active."""
 
     def __init__(self) -> None:
-        self.threads: dict[str, _Thread] = {}
-        self.speaking: _Thread | None = None
+        self.threads: dict[str, _ClaudeThread] = {}
+        self.active_thread: _ClaudeThread | None = None
         self.roots: dict[str, str] = {}
-        # A summary names a line: one that is still to come, or one of the last few.
-        self.promised: dict[str, str] = {}
-        self.recent: deque[tuple[str, _Thread]] = deque(maxlen=64)
+        # A summary refers to a line that is still to come, or to one of the last few.
+        self.titles_by_leaf: dict[str, str] = {}
+        self.recent: deque[tuple[str, _ClaudeThread]] = deque(maxlen=64)
 
-    def take(self, number: int, line: Record) -> Sequence[Event]:
-        # Lists, not generators: most lines say nothing yet, and to start a generator takes longer.
+    def read_entry(self, number: int, line: JsonObject) -> Sequence[TranscriptEvent]:
+        # Lists, not generators: most lines yield nothing, and starting a generator is slower.
+        """Read one line and return the events that it completes."""
         kind = line.get("type")
         if kind in ("summary", "ai-title", "custom-title"):
-            self._name(kind, line)
+            self._read_title(kind, line)
             return ()
-        session = text(line, "sessionId")
+        session = get_text(line, "sessionId")
         if session is None or kind not in ("user", "assistant", "system"):
             return ()
-        thread = self._thread(session, line)
-        if uuid := text(line, "uuid"):
+        thread = self._get_thread(session, line)
+        if uuid := get_text(line, "uuid"):
             self.recent.append((uuid, thread))
-            if self.promised and (title := self.promised.pop(uuid, None)):
-                thread.name(title, 0)
-        thread.learn(line)
+            if self.titles_by_leaf and (title := self.titles_by_leaf.pop(uuid, None)):
+                thread.set_title(title, 0)
+        thread.update_session(line)
         if kind == "assistant":
-            said = thread.answer(number, line)
+            messages = thread.read_answer(number, line)
         elif kind == "user":
-            said = thread.listen(number, line)
+            messages = thread.read_user(number, line)
         else:
-            said = thread.note(line)
-        return self._say(thread, said) if said else ()
+            messages = thread.read_system(line)
+        return self._append_messages(thread, messages) if messages else ()
 
-    def finish(self) -> Iterator[Event]:
+    def finish(self) -> Iterator[TranscriptEvent]:
+        """Yield the open answers and the sessions with everything learned from the file."""
         for thread in self.threads.values():
-            yield from self._say(thread, thread.close())
+            yield from self._append_messages(thread, thread.close_answers())
         for thread in self.threads.values():
-            if thread.opened:
-                yield Learned(replace(thread.session, tokens=thread.tokens))
+            if thread.is_started:
+                yield SessionUpdated(replace_fields(thread.session, tokens=thread.tokens))
 
-    def _say(self, thread: _Thread, messages: Sequence[Message]) -> Sequence[Event]:
-        if not messages or self.speaking is thread:
+    def _append_messages(
+        self, thread: _ClaudeThread, messages: Sequence[Message]
+    ) -> Sequence[TranscriptEvent]:
+        if not messages or self.active_thread is thread:
             return messages
-        self.speaking = thread
-        thread.opened = True
-        return [Opened(thread.session), *messages]
+        self.active_thread = thread
+        thread.is_started = True
+        return [SessionStarted(thread.session), *messages]
 
-    def _thread(self, session: str, line: Record) -> _Thread:
+    def _get_thread(self, session: str, line: JsonObject) -> _ClaudeThread:
         agent = None
         if line.get("isSidechain") is True:
-            agent = text(line, "agentId") or f"sidechain-{self._root(line)}"
+            agent = get_text(line, "agentId") or f"sidechain-{self._find_root(line)}"
             agent = agent if agent.startswith(("agent-", "sidechain-")) else f"agent-{agent}"
-        # The parent's id stands last, so that a prefix of it still names the parent alone.
+        # The parent's id comes last, so that a prefix of it still matches only the parent.
         id = f"{agent}@{session}" if agent else session
         thread = self.threads.get(id)
         if thread is None:
-            parent = session if agent else text(record(line.get("forkedFrom")), "sessionId")
+            parent = session if agent else get_text(as_object(line.get("forkedFrom")), "sessionId")
             parent = None if parent == id else parent
-            thread = self.threads[id] = _Thread(Session(id=id, source=SOURCE, parent=parent))
+            thread = self.threads[id] = _ClaudeThread(Session(id=id, source=SOURCE, parent=parent))
         return thread
 
-    def _root(self, line: Record) -> str:
-        # Before agents had ids, only the chain of parents told two sub-agents apart.
-        uuid = text(line, "uuid") or ""
-        root = self.roots.get(text(line, "parentUuid") or "", uuid)
+    def _find_root(self, line: JsonObject) -> str:
+        # Before agents had ids, only the chain of parents distinguished two sub-agents.
+        uuid = get_text(line, "uuid") or ""
+        root = self.roots.get(get_text(line, "parentUuid") or "", uuid)
         self.roots[uuid] = root
         return root
 
-    def _name(self, kind: str, line: Record) -> None:
-        title = text(line, "summary", "aiTitle", "customTitle")
+    def _read_title(self, kind: str, line: JsonObject) -> None:
+        title = get_text(line, "summary", "aiTitle", "customTitle")
         if title is None:
             return
         if kind == "summary":
-            leaf = text(line, "leafUuid") or ""
+            leaf = get_text(line, "leafUuid") or ""
             owner = next((thread for uuid, thread in self.recent if uuid == leaf), None)
             if owner is None:
-                self.promised[leaf] = title
+                self.titles_by_leaf[leaf] = title
             else:
-                owner.name(title, 0)
-        elif session := text(line, "sessionId"):
-            self._thread(session, {}).name(title, 2 if kind == "custom-title" else 1)
+                owner.set_title(title, 0)
+        elif session := get_text(line, "sessionId"):
+            self._get_thread(session, {}).set_title(title, 2 if kind == "custom-title" else 1)
 
 
-class _Thread:
-    """One conversation as far as it is read."""
+class _ClaudeThread:
+    """One conversation being read."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.tokens = Tokens()
-        self.opened = False
-        self.turns: dict[str, Turn] = {}
-        # Ids alone, never content: the price of knowing a copy when it comes.
+        self.is_started = False
+        self.open_answers: dict[str, AnswerBuilder] = {}
+        # Ids only, never content: needed to recognize copies.
         self.seen: set[str] = set()
-        self.marks: dict[str, JSON] = {}
-        self.rank = -1
+        self.pending_meta: dict[str, JSON] = {}
+        self.title_rank = -1
 
-    def learn(self, line: Record) -> None:
-        """Fill in what the session does not know of itself yet."""
+    def update_session(self, line: JsonObject) -> None:
+        """Fill in session details that are not known yet."""
         known = self.session
         if known.started and known.cwd and known.git_branch:
             return
-        self.session = replace(
+        self.session = replace_fields(
             known,
-            started=known.started or seconds(line.get("timestamp")) or 0.0,
-            cwd=known.cwd or text(line, "cwd"),
-            git_branch=known.git_branch or text(line, "gitBranch"),
+            started=known.started or parse_timestamp(line.get("timestamp")) or 0.0,
+            cwd=known.cwd or get_text(line, "cwd"),
+            git_branch=known.git_branch or get_text(line, "gitBranch"),
         )
 
-    def name(self, title: str, rank: int) -> None:
-        """Take a title; one that a person gave is not replaced by one that was made up."""
-        if rank >= self.rank:
-            self.rank = rank
-            self.session = replace(self.session, title=title)
+    def set_title(self, title: str, rank: int) -> None:
+        """Set the title, unless a higher-ranked one (such as the user's) is set."""
+        if rank >= self.title_rank:
+            self.title_rank = rank
+            self.session = replace_fields(self.session, title=title)
 
-    def note(self, line: Record) -> Sequence[Message]:
-        """A compaction, to be told with the next message; other system lines are bookkeeping."""
+    def read_system(self, line: JsonObject) -> Sequence[Message]:
+        """JsonObject a compaction for the next message's `meta`; other system lines are ignored."""
         if line.get("subtype") != "compact_boundary":
             return ()
-        closed = self.close()
-        about = record(line.get("compactMetadata"))
-        self.marks["compacted"] = {
-            "trigger": text(about, "trigger"),
-            "tokens_before": count(about.get("preTokens")),
+        closed = self.close_answers()
+        metadata = as_object(line.get("compactMetadata"))
+        self.pending_meta["compacted"] = {
+            "trigger": get_text(metadata, "trigger"),
+            "tokens_before": as_count(metadata.get("preTokens")),
         }
         return closed
 
-    def answer(self, number: int, line: Record) -> Sequence[Message]:
-        """A line of an answer; gives what is complete because this one began."""
-        said = record(line.get("message"))
-        id = text(said, "id") or text(line, "uuid") or f"line:{number}"
-        blocks = _blocks(said.get("content"))
-        turn = self.turns.get(id)
+    def read_answer(self, number: int, line: JsonObject) -> Sequence[Message]:
+        """Read a line of an answer and return the messages that it completes."""
+        raw = as_object(line.get("message"))
+        id = get_text(raw, "id") or get_text(line, "uuid") or f"line:{number}"
+        blocks = _parse_blocks(raw.get("content"))
+        answer = self.open_answers.get(id)
         closed: Sequence[Message] = ()
-        if turn is None:
+        if answer is None:
             if id in self.seen:
                 blocks = [block for block in blocks if self._is_new_call(block)]
                 if not blocks:
                     return ()
                 id = f"{id}+{blocks[0]['id']}"
-            while len(self.turns) >= _OPEN_TURNS:
-                closed = [*closed, *self._close(next(iter(self.turns)))]
-            turn = self.turns[id] = Turn(id, seconds(line.get("timestamp")))
-            turn.facts.update(self.marks)
-            self.marks = {}
-        self._add(turn, said, blocks, number)
+            while len(self.open_answers) >= _MAX_OPEN_ANSWERS:
+                closed = [*closed, *self._close_answer(next(iter(self.open_answers)))]
+            answer = self.open_answers[id] = AnswerBuilder(
+                id, parse_timestamp(line.get("timestamp"))
+            )
+            answer.meta.update(self.pending_meta)
+            self.pending_meta = {}
+        self._add_blocks(answer, raw, blocks, number)
         if line.get("isApiErrorMessage") is True:
-            turn.facts["api_error"] = True
+            answer.meta["api_error"] = True
         return closed
 
-    def _is_new_call(self, block: Record) -> bool:
-        id = text(block, "id")
+    def _is_new_call(self, block: JsonObject) -> bool:
+        id = get_text(block, "id")
         return block.get("type") == "tool_use" and id is not None and f"call {id}" not in self.seen
 
-    def _add(self, turn: Turn, said: Record, blocks: list[Record], number: int) -> None:
+    def _add_blocks(
+        self, answer: AnswerBuilder, raw: JsonObject, blocks: list[JsonObject], number: int
+    ) -> None:
         for index, block in enumerate(blocks):
             kind = block.get("type")
             if kind == "text":
-                if value := text(block, "text"):
-                    turn.add_text(value)
+                if value := get_text(block, "text"):
+                    answer.add_text(value)
             elif kind == "thinking":
-                if value := text(block, "thinking"):
-                    turn.add_thought(value)
+                if value := get_text(block, "thinking"):
+                    answer.add_reasoning(value)
             elif kind == "tool_use":
-                turn.add_call(_call(block, f"line:{number}:{index}"))
+                answer.add_call(_parse_tool_call(block, f"line:{number}:{index}"))
             elif kind != "redacted_thinking":
-                turn.add_part(block)
-        turn.finish = text(said, "stop_reason") or turn.finish
-        if usage := record(said.get("usage")):
-            turn.usage = usage
-        model = text(said, "model")
+                answer.add_part(block)
+        answer.finish_reason = get_text(raw, "stop_reason") or answer.finish_reason
+        if usage := as_object(raw.get("usage")):
+            answer.usage = usage
+        model = get_text(raw, "model")
         if model is None or model == "<synthetic>":
             return
         if self.session.model is None:
-            self.session = replace(self.session, model=model)
+            self.session = replace_fields(self.session, model=model)
         elif model != self.session.model:
-            turn.facts["model"] = model
+            answer.meta["model"] = model
 
-    def listen(self, number: int, line: Record) -> Sequence[Message]:
-        """A line from the user's side: results of calls, something typed, or both."""
-        said = record(line.get("message")).get("content")
+    def read_user(self, number: int, line: JsonObject) -> Sequence[Message]:
+        """Read a line of the user's side: tool results, a prompt, or both."""
+        raw_content = as_object(line.get("message")).get("content")
         if line.get("isCompactSummary") is True:
-            compacted = record(self.marks.get("compacted"))
-            self.marks["compacted"] = {**compacted, "summary": _plain(said)}
+            compacted = as_object(self.pending_meta.get("compacted"))
+            self.pending_meta["compacted"] = {**compacted, "summary": _join_text(raw_content)}
             return ()
         if line.get("isMeta") is True:
             return ()
-        blocks = _blocks(said)
+        blocks = _parse_blocks(raw_content)
         results = [block for block in blocks if block.get("type") == "tool_result"]
         orphans: list[Message] = []
         for index, block in enumerate(results):
-            about = record(line.get("toolUseResult")) if len(results) == 1 else {}
-            orphans += self._result(block, line, about, f"line:{number}:{index}")
+            metadata = as_object(line.get("toolUseResult")) if len(results) == 1 else {}
+            orphans += self._read_result(block, line, metadata, f"line:{number}:{index}")
         if len(results) == len(blocks):
             return orphans
-        return [*orphans, *self._prompt(number, line, blocks)]
+        return [*orphans, *self._read_prompt(number, line, blocks)]
 
-    def _prompt(self, number: int, line: Record, blocks: list[Record]) -> Sequence[Message]:
-        """Something typed; gives it, unless an answer is open that it has to wait for."""
-        typed = [_part(block) for block in blocks if block.get("type") != "tool_result"]
-        uuid = text(line, "uuid") or f"line:{number}"
+    def _read_prompt(
+        self, number: int, line: JsonObject, blocks: list[JsonObject]
+    ) -> Sequence[Message]:
+        """Return the prompt, unless an open answer has to come first."""
+        parts = [_parse_part(block) for block in blocks if block.get("type") != "tool_result"]
+        uuid = get_text(line, "uuid") or f"line:{number}"
         if f"line {uuid}" in self.seen:
             return ()
         self.seen.add(f"line {uuid}")
         prompt = Message(
             role="user",
-            content=content(typed),
+            content=to_content(parts),
             platform_message_id=uuid,
-            meta=self._take_marks(),
-            timestamp=seconds(line.get("timestamp")),
+            meta=self._pop_pending_meta(),
+            timestamp=parse_timestamp(line.get("timestamp")),
         )
-        newest = next(reversed(self.turns.values()), None)
-        if newest is not None and len(newest.prompts) < _HELD_PROMPTS:
-            # Typed while the answer was being written: the answer may go on after it.
+        newest = next(reversed(self.open_answers.values()), None)
+        if newest is not None and len(newest.prompts) < _MAX_HELD_PROMPTS:
+            # Typed while the answer was being written, which may continue after it.
             newest.prompts.append(prompt)
             return ()
-        return [*self.close(), prompt]
+        return [*self.close_answers(), prompt]
 
-    def _result(self, block: Record, line: Record, about: Record, place: str) -> Sequence[Message]:
-        """The result of a call; gives it when no answer is open that it goes with."""
-        call = text(block, "tool_use_id") or ""
-        masked = call in _MASKED
+    def _read_result(
+        self, block: JsonObject, line: JsonObject, metadata: JsonObject, fallback_id: str
+    ) -> Sequence[Message]:
+        """Return the result, unless an open answer has to come first."""
+        call = get_text(block, "tool_use_id") or ""
+        masked = call in _MASKED_IDS
         if not masked and f"result {call}" in self.seen:
             return ()
         self.seen.add(f"result {call}")
-        owner = next((turn for turn in self.turns.values() if call in turn.calls), None)
+        owner = next(
+            (answer for answer in self.open_answers.values() if call in answer.calls), None
+        )
         message = Message(
             role="tool",
-            content=content([_part(part) for part in _blocks(block.get("content"))]),
+            content=to_content([_parse_part(part) for part in _parse_blocks(block.get("content"))]),
             tool_call_id=call or None,
             name=owner.calls[call].name if owner else None,
-            platform_message_id=f"{text(line, 'uuid') or ''}{place}" if masked else call,
-            meta=present({**_facts(block, line, about), **(self._take_marks() or {})}),
-            timestamp=seconds(line.get("timestamp")),
+            platform_message_id=f"{get_text(line, 'uuid') or ''}{fallback_id}" if masked else call,
+            meta=drop_none(
+                {**_parse_result_meta(block, line, metadata), **(self._pop_pending_meta() or {})}
+            ),
+            timestamp=parse_timestamp(line.get("timestamp")),
         )
-        owner = owner or next(reversed(self.turns.values()), None)
+        owner = owner or next(reversed(self.open_answers.values()), None)
         if owner is None:
             return (message,)
         owner.results.append(message)
         return ()
 
-    def close(self) -> list[Message]:
-        """The answers that are still open, each with what came meanwhile."""
-        return [message for id in list(self.turns) for message in self._close(id)]
+    def close_answers(self) -> list[Message]:
+        """Return the open answers, each with what arrived in the meantime."""
+        return [message for id in list(self.open_answers) for message in self._close_answer(id)]
 
-    def _close(self, id: str) -> list[Message]:
-        turn = self.turns.pop(id)
+    def _close_answer(self, id: str) -> list[Message]:
+        answer = self.open_answers.pop(id)
         self.seen.add(id)
-        self.seen.update(f"call {call}" for call in turn.calls)
-        if turn.usage:
-            self.tokens = self.tokens.plus(_tokens(turn.usage))
-        return [turn.message(), *turn.results, *turn.prompts]
+        self.seen.update(f"call {call}" for call in answer.calls)
+        if answer.usage:
+            self.tokens = self.tokens.add(_parse_tokens(answer.usage))
+        return [answer.build(), *answer.results, *answer.prompts]
 
-    def _take_marks(self) -> dict[str, JSON] | None:
-        marks, self.marks = self.marks, {}
-        return marks or None
-
-
-def _blocks(said: object) -> list[Record]:
-    return [text_part(said)] if isinstance(said, str) and said else records(said)
+    def _pop_pending_meta(self) -> dict[str, JSON] | None:
+        meta, self.pending_meta = self.pending_meta, {}
+        return meta or None
 
 
-def _plain(said: object) -> str:
-    return "\n".join(block["text"] for block in _blocks(said) if text(block, "text"))
+def _parse_blocks(raw_content: object) -> list[JsonObject]:
+    return (
+        [make_text_part(raw_content)]
+        if isinstance(raw_content, str) and raw_content
+        else as_objects(raw_content)
+    )
 
 
-def _part(block: Record) -> dict[str, JSON]:
-    source = record(block.get("source"))
-    data = text(source, "data")
+def _join_text(raw_content: object) -> str:
+    return "\n".join(
+        block["text"] for block in _parse_blocks(raw_content) if get_text(block, "text")
+    )
+
+
+def _parse_part(block: JsonObject) -> dict[str, JSON]:
+    source = as_object(block.get("source"))
+    data = get_text(source, "data")
     if block.get("type") != "image" or data is None:
         return block
-    url = f"data:{text(source, 'media_type') or 'image/png'};base64,{data}"
+    url = f"data:{get_text(source, 'media_type') or 'image/png'};base64,{data}"
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def _call(block: Record, place: str) -> ToolCall:
+def _parse_tool_call(block: JsonObject, fallback_id: str) -> ToolCall:
     given = block.get("input")
-    arguments = cast("str | Record", given) if isinstance(given, (str, dict)) else ""
-    return ToolCall(text(block, "id") or place, text(block, "name") or "", arguments)
+    arguments = cast("str | JsonObject", given) if isinstance(given, (str, dict)) else ""
+    return ToolCall(get_text(block, "id") or fallback_id, get_text(block, "name") or "", arguments)
 
 
-def _facts(block: Record, line: Record, about: Record) -> dict[str, JSON]:
+def _parse_result_meta(
+    block: JsonObject, line: JsonObject, metadata: JsonObject
+) -> dict[str, JSON]:
     failed = block.get("is_error") is True
-    facts: dict[str, JSON] = {"is_error": failed}
-    if failed and (match := _EXIT_CODE.match(_plain(block.get("content")))):
-        facts["exit_code"] = int(match[1])
-    for name, fact in _FACTS.items() if about else ():
-        value = about.get(name)
+    meta: dict[str, JSON] = {"is_error": failed}
+    if failed and (match := _EXIT_CODE.match(_join_text(block.get("content")))):
+        meta["exit_code"] = int(match[1])
+    for name, fact in _META_NAMES.items() if metadata else ():
+        value = metadata.get(name)
         if value and isinstance(value, (str, int, float)):
-            facts[fact] = value
-    milliseconds = number(about.get("durationMs")) or number(about.get("totalDurationMs"))
-    facts["duration"] = (
-        milliseconds / 1000 if milliseconds else number(about.get("durationSeconds"))
+            meta[fact] = value
+    milliseconds = as_number(metadata.get("durationMs")) or as_number(
+        metadata.get("totalDurationMs")
     )
-    facts["denial"] = text(line, "toolDenialKind")
-    return facts
+    meta["duration"] = (
+        milliseconds / 1000 if milliseconds else as_number(metadata.get("durationSeconds"))
+    )
+    meta["denial"] = get_text(line, "toolDenialKind")
+    return meta
 
 
-def _tokens(usage: Record) -> Tokens:
+def _parse_tokens(usage: JsonObject) -> Tokens:
     return Tokens(
-        input=count(usage.get("input_tokens")),
-        output=count(usage.get("output_tokens")),
-        cache_read=count(usage.get("cache_read_input_tokens")),
-        cache_write=count(usage.get("cache_creation_input_tokens")),
+        input=as_count(usage.get("input_tokens")),
+        output=as_count(usage.get("output_tokens")),
+        cache_read=as_count(usage.get("cache_read_input_tokens")),
+        cache_write=as_count(usage.get("cache_creation_input_tokens")),
     )

@@ -1,9 +1,9 @@
-"""Codex CLI: one `{timestamp, type, payload}` per line, in `sessions/…/rollout-….jsonl`.
+"""Codex CLI reader: one `{timestamp, type, payload}` per line, in `sessions/…/rollout-….jsonl`.
 
-What was said stands twice in a rollout, as `response_item` and as `event_msg`; the first is what
-the model saw, so the first is read, and events only for what they alone know (exit codes, tokens,
-a name). An answer is the run of items up to a result, a prompt or a token count. A fork begins
-with its own `session_meta` and then repeats the history of its parent, and is read like that.
+A rollout has every message twice, as `response_item` and as `event_msg`. The former is what the model
+saw, so it is read; events are used only for details that they alone have (exit codes, tokens, a title).
+An answer is the run of items up to a result, a prompt or a token count. A fork begins with its own
+`session_meta` and then repeats its parent's history, and is read as such.
 """
 
 from __future__ import annotations
@@ -14,30 +14,34 @@ from pathlib import Path
 from typing import cast
 
 from rekindle.json_fields import (
-    Record,
-    content,
-    count,
-    number,
-    present,
-    record,
-    records,
-    seconds,
-    text,
-    text_part,
+    JsonObject,
+    as_count,
+    as_number,
+    as_object,
+    as_objects,
+    drop_none,
+    get_text,
+    make_text_part,
+    parse_timestamp,
+    to_content,
 )
-from rekindle.transcripts.detect import Head
-from rekindle.transcripts.events import Damage, Event, Learned, Opened
-from rekindle.transcripts.jsonio.jsonl import decode
-from rekindle.transcripts.jsonio.jsonl import records as lines_of
-from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace
+from rekindle.transcripts.detect import FileHead
+from rekindle.transcripts.events import (
+    SessionStarted,
+    SessionUpdated,
+    TranscriptEvent,
+    UnreadableEntry,
+)
+from rekindle.transcripts.jsonio.jsonl import decode_json, read_json_lines
+from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace_fields
 
-from .session_builder import Turn
+from .session_builder import AnswerBuilder
 
 SOURCE = "codex"
 
 _ENVELOPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
-# What the harness puts into the user's mouth before the user speaks.
-_INJECTED = (
+# Messages that the harness injects in the user's name.
+_INJECTED_PREFIXES = (
     "<environment_context>",
     "<user_instructions>",
     "<permissions instructions>",
@@ -49,260 +53,282 @@ _EXIT_CODE = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d{1,9})\s
 _WALL_TIME = re.compile(r"^Wall time: (\d{1,9}(?:\.\d{1,9})?) seconds", re.MULTILINE)
 _OUTPUT = re.compile(r"^(?:Output|Total output lines):", re.MULTILINE)
 _RUNNING = re.compile(r"^Process running with session ID", re.MULTILINE)
-_HEADER = 600
-# Tools whose results carry a header whenever they ran; without one the harness refused the call.
-_HEADED = {"exec_command", "write_stdin", "apply_patch"}
-# Ends of calls that wait for their result; a call that never gets one must not pile up.
-_WAITING = 64
+_HEADER_LENGTH = 600
+# Tools whose results have a header if they ran; without one, the harness refused the call.
+_TOOLS_WITH_HEADER = {"exec_command", "write_stdin", "apply_patch"}
+# Bounds memory for calls that never get a result.
+_MAX_PENDING_RESULTS = 64
 
 
-def sniff(head: Head) -> bool:
+def can_read(head: FileHead) -> bool:
     return any(
         line.get("type") in _ENVELOPES and isinstance(line.get("payload"), dict)
-        for line in head.records
+        for line in head.objects
     )
 
 
-def read(path: Path) -> Iterator[Event]:
-    rollout = _Rollout(path)
-    for entry in lines_of(path):
-        if isinstance(entry, Damage):
+def read_events(path: Path) -> Iterator[TranscriptEvent]:
+    rollout = _CodexRollout(path)
+    for entry in read_json_lines(path):
+        if isinstance(entry, UnreadableEntry):
             yield entry
-        elif said := rollout.take(*entry):
-            yield from said
+        elif events := rollout.read_entry(*entry):
+            yield from events
     yield from rollout.finish()
 
 
-class _Rollout:
-    """One rollout as far as it is read."""
+class _CodexRollout:
+    """One rollout being read."""
 
     def __init__(self, path: Path) -> None:
         self.session = Session(id=path.stem, source=SOURCE)
-        self.named = False
-        self.opened = False
-        self.total: Record = {}  # tokens, as they were told last
-        self.turn: Turn | None = None
-        self.names: dict[str, str] = {}
-        self.ends: dict[str, dict[str, JSON]] = {}
-        self.marks: dict[str, JSON] = {}
+        self.has_header = False
+        self.is_started = False
+        self.total_usage: JsonObject = {}  # the latest token counts
+        self.open_answer: AnswerBuilder | None = None
+        self.tool_names: dict[str, str] = {}
+        self.result_meta: dict[str, dict[str, JSON]] = {}
+        self.pending_meta: dict[str, JSON] = {}
 
-    def take(self, number: int, line: Record) -> Sequence[Event]:
-        # Lists, not generators: most lines say nothing yet, and to start a generator takes longer.
-        kind, payload = line.get("type"), record(line.get("payload"))
-        said: Sequence[Message] = ()
+    def read_entry(self, number: int, line: JsonObject) -> Sequence[TranscriptEvent]:
+        # Lists, not generators: most lines yield nothing, and starting a generator is slower.
+        """Read one line and return the events that it completes."""
+        kind, payload = line.get("type"), as_object(line.get("payload"))
+        messages: Sequence[Message] = ()
         if kind == "response_item":
-            said = self._item(payload, f"line:{number}", seconds(line.get("timestamp")))
+            messages = self._read_item(
+                payload, f"line:{number}", parse_timestamp(line.get("timestamp"))
+            )
         elif kind == "event_msg":
-            said = self._hear(payload)
+            messages = self._read_event(payload)
         elif kind == "turn_context":
-            self._learn(model=text(payload, "model"), cwd=text(payload, "cwd"))
+            self._update_session(model=get_text(payload, "model"), cwd=get_text(payload, "cwd"))
         elif kind == "session_meta":
-            self._introduce(payload, seconds(line.get("timestamp")))
+            self._read_header(payload, parse_timestamp(line.get("timestamp")))
         elif kind == "compacted":
-            said = self._close()
-            self.marks["compacted"] = present({"summary": text(payload, "message")}) or {}
-        return self._say(said) if said else ()
+            messages = self._close_answer()
+            self.pending_meta["compacted"] = (
+                drop_none({"summary": get_text(payload, "message")}) or {}
+            )
+        return self._append_messages(messages) if messages else ()
 
-    def finish(self) -> Iterator[Event]:
-        yield from self._say(self._close())
-        if self.opened:
-            yield Learned(replace(self.session, tokens=_tokens(self.total)))
+    def finish(self) -> Iterator[TranscriptEvent]:
+        """Yield the open answer and the session with everything learned from the file."""
+        yield from self._append_messages(self._close_answer())
+        if self.is_started:
+            yield SessionUpdated(
+                replace_fields(self.session, tokens=_parse_tokens(self.total_usage))
+            )
 
-    def _say(self, messages: Sequence[Message]) -> Sequence[Event]:
-        if not messages or self.opened:
+    def _append_messages(self, messages: Sequence[Message]) -> Sequence[TranscriptEvent]:
+        if not messages or self.is_started:
             return messages
-        self.opened = True
-        return [Opened(self.session), *messages]
+        self.is_started = True
+        return [SessionStarted(self.session), *messages]
 
-    def _introduce(self, meta: Record, time: float | None) -> None:
-        if self.named:
+    def _read_header(self, meta: JsonObject, time: float | None) -> None:
+        if self.has_header:
             return
-        self.named = True
-        spawned = record(record(record(meta.get("source")).get("subagent")).get("thread_spawn"))
-        self.session = replace(
+        self.has_header = True
+        spawned = as_object(
+            as_object(as_object(meta.get("source")).get("subagent")).get("thread_spawn")
+        )
+        self.session = replace_fields(
             self.session,
-            # After the first message the session goes by its file: it cannot change its name.
-            id=self.session.id if self.opened else text(meta, "id") or self.session.id,
-            parent=text(meta, "forked_from_id", "parent_thread_id")
-            or text(spawned, "parent_thread_id"),
-            cwd=text(meta, "cwd"),
-            git_branch=text(record(meta.get("git")), "branch"),
-            started=seconds(meta.get("timestamp")) or time or 0.0,
+            # After the first message the id cannot change any more.
+            id=self.session.id if self.is_started else get_text(meta, "id") or self.session.id,
+            parent=get_text(meta, "forked_from_id", "parent_thread_id")
+            or get_text(spawned, "parent_thread_id"),
+            cwd=get_text(meta, "cwd"),
+            git_branch=get_text(as_object(meta.get("git")), "branch"),
+            started=parse_timestamp(meta.get("timestamp")) or time or 0.0,
         )
 
-    def _learn(self, *, model: str | None = None, cwd: str | None = None) -> None:
+    def _update_session(self, *, model: str | None = None, cwd: str | None = None) -> None:
         known = self.session
         if not (known.model and known.cwd):
-            self.session = replace(known, model=known.model or model, cwd=known.cwd or cwd)
+            self.session = replace_fields(known, model=known.model or model, cwd=known.cwd or cwd)
 
-    def _hear(self, event: Record) -> Sequence[Message]:
+    def _read_event(self, event: JsonObject) -> Sequence[Message]:
         kind = event.get("type")
         if kind == "token_count":
-            total = record(record(event.get("info")).get("total_token_usage"))
-            self.total = total or self.total
-            return self._close()
+            total = as_object(as_object(event.get("info")).get("total_token_usage"))
+            self.total_usage = total or self.total_usage
+            return self._close_answer()
         if kind == "thread_name_updated":
-            title = text(event, "thread_name") or self.session.title
-            self.session = replace(self.session, title=title)
-        elif (call := text(event, "call_id")) and (facts := _end(event)):
-            self.ends[call] = facts
-            if len(self.ends) > _WAITING:
-                del self.ends[next(iter(self.ends))]
+            title = get_text(event, "thread_name") or self.session.title
+            self.session = replace_fields(self.session, title=title)
+        elif (call := get_text(event, "call_id")) and (meta := _parse_end_event(event)):
+            self.result_meta[call] = meta
+            if len(self.result_meta) > _MAX_PENDING_RESULTS:
+                del self.result_meta[next(iter(self.result_meta))]
         return ()
 
-    def _item(self, item: Record, place: str, time: float | None) -> Sequence[Message]:
+    def _read_item(
+        self, item: JsonObject, fallback_id: str, time: float | None
+    ) -> Sequence[Message]:
         kind = item.get("type")
         if kind == "message":
             if item.get("role") == "user":
-                return self._prompt(item, place, time)
+                return self._read_prompt(item, fallback_id, time)
             if item.get("role") == "assistant":
-                turn = self._turn(place, time)
-                for part in _parts(item.get("content")):
-                    turn.add_part(part)
-                turn.facts["phase"] = text(item, "phase")
+                answer = self._get_answer(fallback_id, time)
+                for part in _parse_parts(item.get("content")):
+                    answer.add_part(part)
+                answer.meta["phase"] = get_text(item, "phase")
         elif kind == "reasoning":
-            turn = self._turn(place, time)
-            for thought in (*records(item.get("summary")), *records(item.get("content"))):
-                if value := text(thought, "text"):
-                    turn.add_thought(value)
+            answer = self._get_answer(fallback_id, time)
+            for thought in (*as_objects(item.get("summary")), *as_objects(item.get("content"))):
+                if value := get_text(thought, "text"):
+                    answer.add_reasoning(value)
         elif kind in ("function_call", "custom_tool_call", "local_shell_call"):
-            call = _call(item, place)
-            self._turn(place, time).add_call(call)
-            self.names[call.id] = call.name
+            call = _parse_tool_call(item, fallback_id)
+            self._get_answer(fallback_id, time).add_call(call)
+            self.tool_names[call.id] = call.name
         elif kind == "web_search_call":
-            searches = self._turn(place, time).facts.setdefault("web_searches", [])
-            cast("list[JSON]", searches).append(record(item.get("action")))
+            searches = self._get_answer(fallback_id, time).meta.setdefault("web_searches", [])
+            cast("list[JSON]", searches).append(as_object(item.get("action")))
         elif kind in ("function_call_output", "custom_tool_call_output"):
-            return [*self._close(), self._result(item, place, time)]
+            return [*self._close_answer(), self._parse_result(item, fallback_id, time)]
         return ()
 
-    def _turn(self, place: str, time: float | None) -> Turn:
-        if self.turn is None:
-            self.turn = Turn(place, time)
-            self.turn.facts.update(self._take_marks())
-        return self.turn
+    def _get_answer(self, fallback_id: str, time: float | None) -> AnswerBuilder:
+        if self.open_answer is None:
+            self.open_answer = AnswerBuilder(fallback_id, time)
+            self.open_answer.meta.update(self._pop_pending_meta())
+        return self.open_answer
 
-    def _close(self) -> Sequence[Message]:
-        # Thoughts alone are not an answer yet: the answer comes after them.
-        if self.turn is None or not self.turn.speaks:
+    def _close_answer(self) -> Sequence[Message]:
+        # Reasoning alone is not an answer yet: the answer follows it.
+        if self.open_answer is None or not self.open_answer.has_output:
             return ()
-        turn, self.turn = self.turn, None
-        return (turn.message(),)
+        answer, self.open_answer = self.open_answer, None
+        return (answer.build(),)
 
-    def _prompt(self, item: Record, place: str, time: float | None) -> Sequence[Message]:
-        said = content(_parts(item.get("content")))
-        message = Message(role="user", content=said, platform_message_id=place, timestamp=time)
+    def _read_prompt(
+        self, item: JsonObject, fallback_id: str, time: float | None
+    ) -> Sequence[Message]:
+        prompt = to_content(_parse_parts(item.get("content")))
+        message = Message(
+            role="user", content=prompt, platform_message_id=fallback_id, timestamp=time
+        )
         if message.text.startswith(_ABORTED):
-            self.marks["aborted"] = True
-        elif said and not message.text.startswith(_INJECTED):
-            closed = self._close()
-            return [*closed, replace(message, meta=present(self._take_marks()))]
+            self.pending_meta["aborted"] = True
+        elif prompt and not message.text.startswith(_INJECTED_PREFIXES):
+            closed = self._close_answer()
+            return [*closed, replace_fields(message, meta=drop_none(self._pop_pending_meta()))]
         return ()
 
-    def _result(self, item: Record, place: str, time: float | None) -> Message:
-        call = text(item, "call_id") or ""
+    def _parse_result(self, item: JsonObject, fallback_id: str, time: float | None) -> Message:
+        call = get_text(item, "call_id") or ""
         output = item.get("output")
-        parts = _parts(output)
-        name = self.names.pop(call, None)
-        facts = {**_told(output, parts), **self.ends.pop(call, {})}
-        if not facts and name in _HEADED:
-            facts["refused"] = True
+        parts = _parse_parts(output)
+        name = self.tool_names.pop(call, None)
+        meta = {**_parse_output_meta(output, parts), **self.result_meta.pop(call, {})}
+        if not meta and name in _TOOLS_WITH_HEADER:
+            meta["refused"] = True
         return Message(
             role="tool",
-            content=content(parts),
+            content=to_content(parts),
             tool_call_id=call or None,
             name=name,
-            platform_message_id=call or place,
-            meta=present({**facts, **self._take_marks()}),
+            platform_message_id=call or fallback_id,
+            meta=drop_none({**meta, **self._pop_pending_meta()}),
             timestamp=time,
         )
 
-    def _take_marks(self) -> dict[str, JSON]:
-        marks, self.marks = self.marks, {}
-        return marks
+    def _pop_pending_meta(self) -> dict[str, JSON]:
+        meta, self.pending_meta = self.pending_meta, {}
+        return meta
 
 
-def _parts(said: object) -> list[dict[str, JSON]]:
-    if isinstance(said, str):
-        return [text_part(said)] if said else []
+def _parse_parts(raw_content: object) -> list[dict[str, JSON]]:
+    if isinstance(raw_content, str):
+        return [make_text_part(raw_content)] if raw_content else []
     parts: list[dict[str, JSON]] = []
-    for part in records(said) or records([said]):
-        value = text(part, "text", "content")
-        if part.get("type") == "input_image" and (url := text(part, "image_url")):
+    for part in as_objects(raw_content) or as_objects([raw_content]):
+        value = get_text(part, "text", "content")
+        if part.get("type") == "input_image" and (url := get_text(part, "image_url")):
             parts.append({"type": "image_url", "image_url": {"url": url}})
         else:
-            parts.append(part if value is None else text_part(value))
+            parts.append(part if value is None else make_text_part(value))
     return parts
 
 
-def _call(item: Record, place: str) -> ToolCall:
+def _parse_tool_call(item: JsonObject, fallback_id: str) -> ToolCall:
     given = item.get("arguments", item.get("input", item.get("action")))
-    arguments = cast("str | Record", given) if isinstance(given, (str, dict)) else ""
-    name = text(item, "name") or ("local_shell" if item.get("type") == "local_shell_call" else "")
-    if space := text(item, "namespace"):
-        name = f"{space}{name}" if space.endswith("_") else f"{space}.{name}"
-    return ToolCall(text(item, "call_id", "id") or place, name, arguments)
+    arguments = cast("str | JsonObject", given) if isinstance(given, (str, dict)) else ""
+    name = get_text(item, "name") or (
+        "local_shell" if item.get("type") == "local_shell_call" else ""
+    )
+    if namespace := get_text(item, "namespace"):
+        name = f"{namespace}{name}" if namespace.endswith("_") else f"{namespace}.{name}"
+    return ToolCall(get_text(item, "call_id", "id") or fallback_id, name, arguments)
 
 
-def _told(output: object, parts: list[dict[str, JSON]]) -> dict[str, JSON]:
-    """What the harness wrote above the output: exit code, time taken, still running."""
-    first = next((value for part in parts if (value := text(part, "text"))), "")
-    head = first[:_HEADER]
-    facts: dict[str, JSON] = {}
+def _parse_output_meta(output: object, parts: list[dict[str, JSON]]) -> dict[str, JSON]:
+    """Parse the harness's header above the output: exit code, duration, still running."""
+    first = next((value for part in parts if (value := get_text(part, "text"))), "")
+    head = first[:_HEADER_LENGTH]
+    meta: dict[str, JSON] = {}
     if first.startswith('{"output":'):
         try:
-            about = record(record(decode(first.encode("utf-8", "replace"))).get("metadata"))
+            metadata = as_object(
+                as_object(decode_json(first.encode("utf-8", "replace"))).get("metadata")
+            )
         except ValueError:
-            about = {}
-        facts["exit_code"] = _whole(about.get("exit_code"))
-        facts["duration"] = number(about.get("duration_seconds"))
+            metadata = {}
+        meta["exit_code"] = _parse_int(metadata.get("exit_code"))
+        meta["duration"] = as_number(metadata.get("duration_seconds"))
     elif isinstance(output, list) and head.startswith("Script "):
-        facts["is_error"] = head.startswith("Script failed")
-    elif isinstance(output, dict) and isinstance(record(cast(object, output)).get("success"), bool):
-        facts["success"] = record(cast(object, output))["success"]
-    # The command's own output begins after this line and may well speak of exit codes itself.
+        meta["is_error"] = head.startswith("Script failed")
+    elif isinstance(output, dict) and isinstance(
+        as_object(cast(object, output)).get("success"), bool
+    ):
+        meta["success"] = as_object(cast(object, output))["success"]
+    # The command's own output begins after this line and may mention exit codes itself.
     head = _OUTPUT.split(head, maxsplit=1)[0]
     if match := _EXIT_CODE.search(head):
-        facts["exit_code"] = int(match[1])
+        meta["exit_code"] = int(match[1])
     if match := _WALL_TIME.search(head):
-        facts["duration"] = float(match[1])
+        meta["duration"] = float(match[1])
     if _RUNNING.search(head):
-        facts["running"] = True
-    return facts
+        meta["running"] = True
+    return meta
 
 
-def _end(event: Record) -> dict[str, JSON]:
-    """What an event says about how a call ended."""
-    facts: dict[str, JSON] = {}
+def _parse_end_event(event: JsonObject) -> dict[str, JSON]:
+    """Parse an event's details about how a call ended."""
+    meta: dict[str, JSON] = {}
     kind = event.get("type")
     if kind == "exec_command_end":
-        facts["exit_code"] = _whole(event.get("exit_code"))
+        meta["exit_code"] = _parse_int(event.get("exit_code"))
     elif kind in ("patch_apply_end", "dynamic_tool_call_response"):
-        facts["success"] = success if isinstance(success := event.get("success"), bool) else None
+        meta["success"] = success if isinstance(success := event.get("success"), bool) else None
     elif kind == "mcp_tool_call_end":
-        result = record(event.get("result"))
-        answer = record(result.get("Ok"))
-        facts["is_error"] = "Err" in result or answer.get("isError", answer.get("is_error")) is True
+        result = as_object(event.get("result"))
+        answer = as_object(result.get("Ok"))
+        meta["is_error"] = "Err" in result or answer.get("isError", answer.get("is_error")) is True
     else:
         return {}
-    taken = record(event.get("duration"))
-    if taken:
-        facts["duration"] = count(taken.get("secs")) + count(taken.get("nanos")) / 1e9
-    return {name: fact for name, fact in facts.items() if fact is not None}
+    duration = as_object(event.get("duration"))
+    if duration:
+        meta["duration"] = as_count(duration.get("secs")) + as_count(duration.get("nanos")) / 1e9
+    return {name: fact for name, fact in meta.items() if fact is not None}
 
 
-def _whole(value: object) -> int | None:
+def _parse_int(value: object) -> int | None:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53:
         return value
     return None
 
 
-def _tokens(total: Record) -> Tokens:
-    cached = count(total.get("cached_input_tokens"))
+def _parse_tokens(total: JsonObject) -> Tokens:
+    cached = as_count(total.get("cached_input_tokens"))
     return Tokens(
-        # Here the input includes what came from the cache; everywhere else in Rekindle it does not.
-        input=max(0, count(total.get("input_tokens")) - cached),
-        output=count(total.get("output_tokens")),
+        # Codex includes cached tokens in the input; Rekindle does not.
+        input=max(0, as_count(total.get("input_tokens")) - cached),
+        output=as_count(total.get("output_tokens")),
         cache_read=cached,
-        reasoning=count(total.get("reasoning_output_tokens")),
+        reasoning=as_count(total.get("reasoning_output_tokens")),
     )

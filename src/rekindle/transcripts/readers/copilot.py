@@ -1,12 +1,12 @@
-"""Copilot CLI: one event `{type, data, id, timestamp, parentId}` per line, in
+"""Copilot CLI reader: one event `{type, data, id, timestamp, parentId}` per line, in
 `session-state/<session>/events.jsonl`.
 
-An `assistant.message` is an answer, or one chunk of it where the answer was split. A call stands
-in its `toolRequests`; `tool.execution_start` and `_complete` tell when it ran and how it ended.
-`success` is about the tool: a command that failed is a success of the shell, and its exit code
-stands in the last line of the output. What a sub-agent does is logged between the lines of its
-parent, marked by `agentId` (formerly by the call that started it): a session of its own here.
-Hooks, notifications and prompts that something else than a person wrote are no messages.
+An `assistant.message` is an answer, or one chunk of it if the answer was split. Its calls are in
+`toolRequests`; `tool.execution_start` and `_complete` record when a call ran and how it ended. `success`
+is about the tool: a command that failed is a success of the shell, and its exit code is in the last
+line of the output. A sub-agent's events are logged between those of its parent, marked by `agentId`
+(formerly by the call that started it), and become a session of their own. Hooks, notifications and
+prompts not written by a person are not messages.
 """
 
 from __future__ import annotations
@@ -18,23 +18,28 @@ from pathlib import Path
 from typing import cast
 
 from rekindle.json_fields import (
-    Record,
-    content,
-    count,
-    present,
-    record,
-    records,
-    seconds,
-    text,
-    text_part,
+    JsonObject,
+    as_count,
+    as_object,
+    as_objects,
+    drop_none,
+    get_text,
+    make_text_part,
+    parse_timestamp,
+    to_content,
 )
-from rekindle.transcripts.detect import Head
-from rekindle.transcripts.events import Damage, Event, Learned, Opened
-from rekindle.transcripts.jsonio.jsonl import records as lines_of
-from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace
+from rekindle.transcripts.detect import FileHead
+from rekindle.transcripts.events import (
+    SessionStarted,
+    SessionUpdated,
+    TranscriptEvent,
+    UnreadableEntry,
+)
+from rekindle.transcripts.jsonio.jsonl import read_json_lines
+from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace_fields
 
-from .ids import MASKED
-from .session_builder import Turn
+from .ids import MASKED_IDS
+from .session_builder import AnswerBuilder
 
 SOURCE = "copilot"
 
@@ -50,350 +55,373 @@ _EVENTS = {
     "tool.execution_complete",
     "hook.start",
 }
-# The shell's own last line, in today's words and in those of older versions.
+# The shell's own last line, in current and older wording.
 _EXIT_CODE = re.compile(r"<(?:shellId: \S+ completed|exited) with exit code (-?\d{1,9})>\s*\Z")
 _RUNNING = re.compile(
     r"<command (?:with shellId: \S+ is still running|started in (?:detached )?background)"
     r"[^<>]*>\s*\Z"
 )
-_TAIL = 400
-_REFUSED = {"rejected", "denied"}
-# Calls that wait for their end; one that never ends must not pile up.
-_WAITING = 1024
+_TAIL_LENGTH = 400
+_REFUSAL_CODES = {"rejected", "denied"}
+# Bounds memory for calls that never end.
+_MAX_PENDING_CALLS = 1024
 
 
-def sniff(head: Head) -> bool:
+def can_read(head: FileHead) -> bool:
     return any(
         line.get("type") in _EVENTS and isinstance(line.get("data"), dict)
-        for line in head.records
+        for line in head.objects
         if isinstance(line.get("type"), str)
     )
 
 
-def read(path: Path) -> Iterator[Event]:
-    log = _Log(path)
-    for entry in lines_of(path):
-        if isinstance(entry, Damage):
+def read_events(path: Path) -> Iterator[TranscriptEvent]:
+    log = _CopilotLog(path)
+    for entry in read_json_lines(path):
+        if isinstance(entry, UnreadableEntry):
             yield entry
         else:
-            yield from log.take(*entry)
+            yield from log.read_entry(*entry)
     yield from log.finish()
 
 
-class _Log:
+class _CopilotLog:
     """The threads of one log: the session itself and its sub-agents."""
 
     def __init__(self, path: Path) -> None:
-        named = path.parent.name if path.stem == "events" else path.stem
-        self.main = _Thread(Session(id=named or SOURCE, source=SOURCE))
-        self.agents: dict[str, _Thread] = {}
-        # Events used to name the call that started an agent; today's name the agent.
-        self.started_by: dict[str, str] = {}
-        self.speaking: _Thread | None = None
+        session_id = path.parent.name if path.stem == "events" else path.stem
+        self.main = _CopilotThread(Session(id=session_id or SOURCE, source=SOURCE))
+        self.agents: dict[str, _CopilotThread] = {}
+        # Older events name the call that started an agent; newer ones name the agent.
+        self.agents_by_call: dict[str, str] = {}
+        self.active_thread: _CopilotThread | None = None
 
-    def take(self, number: int, line: Record) -> Iterator[Event]:
-        kind, data = text(line, "type") or "", record(line.get("data"))
-        time = seconds(line.get("timestamp"))
+    def read_entry(self, number: int, line: JsonObject) -> Iterator[TranscriptEvent]:
+        """Read one line and yield the events that it completes."""
+        kind, data = get_text(line, "type") or "", as_object(line.get("data"))
+        time = parse_timestamp(line.get("timestamp"))
         if kind in ("session.start", "session.resume", "session.context_changed"):
-            self.main.introduce(data, time, renamed=self.speaking is None)
+            self.main.read_header(data, time, may_set_id=self.active_thread is None)
             return
         if kind.startswith("subagent."):
-            # Told in the name of the agent, and about the call that its parent made.
-            call = text(data, "toolCallId") or ""
+            # Logged under the agent, but about its parent's call.
+            call = get_text(data, "toolCallId") or ""
             threads = (self.main, *self.agents.values())
             owner = next((thread for thread in threads if call in thread.calls), self.main)
-            owner.note(kind, data, time)
+            owner.read_event(kind, data, time)
             return
-        thread = self._thread(text(line, "agentId"), text(data, "parentToolCallId"))
-        place = text(line, "id") or f"line:{number}"
+        thread = self._get_thread(get_text(line, "agentId"), get_text(data, "parentToolCallId"))
+        fallback_id = get_text(line, "id") or f"line:{number}"
         if kind == "assistant.message":
-            said = thread.answer(data, place, time)
+            messages = thread.read_answer(data, fallback_id, time)
         elif kind == "user.message":
-            said = thread.listen(data, place, time)
+            messages = thread.read_prompt(data, fallback_id, time)
         elif kind == "tool.execution_complete":
-            said = thread.complete(data, place, time)
+            messages = thread.read_result(data, fallback_id, time)
         else:
-            thread.note(kind, data, time)
+            thread.read_event(kind, data, time)
             return
-        yield from self._say(thread, said)
+        yield from self._append_messages(thread, messages)
 
-    def finish(self) -> Iterator[Event]:
+    def finish(self) -> Iterator[TranscriptEvent]:
+        """Yield the open answers and the sessions with everything learned from the file."""
         threads = (self.main, *self.agents.values())
         for thread in threads:
-            yield from self._say(thread, thread.close())
+            yield from self._append_messages(thread, thread.close_answer())
         for thread in threads:
-            if thread.opened:
-                yield Learned(thread.session)
+            if thread.is_started:
+                yield SessionUpdated(thread.session)
 
-    def _thread(self, agent: str | None, call: str | None) -> _Thread:
+    def _get_thread(self, agent: str | None, call: str | None) -> _CopilotThread:
         if agent and call:
-            self.started_by[call] = agent
-        name = agent or self.started_by.get(call or "", call)
+            self.agents_by_call[call] = agent
+        name = agent or self.agents_by_call.get(call or "", call)
         if name is None:
             return self.main
         thread = self.agents.get(name)
         if thread is None:
             parent = self.main.session
-            # The parent's id stands last, so that a prefix of it still names the parent alone.
+            # The parent's id comes last, so that a prefix of it still matches only the parent.
             id = f"agent-{name.removeprefix('agent-')}@{parent.id}"
-            known = replace(parent, id=id, parent=parent.id, title=None, tokens=Tokens())
-            thread = self.agents[name] = _Thread(known)
+            known = replace_fields(parent, id=id, parent=parent.id, title=None, tokens=Tokens())
+            thread = self.agents[name] = _CopilotThread(known)
         return thread
 
-    def _say(self, thread: _Thread, messages: Iterator[Message]) -> Iterator[Event]:
+    def _append_messages(
+        self, thread: _CopilotThread, messages: Iterator[Message]
+    ) -> Iterator[TranscriptEvent]:
         for message in messages:
-            if self.speaking is not thread:
-                self.speaking = thread
-                thread.opened = True
-                yield Opened(thread.session)
+            if self.active_thread is not thread:
+                self.active_thread = thread
+                thread.is_started = True
+                yield SessionStarted(thread.session)
             yield message
 
 
-class _Call:
-    """What is known of a call before it ends."""
+class _CopilotCall:
+    """The details of a call that has not ended yet."""
 
     def __init__(self) -> None:
         self.name: str | None = None
-        self.since: float | None = None
+        self.started: float | None = None
         self.by_user = False
-        self.facts: dict[str, JSON] = {}
+        self.meta: dict[str, JSON] = {}
 
 
-class _Thread:
-    """One conversation as far as it is read."""
+class _CopilotThread:
+    """One conversation being read."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.opened = False
-        self.turn: Turn | None = None
-        self.response: str | None = None
-        self.calls: dict[str, _Call] = {}
-        # Calls with masked ids: only the order tells which result is whose.
-        self.masked: deque[str] = deque(maxlen=_WAITING)
+        self.is_started = False
+        self.open_answer: AnswerBuilder | None = None
+        self.response_id: str | None = None
+        self.calls: dict[str, _CopilotCall] = {}
+        # Calls with masked ids are matched to results by order.
+        self.masked_calls: deque[str] = deque(maxlen=_MAX_PENDING_CALLS)
         self.seen: set[str] = set()
-        self.marks: dict[str, JSON] = {}
-        self.thought: str | None = None
+        self.pending_meta: dict[str, JSON] = {}
+        self.pending_reasoning: str | None = None
 
-    def introduce(self, data: Record, time: float | None, *, renamed: bool) -> None:
-        """The beginning of a session, or what changed when it was taken up again."""
-        known, about = self.session, record(data.get("context")) or data
-        id = text(data, "sessionId") if renamed else None
-        self.session = replace(
+    def read_header(self, data: JsonObject, time: float | None, *, may_set_id: bool) -> None:
+        """Read the start of a session, or what changed when it was resumed."""
+        known, metadata = self.session, as_object(data.get("context")) or data
+        id = get_text(data, "sessionId") if may_set_id else None
+        self.session = replace_fields(
             known,
             id=id or known.id,
-            parent=known.parent or text(data, "detachedFromSpawningParentSessionId"),
-            model=known.model or text(data, "selectedModel"),
-            cwd=known.cwd or text(about, "cwd"),
-            git_branch=known.git_branch or text(about, "branch"),
-            started=known.started or seconds(data.get("startTime")) or time or 0.0,
+            parent=known.parent or get_text(data, "detachedFromSpawningParentSessionId"),
+            model=known.model or get_text(data, "selectedModel"),
+            cwd=known.cwd or get_text(metadata, "cwd"),
+            git_branch=known.git_branch or get_text(metadata, "branch"),
+            started=known.started or parse_timestamp(data.get("startTime")) or time or 0.0,
             ended=None,
             end_reason=None,
         )
 
-    def note(self, kind: str, data: Record, time: float | None) -> None:
-        """An event that is no message, for what it tells about calls, session or history."""
+    def read_event(self, kind: str, data: JsonObject, time: float | None) -> None:
+        """Read an event that is not a message for details about calls, session or history."""
         if kind == "tool.execution_start":
-            call = self._call(data)
-            call.name = text(data, "toolName") or call.name
-            call.since = time
+            call = self._get_call(data)
+            call.name = get_text(data, "toolName") or call.name
+            call.started = time
         elif kind == "tool.user_requested":
-            self._call(data).by_user = True
+            self._get_call(data).by_user = True
         elif kind == "permission.completed":
-            self._permit(data, time)
-        elif kind.startswith("subagent.") and (name := text(data, "agentName")):
-            self._call(data).facts["agent"] = name
+            self._read_permission(data, time)
+        elif kind.startswith("subagent.") and (name := get_text(data, "agentName")):
+            self._get_call(data).meta["agent"] = name
         elif kind == "assistant.reasoning":
-            self.thought = text(data, "content")
+            self.pending_reasoning = get_text(data, "content")
         elif kind == "abort":
-            self.marks["aborted"] = True
+            self.pending_meta["aborted"] = True
         elif kind == "session.error":
-            self.marks["api_error"] = True
+            self.pending_meta["api_error"] = True
         elif kind == "session.compaction_complete" and data.get("success") is not False:
-            self.marks["compacted"] = {
-                "trigger": text(data, "trigger"),
-                "tokens_before": count(data.get("preCompactionTokens")),
-                "summary": text(data, "summaryContent"),
+            self.pending_meta["compacted"] = {
+                "trigger": get_text(data, "trigger"),
+                "tokens_before": as_count(data.get("preCompactionTokens")),
+                "summary": get_text(data, "summaryContent"),
             }
         elif kind == "session.model_change":
-            self._learn_model(text(data, "newModel"))
+            self._set_model(get_text(data, "newModel"))
         elif kind == "session.title_changed":
-            self.session = replace(self.session, title=text(data, "title") or self.session.title)
+            self.session = replace_fields(
+                self.session, title=get_text(data, "title") or self.session.title
+            )
         elif kind == "session.shutdown":
-            self._end(data, time)
+            self._read_shutdown(data, time)
 
-    def answer(self, data: Record, place: str, time: float | None) -> Iterator[Message]:
-        """An answer, or a further chunk of the one that is open."""
-        id = text(data, "messageId") or place
+    def read_answer(
+        self, data: JsonObject, fallback_id: str, time: float | None
+    ) -> Iterator[Message]:
+        """Read an answer, or a further chunk of the open one."""
+        id = get_text(data, "messageId") or fallback_id
         if f"answer {id}" in self.seen:
             return
         self.seen.add(f"answer {id}")
-        response = text(data, "apiCallId")
-        if self.turn is None or response is None or response != self.response:
-            yield from self.close()
-            self.turn = Turn(id, time)
-            self.turn.facts.update(self._take_marks())
-            self._count_output(data)
-        turn, self.response = self.turn, response
-        if thought := text(data, "reasoningText") or self.thought:
-            turn.add_thought(thought)
-        self.thought = None
-        if value := text(data, "content"):
-            turn.add_text(value)
-        for index, request in enumerate(records(data.get("toolRequests"))):
-            call = _requested(request, f"{place}:{index}")
-            turn.add_call(call)
+        response = get_text(data, "apiCallId")
+        if self.open_answer is None or response is None or response != self.response_id:
+            yield from self.close_answer()
+            self.open_answer = AnswerBuilder(id, time)
+            self.open_answer.meta.update(self._pop_pending_meta())
+            self._add_usage(data)
+        answer, self.response_id = self.open_answer, response
+        if thought := get_text(data, "reasoningText") or self.pending_reasoning:
+            answer.add_reasoning(thought)
+        self.pending_reasoning = None
+        if value := get_text(data, "content"):
+            answer.add_text(value)
+        for index, request in enumerate(as_objects(data.get("toolRequests"))):
+            call = _parse_tool_call(request, f"{fallback_id}:{index}")
+            answer.add_call(call)
             if call.id != request.get("toolCallId"):
-                self.masked.append(call.id)
-            self._call({"toolCallId": call.id}).name = call.name
-        turn.facts["phase"] = text(data, "phase")
-        model = text(data, "model")
-        self._learn_model(model)
-        turn.facts["model"] = model if model != self.session.model else None
-        # A response that was cut into chunks goes on; any other is complete.
-        if count(data.get("chunkIndex")) + 1 >= count(data.get("chunkCount")):
-            yield from self.close()
+                self.masked_calls.append(call.id)
+            self._get_call({"toolCallId": call.id}).name = call.name
+        answer.meta["phase"] = get_text(data, "phase")
+        model = get_text(data, "model")
+        self._set_model(model)
+        answer.meta["model"] = model if model != self.session.model else None
+        # A response may be split into chunks.
+        if as_count(data.get("chunkIndex")) + 1 >= as_count(data.get("chunkCount")):
+            yield from self.close_answer()
 
-    def listen(self, data: Record, place: str, time: float | None) -> Iterator[Message]:
-        """A prompt; what a skill, another agent or the autopilot put in is none."""
-        injected = text(data, "source") not in (None, "user")
-        if injected or data.get("isAutopilotContinuation") is True or f"user {place}" in self.seen:
+    def read_prompt(
+        self, data: JsonObject, fallback_id: str, time: float | None
+    ) -> Iterator[Message]:
+        """Read a prompt; input from a skill, another agent or the autopilot is skipped."""
+        injected = get_text(data, "source") not in (None, "user")
+        if (
+            injected
+            or data.get("isAutopilotContinuation") is True
+            or f"user {fallback_id}" in self.seen
+        ):
             return
-        self.seen.add(f"user {place}")
-        yield from self.close()
-        parts = [text_part(value)] if (value := text(data, "content")) else []
-        attached = records(data.get("attachments"))
-        names = [name for file in attached if (name := text(file, "path", "displayName"))]
-        parts += [part for file in attached if (part := _image(file))]
+        self.seen.add(f"user {fallback_id}")
+        yield from self.close_answer()
+        parts = [make_text_part(value)] if (value := get_text(data, "content")) else []
+        attached = as_objects(data.get("attachments"))
+        names = [name for file in attached if (name := get_text(file, "path", "displayName"))]
+        parts += [part for file in attached if (part := _parse_image(file))]
         if parts or names:
             yield Message(
                 role="user",
-                content=content(parts),
-                platform_message_id=place,
-                meta=present({"attachments": names or None, **self._take_marks()}),
+                content=to_content(parts),
+                platform_message_id=fallback_id,
+                meta=drop_none({"attachments": names or None, **self._pop_pending_meta()}),
                 timestamp=time,
             )
 
-    def complete(self, data: Record, place: str, time: float | None) -> Iterator[Message]:
-        """The result of a call, or of a command that the user ran."""
-        id = text(data, "toolCallId") or ""
-        if id in MASKED:
-            id = self.masked.popleft() if self.masked else place
+    def read_result(
+        self, data: JsonObject, fallback_id: str, time: float | None
+    ) -> Iterator[Message]:
+        """Read the result of a call, or of a command that the user ran."""
+        id = get_text(data, "toolCallId") or ""
+        if id in MASKED_IDS:
+            id = self.masked_calls.popleft() if self.masked_calls else fallback_id
         if f"result {id}" in self.seen:
             return
         self.seen.add(f"result {id}")
-        call = self.calls.pop(id, None) or _Call()
-        facts = {**_facts(data), **call.facts}
-        if call.since and time and time >= call.since:
-            facts["duration"] = round(time - call.since, 3)
-        user = call.by_user or data.get("isUserRequested") is True
+        call = self.calls.pop(id, None) or _CopilotCall()
+        meta = {**_parse_result_meta(data), **call.meta}
+        if call.started and time and time >= call.started:
+            meta["duration"] = round(time - call.started, 3)
+        is_user_command = call.by_user or data.get("isUserRequested") is True
         message = Message(
-            role="user" if user else "tool",
-            content=_output(data),
-            tool_call_id=None if user else id,
-            name=None if user else call.name,
+            role="user" if is_user_command else "tool",
+            content=_parse_output(data),
+            tool_call_id=None if is_user_command else id,
+            name=None if is_user_command else call.name,
             platform_message_id=id,
-            meta=present({**facts, **self._take_marks()}),
+            meta=drop_none({**meta, **self._pop_pending_meta()}),
             timestamp=time,
         )
-        if self.turn is not None:
-            self.turn.results.append(message)
+        if self.open_answer is not None:
+            self.open_answer.results.append(message)
         else:
             yield message
 
-    def close(self) -> Iterator[Message]:
-        turn, self.turn, self.response = self.turn, None, None
-        if turn is not None:
-            yield turn.message()
-            yield from turn.results
+    def close_answer(self) -> Iterator[Message]:
+        """Yield the open answer and its results."""
+        answer, self.open_answer, self.response_id = self.open_answer, None, None
+        if answer is not None:
+            yield answer.build()
+            yield from answer.results
 
-    def _call(self, data: Record) -> _Call:
-        call = self.calls.setdefault(text(data, "toolCallId") or "", _Call())
-        if len(self.calls) > _WAITING:
+    def _get_call(self, data: JsonObject) -> _CopilotCall:
+        call = self.calls.setdefault(get_text(data, "toolCallId") or "", _CopilotCall())
+        if len(self.calls) > _MAX_PENDING_CALLS:
             del self.calls[next(iter(self.calls))]
         return call
 
-    def _permit(self, data: Record, time: float | None) -> None:
-        kind = text(record(data.get("result")), "kind") or ""
-        call = self._call(data)
-        # A person thought about it until now: that is not the time that the tool took.
-        call.since = time or call.since
+    def _read_permission(self, data: JsonObject, time: float | None) -> None:
+        kind = get_text(as_object(data.get("result")), "kind") or ""
+        call = self._get_call(data)
+        # The time spent waiting for approval is not part of the tool's duration.
+        call.started = time or call.started
         if kind.startswith(("denied", "cancelled")):
-            call.facts.update(refused=True, denial=kind)
+            call.meta.update(refused=True, denial=kind)
 
-    def _learn_model(self, model: str | None) -> None:
+    def _set_model(self, model: str | None) -> None:
         if self.session.model is None and model:
-            self.session = replace(self.session, model=model)
+            self.session = replace_fields(self.session, model=model)
 
-    def _count_output(self, data: Record) -> None:
-        told = Tokens(output=count(data.get("outputTokens")))
-        self.session = replace(self.session, tokens=self.session.tokens.plus(told))
+    def _add_usage(self, data: JsonObject) -> None:
+        usage = Tokens(output=as_count(data.get("outputTokens")))
+        self.session = replace_fields(self.session, tokens=self.session.tokens.add(usage))
 
-    def _end(self, data: Record, time: float | None) -> None:
-        metrics = record(data.get("modelMetrics")).values()
+    def _read_shutdown(self, data: JsonObject, time: float | None) -> None:
+        metrics = as_object(data.get("modelMetrics")).values()
         total = Tokens()
-        for usage in (record(record(metric).get("usage")) for metric in metrics):
-            total = total.plus(_tokens(usage))
-        # A session that was taken up again ends again, and may or may not count from its start.
+        for usage in (as_object(as_object(metric).get("usage")) for metric in metrics):
+            total = total.add(_parse_tokens(usage))
+        # A resumed session ends again and may or may not count from its start.
         pairs = zip(total, self.session.tokens, strict=True)
-        self.session = replace(
+        self.session = replace_fields(
             self.session,
             tokens=Tokens(*(max(pair) for pair in pairs)),
             ended=time,
-            end_reason=text(data, "shutdownType"),
+            end_reason=get_text(data, "shutdownType"),
         )
 
-    def _take_marks(self) -> dict[str, JSON]:
-        marks, self.marks = self.marks, {}
-        return marks
+    def _pop_pending_meta(self) -> dict[str, JSON]:
+        meta, self.pending_meta = self.pending_meta, {}
+        return meta
 
 
-def _requested(request: Record, place: str) -> ToolCall:
+def _parse_tool_call(request: JsonObject, fallback_id: str) -> ToolCall:
     given = request.get("arguments")
-    arguments = cast("str | Record", given) if isinstance(given, (str, dict)) else ""
-    id = text(request, "toolCallId") or ""
-    return ToolCall(place if id in MASKED else id, text(request, "name") or "", arguments)
+    arguments = cast("str | JsonObject", given) if isinstance(given, (str, dict)) else ""
+    id = get_text(request, "toolCallId") or ""
+    return ToolCall(
+        fallback_id if id in MASKED_IDS else id, get_text(request, "name") or "", arguments
+    )
 
 
-def _output(data: Record) -> str | list[dict[str, JSON]] | None:
-    result = record(data.get("result"))
-    said = result.get("content")
-    if not isinstance(said, str):
-        return text(record(data.get("error")), "message")
-    images = [part for item in records(result.get("binaryResultsForLlm")) if (part := _image(item))]
-    return [text_part(said), *images] if images else said
+def _parse_output(data: JsonObject) -> str | list[dict[str, JSON]] | None:
+    result = as_object(data.get("result"))
+    content = result.get("content")
+    if not isinstance(content, str):
+        return get_text(as_object(data.get("error")), "message")
+    images = [
+        part
+        for item in as_objects(result.get("binaryResultsForLlm"))
+        if (part := _parse_image(item))
+    ]
+    return [make_text_part(content), *images] if images else content
 
 
-def _image(item: Record) -> dict[str, JSON] | None:
-    kind, data = text(item, "mimeType") or "", text(item, "data")
+def _parse_image(item: JsonObject) -> dict[str, JSON] | None:
+    kind, data = get_text(item, "mimeType") or "", get_text(item, "data")
     if data is None or not kind.startswith("image/"):
         return None
     return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}
 
 
-def _facts(data: Record) -> dict[str, JSON]:
-    facts: dict[str, JSON] = {}
+def _parse_result_meta(data: JsonObject) -> dict[str, JSON]:
+    meta: dict[str, JSON] = {}
     success = data.get("success")
     if isinstance(success, bool):
-        facts["is_error"] = not success
-    code = text(record(data.get("error")), "code")
-    facts["error"] = code
-    facts["refused"] = True if code in _REFUSED else None
-    said = text(record(data.get("result")), "content") or ""
-    tail = said[-_TAIL:]
+        meta["is_error"] = not success
+    code = get_text(as_object(data.get("error")), "code")
+    meta["error"] = code
+    meta["refused"] = True if code in _REFUSAL_CODES else None
+    content = get_text(as_object(data.get("result")), "content") or ""
+    tail = content[-_TAIL_LENGTH:]
     if match := _EXIT_CODE.search(tail):
-        facts["exit_code"] = int(match[1])
+        meta["exit_code"] = int(match[1])
     elif _RUNNING.search(tail):
-        facts["running"] = True
-    return facts
+        meta["running"] = True
+    return meta
 
 
-def _tokens(usage: Record) -> Tokens:
-    read, written = count(usage.get("cacheReadTokens")), count(usage.get("cacheWriteTokens"))
+def _parse_tokens(usage: JsonObject) -> Tokens:
+    read, written = as_count(usage.get("cacheReadTokens")), as_count(usage.get("cacheWriteTokens"))
     return Tokens(
-        # Here the input includes what came from the cache and what went into it.
-        input=max(0, count(usage.get("inputTokens")) - read - written),
-        output=count(usage.get("outputTokens")),
+        # Copilot includes tokens read from and written to the cache in the input.
+        input=max(0, as_count(usage.get("inputTokens")) - read - written),
+        output=as_count(usage.get("outputTokens")),
         cache_read=read,
         cache_write=written,
-        reasoning=count(usage.get("reasoningTokens")),
+        reasoning=as_count(usage.get("reasoningTokens")),
     )

@@ -1,16 +1,16 @@
-"""Gemini CLI, in the containers that it writes under `~/.gemini/tmp/<project>/`.
+"""Gemini CLI reader, for the files that it writes under `~/.gemini/tmp/<project>/`.
 
     chats/session-….json    one chat record `{sessionId, projectHash, messages}`
     chats/session-….jsonl   the same as lines: its head, its messages, `$set` and `$rewindTo`
-    checkpoint-….json       the history as the API gets it: a list of `{role, parts}`, bare or
-                            under `history`
+    checkpoint-….json       the history as sent to the API: a list of `{role, parts}`, bare or under
+                            `history`
 
-In a chat record a call holds its own result. A line with the id of an earlier message replaces
-it, mostly the one right before it, so one message is held back until another begins; what a later
-copy adds to a message that was told already is told as an answer of its own. The history has no
-ids and no times: it goes by the path of its file and by places. The summary of a compressed
-history (`<state_snapshot>`) is told in the `meta` of the message after it, and what the tool says
-in the user's name to set up a conversation is no message.
+In a chat record a call holds its own result. A line with the id of an earlier message replaces it,
+usually the one right before it, so one message is held back until another begins; what a later copy
+adds to a message that was already emitted becomes an answer of its own. The history has no ids or
+times: ids are derived from the file's path and positions. The summary of a compressed history
+(`<state_snapshot>`) is recorded in the `meta` of the message after it, and messages that the CLI injects
+to set up a conversation are skipped.
 """
 
 from __future__ import annotations
@@ -23,25 +23,29 @@ from pathlib import Path
 from typing import cast
 
 from rekindle.json_fields import (
-    Record,
-    content,
-    count,
-    present,
-    record,
-    records,
-    seconds,
-    text,
-    text_part,
+    JsonObject,
+    as_count,
+    as_object,
+    as_objects,
+    drop_none,
+    get_text,
+    make_text_part,
+    parse_timestamp,
+    to_content,
 )
-from rekindle.transcripts.detect import Head
-from rekindle.transcripts.events import Damage, Event, Learned, Opened
-from rekindle.transcripts.jsonio.document import pieces
-from rekindle.transcripts.jsonio.jsonl import decode
-from rekindle.transcripts.jsonio.jsonl import records as lines_of
-from rekindle.transcripts.jsonio.partial import fields_so_far, opening
-from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace
+from rekindle.transcripts.detect import FileHead
+from rekindle.transcripts.events import (
+    SessionStarted,
+    SessionUpdated,
+    TranscriptEvent,
+    UnreadableEntry,
+)
+from rekindle.transcripts.jsonio.document import iter_elements
+from rekindle.transcripts.jsonio.jsonl import decode_json, read_json_lines
+from rekindle.transcripts.jsonio.partial import find_first_element, parse_partial_fields
+from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace_fields
 
-from .ids import made_id
+from .ids import make_path_id
 
 SOURCE = "gemini"
 
@@ -49,23 +53,23 @@ _LISTS = {"messages", "history"}
 _TYPES = ("user", "gemini", "info", "warning", "error")
 _ROLES = ("user", "model", "function", "tool")
 _EXIT_CODE = re.compile(r"^Exit Code: (-?\d{1,9})\s*$", re.MULTILINE)
-_SHELLS = {"run_shell_command", "shell"}
+_SHELL_TOOLS = {"run_shell_command", "shell"}
 _SNAPSHOT = "<state_snapshot>"
-_SETUP = ("This is the Gemini CLI.", "<session_context>")
-# What the tool lets the model say to its own words.
-_THANKS = ("Got it. Thanks for the context!", "Got it. Thanks for the additional context!")
-_DONE = ("success", "error", "cancelled")
+_SETUP_PREFIXES = ("This is the Gemini CLI.", "<session_context>")
+# The model's injected replies to the setup messages.
+_SETUP_REPLIES = ("Got it. Thanks for the context!", "Got it. Thanks for the additional context!")
+_FINAL_STATUSES = ("success", "error", "cancelled")
 
 
-def sniff(head: Head) -> bool:
-    if any(_is_line(line) for line in head.records):
+def can_read(head: FileHead) -> bool:
+    if any(_is_chat_line(line) for line in head.objects):
         return True
-    first = fields_so_far(opening(head.data, _LISTS))
+    first = parse_partial_fields(find_first_element(head.data, _LISTS))
     return first.get("role") in _ROLES and isinstance(first.get("parts"), list)
 
 
-def _is_line(line: Record) -> bool:
-    """Whether this is a line of a chat record, or the record itself."""
+def _is_chat_line(line: JsonObject) -> bool:
+    """Return whether this is a line of a chat record, or the record itself."""
     if isinstance(line.get("sessionId"), str) and isinstance(line.get("projectHash"), str):
         return True
     if isinstance(line.get("$rewindTo"), str) or isinstance(line.get("$set"), dict):
@@ -73,318 +77,346 @@ def _is_line(line: Record) -> bool:
     return line.get("type") in _TYPES and "content" in line and isinstance(line.get("id"), str)
 
 
-def read(path: Path) -> Iterator[Event]:
-    # A head that holds its messages is a whole record: as a document it streams.
-    head = Head.of(path)
-    if head.is_lines and any(_is_line(line) and "messages" not in line for line in head.lines):
+def read_events(path: Path) -> Iterator[TranscriptEvent]:
+    # A head that holds its messages is a whole record, which is streamed as a document.
+    head = FileHead.read(path)
+    if head.is_json_lines and any(
+        _is_chat_line(line) and "messages" not in line for line in head.line_objects
+    ):
         return _read_lines(path)
     return _read_documents(path)
 
 
-def _read_lines(path: Path) -> Iterator[Event]:
-    chat = _Chat(path)
-    for entry in lines_of(path):
-        if isinstance(entry, Damage):
+def _read_lines(path: Path) -> Iterator[TranscriptEvent]:
+    chat = _GeminiChat(path)
+    for entry in read_json_lines(path):
+        if isinstance(entry, UnreadableEntry):
             yield entry
             continue
         number, line = entry
         if isinstance(line.get("$rewindTo"), str):
-            yield from chat.rewind()
+            yield from chat.read_rewind()
         elif "type" in line or "id" in line:
-            yield from chat.take(line, f"line:{number}")
+            yield from chat.read_entry(line, f"line:{number}")
         else:
-            about = record(line.get("$set")) or line
-            chat.learn(about)
-            # The whole history, written anew: what it shortened was told in full before.
-            if renewed := records(about.get("messages")):
-                yield from chat.close()
-            for index, said in enumerate(renewed):
-                yield from chat.take(said, f"line:{number}:{index}")
+            metadata = as_object(line.get("$set")) or line
+            chat.update_session(metadata)
+            # The whole history, rewritten: what it shortens was already emitted in full.
+            if rewritten := as_objects(metadata.get("messages")):
+                yield from chat.close_message()
+            for index, raw in enumerate(rewritten):
+                yield from chat.read_entry(raw, f"line:{number}:{index}")
     yield from chat.finish()
 
 
-def _read_documents(path: Path) -> Iterator[Event]:
-    chat: _Chat | _History = _Chat(path)
+def _read_documents(path: Path) -> Iterator[TranscriptEvent]:
+    chat: _GeminiChat | _GeminiHistory = _GeminiChat(path)
     document = -1
-    for piece in pieces(path, _LISTS):
-        if isinstance(piece, Damage):
-            yield piece
+    for element in iter_elements(path, _LISTS):
+        if isinstance(element, UnreadableEntry):
+            yield element
             continue
-        if piece.document != document:
+        if element.document != document:
             yield from chat.finish()
-            document = piece.document
-            chat = _Chat(path, document)
+            document = element.document
+            chat = _GeminiChat(path, document)
         try:
-            value = decode(piece.data)
+            value = decode_json(element.data)
         except ValueError as error:
-            yield Damage(str(path), piece.line, f"not JSON: {error}")
+            yield UnreadableEntry(str(path), element.line, f"not JSON: {error}")
             continue
-        if piece.item is None:
-            chat.learn({piece.key or "": value})
+        if element.position is None:
+            chat.update_session({element.key or "": value})
             continue
-        said, place = record(value), f"item:{piece.item + 1}"
-        if piece.item == 0 and not chat.named and isinstance(said.get("parts"), list):
-            chat = _History(path, document)
-        if not said:
-            yield Damage(str(path), piece.line, f"{place}: expected a message")
-        yield from chat.take(said, place)
+        raw, fallback_id = as_object(value), f"item:{element.position + 1}"
+        if element.position == 0 and not chat.has_id and isinstance(raw.get("parts"), list):
+            chat = _GeminiHistory(path, document)
+        if not raw:
+            yield UnreadableEntry(str(path), element.line, f"{fallback_id}: expected a message")
+        yield from chat.read_entry(raw, fallback_id)
     yield from chat.finish()
 
 
-class _Conversation:
-    """One conversation as far as it is read."""
+class _GeminiConversation:
+    """One conversation being read."""
 
     def __init__(self, path: Path, document: int = 0) -> None:
         self.path = path
         self.session = Session(
-            id=made_id(SOURCE, path, f"document {document}" if document else ""), source=SOURCE
+            id=make_path_id(SOURCE, path, f"document {document}" if document else ""), source=SOURCE
         )
-        self.named = False
-        self.opened = False
+        self.has_id = False
+        self.is_started = False
         self.seen: set[str] = set()
-        self.marks: dict[str, JSON] = {}
-        self.setting_up = False
+        self.pending_meta: dict[str, JSON] = {}
+        self.is_setting_up = False
 
-    def learn(self, about: Record) -> None:
-        """Take what stands beside the messages."""
-        known, id = self.session, text(about, "sessionId")
-        self.named = self.named or id is not None
-        folders = about.get("directories")
+    def update_session(self, metadata: JsonObject) -> None:
+        """Update the session from fields next to the messages."""
+        known, id = self.session, get_text(metadata, "sessionId")
+        self.has_id = self.has_id or id is not None
+        folders = metadata.get("directories")
         first = cast("list[object]", folders)[0] if isinstance(folders, list) and folders else None
-        parent = self.path.parent.name if about.get("kind") == "subagent" else None
-        self.session = replace(
+        parent = self.path.parent.name if metadata.get("kind") == "subagent" else None
+        self.session = replace_fields(
             known,
-            id=id if id and not self.opened else known.id,
-            # A sub-agent's record lies in a folder with the name of its parent.
+            id=id if id and not self.is_started else known.id,
+            # A sub-agent's record is in a folder named after its parent.
             parent=known.parent or (parent if parent != "chats" else None),
-            title=text(about, "summary") or known.title,
+            title=get_text(metadata, "summary") or known.title,
             cwd=known.cwd or (first if isinstance(first, str) else None),
-            started=known.started or seconds(about.get("startTime")) or 0.0,
+            started=known.started or parse_timestamp(metadata.get("startTime")) or 0.0,
         )
 
-    def say(self, messages: Iterator[Message]) -> Iterator[Event]:
+    def append_messages(self, messages: Iterator[Message]) -> Iterator[TranscriptEvent]:
+        """Yield the messages, preceded by the start of the session if it is the first."""
         for message in messages:
-            if not self.opened:
-                self.opened = True
+            if not self.is_started:
+                self.is_started = True
                 started = self.session.started or message.timestamp or 0.0
-                self.session = replace(self.session, started=started)
-                yield Opened(self.session)
+                self.session = replace_fields(self.session, started=started)
+                yield SessionStarted(self.session)
             yield message
 
-    def hear(self, parts: list[Record], id: str, time: float | None) -> Iterator[Message]:
-        """The user's side of a turn: results of calls, something typed, or both."""
-        typed = [part for part in parts if "functionResponse" not in part]
-        said = content(_parts(typed))
-        message = Message(role="user", content=said, platform_message_id=id, timestamp=time)
+    def parse_prompt(
+        self, parts: list[JsonObject], id: str, time: float | None
+    ) -> Iterator[Message]:
+        """Yield the prompt on the user's side of a turn, without results and injected text."""
+        prompt_parts = [part for part in parts if "functionResponse" not in part]
+        prompt = to_content(_parse_parts(prompt_parts))
+        message = Message(role="user", content=prompt, platform_message_id=id, timestamp=time)
         if message.text.startswith(_SNAPSHOT):
-            self.marks["compacted"] = {"summary": message.text}
-            self.setting_up = True
-        elif message.text.startswith(_SETUP):
-            self.setting_up = True
-        elif said and id not in self.seen:
-            self.setting_up = False
+            self.pending_meta["compacted"] = {"summary": message.text}
+            self.is_setting_up = True
+        elif message.text.startswith(_SETUP_PREFIXES):
+            self.is_setting_up = True
+        elif prompt and id not in self.seen:
+            self.is_setting_up = False
             self.seen.add(id)
-            yield replace(message, meta=present(self.take_marks()))
+            yield replace_fields(message, meta=drop_none(self.pop_pending_meta()))
 
-    def result(self, call: ToolCall, told: list[Record], status: str | None) -> Message:
-        answers = [part for part in map(_response, told) if part]
-        own = [part for part in answers if part.get("id") == call.id] or answers[:1]
-        answer = own[0] if own else {}
-        siblings = [part for part in told if not _response(part)] if len(answers) < 2 else []
-        images = _parts([*records(answer.get("parts")), *siblings])
-        output = _output(record(answer.get("response")))
+    def parse_result(
+        self, call: ToolCall, result_parts: list[JsonObject], status: str | None
+    ) -> Message:
+        answers = [part for part in map(_get_response, result_parts) if part]
+        matching = [part for part in answers if part.get("id") == call.id] or answers[:1]
+        answer = matching[0] if matching else {}
+        siblings = (
+            [part for part in result_parts if not _get_response(part)] if len(answers) < 2 else []
+        )
+        images = _parse_parts([*as_objects(answer.get("parts")), *siblings])
+        output = _parse_output(as_object(answer.get("response")))
         return Message(
             role="tool",
-            content=content([*([] if output is None else [text_part(output)]), *images]),
+            content=to_content([*([] if output is None else [make_text_part(output)]), *images]),
             tool_call_id=call.id,
             name=call.name or None,
             platform_message_id=call.id,
-            meta=present({**_facts(call.name, answer, status), **self.take_marks()}),
+            meta=drop_none(
+                {**_parse_result_meta(call.name, answer, status), **self.pop_pending_meta()}
+            ),
         )
 
-    def finish(self) -> Iterator[Event]:
-        if self.opened:
-            yield Learned(self.session)
+    def finish(self) -> Iterator[TranscriptEvent]:
+        """Yield the session with everything learned from the file."""
+        if self.is_started:
+            yield SessionUpdated(self.session)
 
-    def take_marks(self) -> dict[str, JSON]:
-        marks, self.marks = self.marks, {}
-        return marks
+    def pop_pending_meta(self) -> dict[str, JSON]:
+        meta, self.pending_meta = self.pending_meta, {}
+        return meta
 
 
-class _Chat(_Conversation):
-    """A chat record. Messages have ids and times, calls hold their results."""
+class _GeminiChat(_GeminiConversation):
+    """A chat record: messages have ids and times, calls hold their results."""
 
     def __init__(self, path: Path, document: int = 0) -> None:
         super().__init__(path, document)
-        self.open: tuple[str, Record] | None = None
+        self.held_message: tuple[str, JsonObject] | None = None
 
-    def take(self, said: Record, place: str) -> Iterator[Event]:
-        """One message as it was found; it is told when another one begins."""
-        id = text(said, "id") or place
-        if self.open is not None and self.open[0] != id:
-            yield from self.close()
-        self.open = (id, said)
+    def read_entry(self, raw: JsonObject, fallback_id: str) -> Iterator[TranscriptEvent]:
+        """Hold one raw message back until another one begins."""
+        id = get_text(raw, "id") or fallback_id
+        if self.held_message is not None and self.held_message[0] != id:
+            yield from self.close_message()
+        self.held_message = (id, raw)
 
-    def rewind(self) -> Iterator[Event]:
-        """The user went back: what was said has been said, and what follows tells of it."""
-        yield from self.close()
-        self.marks["rewound"] = True
+    def read_rewind(self) -> Iterator[TranscriptEvent]:
+        """JsonObject that the user went back; earlier messages stay, the next one is marked."""
+        yield from self.close_message()
+        self.pending_meta["rewound"] = True
 
-    def finish(self) -> Iterator[Event]:
-        yield from self.close()
+    def finish(self) -> Iterator[TranscriptEvent]:
+        yield from self.close_message()
         yield from super().finish()
 
-    def close(self) -> Iterator[Event]:
-        """Tell the message that is held back."""
-        if self.open is not None:
-            (id, said), self.open = self.open, None
-            yield from self.say(self._messages(id, said))
+    def close_message(self) -> Iterator[TranscriptEvent]:
+        """Emit the message that is held back."""
+        if self.held_message is not None:
+            (id, raw), self.held_message = self.held_message, None
+            yield from self.append_messages(self._parse_messages(id, raw))
 
-    def _messages(self, id: str, said: Record) -> Iterator[Message]:
-        kind, time = said.get("type"), seconds(said.get("timestamp"))
-        parts = _listed(said.get("content"))
+    def _parse_messages(self, id: str, raw: JsonObject) -> Iterator[Message]:
+        kind, time = raw.get("type"), parse_timestamp(raw.get("timestamp"))
+        parts = _normalize_parts(raw.get("content"))
         if kind == "gemini":
-            yield from self._answer(id, said, parts, time)
+            yield from self._parse_answer(id, raw, parts, time)
         elif kind == "user":
             for part in parts:
-                # Copies that were made from the history have results on the user's side.
-                if (call := text(_response(part), "id")) and f"result {call}" not in self.seen:
+                # Copies made from the history have results on the user's side.
+                if (
+                    call := get_text(_get_response(part), "id")
+                ) and f"result {call}" not in self.seen:
                     self.seen.add(f"result {call}")
-                    name = text(_response(part), "name") or ""
-                    yield replace(self.result(ToolCall(call, name), [part], None), timestamp=time)
-            yield from self.hear(parts, id, time)
+                    name = get_text(_get_response(part), "name") or ""
+                    yield replace_fields(
+                        self.parse_result(ToolCall(call, name), [part], None), timestamp=time
+                    )
+            yield from self.parse_prompt(parts, id, time)
         elif kind == "error":
-            self.marks["api_error"] = True
+            self.pending_meta["api_error"] = True
 
-    def _answer(
-        self, id: str, said: Record, parts: list[Record], time: float | None
+    def _parse_answer(
+        self, id: str, raw: JsonObject, parts: list[JsonObject], time: float | None
     ) -> Iterator[Message]:
-        made = records(said.get("toolCalls"))
-        calls = {call.id: call for call in _calls(parts, id)}
-        for index, item in enumerate(made):
-            call = _call(item, f"{id}:call:{index}")
+        raw_calls = as_objects(raw.get("toolCalls"))
+        calls = {call.id: call for call in _parse_tool_calls(parts, id)}
+        for index, item in enumerate(raw_calls):
+            call = _parse_tool_call(item, f"{id}:call:{index}")
             calls[call.id] = call
         new = [call for call in calls.values() if f"call {call.id}" not in self.seen]
         self.seen.update(f"call {call.id}" for call in new)
-        message = self._message(id, said, parts, new, time)
+        message = self._parse_message(id, raw, parts, new, time)
         if id not in self.seen:
             self.seen.add(id)
-            self._learn(said)
+            self._add_usage(raw)
             if not (message.content or new or message.reasoning):
                 return
-            yield replace(message, meta=present({**(message.meta or {}), **self.take_marks()}))
+            yield replace_fields(
+                message, meta=drop_none({**(message.meta or {}), **self.pop_pending_meta()})
+            )
         elif new:
-            yield replace(message, content=None, platform_message_id=f"{id}+{new[0].id}")
-        for index, item in enumerate(made):
-            call = _call(item, f"{id}:call:{index}")
-            told, status = _listed(item.get("result")), text(item, "status")
-            if f"result {call.id}" in self.seen or not (told or status in _DONE):
+            yield replace_fields(message, content=None, platform_message_id=f"{id}+{new[0].id}")
+        for index, item in enumerate(raw_calls):
+            call = _parse_tool_call(item, f"{id}:call:{index}")
+            result_parts, status = _normalize_parts(item.get("result")), get_text(item, "status")
+            if f"result {call.id}" in self.seen or not (result_parts or status in _FINAL_STATUSES):
                 continue
             self.seen.add(f"result {call.id}")
-            result = self.result(call, told, status)
-            about = {**(result.meta or {}), "agent": text(item, "agentId")}
-            when = seconds(item.get("timestamp")) or time
-            yield replace(result, meta=present(about), timestamp=when)
+            result = self.parse_result(call, result_parts, status)
+            metadata = {**(result.meta or {}), "agent": get_text(item, "agentId")}
+            timestamp = parse_timestamp(item.get("timestamp")) or time
+            yield replace_fields(result, meta=drop_none(metadata), timestamp=timestamp)
 
-    def _message(
-        self, id: str, said: Record, parts: list[Record], calls: list[ToolCall], time: float | None
+    def _parse_message(
+        self,
+        id: str,
+        raw: JsonObject,
+        parts: list[JsonObject],
+        calls: list[ToolCall],
+        time: float | None,
     ) -> Message:
-        thoughts = [_thought(item) for item in records(said.get("thoughts"))]
+        thoughts = [_parse_thought(item) for item in as_objects(raw.get("thoughts"))]
         thoughts += [part["text"] for part in parts if _is_thought(part)]
-        model = text(said, "model")
+        model = get_text(raw, "model")
         first = self.session.model
         return Message(
             role="assistant",
-            content=content(_parts(parts)),
+            content=to_content(_parse_parts(parts)),
             tool_calls=calls,
             reasoning="\n\n".join(thought for thought in thoughts if thought) or None,
             platform_message_id=id,
-            meta=present({"model": model if first and model != first else None}),
+            meta=drop_none({"model": model if first and model != first else None}),
             timestamp=time,
         )
 
-    def _learn(self, said: Record) -> None:
-        self.session = replace(
+    def _add_usage(self, raw: JsonObject) -> None:
+        self.session = replace_fields(
             self.session,
-            model=self.session.model or text(said, "model"),
-            tokens=self.session.tokens.plus(_tokens(record(said.get("tokens")))),
+            model=self.session.model or get_text(raw, "model"),
+            tokens=self.session.tokens.add(_parse_tokens(as_object(raw.get("tokens")))),
         )
 
 
-class _History(_Conversation):
-    """A history as the API gets it. Calls and results without ids are matched by their order."""
+class _GeminiHistory(_GeminiConversation):
+    """A history as sent to the API. Calls and results without ids are matched by order."""
 
     def __init__(self, path: Path, document: int = 0) -> None:
         super().__init__(path, document)
-        self.waiting: deque[ToolCall] = deque()
+        self.pending_calls: deque[ToolCall] = deque()
 
-    def take(self, said: Record, place: str) -> Iterator[Event]:
-        yield from self.say(self._messages(said, place))
+    def read_entry(self, raw: JsonObject, fallback_id: str) -> Iterator[TranscriptEvent]:
+        """Read one element of the history."""
+        yield from self.append_messages(self._parse_messages(raw, fallback_id))
 
-    def _messages(self, said: Record, place: str) -> Iterator[Message]:
-        role, parts = said.get("role"), _listed(said.get("parts"))
+    def _parse_messages(self, raw: JsonObject, fallback_id: str) -> Iterator[Message]:
+        role, parts = raw.get("role"), _normalize_parts(raw.get("parts"))
         if role == "model":
-            yield from self._answer(parts, place)
+            yield from self._parse_answer(parts, fallback_id)
         elif role in _ROLES:
             for index, part in enumerate(parts):
-                if answer := _response(part):
-                    call = self._answered(answer, f"{place}:{index}")
-                    yield replace(self.result(call, [part], None), platform_message_id=call.id)
-            yield from self.hear(parts, place, None)
+                if answer := _get_response(part):
+                    call = self._match_call(answer, f"{fallback_id}:{index}")
+                    yield replace_fields(
+                        self.parse_result(call, [part], None), platform_message_id=call.id
+                    )
+            yield from self.parse_prompt(parts, fallback_id, None)
 
-    def _answer(self, parts: list[Record], place: str) -> Iterator[Message]:
-        calls = list(_calls(parts, place))
-        self.waiting.extend(calls)
+    def _parse_answer(self, parts: list[JsonObject], fallback_id: str) -> Iterator[Message]:
+        calls = list(_parse_tool_calls(parts, fallback_id))
+        self.pending_calls.extend(calls)
         thoughts = [part["text"] for part in parts if _is_thought(part)]
         message = Message(
             role="assistant",
-            content=content(_parts(parts)),
+            content=to_content(_parse_parts(parts)),
             tool_calls=calls,
             reasoning="\n\n".join(thoughts) or None,
-            platform_message_id=place,
+            platform_message_id=fallback_id,
         )
-        if self.setting_up and not calls and message.text.startswith(_THANKS):
+        if self.setting_up and not calls and message.text.startswith(_SETUP_REPLIES):
             return
         self.setting_up = False
         if message.content or calls or thoughts:
-            yield replace(message, meta=present(self.take_marks()))
+            yield replace_fields(message, meta=drop_none(self.pop_pending_meta()))
 
-    def _answered(self, answer: Record, place: str) -> ToolCall:
-        id, name = text(answer, "id"), text(answer, "name")
-        for call in self.waiting:
+    def _match_call(self, answer: JsonObject, fallback_id: str) -> ToolCall:
+        id, name = get_text(answer, "id"), get_text(answer, "name")
+        for call in self.pending_calls:
             if call.id == id or (id is None and call.name == name):
-                self.waiting.remove(call)
+                self.pending_calls.remove(call)
                 return call
-        return ToolCall(id or place, name or "")
+        return ToolCall(id or fallback_id, name or "")
 
 
-def _listed(said: object) -> list[Record]:
-    """Parts, in any of the shapes in which they may be given: text, one part, or a list."""
-    if isinstance(said, str):
-        return [{"text": said}] if said else []
-    if isinstance(said, list):
-        return [part for item in cast("list[object]", said) for part in _one(item)]
-    return _one(said)
+def _normalize_parts(raw_content: object) -> list[JsonObject]:
+    """Return content of any shape (text, one part, or a list) as a list of parts."""
+    if isinstance(raw_content, str):
+        return [{"text": raw_content}] if raw_content else []
+    if isinstance(raw_content, list):
+        return [
+            part for item in cast("list[object]", raw_content) for part in _normalize_part(item)
+        ]
+    return _normalize_part(raw_content)
 
 
-def _one(item: object) -> list[Record]:
-    return [{"text": item}] if isinstance(item, str) and item else records([item])
+def _normalize_part(item: object) -> list[JsonObject]:
+    return [{"text": item}] if isinstance(item, str) and item else as_objects([item])
 
 
-def _is_thought(part: Record) -> bool:
+def _is_thought(part: JsonObject) -> bool:
     return part.get("thought") is True and isinstance(part.get("text"), str)
 
 
-def _parts(parts: list[Record]) -> list[dict[str, JSON]]:
-    """What is to be read or seen in parts: no thoughts, no calls, no results."""
+def _parse_parts(parts: list[JsonObject]) -> list[dict[str, JSON]]:
+    """Return the visible parts: no reasoning, calls or results."""
     found: list[dict[str, JSON]] = []
     for part in parts:
-        inline = record(part.get("inlineData"))
-        kind, data = text(inline, "mimeType") or "", text(inline, "data")
+        inline = as_object(part.get("inlineData"))
+        kind, data = get_text(inline, "mimeType") or "", get_text(inline, "data")
         if _is_thought(part):
             continue
-        if value := text(part, "text"):
-            found.append(text_part(value))
+        if value := get_text(part, "text"):
+            found.append(make_text_part(value))
         elif data and kind.startswith("image/"):
             url = f"data:{kind};base64,{data}"
             found.append({"type": "image_url", "image_url": {"url": url}})
@@ -393,58 +425,60 @@ def _parts(parts: list[Record]) -> list[dict[str, JSON]]:
     return found
 
 
-def _response(part: Record) -> Record:
-    return record(part.get("functionResponse"))
+def _get_response(part: JsonObject) -> JsonObject:
+    return as_object(part.get("functionResponse"))
 
 
-def _calls(parts: list[Record], place: str) -> Iterator[ToolCall]:
+def _parse_tool_calls(parts: list[JsonObject], fallback_id: str) -> Iterator[ToolCall]:
     for index, part in enumerate(parts):
-        if made := record(part.get("functionCall")):
-            yield _call(made, f"{place}:{index}")
+        if raw_call := as_object(part.get("functionCall")):
+            yield _parse_tool_call(raw_call, f"{fallback_id}:{index}")
 
 
-def _call(made: Record, place: str) -> ToolCall:
-    given = made.get("args")
-    arguments = cast("str | Record", given) if isinstance(given, (str, dict)) else ""
-    return ToolCall(text(made, "id") or place, text(made, "name") or "", arguments)
+def _parse_tool_call(raw_call: JsonObject, fallback_id: str) -> ToolCall:
+    given = raw_call.get("args")
+    arguments = cast("str | JsonObject", given) if isinstance(given, (str, dict)) else ""
+    return ToolCall(
+        get_text(raw_call, "id") or fallback_id, get_text(raw_call, "name") or "", arguments
+    )
 
 
-def _output(response: Record) -> str | None:
-    """The text of a response. Tools of Gemini CLI answer with `output` or with `error`."""
+def _parse_output(response: JsonObject) -> str | None:
+    """Return the text of a response. Gemini CLI's tools answer with `output` or `error`."""
     for name in ("output", "error"):
         if isinstance(value := response.get(name), str):
             return value
     return json.dumps(response, ensure_ascii=False) if response else None
 
 
-def _facts(name: str, answer: Record, status: str | None) -> dict[str, JSON]:
-    response = record(answer.get("response"))
+def _parse_result_meta(name: str, answer: JsonObject, status: str | None) -> dict[str, JSON]:
+    response = as_object(answer.get("response"))
     failed: bool | None = None
-    if status in _DONE:
+    if status in _FINAL_STATUSES:
         failed = status != "success"
     elif status is None and ("error" in response or "output" in response):
         failed = bool(response.get("error"))
-    facts: dict[str, JSON] = {"is_error": failed}
+    meta: dict[str, JSON] = {"is_error": failed}
     if status == "cancelled":
-        facts["refused"] = True
+        meta["refused"] = True
     output = response.get("output")
-    if name in _SHELLS and isinstance(output, str) and (codes := _EXIT_CODE.findall(output)):
-        # The command may print such a line too; the shell's own comes after it.
-        facts["exit_code"] = int(codes[-1])
-    return facts
+    if name in _SHELL_TOOLS and isinstance(output, str) and (codes := _EXIT_CODE.findall(output)):
+        # The command may print such a line too; the shell's own comes last.
+        meta["exit_code"] = int(codes[-1])
+    return meta
 
 
-def _thought(item: Record) -> str:
-    told = (text(item, "subject"), text(item, "description"))
-    return "\n".join(part for part in told if part)
+def _parse_thought(item: JsonObject) -> str:
+    lines = (get_text(item, "subject"), get_text(item, "description"))
+    return "\n".join(part for part in lines if part)
 
 
-def _tokens(told: Record) -> Tokens:
-    cached, thoughts = count(told.get("cached")), count(told.get("thoughts"))
+def _parse_tokens(usage: JsonObject) -> Tokens:
+    cached, thoughts = as_count(usage.get("cached")), as_count(usage.get("thoughts"))
     return Tokens(
-        # Here the input includes what came from the cache, and the output leaves the thoughts out.
-        input=max(0, count(told.get("input")) - cached) + count(told.get("tool")),
-        output=count(told.get("output")) + thoughts,
+        # Gemini includes cached tokens in the input and excludes reasoning from the output.
+        input=max(0, as_count(usage.get("input")) - cached) + as_count(usage.get("tool")),
+        output=as_count(usage.get("output")) + thoughts,
         cache_read=cached,
         reasoning=thoughts,
     )

@@ -1,20 +1,19 @@
-"""Hermes: the database `state.db`, and the files that its older versions wrote.
+"""Hermes reader: the database `state.db`, and the files of older versions.
 
     state.db              SQLite, tables `sessions` and `messages`; every version adds columns
-    <session id>.jsonl    one message per line; what is known of the session stands beside it in
+    <session id>.jsonl    one message per line; session details are next to it in
     sessions.json         the index of chats: key -> entry with session id, local times, tokens
     session_<id>.json     one session as a document
 
-The same session may lie in several of them, and Hermes rewrites the rows of a session when somebody
-takes a message back: a message is therefore known by what it says, and by how often that was said
-before. `active` is 0 for a row that was taken back, which is left out, and for one that a summary
-replaced (`compacted`), which is told: it happened. After such a summary Hermes writes the newest
-messages once more; these copies are left out. A compression that opens a new session is seen in
-`parent_session_id`.
+The same session may be in several of them, and Hermes rewrites a session's rows when a message is
+undone. A message is therefore identified by its content and by how often that content occurred before.
+`active` is 0 for a row that was undone, which is skipped, and for one that a summary replaced
+(`compacted`), which is kept. After such a summary Hermes writes the newest messages again; these copies
+are skipped. A compression that opens a new session is linked by `parent_session_id`.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# apsw's own stubs leave the type of a blob open.
+# apsw's stubs do not type blobs.
 from __future__ import annotations
 
 import hashlib
@@ -27,418 +26,461 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from rekindle.json_fields import Record, count, number, present, record, records, seconds, text
-from rekindle.transcripts.detect import Head
-from rekindle.transcripts.events import Damage, Event, Learned, Opened
-from rekindle.transcripts.jsonio.document import pieces
-from rekindle.transcripts.jsonio.jsonl import decode
-from rekindle.transcripts.jsonio.jsonl import records as lines_of
-from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace
+from rekindle.json_fields import (
+    JsonObject,
+    as_count,
+    as_number,
+    as_object,
+    as_objects,
+    drop_none,
+    get_text,
+    parse_timestamp,
+)
+from rekindle.transcripts.detect import FileHead
+from rekindle.transcripts.events import (
+    SessionStarted,
+    SessionUpdated,
+    TranscriptEvent,
+    UnreadableEntry,
+)
+from rekindle.transcripts.jsonio.document import iter_elements
+from rekindle.transcripts.jsonio.jsonl import decode_json, read_json_lines
+from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
 
-from .sqlite_file import opened
+from .sqlite_file import open_sqlite_file
 
 if TYPE_CHECKING:
     import apsw
 
 SOURCE = "hermes"
-INDEX = "sessions.json"
+INDEX_NAME = "sessions.json"
 
-_DATABASE = b"SQLite format 3\0"
-_TABLES = (b"tool_call_id", b"parent_session_id", b"end_reason")
+_SQLITE_HEADER = b"SQLite format 3\0"
+_COLUMN_MARKERS = (b"tool_call_id", b"parent_session_id", b"end_reason")
 _HERMES_ID = re.compile(r"\d{8}_\d{6}(?:_[\w-]+)?")
-_ENTRY = re.compile(rb'^\{\s*"[^"]{1,999}"\s*:\s*\{[^{}]{0,4000}?"session_(?:key|id)"')
+_INDEX_ENTRY = re.compile(rb'^\{\s*"[^"]{1,999}"\s*:\s*\{[^{}]{0,4000}?"session_(?:key|id)"')
 _ROLES = ("user", "assistant", "tool", "function")
 _KNOWN_ROLES = (*_ROLES, "system", "developer", "session_meta")
-_DOCUMENT = {"messages", "message_count", "system_prompt", "tools"}
+_DOCUMENT_FIELDS = {"messages", "message_count", "system_prompt", "tools"}
 _PLATFORM = re.compile(r"[A-Za-z][\w.-]{0,63}")
-_SUMMARY = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]:")
-# How the database keeps a content that is not plain text.
-_ENCODED = "\0json:"
-_SESSION = (
+_SUMMARY_PREFIXES = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]:")
+# Prefix of content that is not plain text in the database.
+_JSON_PREFIX = "\0json:"
+_SESSION_COLUMNS = (
     *("id", "session_key", "user_id", "model", "parent_session_id", "title", "cwd", "git_branch"),
     *("started_at", "ended_at", "end_reason", "input_tokens", "output_tokens"),
     *("cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
     *("estimated_cost_usd", "actual_cost_usd"),
 )
-_MESSAGE = (
+_MESSAGE_COLUMNS = (
     *("role", "content", "tool_call_id", "tool_calls", "tool_name", "timestamp", "finish_reason"),
     *("reasoning", "reasoning_content", "active", "compacted", "_compressed_summary"),
 )
-_SCANNED = 4 << 20
+_SCAN_BYTES = 4 << 20
 
 
-def sniff(head: Head) -> bool:
-    if head.data.startswith(_DATABASE):
-        return _is_state(head)
+def can_read(head: FileHead) -> bool:
+    if head.data.startswith(_SQLITE_HEADER):
+        return _is_state_database(head)
     if head.is_binary:
         return False
     if _is_index(head) or _is_document(head):
         return True
-    if head.path is None or not any(line.get("role") in _KNOWN_ROLES for line in head.records):
+    if head.path is None or not any(line.get("role") in _KNOWN_ROLES for line in head.objects):
         return False
-    return bool(_HERMES_ID.fullmatch(head.path.stem)) or head.path.stem in _entries(head.path)
+    return bool(_HERMES_ID.fullmatch(head.path.stem)) or head.path.stem in _load_index_entries(
+        head.path
+    )
 
 
-def read(path: Path) -> Iterator[Event]:
-    head = Head.of(path)
-    if head.data.startswith(_DATABASE):
+def read_events(path: Path) -> Iterator[TranscriptEvent]:
+    head = FileHead.read(path)
+    if head.data.startswith(_SQLITE_HEADER):
         return _read_database(path)
     if _is_index(head):
-        return _check_index(path)
+        return _read_index(path)
     if _is_document(head):
         return _read_document(path)
     return _read_lines(path)
 
 
-def _is_state(head: Head) -> bool:
-    """Whether the tables are those of Hermes. The newest may stand in the log alone."""
-    if all(name in head.data for name in _TABLES):
+def _is_state_database(head: FileHead) -> bool:
+    """Return whether the database has Hermes's tables, which may be only in the WAL."""
+    if all(name in head.data for name in _COLUMN_MARKERS):
         return True
     if head.path is None:
         return False
     with head.path.open("rb") as file:
-        found = file.read(_SCANNED)
-    log = Path(f"{head.path}-wal")
-    if log.is_file():
-        with log.open("rb") as file:
-            found += file.read(_SCANNED)
-    return all(name in found for name in _TABLES)
+        data = file.read(_SCAN_BYTES)
+    wal = Path(f"{head.path}-wal")
+    if wal.is_file():
+        with wal.open("rb") as file:
+            data += file.read(_SCAN_BYTES)
+    return all(name in data for name in _COLUMN_MARKERS)
 
 
-def _is_index(head: Head) -> bool:
-    if head.path is not None and head.path.name == INDEX:
-        beside = (path.stem for path in head.path.parent.glob("*.jsonl"))
-        if any(_HERMES_ID.fullmatch(stem) for stem in beside):
-            return True  # however damaged it is
-    return _ENTRY.match(head.data) is not None and b'"session_key"' in head.data
+def _is_index(head: FileHead) -> bool:
+    if head.path is not None and head.path.name == INDEX_NAME:
+        stems = (path.stem for path in head.path.parent.glob("*.jsonl"))
+        if any(_HERMES_ID.fullmatch(stem) for stem in stems):
+            return True  # even if it is corrupt
+    return _INDEX_ENTRY.match(head.data) is not None and b'"session_key"' in head.data
 
 
-def _is_document(head: Head) -> bool:
-    first = head.records[0] if head.records else {}
-    return {"session_id", "session_start"} <= first.keys() and not _DOCUMENT.isdisjoint(first)
+def _is_document(head: FileHead) -> bool:
+    first = head.objects[0] if head.objects else {}
+    return {"session_id", "session_start"} <= first.keys() and not _DOCUMENT_FIELDS.isdisjoint(
+        first
+    )
 
 
-# -- what all of them share ---------------------------------------------------------------------
+# -- shared by all containers -------------------------------------------------------------------
 
 
-class _Thread:
-    """One session as far as it is read."""
+class _HermesThread:
+    """One session being read."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.opened = False
-        self.said: dict[str, int] = {}
-        self.names: dict[str, str] = {}
-        self.marks: dict[str, JSON] = {}
-        self.repeating = False
-        self.replaced = False
-        self.times: set[tuple[str, float | None]] = set()
+        self.is_started = False
+        self.occurrences: dict[str, int] = {}
+        self.tool_names: dict[str, str] = {}
+        self.pending_meta: dict[str, JSON] = {}
+        self.is_repeating = False
+        self.was_replaced = False
+        self.seen_times: set[tuple[str, float | None]] = set()
 
-    def take(self, said: Record) -> Iterator[Event]:
-        """One message as Hermes keeps it; bookkeeping gives nothing."""
-        role = said.get("role")
+    def read_entry(self, raw: JsonObject) -> Iterator[TranscriptEvent]:
+        """Read one raw message; bookkeeping yields nothing."""
+        role = raw.get("role")
         if role not in _ROLES:
             if role == "session_meta" and not self.session.model:
-                self.session = replace(self.session, model=text(said, "model"))
+                self.session = replace_fields(self.session, model=get_text(raw, "model"))
             return
-        if said.get("active") == 0 and not said.get("compacted"):
+        if raw.get("active") == 0 and not raw.get("compacted"):
             return
-        if self._is_summary(said):
-            self.marks["compacted"] = {"summary": _plain(_content(said.get("content")))}
-            self.repeating = True
+        if self._is_summary(raw):
+            self.pending_meta["compacted"] = {
+                "summary": _join_text(_parse_content(raw.get("content")))
+            }
+            self.is_repeating = True
             return
-        message = self._message(said, "tool" if role == "function" else cast(str, role))
-        if self._is_copy(message, replaced=bool(said.get("compacted"))):
+        message = self._parse_message(raw, "tool" if role == "function" else cast(str, role))
+        if self._is_copy(message, is_replaced=bool(raw.get("compacted"))):
             return
         id = message.platform_message_id or ""
-        nth = self.said[id] = self.said.get(id, 0) + 1
-        message = replace(
+        nth = self.occurrences[id] = self.occurrences.get(id, 0) + 1
+        message = replace_fields(
             message,
             platform_message_id=f"{id}:{nth}" if nth > 1 else id,
-            meta=present({**(message.meta or {}), **self.marks}),
+            meta=drop_none({**(message.meta or {}), **self.pending_meta}),
         )
-        self.marks = {}
-        if not self.opened:
-            self.opened = True
+        self.pending_meta = {}
+        if not self.is_started:
+            self.is_started = True
             started = self.session.started or message.timestamp or 0.0
-            self.session = replace(self.session, started=started)
-            yield Opened(self.session)
+            self.session = replace_fields(self.session, started=started)
+            yield SessionStarted(self.session)
         yield message
 
-    def finish(self) -> Iterator[Event]:
-        if self.opened:
-            yield Learned(self.session)
+    def finish(self) -> Iterator[TranscriptEvent]:
+        """Yield the session with everything learned from it."""
+        if self.is_started:
+            yield SessionUpdated(self.session)
 
-    def _is_summary(self, said: Record) -> bool:
-        if said.get("tool_calls") or said.get("role") not in ("user", "assistant"):
+    def _is_summary(self, raw: JsonObject) -> bool:
+        if raw.get("tool_calls") or raw.get("role") not in ("user", "assistant"):
             return False
-        content = said.get("content")
-        begins = isinstance(content, str) and content.lstrip().startswith(_SUMMARY)
-        return begins or said.get("_compressed_summary") == 1
+        content = raw.get("content")
+        begins = isinstance(content, str) and content.lstrip().startswith(_SUMMARY_PREFIXES)
+        return begins or raw.get("_compressed_summary") == 1
 
-    def _is_copy(self, message: Message, *, replaced: bool) -> bool:
-        """Whether the message was only written once more, beside the summary of what it ended."""
+    def _is_copy(self, message: Message, *, is_replaced: bool) -> bool:
+        """Return whether the message is only repeated after a summary."""
         id = message.platform_message_id or ""
-        # Rows that were replaced come first; what follows them may repeat the last of them.
-        self.repeating = (self.repeating or (self.replaced and not replaced)) and id in self.said
-        if not (self.replaced or replaced or self.times):
-            return self.repeating
-        self.replaced = replaced
-        exact = message.timestamp is not None and (id, message.timestamp) in self.times
-        self.times.add((id, message.timestamp))
-        return self.repeating or exact
+        # Replaced rows come first; the rows after them may repeat the last of them.
+        self.is_repeating = (
+            self.is_repeating or (self.was_replaced and not is_replaced)
+        ) and id in self.occurrences
+        if not (self.was_replaced or is_replaced or self.seen_times):
+            return self.is_repeating
+        self.was_replaced = is_replaced
+        is_exact = message.timestamp is not None and (id, message.timestamp) in self.seen_times
+        self.seen_times.add((id, message.timestamp))
+        return self.is_repeating or is_exact
 
-    def _message(self, said: Record, role: str) -> Message:
-        content = _content(said.get("content"))
-        calls = _calls(said.get("tool_calls")) if role == "assistant" else ()
-        answers = text(said, "tool_call_id") if role == "tool" else None
-        self.names.update((call.id, call.name) for call in calls)
-        known = self.names.pop(answers, None) if answers else None
+    def _parse_message(self, raw: JsonObject, role: str) -> Message:
+        content = _parse_content(raw.get("content"))
+        calls = _parse_tool_calls(raw.get("tool_calls")) if role == "assistant" else ()
+        call_id = get_text(raw, "tool_call_id") if role == "tool" else None
+        self.tool_names.update((call.id, call.name) for call in calls)
+        call_name = self.tool_names.pop(call_id, None) if call_id else None
         return Message(
             role=role,
             content=content,
             tool_calls=calls,
-            tool_call_id=answers,
-            name=(text(said, "tool_name", "name") or known) if role == "tool" else None,
-            reasoning=text(said, "reasoning", "reasoning_content"),
-            finish_reason=text(said, "finish_reason"),
-            platform_message_id=_digest(role, content, answers, calls),
-            meta=_facts(content) if role == "tool" else None,
-            timestamp=_time(said.get("timestamp")),
+            tool_call_id=call_id,
+            name=(get_text(raw, "tool_name", "name") or call_name) if role == "tool" else None,
+            reasoning=get_text(raw, "reasoning", "reasoning_content"),
+            finish_reason=get_text(raw, "finish_reason"),
+            platform_message_id=_make_message_id(role, content, call_id, calls),
+            meta=_parse_result_meta(content) if role == "tool" else None,
+            timestamp=_parse_timestamp(raw.get("timestamp")),
         )
 
 
-def _digest(role: str, content: Content, answers: str | None, calls: tuple[ToolCall, ...]) -> str:
+def _make_message_id(
+    role: str, content: Content, call_id: str | None, calls: tuple[ToolCall, ...]
+) -> str:
     body = content if isinstance(content, str) else json.dumps(content or "", sort_keys=True)
-    parts = (role, body, answers or "", *(f"{call.id} {call.name}" for call in calls))
-    said = "\0".join(parts).encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(said, digest_size=12).hexdigest()
+    parts = (role, body, call_id or "", *(f"{call.id} {call.name}" for call in calls))
+    identity = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(identity, digest_size=12).hexdigest()
 
 
-def _content(value: object) -> Content:
-    if isinstance(value, str) and value.startswith(_ENCODED):
+def _parse_content(value: object) -> Content:
+    if isinstance(value, str) and value.startswith(_JSON_PREFIX):
         try:
-            value = decode(value.removeprefix(_ENCODED).encode("utf-8", "replace"))
+            value = decode_json(value.removeprefix(_JSON_PREFIX).encode("utf-8", "replace"))
         except ValueError:
             pass
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, list):
-        return records(cast(object, value))
+        return as_objects(cast(object, value))
     return json.dumps(value)
 
 
-def _plain(content: Content) -> str:
+def _join_text(content: Content) -> str:
     return Message(role="user", content=content).text
 
 
-def _calls(given: object) -> tuple[ToolCall, ...]:
+def _parse_tool_calls(given: object) -> tuple[ToolCall, ...]:
     if isinstance(given, str):
         try:
-            given = decode(given.encode("utf-8", "replace"))
+            given = decode_json(given.encode("utf-8", "replace"))
         except ValueError:
             return ()
-    return tuple(_call(call, index) for index, call in enumerate(records(given)))
+    return tuple(_parse_tool_call(call, index) for index, call in enumerate(as_objects(given)))
 
 
-def _call(call: Record, index: int) -> ToolCall:
-    function = record(call.get("function")) or call
+def _parse_tool_call(call: JsonObject, index: int) -> ToolCall:
+    function = as_object(call.get("function")) or call
     given = function.get("arguments")
     arguments = given if isinstance(given, (str, dict)) else json.dumps(given) if given else ""
-    id = text(call, "id", "call_id") or f"call:{index}"
-    return ToolCall(id, text(function, "name") or "", cast("str | Record", arguments))
+    id = get_text(call, "id", "call_id") or f"call:{index}"
+    return ToolCall(id, get_text(function, "name") or "", cast("str | JsonObject", arguments))
 
 
-def _facts(content: Content) -> dict[str, JSON] | None:
-    """What the terminal says beside its output: results of a command are JSON of this shape."""
+def _parse_result_meta(content: Content) -> dict[str, JSON] | None:
+    """Parse the metadata of a terminal result, which is JSON with `output` and `exit_code`."""
     if not isinstance(content, str) or '"exit_code"' not in content:
         return None
     try:
-        told = record(decode(content.encode("utf-8", "replace")))
+        output = as_object(decode_json(content.encode("utf-8", "replace")))
     except ValueError:
         return None
-    code = told.get("exit_code")
-    if "output" not in told or not isinstance(code, int) or isinstance(code, bool):
+    code = output.get("exit_code")
+    if "output" not in output or not isinstance(code, int) or isinstance(code, bool):
         return None
-    return present({"exit_code": code if abs(code) < 2**53 else None, "error": text(told, "error")})
+    return drop_none(
+        {"exit_code": code if abs(code) < 2**53 else None, "error": get_text(output, "error")}
+    )
 
 
-def _time(value: object) -> float | None:
-    """UTC seconds; a written time without a zone is that of the machine Hermes ran on."""
+def _parse_timestamp(value: object) -> float | None:
+    """Return UTC seconds; a time without a zone is local to the machine that ran Hermes."""
     if not isinstance(value, str):
-        return seconds(value)
+        return parse_timestamp(value)
     try:
-        return seconds(datetime.fromisoformat(value).timestamp())
+        return parse_timestamp(datetime.fromisoformat(value).timestamp())
     except (ValueError, OverflowError, OSError):
         return None
 
 
-def _tokens(about: Record) -> Tokens:
+def _parse_tokens(metadata: JsonObject) -> Tokens:
     tokens = Tokens(
-        input=count(about.get("input_tokens")),
-        output=count(about.get("output_tokens")),
-        cache_read=count(about.get("cache_read_tokens")),
-        cache_write=count(about.get("cache_write_tokens")),
-        reasoning=count(about.get("reasoning_tokens")),
+        input=as_count(metadata.get("input_tokens")),
+        output=as_count(metadata.get("output_tokens")),
+        cache_read=as_count(metadata.get("cache_read_tokens")),
+        cache_write=as_count(metadata.get("cache_write_tokens")),
+        reasoning=as_count(metadata.get("reasoning_tokens")),
     )
-    # Some entries know the sum alone.
-    return tokens if any(tokens) else Tokens(input=count(about.get("total_tokens")))
+    # Some entries have only the total.
+    return tokens if any(tokens) else Tokens(input=as_count(metadata.get("total_tokens")))
 
 
-def _cost(about: Record) -> Decimal:
-    told = number(about.get("actual_cost_usd")) or number(about.get("estimated_cost_usd"))
-    return Decimal(str(told)) if told and 0 < told < 1e9 else Decimal(0)
+def _parse_cost(metadata: JsonObject) -> Decimal:
+    cost = as_number(metadata.get("actual_cost_usd")) or as_number(
+        metadata.get("estimated_cost_usd")
+    )
+    return Decimal(str(cost)) if cost and 0 < cost < 1e9 else Decimal(0)
 
 
 # -- the files ----------------------------------------------------------------------------------
 
 
-def _read_lines(path: Path) -> Iterator[Event]:
-    thread = _Thread(_session_of(path.stem, _entries(path).get(path.stem) or {}))
-    for entry in lines_of(path):
-        if isinstance(entry, Damage):
+def _read_lines(path: Path) -> Iterator[TranscriptEvent]:
+    thread = _HermesThread(
+        _entry_to_session(path.stem, _load_index_entries(path).get(path.stem) or {})
+    )
+    for entry in read_json_lines(path):
+        if isinstance(entry, UnreadableEntry):
             yield entry
             continue
         number, line = entry
-        if text(line, "role") is None:
-            yield Damage(str(path), number, "expected a message with a role")
+        if get_text(line, "role") is None:
+            yield UnreadableEntry(str(path), number, "expected a message with a role")
         else:
-            yield from thread.take(line)
+            yield from thread.read_entry(line)
     yield from thread.finish()
 
 
-def _read_document(path: Path) -> Iterator[Event]:
-    thread = _Thread(Session(id=path.stem.removeprefix("session_"), source=SOURCE))
-    for piece in pieces(path, {"messages"}):
-        if isinstance(piece, Damage):
-            yield piece
+def _read_document(path: Path) -> Iterator[TranscriptEvent]:
+    thread = _HermesThread(Session(id=path.stem.removeprefix("session_"), source=SOURCE))
+    for element in iter_elements(path, {"messages"}):
+        if isinstance(element, UnreadableEntry):
+            yield element
             continue
         try:
-            value = decode(piece.data)
+            value = decode_json(element.data)
         except ValueError as error:
-            yield Damage(str(path), piece.line, f"{piece.key}: not JSON: {error}")
+            yield UnreadableEntry(str(path), element.line, f"{element.key}: not JSON: {error}")
             continue
-        if piece.item is not None:
-            yield from thread.take(record(value))
-        elif not thread.opened and isinstance(value, str) and value:
-            if piece.key == "session_id":
-                thread.session = replace(thread.session, id=value)
-            elif piece.key == "model":
-                thread.session = replace(thread.session, model=value)
-            elif piece.key == "session_start":
-                thread.session = replace(thread.session, started=_time(value) or 0.0)
+        if element.position is not None:
+            yield from thread.read_entry(as_object(value))
+        elif not thread.is_started and isinstance(value, str) and value:
+            if element.key == "session_id":
+                thread.session = replace_fields(thread.session, id=value)
+            elif element.key == "model":
+                thread.session = replace_fields(thread.session, model=value)
+            elif element.key == "session_start":
+                thread.session = replace_fields(
+                    thread.session, started=_parse_timestamp(value) or 0.0
+                )
     yield from thread.finish()
 
 
-def _session_of(id: str, entry: Record) -> Session:
-    platform = text(entry, "platform") or text(record(entry.get("origin")), "platform") or ""
-    key = text(entry, "session_key")
-    title = " ".join((text(entry, "display_name") or "").split())
-    # The name of a chat without one is its number.
-    named = any(letter.isalpha() for letter in title) and title not in (key, id)
+def _entry_to_session(id: str, entry: JsonObject) -> Session:
+    platform = (
+        get_text(entry, "platform") or get_text(as_object(entry.get("origin")), "platform") or ""
+    )
+    key = get_text(entry, "session_key")
+    title = " ".join((get_text(entry, "display_name") or "").split())
+    # A chat without a name has its number as the name.
+    has_title = any(letter.isalpha() for letter in title) and title not in (key, id)
     return Session(
         id=id,
         source=platform if _PLATFORM.fullmatch(platform) else SOURCE,
         owner=key,
-        user=text(record(entry.get("origin")), "user_id"),
-        title=title if named else None,
-        started=_time(entry.get("created_at")) or 0.0,
-        tokens=_tokens(entry),
-        cost=_cost(entry),
+        user=get_text(as_object(entry.get("origin")), "user_id"),
+        title=title if has_title else None,
+        started=_parse_timestamp(entry.get("created_at")) or 0.0,
+        tokens=_parse_tokens(entry),
+        cost=_parse_cost(entry),
     )
 
 
-def _check_index(path: Path) -> Iterator[Event]:
-    """The index is read with each of its sessions; on its own it has only damage to tell."""
+def _read_index(path: Path) -> Iterator[TranscriptEvent]:
+    """Report errors in the index; its entries are read with their sessions."""
     found = False
-    for entry in _index(path):
+    for entry in _iter_index_entries(path):
         found = True
-        if isinstance(entry, Damage):
+        if isinstance(entry, UnreadableEntry):
             yield entry
-    if not found and Head.of(path).data != b"{}":
-        yield Damage(str(path), 1, "expected an object of sessions")
+    if not found and FileHead.read(path).data != b"{}":
+        yield UnreadableEntry(str(path), 1, "expected an object of sessions")
 
 
-def _entries(path: Path) -> dict[str, Record]:
-    """The entries by session id, of the index beside this file."""
-    index = path.parent / INDEX
+def _load_index_entries(path: Path) -> dict[str, JsonObject]:
+    """Return the entries of the index next to this file, by session id."""
+    index = path.parent / INDEX_NAME
     try:
-        about = index.stat()
-        return _kept_entries(index, about.st_mtime_ns, about.st_size)
+        status = index.stat()
+        return _load_cached_entries(index, status.st_mtime_ns, status.st_size)
     except OSError:
         return {}
 
 
 @lru_cache(maxsize=2)
-def _kept_entries(index: Path, time: int, size: int) -> dict[str, Record]:
-    # A folder has one index and thousands of sessions: it is read once, until it changes.
-    entries = (entry for entry in _index(index) if not isinstance(entry, Damage))
-    return {id: entry for entry in entries if (id := text(entry, "session_id"))}
+def _load_cached_entries(index: Path, mtime: int, size: int) -> dict[str, JsonObject]:
+    # Cached until it changes: a folder has one index for thousands of sessions.
+    entries = (
+        entry for entry in _iter_index_entries(index) if not isinstance(entry, UnreadableEntry)
+    )
+    return {id: entry for entry in entries if (id := get_text(entry, "session_id"))}
 
 
-def _index(path: Path) -> Iterator[Record | Damage]:
-    for piece in pieces(path, ()):
-        if isinstance(piece, Damage):
-            yield piece
+def _iter_index_entries(path: Path) -> Iterator[JsonObject | UnreadableEntry]:
+    for element in iter_elements(path, ()):
+        if isinstance(element, UnreadableEntry):
+            yield element
             continue
-        if piece.key is None or piece.key.startswith("_"):
+        if element.key is None or element.key.startswith("_"):
             continue
         try:
-            entry = record(decode(piece.data))
+            entry = as_object(decode_json(element.data))
         except ValueError as error:
-            yield Damage(str(path), piece.line, f"{piece.key!r:.80}: not JSON: {error}")
+            yield UnreadableEntry(
+                str(path), element.line, f"{element.key!r:.80}: not JSON: {error}"
+            )
             continue
-        if text(entry, "session_id") is None:
-            yield Damage(str(path), piece.line, f"{piece.key!r:.80}: expected a session_id")
+        if get_text(entry, "session_id") is None:
+            yield UnreadableEntry(
+                str(path), element.line, f"{element.key!r:.80}: expected a session_id"
+            )
         else:
-            yield {"session_key": piece.key, **entry}
+            yield {"session_key": element.key, **entry}
 
 
 # -- the database -------------------------------------------------------------------------------
 
 
-def _read_database(path: Path) -> Iterator[Event]:
+def _read_database(path: Path) -> Iterator[TranscriptEvent]:
     import apsw
 
     try:
-        with opened(path) as connection:
-            yield from _Database(connection, path).events()
+        with open_sqlite_file(path) as connection:
+            yield from _HermesDatabase(connection, path).read_events()
     except (apsw.Error, UnicodeDecodeError) as error:
-        yield Damage(str(path), 1, f"not a database that can be read: {error}")
+        yield UnreadableEntry(str(path), 1, f"cannot read the database: {error}")
 
 
-class _Database:
-    """The sessions of a database, one after the other, each message read when its turn comes."""
+class _HermesDatabase:
+    """The sessions of a database, with messages loaded one at a time."""
 
     def __init__(self, connection: apsw.Connection, path: Path) -> None:
         self.connection = connection
         self.path = path
         connection.execute("PRAGMA trusted_schema = OFF")
-        self.session_columns = self._columns("sessions", _SESSION)
-        self.message_columns = self._columns("messages", _MESSAGE)
+        self.session_columns = self._list_columns("sessions", _SESSION_COLUMNS)
+        self.message_columns = self._list_columns("messages", _MESSAGE_COLUMNS)
 
-    def events(self) -> Iterator[Event]:
+    def read_events(self) -> Iterator[TranscriptEvent]:
+        """Yield the events of all sessions."""
         for table, columns, needed in (
             ("sessions", self.session_columns, {"id"}),
             ("messages", self.message_columns, {"role", "content"}),
         ):
             if not needed <= {*columns}:
-                yield Damage(str(self.path), 1, f"table {table}: missing, or not that of Hermes")
+                yield UnreadableEntry(
+                    str(self.path), 1, f"table {table} is missing or not from Hermes"
+                )
                 return
-        listed = f"SELECT rowid, {_raw(self.session_columns)} FROM sessions"
-        of_session = "(SELECT id FROM sessions WHERE rowid = ?)"
-        for row, *values in self.connection.execute(listed):
-            about = dict(zip(self.session_columns, map(_value, values), strict=True))
-            yield from self._messages(of_session, row, _session_in(about))
-        orphans = (
+        query = f"SELECT rowid, {_select_raw_columns(self.session_columns)} FROM sessions"
+        id_query = "(SELECT id FROM sessions WHERE rowid = ?)"
+        for row, *values in self.connection.execute(query):
+            metadata = dict(zip(self.session_columns, map(_decode_value, values), strict=True))
+            yield from self._read_session(id_query, row, _row_to_session(metadata))
+        orphan_query = (
             "SELECT DISTINCT session_id FROM messages WHERE session_id NOT IN"
             " (SELECT id FROM sessions WHERE id IS NOT NULL)"
         )
-        for (id,) in self.connection.execute(orphans):
-            yield from self._messages("?", id, _session_in({"id": _value(id)}))
+        for (id,) in self.connection.execute(orphan_query):
+            yield from self._read_session("?", id, _row_to_session({"id": _decode_value(id)}))
 
-    def _columns(self, table: str, wanted: tuple[str, ...]) -> list[str]:
-        # A view or a virtual table under this name could run anything.
+    def _list_columns(self, table: str, wanted: tuple[str, ...]) -> list[str]:
+        # A view or virtual table of this name could run arbitrary code.
         query = "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?"
         for (sql,) in self.connection.execute(query, (table,)):
             if not str(sql).lstrip().upper().startswith("CREATE VIRTUAL"):
@@ -446,58 +488,64 @@ class _Database:
                 return [name for name in wanted if name in found]
         return []
 
-    def _messages(self, owner: str, key: str | int, session: Session) -> Iterator[Event]:
+    def _read_session(
+        self, owner: str, key: str | int, session: Session
+    ) -> Iterator[TranscriptEvent]:
         import apsw
 
-        thread = _Thread(session)
+        thread = _HermesThread(session)
         row = 0
         rows = f"SELECT rowid FROM messages WHERE session_id = {owner} ORDER BY rowid"
         try:
             for (row,) in self.connection.execute(rows, (key,)):
-                said = self._message(row)
-                if text(said, "role") is None:
-                    yield Damage(str(self.path), max(1, row), f"message {row}: expected a role")
+                raw = self._load_message(row)
+                if get_text(raw, "role") is None:
+                    yield UnreadableEntry(
+                        str(self.path), max(1, row), f"message {row}: expected a role"
+                    )
                 else:
-                    yield from thread.take(said)
+                    yield from thread.read_entry(raw)
         except apsw.Error as error:
-            yield Damage(str(self.path), max(1, row), f"session {session.id}, after {row}: {error}")
+            yield UnreadableEntry(
+                str(self.path), max(1, row), f"session {session.id}, after {row}: {error}"
+            )
         yield from thread.finish()
 
-    def _message(self, row: int) -> Record:
-        query = f"SELECT {_raw(self.message_columns)} FROM messages WHERE rowid = ?"
+    def _load_message(self, row: int) -> JsonObject:
+        query = f"SELECT {_select_raw_columns(self.message_columns)} FROM messages WHERE rowid = ?"
         for values in self.connection.execute(query, (row,)):
-            return dict(zip(self.message_columns, map(_value, values), strict=True))
+            return dict(zip(self.message_columns, map(_decode_value, values), strict=True))
         return {}
 
 
-def _raw(columns: list[str]) -> str:
-    """The columns with texts as bytes: one text that is not UTF-8 must not cost its row."""
+def _select_raw_columns(columns: list[str]) -> str:
+    """Return SQL that selects text columns as bytes, so that invalid UTF-8 does not lose a row."""
     return ", ".join(
         f"CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END"
         for name in columns
     )
 
 
-def _value(value: object) -> object:
+def _decode_value(value: object) -> object:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def _session_in(row: Record) -> Session:
+def _row_to_session(row: JsonObject) -> Session:
     id = str(row.get("id") or "unnamed")
-    parent = text(row, "parent_session_id")
+    parent = get_text(row, "parent_session_id")
     return Session(
         id=id,
         source=SOURCE,
-        owner=text(row, "session_key"),
-        user=text(row, "user_id"),
-        model=text(row, "model"),
-        title=text(row, "title"),
+        owner=get_text(row, "session_key"),
+        user=get_text(row, "user_id"),
+        model=get_text(row, "model"),
+        title=get_text(row, "title"),
         parent=parent if parent != id else None,
-        started=_time(row.get("started_at")) or 0.0,
-        ended=_time(row.get("ended_at")),
-        end_reason=text(row, "end_reason"),
-        cwd=text(row, "cwd"),
-        git_branch=text(row, "git_branch"),
-        tokens=_tokens(row),
-        cost=_cost(row),
+        started=_parse_timestamp(row.get("started_at")) or 0.0,
+        ended=_parse_timestamp(row.get("ended_at")),
+        end_reason=get_text(row, "end_reason"),
+        cwd=get_text(row, "cwd"),
+        git_branch=get_text(row, "git_branch"),
+        tokens=_parse_tokens(row),
+        cost=_parse_cost(row),
     )

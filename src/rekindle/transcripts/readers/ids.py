@@ -1,23 +1,23 @@
-"""Ids for what a file gives none."""
+"""Generated ids for entries that have none in their file."""
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
 
-# Some copies have ids masked; a masked id names nothing.
-MASKED = frozenset({"", "REDACTED"})
+# Some exports mask ids; a masked id identifies nothing.
+MASKED_IDS = frozenset({"", "REDACTED"})
 
 
-def made_id(kind: str, path: Path | str, place: str) -> str:
-    """An id that the file repeats while it grows, and that no other file gives.
+def make_path_id(kind: str, path: Path | str, position: str) -> str:
+    """Return an id that is stable while the file grows and unique across files.
 
-    A path that is text is resolved already: each time that would look at every folder above it.
+    A `path` given as text must already be resolved, since resolving it checks every parent folder.
     """
-    whole = path if isinstance(path, str) else path.resolve()
-    return hashed_id(kind, f"{whole}\n{place}")
+    resolved = path if isinstance(path, str) else path.resolve()
+    return make_hash_id(kind, f"{resolved}\n{position}")
 
 
-def hashed_id(kind: str, words: str) -> str:
-    """An id for whatever these words tell apart."""
-    return f"{kind}-{hashlib.sha256(words.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+def make_hash_id(kind: str, identity: str) -> str:
+    """Return an id derived from the hash of `identity`."""
+    return f"{kind}-{hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"

@@ -1,13 +1,13 @@
-"""OpenAI chat: the shape that everybody can write, in the containers that people make of it.
+"""OpenAI chat reader: the common message format, in several kinds of files.
 
     one message per line                              one conversation per file
     one object with `messages` per line, or per file  one conversation per object
     one list of messages per file                     one conversation
     one list of such objects, or of such lists        one conversation per element
 
-`tool_calls` may be a list or a JSON text of one, `arguments` a text or an object. Calls and
-results without ids are matched by their order. A conversation that has no id goes by the path of
-its file, so the file may grow, and is new when it was moved.
+`tool_calls` may be a list or its JSON text, `arguments` a text or an object. Calls and results without
+ids are matched by order. A conversation without an id is identified by the path of its file, so the file
+may grow, and counts as new when it is moved.
 """
 
 from __future__ import annotations
@@ -19,290 +19,336 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from rekindle.json_fields import Record, count, present, record, records, seconds, text
-from rekindle.transcripts.detect import Head
-from rekindle.transcripts.events import Damage, Event, Learned, Opened
-from rekindle.transcripts.jsonio.document import pieces
-from rekindle.transcripts.jsonio.jsonl import decode
-from rekindle.transcripts.jsonio.jsonl import records as lines_of
-from rekindle.transcripts.jsonio.partial import fields_so_far, opening
-from rekindle.transcripts.jsonio.stream import Closed, Place, documents, is_lines
-from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace
+from rekindle.json_fields import (
+    JsonObject,
+    as_count,
+    as_object,
+    as_objects,
+    drop_none,
+    get_text,
+    parse_timestamp,
+)
+from rekindle.transcripts.detect import FileHead
+from rekindle.transcripts.events import (
+    SessionStarted,
+    SessionUpdated,
+    TranscriptEvent,
+    UnreadableEntry,
+)
+from rekindle.transcripts.jsonio.document import iter_elements
+from rekindle.transcripts.jsonio.jsonl import decode_json, read_json_lines
+from rekindle.transcripts.jsonio.partial import find_first_element, parse_partial_fields
+from rekindle.transcripts.jsonio.stream import (
+    ContainerEnd,
+    JsonPath,
+    has_document_per_line,
+    iter_document_values,
+)
+from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
 
-from .ids import MASKED, made_id
+from .ids import MASKED_IDS, make_path_id
 
 SOURCE = "openai-chat"
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _ROLE = re.compile(rb'"role"\s*:\s*"(\w+)"')
-_ABOUT = ("is_error", "exit_code", "duration", "status", "error")
-# What nearly every message is made of, and nothing else.
-_SPOKEN = frozenset(("role", "content", "tool_calls", "function_call", "tool_call_id", "name"))
-# Calls that wait for their result; a call that never gets one must not pile up.
-_WAITING = 256
+_META_FIELDS = ("is_error", "exit_code", "duration", "status", "error")
+# The only fields of nearly every message.
+_BASIC_FIELDS = frozenset(
+    ("role", "content", "tool_calls", "function_call", "tool_call_id", "name")
+)
+# Bounds memory for calls that never get a result.
+_MAX_PENDING_CALLS = 256
 
 
-def sniff(head: Head) -> bool:
-    for line in head.records:
-        if _is_message(line) or any(_is_message(said) for said in records(line.get("messages"))):
+def can_read(head: FileHead) -> bool:
+    for line in head.objects:
+        if _is_message(line) or any(_is_message(raw) for raw in as_objects(line.get("messages"))):
             return True
-    first = opening(head.data, {"messages"})
-    return _begins_message(opening(first, {"messages"}) if _is_conversation(first) else first)
+    first = find_first_element(head.data, {"messages"})
+    return _starts_with_message(
+        find_first_element(first, {"messages"}) if _is_conversation(first) else first
+    )
 
 
 def _is_conversation(first: bytes) -> bool:
-    """Whether the first element of a list is not a message, but a conversation of its own."""
-    return first.startswith(b"[") or isinstance(fields_so_far(first).get("messages"), list)
+    """Return whether the first element of a list is a conversation, not a message."""
+    return first.startswith(b"[") or isinstance(parse_partial_fields(first).get("messages"), list)
 
 
-def _begins_message(first: bytes) -> bool:
+def _starts_with_message(first: bytes) -> bool:
     try:
-        return _is_message(record(decode(first)))
+        return _is_message(as_object(decode_json(first)))
     except ValueError:
-        # Longer than the head: the role stands before or after the text, so look for both.
+        # Longer than the head: the role may be before or after the text, so look for both.
         match = _ROLE.search(first)
         return match is not None and match[1].decode() in _ROLES and b'"content"' in first
 
 
-def read(path: Path) -> Iterator[Event]:
-    head = Head.of(path)
-    # A message may be longer than the head, which then is all one line.
-    long = b"\n" not in head.data.strip() and any(_is_message(line) for line in head.records)
-    if long or is_lines(head):
+def read_events(path: Path) -> Iterator[TranscriptEvent]:
+    head = FileHead.read(path)
+    # A message may be longer than the head, which then is a single line.
+    is_long_line = b"\n" not in head.data.strip() and any(
+        _is_message(line) for line in head.objects
+    )
+    if is_long_line or has_document_per_line(head):
         return _read_lines(path)
-    if head.data.startswith(b"[") and _is_conversation(opening(head.data, {"messages"})):
+    if head.data.startswith(b"[") and _is_conversation(find_first_element(head.data, {"messages"})):
         return _read_list(path)
     return _read_documents(path)
 
 
-def _is_message(value: Record) -> bool:
+def _is_message(value: JsonObject) -> bool:
     return value.get("role") in _ROLES and ("content" in value or "tool_calls" in value)
 
 
-def _read_lines(path: Path) -> Iterator[Event]:
-    where = str(path.resolve())
-    whole = Conversation(made_id("chat", where, ""))
-    for entry in lines_of(path):
-        if isinstance(entry, Damage):
+def _read_lines(path: Path) -> Iterator[TranscriptEvent]:
+    resolved_path = str(path.resolve())
+    file_conversation = OpenAIChatConversation(make_path_id("chat", resolved_path, ""))
+    for entry in read_json_lines(path):
+        if isinstance(entry, UnreadableEntry):
             yield entry
             continue
         number, line = entry
         if isinstance(line.get("messages"), list):
-            one = Conversation(made_id("chat", where, f"line {number}"))
-            one.learn(line)
-            for index, said in enumerate(cast("list[object]", line["messages"]), 1):
-                yield from one.take(said, f"item:{index}", path, number)
-            yield from one.finish()
+            conversation = OpenAIChatConversation(
+                make_path_id("chat", resolved_path, f"line {number}")
+            )
+            conversation.update_session(line)
+            for index, raw in enumerate(cast("list[object]", line["messages"]), 1):
+                yield from conversation.read_entry(raw, f"item:{index}", path, number)
+            yield from conversation.finish()
         elif "role" in line:
-            yield from whole.take(line, f"line:{number}", path, number)
+            yield from file_conversation.read_entry(line, f"line:{number}", path, number)
         else:
-            whole.learn(line)
-    yield from whole.finish()
+            file_conversation.update_session(line)
+    yield from file_conversation.finish()
 
 
-def _read_documents(path: Path) -> Iterator[Event]:
-    # What stands beside the messages may come after them, so it is learned when it comes and the
-    # id, which must be known before, is taken from the keys in front of the messages or the path.
-    one = Conversation("")
-    where = str(path.resolve())
+def _read_documents(path: Path) -> Iterator[TranscriptEvent]:
+    # Session fields may follow the messages and are applied as they come; the id is needed first
+    # and comes from the keys before the messages, or from the path.
+    conversation = OpenAIChatConversation("")
+    resolved_path = str(path.resolve())
     document = -1
-    for piece in pieces(path, {"messages"}):
-        if isinstance(piece, Damage):
-            yield piece
+    for json_element in iter_elements(path, {"messages"}):
+        if isinstance(json_element, UnreadableEntry):
+            yield json_element
             continue
-        if piece.document != document:
-            yield from one.finish()
-            document = piece.document
-            one = Conversation(made_id("chat", where, f"document {document}" if document else ""))
+        if json_element.document != document:
+            yield from conversation.finish()
+            document = json_element.document
+            conversation = OpenAIChatConversation(
+                make_path_id("chat", resolved_path, f"document {document}" if document else "")
+            )
         try:
-            value = decode(piece.data)
+            value = decode_json(json_element.data)
         except ValueError as error:
-            yield Damage(str(path), piece.line, f"not JSON: {error}")
+            yield UnreadableEntry(str(path), json_element.line, f"not JSON: {error}")
             continue
-        if piece.item is not None:
-            yield from one.take(value, f"item:{piece.item + 1}", path, piece.line)
-        elif piece.key is not None:
-            one.learn({piece.key: value})
-    yield from one.finish()
+        if json_element.position is not None:
+            yield from conversation.read_entry(
+                value, f"item:{json_element.position + 1}", path, json_element.line
+            )
+        elif json_element.key is not None:
+            conversation.update_session({json_element.key: value})
+    yield from conversation.finish()
 
 
-def _read_list(path: Path) -> Iterator[Event]:
-    one = Conversation("")
-    where = str(path.resolve())
+def _read_list(path: Path) -> Iterator[TranscriptEvent]:
+    conversation = OpenAIChatConversation("")
+    resolved_path = str(path.resolve())
     element = None
-    for step in documents(path, _opens):
-        if isinstance(step, Damage):
+    for step in iter_document_values(path, _should_descend):
+        if isinstance(step, UnreadableEntry):
             yield step
             continue
-        if step.place[:1] != element:
-            yield from one.finish()
-            element = step.place[:1]
-            one = Conversation(made_id("chat", where, f"element {element[0] if element else ''}"))
-        if isinstance(step, Closed):
+        if step.path[:1] != element:
+            yield from conversation.finish()
+            element = step.path[:1]
+            conversation = OpenAIChatConversation(
+                make_path_id("chat", resolved_path, f"element {element[0] if element else ''}")
+            )
+        if isinstance(step, ContainerEnd):
             continue
-        if isinstance(step.place[-1], int):
-            yield from one.take(step.value, f"item:{step.place[-1] + 1}", path, step.line)
+        if isinstance(step.path[-1], int):
+            yield from conversation.read_entry(
+                step.value, f"item:{step.path[-1] + 1}", path, step.line
+            )
         else:
-            one.learn({step.place[-1]: step.value})
-    yield from one.finish()
+            conversation.update_session({step.path[-1]: step.value})
+    yield from conversation.finish()
 
 
-def _opens(place: Place) -> bool:
-    return len(place) == 1 or (len(place) == 2 and place[1] == "messages")
+def _should_descend(json_path: JsonPath) -> bool:
+    return len(json_path) == 1 or (len(json_path) == 2 and json_path[1] == "messages")
 
 
-class Conversation:
-    """One conversation as far as it is read."""
+class OpenAIChatConversation:
+    """One conversation being read."""
 
     def __init__(self, id: str, source: str = SOURCE) -> None:
         self.session: Session = Session(id=id, source=source)
-        self.opened = False
-        self.waiting: deque[ToolCall] = deque(maxlen=_WAITING)
-        # Ids alone, never content: some writers give all messages of one request the same.
+        self.is_started = False
+        self.pending_calls: deque[ToolCall] = deque(maxlen=_MAX_PENDING_CALLS)
+        # Ids only, never content: some writers give all messages of a request the same id.
         self.seen: set[str] = set()
 
-    def learn(self, about: Record) -> None:
-        """Take what stands beside the messages."""
+    def update_session(self, metadata: JsonObject) -> None:
+        """Update the session from fields next to the messages."""
         known = self.session
-        id = text(about, "session_id", "conversation_id", "thread_id", "id")
-        self.session = replace(
+        id = get_text(metadata, "session_id", "conversation_id", "thread_id", "id")
+        self.session = replace_fields(
             known,
-            id=id if id and not self.opened else known.id,
-            parent=known.parent or text(about, "parent_session_id"),
-            title=text(about, "title") or known.title,
-            model=text(about, "model") or known.model,
-            cwd=text(about, "cwd") or known.cwd,
-            started=known.started or _time(about, "created_at", "created", "timestamp") or 0.0,
-            tokens=known.tokens.plus(_tokens(about)),
+            id=id if id and not self.is_started else known.id,
+            parent=known.parent or get_text(metadata, "parent_session_id"),
+            title=get_text(metadata, "title") or known.title,
+            model=get_text(metadata, "model") or known.model,
+            cwd=get_text(metadata, "cwd") or known.cwd,
+            started=known.started
+            or _parse_timestamp(metadata, "created_at", "created", "timestamp")
+            or 0.0,
+            tokens=known.tokens.add(_parse_tokens(metadata)),
         )
 
-    def take(self, value: object, place: str, path: Path, line: int) -> Iterator[Event]:
-        """One message as it was found; what is none is damage."""
-        event = self.hear(value, place, path, line)
-        if not self.opened and isinstance(event, Message):
-            yield self.open()
+    def read_entry(
+        self, value: object, fallback_id: str, path: Path, line: int
+    ) -> Iterator[TranscriptEvent]:
+        """Read one raw message and yield its events; anything else is reported as unreadable."""
+        event = self.parse_message(value, fallback_id, path, line)
+        if not self.is_started and isinstance(event, Message):
+            yield self.start_session()
         yield event
 
-    def open(self) -> Opened:
-        """The beginning of the session, for in front of its first message."""
-        self.opened = True
-        return Opened(self.session)
+    def start_session(self) -> SessionStarted:
+        """Return the session's start event, to be yielded before its first message."""
+        self.is_started = True
+        return SessionStarted(self.session)
 
-    def hear(self, value: object, place: str, path: Path, line: int) -> Message | Damage:
-        """The message alone."""
-        said = record(value)
-        role = text(said, "role")
+    def parse_message(
+        self, value: object, fallback_id: str, path: Path, line: int
+    ) -> Message | UnreadableEntry:
+        """Parse one raw message, without the session's start event."""
+        raw = as_object(value)
+        role = get_text(raw, "role")
         if role is None or len(role) > 64:
-            return Damage(str(path), line, f"{place}: expected a message with a role")
+            return UnreadableEntry(
+                str(path), line, f"{fallback_id}: expected a message with a role"
+            )
         role = "tool" if role == "function" else role
-        name, answers = text(said, "name", "tool_name"), text(said, "tool_call_id")
-        if role == "tool" and (answered := self._answered(answers)):
-            name, answers = name or answered.name, answered.id
+        name, call_id = get_text(raw, "name", "tool_name"), get_text(raw, "tool_call_id")
+        if role == "tool" and (call := self._match_call(call_id)):
+            name, call_id = name or call.name, call.id
         calls: tuple[ToolCall, ...] = ()
-        if said.get("tool_calls") or said.get("function_call"):
-            calls = _calls(said, place)
-            self.waiting.extend(calls)
-        spoken = (role, _content(said.get("content")), calls, answers, name)
-        if said.keys() <= _SPOKEN:
-            return Message(*spoken, platform_message_id=place)
+        if raw.get("tool_calls") or raw.get("function_call"):
+            calls = _parse_tool_calls(raw, fallback_id)
+            self.pending_calls.extend(calls)
+        basic_fields = (role, _parse_content(raw.get("content")), calls, call_id, name)
+        if raw.keys() <= _BASIC_FIELDS:
+            return Message(*basic_fields, platform_message_id=fallback_id)
         message = Message(
-            *spoken,
-            reasoning=text(said, "reasoning_content", "reasoning", "thinking"),
-            finish_reason=text(said, "finish_reason"),
-            platform_message_id=self._name(said, place),
-            meta=_facts(said),
-            timestamp=_time(said, "timestamp", "created_at"),
+            *basic_fields,
+            reasoning=get_text(raw, "reasoning_content", "reasoning", "thinking"),
+            finish_reason=get_text(raw, "finish_reason"),
+            platform_message_id=self._make_message_id(raw, fallback_id),
+            meta=_parse_result_meta(raw),
+            timestamp=_parse_timestamp(raw, "timestamp", "created_at"),
         )
-        self._note(said, message.timestamp)
+        self._update_from_message(raw, message.timestamp)
         return message
 
-    def finish(self) -> Iterator[Event]:
-        if self.opened:
-            yield Learned(self.session)
+    def finish(self) -> Iterator[TranscriptEvent]:
+        """Yield the session with everything learned from the file."""
+        if self.is_started:
+            yield SessionUpdated(self.session)
 
-    def _note(self, said: Record, time: float | None) -> None:
-        """Take what a message tells of its session; most tell nothing new."""
+    def _update_from_message(self, raw: JsonObject, time: float | None) -> None:
+        """Update the session from a message; most have nothing new."""
         known = self.session
         started = known.started or time or 0.0
-        model = known.model or text(said, "model")
-        if "usage" in said:
-            tokens = known.tokens.plus(_tokens(said))
-            self.session = replace(known, model=model, started=started, tokens=tokens)
+        model = known.model or get_text(raw, "model")
+        if "usage" in raw:
+            tokens = known.tokens.add(_parse_tokens(raw))
+            self.session = replace_fields(known, model=model, started=started, tokens=tokens)
         elif started != known.started or model != known.model:
-            self.session = replace(known, model=model, started=started)
+            self.session = replace_fields(known, model=model, started=started)
 
-    def _name(self, said: Record, place: str) -> str:
-        id = text(said, "id", "message_id", "uuid")
-        if id is None or id in MASKED or id in self.seen:
-            return place
+    def _make_message_id(self, raw: JsonObject, fallback_id: str) -> str:
+        id = get_text(raw, "id", "message_id", "uuid")
+        if id is None or id in MASKED_IDS or id in self.seen:
+            return fallback_id
         self.seen.add(id)
         return id
 
-    def _answered(self, id: str | None) -> ToolCall | None:
-        for call in self.waiting:
+    def _match_call(self, id: str | None) -> ToolCall | None:
+        for call in self.pending_calls:
             if id is None or call.id == id:
-                self.waiting.remove(call)
+                self.pending_calls.remove(call)
                 return call
         return None
 
 
-def _content(value: Any) -> Content:
+def _parse_content(value: Any) -> Content:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, list):
         parts = cast("list[object]", value)
         return [
-            cast(Record, part) if isinstance(part, dict) else {"type": "text", "text": str(part)}
+            cast(JsonObject, part)
+            if isinstance(part, dict)
+            else {"type": "text", "text": str(part)}
             for part in parts
         ]
     return json.dumps(value)
 
 
-def _calls(said: Record, place: str) -> tuple[ToolCall, ...]:
-    given = said.get("tool_calls")
+def _parse_tool_calls(raw: JsonObject, fallback_id: str) -> tuple[ToolCall, ...]:
+    given = raw.get("tool_calls")
     if isinstance(given, str):
         try:
-            given = decode(given.encode("utf-8", "replace"))
+            given = decode_json(given.encode("utf-8", "replace"))
         except ValueError:
             given = None
-    calls = records(given)
-    if legacy := record(said.get("function_call")):
+    calls = as_objects(given)
+    if legacy := as_object(raw.get("function_call")):
         calls = [*calls, legacy]
-    return tuple(_call(call, f"{place}:{index}") for index, call in enumerate(calls))
+    return tuple(
+        _parse_tool_call(call, f"{fallback_id}:{index}") for index, call in enumerate(calls)
+    )
 
 
-def _call(call: Record, place: str) -> ToolCall:
-    function = record(call.get("function")) or call
+def _parse_tool_call(call: JsonObject, fallback_id: str) -> ToolCall:
+    function = as_object(call.get("function")) or call
     arguments = function.get("arguments", function.get("input"))
     if not isinstance(arguments, (str, dict)):
         arguments = "" if arguments is None else json.dumps(arguments)
-    id = text(call, "id", "call_id", "tool_call_id") or place
-    return ToolCall(id, text(function, "name") or "", cast("str | Record", arguments))
+    id = get_text(call, "id", "call_id", "tool_call_id") or fallback_id
+    return ToolCall(id, get_text(function, "name") or "", cast("str | JsonObject", arguments))
 
 
-def _facts(said: Record) -> dict[str, JSON] | None:
-    if said.keys().isdisjoint(_ABOUT):
+def _parse_result_meta(raw: JsonObject) -> dict[str, JSON] | None:
+    if raw.keys().isdisjoint(_META_FIELDS):
         return None
-    return present({name: said[name] for name in _ABOUT if name in said})
+    return drop_none({name: raw[name] for name in _META_FIELDS if name in raw})
 
 
-def _time(fields: Record, *names: str) -> float | None:
+def _parse_timestamp(fields: JsonObject, *names: str) -> float | None:
     for name in names:
-        if name in fields and (time := seconds(fields[name])):
+        if name in fields and (time := parse_timestamp(fields[name])):
             return time
     return None
 
 
-def _tokens(about: Record) -> Tokens:
-    usage = record(about.get("usage"))
+def _parse_tokens(metadata: JsonObject) -> Tokens:
+    usage = as_object(metadata.get("usage"))
     if not usage:
         return Tokens()
-    cached = count(record(usage.get("prompt_tokens_details")).get("cached_tokens"))
-    details = record(usage.get("completion_tokens_details"))
-    given = count(usage.get("prompt_tokens", usage.get("input_tokens")))
+    cached = as_count(as_object(usage.get("prompt_tokens_details")).get("cached_tokens"))
+    details = as_object(usage.get("completion_tokens_details"))
+    prompt = as_count(usage.get("prompt_tokens", usage.get("input_tokens")))
     return Tokens(
-        input=max(0, given - cached),
-        output=count(usage.get("completion_tokens", usage.get("output_tokens"))),
+        input=max(0, prompt - cached),
+        output=as_count(usage.get("completion_tokens", usage.get("output_tokens"))),
         cache_read=cached,
-        reasoning=count(details.get("reasoning_tokens")),
+        reasoning=as_count(details.get("reasoning_tokens")),
     )

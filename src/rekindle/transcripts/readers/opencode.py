@@ -1,16 +1,16 @@
-"""OpenCode, in the places where it keeps its sessions or gives them away.
+"""OpenCode reader, for its export format, its storage folder and its database.
 
     opencode export                       one document `{info, messages: [{info, parts}]}`
     storage/session/<project>/<id>.json   the session, with `message/<session>/<id>.json` and
-                                          `part/<message>/<id>.json` beside it
+                                          `part/<message>/<id>.json` next to it
     opencode.db                           the same three in tables, for all sessions
 
-The file of a message or of a part is known as one of OpenCode's, and tells nothing by itself: it
-is read with the file of its session. What messages and parts say is in `opencode_session.py`.
+The file of a single message or part is recognized but yields nothing: it is read with its session's
+file. Messages and parts are parsed by `OpenCodeConversation`.
 """
 
 # pyright: reportUnknownMemberType=false
-# The types of apsw leave the kinds of bindings open.
+# apsw's stubs do not type bindings.
 from __future__ import annotations
 
 import re
@@ -18,57 +18,58 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from rekindle.json_fields import Record, record, text
-from rekindle.transcripts.detect import Head
-from rekindle.transcripts.events import Damage, Event
-from rekindle.transcripts.jsonio.document import pieces
-from rekindle.transcripts.jsonio.jsonl import LONGEST_LINE, decode
-from rekindle.transcripts.jsonio.jsonl import records as lines_of
-from rekindle.transcripts.jsonio.partial import fields_so_far, opening
+from rekindle.json_fields import JsonObject, as_object, get_text
+from rekindle.transcripts.detect import FileHead
+from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
+from rekindle.transcripts.jsonio.document import iter_elements
+from rekindle.transcripts.jsonio.jsonl import MAX_LINE_BYTES, decode_json, read_json_lines
+from rekindle.transcripts.jsonio.partial import find_first_element, parse_partial_fields
 
-from .opencode_session import Conversation
-from .sqlite_file import opened
+from .opencode_session import OpenCodeConversation
+from .sqlite_file import open_sqlite_file
 
 if TYPE_CHECKING:
     import apsw
 
-# How every SQLite file begins: a name, and five bytes later three that never differ.
-_DATABASE = re.compile(rb"SQLite format 3\0.{5}@  ", re.DOTALL)
-# The statements that made the tables stand at the beginning of a database.
+# Every SQLite file begins with this name and, five bytes later, three constant bytes.
+_SQLITE_HEADER = re.compile(rb"SQLite format 3\0.{5}@  ", re.DOTALL)
+# The CREATE statements are at the beginning of a database.
 _PART_TABLE = re.compile(rb"""CREATE TABLE [`"]?part[`"]? ?\([^)]*message_id""")
-_SESSIONS = "SELECT * FROM session ORDER BY time_created, id"
-# As bytes: text in a database need not be UTF-8, and one bad row must not cost the others.
-_MESSAGES = (
+_SELECT_SESSIONS = "SELECT * FROM session ORDER BY time_created, id"
+# As bytes: text may not be UTF-8, and one bad row must not lose the others.
+_SELECT_MESSAGES = (
     "SELECT id, CAST(data AS BLOB) FROM message WHERE session_id = ? ORDER BY time_created, id"
 )
-_PARTS = "SELECT id, CAST(data AS BLOB) FROM part WHERE message_id = ? ORDER BY id"
+_SELECT_PARTS = "SELECT id, CAST(data AS BLOB) FROM part WHERE message_id = ? ORDER BY id"
 
 
-def sniff(head: Head) -> bool:
-    if _DATABASE.match(head.data):
+def can_read(head: FileHead) -> bool:
+    if _SQLITE_HEADER.match(head.data):
         return _PART_TABLE.search(head.data) is not None
-    if any(_is_export(line) or _is_message(line) or _is_kept(line) for line in head.records):
+    if any(
+        _is_export(line) or _is_message(line) or _is_storage_file(line) for line in head.objects
+    ):
         return True
-    return _is_message(fields_so_far(opening(head.data, {"messages"})))
+    return _is_message(parse_partial_fields(find_first_element(head.data, {"messages"})))
 
 
-def _is_export(line: Record) -> bool:
-    return isinstance(line.get("messages"), list) and "projectID" in record(line.get("info"))
+def _is_export(line: JsonObject) -> bool:
+    return isinstance(line.get("messages"), list) and "projectID" in as_object(line.get("info"))
 
 
-def _is_message(line: Record) -> bool:
-    info = record(line.get("info"))
+def _is_message(line: JsonObject) -> bool:
+    info = as_object(line.get("info"))
     return "sessionID" in info and "role" in info and isinstance(line.get("parts", []), list)
 
 
-def _is_session(line: Record) -> bool:
-    id = text(line, "id") or ""
+def _is_session(line: JsonObject) -> bool:
+    id = get_text(line, "id") or ""
     return id.startswith("ses_") and isinstance(line.get("time"), dict) and "title" in line
 
 
-def _is_kept(line: Record) -> bool:
-    """Whether this is a file of the storage: a session, or a message or part of one."""
-    owner = text(line, "sessionID") or ""
+def _is_storage_file(line: JsonObject) -> bool:
+    """Return whether this is a storage file: a session, or a message or part of one."""
+    owner = get_text(line, "sessionID") or ""
     return _is_session(line) or (
         owner.startswith("ses_")
         and ("role" in line or "messageID" in line)
@@ -76,156 +77,166 @@ def _is_kept(line: Record) -> bool:
     )
 
 
-def read(path: Path) -> Iterator[Event]:
-    head = Head.of(path)
-    if _DATABASE.match(head.data):
+def read_events(path: Path) -> Iterator[TranscriptEvent]:
+    head = FileHead.read(path)
+    if _SQLITE_HEADER.match(head.data):
         return _read_database(path)
-    if head.is_lines and any(_is_export(line) or _is_message(line) for line in head.lines):
+    if head.is_json_lines and any(
+        _is_export(line) or _is_message(line) for line in head.line_objects
+    ):
         return _read_lines(path)
-    if any(_is_kept(line) for line in head.records):
+    if any(_is_storage_file(line) for line in head.objects):
         return _read_storage(path)
     return _read_documents(path)
 
 
-def _read_documents(path: Path) -> Iterator[Event]:
-    one = Conversation(path)
+def _read_documents(path: Path) -> Iterator[TranscriptEvent]:
+    conversation = OpenCodeConversation(path)
     document = 0
-    for piece in pieces(path, {"messages"}):
-        if isinstance(piece, Damage):
-            yield piece
+    for element in iter_elements(path, {"messages"}):
+        if isinstance(element, UnreadableEntry):
+            yield element
             continue
-        if piece.document != document:
-            yield from one.finish()
-            document, one = piece.document, Conversation(path)
+        if element.document != document:
+            yield from conversation.finish()
+            document, conversation = element.document, OpenCodeConversation(path)
         try:
-            value = decode(piece.data)
+            value = decode_json(element.data)
         except ValueError as error:
-            yield Damage(str(path), piece.line, f"not JSON: {error}")
+            yield UnreadableEntry(str(path), element.line, f"not JSON: {error}")
             continue
-        if piece.item is not None:
-            yield from one.take(value, f"item:{piece.item + 1}", piece.line)
-        elif piece.key == "info":
-            one.learn(record(value))
-    yield from one.finish()
+        if element.position is not None:
+            yield from conversation.read_entry(value, f"item:{element.position + 1}", element.line)
+        elif element.key == "info":
+            conversation.update_session(as_object(value))
+    yield from conversation.finish()
 
 
-def _read_lines(path: Path) -> Iterator[Event]:
-    """Documents that stand on one line each, or messages that do."""
-    whole = Conversation(path)
-    for entry in lines_of(path):
-        if isinstance(entry, Damage):
+def _read_lines(path: Path) -> Iterator[TranscriptEvent]:
+    """Read documents or messages that are on one line each."""
+    file_conversation = OpenCodeConversation(path)
+    for entry in read_json_lines(path):
+        if isinstance(entry, UnreadableEntry):
             yield entry
             continue
         number, line = entry
         if isinstance(line.get("messages"), list):
-            one = Conversation(path)
-            one.learn(record(line.get("info")))
-            for index, said in enumerate(cast("list[object]", line["messages"]), 1):
-                yield from one.take(said, f"item:{index}", number)
-            yield from one.finish()
+            conversation = OpenCodeConversation(path)
+            conversation.update_session(as_object(line.get("info")))
+            for index, raw in enumerate(cast("list[object]", line["messages"]), 1):
+                yield from conversation.read_entry(raw, f"item:{index}", number)
+            yield from conversation.finish()
         elif _is_message(line):
-            yield from whole.take(line, f"line:{number}", number)
+            yield from file_conversation.read_entry(line, f"line:{number}", number)
         elif "projectID" in line:
-            whole.learn(line)
-    yield from whole.finish()
+            file_conversation.update_session(line)
+    yield from file_conversation.finish()
 
 
-def _read_storage(path: Path) -> Iterator[Event]:
-    """A session with its messages and parts, file by file."""
+def _read_storage(path: Path) -> Iterator[TranscriptEvent]:
+    """Read a session with its messages and parts, file by file."""
     session = yield from _read_object(path)
     if session is None or not _is_session(session):
         return
-    one = Conversation(path)
-    one.learn(session)
-    id = text(session, "id") or ""
-    # An older storage keeps `info`, `message` and `part` inside of `session`.
-    old = path.parent.name == "info"
-    root = path.resolve().parent.parent if old else path.resolve().parent.parent.parent
-    for file in _files(root / "message", id):
+    conversation = OpenCodeConversation(path)
+    conversation.update_session(session)
+    id = get_text(session, "id") or ""
+    # An older layout has `info`, `message` and `part` inside `session`.
+    is_old_layout = path.parent.name == "info"
+    root = path.resolve().parent.parent if is_old_layout else path.resolve().parent.parent.parent
+    for file in _list_files(root / "message", id):
         info = yield from _read_object(file)
         if info is None:
             continue
-        parts: list[Record] = []
-        for place in _files(root / "part" / id if old else root / "part", file.stem):
-            part = yield from _read_object(place)
+        parts: list[JsonObject] = []
+        for part_file in _list_files(
+            root / "part" / id if is_old_layout else root / "part", file.stem
+        ):
+            part = yield from _read_object(part_file)
             if part is not None:
                 parts.append(part)
-        yield from one.take({"info": info, "parts": parts}, file.stem, 1)
-    yield from one.finish()
+        yield from conversation.read_entry({"info": info, "parts": parts}, file.stem, 1)
+    yield from conversation.finish()
 
 
-def _files(folder: Path, name: str) -> list[Path]:
-    # Ids grow with time, so names in order are messages in order. An id is no way out of the folder.
-    inside = folder / name
-    return sorted(inside.glob("*.json")) if inside.parent == folder and inside.is_dir() else []
+def _list_files(folder: Path, name: str) -> list[Path]:
+    # Ids grow with time, so name order is message order. An id must not lead out of the folder.
+    subfolder = folder / name
+    return (
+        sorted(subfolder.glob("*.json"))
+        if subfolder.parent == folder and subfolder.is_dir()
+        else []
+    )
 
 
-def _read_object(path: Path) -> Generator[Damage, None, Record | None]:
+def _read_object(path: Path) -> Generator[UnreadableEntry, None, JsonObject | None]:
     try:
-        if path.stat().st_size > LONGEST_LINE:
-            yield Damage(str(path), 1, f"longer than {LONGEST_LINE >> 20} MiB")
+        if path.stat().st_size > MAX_LINE_BYTES:
+            yield UnreadableEntry(str(path), 1, f"file is longer than {MAX_LINE_BYTES >> 20} MiB")
             return None
-        value = decode(path.read_bytes())
+        value = decode_json(path.read_bytes())
     except OSError as error:
-        yield Damage(str(path), 1, error.strerror or str(error))
+        yield UnreadableEntry(str(path), 1, error.strerror or str(error))
         return None
     except ValueError as error:
-        yield Damage(str(path), 1, f"not JSON: {error}")
+        yield UnreadableEntry(str(path), 1, f"not JSON: {error}")
         return None
     if isinstance(value, dict):
-        return cast(Record, value)
-    yield Damage(str(path), 1, f"expected an object, got {type(value).__name__}")
+        return cast(JsonObject, value)
+    yield UnreadableEntry(str(path), 1, f"expected an object, got {type(value).__name__}")
     return None
 
 
-def _read_database(path: Path) -> Iterator[Event]:
+def _read_database(path: Path) -> Iterator[TranscriptEvent]:
     import apsw
 
     try:
-        with opened(path) as database:
-            for session in _sessions(database):
+        with open_sqlite_file(path) as database:
+            for session in _iter_sessions(database):
                 yield from _read_session(database, path, session)
     except (apsw.Error, UnicodeDecodeError) as error:
-        yield Damage(str(path), 1, f"not a database that can be read: {error}")
+        yield UnreadableEntry(str(path), 1, f"cannot read the database: {error}")
 
 
-def _sessions(database: apsw.Connection) -> Iterator[Record]:
-    rows = database.execute(_SESSIONS)
+def _iter_sessions(database: apsw.Connection) -> Iterator[JsonObject]:
+    rows = database.execute(_SELECT_SESSIONS)
     for row in rows:
         names = [name for name, *_ in rows.get_description()]
-        about = dict(zip(names, row, strict=True))
+        columns = dict(zip(names, row, strict=True))
         yield {
-            **about,
-            "parentID": about.get("parent_id"),
-            "time": {"created": about.get("time_created")},
+            **columns,
+            "parentID": columns.get("parent_id"),
+            "time": {"created": columns.get("time_created")},
         }
 
 
-def _read_session(database: apsw.Connection, path: Path, session: Record) -> Iterator[Event]:
-    one = Conversation(path)
-    one.learn(session)
-    id = text(session, "id") or ""
-    for message, data in database.execute(_MESSAGES, (id,)):
-        info = yield from _row(path, "message", message, data)
+def _read_session(
+    database: apsw.Connection, path: Path, session: JsonObject
+) -> Iterator[TranscriptEvent]:
+    conversation = OpenCodeConversation(path)
+    conversation.update_session(session)
+    id = get_text(session, "id") or ""
+    for message, data in database.execute(_SELECT_MESSAGES, (id,)):
+        info = yield from _decode_row(path, "message", message, data)
         if info is None:
             continue
         info.setdefault("sessionID", id)
-        parts: list[Record] = []
-        for name, told in database.execute(_PARTS, (message,)):
-            part = yield from _row(path, "part", name, told)
+        parts: list[JsonObject] = []
+        for part_id, part_data in database.execute(_SELECT_PARTS, (message,)):
+            part = yield from _decode_row(path, "part", part_id, part_data)
             if part is not None:
                 parts.append(part)
-        yield from one.take({"info": info, "parts": parts}, str(message), 1)
-    yield from one.finish()
+        yield from conversation.read_entry({"info": info, "parts": parts}, str(message), 1)
+    yield from conversation.finish()
 
 
-def _row(
+def _decode_row(
     path: Path, table: str, id: object, data: object
-) -> Generator[Damage, None, Record | None]:
-    """The JSON of a row, together with the id that stands in a column of its own."""
+) -> Generator[UnreadableEntry, None, JsonObject | None]:
+    """Decode the JSON of a row and add the id, which has its own column."""
     try:
-        value = decode(data if isinstance(data, bytes) else b"")
+        value = decode_json(data if isinstance(data, bytes) else b"")
     except ValueError as error:
-        yield Damage(str(path), 1, f"{table} {id}: not JSON: {error}")
+        yield UnreadableEntry(str(path), 1, f"{table} {id}: not JSON: {error}")
         return None
-    return {**record(value), "id": id}
+    return {**as_object(value), "id": id}

@@ -1,10 +1,9 @@
-"""A session of OpenCode, out of its messages and parts, wherever they were kept.
+"""Parser for the messages and parts of an OpenCode session, wherever they are stored.
 
-A part of an answer is a call together with its result. `state.status` is about the tool: a command
-that failed is completed, and its exit code stands in `state.metadata`. Older versions put all
-steps of a turn into one message; a step is an answer here. What OpenCode adds to a prompt
-(`synthetic`) is left out. A compaction asks for a summary and gets it as an answer: both are told
-in the `meta` of the message after them.
+A tool part of an answer is a call together with its result. `state.status` is about the tool: a command
+that failed is completed, and its exit code is in `state.metadata`. Older versions put all steps of a
+turn into one message; each step becomes an answer. Text that OpenCode adds to a prompt (`synthetic`) is
+skipped. A compaction's request and its summary are recorded in the `meta` of the message after them.
 """
 
 from __future__ import annotations
@@ -15,262 +14,282 @@ from pathlib import Path
 from typing import cast
 
 from rekindle.json_fields import (
-    Record,
-    content,
-    count,
-    number,
-    present,
-    record,
-    records,
-    seconds,
-    text,
-    text_part,
+    JsonObject,
+    as_count,
+    as_number,
+    as_object,
+    as_objects,
+    drop_none,
+    get_text,
+    make_text_part,
+    parse_timestamp,
+    to_content,
 )
-from rekindle.transcripts.events import Damage, Event, Learned, Opened
-from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace
+from rekindle.transcripts.events import (
+    SessionStarted,
+    SessionUpdated,
+    TranscriptEvent,
+    UnreadableEntry,
+)
+from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace_fields
 
-from .ids import MASKED
-from .session_builder import Turn
+from .ids import MASKED_IDS
+from .session_builder import AnswerBuilder
 
 SOURCE = "opencode"
 
-_ABORTED = "MessageAbortedError"
+_ABORTED_ERROR = "MessageAbortedError"
 
 
-class Conversation:
-    """One session as far as it is read."""
+class OpenCodeConversation:
+    """One session being read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.session = Session(id="", source=SOURCE)
-        self.opened = False
+        self.is_started = False
         self.seen: set[str] = set()
-        self.marks: dict[str, JSON] = {}
+        self.pending_meta: dict[str, JSON] = {}
 
-    def learn(self, about: Record) -> None:
-        """Take what is known of the session itself."""
+    def update_session(self, metadata: JsonObject) -> None:
+        """Update the session from its own record."""
         known = self.session
-        time = record(about.get("time"))
-        self.session = replace(
+        time = as_object(metadata.get("time"))
+        self.session = replace_fields(
             known,
-            id=known.id if self.opened else _named(about, "id") or known.id,
-            parent=known.parent or _named(about, "parentID"),
-            title=text(about, "title") or known.title,
-            cwd=text(about, "directory") or known.cwd,
-            started=seconds(time.get("created")) or known.started,
+            id=known.id if self.is_started else _parse_id(metadata, "id") or known.id,
+            parent=known.parent or _parse_id(metadata, "parentID"),
+            title=get_text(metadata, "title") or known.title,
+            cwd=get_text(metadata, "directory") or known.cwd,
+            started=parse_timestamp(time.get("created")) or known.started,
         )
 
-    def take(self, value: object, place: str, line: int) -> Iterator[Event]:
-        """One message with its parts as it was found; what is none is damage."""
-        said = record(value)
-        info = record(said.get("info"))
+    def read_entry(self, value: object, fallback_id: str, line: int) -> Iterator[TranscriptEvent]:
+        """Read one raw message with its parts; anything else is reported as unreadable."""
+        raw = as_object(value)
+        info = as_object(raw.get("info"))
         if info.get("role") not in ("user", "assistant"):
-            what = f"{place}: expected a message with info.role user or assistant"
-            yield Damage(str(self.path), line, what)
+            reason = f"{fallback_id}: expected a message with info.role user or assistant"
+            yield UnreadableEntry(str(self.path), line, reason)
             return
-        if not self.opened:
-            id = self.session.id or _named(info, "sessionID") or self.path.stem
-            started = self.session.started or _created(info) or 0.0
-            self.session = replace(self.session, id=id or SOURCE, started=started)
-        id = _named(info, "id") or place
+        if not self.is_started:
+            id = self.session.id or _parse_id(info, "sessionID") or self.path.stem
+            started = self.session.started or _parse_timestamp(info) or 0.0
+            self.session = replace_fields(self.session, id=id or SOURCE, started=started)
+        id = _parse_id(info, "id") or fallback_id
         if id in self.seen:
             return
         self.seen.add(id)
-        parts = records(said.get("parts"))
+        parts = as_objects(raw.get("parts"))
         if self.session.model is None:
-            model = text(info, "modelID") or text(record(info.get("model")), "modelID")
-            self.session = replace(self.session, model=model)
+            model = get_text(info, "modelID") or get_text(as_object(info.get("model")), "modelID")
+            self.session = replace_fields(self.session, model=model)
         user = info.get("role") == "user"
-        messages = self._listen(info, parts, id) if user else self._answer(info, parts, id)
+        messages = (
+            self._parse_prompt(info, parts, id) if user else self._parse_answer(info, parts, id)
+        )
         for message in messages:
-            if not self.opened:
-                self.opened = True
-                yield Opened(self.session)
+            if not self.is_started:
+                self.is_started = True
+                yield SessionStarted(self.session)
             yield message
 
-    def finish(self) -> Iterator[Event]:
-        if self.opened:
-            yield Learned(self.session)
+    def finish(self) -> Iterator[TranscriptEvent]:
+        """Yield the session with everything learned from its messages."""
+        if self.is_started:
+            yield SessionUpdated(self.session)
 
-    def _listen(self, info: Record, parts: list[Record], id: str) -> Iterator[Message]:
+    def _parse_prompt(
+        self, info: JsonObject, parts: list[JsonObject], id: str
+    ) -> Iterator[Message]:
         for part in parts:
             if part.get("type") == "compaction":
                 trigger = "auto" if part.get("auto") is True else "manual"
-                self.marks["compacted"] = {"trigger": trigger}
-        if typed := [shown for part in parts if (shown := _typed(part))]:
+                self.pending_meta["compacted"] = {"trigger": trigger}
+        if prompt_parts := [
+            prompt_part for part in parts if (prompt_part := _parse_prompt_part(part))
+        ]:
             yield Message(
                 role="user",
-                content=content(typed),
+                content=to_content(prompt_parts),
                 platform_message_id=id,
-                meta=present(self._take_marks()),
-                timestamp=_created(info),
+                meta=drop_none(self._pop_pending_meta()),
+                timestamp=_parse_timestamp(info),
             )
 
-    def _answer(self, info: Record, parts: list[Record], id: str) -> Iterator[Message]:
-        self._count(info, parts)
+    def _parse_answer(
+        self, info: JsonObject, parts: list[JsonObject], id: str
+    ) -> Iterator[Message]:
+        self._add_usage(info, parts)
         if info.get("summary") is True:
-            told = "\n".join(value for part in parts if (value := _said(part)))
-            compacted = record(self.marks.get("compacted"))
-            self.marks["compacted"] = {**compacted, "summary": told}
+            summary = "\n".join(value for part in parts if (value := _parse_text(part)))
+            compacted = as_object(self.pending_meta.get("compacted"))
+            self.pending_meta["compacted"] = {**compacted, "summary": summary}
             return
-        steps = list(self._steps(info, parts, id))
-        error = record(info.get("error"))
+        steps = list(self._split_steps(info, parts, id))
+        error = as_object(info.get("error"))
         for step in steps:
             if step is steps[-1] and error:
-                step.facts.update(_failure(error))
-            yield step.message()
+                step.meta.update(_parse_error_meta(error))
+            yield step.build()
             yield from step.results
-        if error.get("name") == _ABORTED:
-            self.marks["aborted"] = True
+        if error.get("name") == _ABORTED_ERROR:
+            self.pending_meta["aborted"] = True
 
-    def _steps(self, info: Record, parts: list[Record], id: str) -> Iterator[Turn]:
-        """The answers in one message: a new one begins where a step starts."""
-        step, steps = self._begin(info, id), 1
+    def _split_steps(
+        self, info: JsonObject, parts: list[JsonObject], id: str
+    ) -> Iterator[AnswerBuilder]:
+        """Yield the answers in one message: a new one begins where a step starts."""
+        step, steps = self._start_answer(info, id), 1
         for index, part in enumerate(parts):
             kind = part.get("type")
-            if kind == "step-start" and (step.speaks or step.thoughts):
+            if kind == "step-start" and (step.has_output or step.reasoning):
                 yield step
                 steps += 1
-                step = self._begin(info, f"{id}:{steps}")
+                step = self._start_answer(info, f"{id}:{steps}")
             elif kind == "step-finish":
-                step.finish = text(part, "reason")
+                step.finish_reason = get_text(part, "reason")
             elif kind == "reasoning":
-                if thought := text(part, "text"):
-                    step.add_thought(thought)
+                if thought := get_text(part, "text"):
+                    step.add_reasoning(thought)
             elif kind == "tool":
-                _add_call(step, part, f"{id}:part:{index}", info)
-            elif shown := _said(part):
-                step.add_text(shown)
-        step.finish = step.finish or text(info, "finish")
-        # An answer of which nothing is there yet will be there the next time.
-        if step.speaks or step.thoughts or (steps == 1 and info.get("error")):
+                _add_tool_call(step, part, f"{id}:part:{index}", info)
+            elif value := _parse_text(part):
+                step.add_text(value)
+        step.finish_reason = step.finish_reason or get_text(info, "finish")
+        # An answer that is still empty is picked up by the next import.
+        if step.has_output or step.reasoning or (steps == 1 and info.get("error")):
             yield step
 
-    def _begin(self, info: Record, id: str) -> Turn:
-        step = Turn(id, _created(info))
-        step.facts.update(self._take_marks())
-        model = text(info, "modelID")
+    def _start_answer(self, info: JsonObject, id: str) -> AnswerBuilder:
+        step = AnswerBuilder(id, _parse_timestamp(info))
+        step.meta.update(self._pop_pending_meta())
+        model = get_text(info, "modelID")
         if model != self.session.model:
-            step.facts["model"] = model
+            step.meta["model"] = model
         return step
 
-    def _count(self, info: Record, parts: list[Record]) -> None:
-        # Of a message with several steps, only the steps tell what all of them took.
+    def _add_usage(self, info: JsonObject, parts: list[JsonObject]) -> None:
+        # In a message with several steps, only the steps have the full usage.
         finished = [part for part in parts if part.get("type") == "step-finish"]
         known = self.session
         tokens = known.tokens
-        for told in finished or [info]:
-            tokens = tokens.plus(_tokens(record(told.get("tokens"))))
-        paid = number(info.get("cost"))
-        cost = Decimal(str(paid)) if paid and 0 < paid < 1e9 else Decimal(0)
-        self.session = replace(
+        for source in finished or [info]:
+            tokens = tokens.add(_parse_tokens(as_object(source.get("tokens"))))
+        raw_cost = as_number(info.get("cost"))
+        cost = Decimal(str(raw_cost)) if raw_cost and 0 < raw_cost < 1e9 else Decimal(0)
+        self.session = replace_fields(
             known,
-            cwd=known.cwd or text(record(info.get("path")), "cwd"),
+            cwd=known.cwd or get_text(as_object(info.get("path")), "cwd"),
             tokens=tokens,
             cost=known.cost + cost,
         )
 
-    def _take_marks(self) -> dict[str, JSON]:
-        marks, self.marks = self.marks, {}
-        return marks
+    def _pop_pending_meta(self) -> dict[str, JSON]:
+        meta, self.pending_meta = self.pending_meta, {}
+        return meta
 
 
-def _named(fields: Record, name: str) -> str | None:
-    id = text(fields, name) or ""
-    return None if id in MASKED else id
+def _parse_id(fields: JsonObject, name: str) -> str | None:
+    id = get_text(fields, name) or ""
+    return None if id in MASKED_IDS else id
 
 
-def _created(info: Record) -> float | None:
-    return seconds(record(info.get("time")).get("created"))
+def _parse_timestamp(info: JsonObject) -> float | None:
+    return parse_timestamp(as_object(info.get("time")).get("created"))
 
 
-def _said(part: Record) -> str | None:
-    return text(part, "text") if part.get("type") == "text" else None
+def _parse_text(part: JsonObject) -> str | None:
+    return get_text(part, "text") if part.get("type") == "text" else None
 
 
-def _typed(part: Record) -> dict[str, JSON] | None:
-    """What a person put into a prompt; the rest was added for the model or is bookkeeping."""
+def _parse_prompt_part(part: JsonObject) -> dict[str, JSON] | None:
+    """Return a part that a person put into a prompt; None for injected text and bookkeeping."""
     kind = part.get("type")
     if kind == "text":
-        added = part.get("synthetic") is True or part.get("ignored") is True
-        value = None if added else text(part, "text")
+        is_injected = part.get("synthetic") is True or part.get("ignored") is True
+        value = None if is_injected else get_text(part, "text")
     elif kind == "subtask":
-        value = text(part, "prompt")
+        value = get_text(part, "prompt")
     else:
-        return _file(part) if kind == "file" else None
-    return text_part(value) if value else None
+        return _parse_file(part) if kind == "file" else None
+    return make_text_part(value) if value else None
 
 
-def _file(part: Record) -> dict[str, JSON]:
-    kind, url = text(part, "mime") or "", text(part, "url") or ""
+def _parse_file(part: JsonObject) -> dict[str, JSON]:
+    kind, url = get_text(part, "mime") or "", get_text(part, "url") or ""
     if kind.startswith("image/") and url.startswith("data:"):
         return {"type": "image_url", "image_url": {"url": url}}
-    return {"type": "file", "mime": kind, "filename": text(part, "filename"), "url": url}
+    return {"type": "file", "mime": kind, "filename": get_text(part, "filename"), "url": url}
 
 
-def _add_call(step: Turn, part: Record, place: str, info: Record) -> None:
-    """A call, and its result if there is one."""
-    state = record(part.get("state"))
+def _add_tool_call(
+    step: AnswerBuilder, part: JsonObject, fallback_id: str, info: JsonObject
+) -> None:
+    """Add a call, and its result if there is one."""
+    state = as_object(part.get("state"))
     given = state.get("input")
-    arguments = cast("str | Record", given) if isinstance(given, (str, dict)) else ""
-    id = _named(part, "callID") or _named(part, "id") or place
-    call = ToolCall(id, text(part, "tool") or "", arguments or text(state, "raw") or arguments)
+    arguments = cast("str | JsonObject", given) if isinstance(given, (str, dict)) else ""
+    id = _parse_id(part, "callID") or _parse_id(part, "id") or fallback_id
+    call = ToolCall(
+        id, get_text(part, "tool") or "", arguments or get_text(state, "raw") or arguments
+    )
     step.add_call(call)
     if state.get("status") not in ("completed", "error"):
         return
-    ended = seconds(record(state.get("time")).get("end"))
+    ended = parse_timestamp(as_object(state.get("time")).get("end"))
     step.results.append(
         Message(
             role="tool",
-            content=_output(state),
+            content=_parse_output(state),
             tool_call_id=id,
             name=call.name or None,
             platform_message_id=id,
-            meta=present(_facts(state)),
-            timestamp=ended or _created(info),
+            meta=drop_none(_parse_result_meta(state)),
+            timestamp=ended or _parse_timestamp(info),
         )
     )
 
 
-def _output(state: Record) -> str | list[dict[str, JSON]] | None:
-    about = record(state.get("metadata"))
+def _parse_output(state: JsonObject) -> str | list[dict[str, JSON]] | None:
+    metadata = as_object(state.get("metadata"))
     if state.get("status") == "error":
-        # Of a call that was stopped, the model gets what there was until then.
-        kept = about.get("output") if about.get("interrupted") is True else None
-        return kept if isinstance(kept, str) else text(state, "error")
-    said = state.get("output")
-    images = [_file(file) for file in records(state.get("attachments"))]
-    if not isinstance(said, str):
+        # For an interrupted call, the model receives the partial output.
+        partial_output = metadata.get("output") if metadata.get("interrupted") is True else None
+        return partial_output if isinstance(partial_output, str) else get_text(state, "error")
+    output = state.get("output")
+    images = [_parse_file(file) for file in as_objects(state.get("attachments"))]
+    if not isinstance(output, str):
         return images or None
-    return [text_part(said), *images] if images else said
+    return [make_text_part(output), *images] if images else output
 
 
-def _facts(state: Record) -> dict[str, JSON]:
-    about, time = record(state.get("metadata")), record(state.get("time"))
-    facts: dict[str, JSON] = {"is_error": state.get("status") == "error"}
-    code = about.get("exit")
+def _parse_result_meta(state: JsonObject) -> dict[str, JSON]:
+    metadata, time = as_object(state.get("metadata")), as_object(state.get("time"))
+    meta: dict[str, JSON] = {"is_error": state.get("status") == "error"}
+    code = metadata.get("exit")
     if isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**31:
-        facts["exit_code"] = code
-    since, until = number(time.get("start")), number(time.get("end"))
+        meta["exit_code"] = code
+    since, until = as_number(time.get("start")), as_number(time.get("end"))
     if since and until and until >= since:
-        facts["duration"] = round((until - since) / 1000, 3)
-    facts["interrupted"] = True if about.get("interrupted") is True else None
-    facts["agent"] = _named(about, "sessionId")
-    return facts
+        meta["duration"] = round((until - since) / 1000, 3)
+    meta["interrupted"] = True if metadata.get("interrupted") is True else None
+    meta["agent"] = _parse_id(metadata, "sessionId")
+    return meta
 
 
-def _failure(error: Record) -> dict[str, JSON]:
-    name = text(error, "name")
-    told = text(record(error.get("data")), "message") or text(error, "message")
-    return {"error": told or name, "api_error": None if name == _ABORTED else True}
+def _parse_error_meta(error: JsonObject) -> dict[str, JSON]:
+    name = get_text(error, "name")
+    message = get_text(as_object(error.get("data")), "message") or get_text(error, "message")
+    return {"error": message or name, "api_error": None if name == _ABORTED_ERROR else True}
 
 
-def _tokens(told: Record) -> Tokens:
-    cache = record(told.get("cache"))
+def _parse_tokens(usage: JsonObject) -> Tokens:
+    cache = as_object(usage.get("cache"))
     return Tokens(
-        input=count(told.get("input")),
-        output=count(told.get("output")),
-        cache_read=count(cache.get("read")),
-        cache_write=count(cache.get("write")),
-        reasoning=count(told.get("reasoning")),
+        input=as_count(usage.get("input")),
+        output=as_count(usage.get("output")),
+        cache_read=as_count(cache.get("read")),
+        cache_write=as_count(cache.get("write")),
+        reasoning=as_count(usage.get("reasoning")),
     )

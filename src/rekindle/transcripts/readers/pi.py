@@ -1,13 +1,13 @@
-"""pi: one entry per line, in `~/.pi/agent/sessions/<folder>/<time>_<session>.jsonl`.
+"""pi reader: one entry per line, in `~/.pi/agent/sessions/<folder>/<time>_<session>.jsonl`.
 
-Old files are a list of entries; in new ones every entry has an `id` and a `parentId`, and the
-user may go back to an earlier entry and go on from there, in the same file. Both are read in the
-order of writing, and the first message of a new branch says where it went on from: what was tried
-on the other branch has happened too. pi rewrites an old file when it opens it and gives the
-entries ids only then, so messages go by the time that they carry, which stays.
+Old files are a list of entries; in new ones every entry has an `id` and a `parentId`, and the user may
+return to an earlier entry and continue from there in the same file. Both are read in the order of
+writing, and the first message of a new branch records where it branched off; messages of the other
+branch are kept. pi rewrites an old file when it opens it and assigns ids only then, so messages are
+identified by their timestamp, which does not change.
 
-A command that the user ran (`bashExecution`) is a prompt, in the words in which pi tells it to
-the model. What extensions inject is no message.
+A command that the user ran (`bashExecution`) is a prompt, in pi's own wording. Messages injected by
+extensions are skipped.
 """
 
 from __future__ import annotations
@@ -20,286 +20,299 @@ from pathlib import Path
 from typing import cast
 
 from rekindle.json_fields import (
-    Record,
-    content,
-    count,
-    number,
-    present,
-    record,
-    records,
-    seconds,
-    text,
-    text_part,
+    JsonObject,
+    as_count,
+    as_number,
+    as_object,
+    as_objects,
+    drop_none,
+    get_text,
+    make_text_part,
+    parse_timestamp,
+    to_content,
 )
-from rekindle.transcripts.detect import Head
-from rekindle.transcripts.events import Damage, Event, Learned, Opened
-from rekindle.transcripts.jsonio.jsonl import records as lines_of
-from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace
+from rekindle.transcripts.detect import FileHead
+from rekindle.transcripts.events import (
+    SessionStarted,
+    SessionUpdated,
+    TranscriptEvent,
+    UnreadableEntry,
+)
+from rekindle.transcripts.jsonio.jsonl import read_json_lines
+from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace_fields
 
-from .ids import MASKED
+from .ids import MASKED_IDS
 
 SOURCE = "pi"
 
 _ROLES = ("user", "assistant", "toolResult", "bashExecution")
 _EXIT_CODE = re.compile(r"Command exited with code (-?\d{1,9})\s*\Z")
-_WAITING = 1024
+_MAX_PENDING_CALLS = 1024
 
 
-def sniff(head: Head) -> bool:
-    return any(_is_entry(line) for line in head.records)
+def can_read(head: FileHead) -> bool:
+    return any(_is_entry(line) for line in head.objects)
 
 
-def _is_entry(line: Record) -> bool:
-    kind, said = line.get("type"), line.get("message")
+def _is_entry(line: JsonObject) -> bool:
+    kind, raw = line.get("type"), line.get("message")
     if kind == "session":
         return isinstance(line.get("id"), str) and isinstance(line.get("cwd"), str)
-    if kind != "message" or not isinstance(said, dict) or "timestamp" not in line:
+    if kind != "message" or not isinstance(raw, dict) or "timestamp" not in line:
         return False
-    # Of a line that is cut only the kind of its last field is known.
-    return not said or record(cast(object, said)).get("role") in _ROLES
+    # In a truncated line, only the type of the last field is known.
+    return not raw or as_object(cast(object, raw)).get("role") in _ROLES
 
 
-def read(path: Path) -> Iterator[Event]:
-    session = _Session(path)
-    for entry in lines_of(path):
-        if isinstance(entry, Damage):
+def read_events(path: Path) -> Iterator[TranscriptEvent]:
+    session = _PiSession(path)
+    for entry in read_json_lines(path):
+        if isinstance(entry, UnreadableEntry):
             yield entry
-        elif said := session.take(*entry):
-            yield from said
+        elif events := session.read_entry(*entry):
+            yield from events
     yield from session.finish()
 
 
-class _Session:
-    """One session as far as it is read."""
+class _PiSession:
+    """One session being read."""
 
     def __init__(self, path: Path) -> None:
-        self.session = Session(id=_named(path.stem) or SOURCE, source=SOURCE)
-        self.introduced = False
-        self.opened = False
-        self.leaf: str | None = None
-        # Calls with masked ids: only the order tells which result is whose.
-        self.masked: deque[str] = deque(maxlen=_WAITING)
+        self.session = Session(id=_parse_session_id(path.stem) or SOURCE, source=SOURCE)
+        self.has_header = False
+        self.is_started = False
+        self.last_entry_id: str | None = None
+        # Calls with masked ids are matched to results by order.
+        self.masked_calls: deque[str] = deque(maxlen=_MAX_PENDING_CALLS)
         self.seen: set[str] = set()
-        self.marks: dict[str, JSON] = {}
+        self.pending_meta: dict[str, JSON] = {}
 
-    def take(self, number: int, line: Record) -> Sequence[Event]:
+    def read_entry(self, number: int, line: JsonObject) -> Sequence[TranscriptEvent]:
+        """Read one line and return the events that it completes."""
         kind = line.get("type")
         if kind == "session":
-            self._introduce(line)
+            self._read_header(line)
             return ()
-        self._follow(line)
+        self._track_branch(line)
         if kind in ("compaction", "branch_summary"):
-            self._count(record(line.get("usage")))
+            self._add_usage(as_object(line.get("usage")))
         if kind == "compaction":
-            self.marks["compacted"] = {
-                "summary": text(line, "summary"),
-                "tokens_before": count(line.get("tokensBefore")),
+            self.pending_meta["compacted"] = {
+                "summary": get_text(line, "summary"),
+                "tokens_before": as_count(line.get("tokensBefore")),
             }
         elif kind == "branch_summary":
-            branched = record(self.marks.get("branched"))
-            self.marks["branched"] = {**branched, "summary": text(line, "summary")}
+            branched = as_object(self.pending_meta.get("branched"))
+            self.pending_meta["branched"] = {**branched, "summary": get_text(line, "summary")}
         elif kind == "session_info":
-            self.session = replace(self.session, title=text(line, "name") or self.session.title)
+            self.session = replace_fields(
+                self.session, title=get_text(line, "name") or self.session.title
+            )
         elif kind == "message":
-            said = record(line.get("message"))
-            time = seconds(said.get("timestamp")) or seconds(line.get("timestamp"))
-            message = self._message(said, self._id(said, line, number), time)
+            raw = as_object(line.get("message"))
+            time = parse_timestamp(raw.get("timestamp")) or parse_timestamp(line.get("timestamp"))
+            message = self._parse_message(raw, self._make_message_id(raw, line, number), time)
             if message is not None:
-                return self._say(message)
+                return self._append_message(message)
         return ()
 
-    def _say(self, message: Message) -> Sequence[Event]:
-        if self.opened:
+    def _append_message(self, message: Message) -> Sequence[TranscriptEvent]:
+        if self.is_started:
             return (message,)
-        self.opened = True
-        return (Opened(self.session), message)
+        self.is_started = True
+        return (SessionStarted(self.session), message)
 
-    def finish(self) -> Iterator[Event]:
-        if self.opened:
-            yield Learned(self.session)
+    def finish(self) -> Iterator[TranscriptEvent]:
+        """Yield the session with everything learned from the file."""
+        if self.is_started:
+            yield SessionUpdated(self.session)
 
-    def _introduce(self, header: Record) -> None:
-        if self.introduced:
+    def _read_header(self, header: JsonObject) -> None:
+        if self.has_header:
             return
-        self.introduced = True
+        self.has_header = True
         known = self.session
-        origin = text(header, "parentSession", "branchedFrom")
-        self.session = replace(
+        origin = get_text(header, "parentSession", "branchedFrom")
+        self.session = replace_fields(
             known,
-            # After the first message the session goes by its file: it cannot change its name.
-            id=known.id if self.opened else text(header, "id") or known.id,
-            # The origin is told as the path of its file, on whatever machine that was.
-            parent=_named(re.split(r"[/\\]", origin)[-1].removesuffix(".jsonl"))
+            # After the first message the id cannot change any more.
+            id=known.id if self.is_started else get_text(header, "id") or known.id,
+            # The origin is a file path, possibly of another machine.
+            parent=_parse_session_id(re.split(r"[/\\]", origin)[-1].removesuffix(".jsonl"))
             if origin
             else None,
-            model=known.model or text(header, "modelId"),
-            cwd=text(header, "cwd"),
-            started=seconds(header.get("timestamp")) or known.started,
+            model=known.model or get_text(header, "modelId"),
+            cwd=get_text(header, "cwd"),
+            started=parse_timestamp(header.get("timestamp")) or known.started,
         )
 
-    def _follow(self, line: Record) -> None:
-        """Notice when an entry does not continue the one before it."""
-        id, parent = text(line, "id"), text(line, "parentId")
+    def _track_branch(self, line: JsonObject) -> None:
+        """JsonObject a branch if an entry does not continue the one before it."""
+        id, parent = get_text(line, "id"), get_text(line, "parentId")
         if id is None:
             return
-        if self.leaf is not None and parent != self.leaf:
-            self.marks["branched"] = {"from": parent}
-        self.leaf = id
+        if self.last_entry_id is not None and parent != self.last_entry_id:
+            self.pending_meta["branched"] = {"from": parent}
+        self.last_entry_id = id
 
-    def _id(self, said: Record, line: Record, place: int) -> str:
-        call = text(said, "toolCallId") or ""
-        moment = count(said.get("timestamp"))
-        names = (
-            "" if call in MASKED else call,
-            f"{text(said, 'role')}:{moment}" if moment else "",
-            text(line, "id") or "",
+    def _make_message_id(self, raw: JsonObject, line: JsonObject, line_number: int) -> str:
+        call = get_text(raw, "toolCallId") or ""
+        milliseconds = as_count(raw.get("timestamp"))
+        candidates = (
+            "" if call in MASKED_IDS else call,
+            f"{get_text(raw, 'role')}:{milliseconds}" if milliseconds else "",
+            get_text(line, "id") or "",
         )
-        id = next((name for name in names if name and name not in self.seen), f"line:{place}")
+        id = next(
+            (name for name in candidates if name and name not in self.seen), f"line:{line_number}"
+        )
         self.seen.add(id)
         return id
 
-    def _message(self, said: Record, id: str, time: float | None) -> Message | None:
-        role = said.get("role")
+    def _parse_message(self, raw: JsonObject, id: str, time: float | None) -> Message | None:
+        role = raw.get("role")
         if role == "assistant":
-            return self._answer(said, id, time)
+            return self._parse_answer(raw, id, time)
         if role == "toolResult":
-            facts, parts = _facts(said), _parts(said.get("content"))
+            meta, parts = _parse_result_meta(raw), _parse_parts(raw.get("content"))
         elif role == "bashExecution":
-            facts, parts = _ran(said)
+            meta, parts = _parse_user_command(raw)
         elif role == "user":
-            facts, parts = {}, _parts(said.get("content"))
+            meta, parts = {}, _parse_parts(raw.get("content"))
         else:
             return None
-        result = role == "toolResult"
-        if not parts and not result:
+        is_result = role == "toolResult"
+        if not parts and not is_result:
             return None
-        call = text(said, "toolCallId") or ""
-        if result and call in MASKED:
-            call = self.masked.popleft() if self.masked else id
+        call = get_text(raw, "toolCallId") or ""
+        if is_result and call in MASKED_IDS:
+            call = self.masked_calls.popleft() if self.masked_calls else id
         return Message(
-            role="tool" if result else "user",
-            content=content(parts),
-            tool_call_id=call if result else None,
-            name=text(said, "toolName") if result else None,
+            role="tool" if is_result else "user",
+            content=to_content(parts),
+            tool_call_id=call if is_result else None,
+            name=get_text(raw, "toolName") if is_result else None,
             platform_message_id=id,
-            meta=present({**facts, **self._take_marks()}),
+            meta=drop_none({**meta, **self._pop_pending_meta()}),
             timestamp=time,
         )
 
-    def _answer(self, said: Record, id: str, time: float | None) -> Message:
-        blocks = records(said.get("content"))
-        thoughts = [value for block in blocks if (value := text(block, "thinking"))]
+    def _parse_answer(self, raw: JsonObject, id: str, time: float | None) -> Message:
+        blocks = as_objects(raw.get("content"))
+        thoughts = [value for block in blocks if (value := get_text(block, "thinking"))]
         calls = [
-            _call(block, f"{id}:{index}")
+            _parse_tool_call(block, f"{id}:{index}")
             for index, block in enumerate(blocks)
             if block.get("type") == "toolCall"
         ]
-        self.masked.extend(call.id for call in calls if call.id.startswith(f"{id}:"))
-        finish = text(said, "stopReason")
-        facts: dict[str, JSON] = {"error": text(said, "errorMessage"), **self._take_marks()}
+        self.masked_calls.extend(call.id for call in calls if call.id.startswith(f"{id}:"))
+        finish = get_text(raw, "stopReason")
+        meta: dict[str, JSON] = {"error": get_text(raw, "errorMessage"), **self._pop_pending_meta()}
         if finish == "error":
-            facts["api_error"] = True
+            meta["api_error"] = True
         elif finish == "aborted":
-            self.marks["aborted"] = True
-        facts["model"] = self._learn(said)
+            self.pending_meta["aborted"] = True
+        meta["model"] = self._update_session(raw)
         return Message(
             role="assistant",
-            content=content(_parts(said.get("content"))),
+            content=to_content(_parse_parts(raw.get("content"))),
             tool_calls=calls,
             reasoning="\n\n".join(thoughts) or None,
             finish_reason=finish,
             platform_message_id=id,
-            meta=present(facts),
+            meta=drop_none(meta),
             timestamp=time,
         )
 
-    def _learn(self, said: Record) -> str | None:
-        """Count what the answer cost; gives its model where it is not the session's first."""
-        model = text(said, "model")
-        self._count(record(said.get("usage")), model)
+    def _update_session(self, raw: JsonObject) -> str | None:
+        """Add the answer's usage; return its model if it differs from the session's."""
+        model = get_text(raw, "model")
+        self._add_usage(as_object(raw.get("usage")), model)
         return model if model != self.session.model else None
 
-    def _count(self, usage: Record, model: str | None = None) -> None:
+    def _add_usage(self, usage: JsonObject, model: str | None = None) -> None:
         known = self.session
-        self.session = replace(
+        self.session = replace_fields(
             known,
             model=known.model or model,
-            tokens=known.tokens.plus(_tokens(usage)),
-            cost=known.cost + _cost(usage),
+            tokens=known.tokens.add(_parse_tokens(usage)),
+            cost=known.cost + _parse_cost(usage),
         )
 
-    def _take_marks(self) -> dict[str, JSON]:
-        marks, self.marks = self.marks, {}
-        return marks
+    def _pop_pending_meta(self) -> dict[str, JSON]:
+        meta, self.pending_meta = self.pending_meta, {}
+        return meta
 
 
-def _named(stem: str) -> str:
-    """The id in the name of a session's file, which begins with the time it was made."""
+def _parse_session_id(stem: str) -> str:
+    """Return the id in a session's file name, which begins with its creation time."""
     return stem.split("_", 1)[-1]
 
 
-def _parts(said: object) -> list[dict[str, JSON]]:
-    if isinstance(said, str):
-        return [text_part(said)] if said else []
+def _parse_parts(raw_content: object) -> list[dict[str, JSON]]:
+    if isinstance(raw_content, str):
+        return [make_text_part(raw_content)] if raw_content else []
     parts: list[dict[str, JSON]] = []
-    for block in records(said):
-        kind, data = block.get("type"), text(block, "data")
+    for block in as_objects(raw_content):
+        kind, data = block.get("type"), get_text(block, "data")
         if kind == "text" and isinstance(block.get("text"), str):
-            parts.append(text_part(block["text"]))
+            parts.append(make_text_part(block["text"]))
         elif kind == "image" and data:
-            url = f"data:{text(block, 'mimeType') or 'image/png'};base64,{data}"
+            url = f"data:{get_text(block, 'mimeType') or 'image/png'};base64,{data}"
             parts.append({"type": "image_url", "image_url": {"url": url}})
         elif kind not in ("text", "thinking", "toolCall"):
             parts.append(block)
     return parts
 
 
-def _call(block: Record, place: str) -> ToolCall:
+def _parse_tool_call(block: JsonObject, fallback_id: str) -> ToolCall:
     given = block.get("arguments")
-    arguments = cast("str | Record", given) if isinstance(given, (str, dict)) else ""
-    id = text(block, "id") or ""
-    return ToolCall(place if id in MASKED else id, text(block, "name") or "", arguments)
-
-
-def _facts(said: Record) -> dict[str, JSON]:
-    failed = said.get("isError")
-    facts: dict[str, JSON] = {"is_error": failed if isinstance(failed, bool) else None}
-    last = (_parts(said.get("content")) or [{}])[-1]
-    if failed is True and (match := _EXIT_CODE.search(text(last, "text") or "")):
-        facts["exit_code"] = int(match[1])
-    return facts
-
-
-def _ran(said: Record) -> tuple[dict[str, JSON], list[dict[str, JSON]]]:
-    """A command that the user ran: what is known of it, and how the model is told."""
-    command, output = text(said, "command") or "", text(said, "output")
-    code, cancelled = said.get("exitCode"), said.get("cancelled") is True
-    whole = isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**31
-    told = f"Ran `{command}`\n" + (f"```\n{output}\n```" if output else "(no output)")
-    if cancelled:
-        told += "\n\n(command cancelled)"
-    elif whole and code:
-        told += f"\n\nCommand exited with code {code}"
-    if said.get("truncated") is True and (kept := text(said, "fullOutputPath")):
-        told += f"\n\n[Output truncated. Full output: {kept}]"
-    facts: dict[str, JSON] = {
-        "command": command,
-        "exit_code": code if whole else None,
-        "interrupted": cancelled or None,
-        "hidden": said.get("excludeFromContext") is True or None,
-    }
-    return facts, [text_part(told)]
-
-
-def _tokens(usage: Record) -> Tokens:
-    return Tokens(
-        input=count(usage.get("input")),
-        output=count(usage.get("output")),
-        cache_read=count(usage.get("cacheRead")),
-        cache_write=count(usage.get("cacheWrite")),
+    arguments = cast("str | JsonObject", given) if isinstance(given, (str, dict)) else ""
+    id = get_text(block, "id") or ""
+    return ToolCall(
+        fallback_id if id in MASKED_IDS else id, get_text(block, "name") or "", arguments
     )
 
 
-def _cost(usage: Record) -> Decimal:
-    total = number(record(usage.get("cost")).get("total"))
+def _parse_result_meta(raw: JsonObject) -> dict[str, JSON]:
+    failed = raw.get("isError")
+    meta: dict[str, JSON] = {"is_error": failed if isinstance(failed, bool) else None}
+    last = (_parse_parts(raw.get("content")) or [{}])[-1]
+    if failed is True and (match := _EXIT_CODE.search(get_text(last, "text") or "")):
+        meta["exit_code"] = int(match[1])
+    return meta
+
+
+def _parse_user_command(raw: JsonObject) -> tuple[dict[str, JSON], list[dict[str, JSON]]]:
+    """Return the metadata and the prompt text of a command that the user ran."""
+    command, output = get_text(raw, "command") or "", get_text(raw, "output")
+    code, cancelled = raw.get("exitCode"), raw.get("cancelled") is True
+    is_int = isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**31
+    prompt = f"Ran `{command}`\n" + (f"```\n{output}\n```" if output else "(no output)")
+    if cancelled:
+        prompt += "\n\n(command cancelled)"
+    elif is_int and code:
+        prompt += f"\n\nCommand exited with code {code}"
+    if raw.get("truncated") is True and (output_path := get_text(raw, "fullOutputPath")):
+        prompt += f"\n\n[Output truncated. Full output: {output_path}]"
+    meta: dict[str, JSON] = {
+        "command": command,
+        "exit_code": code if is_int else None,
+        "interrupted": cancelled or None,
+        "hidden": raw.get("excludeFromContext") is True or None,
+    }
+    return meta, [make_text_part(prompt)]
+
+
+def _parse_tokens(usage: JsonObject) -> Tokens:
+    return Tokens(
+        input=as_count(usage.get("input")),
+        output=as_count(usage.get("output")),
+        cache_read=as_count(usage.get("cacheRead")),
+        cache_write=as_count(usage.get("cacheWrite")),
+    )
+
+
+def _parse_cost(usage: JsonObject) -> Decimal:
+    total = as_number(as_object(usage.get("cost")).get("total"))
     return Decimal(str(total)) if total and 0 < total < 1e9 else Decimal(0)

@@ -1,56 +1,57 @@
-"""One answer of a model, gathered from the several lines that a format spreads it over."""
+"""Builder for one model answer that a format spreads over several lines."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rekindle.json_fields import Record, content, present, text_part
+from rekindle.json_fields import JsonObject, drop_none, make_text_part, to_content
 from rekindle.types import JSON, Message, ToolCall
 
 
-class Turn:
-    """The parts of one answer, and what came meanwhile: results of its calls, prompts."""
+class AnswerBuilder:
+    """The parts of one answer, plus the tool results and prompts that arrived in the meantime."""
 
     def __init__(self, id: str, timestamp: float | None) -> None:
         self.id = id
         self.timestamp = timestamp
         self.parts: list[dict[str, JSON]] = []
-        self.thoughts: list[str] = []
+        self.reasoning: list[str] = []
         self.calls: dict[str, ToolCall] = {}
         self.results: list[Message] = []
         self.prompts: list[Message] = []
-        self.finish: str | None = None
-        self.usage: Record = {}  # as its last line tells it
-        self.facts: dict[str, JSON] = {}
+        self.finish_reason: str | None = None
+        self.usage: JsonObject = {}  # from the answer's last line
+        self.meta: dict[str, JSON] = {}
 
     @property
-    def speaks(self) -> bool:
-        """Whether there is anything but thoughts in it."""
+    def has_output(self) -> bool:
+        """Whether the answer has content or tool calls, not only reasoning."""
         return bool(self.parts or self.calls)
 
     def add_text(self, value: str) -> None:
-        self.add_part(text_part(value))
+        self.add_part(make_text_part(value))
 
     def add_part(self, part: Mapping[str, JSON]) -> None:
-        # A resumed session writes earlier lines once more: the same part twice is a copy.
+        # A resumed session repeats earlier lines: an identical part is a copy.
         if part not in self.parts:
             self.parts.append(dict(part))
 
-    def add_thought(self, value: str) -> None:
-        if value not in self.thoughts:
-            self.thoughts.append(value)
+    def add_reasoning(self, value: str) -> None:
+        if value not in self.reasoning:
+            self.reasoning.append(value)
 
     def add_call(self, call: ToolCall) -> None:
         self.calls.setdefault(call.id, call)
 
-    def message(self) -> Message:
+    def build(self) -> Message:
+        """Return the answer as one message."""
         return Message(
             role="assistant",
-            content=content(self.parts),
+            content=to_content(self.parts),
             tool_calls=tuple(self.calls.values()),
-            reasoning="\n\n".join(self.thoughts) or None,
-            finish_reason=self.finish,
+            reasoning="\n\n".join(self.reasoning) or None,
+            finish_reason=self.finish_reason,
             platform_message_id=self.id,
-            meta=present(self.facts),
+            meta=drop_none(self.meta),
             timestamp=self.timestamp,
         )

@@ -1,8 +1,8 @@
-"""A foreign SQLite database, read with its newest rows and without a trace beside the original.
+"""Read-only access to foreign SQLite databases, including rows that are only in the log.
 
-Even a reader of SQLite writes: marks into the shared memory of the log, and that file itself where
-there is none. So a database with a log or a journal is copied together with it, and the copy is
-read; one without is read in place, as a file that does not change.
+Even reading SQLite writes: marks in the WAL's shared memory, or that file itself if it is missing. A
+database with a log or a journal is therefore copied together with it and the copy is read; one without
+is read in place as an immutable file.
 """
 
 from __future__ import annotations
@@ -22,27 +22,33 @@ from rekindle.errors import InvalidInput
 if TYPE_CHECKING:
     import apsw
 
-_TRIES = 8
-_PAUSE = 0.1
-_LOG_HEAD = 32
+_MAX_ATTEMPTS = 8
+_RETRY_SECONDS = 0.1
+_WAL_HEADER_BYTES = 32
 
 
 @contextmanager
-def opened(path: Path) -> Generator[apsw.Connection]:
-    """A connection to what is committed now. InvalidInput if the file does not stand still."""
-    if any(_size(beside) for beside in _beside(path)):
-        with TemporaryDirectory(prefix="rekindle-") as folder, _copy(path, Path(folder)) as copy:
+def open_sqlite_file(path: Path) -> Generator[apsw.Connection]:
+    """Open a connection to what is committed now.
+
+    Raise InvalidInput if the file keeps changing.
+    """
+    if any(_get_size(sidecar) for sidecar in _list_sidecars(path)):
+        with (
+            TemporaryDirectory(prefix="rekindle-") as folder,
+            _open_copy(path, Path(folder)) as copy,
+        ):
             yield copy
         return
-    before = _state(path)
-    with _in_place(path) as connection:
+    before = _fingerprint_database(path)
+    with _open_in_place(path) as connection:
         yield connection
-    if _state(path) != before:
-        raise InvalidInput(f"{path}: changed while it was read; import it again")
+    if _fingerprint_database(path) != before:
+        raise InvalidInput(f"{path}: the file changed while it was being read; import it again")
 
 
 @contextmanager
-def _in_place(path: Path) -> Generator[apsw.Connection]:
+def _open_in_place(path: Path) -> Generator[apsw.Connection]:
     import apsw
 
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
@@ -54,50 +60,50 @@ def _in_place(path: Path) -> Generator[apsw.Connection]:
 
 
 @contextmanager
-def _copy(path: Path, folder: Path) -> Generator[apsw.Connection]:
+def _open_copy(path: Path, folder: Path) -> Generator[apsw.Connection]:
     import apsw
 
-    # Writable, since SQLite first has to bring the log of the copy in order.
-    copied = str(_copied(path, folder))
-    connection = apsw.Connection(copied, flags=apsw.SQLITE_OPEN_READWRITE)
+    # Writable, because SQLite first has to recover the copy's log.
+    copy_path = str(_copy_database(path, folder))
+    connection = apsw.Connection(copy_path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         yield connection
     finally:
         connection.close()
 
 
-def _copied(path: Path, folder: Path) -> Path:
-    """A copy in which no checkpoint came between the copying of the file and that of its log."""
+def _copy_database(path: Path, folder: Path) -> Path:
+    """Copy the database and its log without a checkpoint in between."""
     copy = folder / "copy.db"
-    for _ in range(_TRIES):
-        before = _state(path)
+    for _ in range(_MAX_ATTEMPTS):
+        before = _fingerprint_database(path)
         shutil.copyfile(path, copy)
-        for beside, target in zip(_beside(path), _beside(copy), strict=True):
+        for sidecar, target in zip(_list_sidecars(path), _list_sidecars(copy), strict=True):
             target.unlink(missing_ok=True)
-            with suppress(FileNotFoundError):  # whoever closes the database last takes them away
-                shutil.copyfile(beside, target)
-        if _state(path) == before:
+            with suppress(FileNotFoundError):  # removed by whoever closes the database last
+                shutil.copyfile(sidecar, target)
+        if _fingerprint_database(path) == before:
             return copy
-        time.sleep(_PAUSE)
-    raise InvalidInput(f"{path}: written to without a pause; import it again later")
+        time.sleep(_RETRY_SECONDS)
+    raise InvalidInput(f"{path}: the database keeps changing; import it again later")
 
 
-def _state(path: Path) -> tuple[object, ...]:
-    """What stays the same while a log only grows: the file, the head of the log, the journal."""
-    log, journal = _beside(path)
-    about = path.stat()
-    head = b""
-    if _size(log):
-        with log.open("rb") as file:
-            head = file.read(_LOG_HEAD)
-    return about.st_size, about.st_mtime_ns, head, _size(journal)
+def _fingerprint_database(path: Path) -> tuple[object, ...]:
+    """Return what is constant while a log only grows: the file, the log's header, the journal."""
+    wal, journal = _list_sidecars(path)
+    status = path.stat()
+    wal_header = b""
+    if _get_size(wal):
+        with wal.open("rb") as file:
+            wal_header = file.read(_WAL_HEADER_BYTES)
+    return status.st_size, status.st_mtime_ns, wal_header, _get_size(journal)
 
 
-def _beside(path: Path) -> tuple[Path, Path]:
+def _list_sidecars(path: Path) -> tuple[Path, Path]:
     return Path(f"{path}-wal"), Path(f"{path}-journal")
 
 
-def _size(path: Path) -> int:
+def _get_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:

@@ -21,18 +21,18 @@ import pytest
 
 from rekindle import errors
 from rekindle.agent.model.client import (
-    Again,
-    Answer,
     CallDelta,
-    Done,
     Endpoint,
-    Event,
     Model,
-    Patience,
+    ModelResponse,
     ReasoningDelta,
+    Retrying,
+    RetryPolicy,
+    StreamEnded,
+    StreamEvent,
     TextDelta,
 )
-from rekindle.agent.model.stream import Gathering, tokens_of
+from rekindle.agent.model.stream import ResponseBuilder, parse_usage
 from rekindle.testing import Script, ScriptedModel
 from rekindle.types import Message, Tokens, ToolCall
 from tests.waiting import PATIENCE, until
@@ -68,17 +68,19 @@ def asking(server: ScriptedModel, use: Callable[[Model], Awaitable[T]], **settin
     return asyncio.run(run())
 
 
-async def events_of(model: Model, messages: Sequence[Message]) -> list[Event]:
+async def events_of(model: Model, messages: Sequence[Message]) -> list[StreamEvent]:
     return [event async for event in model.stream(messages, [TOOL])]
 
 
-def answer_of(server: ScriptedModel, way: str, *messages: Message, **settings: Any) -> Answer:
-    async def use(model: Model) -> Answer:
+def answer_of(
+    server: ScriptedModel, way: str, *messages: Message, **settings: Any
+) -> ModelResponse:
+    async def use(model: Model) -> ModelResponse:
         if way == "plain":
-            return await model.answer(messages or [USER], [TOOL])
+            return await model.complete(messages or [USER], [TOOL])
         last = (await events_of(model, messages or [USER]))[-1]
-        assert isinstance(last, Done)
-        return last.answer
+        assert isinstance(last, StreamEnded)
+        return last.response
 
     return asking(server, use, **settings)
 
@@ -97,7 +99,7 @@ def test_an_answer_is_a_message_with_its_tokens_and_its_end(way: str):
     said = Message(
         "assistant", "Sunny, with some clouds.", reasoning="Rome, hm.", finish_reason="stop"
     )
-    assert answer == Answer(said, Tokens(40, 20, 60, 0, 5), "stop", "scripted")
+    assert answer == ModelResponse(said, Tokens(40, 20, 60, 0, 5), "stop", "scripted")
     [request] = server.requests
     assert request.key == "key-1"
     assert request.body["tools"] == [TOOL]
@@ -127,8 +129,8 @@ def test_the_events_of_a_stream_add_up_to_the_answer():
     calls = [event for event in events if isinstance(event, CallDelta)]
     assert {(event.number, event.id, event.name) for event in calls} == {(0, "call_1", "weather")}
     assert "".join(event.arguments for event in calls) == '{"city":"Rome"}'
-    assert isinstance(events[-1], Done)
-    assert sum(isinstance(event, Done) for event in events) == 1
+    assert isinstance(events[-1], StreamEnded)
+    assert sum(isinstance(event, StreamEnded) for event in events) == 1
 
 
 def test_the_first_words_arrive_before_the_last_are_written():
@@ -189,7 +191,7 @@ def test_an_endpoint_that_asks_for_too_long_a_pause_is_given_up(way: str):
     step = {"faults": [{"status": 429, "retry_after": "3600", "always": True}]}
     with (
         ScriptedModel(script(step)) as server,
-        pytest.raises(errors.ModelOverloaded, match="try in 3600 s") as caught,
+        pytest.raises(errors.ModelOverloaded, match="try again in 3600 s") as caught,
     ):
         answer_of(server, way)
     assert caught.value.retry_after == 3600
@@ -200,10 +202,18 @@ def test_an_endpoint_that_asks_for_too_long_a_pause_is_given_up(way: str):
 @pytest.mark.parametrize(
     ("fault", "error", "words"),
     [
-        ({"status": 400, "message": "bad temperature"}, errors.ModelRefused, "bad temperature"),
-        ({"status": 401}, errors.ModelRefused, "check model.api_key"),
-        ({"status": 404}, errors.ModelRefused, "check model.name and model.base_url"),
-        ({"status": 429, "code": "insufficient_quota"}, errors.ModelRefused, "nothing left"),
+        (
+            {"status": 400, "message": "bad temperature"},
+            errors.ModelRequestRejected,
+            "bad temperature",
+        ),
+        ({"status": 401}, errors.ModelRequestRejected, "check model.api_key"),
+        ({"status": 404}, errors.ModelRequestRejected, "check model.name and model.base_url"),
+        (
+            {"status": 429, "code": "insufficient_quota"},
+            errors.ModelRequestRejected,
+            "nothing left",
+        ),
         (
             {"status": 400, "code": "context_length_exceeded"},
             errors.ContextTooLong,
@@ -240,7 +250,7 @@ def test_what_does_not_pass_is_reported_in_the_end(
         ScriptedModel(script({"faults": [{"status": status, "always": True}]})) as server,
         pytest.raises(error),
     ):
-        answer_of(server, way, patience=Patience(attempts=3))
+        answer_of(server, way, patience=RetryPolicy(max_attempts=3))
     assert len(server.requests) == 3
 
 
@@ -252,12 +262,12 @@ def test_a_stream_that_stops_in_the_middle_is_asked_for_again(fault: dict[str, A
     step = {"text": "Sunny, with some clouds.", "faults": [fault]}
     with ScriptedModel(script(step)) as server:
         events = asking(server, lambda model: events_of(model, [USER]))
-    [again] = [event for event in events if isinstance(event, Again)]
+    [again] = [event for event in events if isinstance(event, Retrying)]
     after = events[events.index(again) + 1 :]
     texts = "".join(event.text for event in after if isinstance(event, TextDelta))
     assert texts == "Sunny, with some clouds."
-    assert isinstance(events[-1], Done)
-    assert events[-1].answer.message.content == texts
+    assert isinstance(events[-1], StreamEnded)
+    assert events[-1].response.message.content == texts
     assert isinstance(again.error, (errors.StreamBroken, errors.ModelUnreachable))
 
 
@@ -268,11 +278,11 @@ def test_a_stream_that_never_comes_to_its_end_is_no_answer(fault: dict[str, Any]
         ScriptedModel(script(step)) as server,
         pytest.raises((errors.StreamBroken, errors.ModelUnreachable)) as caught,
     ):
-        answer_of(server, "stream", patience=Patience(attempts=2))
+        answer_of(server, "stream", patience=RetryPolicy(max_attempts=2))
     assert len(server.requests) == 2
     if fault in ({"cut": 3}, {"stop": 3}):
         assert isinstance(caught.value, errors.StreamBroken)
-        assert caught.value.so_far == "Sunny, with some"
+        assert caught.value.partial_text == "Sunny, with some"
 
 
 @pytest.mark.parametrize("fault", [{"cut": 0}, {"garbage": True}, {"error": "fell over"}])
@@ -294,8 +304,8 @@ def test_a_stream_that_breaks_after_its_end_is_a_finished_answer():
 def test_an_endpoint_that_stays_silent_is_left(way: str):
     with ScriptedModel(script({"text": "late", "wait": 30})) as server:
         endpoint = Endpoint(server.url, "scripted", silence_seconds=0.2)
-        with pytest.raises(errors.ModelUnreachable, match="no answer in time"):
-            answer_of(server, way, endpoint=endpoint, patience=Patience(attempts=1))
+        with pytest.raises(errors.ModelUnreachable, match="timed out"):
+            answer_of(server, way, endpoint=endpoint, patience=RetryPolicy(max_attempts=1))
 
 
 @BOTH
@@ -303,8 +313,8 @@ def test_an_answer_that_takes_too_long_as_a_whole_is_left(way: str):
     step = {"text": "x" * 400, "chunk": 1, "pause": 0.05, "wait": 0.05 if way == "stream" else 30}
     with ScriptedModel(script(step)) as server:
         endpoint = Endpoint(server.url, "scripted", answer_seconds=0.5)
-        with pytest.raises(errors.ModelError, match=r"no whole answer within 0\.5 s"):
-            answer_of(server, way, endpoint=endpoint, patience=Patience(attempts=1))
+        with pytest.raises(errors.ModelError, match=r"no complete response within 0\.5 s"):
+            answer_of(server, way, endpoint=endpoint, patience=RetryPolicy(max_attempts=1))
 
 
 @BOTH
@@ -315,7 +325,7 @@ def test_an_address_where_nobody_answers_is_named(way: str):
     with ScriptedModel() as server:
         endpoint = Endpoint(url, "scripted")
         with pytest.raises(errors.ModelUnreachable, match=r"check model\.base_url") as caught:
-            answer_of(server, way, endpoint=endpoint, patience=Patience(attempts=2))
+            answer_of(server, way, endpoint=endpoint, patience=RetryPolicy(max_attempts=2))
     assert url in str(caught.value)
 
 
@@ -325,12 +335,12 @@ def test_a_client_that_cannot_be_loaded_is_one_clear_line(monkeypatch: pytest.Mo
 
     monkeypatch.setattr("rekindle.agent.model.client.import_module", broken)
     with ScriptedModel() as server, pytest.raises(errors.InvalidSetting, match="half an inst"):
-        asking(server, lambda model: model.answer([USER]))
+        asking(server, lambda model: model.complete([USER]))
 
 
 def test_a_cancelled_answer_ends_the_request():
     async def use(model: Model) -> None:
-        task = asyncio.create_task(model.answer([USER]))
+        task = asyncio.create_task(model.complete([USER]))
         await until(lambda: bool(server.requests))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -384,10 +394,10 @@ def test_the_rules_of_the_provider_are_kept():
 
 def test_the_signature_of_a_thought_goes_back_to_gemini():
     extra = {"google": {"thought_signature": "c2ln"}}
-    gathering = Gathering()
+    gathering = ResponseBuilder()
     delta = {"index": 0, "id": "c1", "function": {"name": "weather"}, "extra_content": extra}
-    list(gathering.take({"choices": [{"delta": {"tool_calls": [delta]}}]}))
-    message = gathering.answer().message
+    list(gathering.add_chunk({"choices": [{"delta": {"tool_calls": [delta]}}]}))
+    message = gathering.build_response().message
     with ScriptedModel(script({"text": "fine"}, {"text": "fine"}, provider="gemini")) as server:
         endpoint = Endpoint(server.url, "gemini-3-pro")
         answer_of(server, "plain", USER, message, endpoint=endpoint)
@@ -418,10 +428,10 @@ def test_a_model_without_a_name_is_refused():
 
 
 def gathered(*deltas: list[dict[str, Any]]) -> list[ToolCall]:
-    gathering = Gathering()
+    gathering = ResponseBuilder()
     for delta in deltas:
-        list(gathering.take({"choices": [{"index": 0, "delta": {"tool_calls": delta}}]}))
-    return list(gathering.answer().message.tool_calls)
+        list(gathering.add_chunk({"choices": [{"index": 0, "delta": {"tool_calls": delta}}]}))
+    return list(gathering.build_response().message.tool_calls)
 
 
 def part(arguments: str, **fields: Any) -> dict[str, Any]:
@@ -454,20 +464,20 @@ def test_calls_are_joined_however_an_endpoint_numbers_them():
     ],
 )
 def test_what_has_the_wrong_shape_counts_as_absent(chunk: object):
-    gathering = Gathering()
-    assert [event for event in gathering.take(chunk) if isinstance(event, TextDelta)] == []
+    gathering = ResponseBuilder()
+    assert [event for event in gathering.add_chunk(chunk) if isinstance(event, TextDelta)] == []
     assert gathering.finish == ""
     assert gathering.tokens == Tokens()
 
 
 def test_tokens_written_to_a_cache_are_told_apart():
     usage = {"prompt_tokens": 100, "completion_tokens": 1, "cache_creation_input_tokens": 30}
-    assert tokens_of(usage) == Tokens(input=70, output=1, cache_write=30)
+    assert parse_usage(usage) == Tokens(input=70, output=1, cache_write=30)
 
 
 def test_the_scripted_model_gives_the_same_answer_to_the_same_history():
     steps = script({"calls": [{"name": "weather"}]}, {"text": "done"})
-    answers: list[Answer] = []
+    answers: list[ModelResponse] = []
     for _ in range(2):
         with ScriptedModel(steps) as server:
             answers += [answer_of(server, "plain"), answer_of(server, "stream")]
@@ -507,7 +517,7 @@ def test_the_scripted_model_refuses_what_the_provider_would():
     with (
         ScriptedModel() as server,
         openai.OpenAI(base_url=server.url, api_key="k", max_retries=0) as client,
-        pytest.raises(openai.BadRequestError, match="which no call waits for"),
+        pytest.raises(openai.BadRequestError, match="which has no pending call"),
     ):
         client.chat.completions.create(model="m", messages=messages)
     assert server.requests[0].outcome == "refused"
@@ -528,7 +538,7 @@ def program(*arguments: str) -> subprocess.Popen[str]:
 def test_the_scripted_model_runs_as_a_program_and_starts_again_on_its_port(tmp_path: Path):
     file, log = tmp_path / "script.json", tmp_path / "log.jsonl"
     file.write_text(json.dumps(script({"text": "Sunny.", "calls": [{"name": "weather"}]})))
-    answers: list[Answer] = []
+    answers: list[ModelResponse] = []
     port = "0"
     for _ in range(2):
         running = program("--script", str(file), "--port", port, "--log", str(log))
@@ -536,9 +546,9 @@ def test_the_scripted_model_runs_as_a_program_and_starts_again_on_its_port(tmp_p
         url = running.stdout.readline().strip()
         port = url.split(":")[-1].split("/")[0]
 
-        async def ask(url: str = url) -> Answer:
+        async def ask(url: str = url) -> ModelResponse:
             async with Model(Endpoint(url, "scripted")) as model:
-                return await model.answer([USER])
+                return await model.complete([USER])
 
         answers.append(asyncio.run(ask()))
         with urlopen(f"{url}/requests") as told:
@@ -562,8 +572,8 @@ def test_a_script_that_cannot_be_read_is_a_mistake_of_the_user(tmp_path: Path):
 
 
 def test_a_hundred_conversations_are_answered_at_once():
-    async def use(model: Model) -> list[Answer]:
-        asked = [model.answer([Message("user", f"number {n}")]) for n in range(100)]
+    async def use(model: Model) -> list[ModelResponse]:
+        asked = [model.complete([Message("user", f"number {n}")]) for n in range(100)]
         return await asyncio.gather(*asked)
 
     with ScriptedModel(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rekindle.agent.model.providers import PROVIDERS, Provider, provider_of, violations
+from rekindle.agent.model.providers import PROVIDERS, Provider, detect_provider, find_violations
 from rekindle.types import Message, ToolCall
 
 USER = Message("user", "go")
@@ -75,7 +75,7 @@ REFUSED: dict[str, tuple[list[Message], set[str]]] = {
 @pytest.mark.parametrize("fault", REFUSED)
 def test_each_provider_refuses_what_it_does_not_take(provider: Provider, fault: str):
     messages, refusing = REFUSED[fault]
-    assert bool(violations(provider, messages)) == (provider in refusing)
+    assert bool(find_violations(provider, messages)) == (provider in refusing)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -89,11 +89,11 @@ def test_an_ordinary_conversation_is_taken_by_all(provider: Provider):
         Message("assistant", "a cat"),
         USER,
     ]
-    assert violations(provider, messages) == []
+    assert find_violations(provider, messages) == []
 
 
 def test_a_violation_names_its_place():
-    found = violations("mistral", [USER, call("call_0"), result("call_0")])
+    found = find_violations("mistral", [USER, call("call_0"), result("call_0")])
     assert found == ["messages[1].tool_calls[0].id: 'call_0' does not match [a-zA-Z0-9]{9}"]
 
 
@@ -111,4 +111,4 @@ def test_a_violation_names_its_place():
     ],
 )
 def test_the_provider_is_known_by_model_and_address(base_url: str, model: str, provider: Provider):
-    assert provider_of(base_url, model) == provider
+    assert detect_provider(base_url, model) == provider

@@ -52,7 +52,7 @@ def test_its_time_is_limited_and_its_children_end_with_it(context: ToolContext, 
     answer = said(context, code, timeout=3)
     assert time.monotonic() - began < 10
     assert answer["output"] == "on\n"
-    assert answer["error"] == "took longer than 3 s and was ended"
+    assert answer["error"] == "took longer than 3 s and was stopped"
     pid = int((work / "child").read_text())
     stat = Path(f"/proc/{pid}/stat")
     assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
@@ -61,7 +61,7 @@ def test_its_time_is_limited_and_its_children_end_with_it(context: ToolContext, 
 def test_its_memory_is_limited(context: ToolContext) -> None:
     answer = said(context, "x = bytearray(3_000_000_000)\nprint(len(x))")
     assert answer["exit_code"] == 1
-    assert answer["error"] == "more than 1024 MB of memory"
+    assert answer["error"] == "exceeded 1024 MB of memory"
 
 
 def test_its_files_are_limited(context: ToolContext) -> None:
@@ -87,4 +87,4 @@ def test_it_gets_no_input_and_leaves_us_alone(context: ToolContext) -> None:
 def test_code_that_is_no_code_is_told(context: ToolContext) -> None:
     assert "SyntaxError" in said(context, "def")["output"]
     assert "code: must not be empty" in error(EXECUTE_CODE, context, code="")
-    assert "cannot be written" in error(EXECUTE_CODE, context, code="'\ud800'")
+    assert "cannot be encoded" in error(EXECUTE_CODE, context, code="'\ud800'")

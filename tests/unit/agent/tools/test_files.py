@@ -27,13 +27,13 @@ def test_a_page_says_which_lines_it_has_and_how_to_go_on(context: ToolContext, w
     page = text(READ_FILE, context, path="a", offset=99, limit=3)
     assert (
         page
-        == " 99|line 99\n100|line 100\n101|line 101\n[lines 99–101 of 1,000; read on with offset=102]"
+        == " 99|line 99\n100|line 100\n101|line 101\n[lines 99–101 of 1,000; continue with offset=102]"
     )
     last = text(READ_FILE, context, path="a", offset=999)
     assert last == " 999|line 999\n1000|line 1000\n[lines 999–1000 of 1,000]"
-    assert "has 1000 lines, fewer than 1001" in error(READ_FILE, context, path="a", offset=1001)
+    assert "has 1000 lines, none at 1001" in error(READ_FILE, context, path="a", offset=1001)
     assert text(READ_FILE, context, path="a").endswith(
-        "[lines 1–500 of 1,000; read on with offset=501]"
+        "[lines 1–500 of 1,000; continue with offset=501]"
     )
 
 
@@ -73,7 +73,7 @@ def test_binary_files_and_others_that_are_no_text_are_refused(
 ) -> None:
     (work / "a").write_bytes(b"\x7fELF\0\0")
     (work / "b").write_bytes("hi".encode("utf-16"))
-    assert error(READ_FILE, context, path="a") == "a: a binary file of 6 bytes, which is not shown"
+    assert error(READ_FILE, context, path="a") == "a: cannot show a binary file (6 bytes)"
     assert "UTF-16" in error(READ_FILE, context, path="b")
     assert "is a folder" in error(READ_FILE, context, path=".")
     (work / "c").write_bytes(b"a\xffb\n")
@@ -110,7 +110,7 @@ def test_a_file_is_created_with_its_folders_and_replaced(context: ToolContext, w
 
 
 def test_text_that_is_no_utf8_is_refused(context: ToolContext, work: Path) -> None:
-    assert "character 1 cannot be written" in error(
+    assert "character 1 cannot be encoded" in error(
         WRITE_FILE, context, path="a", content="x\ud800"
     )
     assert not (work / "a").exists()
@@ -157,10 +157,10 @@ def test_text_that_occurs_twice_is_not_guessed(context: ToolContext, work: Path)
 def test_when_nothing_matches_the_nearest_text_is_shown(context: ToolContext, work: Path) -> None:
     (work / "a.py").write_text("import os\n\n" + CODE)
     said = error(PATCH, context, path="a.py", edits=[edit("def b():\n    return 3", "x")])
-    assert "The nearest text in the file:\n7|def b():\n8|    return 2" in said
+    assert "The most similar text in the file:\n7|def b():\n8|    return 2" in said
     said = error(PATCH, context, path="a.py", edits=[edit("def b():\n  return 2", "x")])
-    assert "Only the white space differs. The file has:\n7|def b():\n8|    return 2" in said
-    assert "Nothing in the file looks like it" in error(
+    assert "Only whitespace differs. The file has:\n7|def b():\n8|    return 2" in said
+    assert "Nothing similar is in the file" in error(
         PATCH, context, path="a.py", edits=[edit("§§§§§§", "x")]
     )
 
@@ -174,7 +174,7 @@ def test_files_with_carriage_returns_keep_them(context: ToolContext, work: Path)
 @pytest.mark.parametrize(
     ("edits", "said"),
     [
-        ([], "edits: needs 1 entries or more"),
+        ([], "edits: needs at least 1 entries"),
         ([edit("", "x")], "edits[0].old_text: must not be empty"),
         ([edit("a", "a")], "edits[0]: old_text and new_text are the same"),
         ([{"old_text": "a"}], "edits[0].new_text: missing"),

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from rekindle.agent.tools import mcp
-from rekindle.agent.tools.mcp import Connection, connect, filled_in
-from rekindle.agent.tools.registry import Registry, Toolbox
+from rekindle.agent.tools.mcp import McpConnection, connect_servers, expand_variables
+from rekindle.agent.tools.registry import Toolbox, ToolRegistry
 from rekindle.agent.tools.tool import ToolContext, ToolResult
 from rekindle.config import McpServer
-from rekindle.errors import ServerUnreachable
+from rekindle.errors import McpServerUnreachable
 from rekindle.types import ToolCall
 
 pytest.importorskip("mcp")
@@ -30,20 +30,20 @@ SCRIPT = str(Path(__file__).with_name("mcp_server.py"))
 CONTEXT = ToolContext(session="s", cwd=Path("/tmp"))
 
 
-def small(**fields: Any) -> Connection:
-    return Connection("small", McpServer(command=sys.executable, args=(SCRIPT,), **fields))
+def small(**fields: Any) -> McpConnection:
+    return McpConnection("small", McpServer(command=sys.executable, args=(SCRIPT,), **fields))
 
 
 async def ask(box: Toolbox, tool: str, **arguments: Any) -> ToolResult:
     return await box.run(ToolCall("1", tool, json.dumps(arguments)), CONTEXT)
 
 
-def with_tools(server: Connection, use: Callable[[Toolbox], Awaitable[None]]) -> None:
+def with_tools(server: McpConnection, use: Callable[[Toolbox], Awaitable[None]]) -> None:
     async def main() -> None:
-        tools, problems = await connect([server])
+        tools, problems = await connect_servers([server])
         assert problems == []
         try:
-            await use(Registry(tools).select())
+            await use(ToolRegistry(tools).select())
         finally:
             await server.close()
 
@@ -68,10 +68,10 @@ def test_tools_of_a_server_get_its_name_in_front_and_work() -> None:
 def test_arguments_are_checked_before_they_are_sent_and_failures_are_results() -> None:
     async def use(box: Toolbox) -> None:
         wrong = await ask(box, "mcp__small__add", a="x", b=3)
-        assert wrong.failed
+        assert wrong.is_error
         assert "a: expected integer" in wrong.content
         failed = await ask(box, "mcp__small__fail")
-        assert failed.failed
+        assert failed.is_error
         assert "fail" in failed.content
         assert (await ask(box, "mcp__small__add", a=1, b=1)).content == "2"
 
@@ -95,7 +95,7 @@ def test_a_server_that_was_killed_is_started_again() -> None:
         first = (await ask(box, "mcp__small__whoami")).content
         os.kill(int(first), signal.SIGKILL)
         second = await ask(box, "mcp__small__whoami")
-        assert not second.failed
+        assert not second.is_error
         assert second.content != first
 
     with_tools(small(), use)
@@ -104,11 +104,11 @@ def test_a_server_that_was_killed_is_started_again() -> None:
 def test_a_server_that_dies_during_a_call_makes_it_fail_once(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     command = (SCRIPT, "starts", str(starts))
-    server = Connection("small", McpServer(command=sys.executable, args=command))
+    server = McpConnection("small", McpServer(command=sys.executable, args=command))
 
     async def use(box: Toolbox) -> None:
         died = await ask(box, "mcp__small__die")
-        assert died.failed
+        assert died.is_error
         assert "died during the call" in died.content
         assert len(starts.read_text().split()) == 1  # the call was not sent a second time
         assert (await ask(box, "mcp__small__add", a=1, b=1)).content == "2"
@@ -126,17 +126,17 @@ def test_a_server_that_does_not_come_back_is_a_failed_result(tmp_path: Path) -> 
         link.unlink()
         os.kill(pid, signal.SIGKILL)
         gone = await ask(box, "mcp__small__add", a=1, b=1)
-        assert gone.failed
+        assert gone.is_error
         assert "the server small cannot be reached" in gone.content
 
-    with_tools(Connection("small", McpServer(command=sys.executable, args=(str(link),))), use)
+    with_tools(McpConnection("small", McpServer(command=sys.executable, args=(str(link),))), use)
 
 
 def test_a_call_that_takes_too_long_fails_and_the_server_goes_on() -> None:
     async def use(box: Toolbox) -> None:
         pid = (await ask(box, "mcp__small__whoami")).content
         late = await ask(box, "mcp__small__slow")
-        assert late.failed
+        assert late.is_error
         assert "within 3 s" in late.content or "imed out" in late.content
         assert (await ask(box, "mcp__small__whoami")).content == pid
 
@@ -168,11 +168,11 @@ def test_closing_ends_the_server() -> None:
 
 def test_a_server_that_cannot_be_reached_does_not_keep_others_away() -> None:
     async def main() -> None:
-        missing = Connection("missing", McpServer(command="/nonexistent/server"))
-        silent = Connection("silent", McpServer(command="true"))
-        unset = Connection("unset", McpServer(command="true", env={"A": "${NOT_SET_ANYWHERE}"}))
+        missing = McpConnection("missing", McpServer(command="/nonexistent/server"))
+        silent = McpConnection("silent", McpServer(command="true"))
+        unset = McpConnection("unset", McpServer(command="true", env={"A": "${NOT_SET_ANYWHERE}"}))
         connections = [missing, small(), silent, unset]
-        tools, problems = await connect(connections)
+        tools, problems = await connect_servers(connections)
         assert len(tools) == 7
         assert [problem.split()[2] for problem in problems] == ["missing", "silent", "unset"]
         assert "NOT_SET_ANYWHERE is not set" in problems[-1]
@@ -206,22 +206,22 @@ def over_http() -> Iterator[str]:
 def test_servers_are_reached_over_http_too(over_http: str) -> None:
     async def use(box: Toolbox) -> None:
         assert (await ask(box, "mcp__net__add", a=2, b=3)).content == "5"
-        assert (await ask(box, "mcp__net__fail")).failed
+        assert (await ask(box, "mcp__net__fail")).is_error
         os.kill(int((await ask(box, "mcp__net__whoami")).content), signal.SIGKILL)
         gone = await ask(box, "mcp__net__add", a=2, b=3)
-        assert gone.failed
+        assert gone.is_error
         assert "net" in gone.content
 
-    with_tools(Connection("net", McpServer(url=over_http, headers={"X-Test": "1"})), use)
+    with_tools(McpConnection("net", McpServer(url=over_http, headers={"X-Test": "1"})), use)
 
 
 def test_names_are_unlike_any_other_and_what_every_provider_takes() -> None:
     async def main() -> None:
-        servers = [Connection(name, small()._given) for name in ("a", "a")]  # pyright: ignore[reportPrivateUsage]
-        long = Connection("x" * 32, small()._given)  # pyright: ignore[reportPrivateUsage]
+        servers = [McpConnection(name, small()._server) for name in ("a", "a")]  # pyright: ignore[reportPrivateUsage]
+        long = McpConnection("x" * 32, small()._server)  # pyright: ignore[reportPrivateUsage]
         taken = ["mcp__a__add", "read_file"]
         try:
-            tools, _ = await connect([*servers, long], taken)
+            tools, _ = await connect_servers([*servers, long], taken)
         finally:
             for one in (*servers, long):
                 await one.close()
@@ -229,13 +229,13 @@ def test_names_are_unlike_any_other_and_what_every_provider_takes() -> None:
         assert len(tools) == 21
         assert len({*names, *taken}) == 23
         assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names)
-        assert Registry(tools).select().tools.keys() == set(names)
+        assert ToolRegistry(tools).select().tools.keys() == set(names)
 
     asyncio.run(main())
 
 
 def test_a_name_that_is_too_long_ends_in_a_digest_of_itself() -> None:
-    own = mcp._own_name  # pyright: ignore[reportPrivateUsage]
+    own = mcp._make_tool_name  # pyright: ignore[reportPrivateUsage]
     one, other = own("server", "a" * 70, set()), own("server", "a" * 71, set())
     assert len(one) == len(other) == 64
     assert one != other
@@ -249,8 +249,8 @@ def test_variables_are_filled_in_where_a_secret_may_stand() -> None:
         env={"KEY": "${KEY}"},
         headers={"Authorization": "Bearer ${KEY}"},
     )
-    filled = filled_in(given, {"BIN": "/opt", "KEY": "k", "MODE": ""})
+    filled = expand_variables(given, {"BIN": "/opt", "KEY": "k", "MODE": ""})
     assert (filled.command, filled.args) == ("/opt/server", ("--mode=fast", "$HOME"))
     assert (filled.env, filled.headers) == ({"KEY": "k"}, {"Authorization": "Bearer k"})
-    with pytest.raises(ServerUnreachable, match="KEY is not set"):
-        filled_in(given, {"BIN": "/opt"})
+    with pytest.raises(McpServerUnreachable, match="KEY is not set"):
+        expand_variables(given, {"BIN": "/opt"})

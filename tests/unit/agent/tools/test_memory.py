@@ -36,14 +36,12 @@ def test_a_wrong_list_changes_nothing(context: ToolContext) -> None:
         'entries[0].status: "finished" is not allowed; allowed: "pending", "in_progress", "done"'
         in said
     )
-    assert "entries: 51 entries are too many" in error(
-        TODO, context, entries=[{"content": "b"}] * 51
-    )
+    assert "entries: too many entries: 51" in error(TODO, context, entries=[{"content": "b"}] * 51)
     assert text(TODO, context) == "1. [ ] a\n0 of 1 done"
 
 
 def test_without_a_place_for_notes_there_is_no_list(context: ToolContext) -> None:
-    assert "keeps no notes" in error(TODO, context._replace(notes=None))
+    assert "has no notes" in error(TODO, context._replace(notes=None))
 
 
 # -- session_search
@@ -81,7 +79,7 @@ def test_words_of_others_are_never_shown(context: ToolContext, store: Store, que
 
 
 def test_without_an_owner_nothing_is_searched(context: ToolContext, store: Store) -> None:
-    assert "nobody is known to own" in error(
+    assert "has no known owner" in error(
         SESSION_SEARCH, context._replace(store=store, owner=None), query="zebra"
     )
     assert "no store" in error(SESSION_SEARCH, context, query="zebra")

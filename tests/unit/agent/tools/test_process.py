@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from rekindle.agent.tools.builtin.process import background_tools
+from rekindle.agent.tools.builtin.process import build_background_tools
 from rekindle.agent.tools.builtin.terminal import OUTPUT_CHARACTERS
-from rekindle.agent.tools.builtin.toolset import STANDARD
-from rekindle.agent.tools.registry import Registry as Tools
+from rekindle.agent.tools.builtin.toolset import BUILTIN_TOOLS
 from rekindle.agent.tools.registry import Toolbox
+from rekindle.agent.tools.registry import ToolRegistry as Tools
 from rekindle.agent.tools.tool import ToolContext, ToolResult
-from rekindle.errors import PlaceUnreachable
-from rekindle.processes.backends.base import Place
-from rekindle.processes.supervisor.registry import Registry
-from rekindle.processes.types import Limits, Processes
+from rekindle.errors import BackendUnreachable
+from rekindle.processes.backends.base import Backend
+from rekindle.processes.supervisor.registry import ProcessRegistry
+from rekindle.processes.types import Processes, ProcessLimits
 from rekindle.types import ToolCall
 from tests.processes import QUICK, alive, embedded, output_of, runs, supervised
 from tests.remote_hosts import Podman
@@ -32,19 +32,19 @@ class Agent:
 
     def __init__(self, processes: Processes, context: ToolContext, place: str = "local") -> None:
         self.processes, self.context = processes, context
-        self.box: Toolbox = Tools(background_tools(processes, place)).select()
+        self.box: Toolbox = Tools(build_background_tools(processes, place)).select()
 
     async def raw(self, tool: str, /, **arguments: Any) -> ToolResult:
         return await self.box.run(ToolCall("1", tool, json.dumps(arguments)), self.context)
 
     async def call(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         result = await self.raw(tool, **arguments)
-        assert not result.failed, result.content
+        assert not result.is_error, result.content
         return json.loads(result.content)
 
     async def error(self, tool: str, /, **arguments: Any) -> str:
         result = await self.raw(tool, **arguments)
-        assert result.failed, result.content
+        assert result.is_error, result.content
         return json.loads(result.content)["error"]
 
     async def start(self, command: str, **more: Any) -> str:
@@ -135,7 +135,7 @@ async def test_nobody_sees_or_touches_what_is_not_theirs(
         assert (await bob.call("process", action="list"))["processes"] == []
         for action in ("poll", "log", "wait", "kill", "write", "submit", "close"):
             said = await bob.error("process", action=action, process_id=id, data="x")
-            assert "there is no process" in said, action
+            assert "process not found" in said, action
         assert (await ada.act("poll", id))["state"] == "running"
 
 
@@ -162,7 +162,7 @@ async def test_a_long_wait_is_cut_short_and_that_is_said(
         said = await agent.act("wait", id, timeout=3600)
         assert said["timed_out"]
         assert said["output"] == "so far\n"
-        assert said["note"] == "3600 s is more than is allowed: waited at most 0.2 s"
+        assert said["note"] == "3600 s exceeds the limit; waited at most 0.2 s"
         assert "note" not in await agent.act("wait", id, timeout=0.05)
 
 
@@ -200,15 +200,15 @@ async def test_results_are_bounded_and_stay_json(tmp_path: Path, context: ToolCo
 async def test_mistakes_are_answers_that_help(tmp_path: Path, context: ToolContext) -> None:
     async with embedded(tmp_path / "p") as processes:
         agent = Agent(processes, context)
-        assert "`list` shows them" in await agent.error("process", action="poll")
-        assert "there is no process" in await agent.error(
+        assert "get one from `list`" in await agent.error("process", action="poll")
+        assert "process not found" in await agent.error(
             "process", action="poll", process_id="pnothere"
         )
         assert "allowed" in await agent.error("process", action="dance")
         assert "has none" in await agent.error(
             "terminal", command="sleep 1", background=True, timeout=5
         )
-        assert "only for commands in the background" in await agent.error(
+        assert "only allowed with background=true" in await agent.error(
             "terminal", command="true", check_interval=60
         )
         said = await agent.error("terminal", command="true", background=True, workdir="missing")
@@ -252,23 +252,25 @@ async def test_reports_go_to_the_address_of_the_session(
         await here.start("true")
 
         async def told() -> bool:
-            return len(await processes.events()) == 3
+            return len(await processes.fetch_events()) == 3
 
         await until(told)
-        events = await processes.events(notes=["over"])
+        events = await processes.fetch_events(notes=["over"])
         assert [one.kind for one in events] == ["pattern", "end"]
         assert events[0].text == "listening on 80"
-        assert [one.note for one in await processes.events(notes=["s"])] == ["s"]
+        assert [one.note for one in await processes.fetch_events(notes=["s"])] == ["s"]
 
 
 @runs
 async def test_a_place_that_cannot_be_reached_is_never_replaced_by_this_machine(
     tmp_path: Path, context: ToolContext, work: Path
 ) -> None:
-    def places(name: str) -> Place:
-        raise PlaceUnreachable(f"{name} is not there")
+    def places(name: str) -> Backend:
+        raise BackendUnreachable(f"{name} is not there")
 
-    processes = await Registry.open(tmp_path / "p", limits=Limits(), places=places)
+    processes = await ProcessRegistry.open(
+        tmp_path / "p", limits=ProcessLimits(), backend_factory=places
+    )
     try:
         agent = Agent(processes, context, "container:box")
         for background in (True, False):
@@ -296,7 +298,7 @@ async def test_a_command_in_front_runs_in_the_place_of_the_session_and_leaves_no
         assert said == {"output": "/tmp\n", "exit_code": 0, "error": None}
         assert os.listdir(work) == []
         late = await agent.raw("terminal", command="echo $$; sleep 300", timeout=4)
-        assert late.failed
+        assert late.is_error
         said = json.loads(late.content)
         assert "took longer than 4 s" in said["error"]
         assert not alive(int(said["output"]), podman.proc)
@@ -315,17 +317,17 @@ async def test_the_end_of_an_episode_ends_all_processes_of_its_owner(
             said = await agent.call("terminal", command="sleep 300", background=True)
             pids.append(said["pid"])
         kept = await other.start("sleep 300")
-        assert await processes.close_owner("ada") == 3
+        assert await processes.kill_all("ada") == 3
         assert not any(alive(pid) for pid in pids)
-        assert await processes.busy("ada") == 0
+        assert await processes.count_live("ada") == 0
         assert (await other.act("poll", kept))["state"] == "running"
 
 
 def test_process_goes_with_terminal_in_every_toolset(tmp_path: Path) -> None:
     async def work() -> Mapping[str, tuple[str, ...]]:
         async with embedded(tmp_path / "p") as processes:
-            others = [tool for tool in STANDARD if tool.name != "terminal"]
-            tools = Tools([*background_tools(processes), *others])
+            others = [tool for tool in BUILTIN_TOOLS if tool.name != "terminal"]
+            tools = Tools([*build_background_tools(processes), *others])
             assert "process" not in tools.select(off=["terminal"]).tools
             assert "process" in tools.select(["terminal"], off=["process"]).tools
             assert "process" not in tools.select(["files", "process"]).tools

@@ -16,30 +16,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle.agent.tools import schema_check
-from rekindle.agent.tools.builtin.toolset import STANDARD
-from rekindle.agent.tools.registry import Registry
-from rekindle.agent.tools.tool import Tool, ToolContext, ToolResult, schema
-from rekindle.agent.tools.truncate import HeadTail, cut
+from rekindle.agent.tools.builtin.toolset import BUILTIN_TOOLS
+from rekindle.agent.tools.registry import ToolRegistry
+from rekindle.agent.tools.tool import Tool, ToolContext, ToolResult, build_schema
+from rekindle.agent.tools.truncate import HeadTailBuffer, truncate_middle
 from rekindle.errors import InvalidInput, ToolError
 from rekindle.types import ToolCall
 from tests.waiting import PATIENCE
 
 CONTEXT = ToolContext(session="s", cwd=Path("/tmp"))
-NUMBER = schema("count", count={"type": "integer", "minimum": 1, "maximum": 9})
+NUMBER = build_schema("count", count={"type": "integer", "minimum": 1, "maximum": 9})
 
 
 def tool(name: str = "echo", handler: Any = lambda context, given: "hi", **fields: Any) -> Tool:
-    values = {"toolset": "test", "description": "d", "parameters": schema(), **fields}
+    values = {"toolset": "test", "description": "d", "parameters": build_schema(), **fields}
     return Tool(name=name, handler=handler, **values)
 
 
 def run(one: Tool, given: str | Mapping[str, Any] = "{}", name: str | None = None) -> ToolResult:
-    box = Registry([one]).select()
+    box = ToolRegistry([one]).select()
     return asyncio.run(box.run(ToolCall("1", name or one.name, given), CONTEXT))
 
 
 def error_of(result: ToolResult) -> str:
-    assert result.failed
+    assert result.is_error
     return json.loads(result.content)["error"]
 
 
@@ -47,7 +47,9 @@ def error_of(result: ToolResult) -> str:
 
 
 def test_toolsets_and_tools_are_switched_on_and_off() -> None:
-    registry = Registry([tool("a", toolset="x"), tool("b", toolset="x"), tool("c", toolset="y")])
+    registry = ToolRegistry(
+        [tool("a", toolset="x"), tool("b", toolset="x"), tool("c", toolset="y")]
+    )
     assert list(registry.select().tools) == ["a", "b", "c"]
     assert list(registry.select(["x"]).tools) == ["a", "b"]
     assert list(registry.select(["x", "c"], off=["a"]).tools) == ["b", "c"]
@@ -57,29 +59,31 @@ def test_toolsets_and_tools_are_switched_on_and_off() -> None:
 
 
 def test_a_toolset_that_does_not_exist_is_refused_with_those_that_do() -> None:
-    with pytest.raises(InvalidInput, match="no toolset or tool 'fils'; allowed: all, files, read"):
-        Registry([tool("read", toolset="files")]).select(["fils"])
+    with pytest.raises(
+        InvalidInput, match="unknown toolset or tool 'fils'; allowed: all, files, read"
+    ):
+        ToolRegistry([tool("read", toolset="files")]).select(["fils"])
 
 
 @pytest.mark.parametrize("on", [["terminal"], ["all"], ["shell"], ["terminal", "process"]])
 @pytest.mark.parametrize("off", [[], ["process"], ["background"]])
 def test_process_goes_with_terminal_in_every_toolset(on: list[str], off: list[str]) -> None:
     shell, process = tool("terminal", toolset="shell"), tool("process", toolset="background")
-    assert set(Registry([shell, process]).select(on, off).tools) == {"terminal", "process"}
-    assert Registry([shell, process]).toolsets["shell"] == ("terminal", "process")
+    assert set(ToolRegistry([shell, process]).select(on, off).tools) == {"terminal", "process"}
+    assert ToolRegistry([shell, process]).toolsets["shell"] == ("terminal", "process")
 
 
 @pytest.mark.parametrize(("on", "off"), [(["process"], []), (["all"], ["terminal"])])
 def test_there_is_no_process_without_terminal(on: list[str], off: list[str]) -> None:
-    registry = Registry([tool("terminal"), tool("process", toolset="p")])
+    registry = ToolRegistry([tool("terminal"), tool("process", toolset="p")])
     assert list(registry.select(on, off).tools) == []
 
 
 def test_every_tool_at_once_in_a_training_run_warns(caplog: pytest.LogCaptureFixture) -> None:
-    registry = Registry([tool("a", toolset="x"), tool("b", toolset="y")])
+    registry = ToolRegistry([tool("a", toolset="x"), tool("b", toolset="y")])
     with caplog.at_level(logging.WARNING):
-        assert "every tool (2)" in registry.select(training=True).warnings[0]
-        assert "every tool (2)" in caplog.text
+        assert "all 2 tools" in registry.select(training=True).warnings[0]
+        assert "all 2 tools" in caplog.text
         assert registry.select(["x", "y"], training=True).warnings
         caplog.clear()
         assert registry.select(["x"], training=True).warnings == ()
@@ -88,29 +92,29 @@ def test_every_tool_at_once_in_a_training_run_warns(caplog: pytest.LogCaptureFix
 
 
 def test_a_name_is_taken_once_and_must_suit_every_provider() -> None:
-    with pytest.raises(InvalidInput, match="already a tool 'a'"):
-        Registry([tool("a"), tool("a")])
+    with pytest.raises(InvalidInput, match="a tool named 'a' already exists"):
+        ToolRegistry([tool("a"), tool("a")])
     for name in ("", "a b", "a.b", "x" * 65, "ä"):
         with pytest.raises(InvalidInput, match=r"tool\.name"):
-            Registry([tool(name)])
+            ToolRegistry([tool(name)])
 
 
 def test_a_tool_that_lacks_something_is_not_offered_and_says_why() -> None:
     def broken(context: ToolContext) -> str | None:
         raise OSError("disk")
 
-    registry = Registry(
+    registry = ToolRegistry(
         [tool("a"), tool("b", missing=lambda context: "no disk"), tool("c", missing=broken)]
     )
     box = registry.select()
-    assert [one["function"]["name"] for one in box.definitions(CONTEXT)] == ["a"]
+    assert [one["function"]["name"] for one in box.build_definitions(CONTEXT)] == ["a"]
     for name, why in (("b", "no disk"), ("c", "availability check failed")):
         result = asyncio.run(box.run(ToolCall("1", name, "{}"), CONTEXT))
         assert why in error_of(result)
 
 
 def test_the_standard_tools_have_what_a_model_needs() -> None:
-    box = Registry(STANDARD).select()
+    box = ToolRegistry(BUILTIN_TOOLS).select()
     assert set(box.tools) == {
         "terminal",
         "read_file",
@@ -121,12 +125,12 @@ def test_the_standard_tools_have_what_a_model_needs() -> None:
         "session_search",
         "todo",
     }
-    for one in box.definitions(CONTEXT):
+    for one in box.build_definitions(CONTEXT):
         function = one["function"]
         assert len(function["description"]) > 40
         assert function["parameters"]["additionalProperties"] is False
         json.dumps(one)
-    assert all(one.emoji for one in STANDARD)
+    assert all(one.emoji for one in BUILTIN_TOOLS)
 
 
 # -- calls
@@ -134,16 +138,16 @@ def test_the_standard_tools_have_what_a_model_needs() -> None:
 
 def test_an_unknown_tool_is_answered_with_near_names() -> None:
     assert error_of(run(tool("read_file"), name="read_fil")) == (
-        "there is no tool 'read_fil'; did you mean read_file?"
+        "unknown tool 'read_fil'; did you mean read_file?"
     )
     assert "did you mean read_file?" in error_of(run(tool("read_file"), name="READFILE"))
-    assert "there are: read_file" in error_of(run(tool("read_file"), name="zzz"))
+    assert "available: read_file" in error_of(run(tool("read_file"), name="zzz"))
 
 
 def test_a_tool_that_is_switched_off_says_so() -> None:
-    box = Registry([tool("a"), tool("b", toolset="y")]).select(["y"])
+    box = ToolRegistry([tool("a"), tool("b", toolset="y")]).select(["y"])
     result = asyncio.run(box.run(ToolCall("1", "a", "{}"), CONTEXT))
-    assert error_of(result) == "the tool a is switched off in this session; use b"
+    assert error_of(result) == "the tool a is disabled in this session; use b"
 
 
 @pytest.mark.parametrize(
@@ -151,8 +155,8 @@ def test_a_tool_that_is_switched_off_says_so() -> None:
     [
         ('{"count": 1', "not valid JSON: Expecting ',' delimiter at character 12 of 11"),
         ("count=1", "not valid JSON"),
-        ("[1]", "must be one JSON object, got [1]"),
-        ('{"count": NaN}', "NaN is not a number"),
+        ("[1]", "must be a JSON object, got [1]"),
+        ('{"count": NaN}', "NaN is not valid in JSON"),
         ("[" * 100_000, "not valid JSON"),
         ('{"count": ' + "9" * 5000 + "}", "not valid JSON"),
         ("", "count: missing"),
@@ -162,8 +166,8 @@ def test_a_tool_that_is_switched_off_says_so() -> None:
         ('{"count": 1.5}', "count: expected integer, got 1.5"),
         ('{"count": null}', "count: expected integer, got null"),
         ('{"count": 10}', "count: 10 is not allowed; allowed: from 1 up to 9"),
-        ('{"count": 1, "cuont": 2}', "cuont: there is no such argument; did you mean count?"),
-        ('{"count": 1, "x": 2}', "x: there is no such argument; allowed: count"),
+        ('{"count": 1, "cuont": 2}', "cuont: unknown argument; did you mean count?"),
+        ('{"count": 1, "x": 2}', "x: unknown argument; allowed: count"),
     ],
 )
 def test_wrong_arguments_are_answered_with_the_field_and_what_is_allowed(
@@ -187,7 +191,7 @@ def test_right_arguments_reach_the_handler(given: str | Mapping[str, Any]) -> No
 
 
 def test_null_stands_for_an_optional_argument_that_is_left_out() -> None:
-    parameters = schema(a={"type": "string"}, b={"type": ["string", "null"]})
+    parameters = build_schema(a={"type": "string"}, b={"type": ["string", "null"]})
     result = run(
         tool(handler=lambda context, given: repr(given), parameters=parameters),
         '{"a": null, "b": null}',
@@ -203,7 +207,7 @@ def test_null_stands_for_an_optional_argument_that_is_left_out() -> None:
         (
             {"type": "string", "maxLength": 2},
             "abc",
-            "x: 3 characters are too many; allowed: up to 2",
+            "x: too long: 3 characters; allowed: up to 2",
         ),
         ({"type": "string", "pattern": "^a"}, "b", 'x: "b" does not match ^a'),
         (
@@ -211,9 +215,9 @@ def test_null_stands_for_an_optional_argument_that_is_left_out() -> None:
             [1, "b"],
             'x[1]: expected integer, got "b"',
         ),
-        ({"type": "array", "maxItems": 1}, [1, 2], "x: 2 entries are too many"),
-        ({"type": "array", "minItems": 1}, [], "x: needs 1 entries or more"),
-        (schema("y", y={"type": "integer"}), {}, "x.y: missing"),
+        ({"type": "array", "maxItems": 1}, [1, 2], "x: too many entries: 2"),
+        ({"type": "array", "minItems": 1}, [], "x: needs at least 1 entries"),
+        (build_schema("y", y={"type": "integer"}), {}, "x.y: missing"),
         ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "a", "x: expected integer, got"),
         ({"$ref": "#/$defs/Z"}, "a", "x: expected integer"),
         ({"exclusiveMinimum": 0}, 0, "x: 0 is not allowed; allowed: above 0"),
@@ -222,9 +226,9 @@ def test_null_stands_for_an_optional_argument_that_is_left_out() -> None:
     ],
 )
 def test_common_keywords_of_json_schema_are_checked(one: Any, value: Any, said: str) -> None:
-    parameters = {**schema(x=one), "$defs": {"Z": {"type": "integer"}}}
+    parameters = {**build_schema(x=one), "$defs": {"Z": {"type": "integer"}}}
     with pytest.raises(ToolError) as caught:
-        schema_check.read(parameters, {"x": value})
+        schema_check.parse_arguments(parameters, {"x": value})
     assert str(caught.value).startswith(said)
 
 
@@ -234,7 +238,7 @@ def test_common_keywords_of_json_schema_are_checked(one: Any, value: Any, said: 
 )
 def test_any_arguments_give_a_result(given: str) -> None:
     try:
-        count = schema_check.read(NUMBER, given)["count"]
+        count = schema_check.parse_arguments(NUMBER, given)["count"]
     except ToolError:
         return
     assert isinstance(count, int)
@@ -257,7 +261,7 @@ def test_a_failing_handler_is_a_result() -> None:
     assert error_of(run(tool(handler=fails_later))) == "echo failed: KeyError: 'x'"
     assert error_of(run(tool(handler=leaves))) == "echo failed: SystemExit: 3"
     assert "echo failed" in error_of(run(tool(handler=stops)))
-    assert "which is no text" in error_of(run(tool(handler=lambda context, given: object())))
+    assert "which is not text" in error_of(run(tool(handler=lambda context, given: object())))
 
 
 def test_a_refusal_is_marked_as_such() -> None:
@@ -278,7 +282,7 @@ def test_plain_and_async_handlers_run_beside_each_other() -> None:
         return "slow"
 
     async def both() -> list[ToolResult]:
-        box = Registry([tool(handler=slow)]).select()
+        box = ToolRegistry([tool(handler=slow)]).select()
         calls = [box.run(ToolCall(str(n), "echo", "{}"), CONTEXT) for n in range(3)]
         ticks = 0
         gathered = asyncio.gather(*calls)
@@ -337,7 +341,9 @@ def test_cancelling_reaches_the_handler_and_is_passed_on() -> None:
         return ""
 
     async def main(one: Tool) -> None:
-        task = asyncio.create_task(Registry([one]).select().run(ToolCall("1", "echo", ""), CONTEXT))
+        task = asyncio.create_task(
+            ToolRegistry([one]).select().run(ToolCall("1", "echo", ""), CONTEXT)
+        )
         await asyncio.sleep(0.05)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -366,8 +372,8 @@ def test_half_of_a_surrogate_pair_never_gets_into_a_result() -> None:
 
 def test_a_result_becomes_the_message_that_answers_the_call() -> None:
     call = ToolCall("42", "echo", "{}")
-    result = asyncio.run(Registry([tool()]).select().run(call, CONTEXT))
-    message = result.message(call)
+    result = asyncio.run(ToolRegistry([tool()]).select().run(call, CONTEXT))
+    message = result.to_message(call)
     assert (message.role, message.tool_call_id, message.name, message.content) == (
         "tool",
         "42",
@@ -379,7 +385,7 @@ def test_a_result_becomes_the_message_that_answers_the_call() -> None:
 
 @given(st.text(max_size=400), st.integers(0, 300))
 def test_cut_keeps_to_its_limit_and_counts_right(text: str, limit: int) -> None:
-    short = cut(text, limit)
+    short = truncate_middle(text, limit)
     if len(text) <= limit:
         assert short == text
     else:
@@ -390,10 +396,10 @@ def test_cut_keeps_to_its_limit_and_counts_right(text: str, limit: int) -> None:
 @given(st.text(max_size=300), st.integers(1, 40), st.integers(1, 7))
 def test_collected_output_never_cuts_a_character(text: str, limit: int, step: int) -> None:
     data = text.encode("utf-8", "replace")
-    kept = HeadTail(limit)
+    kept = HeadTailBuffer(limit)
     for start in range(0, len(data), step):
         kept.feed(data[start : start + step])
-    whole, shown = data.decode(), kept.text()
+    whole, shown = data.decode(), kept.get_text()
     if len(whole) <= limit:
         assert shown == whole
     else:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rekindle.agent.tools.sandbox_paths import locate, open_file, replace_file
+from rekindle.agent.tools.sandbox_paths import open_file, replace_file, resolve_path
 from rekindle.agent.tools.tool import ToolContext
 from rekindle.errors import ToolError
 
@@ -37,7 +37,7 @@ def outside(work: Path) -> Path:
 
 
 def read(context: ToolContext, path: str) -> str:
-    with open_file(locate(context, path)) as (opened, _):
+    with open_file(resolve_path(context, path)) as (opened, _):
         return os.read(opened, 1000).decode()
 
 
@@ -71,7 +71,7 @@ def test_no_way_leads_out(context: ToolContext, outside: Path, path: str) -> Non
         read(context, path)
     assert caught.value.refused
     with pytest.raises(ToolError):
-        replace_file(locate(context, path), b"x")
+        replace_file(resolve_path(context, path), b"x")
     assert (outside / "secret").read_text() == SECRET
 
 
@@ -81,7 +81,7 @@ def test_no_way_leads_out(context: ToolContext, outside: Path, path: str) -> Non
 )
 def test_no_new_file_is_made_outside(context: ToolContext, outside: Path, path: str) -> None:
     with pytest.raises(ToolError, match="outside the allowed folders"):
-        replace_file(locate(context, path), b"x")
+        replace_file(resolve_path(context, path), b"x")
     assert sorted(os.listdir(outside)) == ["deep", "secret"]
     assert os.listdir(outside / "deep") == []
 
@@ -104,7 +104,7 @@ def test_ways_that_stay_inside_are_taken(context: ToolContext, outside: Path, pa
 def test_the_home_folder_is_known_by_its_sign(context: ToolContext, work: Path) -> None:
     (work / "a").write_text("x")
     assert read(context._replace(environment={"HOME": str(work)}), "~/a") == "x"
-    with pytest.raises(ToolError, match="home folder is not known"):
+    with pytest.raises(ToolError, match="home folder is unknown"):
         read(context._replace(environment={}), "~/a")
 
 
@@ -125,7 +125,7 @@ def test_only_regular_files_are_opened(context: ToolContext, work: Path) -> None
         with pytest.raises(ToolError):
             read(context, name)
     with pytest.raises(ToolError, match="not a regular file"):
-        replace_file(locate(context, "pipe"), b"x")
+        replace_file(resolve_path(context, "pipe"), b"x")
 
 
 def test_an_allowed_folder_may_itself_be_a_link(
@@ -155,7 +155,7 @@ def test_a_link_put_in_after_the_check_is_not_followed(
     (outside / "b").mkdir()
     for folder in (outside, outside / "b"):
         (folder / "file").write_text(SECRET)
-    place = locate(context, "a/b/file")
+    place = resolve_path(context, "a/b/file")
     (work / swapped).rename(work / "gone")
     target = outside / "file" if swapped.endswith("file") else outside
     (work / swapped).symlink_to(target)
@@ -192,7 +192,7 @@ def test_swapping_folders_and_links_all_the_time_never_shows_the_outside(
             try:
                 seen.add(read(context, "way/secret"))
                 if number % 10 == 0:
-                    replace_file(locate(context, "way/secret"), b"mine")
+                    replace_file(resolve_path(context, "way/secret"), b"mine")
             except ToolError:
                 continue
     finally:
@@ -246,12 +246,12 @@ def test_every_path_is_inside_or_refused(
         (work / "root").symlink_to("/")
     path = start + "/".join(parts)
     try:
-        place = locate(context, path)
+        place = resolve_path(context, path)
         replace_file(place, b"x")
     except ToolError:
         pass
     else:
-        assert os.path.realpath(place.path).startswith(os.path.realpath(work) + "/")
+        assert os.path.realpath(place.absolute).startswith(os.path.realpath(work) + "/")
     assert os.listdir(work.parent / "outside") == []
     assert sorted(os.listdir(work.parent)) == ["outside", "work"]
 
@@ -263,13 +263,13 @@ def test_a_file_is_replaced_with_its_mode_kept(context: ToolContext, work: Path)
     file = work / "run.sh"
     file.write_text("old")
     file.chmod(0o751)
-    assert replace_file(locate(context, "run.sh"), b"new") is False
+    assert replace_file(resolve_path(context, "run.sh"), b"new") is False
     assert file.read_text() == "new"
     assert file.stat().st_mode & 0o7777 == 0o751
 
 
 def test_a_new_file_gets_its_folders_and_the_usual_mode(context: ToolContext, work: Path) -> None:
-    assert replace_file(locate(context, "a/b/c"), b"new") is True
+    assert replace_file(resolve_path(context, "a/b/c"), b"new") is True
     umask = os.umask(0)
     os.umask(umask)
     assert (work / "a" / "b" / "c").stat().st_mode & 0o777 == 0o666 & ~umask
@@ -281,7 +281,7 @@ def test_writing_through_a_link_changes_its_target_and_keeps_the_link(
 ) -> None:
     (work / "real").write_text("old")
     (work / "link").symlink_to("real")
-    replace_file(locate(context, "link"), b"new")
+    replace_file(resolve_path(context, "link"), b"new")
     assert (work / "link").is_symlink()
     assert (work / "real").read_text() == "new"
 
@@ -296,7 +296,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(ToolError, match="a: No space left on device"):
-        replace_file(locate(context, "a"), b"new")
+        replace_file(resolve_path(context, "a"), b"new")
     assert (work / "a").read_text() == "old"
     assert os.listdir(work) == ["a"]
 
@@ -316,7 +316,7 @@ def test_readers_see_the_old_or_the_new_file_never_half_of_it(
     reader = threading.Thread(target=look)
     reader.start()
     for number in range(100):
-        replace_file(locate(context, "f"), texts[number % 2])
+        replace_file(resolve_path(context, "f"), texts[number % 2])
     stop.set()
     reader.join()
     assert seen <= set(texts)

@@ -11,7 +11,7 @@ import pytest
 
 from rekindle.agent.tools.builtin import search_files
 from rekindle.agent.tools.builtin.search_files import SEARCH_FILES
-from rekindle.agent.tools.builtin.search_walk import is_ignored, parse_ignore
+from rekindle.agent.tools.builtin.search_walk import is_ignored, parse_gitignore
 from rekindle.agent.tools.tool import ToolContext
 from tests.unit.agent.tools.calling import error, text
 
@@ -99,7 +99,7 @@ def test_too_many_matches_are_bounded_and_said(context: ToolContext, work: Path)
     (work / "b").write_text("x\n" * 1000)
     found = text(SEARCH_FILES, context, pattern="x", limit=5).split("\n")
     assert len(found) == 6
-    assert found[-1].startswith("[the first 5 only; narrow")
+    assert found[-1].startswith("[first 5 matches; narrow")
 
 
 def test_a_long_line_shows_the_part_that_matches(context: ToolContext, work: Path) -> None:
@@ -112,7 +112,8 @@ def test_a_long_line_shows_the_part_that_matches(context: ToolContext, work: Pat
 
 def test_nothing_found_is_no_failure(context: ToolContext, tree: Path) -> None:
     assert (
-        text(SEARCH_FILES, context, pattern="absent") == "No matches found: no lines for 'absent'."
+        text(SEARCH_FILES, context, pattern="absent")
+        == "No matches found: no lines match 'absent'."
     )
 
 
@@ -163,4 +164,4 @@ def test_a_pattern_that_takes_for_ever_is_ended(
     ],
 )
 def test_rules_of_gitignore(rules: str, path: str, is_folder: bool, ignored: bool) -> None:
-    assert is_ignored((parse_ignore(rules, ""),), path, is_folder) is ignored
+    assert is_ignored((parse_gitignore(rules, ""),), path, is_folder) is ignored

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from rekindle.agent.tools.builtin.terminal import OUTPUT_CHARACTERS, TERMINAL
-from rekindle.agent.tools.registry import Registry
-from rekindle.agent.tools.tool import Question, ToolContext
+from rekindle.agent.tools.registry import ToolRegistry
+from rekindle.agent.tools.tool import ApprovalRequest, ToolContext
 from rekindle.types import ToolCall
 from tests.unit.agent.tools.calling import call, error
 from tests.waiting import wait_until
@@ -45,7 +45,7 @@ def test_output_and_exit_code_come_back_as_json(context: ToolContext) -> None:
     }
     result = call(TERMINAL, context, command="exit 3")
     assert result.meta["exit_code"] == 3
-    assert not result.failed
+    assert not result.is_error
 
 
 def test_a_command_ended_by_a_signal_counts_as_a_shell_counts(context: ToolContext) -> None:
@@ -109,10 +109,10 @@ def test_colours_and_control_characters_are_taken_out(context: ToolContext) -> N
 # -- asking
 
 
-def asking(answer: bool) -> tuple[list[Question], Any]:
-    asked: list[Question] = []
+def asking(answer: bool) -> tuple[list[ApprovalRequest], Any]:
+    asked: list[ApprovalRequest] = []
 
-    async def approve(question: Question) -> bool:
+    async def approve(question: ApprovalRequest) -> bool:
         asked.append(question)
         return answer
 
@@ -127,7 +127,9 @@ def test_a_dangerous_command_runs_only_after_a_yes(context: ToolContext, work: P
     assert "refused by the user" in result.content
     assert (work / "x").exists()
     assert asked == [
-        Question("terminal", "rm -r x", str(work), ("rm deletes folders with all that is in them",))
+        ApprovalRequest(
+            "terminal", "rm -r x", str(work), ("rm deletes folders and their contents",)
+        )
     ]
     asked, approve = asking(True)
     assert said(context._replace(approve=approve), "rm -r x")["exit_code"] == 0
@@ -194,7 +196,7 @@ def test_a_child_that_left_the_group_is_ended_too(context: ToolContext, work: Pa
 
 def test_cancelling_ends_the_command_with_all_it_started(context: ToolContext, work: Path) -> None:
     async def main() -> None:
-        box = Registry([TERMINAL]).select()
+        box = ToolRegistry([TERMINAL]).select()
         arguments = json.dumps({"command": "sleep 63 & echo $! > child; sleep 60"})
         task = asyncio.create_task(box.run(ToolCall("1", "terminal", arguments), context))
         while not (work / "child").exists() or not (work / "child").read_text():
@@ -213,7 +215,7 @@ def test_what_is_left_in_the_background_is_ended_and_said(context: ToolContext, 
     assert time.monotonic() - began < 10
     assert answer["output"] == "done\n"
     assert answer["exit_code"] == 0
-    assert "left something running" in answer["error"]
+    assert "left background processes running" in answer["error"]
     time.sleep(0.1)
     assert not is_running(int(wait_for(work / "child")))
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rekindle.judging.call_pairing import digest, work_of
-from rekindle.knowledge.mining.call_reader import Deed, Done, Reader
-from rekindle.types import JSON, Call, ToolCall
+from rekindle.judging.call_pairing import digest_call, get_call_work
+from rekindle.knowledge.mining.call_reader import CallReader, MinedCall, SessionCalls
+from rekindle.types import JSON, JudgedCall, ToolCall
 
 
 class Did(NamedTuple):
@@ -20,19 +20,23 @@ class Did(NamedTuple):
     fault: str = "agent"
 
 
-def run(*done: Did | str, users: Sequence[int] = (0,), cwd: str | None = None) -> list[Deed]:
+def run(*done: Did | str, users: Sequence[int] = (0,), cwd: str | None = None) -> list[MinedCall]:
     """The deeds of a session that made these calls, at the odd positions from 1 on."""
-    calls: list[tuple[Call, ToolCall]] = []
+    calls: list[tuple[JudgedCall, ToolCall]] = []
     for number, one in enumerate(done):
         one = Did(one) if isinstance(one, str) else one
         tool, arguments = (
             ("terminal", {"command": one.call}) if isinstance(one.call, str) else one.call
         )
         call = ToolCall(f"c{number}", tool, json.dumps(arguments))
-        verdict = Call(
-            "s", 1 + 2 * number, 0, call.id, tool, work_of(call), digest(call),
+        verdict = JudgedCall(
+            "s", 1 + 2 * number, 0, call.id, tool, get_call_work(call), digest_call(call),
             "ok" if one.ok else "error", not one.ok, None if one.ok else "command",
             None if one.ok else one.fault, "test", one.sure, None, 2 + 2 * number,
         )  # fmt: skip
         calls.append((verdict, call))
-    return next(Reader(lambda value: value, lambda _, call: call).deeds([Done(calls, users, cwd)]))
+    return next(
+        CallReader(lambda value: value, lambda _, call: call).read_sessions(
+            [SessionCalls(calls, users, cwd)]
+        )
+    )

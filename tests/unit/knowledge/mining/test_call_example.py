@@ -8,16 +8,18 @@ from typing import cast
 import pytest
 
 from rekindle.knowledge.mining import call_example
-from rekindle.knowledge.mining.call_signature import draft, form_of
-from rekindle.knowledge.mining.slots import fill
+from rekindle.knowledge.mining.call_signature import build_signature, draft_signature
+from rekindle.knowledge.mining.slots import fill_slots
 from rekindle.types import JSON, ToolCall
 
 
 def shown(tool: str, arguments: Mapping[str, JSON], asked: str = "") -> Mapping[str, JSON] | None:
     """The call as it is shown beside a pattern that has slots in place of all its values."""
-    form = form_of(draft(ToolCall("c", tool, arguments), None), lambda value: value)
-    general = cast("Mapping[str, JSON]", fill(form.skeleton, ()))
-    return call_example.of(form, general, asked)
+    form = build_signature(
+        draft_signature(ToolCall("c", tool, arguments), None), lambda value: value
+    )
+    general = cast("Mapping[str, JSON]", fill_slots(form.skeleton, ()))
+    return call_example.build_call_example(form, general, asked)
 
 
 @pytest.mark.parametrize(
@@ -62,10 +64,14 @@ def test_the_affairs_of_others_are_shown_only_as_far_as_the_request_tells_them()
 
 
 def test_an_example_of_nothing_but_slots_is_none() -> None:
-    form = form_of(draft(ToolCall("c", "book", {"user_id": "mia_li_3668"}), None), lambda v: v)
-    assert call_example.of(form, {"user_id": "<word>"}, "") is None
+    form = build_signature(
+        draft_signature(ToolCall("c", "book", {"user_id": "mia_li_3668"}), None), lambda v: v
+    )
+    assert call_example.build_call_example(form, {"user_id": "<word>"}, "") is None
 
 
 def test_a_pattern_without_slots_needs_no_example() -> None:
-    form = form_of(draft(ToolCall("c", "terminal", {"command": "make docs"}), None), lambda v: v)
-    assert call_example.of(form, {"command": "make docs"}, "") is None
+    form = build_signature(
+        draft_signature(ToolCall("c", "terminal", {"command": "make docs"}), None), lambda v: v
+    )
+    assert call_example.build_call_example(form, {"command": "make docs"}, "") is None

@@ -6,11 +6,11 @@ import json
 
 import msgspec
 
-from rekindle.judging.call_pairing import digest, work_of
-from rekindle.knowledge.mining.call_reader import Done, Reader
-from rekindle.knowledge.mining.call_signature import Remembering
+from rekindle.judging.call_pairing import digest_call, get_call_work
+from rekindle.knowledge.mining.call_reader import CallReader, SessionCalls
+from rekindle.knowledge.mining.call_signature import CachedRedactor
 from rekindle.redaction.redactor import Redactor
-from rekindle.types import Call, ToolCall
+from rekindle.types import JudgedCall, ToolCall
 from tests.unit.redaction.canaries import Canary, planted
 
 CANARIES = tuple(planted())
@@ -37,17 +37,22 @@ def calls_with(canary: Canary) -> list[ToolCall]:
 
 def kept_of(calls: list[ToolCall], redactor: Redactor, *, at_once: bool) -> str:
     """What mining keeps of calls that all went well: as it is written, and as it reads."""
-    judged: list[tuple[Call, ToolCall]] = []
+    judged: list[tuple[JudgedCall, ToolCall]] = []
     for place, call in enumerate(calls):
-        verdict = Call(
-            "s", place, 0, call.id, call.name, work_of(call), digest(call), "ok", False, None, None,
+        verdict = JudgedCall(
+            "s", place, 0, call.id, call.name, get_call_work(call), digest_call(call), "ok", False, None, None,
             "test", 1.0,
         )  # fmt: skip
         judged.append((verdict, call))
-    reader = Reader(lambda value: redactor.value(value, "arguments"), lambda _, call: call)
+    reader = CallReader(
+        lambda value: redactor.redact_value(value, "arguments"), lambda _, call: call
+    )
     parts = [judged] if at_once else [[one] for one in judged]
     made = [
-        deed for part in parts for deeds in reader.deeds([Done(part, [], None)]) for deed in deeds
+        deed
+        for part in parts
+        for deeds in reader.read_sessions([SessionCalls(part, [], None)])
+        for deed in deeds
     ]
     deeds = [deed._replace(id="") for deed in made]
     written = msgspec.json.encode(deeds).decode()
@@ -84,11 +89,11 @@ def test_what_redaction_left_alone_is_not_looked_at_again() -> None:
         seen.append(value)
         return value.replace("hunter2", "<secret>") if isinstance(value, str) else value
 
-    known = Remembering(redact)
-    known.look_at(["a", "b", "c"])
+    known = CachedRedactor(redact)
+    known.check_batch(["a", "b", "c"])
     assert known("a") == "a"
     assert known({"command": "b", "limit": 5}) == {"command": "b", "limit": 5}
     assert seen == ["a\nb\nc"]
-    known.look_at(["d", "use hunter2"])
+    known.check_batch(["d", "use hunter2"])
     assert known("use hunter2") == "use <secret>"
     assert known("d") == "d"

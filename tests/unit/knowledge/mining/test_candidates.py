@@ -1,38 +1,40 @@
 from __future__ import annotations
 
 from rekindle.knowledge.mining import candidates, merge
-from rekindle.knowledge.mining.call_reader import Deed
-from rekindle.types import Pattern, PatternKind, Step
+from rekindle.knowledge.mining.call_reader import MinedCall
+from rekindle.types import Pattern, PatternKind, PatternStep
 from tests.unit.knowledge.mining.mining_sessions import Did, run
 
 NOW = 1_000_000.0
 
 
-def kinds(deeds: list[Deed], kind: str) -> list[list[str]]:
+def kinds(deeds: list[MinedCall], kind: str) -> list[list[str]]:
     """The commands of the candidates of a kind."""
     found: list[list[str]] = []
-    for one in candidates.candidates(deeds):
+    for one in candidates.find_candidates(deeds):
         if one.kind == kind:
-            found.append([deeds[number].form.work for number in one.place])
+            found.append([deeds[number].signature.work for number in one.call_indexes])
     return found
 
 
-def together(kind: PatternKind, *sessions: list[Deed]) -> list[Pattern]:
+def together(kind: PatternKind, *sessions: list[MinedCall]) -> list[Pattern]:
     """The patterns of a kind that several sessions make."""
-    found: dict[int, list[merge.Found]] = {}
+    found: dict[int, list[merge.Occurrence]] = {}
     for number, deeds in enumerate(sessions):
-        for one in candidates.candidates(deeds):
+        for one in candidates.find_candidates(deeds):
             if one.kind == kind:
-                own = tuple(deeds[place] for place in one.place)
+                own = tuple(deeds[place] for place in one.call_indexes)
                 found.setdefault(one.shape, []).append(
-                    merge.Found(f"s{number}", number, NOW - number, own, one.support, one.tainted)
+                    merge.Occurrence(
+                        f"s{number}", number, NOW - number, own, one.support, one.tainted
+                    )
                 )
     made = [
-        merge.pattern(kind, places, {}, (len({p.family for p in places}), len(places)), NOW)
+        merge.build_pattern(kind, places, {}, (len({p.family for p in places}), len(places)), NOW)
         for places in found.values()
         if kind == "retry" or len({p.family for p in places}) > 1
     ]
-    return merge.select([one for one in made if one is not None], 20)
+    return merge.select_patterns([one for one in made if one is not None], 20)
 
 
 def commands(pattern: Pattern) -> list[object]:
@@ -98,10 +100,10 @@ def test_steps_in_a_row_are_a_sequence_and_grow_as_far_as_sessions_agree() -> No
     sessions = [run("make fmt", "make lint", "make check", last) for last in ("make a", "make b")]
     (pair,) = [
         one
-        for one in candidates.candidates(sessions[0])
-        if one.kind == "sequence" and one.place == (0, 1)
+        for one in candidates.find_candidates(sessions[0])
+        if one.kind == "sequence" and one.call_indexes == (0, 1)
     ]
-    ways = candidates.longer(sessions[0], pair.place)
+    ways = candidates.extend_sequence(sessions[0], pair.call_indexes)
     assert ways == [[0, 1], [0, 1, 2], [0, 1, 2, 3]]
 
 
@@ -117,7 +119,7 @@ def test_a_sequence_does_not_reach_over_a_new_request() -> None:
 def test_the_call_that_mended_an_error_tells_the_difference() -> None:
     (one,) = together("retry", run(Did("pytest tests/a.py", ok=False), "uv run pytest tests/a.py"))
     assert one.lesson == "Add `uv run`."
-    assert one.before == Step("terminal", {"command": "pytest tests/a.py"})
+    assert one.before == PatternStep("terminal", {"command": "pytest tests/a.py"})
     assert commands(one) == ["uv run pytest tests/a.py"]
     (two,) = together("retry", run(Did("pytest tests/a.py", ok=False), "bin/test tests/a.py"))
     assert two.lesson == "Instead of `pytest` use `bin/test`."
@@ -178,7 +180,7 @@ def test_the_function_that_brings_strangers_in_was_called_before_they_had_a_say(
 
 def test_a_clean_way_ends_where_strangers_may_have_had_a_say() -> None:
     deeds = run("make fmt", "make lint", "curl -s https://example.org", "make evil")
-    assert candidates.longer(deeds, (0, 1)) == [[0, 1]]
+    assert candidates.extend_sequence(deeds, (0, 1)) == [[0, 1]]
 
 
 def test_strangers_put_no_word_into_a_pattern_that_is_known_without_them() -> None:
@@ -194,8 +196,10 @@ def test_what_may_not_be_used_does_not_swallow_what_may() -> None:
     tainted = Pattern(
         "b", "sequence", (make("fmt"), make("lint"), make("x")), seen_in=3, score=0.4, tainted=True
     )
-    assert {one.id for one in merge.select([clean, tainted], 20)} == {"a", "b"}
-    assert [one.id for one in merge.select([clean, tainted._replace(tainted=False)], 20)] == ["b"]
+    assert {one.id for one in merge.select_patterns([clean, tainted], 20)} == {"a", "b"}
+    assert [
+        one.id for one in merge.select_patterns([clean, tainted._replace(tainted=False)], 20)
+    ] == ["b"]
 
 
 def test_ids_and_dates_never_get_into_a_pattern() -> None:
@@ -211,8 +215,8 @@ def test_near_duplicates_are_merged() -> None:
     assert len(together("example", *sessions, *sessions)) == 1
 
 
-def make(target: str) -> Step:
-    return Step("terminal", {"command": f"make {target}"})
+def make(target: str) -> PatternStep:
+    return PatternStep("terminal", {"command": f"make {target}"})
 
 
 def test_only_sessions_that_hold_the_steps_are_counted_and_named() -> None:
@@ -228,7 +232,7 @@ def test_only_sessions_that_hold_the_steps_are_counted_and_named() -> None:
 
 def test_what_is_dropped_lends_its_counts_only_to_what_its_sessions_show_too() -> None:
     def seen(kept: Pattern, dropped: Pattern) -> tuple[int, tuple[str, ...]]:
-        (one,) = merge.select([kept, dropped], 20)
+        (one,) = merge.select_patterns([kept, dropped], 20)
         assert one.id == kept.id
         return one.seen_in, one.sessions
 
@@ -261,8 +265,10 @@ def test_what_is_dropped_lends_its_counts_only_to_what_its_sessions_show_too() -
 def test_a_usual_way_does_not_vanish_into_a_rare_one() -> None:
     usual = Pattern("a", "init", (make("a"), make("b")), score=0.2, seen_in=97)
     rare = Pattern("b", "init", (make("a"), make("b"), make("c")), score=0.6, seen_in=2)
-    assert [one.seen_in for one in merge.select([usual, rare], 20)] == [2, 97]
-    assert [one.seen_in for one in merge.select([usual._replace(seen_in=3), rare], 20)] == [2]
+    assert [one.seen_in for one in merge.select_patterns([usual, rare], 20)] == [2, 97]
+    assert [
+        one.seen_in for one in merge.select_patterns([usual._replace(seen_in=3), rare], 20)
+    ] == [2]
 
 
 def test_a_value_that_some_do_not_share_is_a_slot() -> None:
@@ -275,9 +281,9 @@ def test_a_value_that_some_do_not_share_is_a_slot() -> None:
 def test_more_sessions_errors_and_news_make_a_better_score() -> None:
     def scored(families: int, failed: int, age: float) -> float:
         deeds = tuple(run("make docs --strict"))
-        found = [merge.Found("s", n, NOW - age, deeds, 1, False) for n in range(families)]
-        sorts = {"terminal make docs": merge.Sort(100, failed)}
-        made = merge.pattern("example", found, sorts, (families, families), NOW)
+        found = [merge.Occurrence("s", n, NOW - age, deeds, 1, False) for n in range(families)]
+        sorts = {"terminal make docs": merge.CallTypeStats(100, failed)}
+        made = merge.build_pattern("example", found, sorts, (families, families), NOW)
         assert made is not None
         return made.score
 
@@ -288,7 +294,7 @@ def test_more_sessions_errors_and_news_make_a_better_score() -> None:
 
 def test_a_copy_of_a_session_counts_once() -> None:
     deeds = tuple(deed._replace(id="toolu_01AbC3dE5fG7h") for deed in run("make docs --strict"))
-    found = [merge.Found(f"s{n}", n, NOW, deeds, 1, False) for n in range(2)]
-    made = merge.pattern("example", found, {}, (2, 2), NOW)
+    found = [merge.Occurrence(f"s{n}", n, NOW, deeds, 1, False) for n in range(2)]
+    made = merge.build_pattern("example", found, {}, (2, 2), NOW)
     assert made is not None
     assert made.seen_in == 1

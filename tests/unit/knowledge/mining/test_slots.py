@@ -2,13 +2,25 @@ from __future__ import annotations
 
 import pytest
 
-from rekindle.knowledge.mining.command_skeleton import PLAIN, TELLING, TRIVIAL, core, line
-from rekindle.knowledge.mining.slots import fill, kind_of, marks, pruned, shape
+from rekindle.knowledge.mining.command_skeleton import (
+    INFORMATIVE,
+    PLAIN,
+    TRIVIAL,
+    build_skeleton,
+    strip_command,
+)
+from rekindle.knowledge.mining.slots import (
+    classify_word,
+    fill_slots,
+    list_slot_kinds,
+    prune_long_texts,
+    slot_arguments,
+)
 
 
 def shown(command: str) -> str:
-    found = line(command)
-    return str(fill(found.skeleton, [None] * len(found.values)))
+    found = build_skeleton(command)
+    return str(fill_slots(found.skeleton, [None] * len(found.values)))
 
 
 @pytest.mark.parametrize(
@@ -43,18 +55,18 @@ def test_what_varies_becomes_a_slot_and_the_way_of_calling_stays(
         ("python3 --version", TRIVIAL),
         ("git commit -am 'x'", PLAIN),
         ("mkdir -p build", PLAIN),
-        ("make docs", TELLING),
-        ("ls && deskctl sync", TELLING),
+        ("make docs", INFORMATIVE),
+        ("ls && deskctl sync", INFORMATIVE),
     ],
 )
 def test_what_everybody_knows_tells_nothing(command: str, tier: int) -> None:
-    assert line(command).tier == tier
+    assert build_skeleton(command).tier == tier
 
 
 def test_a_command_with_its_values_put_back_is_the_command() -> None:
     command = "uv run pytest -q tests/unit/test_a.py -k one"
-    found = line(command)
-    assert fill(found.skeleton, found.values) == command
+    found = build_skeleton(command)
+    assert fill_slots(found.skeleton, found.values) == command
 
 
 def test_a_script_is_not_looked_into() -> None:
@@ -64,9 +76,11 @@ def test_a_script_is_not_looked_into() -> None:
 
 
 def test_what_was_done_to_the_output_is_left_out() -> None:
-    assert core("make docs 2>&1 | head -n 40") == "make docs"
-    assert core('make docs > /dev/null; echo "exit: $?"') == "make docs"
-    assert core("cd src && make docs") == "cd src && make docs", "a folder inside is worth knowing"
+    assert strip_command("make docs 2>&1 | head -n 40") == "make docs"
+    assert strip_command('make docs > /dev/null; echo "exit: $?"') == "make docs"
+    assert strip_command("cd src && make docs") == "cd src && make docs", (
+        "a folder inside is worth knowing"
+    )
 
 
 def test_arguments_keep_their_structure() -> None:
@@ -77,22 +91,24 @@ def test_arguments_keep_their_structure() -> None:
         "exact": True,
         "description": "to see what is there",
     }
-    found = shape(arguments)
-    general = fill(found.skeleton, [None] * len(found.values))
+    found = slot_arguments(arguments)
+    general = fill_slots(found.skeleton, [None] * len(found.values))
     assert general == {
         "path": "<path:py>",
         "limit": "<int>",
         "deep": {"ids": ["<id>", "<id>"], "mode": "fast"},
         "exact": True,
     }
-    again = fill(found.skeleton, found.values)
+    again = fill_slots(found.skeleton, found.values)
     assert again == {name: value for name, value in arguments.items() if name != "description"}
-    assert marks(found.skeleton) == ["path:py", "int", "id", "id"]
+    assert list_slot_kinds(found.skeleton) == ["path:py", "int", "id", "id"]
 
 
 def test_long_texts_are_not_taken_in() -> None:
-    found = shape(
-        pruned({"path": "a.py", "content": "secret " * 100, "patch": "diff --git a\nb\nc\nd"})
+    found = slot_arguments(
+        prune_long_texts(
+            {"path": "a.py", "content": "secret " * 100, "patch": "diff --git a\nb\nc\nd"}
+        )
     )  # type: ignore[arg-type]
     assert found.values == ("a.py", "", "")
     assert "secret" not in str(found)
@@ -108,4 +124,4 @@ def test_long_texts_are_not_taken_in() -> None:
     ],
 )  # fmt: skip
 def test_kinds_of_slots(word: str, kind: str) -> None:
-    assert kind_of(word) == kind
+    assert classify_word(word) == kind

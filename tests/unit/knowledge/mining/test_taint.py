@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rekindle.knowledge.mining.taint import brings_in
+from rekindle.knowledge.mining.taint import reads_untrusted_text
 from rekindle.types import JSON, ToolCall
 
 FOLDER = "/home/ada/app"
@@ -14,8 +14,8 @@ FOLDER = "/home/ada/app"
 
 def brings(tool: str, arguments: JSON, folder: str = FOLDER) -> bool:
     """As text and as values: transcripts have both."""
-    as_text = brings_in(ToolCall("c", tool, json.dumps(arguments)), folder)
-    assert brings_in(ToolCall("c", tool, arguments), folder) == as_text
+    as_text = reads_untrusted_text(ToolCall("c", tool, json.dumps(arguments)), folder)
+    assert reads_untrusted_text(ToolCall("c", tool, arguments), folder) == as_text
     return as_text
 
 

@@ -3,7 +3,13 @@ from __future__ import annotations
 from decimal import Decimal
 from pathlib import Path
 
-from rekindle.transcripts import Damage, Learned, Opened, detect, read
+from rekindle.transcripts import (
+    SessionStarted,
+    SessionUpdated,
+    UnreadableEntry,
+    detect_format,
+    read_transcript,
+)
 from rekindle.types import Tokens
 from tests.unit.transcripts.conftest import messages
 
@@ -57,12 +63,12 @@ def write(tmp_path: Path, *chats: str) -> Path:
 
 def test_each_chat_is_a_session_of_prompts_and_answers(tmp_path: Path) -> None:
     path = write(tmp_path, FIRST, SECOND)
-    format = detect(path)
+    format = detect_format(path)
     assert format is not None
     assert format.name == "aider"
-    events = list(read(path))
-    assert not [e for e in events if isinstance(e, Damage)]
-    opened = [e.session for e in events if isinstance(e, Opened)]
+    events = list(read_transcript(path))
+    assert not [e for e in events if isinstance(e, UnreadableEntry)]
+    opened = [e.session for e in events if isinstance(e, SessionStarted)]
     assert [s.started for s in opened] == [1772359200.0, 1772442000.0]
     told = messages(events)
     assert [m.role for m in told] == ["user", "assistant", "assistant", "user", "assistant"]
@@ -72,13 +78,13 @@ def test_each_chat_is_a_session_of_prompts_and_answers(tmp_path: Path) -> None:
 
 
 def test_headings_and_quotations_of_an_answer_stay_in_it(tmp_path: Path) -> None:
-    answer = messages(read(write(tmp_path, FIRST)))[1].text
+    answer = messages(read_transcript(write(tmp_path, FIRST)))[1].text
     assert answer.startswith("Here is a test.\n\n#### What it does\n\n> a quotation in the answer")
     assert answer.endswith("```\n>>>>>>> REPLACE\n```")
 
 
 def test_what_aider_says_is_kept_beside_the_message_before_it(tmp_path: Path) -> None:
-    told = messages(read(write(tmp_path, FIRST)))
+    told = messages(read_transcript(write(tmp_path, FIRST)))
     assert told[0].meta is None
     assert (told[1].meta or {})["edited"] == ["tests/test_x.py"]
     assert "Applied edit to tests/test_x.py" in (told[1].meta or {})["notes"]
@@ -87,7 +93,9 @@ def test_what_aider_says_is_kept_beside_the_message_before_it(tmp_path: Path) ->
 
 def test_model_tokens_and_cost_are_learned_from_both_spellings(tmp_path: Path) -> None:
     first, second = (
-        e.session for e in read(write(tmp_path, FIRST, SECOND)) if isinstance(e, Learned)
+        e.session
+        for e in read_transcript(write(tmp_path, FIRST, SECOND))
+        if isinstance(e, SessionUpdated)
     )
     assert first.model == "gpt-x"
     assert first.tokens == Tokens(input=9500, output=200, cache_read=2000, cache_write=1000)
@@ -101,10 +109,10 @@ def test_ids_are_stable_while_the_file_grows_and_in_a_copy(tmp_path: Path) -> No
     def ids(path: Path) -> list[tuple[str, str | None]]:
         found: list[tuple[str, str | None]] = []
         id = ""
-        for event in read(path):
-            if isinstance(event, Opened):
+        for event in read_transcript(path):
+            if isinstance(event, SessionStarted):
                 id = event.session.id
-            elif not isinstance(event, Learned | Damage):
+            elif not isinstance(event, SessionUpdated | UnreadableEntry):
                 found.append((id, event.platform_message_id))
         return found
 
@@ -119,5 +127,5 @@ def test_ids_are_stable_while_the_file_grows_and_in_a_copy(tmp_path: Path) -> No
 
 def test_a_history_whose_spaces_an_editor_took_away_is_read_too(tmp_path: Path) -> None:
     bare = "\n".join(line.rstrip() for line in SECOND.split("\n"))
-    told = messages(read(write(tmp_path, bare)))
+    told = messages(read_transcript(write(tmp_path, bare)))
     assert [(m.role, m.content) for m in told] == [("user", "hello"), ("assistant", "Hello!")]

@@ -7,10 +7,16 @@ from typing import Any
 
 import pytest
 
-from rekindle.transcripts import Damage, Learned, Opened, detect, read
+from rekindle.transcripts import (
+    SessionStarted,
+    SessionUpdated,
+    UnreadableEntry,
+    detect_format,
+    read_transcript,
+)
 from rekindle.transcripts.agent_folders import SAMPLE
 from rekindle.transcripts.export import atif
-from rekindle.types import Message, Session, Tokens, ToolCall, replace
+from rekindle.types import Message, Session, Tokens, ToolCall, replace_fields
 from tests.unit.transcripts.conftest import CORPUS, Write, messages
 
 
@@ -47,10 +53,10 @@ LOOKS = {
 
 def test_a_step_is_an_answer_with_its_results(write: Write) -> None:
     path = write(trajectory(SYSTEM, USER, LOOKS))
-    format = detect(path)
+    format = detect_format(path)
     assert format is not None
     assert format.name == "atif"
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.role for m in told] == ["user", "assistant", "tool", "tool"]
     assert (told[1].content, told[1].reasoning) == ("Looking.", "hm")
     assert told[1].tool_calls[0] == ToolCall("c1", "bash", {"cmd": "ls"})
@@ -64,12 +70,14 @@ def test_a_step_is_an_answer_with_its_results(write: Write) -> None:
 def test_the_session_is_told_with_its_tokens_and_cost(write: Write) -> None:
     final = {"total_prompt_tokens": 100, "total_completion_tokens": 9, "total_cached_tokens": 40}
     path = write(trajectory(USER, LOOKS, final_metrics={**final, "total_cost_usd": 0.25}))
-    learned = next(e.session for e in read(path) if isinstance(e, Learned))
+    learned = next(e.session for e in read_transcript(path) if isinstance(e, SessionUpdated))
     assert (learned.id, learned.source, learned.model) == ("run-1", "atif", "m-1")
     assert learned.tokens == Tokens(input=60, output=9, cache_read=40)
     assert (learned.cost, learned.started) == (Decimal("0.25"), 1772359200.0)
     without = next(
-        e.session for e in read(write(trajectory(USER, LOOKS))) if isinstance(e, Learned)
+        e.session
+        for e in read_transcript(write(trajectory(USER, LOOKS)))
+        if isinstance(e, SessionUpdated)
     )
     assert without.tokens == Tokens(input=7, output=4, cache_read=3)
     assert without.cost == Decimal("0.5")
@@ -78,7 +86,7 @@ def test_the_session_is_told_with_its_tokens_and_cost(write: Write) -> None:
 def test_results_that_name_no_call_are_matched_by_order(write: Write) -> None:
     step = {**LOOKS, "observation": {"results": [{"content": "one"}, {"content": "two"}]}}
     alone = {"source": "agent", "message": "raw", "observation": {"results": [{"content": "x"}]}}
-    told = messages(read(write(trajectory(step, alone))))
+    told = messages(read_transcript(write(trajectory(step, alone))))
     assert [(m.tool_call_id, m.name) for m in told if m.role == "tool"] == [
         ("c1", "bash"),
         ("c2", "read"),
@@ -96,8 +104,8 @@ def test_sub_agents_are_sessions_of_their_own(write: Write) -> None:
     }
     sub = {"trajectory_id": "sub-1", **trajectory(USER, LOOKS)}
     path = write(trajectory(USER, asks, subagent_trajectories=[sub]), name="x.json")
-    events = list(read(path))
-    opened = [e.session for e in events if isinstance(e, Opened)]
+    events = list(read_transcript(path))
+    opened = [e.session for e in events if isinstance(e, SessionStarted)]
     assert [(s.id, s.parent) for s in opened] == [("run-1", None), ("sub-1@run-1", "run-1")]
     assert next(m.meta for m in messages(events) if m.role == "tool") == {"agent": "sub-1@run-1"}
     assert len(messages(events)) == 3 + 4
@@ -110,27 +118,34 @@ def test_a_continued_trajectory_names_the_one_before_it(write: Write) -> None:
     write({**masked, "steps": [copied, LOOKS]}, name="t.cont-1.json")
     path = write(masked, name="t.cont-2.json")
     first, second, third = (
-        next(e.session for e in read(path.with_name(name)) if isinstance(e, Opened))
+        next(
+            e.session
+            for e in read_transcript(path.with_name(name))
+            if isinstance(e, SessionStarted)
+        )
         for name in ("t.json", "t.cont-1.json", "t.cont-2.json")
     )
     assert (first.parent, second.parent, third.parent) == (None, first.id, second.id)
     assert len({first.id, second.id, third.id}) == 3
-    told = messages(read(path.with_name("t.cont-1.json")))
+    told = messages(read_transcript(path.with_name("t.cont-1.json")))
     assert [m.meta for m in told[:2]] == [{"copied": True}, None]
 
 
 def test_a_summarizer_belongs_to_the_session_that_it_summarizes(write: Write) -> None:
     path = write({**trajectory(USER), "session_id": "run-1-summarization-2-questions"})
-    assert next(e.session.parent for e in read(path) if isinstance(e, Opened)) == "run-1"
+    assert (
+        next(e.session.parent for e in read_transcript(path) if isinstance(e, SessionStarted))
+        == "run-1"
+    )
 
 
 def test_a_bad_step_is_located_and_the_others_survive(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     text = json.dumps(trajectory(USER, {"message": "no source"}, LOOKS), indent=1)
     path.write_text(text.replace('"user"', "user"))
-    events = list(read(path))
+    events = list(read_transcript(path))
     assert [m.role for m in messages(events)] == ["assistant", "tool", "tool"]
-    damage = [e for e in events if isinstance(e, Damage)]
+    damage = [e for e in events if isinstance(e, UnreadableEntry)]
     assert [d.what.split(":")[0] for d in damage] == ["steps[0]", "steps[1]"]
     assert damage[0].line < damage[1].line
 
@@ -172,12 +187,12 @@ CHAT = [
 
 def back(session: Session, told: list[Message], folder: Path) -> tuple[list[Message], Session]:
     path = folder / "exported.json"
-    path.write_text("".join(atif.render(session, told)))
-    format = detect(path)
+    path.write_text("".join(atif.render_session(session, told)))
+    format = detect_format(path)
     assert format is not None
     assert format.name == "atif"
-    events = list(read(path))
-    return messages(events), next(e.session for e in events if isinstance(e, Learned))
+    events = list(read_transcript(path))
+    return messages(events), next(e.session for e in events if isinstance(e, SessionUpdated))
 
 
 def test_what_is_exported_comes_back_as_equal_messages(tmp_path: Path) -> None:
@@ -193,10 +208,10 @@ def test_what_is_exported_comes_back_as_equal_messages(tmp_path: Path) -> None:
         tokens=Tokens(input=5, output=7, cache_read=100, cache_write=10, reasoning=2),
         cost=Decimal("0.25"),
     )
-    told = [replace(m, platform_message_id=f"id-{n}") for n, m in enumerate(CHAT)]
+    told = [replace_fields(m, platform_message_id=f"id-{n}") for n, m in enumerate(CHAT)]
     again, learned = back(session, told, tmp_path)
     assert again == told
-    assert learned == replace(session, source="atif")
+    assert learned == replace_fields(session, source="atif")
 
 
 def transcripts() -> list[Path]:
@@ -211,8 +226,8 @@ def test_real_sessions_come_back_as_equal_messages(path: Path, tmp_path: Path) -
     told: dict[str, list[Message]] = {}
     sessions: dict[str, Session] = {}
     id = ""
-    for event in read(path):
-        if isinstance(event, Opened | Learned):
+    for event in read_transcript(path):
+        if isinstance(event, SessionStarted | SessionUpdated):
             id = event.session.id
             sessions[id] = event.session
         elif isinstance(event, Message):

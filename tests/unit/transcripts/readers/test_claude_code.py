@@ -1,6 +1,12 @@
 from __future__ import annotations
 
-from rekindle.transcripts import Damage, Learned, Opened, detect, read
+from rekindle.transcripts import (
+    SessionStarted,
+    SessionUpdated,
+    UnreadableEntry,
+    detect_format,
+    read_transcript,
+)
 from rekindle.types import Message, Tokens
 from tests.unit.transcripts.conftest import Claude, Write, call, messages, said, thought
 
@@ -16,7 +22,7 @@ def test_lines_of_one_answer_become_one_message(write: Write) -> None:
         c.answer("msg_1", call("t2", command="pwd")),
         c.result("t2", "/work"),
     )
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [message.role for message in told] == ["user", "assistant", "tool", "tool"]
     answer = told[1]
     assert answer.reasoning == "hm"
@@ -40,7 +46,7 @@ def test_an_answer_goes_on_after_another_answer_and_after_a_prompt(write: Write)
         c.answer("msg_2", call("t2")),
         c.result("t2", "done too"),
     )
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.platform_message_id for m in told if m.role == "assistant"] == ["msg_1", "msg_2"]
     assert [m.text for m in told] == ["one", "done", "two", "done too", "typed meanwhile"]
 
@@ -52,7 +58,7 @@ def test_usage_counts_once_per_answer_and_the_last_line_is_right(write: Write) -
         c.answer("msg_1", call("t1"), output=25),
         c.answer("msg_2", said("b"), output=5),
     )
-    learned = [event for event in read(path) if isinstance(event, Learned)]
+    learned = [event for event in read_transcript(path) if isinstance(event, SessionUpdated)]
     assert learned[0].session.tokens == Tokens(input=6, output=30, cache_read=200)
 
 
@@ -61,7 +67,7 @@ def test_answers_that_a_resumed_session_wrote_again_are_not_told_again(write: Wr
     first = [c.prompt("go"), c.answer("msg_1", said("x"), call("t1")), c.result("t1", "r")]
     again = [c.answer("msg_1", said("x"), call("t1")), c.result("t1", "r")]
     between = [c.answer(f"msg_{n}", said(str(n))) for n in range(2, 6)]
-    told = messages(read(write(*first, *between, *again)))
+    told = messages(read_transcript(write(*first, *between, *again)))
     assert [m.text for m in told] == ["go", "x", "r", "2", "3", "4", "5"]
 
 
@@ -69,7 +75,7 @@ def test_a_call_of_an_answer_that_is_long_over_is_kept(write: Write) -> None:
     c = Claude()
     others = [c.answer(f"msg_{n}", said(str(n))) for n in range(2, 6)]
     told = messages(
-        read(write(c.answer("msg_1", said("1")), *others, c.answer("msg_1", call("t9"))))
+        read_transcript(write(c.answer("msg_1", said("1")), *others, c.answer("msg_1", call("t9"))))
     )
     assert told[-1].platform_message_id == "msg_1+t9"
     assert told[-1].tool_calls[0].id == "t9"
@@ -85,7 +91,7 @@ def test_injected_lines_progress_and_bookkeeping_are_no_messages(write: Write) -
         c.line("system", None, subtype="turn_duration", durationMs=5),
         c.line("queue-operation", None),
     )
-    assert [m.text for m in messages(read(path))] == ["real"]
+    assert [m.text for m in messages(read_transcript(path))] == ["real"]
 
 
 def test_a_sub_agent_is_a_session_of_its_own_below_its_parent(write: Write) -> None:
@@ -97,13 +103,13 @@ def test_a_sub_agent_is_a_session_of_its_own_below_its_parent(write: Write) -> N
         c.answer("msg_s", said("did it"), isSidechain=True, agentId="a1"),
         c.result("t1", "did it", toolUseResult={"agentId": "a1", "totalDurationMs": 1500}),
     )
-    events = list(read(path))
-    opened = {e.session.id: e.session for e in events if isinstance(e, Opened)}
+    events = list(read_transcript(path))
+    opened = {e.session.id: e.session for e in events if isinstance(e, SessionStarted)}
     assert set(opened) == {"parent-id", "agent-a1@parent-id"}
     assert opened["agent-a1@parent-id"].parent == "parent-id"
     whose: dict[str, list[str]] = {}
     for event in events:
-        if isinstance(event, Opened):
+        if isinstance(event, SessionStarted):
             current = event.session.id
         elif isinstance(event, Message):
             whose.setdefault(current, []).append(event.text)
@@ -124,7 +130,7 @@ def test_old_sidechains_without_agent_ids_are_told_apart_by_their_roots(write: W
         c.answer("m1", said("to one"), uuid="r1a", parentUuid="r1", **side),
         c.answer("m2", said("to two"), uuid="r2a", parentUuid="r2", **side),
     )
-    opened = {e.session.id for e in read(path) if isinstance(e, Opened)}
+    opened = {e.session.id for e in read_transcript(path) if isinstance(e, SessionStarted)}
     assert opened == {f"sidechain-r1@{c.session}", f"sidechain-r2@{c.session}"}
 
 
@@ -137,7 +143,7 @@ def test_a_compaction_is_told_by_the_message_after_it(write: Write) -> None:
         c.prompt("what happened so far", isCompactSummary=True),
         c.prompt("go on"),
     )
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.text for m in told] == ["before", "go on"]
     assert told[1].meta == {
         "compacted": {
@@ -156,7 +162,7 @@ def test_what_the_protocol_says_about_a_result_is_kept(write: Write) -> None:
         c.result("t2", "ok", toolUseResult={"stdout": "ok", "interrupted": True}),
         c.result("t3", "no", error=True, toolDenialKind="user"),
     )
-    metas = [m.meta for m in messages(read(path)) if m.role == "tool"]
+    metas = [m.meta for m in messages(read_transcript(path)) if m.role == "tool"]
     assert metas == [
         {"is_error": True, "exit_code": 127},
         {"is_error": False, "interrupted": True},
@@ -172,19 +178,25 @@ def test_the_title_is_that_of_a_summary_of_a_line_in_this_file(write: Write) -> 
         {"type": "summary", "summary": "of this one", "leafUuid": first["uuid"]},
         first,
     )
-    learned = [e for e in read(path) if isinstance(e, Learned)]
+    learned = [e for e in read_transcript(path) if isinstance(e, SessionUpdated)]
     assert [e.session.title for e in learned] == ["of this one"]
     write({"type": "summary", "summary": "newer", "leafUuid": first["uuid"]}, append=True)
-    assert [e.session.title for e in read(path) if isinstance(e, Learned)] == ["newer"]
+    assert [e.session.title for e in read_transcript(path) if isinstance(e, SessionUpdated)] == [
+        "newer"
+    ]
     custom = {"type": "custom-title", "customTitle": "mine", "sessionId": c.session}
     made_up = {"type": "ai-title", "aiTitle": "theirs", "sessionId": c.session}
     write(custom, made_up, append=True)
-    assert [e.session.title for e in read(path) if isinstance(e, Learned)] == ["mine"]
+    assert [e.session.title for e in read_transcript(path) if isinstance(e, SessionUpdated)] == [
+        "mine"
+    ]
 
 
 def test_the_session_knows_where_and_when_it_was(write: Write) -> None:
     c = Claude("an-id")
-    learned = [e for e in read(write(c.answer("m", said("x")))) if isinstance(e, Learned)]
+    learned = [
+        e for e in read_transcript(write(c.answer("m", said("x")))) if isinstance(e, SessionUpdated)
+    ]
     session = learned[0].session
     assert (session.id, session.source, session.model) == ("an-id", "claude-code", "claude-x")
     assert (session.cwd, session.git_branch, session.started) == ("/work", "main", 1772359201.5)
@@ -202,9 +214,9 @@ def test_damaged_lines_are_located_and_the_others_survive(write: Write) -> None:
         b'{"type":"user","sessionId":"' + c.session.encode() + b'","uuid":"u9",'
         b'"message":{"content":"half an emoji \\ud83d, a bad byte \xff"}}',
     )
-    assert detect(path) is not None
-    events = list(read(path))
-    assert [(e.line, e.file) for e in events if isinstance(e, Damage)] == [
+    assert detect_format(path) is not None
+    events = list(read_transcript(path))
+    assert [(e.line, e.file) for e in events if isinstance(e, UnreadableEntry)] == [
         (4, str(path)),
         (5, str(path)),
     ]
@@ -225,7 +237,7 @@ def test_orphans_masked_ids_and_pictures_come_through(write: Write) -> None:
         c.result("REDACTED", "second"),
         c.prompt([said("look"), image]),
     )
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.text for m in told] == ["an orphan", "first", "second", "look"]
     assert len({m.platform_message_id for m in told}) == 4
     assert told[3].content[1] == {
@@ -238,6 +250,6 @@ def test_a_result_is_told_whatever_stands_beside_it(write: Write) -> None:
     c = Claude()
     beside: list[object] = ["Error: no", ["part"], 7, 0.5, True, None, {"durationMs": 1500}]
     lines = [{**c.result(f"t{n}", "done"), "toolUseResult": it} for n, it in enumerate(beside)]
-    told = messages(read(write(*lines)))
+    told = messages(read_transcript(write(*lines)))
     assert [message.text for message in told] == ["done"] * len(beside)
     assert (told[-1].meta or {}).get("duration") == 1.5

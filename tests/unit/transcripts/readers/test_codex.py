@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rekindle.transcripts import Learned, Opened, read
+from rekindle.transcripts import SessionStarted, SessionUpdated, read_transcript
 from rekindle.types import Tokens
 from tests.unit.transcripts.conftest import Write, messages
 
@@ -67,7 +67,7 @@ def test_the_items_of_an_answer_become_one_message_and_events_are_not_told_twice
         output("c2", "Wall time: 1.5 seconds\nProcess exited with code 3\nOutput:\nExit code: 9"),
         said("assistant", "Done.", phase="final_answer"),
     )
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.role for m in told] == ["user", "assistant", "tool", "tool", "assistant"]
     assert told[1].content == "I do."
     assert told[1].reasoning == "plan"
@@ -75,14 +75,16 @@ def test_the_items_of_an_answer_become_one_message_and_events_are_not_told_twice
     assert told[2].meta == {"exit_code": 0, "duration": 0.5}
     assert told[3].meta == {"exit_code": 3, "duration": 1.5}
     assert told[3].name == "exec_command"
-    opened = next(e.session for e in read(path) if isinstance(e, Opened))
+    opened = next(e.session for e in read_transcript(path) if isinstance(e, SessionStarted))
     assert (opened.id, opened.parent, opened.cwd) == ("own-id", "parent-id", "/repo")
     assert (opened.git_branch, opened.model, opened.source) == ("topic", "gpt-x", "codex")
 
 
 def test_a_fork_keeps_its_own_id_though_it_repeats_its_parent(write: Write) -> None:
     path = write(META, line("session_meta", id="parent-id"), said("user", "x"))
-    assert [e.session.id for e in read(path) if isinstance(e, Opened)] == ["own-id"]
+    assert [e.session.id for e in read_transcript(path) if isinstance(e, SessionStarted)] == [
+        "own-id"
+    ]
 
 
 def test_what_events_and_headers_know_about_a_call_is_kept(write: Write) -> None:
@@ -98,7 +100,7 @@ def test_what_events_and_headers_know_about_a_call_is_kept(write: Write) -> None
         event("patch_apply_end", call_id="c5", success=False),
         item("custom_tool_call_output", call_id="c5", output="patch failed"),
     )
-    metas = [m.meta for m in messages(read(path)) if m.role == "tool"]
+    metas = [m.meta for m in messages(read_transcript(path)) if m.role == "tool"]
     assert metas == [
         {"exit_code": 2, "duration": 1.5},
         {"duration": 1.0, "running": True},
@@ -116,7 +118,7 @@ def test_compaction_and_abort_are_told_by_the_message_after_them(write: Write) -
         said("user", "<turn_aborted>\nThe user interrupted."),
         said("user", "two"),
     )
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.text for m in told] == ["one", "two"]
     assert told[1].meta == {"compacted": {"summary": "so far"}, "aborted": True}
 
@@ -133,11 +135,13 @@ def test_tokens_are_the_last_total_and_cached_input_is_counted_apart(write: Writ
         tokens(2),
         event("thread_name_updated", thread_name="A name"),
     )
-    learned = next(e.session for e in read(path) if isinstance(e, Learned))
+    learned = next(e.session for e in read_transcript(path) if isinstance(e, SessionUpdated))
     assert learned.tokens == Tokens(input=80, output=14, cache_read=120)
     assert learned.title == "A name"
 
 
 def test_a_rollout_without_its_first_line_goes_by_the_name_of_its_file(write: Write) -> None:
     path = write(said("user", "x"), said("assistant", "y"), name="rollout-7.jsonl")
-    assert [e.session.id for e in read(path) if isinstance(e, Opened)] == ["rollout-7"]
+    assert [e.session.id for e in read_transcript(path) if isinstance(e, SessionStarted)] == [
+        "rollout-7"
+    ]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rekindle.transcripts import Learned, Opened, read
+from rekindle.transcripts import SessionStarted, SessionUpdated, read_transcript
 from rekindle.types import Tokens
 from tests.unit.transcripts.conftest import Write, messages
 
@@ -61,7 +61,7 @@ def test_events_become_prompts_answers_and_results(write: Write) -> None:
         log.answer("m2", "Done.", model="model-b", outputTokens=7),
         log.event("system.notification", content="<system_notification>"),
     )
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.role for m in told] == ["user", "assistant", "tool", "tool", "assistant"]
     assert told[0].content == "do it"
     assert (told[1].content, told[1].reasoning) == ("I do.", "plan")
@@ -72,7 +72,7 @@ def test_events_become_prompts_answers_and_results(write: Write) -> None:
     ]
     assert told[3].meta == {"is_error": False, "duration": 3.0}
     assert told[4].meta == {"model": "model-b"}
-    opened = next(e.session for e in read(path) if isinstance(e, Opened))
+    opened = next(e.session for e in read_transcript(path) if isinstance(e, SessionStarted))
     assert (opened.id, opened.model, opened.cwd) == ("own", "model-a", "/repo")
     assert (opened.git_branch, opened.source) == ("topic", "copilot")
 
@@ -95,7 +95,7 @@ def test_success_is_about_the_tool_and_the_exit_code_about_the_command(write: Wr
         log.event("permission.completed", toolCallId="c6", result={"kind": "denied-by-rules"}),
         log.done("c6", "", success=False, result=None, error={"message": "denied"}),
     )
-    results = [m for m in messages(read(path)) if m.role == "tool"]
+    results = [m for m in messages(read_transcript(path)) if m.role == "tool"]
     metas = [{k: v for k, v in (m.meta or {}).items() if k != "duration"} for m in results]
     assert metas == [
         {"is_error": False, "exit_code": 2},
@@ -118,11 +118,11 @@ def test_the_chunks_of_one_response_are_one_answer(write: Write) -> None:
         log.answer("m2", "", "c1", reasoningText="b", chunkIndex=1, outputTokens=5, **chunks),
         log.done("c1", "out"),
     )
-    answer, result = messages(read(path))
+    answer, result = messages(read_transcript(path))
     assert (answer.content, answer.reasoning) == ("first", "a\n\nb")
     assert [call.id for call in answer.tool_calls] == ["c1"]
     assert result.tool_call_id == "c1"
-    learned = next(e.session for e in read(path) if isinstance(e, Learned))
+    learned = next(e.session for e in read_transcript(path) if isinstance(e, SessionUpdated))
     assert learned.tokens.output == 5
 
 
@@ -137,8 +137,8 @@ def test_a_sub_agent_is_a_session_of_its_own(write: Write) -> None:
         log.answer("m3", "older way", parentToolCallId="older"),
         log.done("task", "found"),
     )
-    events = list(read(path))
-    opened = [e.session for e in events if isinstance(e, Opened)]
+    events = list(read_transcript(path))
+    opened = [e.session for e in events if isinstance(e, SessionStarted)]
     assert [s.id for s in opened] == ["own", "agent-a7@own", "agent-older@own", "own"]
     assert [s.parent for s in opened] == [None, "own", "own", None]
     assert messages(events)[-1].meta == {"is_error": False, "agent": "explore"}
@@ -154,7 +154,7 @@ def test_what_the_harness_says_in_the_users_name_is_no_message(write: Write) -> 
         log.event("tool.user_requested", toolCallId="u1", toolName="bash", arguments={}),
         log.done("u1", "listing\n<exited with exit code 0>"),
     )
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [(m.role, m.content) for m in told] == [
         ("user", "typed"),
         ("user", "listing\n<exited with exit code 0>"),
@@ -179,12 +179,12 @@ def test_abort_compaction_and_shutdown_are_told(write: Write) -> None:
             "session.shutdown", shutdownType="routine", modelMetrics={"model-a": {"usage": usage}}
         ),
     )
-    (prompt,) = messages(read(path))
+    (prompt,) = messages(read_transcript(path))
     assert prompt.meta == {
         "aborted": True,
         "compacted": {"trigger": None, "tokens_before": 8, "summary": "so far"},
     }
-    learned = next(e.session for e in read(path) if isinstance(e, Learned))
+    learned = next(e.session for e in read_transcript(path) if isinstance(e, SessionUpdated))
     assert learned.tokens == Tokens(input=30, output=9, cache_read=60, cache_write=10)
     assert learned.end_reason == "routine"
     assert learned.ended is not None
@@ -198,7 +198,7 @@ def test_masked_ids_are_matched_by_their_order(write: Write) -> None:
         log.done("REDACTED", "one"),
         log.done("REDACTED", "two"),
     )
-    answer, *results = messages(read(path))
+    answer, *results = messages(read_transcript(path))
     made = [call.id for call in answer.tool_calls]
     assert len(set(made)) == 2
     assert [m.tool_call_id for m in results] == made
@@ -207,4 +207,6 @@ def test_masked_ids_are_matched_by_their_order(write: Write) -> None:
 
 def test_a_log_without_its_beginning_goes_by_its_folder(write: Write) -> None:
     path = write(Log().event("user.message", content="x"), name="abc-1/events.jsonl")
-    assert [e.session.id for e in read(path) if isinstance(e, Opened)] == ["abc-1"]
+    assert [e.session.id for e in read_transcript(path) if isinstance(e, SessionStarted)] == [
+        "abc-1"
+    ]

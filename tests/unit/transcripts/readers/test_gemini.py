@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rekindle.transcripts import Learned, Opened, detect, read
+from rekindle.transcripts import SessionStarted, SessionUpdated, detect_format, read_transcript
 from rekindle.types import Tokens
 from tests.unit.transcripts.conftest import Write, messages
 
@@ -50,7 +50,7 @@ def test_a_record_becomes_prompts_answers_and_results(write: Write) -> None:
             summary="A title",
         )
     )
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.role for m in told] == ["user", "assistant", "tool", "assistant"]
     assert (told[1].content, told[1].reasoning) == ("I do.", "Plan\nLook first.")
     assert [(c.id, c.arguments) for c in told[1].tool_calls] == [("c1", {"x": "c1"})]
@@ -58,7 +58,7 @@ def test_a_record_becomes_prompts_answers_and_results(write: Write) -> None:
     assert told[2].meta == {"is_error": False}
     assert told[3].meta == {"model": "model-b"}
     assert [m.platform_message_id for m in told] == ["u1", "g1", "c1", "g2"]
-    learned = next(e.session for e in read(path) if isinstance(e, Learned))
+    learned = next(e.session for e in read_transcript(path) if isinstance(e, SessionUpdated))
     assert learned.tokens == Tokens(input=20, output=8, cache_read=80, reasoning=3)
     assert (learned.id, learned.model, learned.title) == ("own", "model-a", "A title")
 
@@ -73,7 +73,7 @@ def test_the_status_of_a_call_says_whether_it_failed(write: Write) -> None:
         call("c5", "error"),
     ]
     path = write(document(record("g1", "gemini", toolCalls=calls)))
-    answer, *results = messages(read(path))
+    answer, *results = messages(read_transcript(path))
     assert [c.id for c in answer.tool_calls] == ["c1", "c2", "c3", "c4", "c5"]
     assert [(m.tool_call_id, m.content) for m in results] == [
         ("c1", "not there"),
@@ -100,9 +100,9 @@ def test_a_line_that_comes_again_replaces_the_one_before_it(write: Write) -> Non
         record("g2", "gemini", "Done."),
         {"$set": {"summary": "A title"}},
     )
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.text for m in told] == ["do it", "I do.", "x", "Done."]
-    learned = next(e.session for e in read(path) if isinstance(e, Learned))
+    learned = next(e.session for e in read_transcript(path) if isinstance(e, SessionUpdated))
     assert (learned.id, learned.title) == ("own", "A title")
 
 
@@ -116,7 +116,7 @@ def test_what_a_late_copy_adds_is_told_once(write: Write) -> None:
         record("g1", "gemini", "I do.", toolCalls=both),
         {"$set": {"messages": [first, record("u1", "user", "next")]}},
     )
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.text for m in told] == ["I do.", "x", "next", "", "y"]
     assert told[3].platform_message_id == "g1+c2"
     assert [c.id for c in told[3].tool_calls] == ["c2"]
@@ -133,7 +133,7 @@ def test_going_back_and_a_compressed_history_are_told_by_the_message_after_them(
         record("e1", "error", "429"),
         record("u3", "user", "two"),
     )
-    one, two = messages(read(path))
+    one, two = messages(read_transcript(path))
     assert one.meta is None
     assert two.meta == {
         "rewound": True,
@@ -144,7 +144,7 @@ def test_going_back_and_a_compressed_history_are_told_by_the_message_after_them(
 
 def test_a_sub_agent_belongs_to_the_session_in_whose_folder_it_lies(write: Write) -> None:
     path = write({**HEAD, "kind": "subagent"}, record("u1", "user", "x"), name="boss/own.jsonl")
-    opened = next(e.session for e in read(path) if isinstance(e, Opened))
+    opened = next(e.session for e in read_transcript(path) if isinstance(e, SessionStarted))
     assert (opened.id, opened.parent) == ("own", "boss")
 
 
@@ -184,7 +184,7 @@ HISTORY = [
 
 def test_a_history_is_read_with_calls_and_results_by_id_or_by_order(write: Write) -> None:
     path = write(json.dumps(HISTORY, indent=1), name="history.json")
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.role for m in told] == ["user", "assistant", "tool", "tool", "tool", "assistant"]
     assert (told[1].content, told[1].reasoning) == ("I do.", "plan")
     made = [c.id for c in told[1].tool_calls]
@@ -192,17 +192,17 @@ def test_a_history_is_read_with_calls_and_results_by_id_or_by_order(write: Write
     assert [m.tool_call_id for m in told[2:5]] == made
     assert [m.content for m in told[2:5]] == ["text", "no folder", '{"files": ["a"]}']
     assert [m.meta for m in told[2:5]] == [{"is_error": False}, {"is_error": True}, None]
-    again = [m.platform_message_id for m in messages(read(path))]
+    again = [m.platform_message_id for m in messages(read_transcript(path))]
     assert again == [m.platform_message_id for m in told]
     assert len(set(again)) == len(again)
 
 
 def test_a_checkpoint_holds_the_same_history(write: Write) -> None:
     path = write(json.dumps({"history": HISTORY, "authType": "x"}), name="checkpoint.json")
-    format = detect(path)
+    format = detect_format(path)
     assert format is not None
     assert format.name == "gemini"
-    assert [m.role for m in messages(read(path))].count("tool") == 3
+    assert [m.role for m in messages(read_transcript(path))].count("tool") == 3
 
 
 def test_records_and_histories_are_known_by_their_content(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_records_and_histories_are_known_by_their_content(tmp_path: Path) -> Non
     ):
         path = tmp_path / "chat.json"
         path.write_text(json.dumps(value))
-        format = detect(path)
+        format = detect_format(path)
         assert format is not None
         assert format.name == "gemini"
-        assert [m.text for m in messages(read(path))] == [long]
+        assert [m.text for m in messages(read_transcript(path))] == [long]

@@ -13,8 +13,14 @@ import pytest
 
 from rekindle import open_store
 from rekindle.errors import InvalidInput
-from rekindle.transcripts import Damage, Learned, Opened, detect, read
-from rekindle.transcripts.importer import take_in
+from rekindle.transcripts import (
+    SessionStarted,
+    SessionUpdated,
+    UnreadableEntry,
+    detect_format,
+    read_transcript,
+)
+from rekindle.transcripts.importer import import_transcripts
 from rekindle.transcripts.readers import sqlite_file as foreign
 from rekindle.types import Tokens
 from tests.unit.transcripts.conftest import Write, messages
@@ -91,7 +97,11 @@ def state(tmp_path: Path) -> Iterator[Callable[..., State]]:
 
 
 def ended(path: Path) -> dict[str, Any]:
-    return {event.session.id: event.session for event in read(path) if isinstance(event, Learned)}
+    return {
+        event.session.id: event.session
+        for event in read_transcript(path)
+        if isinstance(event, SessionUpdated)
+    }
 
 
 def folder(path: Path) -> dict[str, tuple[bytes, int]]:
@@ -124,10 +134,10 @@ def test_rows_become_messages_with_calls_results_and_what_the_session_knows(stat
     db.say("20260301_100000_ab12cd", "assistant", "I look.", tool_calls=[CALL], reasoning="hm")
     db.say("20260301_100000_ab12cd", "tool", RAN, tool_call_id="c1", tool_name="terminal")
     db.say("20260301_100000_ab12cd", "assistant", "Nowhere.", finish_reason="stop")
-    format = detect(db.path)
+    format = detect_format(db.path)
     assert format is not None
     assert format.name == "hermes"
-    told = messages(read(db.path))
+    told = messages(read_transcript(db.path))
     assert [m.role for m in told] == ["user", "assistant", "tool", "assistant"]
     assert told[1].tool_calls[0] == ("c1", "terminal", '{"command":"ls"}')
     assert told[1].reasoning == "hm"
@@ -149,7 +159,7 @@ def test_a_database_of_an_old_version_is_read_with_the_columns_it_has(state: Any
     db.session("s", input_tokens=3, user_id="u")
     db.say("s", "user", "x")
     db.say("s", "assistant", None, tool_calls=[CALL])
-    assert [m.role for m in messages(read(db.path))] == ["user", "assistant"]
+    assert [m.role for m in messages(read_transcript(db.path))] == ["user", "assistant"]
     assert ended(db.path)["s"].tokens == Tokens(input=3)
 
 
@@ -162,7 +172,7 @@ def test_a_compression_that_opened_a_new_session_is_its_parent(state: Any) -> No
     db.say("new", "user", "y")
     sessions = ended(db.path)
     assert (sessions["old"].end_reason, sessions["new"].parent) == ("compression", "old")
-    told = messages(read(db.path))
+    told = messages(read_transcript(db.path))
     assert [m.text for m in told] == ["x", "y"]
     assert told[1].meta == {
         "compacted": {"summary": "[CONTEXT COMPACTION — REFERENCE ONLY] we did x"}
@@ -182,7 +192,7 @@ def test_rows_that_were_taken_back_are_left_out_and_rows_that_a_summary_replaced
     db.say("s", "user", "three", timestamp=START + 51)
     db.say("s", "user", "four", timestamp=START + 52)
     db.say("s", "user", "three", timestamp=START + 53)
-    told = messages(read(db.path))
+    told = messages(read_transcript(db.path))
     assert [m.text for m in told] == ["one", "two", "three", "four", "three"]
     assert told[3].meta == {"compacted": {"summary": "[CONTEXT SUMMARY]: one, two"}}
 
@@ -192,12 +202,12 @@ def test_rewritten_rows_keep_the_ids_of_what_they_say(state: Any) -> None:
     db.session("s")
     for text in ("go", "go", "stop"):
         db.say("s", "user", text)
-    first = [m.platform_message_id for m in messages(read(db.path))]
+    first = [m.platform_message_id for m in messages(read_transcript(db.path))]
     assert len(set(first)) == 3
     db.connection.execute("DELETE FROM messages WHERE content = 'stop'")
     db.connection.execute("UPDATE messages SET id = id + 100")
     db.say("s", "user", "stop")
-    assert [m.platform_message_id for m in messages(read(db.path))] == first
+    assert [m.platform_message_id for m in messages(read_transcript(db.path))] == first
 
 
 def test_the_newest_rows_of_a_live_database_are_read_and_nothing_is_written(state: Any) -> None:
@@ -207,7 +217,7 @@ def test_the_newest_rows_of_a_live_database_are_read_and_nothing_is_written(stat
     db.say("s", "user", "only in the log")
     assert Path(f"{db.path}-wal").stat().st_size
     before = folder(db.path.parent)
-    assert [m.text for m in messages(read(db.path))] == ["only in the log"]
+    assert [m.text for m in messages(read_transcript(db.path))] == ["only in the log"]
     assert folder(db.path.parent) == before
 
 
@@ -220,7 +230,7 @@ def test_a_crashed_database_is_read_without_being_mended(state: Any, tmp_path: P
     for end in ("", "-wal"):
         Path(left, f"state.db{end}").write_bytes(Path(f"{db.path}{end}").read_bytes())
     before = folder(left)
-    assert [m.text for m in messages(read(left / "state.db"))] == ["last words"]
+    assert [m.text for m in messages(read_transcript(left / "state.db"))] == ["last words"]
     assert folder(left) == before
 
 
@@ -233,7 +243,7 @@ def test_a_quiet_database_is_read_in_place_and_nothing_appears_beside_it(
     db.close()
     os.chmod(db.path, 0o400)
     monkeypatch.setattr(foreign.shutil, "copyfile", None)
-    assert [m.text for m in messages(read(db.path))] == ["x"]
+    assert [m.text for m in messages(read_transcript(db.path))] == ["x"]
     assert [path.name for path in db.path.parent.iterdir()] == ["state.db"]
 
 
@@ -243,17 +253,19 @@ def test_a_database_that_changes_while_it_is_read_is_said_to_and_not_half_truste
     db = state()
     db.session("s")
     db.say("s", "user", "x")
-    monkeypatch.setattr(foreign, "_PAUSE", 0)
+    monkeypatch.setattr(foreign, "_RETRY_SECONDS", 0)
     moments = iter(range(1000))
-    monkeypatch.setattr(foreign, "_state", lambda path: next(moments))  # pyright: ignore
+    monkeypatch.setattr(foreign, "_fingerprint_database", lambda path: next(moments))  # pyright: ignore
     with pytest.raises(InvalidInput, match="import it again"):
-        list(read(db.path))
+        list(read_transcript(db.path))
 
 
 def test_messages_of_a_session_that_is_not_listed_are_read_too(state: Any) -> None:
     db = state()
     db.say("lost", "user", "x")
-    assert [event.session.id for event in read(db.path) if isinstance(event, Opened)] == ["lost"]
+    assert [
+        event.session.id for event in read_transcript(db.path) if isinstance(event, SessionStarted)
+    ] == ["lost"]
 
 
 def test_text_that_is_not_utf_8_or_not_json_costs_no_row(state: Any) -> None:
@@ -264,14 +276,14 @@ def test_text_that_is_not_utf_8_or_not_json_costs_no_row(state: Any) -> None:
         " VALUES ('s', 'assistant', CAST(x'61ff62' AS TEXT), 1, '[{broken')"
     )
     db.say("s", "user", '\0json:[{"type": "text", "text": "part"}]')
-    told = messages(read(db.path))
+    told = messages(read_transcript(db.path))
     assert [m.text for m in told] == ["a\ufffdb", "part"]
     assert told[0].tool_calls == ()
 
 
 def test_other_databases_and_broken_ones_are_no_state_of_hermes(state: Any, tmp_path: Path) -> None:
     other = state("other.db", schema="CREATE TABLE messages (id INTEGER, role TEXT, content TEXT)")
-    assert detect(other.path) is None
+    assert detect_format(other.path) is None
     db = state()
     db.session("s")
     db.say("s", "user", "x")
@@ -279,10 +291,10 @@ def test_other_databases_and_broken_ones_are_no_state_of_hermes(state: Any, tmp_
     whole = db.path.read_bytes()
     cut = tmp_path / "cut.db"
     cut.write_bytes(whole[:6000])
-    assert detect(cut) is not None
-    events = list(read(cut))
+    assert detect_format(cut) is not None
+    events = list(read_transcript(cut))
     assert events
-    assert all(isinstance(event, Damage) for event in events)
+    assert all(isinstance(event, UnreadableEntry) for event in events)
 
 
 def test_a_view_in_the_place_of_a_table_is_not_run(state: Any) -> None:
@@ -293,7 +305,7 @@ def test_a_view_in_the_place_of_a_table_is_not_run(state: Any) -> None:
         "CREATE VIEW messages AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n)"
         " SELECT i AS id, 's' AS session_id, 'user' AS role, 'x' AS content FROM n"
     )
-    assert [type(event) for event in read(db.path)] == [Damage]
+    assert [type(event) for event in read_transcript(db.path)] == [UnreadableEntry]
 
 
 def test_a_long_session_is_read_row_by_row(state: Any) -> None:
@@ -307,7 +319,14 @@ def test_a_long_session_is_read_row_by_row(state: Any) -> None:
     db.close()
     tracemalloc.start()
     try:
-        assert sum(1 for event in read(db.path) if not isinstance(event, (Opened, Learned))) == 3000
+        assert (
+            sum(
+                1
+                for event in read_transcript(db.path)
+                if not isinstance(event, (SessionStarted, SessionUpdated))
+            )
+            == 3000
+        )
         assert tracemalloc.get_traced_memory()[1] < 3_000_000 < db.path.stat().st_size / 4
     finally:
         tracemalloc.stop()
@@ -349,10 +368,10 @@ def in_tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_transcript_is_read_with_its_entry_in_the_index(write: Write, in_tokyo: None) -> None:
     path = write(*SAID, name=f"{ID}.jsonl")
     write({"agent:main:telegram:dm:77": ENTRY}, name="sessions.json")
-    format = detect(path)
+    format = detect_format(path)
     assert format is not None
     assert format.name == "hermes"
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.role for m in told] == ["user", "assistant", "tool"]
     assert (told[2].name, told[2].meta) == ("terminal", {"exit_code": 2})
     session = ended(path)[ID]
@@ -384,18 +403,18 @@ def test_a_damaged_index_is_reported_and_the_transcripts_are_read(write: Write) 
     index = write("", name="sessions.json")
     entries = json.dumps({"k": ENTRY, "l": {"session_key": "l"}, "m": ENTRY})
     index.write_text(entries[:-200])
-    format = detect(index)
+    format = detect_format(index)
     assert format is not None
     assert format.name == "hermes"
-    damage = list(read(index))
-    assert [type(event) for event in damage] == [Damage, Damage]
+    damage = list(read_transcript(index))
+    assert [type(event) for event in damage] == [UnreadableEntry, UnreadableEntry]
     assert "'l': expected a session_id" in damage[0].what
-    events = list(read(path))
+    events = list(read_transcript(path))
     assert len(messages(events)) == 3
-    assert [event.line for event in events if isinstance(event, Damage)] == [5]
+    assert [event.line for event in events if isinstance(event, UnreadableEntry)] == [5]
     assert ended(path)[ID].owner == "agent:main:telegram:dm:77"
     index.write_text("not even JSON")
-    assert [type(event) for event in read(index)] == [Damage]
+    assert [type(event) for event in read_transcript(index)] == [UnreadableEntry]
     assert ended(path)[ID].source == "hermes"
 
 
@@ -403,7 +422,7 @@ def test_a_transcript_without_an_entry_goes_by_its_name_if_that_is_one_of_hermes
     write: Write,
 ) -> None:
     assert list(ended(write(*SAID, name=f"{ID}.jsonl"))) == [ID]
-    other = detect(write(*SAID[1:], name="my-chat.jsonl"))
+    other = detect_format(write(*SAID[1:], name="my-chat.jsonl"))
     assert other is not None
     assert other.name == "openai-chat"
 
@@ -421,7 +440,7 @@ def test_a_folder_is_taken_in_once_whatever_lies_in_it(
     snapshot = {"session_id": ID, "session_start": "2026-03-01T10:10:10", "messages": SAID[1:]}
     write(snapshot, name=f"home/sessions/session_{ID}.json")
     with open_store(tmp_path / "store.db") as store:
-        intake = take_in(store, [tmp_path / "home"])
+        intake = import_transcripts(store, [tmp_path / "home"])
         assert (intake.failed, intake.damage, intake.unknown) == ((), (), ())
         assert [session.id for session in store.recent()] == [ID]
         assert [m.role for m in store.messages(ID)] == ["user", "assistant", "tool"]
@@ -433,7 +452,7 @@ def test_the_files_alone_reach_the_store_with_owner_and_source(
     write(*SAID, name=f"in/{ID}.jsonl")
     write({"key": ENTRY}, name="in/sessions.json")
     with open_store(tmp_path / "store.db") as store:
-        take_in(store, [tmp_path / "in"])
+        import_transcripts(store, [tmp_path / "in"])
         (session,) = store.recent()
     assert (session.id, session.source, session.owner) == (ID, "telegram", ENTRY["session_key"])
     assert (session.title, session.tokens.total) == ("Ada", 30)

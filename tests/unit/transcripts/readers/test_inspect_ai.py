@@ -6,7 +6,13 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from rekindle.transcripts import Damage, Learned, Opened, detect, read
+from rekindle.transcripts import (
+    SessionStarted,
+    SessionUpdated,
+    UnreadableEntry,
+    detect_format,
+    read_transcript,
+)
 from rekindle.types import Message, Tokens, ToolCall
 from tests.unit.transcripts.conftest import messages
 
@@ -89,17 +95,17 @@ def test_both_containers_give_the_same_sessions(tmp_path: Path) -> None:
         as_zip(tmp_path, sample(1), sample("b")),
     )
     for path in (plain, packed):
-        format = detect(path)
+        format = detect_format(path)
         assert format is not None
         assert format.name == "inspect"
-    one, other = list(read(plain)), list(read(packed))
+    one, other = list(read_transcript(plain)), list(read_transcript(packed))
     assert one == other
-    assert not [e for e in one if isinstance(e, Damage)]
-    assert [e.session.id for e in one if isinstance(e, Opened)] == ["1-1@r-t", "b-1@r-t"]
+    assert not [e for e in one if isinstance(e, UnreadableEntry)]
+    assert [e.session.id for e in one if isinstance(e, SessionStarted)] == ["1-1@r-t", "b-1@r-t"]
 
 
 def test_a_sample_is_read_without_its_system_prompt(tmp_path: Path) -> None:
-    told = messages(read(as_json(tmp_path, sample())))
+    told = messages(read_transcript(as_json(tmp_path, sample())))
     assert [m.role for m in told] == ["user", "assistant", "tool", "tool", "assistant"]
     assert [m.platform_message_id for m in told] == ["m1", "m2", "m3", "m4", "m5"]
     assert told[0].content[1] == {"type": "image_url", "image_url": {"url": "data:image/png;x"}}
@@ -109,7 +115,7 @@ def test_a_sample_is_read_without_its_system_prompt(tmp_path: Path) -> None:
 
 
 def test_the_error_of_a_tool_message_is_the_label(tmp_path: Path) -> None:
-    told = messages(read(as_json(tmp_path, sample())))
+    told = messages(read_transcript(as_json(tmp_path, sample())))
     assert told[2].meta == {"is_error": False}
     assert told[3].meta == {
         "is_error": True,
@@ -119,24 +125,24 @@ def test_the_error_of_a_tool_message_is_the_label(tmp_path: Path) -> None:
     assert (told[3].tool_call_id, told[3].name) == ("c2", "python")
     assert told[3].content == "Command timed out."
     old = {"role": "tool", "tool_call_id": "c1", "content": "", "tool_error": "it broke"}
-    told = messages(read(as_json(tmp_path, sample(messages=[old]))))
+    told = messages(read_transcript(as_json(tmp_path, sample(messages=[old]))))
     assert (told[0].meta or {})["is_error"] is True
 
 
 def test_a_refused_call_says_so(tmp_path: Path) -> None:
     error = {"type": "approval", "message": "not approved"}
     refused = {**MESSAGES[3], "error": error}
-    told = messages(read(as_json(tmp_path, sample(messages=[refused], scores={}))))
+    told = messages(read_transcript(as_json(tmp_path, sample(messages=[refused], scores={}))))
     assert told[0].meta == {
         "is_error": True, "refused": True, "status": "approval", "error": error,
     }  # fmt: skip
 
 
 def test_scores_tokens_and_times_are_taken(tmp_path: Path) -> None:
-    events = list(read(as_json(tmp_path, sample(), sample(2, limit={"type": "token"}))))
+    events = list(read_transcript(as_json(tmp_path, sample(), sample(2, limit={"type": "token"}))))
     last = messages(events)[4]
     assert last.meta == {"scores": {"match": "C"}, "reward": 1.0}
-    first, second = (e.session for e in events if isinstance(e, Learned))
+    first, second = (e.session for e in events if isinstance(e, SessionUpdated))
     assert first.tokens == Tokens(input=6, output=2, cache_read=4)
     assert (first.model, first.started) == ("openai/m-1", 1772359200.0)
     assert (first.ended, first.end_reason) == (1772359260.0, None)
@@ -151,13 +157,13 @@ def test_a_way_of_packing_that_is_not_known_is_damage_that_says_what_to_do(tmp_p
     local = data.index(b"samples/1_") - 30
     data[entry + 10 : entry + 12] = data[local + 8 : local + 10] = (93).to_bytes(2, "little")
     path.write_bytes(data)
-    events = list(read(path))
-    damage = [e for e in events if isinstance(e, Damage)]
+    events = list(read_transcript(path))
+    damage = [e for e in events if isinstance(e, UnreadableEntry)]
     assert len(damage) == 1
     assert "samples/1_epoch_1.json" in damage[0].file
     assert "zstd" in damage[0].what
     assert "inspect log convert" in damage[0].what
-    assert [e.session.id for e in events if isinstance(e, Opened)] == ["2-1@r-t"]
+    assert [e.session.id for e in events if isinstance(e, SessionStarted)] == ["2-1@r-t"]
 
 
 def test_a_broken_member_costs_no_other(tmp_path: Path) -> None:
@@ -166,11 +172,11 @@ def test_a_broken_member_costs_no_other(tmp_path: Path) -> None:
     start = data.index(b"samples/1_") + 60
     data[start : start + 40] = b"\xff" * 40
     path.write_bytes(data)
-    events = list(read(path))
-    assert [e for e in events if isinstance(e, Damage)]
-    assert "2-1@r-t" in [e.session.id for e in events if isinstance(e, Opened)]
+    events = list(read_transcript(path))
+    assert [e for e in events if isinstance(e, UnreadableEntry)]
+    assert "2-1@r-t" in [e.session.id for e in events if isinstance(e, SessionStarted)]
     path.write_bytes(data[:500])
-    assert [type(e) for e in read(path)] == [Damage]
+    assert [type(e) for e in read_transcript(path)] == [UnreadableEntry]
 
 
 def test_a_long_sample_in_a_zip_costs_the_memory_of_a_few_messages(tmp_path: Path) -> None:
@@ -178,7 +184,7 @@ def test_a_long_sample_in_a_zip_costs_the_memory_of_a_few_messages(tmp_path: Pat
     path = as_zip(tmp_path, sample(1, messages=long))
     tracemalloc.start()
     try:
-        count = sum(isinstance(event, Message) for event in read(path))
+        count = sum(isinstance(event, Message) for event in read_transcript(path))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

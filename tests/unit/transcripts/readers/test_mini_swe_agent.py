@@ -5,7 +5,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from rekindle.transcripts import Damage, Learned, Opened, detect, read
+from rekindle.transcripts import (
+    SessionStarted,
+    SessionUpdated,
+    UnreadableEntry,
+    detect_format,
+    read_transcript,
+)
 from rekindle.types import Tokens
 from tests.unit.transcripts.conftest import Write, messages
 
@@ -59,15 +65,17 @@ def document(run: list[Any], **more: Any) -> str:
 
 
 def learned(path: Path) -> Any:
-    return next(event.session for event in read(path) if isinstance(event, Learned))
+    return next(
+        event.session for event in read_transcript(path) if isinstance(event, SessionUpdated)
+    )
 
 
 def test_the_block_of_an_answer_is_the_call_and_the_next_message_its_result(write: Write) -> None:
     path = write(document(RUN, instance_id="repo__1"), name="repo__1.traj.json")
-    format = detect(path)
+    format = detect_format(path)
     assert format is not None
     assert format.name == "mini-swe-agent"
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     roles = ["user", "assistant", "tool", "assistant", "user", "assistant", "tool", "assistant"]
     assert [m.role for m in told] == [*roles, "user"]
     call = told[1].tool_calls[0]
@@ -80,18 +88,18 @@ def test_the_block_of_an_answer_is_the_call_and_the_next_message_its_result(writ
 def test_an_answer_with_several_blocks_ran_nothing_and_a_killed_command_has_no_code(
     write: Write,
 ) -> None:
-    told = messages(read(write(document(RUN), name="r.traj.json")))
+    told = messages(read_transcript(write(document(RUN), name="r.traj.json")))
     assert told[3].tool_calls == ()
     assert told[6].meta is None
     assert told[6].tool_call_id == told[5].tool_calls[0].id
 
 
 def test_the_submission_is_no_result(write: Write) -> None:
-    told = messages(read(write(document(RUN), name="r.traj.json")))
+    told = messages(read_transcript(write(document(RUN), name="r.traj.json")))
     assert (told[-1].role, told[-1].tool_call_id) == ("user", None)
     unfinished = {**INFO, "exit_status": "", "submission": None}
     running = json.dumps({"info": unfinished, "messages": RUN})
-    assert messages(read(write(running, name="r.traj.json")))[-1].role == "tool"
+    assert messages(read_transcript(write(running, name="r.traj.json")))[-1].role == "tool"
 
 
 def test_the_session_knows_model_folder_tokens_cost_and_end(write: Write) -> None:
@@ -113,11 +121,11 @@ def test_a_run_is_known_by_its_first_answer_wherever_the_file_lies(write: Write)
 def test_the_report_beside_the_run_says_whether_it_was_solved(write: Write) -> None:
     path = write(document(RUN), name="r.traj.json")
     write({"resolved": True, "tests_status": {}}, name="r.report.json")
-    assert messages(read(path))[-1].meta == {"resolved": True}
+    assert messages(read_transcript(path))[-1].meta == {"resolved": True}
     write({"r": {"resolved": False}}, name="r.report.json")
-    assert messages(read(path))[-1].meta == {"resolved": False}
+    assert messages(read_transcript(path))[-1].meta == {"resolved": False}
     write("{cut", name="r.report.json")
-    assert messages(read(path))[-1].meta is None
+    assert messages(read_transcript(path))[-1].meta is None
 
 
 def test_version_2_has_native_calls_and_the_code_beside_the_text(write: Write) -> None:
@@ -153,7 +161,7 @@ def test_version_2_has_native_calls_and_the_code_beside_the_text(write: Write) -
         {"role": "exit", "content": "LimitsExceeded", "extra": {"exit_status": "LimitsExceeded"}},
     ]
     path = write(json.dumps({"info": info, "messages": run}, indent=2), name="v2.traj.json")
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.role for m in told] == ["user", "assistant", "tool", "tool", "user"]
     assert [c.id for c in told[1].tool_calls] == ["c1", "c2"]
     assert (told[2].name, told[2].meta) == ("bash", {"exit_code": 1})
@@ -180,7 +188,9 @@ def test_items_of_the_responses_api_are_read(write: Write) -> None:
         "extra": {"returncode": 0},
     }
     info = {"mini_version": "2.0.0"}
-    told = messages(read(write({"info": info, "messages": [answer, result]}, name="r.traj.json")))
+    told = messages(
+        read_transcript(write({"info": info, "messages": [answer, result]}, name="r.traj.json"))
+    )
     assert (told[0].content, told[0].reasoning) == ("I look", "hm")
     assert told[0].tool_calls[0].id == told[1].tool_call_id == "c1"
     assert (told[1].content, told[1].meta) == ("out", {"exit_code": 0})
@@ -188,15 +198,15 @@ def test_items_of_the_responses_api_are_read(write: Write) -> None:
 
 def test_damaged_messages_are_located_and_the_rest_is_kept(write: Write) -> None:
     broken = document([*RUN[:4], "nobody", 7]).replace('"nobody"', "nobody")
-    events = list(read(write(broken, name="r.traj.json")))
+    events = list(read_transcript(write(broken, name="r.traj.json")))
     assert len(messages(events)) == 3
-    assert len([event for event in events if isinstance(event, Damage)]) == 2
+    assert len([event for event in events if isinstance(event, UnreadableEntry)]) == 2
     cut = document(RUN)[:-300]
-    events = list(read(write(cut, name="r.traj.json")))
-    assert isinstance(events[0], Opened)
+    events = list(read_transcript(write(cut, name="r.traj.json")))
+    assert isinstance(events[0], SessionStarted)
     assert len(messages(events)) == 7
     assert messages(events)[-1].role == "tool"
-    assert any(isinstance(event, Damage) for event in events)
+    assert any(isinstance(event, UnreadableEntry) for event in events)
 
 
 def test_an_indented_block_is_a_call_and_a_long_submission_hides_no_run(write: Write) -> None:
@@ -207,10 +217,10 @@ def test_an_indented_block_is_a_call_and_a_long_submission_hides_no_run(write: W
     ]
     info = {"exit_status": "Submitted", "submission": "x" * 100_000, "mini_version": "1.15.0"}
     path = write(json.dumps({"info": info, "messages": run}), name="a.traj.json")
-    format = detect(path)
+    format = detect_format(path)
     assert format is not None
     assert format.name == "mini-swe-agent"
-    _, answer, result = messages(read(path))
+    _, answer, result = messages(read_transcript(path))
     assert [call.arguments for call in answer.tool_calls] == [{"command": "ls -a"}]
     assert (result.role, result.meta["exit_code"]) == ("tool", 1)
 
@@ -224,7 +234,7 @@ def test_what_was_run_is_a_call_however_its_command_is_written(write: Write) -> 
         heard("Please always provide EXACTLY ONE action, found 0 actions."),
     ]
     path = write(document(run), name="a.traj.json")
-    _, answer, result, idle, _ = messages(read(path))
+    _, answer, result, idle, _ = messages(read_transcript(path))
     assert [call.name for call in answer.tool_calls] == ["bash"]
     assert "run('ls -a')" in answer.tool_calls[0].arguments
     assert result.tool_call_id == answer.tool_calls[0].id

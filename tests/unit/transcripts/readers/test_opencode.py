@@ -8,7 +8,13 @@ from typing import Any
 import apsw
 import pytest
 
-from rekindle.transcripts import Damage, Learned, Opened, detect, read
+from rekindle.transcripts import (
+    SessionStarted,
+    SessionUpdated,
+    UnreadableEntry,
+    detect_format,
+    read_transcript,
+)
 from rekindle.types import Tokens
 from tests.unit.transcripts.conftest import Write, messages
 
@@ -83,7 +89,7 @@ def test_a_part_becomes_a_call_and_its_result(write: Write) -> None:
             ),
         )
     )
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.role for m in told] == ["user", "assistant", "tool", "tool"]
     assert told[0].content == "do it"
     assert (told[1].content, told[1].reasoning) == ("I do.", "plan")
@@ -92,10 +98,10 @@ def test_a_part_becomes_a_call_and_its_result(write: Write) -> None:
     assert told[2].meta == {"is_error": False, "exit_code": 2, "duration": 1.5}
     assert (told[3].content, told[3].name) == ("Error: not there", "bash")
     assert told[3].meta == {"is_error": True, "duration": 1.5}
-    learned = next(e.session for e in read(path) if isinstance(e, Learned))
+    learned = next(e.session for e in read_transcript(path) if isinstance(e, SessionUpdated))
     assert learned.tokens == Tokens(10, 5, cache_read=100, cache_write=1, reasoning=2)
     assert (learned.cost, learned.title) == (Decimal("0.5"), "A title")
-    opened = next(e.session for e in read(path) if isinstance(e, Opened))
+    opened = next(e.session for e in read_transcript(path) if isinstance(e, SessionStarted))
     assert (opened.id, opened.parent, opened.cwd) == ("ses_1", "ses_0", "/repo")
 
 
@@ -106,10 +112,10 @@ def test_the_steps_of_an_older_message_are_answers_of_their_own(write: Write) ->
             answer("msg_1", STEP, ran("c1"), finish, STEP, ran("c2"), finish, STEP, said("Done."))
         )
     )
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.role for m in told] == ["assistant", "tool", "assistant", "tool", "assistant"]
     assert [m.platform_message_id for m in told] == ["msg_1", "c1", "msg_1:2", "c2", "msg_1:3"]
-    learned = next(e.session for e in read(path) if isinstance(e, Learned))
+    learned = next(e.session for e in read_transcript(path) if isinstance(e, SessionUpdated))
     assert learned.tokens.input == 20
 
 
@@ -118,11 +124,14 @@ def test_masked_ids_are_made_from_the_place(write: Write) -> None:
     masked = {**SESSION, "parentID": "REDACTED"}
     told = answer("msg_1", first, {**second, "id": "REDACTED"})
     path = write(json.dumps({"info": masked, "messages": [told]}, indent=1))
-    message, *results = messages(read(path))
+    message, *results = messages(read_transcript(path))
     made = [call.id for call in message.tool_calls]
     assert made == ["prt_msg_1_0", "msg_1:part:1"]
     assert [m.tool_call_id for m in results] == made
-    assert next(e.session.parent for e in read(path) if isinstance(e, Opened)) is None
+    assert (
+        next(e.session.parent for e in read_transcript(path) if isinstance(e, SessionStarted))
+        is None
+    )
 
 
 def test_a_compaction_and_a_stopped_answer_are_told_by_the_message_after_them(
@@ -141,7 +150,7 @@ def test_a_compaction_and_a_stopped_answer_are_told_by_the_message_after_them(
             answer("msg_7"),
         )
     )
-    half, go_on, refused = messages(read(path))
+    half, go_on, refused = messages(read_transcript(path))
     assert half.meta == {
         "compacted": {"trigger": "auto", "summary": "so far"},
         "error": "stopped",
@@ -153,14 +162,14 @@ def test_a_compaction_and_a_stopped_answer_are_told_by_the_message_after_them(
 def test_a_stopped_command_shows_what_the_model_got(write: Write) -> None:
     stopped = {"interrupted": True, "output": "until then"}
     path = write(export(answer("msg_1", ran("c1", status="error", error="x", metadata=stopped))))
-    result = messages(read(path))[1]
+    result = messages(read_transcript(path))[1]
     assert result.content == "until then"
     assert (result.meta or {})["interrupted"] is True
 
 
 def test_a_task_names_the_session_of_its_sub_agent(write: Write) -> None:
     path = write(export(answer("msg_1", ran("c1", metadata={"sessionId": "ses_9"}))))
-    assert (messages(read(path))[1].meta or {})["agent"] == "ses_9"
+    assert (messages(read_transcript(path))[1].meta or {})["agent"] == "ses_9"
 
 
 TOLD = (
@@ -171,7 +180,7 @@ TOLD = (
 
 
 def test_the_storage_on_disk_gives_what_the_export_gives(tmp_path: Path, write: Write) -> None:
-    exported = list(read(write(export(*TOLD), name="export.json")))
+    exported = list(read_transcript(write(export(*TOLD), name="export.json")))
     new, old = tmp_path / "storage", tmp_path / "old" / "storage" / "session"
     for session, message, part in (
         (new / "session" / "p", new / "message" / "ses_1", new / "part"),
@@ -182,9 +191,9 @@ def test_the_storage_on_disk_gives_what_the_export_gives(tmp_path: Path, write: 
             file(message / f"{told['info']['id']}.json", told["info"])
             for piece in told["parts"]:
                 file(part / told["info"]["id"] / f"{piece['id']}.json", piece)
-        assert list(read(session / "ses_1.json")) == exported
+        assert list(read_transcript(session / "ses_1.json")) == exported
         for lone in (*message.glob("*.json"), *part.rglob("*.json")):
-            assert list(read(lone)) == []
+            assert list(read_transcript(lone)) == []
 
 
 def test_a_damaged_file_of_the_storage_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
@@ -196,8 +205,8 @@ def test_a_damaged_file_of_the_storage_is_named_and_the_rest_is_read(tmp_path: P
             file(root / "part" / told["info"]["id"] / f"{piece['id']}.json", piece)
     bad = root / "part" / "msg_2" / "prt_msg_2_0.json"
     bad.write_text('{"type": "te')
-    events = list(read(root / "session" / "p" / "ses_1.json"))
-    assert [e.file for e in events if isinstance(e, Damage)] == [str(bad)]
+    events = list(read_transcript(root / "session" / "p" / "ses_1.json"))
+    assert [e.file for e in events if isinstance(e, UnreadableEntry)] == [str(bad)]
     assert [m.role for m in messages(events)] == ["user", "assistant", "tool", "assistant"]
 
 
@@ -250,13 +259,13 @@ def test_the_database_gives_what_the_export_gives(
     if not log:
         made.close()
     before = {beside.name for beside in path.parent.iterdir()}
-    format = detect(path)
+    format = detect_format(path)
     assert format is not None
     assert format.name == "opencode"
-    events = list(read(path))
-    assert messages(events) == messages(read(write(export(*TOLD))))
-    assert [e.session.id for e in events if isinstance(e, Opened)] == ["ses_1"]
-    opened = next(e.session for e in events if isinstance(e, Opened))
+    events = list(read_transcript(path))
+    assert messages(events) == messages(read_transcript(write(export(*TOLD))))
+    assert [e.session.id for e in events if isinstance(e, SessionStarted)] == ["ses_1"]
+    opened = next(e.session for e in events if isinstance(e, SessionStarted))
     assert (opened.parent, opened.title, opened.cwd) == ("ses_0", "A title", "/repo")
     assert {beside.name for beside in path.parent.iterdir()} == before
 
@@ -267,8 +276,8 @@ def test_a_row_that_is_not_json_is_named_and_the_rest_is_read(tmp_path: Path) ->
     fill(made)
     made.execute("UPDATE message SET data = '{' WHERE id = 'msg_2'")
     made.close()
-    events = list(read(path))
-    (damage,) = [e for e in events if isinstance(e, Damage)]
+    events = list(read_transcript(path))
+    (damage,) = [e for e in events if isinstance(e, UnreadableEntry)]
     assert "message msg_2" in damage.what
     assert [m.text for m in messages(events)] == ["do it", "Done."]
 
@@ -278,7 +287,7 @@ def test_a_database_of_somebody_else_is_not_taken(tmp_path: Path) -> None:
     made = apsw.Connection(str(path))
     made.execute("CREATE TABLE message (id text, data text)")
     made.close()
-    format = detect(path)
+    format = detect_format(path)
     assert format is None or format.name != "opencode"
 
 
@@ -286,10 +295,10 @@ def test_text_in_the_database_that_is_not_utf_8_costs_no_other_row(tmp_path: Pat
     path = tmp_path / "opencode.db"
     made = database(path)
     fill(made)
-    told = len(messages(read(path)))
+    told = len(messages(read_transcript(path)))
     bad = "UPDATE part SET data = CAST(replace(CAST(data AS BLOB), 'text', X'FF') AS TEXT)"
     made.execute(f"{bad} WHERE rowid = 1")
     made.close()
-    events = list(read(path))
+    events = list(read_transcript(path))
     assert len(messages(events)) >= told - 1
     assert path.read_bytes().count(b"\xff") >= 1

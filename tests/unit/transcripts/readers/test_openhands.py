@@ -6,8 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from rekindle import open_store
-from rekindle.transcripts import Damage, Learned, Opened, detect, read
-from rekindle.transcripts.importer import take_in
+from rekindle.transcripts import (
+    SessionStarted,
+    SessionUpdated,
+    UnreadableEntry,
+    detect_format,
+    read_transcript,
+)
+from rekindle.transcripts.importer import import_transcripts
 from rekindle.types import Tokens
 from tests.unit.transcripts.conftest import Write, messages
 
@@ -78,15 +84,17 @@ EVENTS = [
 
 
 def learned(path: Path) -> Any:
-    return next(event.session for event in read(path) if isinstance(event, Learned))
+    return next(
+        event.session for event in read_transcript(path) if isinstance(event, SessionUpdated)
+    )
 
 
 def test_actions_and_observations_become_answers_and_results(write: Write) -> None:
     path = write(json.dumps(EVENTS, indent=1), name="trajectory.json")
-    format = detect(path)
+    format = detect_format(path)
     assert format is not None
     assert format.name == "openhands"
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.role for m in told] == ["user", "assistant", "tool", "tool", "tool", "assistant"]
     assert [(c.id, c.arguments) for c in told[1].tool_calls] == [
         ("c1", '{"n":"c1"}'),
@@ -102,11 +110,11 @@ def test_actions_and_observations_become_answers_and_results(write: Write) -> No
 
 
 def test_a_code_of_minus_one_is_unknown_and_an_error_is_one(write: Write) -> None:
-    told = messages(read(write(EVENTS, name="trajectory.json")))
+    told = messages(read_transcript(write(EVENTS, name="trajectory.json")))
     assert [m.meta for m in told[2:5]] == [{"exit_code": 2}, {"running": True}, {"is_error": True}]
     assert told[4].tool_call_id is None, "the call that it answers was never written down"
     busy = ran(6, 4, about("c1"), -1, 'Your command "ls" is NOT executed.')
-    told = messages(read(write([*EVENTS[:5], busy], name="t.json")))
+    told = messages(read_transcript(write([*EVENTS[:5], busy], name="t.json")))
     assert told[-1].meta == {"refused": True}
 
 
@@ -123,7 +131,7 @@ def test_what_the_user_rejects_types_and_what_tools_say_of_themselves(write: Wri
         event(10, "agent", action="condensation", args={"summary": "so far"}),
         EVENTS[10],
     )
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.role for m in told] == [
         "user", "assistant", "tool", "assistant", "tool", "user", "user", "assistant",
     ]  # fmt: skip
@@ -150,12 +158,12 @@ def test_each_line_of_an_evaluation_is_a_conversation_with_its_outcome(write: Wr
         "success": True,
     }
     path = write(record, "{broken", pair, {**record, "instance_id": "repo__2"}, name="output.jsonl")
-    format = detect(path)
+    format = detect_format(path)
     assert format is not None
     assert format.name == "openhands"
-    events = list(read(path))
-    assert [e.line for e in events if isinstance(e, Damage)] == [2]
-    ids = [e.session.id for e in events if isinstance(e, Opened)]
+    events = list(read_transcript(path))
+    assert [e.line for e in events if isinstance(e, UnreadableEntry)] == [2]
+    ids = [e.session.id for e in events if isinstance(e, SessionStarted)]
     assert [id.rpartition("-")[0] for id in ids] == ["repo__1", "repo__1", "repo__2"]
     assert len(set(ids)) == 3
     marks = [(m.meta or {}).get("resolved") for m in messages(events)]
@@ -182,7 +190,7 @@ def test_the_oldest_events_are_joined_by_their_order(write: Write) -> None:
         "instruction": "x",
         "history": history,
     }
-    told = messages(read(write({**record, "success": True}, name="output.jsonl")))
+    told = messages(read_transcript(write({**record, "success": True}, name="output.jsonl")))
     assert [m.role for m in told] == [
         "user", "assistant", "tool", "assistant", "tool", "assistant", "user", "assistant",
     ]  # fmt: skip
@@ -238,10 +246,10 @@ NEWEST = [
 
 def test_events_since_version_1_are_read(write: Write) -> None:
     path = write(*NEWEST)
-    format = detect(path)
+    format = detect_format(path)
     assert format is not None
     assert format.name == "openhands"
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.role for m in told] == [
         "user", "assistant", "tool", "tool", "assistant", "tool", "assistant", "tool", "assistant",
     ]  # fmt: skip
@@ -266,12 +274,12 @@ def test_a_folder_of_events_is_one_conversation_in_the_order_of_its_numbers(
     for n, one in enumerate(said):
         write(one, name=f"conversations/abc123/events/{n}.json")
     with open_store(tmp_path / "store.db") as store:
-        intake = take_in(store, [tmp_path / "conversations"])
+        intake = import_transcripts(store, [tmp_path / "conversations"])
         assert (intake.failed, intake.unknown) == ((), ())
         assert [m.text for m in store.messages("abc123")] == [str(n) for n in range(12)]
         write(event(12, "user", action="message", args={"content": "12"}),
               name="conversations/abc123/events/12.json")  # fmt: skip
-        assert take_in(store, [tmp_path / "conversations"]).messages == 1
+        assert import_transcripts(store, [tmp_path / "conversations"]).messages == 1
 
 
 def test_a_folder_of_new_events_keeps_the_calls_of_an_answer_together(
@@ -280,7 +288,7 @@ def test_a_folder_of_new_events_keeps_the_calls_of_an_answer_together(
     for n, one in enumerate(NEWEST):
         write(one, name=f"conversations/abc123/events/event-{n:05}-uuid{n}.json")
     with open_store(tmp_path / "store.db") as store:
-        take_in(store, [tmp_path / "conversations"])
+        import_transcripts(store, [tmp_path / "conversations"])
         told = store.messages("abc123")
     assert [[call.id for call in m.tool_calls] for m in told if m.tool_calls] == [
         ["c1", "c2"],
@@ -292,6 +300,6 @@ def test_a_folder_of_new_events_keeps_the_calls_of_an_answer_together(
 
 def test_a_list_with_a_damaged_element_keeps_the_others(write: Write) -> None:
     whole = json.dumps([EVENTS[1], "x", 5, EVENTS[10]]).replace('"x"', "x")
-    events = list(read(write(whole, name="t.json")))
+    events = list(read_transcript(write(whole, name="t.json")))
     assert [m.text for m in messages(events)] == ["fix it", "Done."]
-    assert len([e for e in events if isinstance(e, Damage)]) == 2
+    assert len([e for e in events if isinstance(e, UnreadableEntry)]) == 2

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from rekindle.transcripts import Damage, Learned, Opened, detect, read
+from rekindle.transcripts import (
+    SessionStarted,
+    SessionUpdated,
+    UnreadableEntry,
+    detect_format,
+    read_transcript,
+)
 from rekindle.types import Message, Tokens, ToolCall
 from tests.unit.transcripts.conftest import Write, messages
 
@@ -105,11 +111,11 @@ TURN = [
 
 def test_a_conversation_is_told_once_though_every_call_repeats_it(write: Write) -> None:
     path = write(export(*TURN), name="spans.json")
-    format = detect(path)
+    format = detect_format(path)
     assert format is not None
     assert format.name == "otel"
-    events = list(read(path))
-    assert [e.session.id for e in events if isinstance(e, Opened)] == ["talk"]
+    events = list(read_transcript(path))
+    assert [e.session.id for e in events if isinstance(e, SessionStarted)] == ["talk"]
     told = messages(events)
     assert [m.role for m in told] == ["user", "assistant", "tool", "assistant"]
     assert (told[1].reasoning, told[1].finish_reason) == ("hm", "tool_call")
@@ -117,7 +123,7 @@ def test_a_conversation_is_told_once_though_every_call_repeats_it(write: Write) 
     assert (told[2].tool_call_id, told[2].name, told[2].content) == ("c1", "warmth", "21")
     assert told[3].content == "It is 21."
     assert len({m.platform_message_id for m in told}) == 4
-    learned = next(e.session for e in events if isinstance(e, Learned))
+    learned = next(e.session for e in events if isinstance(e, SessionUpdated))
     assert (learned.model, learned.started) == ("m-1", 1772359200.0)
     assert learned.tokens == Tokens(input=12, output=6, cache_read=8)
 
@@ -131,14 +137,14 @@ def test_every_container_of_otlp_gives_the_same_messages(tmp_path: Path, layout:
         path.write_text(json.dumps(export(*TURN), indent=2))
     else:
         path.write_text(json.dumps(export(*TURN[:2]), indent=1) + json.dumps(export(*TURN[2:])))
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.role for m in told] == ["user", "assistant", "tool", "assistant"]
 
 
 def test_the_status_of_a_tool_s_span_is_the_label(write: Write) -> None:
     def label(**more: Any) -> Message:
         path = write(export(TURN[0], tool("s2", "c1", "hm", 2, **more), TURN[2]))
-        return next(m for m in messages(read(path)) if m.role == "tool")
+        return next(m for m in messages(read_transcript(path)) if m.role == "tool")
 
     assert label(**ERROR).meta == {"is_error": True, "error": "it broke", "duration": 2.0}
     assert label(status={"code": "STATUS_CODE_OK"}).meta == {"is_error": False, "duration": 2.0}
@@ -149,7 +155,7 @@ def test_the_status_of_a_tool_s_span_is_the_label(write: Write) -> None:
 def test_an_exception_tells_what_went_wrong(write: Write) -> None:
     raised = {"name": "exception", "attributes": pairs({"exception.message": "no such place"})}
     broken = tool("s2", "c1", None, 2, status={"code": 2}, events=[raised])
-    told = messages(read(write(export(TURN[0], broken))))
+    told = messages(read_transcript(write(export(TURN[0], broken))))
     assert (told[2].meta or {})["error"] == "no such place"
     assert told[2].content is None
 
@@ -157,7 +163,7 @@ def test_an_exception_tells_what_went_wrong(write: Write) -> None:
 def test_calls_without_recorded_messages_are_still_calls(write: Write) -> None:
     bare = span("s1", {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m-1"})
     told = messages(
-        read(write(export(bare, tool("s2", "c1", "21"), tool("s3", "c2", "x", **ERROR))))
+        read_transcript(write(export(bare, tool("s2", "c1", "21"), tool("s3", "c2", "x", **ERROR))))
     )
     assert [m.role for m in told] == ["assistant", "tool", "tool"]
     assert [c.id for c in told[0].tool_calls] == ["c1", "c2"]
@@ -172,11 +178,16 @@ def test_what_the_user_says_twice_is_said_twice(write: Write) -> None:
             chat("s2", [USER, SAYS, USER], [SAYS], 2),
         )
     )
-    assert [m.role for m in messages(read(path))] == ["user", "assistant", "user", "assistant"]
+    assert [m.role for m in messages(read_transcript(path))] == [
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
 
 
 def test_a_span_that_is_exported_twice_counts_once(write: Write) -> None:
-    told = messages(read(write(export(*TURN[:3], TURN[0], TURN[2]))))
+    told = messages(read_transcript(write(export(*TURN[:3], TURN[0], TURN[2]))))
     assert len(told) == 4
 
 
@@ -190,13 +201,13 @@ def test_a_sub_agent_is_a_session_of_its_own(write: Write) -> None:
             *TURN[1:],
         )
     )
-    events = list(read(path))
-    opened = [e.session for e in events if isinstance(e, Opened)]
+    events = list(read_transcript(path))
+    opened = [e.session for e in events if isinstance(e, SessionStarted)]
     assert [(s.id, s.parent) for s in opened[:2]] == [("talk", None), ("sub@talk", "talk")]
     by_session: dict[str, list[str]] = {}
     id = ""
     for event in events:
-        if isinstance(event, Opened):
+        if isinstance(event, SessionStarted):
             id = event.session.id
         elif isinstance(event, Message):
             by_session.setdefault(id, []).append(event.role)
@@ -215,8 +226,8 @@ def test_traces_without_a_conversation_are_sessions_of_their_own(write: Write) -
         }
         return span(id, about, traceId=trace)
 
-    events = list(read(write(export(*(bare(f"s{n}", f"t{n}") for n in range(100))))))
-    assert len({e.session.id for e in events if isinstance(e, Opened)}) == 100
+    events = list(read_transcript(write(export(*(bare(f"s{n}", f"t{n}") for n in range(100))))))
+    assert len({e.session.id for e in events if isinstance(e, SessionStarted)}) == 100
     assert len(messages(events)) == 200
 
 
@@ -246,7 +257,7 @@ def test_the_older_convention_tells_messages_as_events(write: Write) -> None:
             span("s2", {"gen_ai.system": "openai"}, 2, events=second),
         )
     )
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [(m.role, m.content) for m in told] == [
         ("user", "how warm is it?"),
         ("assistant", None),
@@ -267,10 +278,10 @@ def test_messages_in_log_records_are_read_too(write: Write) -> None:
     ]
     document = {"resourceLogs": [{"scopeLogs": [{"logRecords": logs}]}]}
     path = write(document, export(span("s1", {"gen_ai.operation.name": "chat"})))
-    format = detect(path)
+    format = detect_format(path)
     assert format is not None
     assert format.name == "otel"
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [(m.role, m.content) for m in told] == [("user", "hi"), ("assistant", "hello")]
 
 
@@ -305,11 +316,11 @@ def test_openinference_tells_messages_as_attributes(write: Write) -> None:
             ),
         )
     )
-    events = list(read(path))
+    events = list(read_transcript(path))
     chat = messages(events)
     assert [m.role for m in chat] == ["user", "assistant", "tool", "assistant"]
     assert (chat[2].meta or {})["is_error"] is True
-    learned = next(e.session for e in events if isinstance(e, Learned))
+    learned = next(e.session for e in events if isinstance(e, SessionUpdated))
     assert learned.tokens == Tokens(input=7, output=2)
 
 
@@ -324,7 +335,7 @@ def test_openllmetry_numbers_prompts_and_completions(write: Write) -> None:
         "gen_ai.completion.0.tool_calls.0.name": "f",
         "gen_ai.completion.0.tool_calls.0.arguments": "{}",
     }
-    told = messages(read(write(export(span("s1", about)))))
+    told = messages(read_transcript(write(export(span("s1", about)))))
     assert [(m.role, m.content) for m in told] == [("user", "hi"), ("assistant", "hello")]
     assert told[1].tool_calls == (ToolCall("c1", "f", "{}"),)
 
@@ -377,10 +388,10 @@ def test_a_step_that_ran_the_code_of_an_answer_is_a_call(tmp_path: Path) -> None
     ]
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"trace_id": "t1", "spans": steps}, indent=1))
-    format = detect(path)
+    format = detect_format(path)
     assert format is not None
     assert format.name == "otel"
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.role for m in told] == ["user", "assistant", "tool", "assistant", "tool"]
     assert told[1].tool_calls == (ToolCall("call_1", "python_interpreter", "ls()"),)
     assert told[2].content == seen["content"], "what the model was given"
@@ -403,8 +414,8 @@ def test_an_agent_inside_an_agent_is_a_session_of_its_own(tmp_path: Path) -> Non
     path.write_text(json.dumps({"trace_id": "t1", "spans": [outer]}))
     told: dict[str, list[str]] = {}
     id = ""
-    for event in read(path):
-        if isinstance(event, Opened):
+    for event in read_transcript(path):
+        if isinstance(event, SessionStarted):
             id = event.session.id
             assert event.session.parent == ("t1" if "@" in id else None)
         elif isinstance(event, Message):
@@ -418,10 +429,15 @@ def test_an_agent_inside_an_agent_is_a_session_of_its_own(tmp_path: Path) -> Non
 def test_spans_in_a_list_are_read(write: Write) -> None:
     one = {**TURN[0], "trace_id": "t1", "span_id": "s1"}
     path = write(f"[{json.dumps(one)}, 7, {json.dumps(TURN[2])}]")
-    format = detect(path)
+    format = detect_format(path)
     assert format is not None
     assert format.name == "otel"
-    assert [m.role for m in messages(read(path))] == ["user", "assistant", "tool", "assistant"]
+    assert [m.role for m in messages(read_transcript(path))] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
 
 
 def test_spans_as_the_sdk_prints_them_are_read(tmp_path: Path) -> None:
@@ -442,22 +458,22 @@ def test_spans_as_the_sdk_prints_them_are_read(tmp_path: Path) -> None:
     other = {**one, "context": {"trace_id": "0x2", "span_id": "0x3"}}
     path = tmp_path / "printed"
     path.write_text(json.dumps(one, indent=4) + "\n" + json.dumps(other, indent=4))
-    format = detect(path)
+    format = detect_format(path)
     assert format is not None
     assert format.name == "otel"
-    events = list(read(path))
-    assert {e.session.id for e in events if isinstance(e, Opened)} == {"0x1", "0x2"}
+    events = list(read_transcript(path))
+    assert {e.session.id for e in events if isinstance(e, SessionStarted)} == {"0x1", "0x2"}
     assert sorted(m.role for m in messages(events)) == ["assistant", "assistant", "user", "user"]
 
 
 def test_notes_about_a_trace_are_no_trace(write: Write) -> None:
-    assert detect(write({"trace_id": "t1", "errors": [], "scores": []})) is None
+    assert detect_format(write({"trace_id": "t1", "errors": [], "scores": []})) is None
 
 
 def test_a_bad_line_costs_no_other(tmp_path: Path) -> None:
     path = tmp_path / "spans.jsonl"
     lines = [json.dumps(export(one)) for one in TURN]
     path.write_text("\n".join([lines[0], lines[1][:-9], '{"resourceSpans": [7]}', *lines[2:]]))
-    events = list(read(path))
+    events = list(read_transcript(path))
     assert [m.role for m in messages(events)] == ["user", "assistant", "tool", "assistant"]
-    assert [e.line for e in events if isinstance(e, Damage)] == [2]
+    assert [e.line for e in events if isinstance(e, UnreadableEntry)] == [2]

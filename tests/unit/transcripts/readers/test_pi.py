@@ -3,7 +3,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from rekindle.transcripts import Learned, Opened, read
+from rekindle.transcripts import SessionStarted, SessionUpdated, read_transcript
 from rekindle.types import Tokens
 from tests.unit.transcripts.conftest import Write, messages
 
@@ -64,7 +64,7 @@ def test_entries_become_prompts_answers_and_results(write: Write) -> None:
         entry("custom", "an extension says", customType="x"),
         {"type": "session_info", "name": "A name"},
     )
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.role for m in told] == ["user", "assistant", "tool", "tool", "assistant"]
     assert (told[1].content, told[1].reasoning) == ("I do.", "plan")
     assert [call.id for call in told[1].tool_calls] == ["c1", "c2"]
@@ -72,7 +72,7 @@ def test_entries_become_prompts_answers_and_results(write: Write) -> None:
     assert told[3].meta == {"is_error": True, "exit_code": 2}
     assert (told[3].name, told[3].tool_call_id) == ("bash", "c2")
     assert told[4].meta == {"model": "model-b"}
-    learned = next(e.session for e in read(path) if isinstance(e, Learned))
+    learned = next(e.session for e in read_transcript(path) if isinstance(e, SessionUpdated))
     assert learned.tokens == Tokens(input=6, output=10, cache_read=200, cache_write=14)
     assert (learned.cost, learned.title) == (Decimal("0.50"), "A name")
     assert (learned.id, learned.model, learned.cwd) == ("own", "model-a", "/repo")
@@ -85,7 +85,7 @@ def test_a_command_the_user_ran_is_a_prompt_in_the_words_the_model_gets(write: W
         entry("bashExecution", command="rg x", output="", exitCode=1),
         entry("bashExecution", command="sleep 9", output="", exitCode=None, cancelled=True),
     )
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.role for m in told] == ["user"] * 3
     assert told[0].content == "Ran `ls`\n```\na\n\n```"
     assert told[1].content == "Ran `rg x`\n(no output)\n\nCommand exited with code 1"
@@ -104,7 +104,7 @@ def test_an_answer_that_was_stopped_is_kept_and_told_by_the_message_after_it(wri
         entry("user", "again"),
         entry("assistant", [], stopReason="error", errorMessage="429 slow down"),
     )
-    stopped, again, failed = messages(read(path))
+    stopped, again, failed = messages(read_transcript(path))
     assert (stopped.finish_reason, stopped.content) == ("aborted", None)
     assert again.meta == {"aborted": True}
     assert failed.meta == {"error": "429 slow down", "api_error": True}
@@ -117,7 +117,9 @@ def test_a_compaction_is_told_by_the_message_after_it(write: Write) -> None:
         {"type": "compaction", "summary": "so far", "tokensBefore": 9, "firstKeptEntryIndex": 1},
         entry("user", "two"),
     )
-    assert messages(read(path))[1].meta == {"compacted": {"summary": "so far", "tokens_before": 9}}
+    assert messages(read_transcript(path))[1].meta == {
+        "compacted": {"summary": "so far", "tokens_before": 9}
+    }
 
 
 def test_a_branch_in_the_tree_is_read_after_what_it_left(write: Write) -> None:
@@ -128,7 +130,7 @@ def test_a_branch_in_the_tree_is_read_after_what_it_left(write: Write) -> None:
         node("e3", "e1", {"type": "branch_summary", "fromId": "e2", "summary": "did not work"}),
         node("e4", "e3", entry("assistant", said("second try"), at=3)),
     )
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.text for m in told] == ["ask", "first try", "second try"]
     assert told[1].meta is None
     assert told[2].meta == {"branched": {"from": "e1", "summary": "did not work"}}
@@ -136,9 +138,9 @@ def test_a_branch_in_the_tree_is_read_after_what_it_left(write: Write) -> None:
 
 def test_messages_keep_their_ids_when_pi_gives_an_old_file_new_ones(write: Write) -> None:
     lines = [entry("user", "a", at=1), entry("assistant", called("c1"), at=2), result("c1", "x")]
-    before = [m.platform_message_id for m in messages(read(write(HEADER, *lines)))]
+    before = [m.platform_message_id for m in messages(read_transcript(write(HEADER, *lines)))]
     nodes = [node(f"e{n}", f"e{n - 1}", line) for n, line in enumerate(lines)]
-    after = [m.platform_message_id for m in messages(read(write(HEADER, *nodes)))]
+    after = [m.platform_message_id for m in messages(read_transcript(write(HEADER, *nodes)))]
     assert before == after
     assert len(set(before)) == 3
 
@@ -147,7 +149,7 @@ def test_the_parent_is_named_in_the_path_of_its_file(write: Write) -> None:
     for field in ("branchedFrom", "parentSession"):
         origin = "/home/x/.pi/agent/sessions/--x--/2026-03-01T09-00-00-000Z_the-parent.jsonl"
         path = write({**HEADER, field: origin}, entry("user", "x"))
-        opened = next(e.session for e in read(path) if isinstance(e, Opened))
+        opened = next(e.session for e in read_transcript(path) if isinstance(e, SessionStarted))
         assert (opened.id, opened.parent) == ("own", "the-parent")
 
 
@@ -158,7 +160,7 @@ def test_masked_ids_are_matched_by_their_order(write: Write) -> None:
         result("REDACTED", "one", at=2),
         result("REDACTED", "two", at=3),
     )
-    answer, *results = messages(read(path))
+    answer, *results = messages(read_transcript(path))
     made = [call.id for call in answer.tool_calls]
     assert [m.tool_call_id for m in results] == made
     assert len(set(made)) == 2

@@ -5,7 +5,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from rekindle.transcripts import Damage, Learned, detect, read
+from rekindle.transcripts import SessionUpdated, UnreadableEntry, detect_format, read_transcript
 from rekindle.types import Tokens
 from tests.unit.transcripts.conftest import Write, messages
 
@@ -43,15 +43,17 @@ OLD = {
 
 
 def learned(path: Path) -> Any:
-    return next(event.session for event in read(path) if isinstance(event, Learned))
+    return next(
+        event.session for event in read_transcript(path) if isinstance(event, SessionUpdated)
+    )
 
 
 def test_a_step_is_an_answer_with_its_result_and_the_history_has_the_prompt(write: Write) -> None:
     path = write(json.dumps(OLD, indent=2), name="repo__1.traj")
-    format = detect(path)
+    format = detect_format(path)
     assert format is not None
     assert format.name == "swe-agent"
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.role for m in told] == ["user", *["assistant", "tool"] * 3]
     assert told[0].text == "We solve this issue."
     assert [m.tool_calls[0].name for m in told[1::2]] == ["open", "bash", "submit"]
@@ -60,7 +62,7 @@ def test_a_step_is_an_answer_with_its_result_and_the_history_has_the_prompt(writ
         a.tool_calls[0].id == r.tool_call_id for a, r in zip(told[1::2], told[2::2], strict=True)
     )
     assert [m.platform_message_id for m in told] == [
-        m.platform_message_id for m in messages(read(path))
+        m.platform_message_id for m in messages(read_transcript(path))
     ]
     assert len({m.platform_message_id for m in told}) == 7
 
@@ -68,7 +70,7 @@ def test_a_step_is_an_answer_with_its_result_and_the_history_has_the_prompt(writ
 def test_a_result_is_what_the_model_saw_and_what_the_tool_gave_where_the_history_lacks_it(
     write: Write,
 ) -> None:
-    told = messages(read(write(OLD, name="repo__1.traj")))
+    told = messages(read_transcript(write(OLD, name="repo__1.traj")))
     assert [m.text for m in told[2::2]] == [
         "[File: a.py]\n(Open file: a.py)\nbash-$",
         "a.py",
@@ -103,7 +105,7 @@ def test_calls_of_functions_are_taken_from_the_history(write: Write) -> None:
         "environment": "main",
     }
     path = write(json.dumps(new, indent=2), name="new.traj")
-    told = messages(read(path))
+    told = messages(read_transcript(path))
     assert [m.role for m in told] == ["user", "assistant", "tool", "assistant"]
     assert told[0].content == "the issue"
     assert told[1].tool_calls == (("c1", "find", '{"a": 1}'),)
@@ -115,21 +117,21 @@ def test_calls_of_functions_are_taken_from_the_history(write: Write) -> None:
 
 def test_of_several_attempts_the_chosen_one_is_read(write: Write) -> None:
     path = write({"attempts": [OLD, OLD], **OLD}, name="retry.traj")
-    format = detect(path)
+    format = detect_format(path)
     assert format is not None
     assert format.name == "swe-agent"
-    assert len(messages(read(path))) == 7
+    assert len(messages(read_transcript(path))) == 7
 
 
 def test_damaged_steps_are_located_and_the_rest_is_kept(write: Write) -> None:
     whole = json.dumps({**OLD, "trajectory": [OLD["trajectory"][0], "x", 5, OLD["trajectory"][1]]})
-    events = list(read(write(whole.replace('"x", 5', "x, 5"), name="r.traj")))
+    events = list(read_transcript(write(whole.replace('"x", 5', "x, 5"), name="r.traj")))
     assert [m.role for m in messages(events)] == ["user", *["assistant", "tool"] * 2]
-    assert len([event for event in events if isinstance(event, Damage)]) == 2
+    assert len([event for event in events if isinstance(event, UnreadableEntry)]) == 2
 
 
 def test_a_run_that_was_cut_before_its_history_still_has_its_steps(write: Write) -> None:
     whole = json.dumps(OLD)
-    events = list(read(write(whole[: whole.index('"history"') + 40], name="r.traj")))
+    events = list(read_transcript(write(whole[: whole.index('"history"') + 40], name="r.traj")))
     assert [m.role for m in messages(events)] == ["assistant", "tool"] * 3
-    assert any(isinstance(event, Damage) for event in events)
+    assert any(isinstance(event, UnreadableEntry) for event in events)

@@ -1,7 +1,7 @@
-"""`process`: look after what runs in the background; and `terminal`, which can start it there.
+"""`process`: manage background processes; and a `terminal` that can start them.
 
-Both stand on whoever keeps the processes (`processes.values.Processes`). A process belongs to the
-owner of the session, or to the session itself where nobody is known, and no one else sees it.
+Both use a process supervisor or registry (`Processes`). A process belongs to the session's owner, or
+to the session itself if the owner is unknown; nobody else can see it.
 """
 
 from __future__ import annotations
@@ -14,35 +14,41 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from rekindle.agent.tools.child_process import Ended
-from rekindle.agent.tools.environment import for_commands
-from rekindle.agent.tools.tool import Tool, ToolContext, ToolResult, schema
-from rekindle.agent.tools.truncate import cut
+from rekindle.agent.tools.child_process import ChildResult
+from rekindle.agent.tools.environment import build_command_environment
+from rekindle.agent.tools.tool import Tool, ToolContext, ToolResult, build_schema
+from rekindle.agent.tools.truncate import truncate_middle
 from rekindle.errors import InvalidInput, NotFound, ProcessError, ToolError
-from rekindle.processes.backends.base import Size
+from rekindle.processes.backends.base import TerminalSize
 from rekindle.processes.types import Process, Processes, Watch
 from rekindle.types import JSON
 
-from .terminal import OUTPUT_CHARACTERS, approved, run_here, terminal, workdir_of
+from .terminal import (
+    OUTPUT_CHARACTERS,
+    build_terminal,
+    require_approval,
+    resolve_workdir,
+    run_locally,
+)
 
 ACTIONS = ("list", "poll", "log", "wait", "kill", "write", "submit", "close")
 WAIT_SECONDS = 60.0
 LOG_LINES = 200
-SHORTEST_INTERVAL = 10
-_READER = "agent"
-_LISTED = 50  # processes in one answer
-_COMMAND = 300  # characters of a command line
+MIN_INTERVAL = 10
+_READER_NAME = "agent"
+_MAX_LISTED = 50  # processes in one result
+_MAX_COMMAND_CHARACTERS = 300  # characters of a command line
 
 
-class Keeping(NamedTuple):
-    """Who keeps the processes, and where commands run: `local`, `container:box`, …"""
+class ProcessStarter(NamedTuple):
+    """A starter of processes on one backend: `local`, `container:box`, …"""
 
     processes: Processes
-    place: str = "local"
+    backend: str = "local"
 
     @property
-    def is_here(self) -> bool:
-        return self.place == "local"
+    def is_local(self) -> bool:
+        return self.backend == "local"
 
     async def start(
         self,
@@ -54,68 +60,70 @@ class Keeping(NamedTuple):
         watches: tuple[Watch, ...] = (),
     ) -> Process:
         """Start an approved command in its own shell."""
-        shell = (shutil.which("bash") or "/bin/sh") if self.is_here else "sh"
+        shell = (shutil.which("bash") or "/bin/sh") if self.is_local else "sh"
         try:
             return await self.processes.start(
                 (shell, "-c", command),
-                owner=owner_of(context),
+                owner=get_owner(context),
                 cwd=workdir,
-                env=for_commands(context) if self.is_here else {},
-                pty=Size() if pty else None,
-                place=self.place,
+                env=build_command_environment(context) if self.is_local else {},
+                pty=TerminalSize() if pty else None,
+                backend=self.backend,
                 watches=watches,
                 session=context.session,
             )
         except (ProcessError, InvalidInput) as error:
-            raise ToolError(f"the command could not be started: {error}") from None
+            raise ToolError(f"could not start the command: {error}") from None
 
-    async def folder(self, context: ToolContext, asked: str) -> str:
-        """The folder to run in; elsewhere its own place knows whether it is one."""
-        if self.is_here:
-            return await workdir_of(context, asked)
+    async def resolve_folder(self, context: ToolContext, asked: str) -> str:
+        """Return the folder to run in; a remote backend validates it itself."""
+        if self.is_local:
+            return await resolve_workdir(context, asked)
         return "" if asked == "." else asked
 
 
-def owner_of(context: ToolContext) -> str:
-    """Whose processes a session starts and sees."""
+def get_owner(context: ToolContext) -> str:
+    """Return the owner whose processes a session starts and sees."""
     return context.owner or context.session
 
 
 # -- terminal
 
 
-async def _terminal(
-    keeping: Keeping, in_front: Tool, context: ToolContext, arguments: Mapping[str, JSON]
+async def _handle_terminal(
+    starter: ProcessStarter, foreground: Tool, context: ToolContext, arguments: Mapping[str, JSON]
 ) -> ToolResult:
     if not arguments.get("background"):
-        for name in _BACKGROUND:
+        for name in _BACKGROUND_PARAMETERS:
             if arguments.get(name):
-                raise ToolError(f"{name}: only for commands in the background")
-        kept = {name: arguments[name] for name in arguments if name not in _BACKGROUND}
-        kept.pop("background", None)
-        answer: Any = in_front.handler(context, kept)
+                raise ToolError(f"{name}: only allowed with background=true")
+        remaining = {
+            name: arguments[name] for name in arguments if name not in _BACKGROUND_PARAMETERS
+        }
+        remaining.pop("background", None)
+        answer: Any = foreground.handler(context, remaining)
         return await answer
     command: str = arguments["command"]
     if "\0" in command:
-        raise ToolError("command: a NUL cannot be part of a command")
+        raise ToolError("command: must not contain NUL")
     if "timeout" in arguments:
-        raise ToolError("timeout: a command in the background has none; end it with `process`")
-    workdir = await keeping.folder(context, arguments.get("workdir", "."))
-    await approved(context, command, workdir)
-    process = await keeping.start(
+        raise ToolError("timeout: not allowed with background=true; end it with `process`")
+    workdir = await starter.resolve_folder(context, arguments.get("workdir", "."))
+    await require_approval(context, command, workdir)
+    process = await starter.start(
         context,
         command,
         workdir,
         pty=bool(arguments.get("pty")),
-        watches=_watches(context, arguments),
+        watches=_build_watches(context, arguments),
     )
-    said = {"process_id": process.id, "state": process.state, "pid": process.pid}
-    hint = "It runs in the background; look after it with `process`."
-    return ToolResult(json.dumps({**said, "hint": hint}, ensure_ascii=False))
+    fields = {"process_id": process.id, "state": process.state, "pid": process.pid}
+    hint = "Running in the background; manage it with `process`."
+    return ToolResult(json.dumps({**fields, "hint": hint}, ensure_ascii=False))
 
 
-def _watches(context: ToolContext, arguments: Mapping[str, JSON]) -> tuple[Watch, ...]:
-    """Reports go to the conversation that the command came from."""
+def _build_watches(context: ToolContext, arguments: Mapping[str, JSON]) -> tuple[Watch, ...]:
+    """Build the watches; their reports go to the conversation that started the command."""
     note = context.address or context.session
     watches = [Watch("end", note=note)]
     if seconds := arguments.get("check_interval"):
@@ -125,213 +133,221 @@ def _watches(context: ToolContext, arguments: Mapping[str, JSON]) -> tuple[Watch
     return tuple(watches)
 
 
-async def _run_there(
-    keeping: Keeping, context: ToolContext, command: str, workdir: str, seconds: float
-) -> Ended:
-    """Run a command in another place, and wait for its end. Nothing of it is left there."""
-    processes, owner = keeping.processes, owner_of(context)
-    process = await keeping.start(context, command, workdir)
+async def _run_on_backend(
+    starter: ProcessStarter, context: ToolContext, command: str, workdir: str, seconds: float
+) -> ChildResult:
+    """Run a command on another backend and wait for its end; leave nothing running there."""
+    processes, owner = starter.processes, get_owner(context)
+    process = await starter.start(context, command, workdir)
     id, end = process.id, time.monotonic() + seconds
     try:
-        await processes.close(id, owner=owner)
+        await processes.close_stdin(id, owner=owner)
         while process.live and (left := end - time.monotonic()) > 0:
-            process = (await processes.wait(id, left, owner=owner, reader=_READER)).process
-        said = await processes.log(id, owner=owner)
+            process = (await processes.wait(id, left, owner=owner, reader=_READER_NAME)).process
+        log = await processes.read_log(id, owner=owner)
     except (ProcessError, NotFound) as error:
-        raise ToolError(f"{keeping.place}: {error}") from None
+        raise ToolError(f"{starter.backend}: {error}") from None
     finally:
-        if process.live:  # out of time, or the turn was stopped
+        if process.live:  # timed out, or the turn was stopped
             await asyncio.shield(processes.kill(id, owner=owner))
     if process.state == "lost":
-        raise ToolError(f"{keeping.place}: the command was lost: {process.why}")
+        raise ToolError(f"{starter.backend}: lost the command: {process.why}")
     code = 137 if process.exit_code is None else process.exit_code
-    return Ended(cut(said.output, OUTPUT_CHARACTERS), code, timed_out=process.live)
+    return ChildResult(truncate_middle(log.output, OUTPUT_CHARACTERS), code, timed_out=process.live)
 
 
 # -- process
 
 
-async def _process(
+async def _handle_process(
     processes: Processes, context: ToolContext, arguments: Mapping[str, JSON]
 ) -> ToolResult:
     action: str = arguments["action"]
-    owner = owner_of(context)
+    owner = get_owner(context)
     try:
         if action == "list":
-            return _list(await processes.list(owner=owner))
+            return _list_processes(await processes.list(owner=owner))
         id: str | None = arguments.get("process_id")
         if not id:
-            raise ToolError(f"process_id: {action} needs one; `list` shows them")
-        return await _ACTIONS[action](processes, id, owner, arguments)
+            raise ToolError(f"process_id: required for {action}; get one from `list`")
+        return await _ACTION_HANDLERS[action](processes, id, owner, arguments)
     except NotFound as error:
-        raise ToolError(f"{error}; `list` shows those that are known") from None
+        raise ToolError(f"{error}; see `list`") from None
     except (ProcessError, InvalidInput) as error:
         raise ToolError(f"{action}: {error}") from None
 
 
-def _list(found: list[Process]) -> ToolResult:
-    told: dict[str, JSON] = {"processes": [_shown(one) for one in found[-_LISTED:]]}
-    if len(found) > _LISTED:
-        told["older"] = len(found) - _LISTED
-    return _answer(**told)
+def _list_processes(found: list[Process]) -> ToolResult:
+    fields: dict[str, JSON] = {
+        "processes": [_describe_process(one) for one in found[-_MAX_LISTED:]]
+    }
+    if len(found) > _MAX_LISTED:
+        fields["older"] = len(found) - _MAX_LISTED
+    return _build_result(**fields)
 
 
-async def _poll(
+async def _poll_process(
     processes: Processes, id: str, owner: str, arguments: Mapping[str, JSON]
 ) -> ToolResult:
-    found = await processes.poll(id, owner=owner, reader=_READER)
-    return _answer(found.process, found.output, **_gap(found.dropped))
+    found = await processes.poll(id, owner=owner, reader=_READER_NAME)
+    return _build_result(found.process, found.output, **_build_dropped_field(found.dropped))
 
 
-async def _log(
+async def _read_log(
     processes: Processes, id: str, owner: str, arguments: Mapping[str, JSON]
 ) -> ToolResult:
     offset, limit = arguments.get("offset"), arguments.get("limit", LOG_LINES)
     if offset is None:
-        found = await processes.log(id, owner=owner, tail=limit)
+        found = await processes.read_log(id, owner=owner, tail=limit)
     else:
-        found = await processes.log(id, owner=owner, offset=offset, limit=limit)
-    gap = _gap(found.process.dropped)
-    return _answer(found.process, found.output, lines_kept=found.lines, **gap)
+        found = await processes.read_log(id, owner=owner, offset=offset, limit=limit)
+    gap = _build_dropped_field(found.process.dropped)
+    return _build_result(found.process, found.output, lines_kept=found.lines, **gap)
 
 
-async def _wait(
+async def _wait_for_process(
     processes: Processes, id: str, owner: str, arguments: Mapping[str, JSON]
 ) -> ToolResult:
     seconds: float = arguments.get("timeout", WAIT_SECONDS)
-    found = await processes.wait(id, seconds, owner=owner, reader=_READER)
-    told: dict[str, JSON] = {"timed_out": found.timed_out, **_gap(found.dropped)}
+    found = await processes.wait(id, seconds, owner=owner, reader=_READER_NAME)
+    fields: dict[str, JSON] = {"timed_out": found.timed_out, **_build_dropped_field(found.dropped)}
     if found.clamped is not None:
-        told["note"] = f"{seconds:g} s is more than is allowed: waited at most {found.clamped:g} s"
-    return _answer(found.process, found.output, **told)
+        fields["note"] = f"{seconds:g} s exceeds the limit; waited at most {found.clamped:g} s"
+    return _build_result(found.process, found.output, **fields)
 
 
-async def _kill(
+async def _kill_process(
     processes: Processes, id: str, owner: str, arguments: Mapping[str, JSON]
 ) -> ToolResult:
-    return _answer(await processes.kill(id, owner=owner))
+    return _build_result(await processes.kill(id, owner=owner))
 
 
-async def _write(
+async def _write_input(
     processes: Processes, id: str, owner: str, arguments: Mapping[str, JSON]
 ) -> ToolResult:
     data: str | None = arguments.get("data")
     if data is None:
-        raise ToolError("data: nothing to write; give the text")
-    give = processes.submit if arguments["action"] == "submit" else processes.write
-    taken, of = await give(id, data, owner=owner)
-    if taken < of:
-        raise ToolError(f"the program does not read: it took {taken} of {of} bytes")
-    return _answer(written=taken)
+        raise ToolError("data: required; the text to write")
+    send = processes.submit if arguments["action"] == "submit" else processes.write
+    accepted, total = await send(id, data, owner=owner)
+    if accepted < total:
+        raise ToolError(
+            f"the program is not reading its input: it accepted {accepted} of {total} bytes"
+        )
+    return _build_result(written=accepted)
 
 
-async def _close(
+async def _close_input(
     processes: Processes, id: str, owner: str, arguments: Mapping[str, JSON]
 ) -> ToolResult:
-    await processes.close(id, owner=owner)
-    return _answer(closed=True)
+    await processes.close_stdin(id, owner=owner)
+    return _build_result(closed=True)
 
 
-_Act: TypeAlias = Callable[[Processes, str, str, Mapping[str, JSON]], Awaitable[ToolResult]]
-_ACTIONS: Mapping[str, _Act] = {
-    "poll": _poll,
-    "log": _log,
-    "wait": _wait,
-    "kill": _kill,
-    "write": _write,
-    "submit": _write,
-    "close": _close,
+_ActionHandler: TypeAlias = Callable[
+    [Processes, str, str, Mapping[str, JSON]], Awaitable[ToolResult]
+]
+_ACTION_HANDLERS: Mapping[str, _ActionHandler] = {
+    "poll": _poll_process,
+    "log": _read_log,
+    "wait": _wait_for_process,
+    "kill": _kill_process,
+    "write": _write_input,
+    "submit": _write_input,
+    "close": _close_input,
 }
 
 
-def _gap(dropped: int) -> dict[str, JSON]:
-    """How much came before the output and is no longer kept, if anything."""
+def _build_dropped_field(dropped: int) -> dict[str, JSON]:
+    """Return the field for output that was dropped before this, if any."""
     return {"dropped_bytes": dropped} if dropped else {}
 
 
-def _answer(process: Process | None = None, output: str | None = None, **told: JSON) -> ToolResult:
-    said: dict[str, JSON] = {} if process is None else _shown(process)
+def _build_result(
+    process: Process | None = None, output: str | None = None, **told: JSON
+) -> ToolResult:
+    answer: dict[str, JSON] = {} if process is None else _describe_process(process)
     if output is not None:
-        said["output"] = cut(output, OUTPUT_CHARACTERS)
+        answer["output"] = truncate_middle(output, OUTPUT_CHARACTERS)
     meta: dict[str, JSON] = {}
     if process is not None and process.exit_code is not None and process.state == "exited":
         meta["exit_code"] = process.exit_code
-    return ToolResult(json.dumps({**said, **told}, ensure_ascii=False), meta)
+    return ToolResult(json.dumps({**answer, **told}, ensure_ascii=False), meta)
 
 
-def _shown(process: Process) -> dict[str, JSON]:
-    told: dict[str, JSON] = {
+def _describe_process(process: Process) -> dict[str, JSON]:
+    fields: dict[str, JSON] = {
         "process_id": process.id,
         "state": process.state,
         "exit_code": process.exit_code,
-        "command": cut(process.command, _COMMAND),
+        "command": truncate_middle(process.command, _MAX_COMMAND_CHARACTERS),
         "seconds": round((process.ended or time.time()) - process.started, 1),
         "bytes": process.bytes,
     }
-    return {**told, "why": process.why} if process.why else told
+    return {**fields, "why": process.why} if process.why else fields
 
 
 # -- the tools
 
-_BACKGROUND: Mapping[str, Mapping[str, JSON]] = {
+_BACKGROUND_PARAMETERS: Mapping[str, Mapping[str, JSON]] = {
     "pty": {
         "type": "boolean",
-        "description": "give it a terminal (background only), for interactive programs",
+        "description": "run it in a terminal, for interactive programs (background only)",
     },
     "check_interval": {
         "type": "number",
-        "minimum": SHORTEST_INTERVAL,
-        "description": "seconds between reports on it to this conversation (background only)",
+        "minimum": MIN_INTERVAL,
+        "description": "seconds between status reports to this conversation (background only)",
     },
     "watch_for": {
         "type": "string",
         "minLength": 1,
         "maxLength": 500,
-        "description": "report lines with this regular expression in them (background only)",
+        "description": "report output lines that match this regular expression (background only)",
     },
 }
 
 
-def background_tools(processes: Processes, place: str = "local") -> tuple[Tool, Tool]:
-    """`terminal` that can leave a command running, and `process` that looks after it."""
-    keeping = Keeping(processes, place)
-    runner = run_here if keeping.is_here else partial(_run_there, keeping)
-    in_front = terminal(runner, keeping.folder)
-    parameters = dict(in_front.parameters)
+def build_background_tools(processes: Processes, backend: str = "local") -> tuple[Tool, Tool]:
+    """Build a `terminal` that can run commands in the background, and the `process` tool."""
+    starter = ProcessStarter(processes, backend)
+    runner = run_locally if starter.is_local else partial(_run_on_backend, starter)
+    foreground = build_terminal(runner, starter.resolve_folder)
+    parameters = dict(foreground.parameters)
     parameters["properties"] = {
-        **in_front.parameters["properties"],
+        **foreground.parameters["properties"],
         "background": {
             "type": "boolean",
-            "description": "leave it running and answer at once with its process_id",
+            "description": "run it in the background and return its process_id immediately",
         },
-        **_BACKGROUND,
+        **_BACKGROUND_PARAMETERS,
     }
-    able = in_front._replace(
+    extended = foreground._replace(
         description=(
-            f"{in_front.description} With background=true it goes on after this call, and after"
-            " this program (servers, watchers, long builds), and this conversation is told when it"
-            " ends."
+            f"{foreground.description} With background=true it keeps running after this call, even if"
+            " this program exits (for servers, watchers, long builds); its end is reported to this"
+            " conversation."
         ),
         parameters=parameters,
-        handler=partial(_terminal, keeping, in_front),
+        handler=partial(_handle_terminal, starter, foreground),
     )
-    return able, _process_tool(processes)
+    return extended, _build_process_tool(processes)
 
 
-def _process_tool(processes: Processes) -> Tool:
+def _build_process_tool(processes: Processes) -> Tool:
     return Tool(
         name="process",
         toolset="terminal",
         description=(
-            "Look after background processes that `terminal` started. Actions: list; poll (state and"
-            " output since the last look); log (the last lines, or `limit` lines from line"
-            " `offset`); wait (until it ends, or `timeout` seconds); kill (with all its children);"
-            " write (raw input); submit (a line with Enter); close (end its input)."
+            "Manage background processes started by `terminal`. Actions: list; poll (state and new"
+            " output since the last poll); log (the last lines, or `limit` lines from line"
+            " `offset`); wait (until it exits, or `timeout` seconds); kill (with all its children);"
+            " write (raw input); submit (a line with Enter); close (close its input)."
         ),
-        parameters=schema(
+        parameters=build_schema(
             "action",
             action={"type": "string", "enum": list(ACTIONS)},
-            process_id={"type": "string", "description": "which one; not for list"},
+            process_id={"type": "string", "description": "the process; not for list"},
             data={"type": "string", "description": "the input for write and submit"},
             offset={"type": "integer", "minimum": 0, "description": "first line for log"},
             limit={"type": "integer", "minimum": 1, "description": "lines for log (default 200)"},
@@ -341,8 +357,8 @@ def _process_tool(processes: Processes) -> Tool:
                 "description": "seconds for wait (default 60)",
             },
         ),
-        handler=partial(_process, processes),
+        handler=partial(_handle_process, processes),
         emoji="⚙️",
-        seconds=None,  # a wait has its own limit
-        characters=2 * OUTPUT_CHARACTERS + 2000,  # as JSON a character may take two
+        seconds=None,  # wait has its own limit
+        characters=2 * OUTPUT_CHARACTERS + 2000,  # JSON may escape a character as two
     )

@@ -1,7 +1,7 @@
-"""`search_files`: text in files by a regular expression, or files by their names.
+"""`search_files`: search file contents by a regular expression, or find files by name.
 
-ripgrep looks for text where it is installed and can do it alike; else `search_walk` does, in a
-process that can be ended.
+Contents are searched with ripgrep if it is installed and supports the pattern; otherwise with
+`search_walk`, in a process that can be killed.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from rekindle.agent.tools.child_process import Ended, run
-from rekindle.agent.tools.environment import for_code
-from rekindle.agent.tools.sandbox_paths import Place, locate, open_folder
-from rekindle.agent.tools.tool import Tool, ToolContext, schema
+from rekindle.agent.tools.child_process import ChildResult, run_child
+from rekindle.agent.tools.environment import build_code_environment
+from rekindle.agent.tools.sandbox_paths import SandboxPath, open_folder, resolve_path
+from rekindle.agent.tools.tool import Tool, ToolContext, build_schema
 from rekindle.errors import ToolError
 from rekindle.types import JSON
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 500
 SECONDS = 30
-_CHARACTERS = 2_000_000  # of the raw answer, before it is put into words
-_LINE = 300
-_WALK = Path(__file__).with_name("search_walk.py")
+_MAX_RAW_CHARACTERS = 2_000_000  # of raw output, before formatting
+_MAX_LINE_CHARACTERS = 300
+_WALK_SCRIPT = Path(__file__).with_name("search_walk.py")
 
 
-class Match(NamedTuple):
-    """A line that matches, or a file when `line` is 0."""
+class SearchMatch(NamedTuple):
+    """A matching line, or a matching file if `line` is 0."""
 
     path: str
     line: int = 0
     text: str = ""
-    beside: tuple[tuple[int, str], ...] = ()
+    context_lines: tuple[tuple[int, str], ...] = ()
 
 
-class Matches(NamedTuple):
-    """What was found, and whether there is more."""
+class SearchMatches(NamedTuple):
+    """The matches, and whether there are more."""
 
-    found: list[Match]
-    more: bool
+    found: list[SearchMatch]
+    has_more: bool
 
 
-async def _search(context: ToolContext, arguments: Mapping[str, JSON]) -> str:
-    asked: dict[str, JSON] = {
+async def _search_files(context: ToolContext, arguments: Mapping[str, JSON]) -> str:
+    request: dict[str, JSON] = {
         "pattern": arguments["pattern"],
         "target": arguments.get("target", "content"),
         "glob": arguments.get("glob"),
@@ -56,22 +56,22 @@ async def _search(context: ToolContext, arguments: Mapping[str, JSON]) -> str:
         "limit": arguments.get("limit", DEFAULT_LIMIT),
         "context": arguments.get("context", 0),
     }
-    place = await asyncio.to_thread(locate, context, arguments.get("path", "."))
-    if asked["target"] == "content":
-        _checked(asked["pattern"])
+    path = await asyncio.to_thread(resolve_path, context, arguments.get("path", "."))
+    if request["target"] == "content":
+        _validate_pattern(request["pattern"])
     program = shutil.which("rg", path=context.environment.get("PATH"))
-    place, only = await asyncio.to_thread(_start, place)
+    path, only = await asyncio.to_thread(_resolve_start, path)
     if only is not None:
-        asked["glob"] = "/" + re.sub(r"([*?\[\]{}\\])", r"[\1]", only)
-    with open_folder(place) as folder:
-        if program and not _needs_python(asked):
-            matches = await _by_ripgrep(program, context, folder, asked)
+        request["glob"] = "/" + re.sub(r"([*?\[\]{}\\])", r"[\1]", only)
+    with open_folder(path) as folder:
+        if program and not _needs_python(request):
+            matches = await _search_with_ripgrep(program, context, folder, request)
         else:
-            matches = await _by_walk(context, folder, place, asked)
-    return _shown(matches, asked, _prefix(place, context))
+            matches = await _search_with_walk(context, folder, path, request)
+    return _format_matches(matches, request, _build_prefix(path, context))
 
 
-def _checked(pattern: str) -> None:
+def _validate_pattern(pattern: str) -> None:
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
@@ -80,46 +80,46 @@ def _checked(pattern: str) -> None:
         ) from None
 
 
-def _needs_python(asked: Mapping[str, JSON]) -> bool:
-    """What ripgrep does otherwise: look-around, references back, globs that are about paths."""
-    if asked["target"] == "names" or re.search(r"[/{!]", asked["glob"] or ""):
+def _needs_python(request: Mapping[str, JSON]) -> bool:
+    """Return whether ripgrep would differ: look-around, backreferences, or path globs."""
+    if request["target"] == "names" or re.search(r"[/{!]", request["glob"] or ""):
         return True
-    return re.search(r"\(\?[=!<P(]|\\[1-9ZA]", asked["pattern"]) is not None
+    return re.search(r"\(\?[=!<P(]|\\[1-9ZA]", request["pattern"]) is not None
 
 
-def _start(place: Place) -> tuple[Place, str | None]:
-    """The folder to search, and the name of the file in it when only one is meant."""
-    if not os.path.exists(place.path):
-        raise ToolError(f"{place.asked}: no such file or folder")
-    if os.path.isdir(place.path):
-        return place, None
-    return place._replace(parts=place.parts[:-1]), place.parts[-1]
+def _resolve_start(path: SandboxPath) -> tuple[SandboxPath, str | None]:
+    """Return the folder to search, and the file name if the path is a single file."""
+    if not os.path.exists(path.absolute):
+        raise ToolError(f"{path.asked}: no such file or folder")
+    if os.path.isdir(path.absolute):
+        return path, None
+    return path._replace(parts=path.parts[:-1]), path.parts[-1]
 
 
-def _prefix(place: Place, context: ToolContext) -> str:
-    """What makes the paths that are found such that other tools take them."""
+def _build_prefix(path: SandboxPath, context: ToolContext) -> str:
+    """Return the prefix that turns matched paths into ones that other tools accept."""
     cwd = os.path.realpath(context.cwd)
-    if place.path == cwd:
+    if path.absolute == cwd:
         return ""
-    inside = place.path.startswith(cwd.rstrip("/") + "/")
-    return (os.path.relpath(place.path, cwd) if inside else place.path).rstrip("/") + "/"
+    inside = path.absolute.startswith(cwd.rstrip("/") + "/")
+    return (os.path.relpath(path.absolute, cwd) if inside else path.absolute).rstrip("/") + "/"
 
 
-async def _by_walk(
-    context: ToolContext, folder: int, place: Place, asked: Mapping[str, JSON]
-) -> Matches:
-    ignored = await asyncio.to_thread(_ignored_above, place)
-    request = json.dumps({**asked, "ignored": ignored})
-    ended = await _ended(
-        (sys.executable, "-I", "-S", "-B", "-X", "utf8", str(_WALK), str(folder), request),
+async def _search_with_walk(
+    context: ToolContext, folder: int, path: SandboxPath, options: Mapping[str, JSON]
+) -> SearchMatches:
+    ignored = await asyncio.to_thread(_read_parent_ignores, path)
+    request = json.dumps({**options, "ignored": ignored})
+    result = await _run_search(
+        (sys.executable, "-I", "-S", "-B", "-X", "utf8", str(_WALK_SCRIPT), str(folder), request),
         context,
         folder,
     )
-    rows = [json.loads(line) for line in ended.output.splitlines() if line.startswith("{")]
-    if ended.exit_code != 0 or not rows:
-        raise ToolError(f"the search failed: {ended.output[-300:].strip()}")
+    rows = [json.loads(line) for line in result.output.splitlines() if line.startswith("{")]
+    if result.exit_code != 0 or not rows:
+        raise ToolError(f"the search failed: {result.output[-300:].strip()}")
     found = [
-        Match(
+        SearchMatch(
             row["path"],
             row.get("line", 0),
             row.get("text", ""),
@@ -127,49 +127,49 @@ async def _by_walk(
         )
         for row in rows[:-1]
     ]
-    return Matches(found, rows[-1]["more"])
+    return SearchMatches(found, rows[-1]["more"])
 
 
-def _ignored_above(place: Place) -> list[str]:
-    """The .gitignore files between the allowed folder and where the search starts."""
+def _read_parent_ignores(path: SandboxPath) -> list[str]:
+    """Read the .gitignore files between the allowed folder and the start of the search."""
     texts: list[str] = []
-    for depth in range(len(place.parts)):
-        above = place._replace(parts=place.parts[:depth])
-        file = Path(above.path, ".gitignore")
+    for depth in range(len(path.parts)):
+        above = path._replace(parts=path.parts[:depth])
+        file = Path(above.absolute, ".gitignore")
         if file.is_file() and not file.is_symlink():
             text = file.read_text(encoding="utf-8", errors="replace")[:100_000]
-            # A rule with a path counts from its own folder: only those about names reach down here.
+            # A rule with a path is relative to its folder; only name rules apply further down.
             rules = [rule for rule in text.splitlines() if "/" not in rule.strip().rstrip("/")]
             texts.append("\n".join(rules))
     return texts
 
 
-async def _by_ripgrep(
-    program: str, context: ToolContext, folder: int, asked: Mapping[str, JSON]
-) -> Matches:
-    """The same with ripgrep, which is faster in large trees."""
-    limit: int = asked["limit"]
+async def _search_with_ripgrep(
+    program: str, context: ToolContext, folder: int, request: Mapping[str, JSON]
+) -> SearchMatches:
+    """Search with ripgrep, which is faster in large trees."""
+    limit: int = request["limit"]
     argv = [program, "--json", "--hidden", "--no-require-git", "--no-config", "--no-messages"]
     argv += ["--no-ignore-global", "--no-ignore-exclude", "--no-ignore-dot"]
     argv += ["--sort", "path", "--max-filesize", "20M", "--glob", "!.git"]
-    argv += ["--context", str(asked["context"]), "--max-count", str(limit + 1)]
-    argv += [] if asked["case"] else ["--ignore-case"]
-    if asked["glob"]:  # as a type of file: a glob would bring back what .gitignore names
-        argv += ["--type-add", f"asked:{asked['glob']}", "--type", "asked"]
-    ended = await _ended((*argv, "--regexp", str(asked["pattern"]), "./"), context, folder)
-    if ended.exit_code not in (0, 1):
-        raise ToolError(f"the search failed: {ended.output[-300:].strip()}")
-    found = _read_ripgrep(ended.output.splitlines(), asked["context"])
-    return Matches(found[:limit], len(found) > limit)
+    argv += ["--context", str(request["context"]), "--max-count", str(limit + 1)]
+    argv += [] if request["case"] else ["--ignore-case"]
+    if request["glob"]:  # as a file type: --glob would override .gitignore
+        argv += ["--type-add", f"asked:{request['glob']}", "--type", "asked"]
+    result = await _run_search((*argv, "--regexp", str(request["pattern"]), "./"), context, folder)
+    if result.exit_code not in (0, 1):
+        raise ToolError(f"the search failed: {result.output[-300:].strip()}")
+    found = _parse_ripgrep(result.output.splitlines(), request["context"])
+    return SearchMatches(found[:limit], len(found) > limit)
 
 
-def _read_ripgrep(lines: Iterable[str], context: int) -> list[Match]:
-    found: list[Match] = []
+def _parse_ripgrep(lines: Iterable[str], context: int) -> list[SearchMatch]:
+    found: list[SearchMatch] = []
     around: dict[tuple[str, int], str] = {}
     for line in lines:
         try:
             row: JSON = json.loads(line)
-        except ValueError:  # where the middle of a long answer was left out
+        except ValueError:  # truncated in the middle of long output
             continue
         if row.get("type") not in ("match", "context"):
             continue
@@ -178,15 +178,15 @@ def _read_ripgrep(lines: Iterable[str], context: int) -> list[Match]:
         text = str(data["lines"].get("text", "")).rstrip("\r\n")
         number = int(data["line_number"])
         if row["type"] == "context":
-            around[path, number] = text[:_LINE]
+            around[path, number] = text[:_MAX_LINE_CHARACTERS]
         else:
-            around[path, number] = text[:_LINE]
-            found.append(Match(path, number, _cut(text, data["submatches"])))
+            around[path, number] = text[:_MAX_LINE_CHARACTERS]
+            found.append(SearchMatch(path, number, _cut_around_match(text, data["submatches"])))
     if not context:
         return found
     return [
         one._replace(
-            beside=tuple(
+            context_lines=tuple(
                 (number, around[one.path, number])
                 for number in range(one.line - context, one.line + context + 1)
                 if number != one.line and (one.path, number) in around
@@ -196,51 +196,53 @@ def _read_ripgrep(lines: Iterable[str], context: int) -> list[Match]:
     ]
 
 
-def _cut(text: str, submatches: list[JSON]) -> str:
-    if len(text) <= _LINE:
+def _cut_around_match(text: str, submatches: list[JSON]) -> str:
+    if len(text) <= _MAX_LINE_CHARACTERS:
         return text
     start = (
         len(text.encode()[: submatches[0]["start"]].decode("utf-8", "ignore")) if submatches else 0
     )
-    begin = max(min(start - _LINE // 3, len(text) - _LINE), 0)
-    end = begin + _LINE
+    begin = max(min(start - _MAX_LINE_CHARACTERS // 3, len(text) - _MAX_LINE_CHARACTERS), 0)
+    end = begin + _MAX_LINE_CHARACTERS
     return f"{'…' if begin else ''}{text[begin:end]}{'…' if end < len(text) else ''}"
 
 
-async def _ended(argv: tuple[str, ...], context: ToolContext, folder: int) -> Ended:
-    here = f"/proc/self/fd/{folder}" if os.path.isdir("/proc/self/fd") else f"/dev/fd/{folder}"
-    ended = await run(
+async def _run_search(argv: tuple[str, ...], context: ToolContext, folder: int) -> ChildResult:
+    folder_path = (
+        f"/proc/self/fd/{folder}" if os.path.isdir("/proc/self/fd") else f"/dev/fd/{folder}"
+    )
+    result = await run_child(
         argv,
-        cwd=here,
-        environment=for_code(context, "/"),
+        cwd=folder_path,
+        environment=build_code_environment(context, "/"),
         seconds=SECONDS,
-        characters=_CHARACTERS,
+        characters=_MAX_RAW_CHARACTERS,
         pass_fds=(folder,),
     )
-    if ended.timed_out:
+    if result.timed_out:
         raise ToolError(
-            f"the search took longer than {SECONDS} s: use a simpler pattern, or a path further down"
+            f"the search took longer than {SECONDS} s: use a simpler pattern or a deeper path"
         )
-    return ended
+    return result
 
 
-def _shown(matches: Matches, asked: Mapping[str, JSON], prefix: str) -> str:
+def _format_matches(matches: SearchMatches, request: Mapping[str, JSON], prefix: str) -> str:
     if not matches.found:
-        what = "lines" if asked["target"] == "content" else "files"
-        return f"No matches found: no {what} for {asked['pattern']!r:.200}."
+        what = "lines" if request["target"] == "content" else "files"
+        return f"No matches found: no {what} match {request['pattern']!r:.200}."
     lines: list[str] = []
     for match in matches.found:
         if match.line == 0:
             lines.append(prefix + match.path)
             continue
         rows = sorted(
-            [*((at, "-", text) for at, text in match.beside), (match.line, ":", match.text)]
+            [*((at, "-", text) for at, text in match.context_lines), (match.line, ":", match.text)]
         )
         lines += [f"{prefix}{match.path}{sign}{at}{sign}{text}" for at, sign, text in rows]
-        lines += ["--"] if match.beside else []
-    if matches.more:
+        lines += ["--"] if match.context_lines else []
+    if matches.has_more:
         lines.append(
-            f"[the first {len(matches.found)} only; narrow the pattern, path or glob, or raise limit]"
+            f"[first {len(matches.found)} matches; narrow pattern, path or glob, or raise limit]"
         )
     return "\n".join(lines)
 
@@ -249,36 +251,36 @@ SEARCH_FILES = Tool(
     name="search_files",
     toolset="files",
     description=(
-        "Find text in files (target content: pattern is a regular expression, matched line by line),"
-        " or files by name (target names: pattern is a glob such as *.py or src/**/test_*). What"
-        " .gitignore names, binary files and links are left out."
+        "Search file contents (target content: pattern is a regular expression, matched line by"
+        " line) or find files by name (target names: pattern is a glob such as *.py or"
+        " src/**/test_*). Skips files ignored by .gitignore, binary files and links."
     ),
-    parameters=schema(
+    parameters=build_schema(
         "pattern",
         pattern={
             "type": "string",
             "minLength": 1,
             "maxLength": 2000,
-            "description": "what to find",
+            "description": "regular expression or glob",
         },
         target={"type": "string", "enum": ["content", "names"], "description": "default content"},
-        path={"type": "string", "minLength": 1, "description": "where to look (default: here)"},
-        glob={"type": "string", "minLength": 1, "description": "only in files such as *.py"},
+        path={"type": "string", "minLength": 1, "description": "where to search (default: cwd)"},
+        glob={"type": "string", "minLength": 1, "description": "file filter, such as *.py"},
         ignore_case={"type": "boolean", "description": "default false"},
         context={
             "type": "integer",
             "minimum": 0,
             "maximum": 10,
-            "description": "lines to show around each match (default 0)",
+            "description": "lines of context around each match (default 0)",
         },
         limit={
             "type": "integer",
             "minimum": 1,
             "maximum": MAX_LIMIT,
-            "description": f"how many matches to show (default {DEFAULT_LIMIT})",
+            "description": f"maximum number of matches (default {DEFAULT_LIMIT})",
         },
     ),
-    handler=_search,
+    handler=_search_files,
     emoji="🔍",
     seconds=SECONDS + 15,
 )

@@ -1,12 +1,12 @@
-"""Looks through a folder for names or for text. Runs as a program of its own.
+"""Search a folder for file names or text. Runs as a separate program.
 
-A regular expression that a model wrote may take for ever, and while it is matched nothing else runs
-in its process: so the search has one that can be ended. It needs only the standard library, and is
-given an open folder, out of which no link leads it: links are not followed.
+A regular expression written by a model may run forever and block its process, so the search gets a
+process of its own that can be killed. It needs only the standard library and receives an open folder,
+which it cannot leave: links are not followed.
 
-    python search_walk.py <number of the open folder> <request as JSON>
+    python search_walk.py <descriptor of the open folder> <request as JSON>
 
-It writes one JSON line for each find and a last one that says what was left out.
+It writes one JSON line per match, and a last one that says whether there are more.
 """
 
 from __future__ import annotations
@@ -20,72 +20,72 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-_LARGEST = 20 * 1024 * 1024  # a file beyond that is no source text
-_SNIFFED = 8192
-_LINE = 300
-_NEVER = {".git", ".hg", ".svn"}
+_MAX_FILE_BYTES = 20 * 1024 * 1024  # larger files are not source text
+_SNIFF_BYTES = 8192
+_MAX_LINE_CHARACTERS = 300
+_SKIPPED_FOLDERS = {".git", ".hg", ".svn"}
 
 
-class Rule(NamedTuple):
+class GitignoreRule(NamedTuple):
     """One line of a .gitignore."""
 
     pattern: re.Pattern[str]
-    negated: bool
+    is_negated: bool
     folders_only: bool
 
 
-class Rules(NamedTuple):
-    """The rules of one .gitignore, and the folder they stand in (with a slash, or empty)."""
+class GitignoreFile(NamedTuple):
+    """The rules of one .gitignore, and its folder (with a trailing slash, or empty)."""
 
     base: str
-    rules: tuple[Rule, ...]
+    rules: tuple[GitignoreRule, ...]
 
-    def verdict(self, path: str, is_folder: bool) -> bool | None:
-        """True: ignored; False: not ignored after all; None: nothing is said about it."""
+    def match_path(self, path: str, is_folder: bool) -> bool | None:
+        """Return True if ignored, False if explicitly not ignored, None if no rule matches."""
         inside = path[len(self.base) :]
         for rule in reversed(self.rules):
             if (is_folder or not rule.folders_only) and rule.pattern.fullmatch(inside):
-                return not rule.negated
+                return not rule.is_negated
         return None
 
 
-def glob_regex(glob: str) -> str:
-    """A glob as a regular expression over paths: * stays in its folder, ** does not."""
-    out: list[str] = []
-    at = 0
-    while at < len(glob):
-        if glob.startswith("**/", at) and (at == 0 or glob[at - 1] == "/"):
-            out.append("(?:.*/)?")
-            at += 3
-        elif glob.startswith("**", at):
-            out.append(".*")
-            at += 2
-        elif glob[at] == "*":
-            out.append("[^/]*")
-            at += 1
-        elif glob[at] == "?":
-            out.append("[^/]")
-            at += 1
-        elif glob[at] == "[" and (end := glob.find("]", at + 2)) > 0:
-            inside = glob[at + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
-            out.append(f"[{'^' + inside[1:] if inside[0] == '!' else inside}]")
-            at = end + 1
-        elif glob[at] == "{" and (end := glob.find("}", at)) > 0:
-            choices = glob[at + 1 : end].split(",")
-            out.append("(?:" + "|".join(glob_regex(choice) for choice in choices) + ")")
-            at = end + 1
-        elif glob[at] == "\\" and at + 1 < len(glob):
-            out.append(re.escape(glob[at + 1]))
-            at += 2
+def glob_to_regex(glob: str) -> str:
+    """Convert a glob to a regular expression over paths: * stays in its folder, ** does not."""
+    parts: list[str] = []
+    index = 0
+    while index < len(glob):
+        if glob.startswith("**/", index) and (index == 0 or glob[index - 1] == "/"):
+            parts.append("(?:.*/)?")
+            index += 3
+        elif glob.startswith("**", index):
+            parts.append(".*")
+            index += 2
+        elif glob[index] == "*":
+            parts.append("[^/]*")
+            index += 1
+        elif glob[index] == "?":
+            parts.append("[^/]")
+            index += 1
+        elif glob[index] == "[" and (end := glob.find("]", index + 2)) > 0:
+            inside = glob[index + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
+            parts.append(f"[{'^' + inside[1:] if inside[0] == '!' else inside}]")
+            index = end + 1
+        elif glob[index] == "{" and (end := glob.find("}", index)) > 0:
+            choices = glob[index + 1 : end].split(",")
+            parts.append("(?:" + "|".join(glob_to_regex(choice) for choice in choices) + ")")
+            index = end + 1
+        elif glob[index] == "\\" and index + 1 < len(glob):
+            parts.append(re.escape(glob[index + 1]))
+            index += 2
         else:
-            out.append(re.escape(glob[at]))
-            at += 1
-    return "".join(out)
+            parts.append(re.escape(glob[index]))
+            index += 1
+    return "".join(parts)
 
 
-def parse_ignore(text: str, base: str) -> Rules:
-    """The rules of a .gitignore; lines that make no sense are left out."""
-    rules: list[Rule] = []
+def parse_gitignore(text: str, base: str) -> GitignoreFile:
+    """Parse the rules of a .gitignore, skipping invalid lines."""
+    rules: list[GitignoreRule] = []
     for line in text.splitlines()[:5000]:
         line = line.rstrip()
         if not line or line.startswith("#"):
@@ -99,112 +99,113 @@ def parse_ignore(text: str, base: str) -> Rules:
         if not line:
             continue
         try:
-            pattern = re.compile(("" if anchored else "(?:.*/)?") + glob_regex(line), re.DOTALL)
+            pattern = re.compile(("" if anchored else "(?:.*/)?") + glob_to_regex(line), re.DOTALL)
         except re.error:
             continue
-        rules.append(Rule(pattern, negated, folders_only))
-    return Rules(base, tuple(rules))
+        rules.append(GitignoreRule(pattern, negated, folders_only))
+    return GitignoreFile(base, tuple(rules))
 
 
-def is_ignored(stack: tuple[Rules, ...], path: str, is_folder: bool) -> bool:
+def is_ignored(stack: tuple[GitignoreFile, ...], path: str, is_folder: bool) -> bool:
     for rules in reversed(stack):
-        verdict = rules.verdict(path, is_folder)
-        if verdict is not None:
-            return verdict
+        ignored = rules.match_path(path, is_folder)
+        if ignored is not None:
+            return ignored
     return False
 
 
-class Found(NamedTuple):
-    """A file: its path from the start, its name, and the open folder that holds it."""
+class FoundFile(NamedTuple):
+    """A file: its path relative to the start, its name, and the open folder that contains it."""
 
     path: str
     name: str
     folder: int
 
 
-def walk(folder: int, base: str, stack: tuple[Rules, ...]) -> Iterator[Found]:
-    """Regular files below an open folder, in order of their names, without ignored ones."""
+def iter_files(folder: int, base: str, stack: tuple[GitignoreFile, ...]) -> Iterator[FoundFile]:
+    """Iterate over regular files below an open folder, sorted by name, without ignored ones."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
         return
     has_rules = any(entry.name == ".gitignore" for entry in entries)
-    data = read(folder, ".gitignore") if has_rules else None
+    data = read_text_file(folder, ".gitignore") if has_rules else None
     if data is not None:
-        stack = (*stack, parse_ignore(data.decode("utf-8", "replace"), base))
+        stack = (*stack, parse_gitignore(data.decode("utf-8", "replace"), base))
     for entry in entries:
         path = base + entry.name
-        if entry.is_symlink() or entry.name in _NEVER:
+        if entry.is_symlink() or entry.name in _SKIPPED_FOLDERS:
             continue
         is_folder = entry.is_dir(follow_symlinks=False)
         if is_ignored(stack, path, is_folder):
             continue
         if not is_folder:
-            yield Found(path, entry.name, folder)
+            yield FoundFile(path, entry.name, folder)
             continue
         try:
             below = os.open(entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
         except OSError:
             continue
         try:
-            yield from walk(below, f"{path}/", stack)
+            yield from iter_files(below, f"{path}/", stack)
         finally:
             os.close(below)
 
 
-def read(folder: int, name: str) -> bytes | None:
-    """The content of a regular text file of reasonable size, else None."""
+def read_text_file(folder: int, name: str) -> bytes | None:
+    """Return the content of a regular text file of reasonable size, else None."""
     try:
         opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except OSError:
         return None
     with os.fdopen(opened, "rb") as file:
-        facts = os.fstat(file.fileno())
-        if not stat.S_ISREG(facts.st_mode) or facts.st_size > _LARGEST:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_FILE_BYTES:
             return None
         try:
-            start = file.read(_SNIFFED)
+            start = file.read(_SNIFF_BYTES)
             return None if b"\0" in start else start + file.read()
         except OSError:
             return None
 
 
-def matches_glob(glob: str | None, found: Found) -> bool:
-    """A glob with a slash is about the path, one without about the name."""
+def matches_glob(glob: str | None, file: FoundFile) -> bool:
+    """Return whether the file matches; a glob with a slash applies to the path, else to the name."""
     if glob is None:
         return True
     if "/" in glob or "{" in glob:
         anywhere = "" if "/" in glob else "(?:.*/)?"
         return (
-            re.fullmatch(anywhere + glob_regex(glob.lstrip("/")), found.path, re.DOTALL) is not None
+            re.fullmatch(anywhere + glob_to_regex(glob.lstrip("/")), file.path, re.DOTALL)
+            is not None
         )
-    return fnmatch.fnmatchcase(found.name, glob)
+    return fnmatch.fnmatchcase(file.name, glob)
 
 
-def around(line: str, start: int) -> str:
-    """The part of a long line that holds the match."""
-    if len(line) <= _LINE:
+def cut_around_match(line: str, start: int) -> str:
+    """Return the part of a long line around the match."""
+    if len(line) <= _MAX_LINE_CHARACTERS:
         return line
-    begin = max(min(start - _LINE // 3, len(line) - _LINE), 0)
-    end = begin + _LINE
+    begin = max(min(start - _MAX_LINE_CHARACTERS // 3, len(line) - _MAX_LINE_CHARACTERS), 0)
+    end = begin + _MAX_LINE_CHARACTERS
     return f"{'…' if begin else ''}{line[begin:end]}{'…' if end < len(line) else ''}"
 
 
-def say(value: dict[str, Any]) -> None:
+def write_json_line(value: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(value) + "\n")
 
 
-def search_text(request: dict[str, Any], files: Iterator[Found]) -> None:
+def search_text(request: dict[str, Any], files: Iterator[FoundFile]) -> None:
     flags = 0 if request["case"] else re.IGNORECASE
     pattern = re.compile(request["pattern"], flags)
-    limit, count, looked_at, context = request["limit"], 0, 0, request["context"]
-    for found in files:
-        if not matches_glob(request["glob"], found):
+    limit, count, searched, context = request["limit"], 0, 0, request["context"]
+    for file in files:
+        if not matches_glob(request["glob"], file):
             continue
-        data = read(found.folder, found.name)
+        data = read_text_file(file.folder, file.name)
         if data is None:
             continue
-        looked_at += 1
+        searched += 1
         lines = data.decode("utf-8", "replace").split("\n")
         for number, line in enumerate(lines):
             line = line.rstrip("\r")
@@ -212,33 +213,37 @@ def search_text(request: dict[str, Any], files: Iterator[Found]) -> None:
             if match is None:
                 continue
             if count >= limit:
-                return say({"more": True, "files": looked_at})
+                return write_json_line({"more": True, "files": searched})
             count += 1
             near = range(max(number - context, 0), min(number + context + 1, len(lines)))
-            beside = [[at + 1, around(lines[at], 0)] for at in near if at != number]
-            text = around(line, match.start())
-            say({"path": found.path, "line": number + 1, "text": text, "beside": beside})
-    return say({"more": False, "files": looked_at})
+            context_lines = [
+                [index + 1, cut_around_match(lines[index], 0)] for index in near if index != number
+            ]
+            text = cut_around_match(line, match.start())
+            write_json_line(
+                {"path": file.path, "line": number + 1, "text": text, "beside": context_lines}
+            )
+    return write_json_line({"more": False, "files": searched})
 
 
-def search_names(request: dict[str, Any], files: Iterator[Found]) -> None:
-    count, looked_at = 0, 0
-    for found in files:
-        looked_at += 1
-        if not matches_glob(request["pattern"], found) or not matches_glob(request["glob"], found):
+def search_names(request: dict[str, Any], files: Iterator[FoundFile]) -> None:
+    count, searched = 0, 0
+    for file in files:
+        searched += 1
+        if not matches_glob(request["pattern"], file) or not matches_glob(request["glob"], file):
             continue
         if count >= request["limit"]:
-            return say({"more": True, "files": looked_at})
+            return write_json_line({"more": True, "files": searched})
         count += 1
-        say({"path": found.path})
-    return say({"more": False, "files": looked_at})
+        write_json_line({"path": file.path})
+    return write_json_line({"more": False, "files": searched})
 
 
-def main(folder: int, request: dict[str, Any]) -> None:
-    stack = tuple(parse_ignore(text, "") for text in request["ignored"])
+def run_search(folder: int, request: dict[str, Any]) -> None:
+    stack = tuple(parse_gitignore(text, "") for text in request["ignored"])
     search = search_text if request["target"] == "content" else search_names
-    search(request, walk(folder, "", stack))
+    search(request, iter_files(folder, "", stack))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), json.loads(sys.argv[2]))
+    run_search(int(sys.argv[1]), json.loads(sys.argv[2]))

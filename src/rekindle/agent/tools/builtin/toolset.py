@@ -1,4 +1,4 @@
-"""The tools that come with the agent, without those that need higher rooms."""
+"""The built-in tools that need nothing outside the agent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .terminal import TERMINAL
 from .todo import TODO
 from .write_file import WRITE_FILE
 
-STANDARD: tuple[Tool, ...] = (
+BUILTIN_TOOLS: tuple[Tool, ...] = (
     TERMINAL,
     READ_FILE,
     WRITE_FILE,

@@ -1,42 +1,42 @@
-"""`write_file`: a whole file at once, or not at all."""
+"""`write_file`: write a whole file atomically."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rekindle.agent.tools.sandbox_paths import locate, replace_file
-from rekindle.agent.tools.tool import Tool, ToolContext, schema
+from rekindle.agent.tools.sandbox_paths import replace_file, resolve_path
+from rekindle.agent.tools.tool import Tool, ToolContext, build_schema
 from rekindle.errors import ToolError
 from rekindle.types import JSON
 
 
-def _write(context: ToolContext, arguments: Mapping[str, JSON]) -> str:
+def _write_file(context: ToolContext, arguments: Mapping[str, JSON]) -> str:
     content: str = arguments["content"]
     try:
         data = content.encode()
     except UnicodeEncodeError as error:
-        raise ToolError(f"content: character {error.start} cannot be written as UTF-8") from None
-    place = locate(context, arguments["path"])
-    is_new = replace_file(place, data)
+        raise ToolError(f"content: character {error.start} cannot be encoded as UTF-8") from None
+    path = resolve_path(context, arguments["path"])
+    is_new = replace_file(path, data)
     lines = content.count("\n") + (not content.endswith("\n") and bool(content))
     done = "created" if is_new else "replaced"
-    return f"{done} {place.asked}: {lines:,} lines, {len(data):,} bytes"
+    return f"{done} {path.asked}: {lines:,} lines, {len(data):,} bytes"
 
 
 WRITE_FILE = Tool(
     name="write_file",
     toolset="files",
     description=(
-        "Write a whole file: create it, with its folders, or replace all of its content. To change"
-        " parts of a file use patch."
+        "Write a whole file: create it, with its parent folders, or replace its content. To change"
+        " parts of a file, use patch."
     ),
-    parameters=schema(
+    parameters=build_schema(
         "path",
         "content",
-        path={"type": "string", "minLength": 1, "description": "the file"},
-        content={"type": "string", "description": "all of its new content"},
+        path={"type": "string", "minLength": 1, "description": "path of the file"},
+        content={"type": "string", "description": "the complete new content"},
     ),
-    handler=_write,
+    handler=_write_file,
     emoji="✍️",
     seconds=30,
 )

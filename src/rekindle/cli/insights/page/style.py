@@ -1,4 +1,4 @@
-"""How the page looks: calm, in light and in dark, on a desk and on a phone."""
+"""The style sheet of the insights page: light and dark, desktop and phone."""
 
 STYLE = """
 :root{color-scheme:light dark;--bg:#fbfaf8;--card:#fff;--ink:#1d1b18;--soft:#6a645c;--line:#e6e1d9;

@@ -1,7 +1,7 @@
-"""A control group for each process, where this program may make one (version 2, delegated or root).
+"""A control group per process, where this program can create one (version 2, delegated or root).
 
-What is in a group cannot leave it, whatever it forks, and the kernel ends all of it at once. Where
-none can be made, `tree.py` finds the processes by other marks.
+A process cannot leave its group, whatever it forks, and the kernel can kill the whole group at
+once. Where no group can be created, `tree.py` finds the processes by other means.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Iterable
 _MOUNTS = "/proc/self/mountinfo"
 
 
-def parent() -> str | None:
-    """The folder in which groups can be made, or None."""
+def find_parent_group() -> str | None:
+    """Return the folder in which groups can be created, or None."""
     try:
         with open("/proc/self/cgroup") as file:
             own = next((line.strip()[3:] for line in file if line.startswith("0::")), None)
         with open(_MOUNTS) as file:
-            mount = _mount(file)
+            mount = _find_mount(file)
     except OSError:
         return None
     if own is None or mount is None:
@@ -36,7 +36,7 @@ def parent() -> str | None:
     return path if usable else None
 
 
-def _mount(lines: Iterable[str]) -> str | None:
+def _find_mount(lines: Iterable[str]) -> str | None:
     for line in lines:
         before, _, after = line.partition(" - ")
         if after.startswith("cgroup2 "):
@@ -44,8 +44,8 @@ def _mount(lines: Iterable[str]) -> str | None:
     return None
 
 
-def make(parent: str, id: str) -> str:
-    """A new group; "" if it cannot be made."""
+def create_group(parent: str, id: str) -> str:
+    """Create a group and return its path; return "" if it cannot be created."""
     path = f"{parent}/rekindle-{id}"
     try:
         os.mkdir(path)
@@ -56,20 +56,20 @@ def make(parent: str, id: str) -> str:
     return path
 
 
-def members(path: str) -> list[int]:
-    """Who is in the group, with the groups that were made inside it."""
-    found: list[int] = []
+def list_members(path: str) -> list[int]:
+    """List the process ids in the group and its subgroups."""
+    pids: list[int] = []
     for folder, _, _ in os.walk(path):
         try:
             with open(f"{folder}/cgroup.procs") as file:
-                found.extend(int(line) for line in file)
+                pids.extend(int(line) for line in file)
         except OSError:
             continue
-    return found
+    return pids
 
 
-def end(path: str) -> bool:
-    """Let the kernel end everything in the group; False if it cannot."""
+def kill_group(path: str) -> bool:
+    """Kill everything in the group; return False if the kernel does not support it."""
     try:
         with open(f"{path}/cgroup.kill", "w") as file:
             file.write("1")
@@ -78,8 +78,8 @@ def end(path: str) -> bool:
     return True
 
 
-def remove(path: str) -> bool:
-    """Remove an empty group and those inside it; False if something is left in it."""
+def remove_group(path: str) -> bool:
+    """Remove an empty group and its subgroups; return False if processes are left in it."""
     for folder, _, _ in os.walk(path, topdown=False):
         try:
             os.rmdir(folder)
@@ -90,8 +90,8 @@ def remove(path: str) -> bool:
     return True
 
 
-def leave() -> None:
-    """Go up, out of the group of a process: this program outlives it."""
+def leave_group() -> None:
+    """Move this program out of a process's group, because it outlives the process."""
     try:
         with open("/proc/self/cgroup") as file:
             own = next((line.strip()[3:] for line in file if line.startswith("0::")), "")
@@ -99,7 +99,7 @@ def leave() -> None:
         if not sep:
             return
         with open(_MOUNTS) as file:
-            mount = _mount(file)
+            mount = _find_mount(file)
         with open(f"{mount}{head}/cgroup.procs", "w") as file:
             file.write("0")
     except OSError:

@@ -1,4 +1,4 @@
-"""A running process of this machine: its files, its input and output, its end."""
+"""A running local process: its descriptors, input, output, and exit."""
 
 from __future__ import annotations
 
@@ -9,93 +9,105 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from rekindle.errors import InputClosed
-from rekindle.processes.backends.base import CHUNK, GRACE, Output, Ref, Size, Spec
-from rekindle.processes.state.ring_buffer import Ring
+from rekindle.processes.backends.base import (
+    CHUNK_SIZE,
+    GRACE_SECONDS,
+    OutputSink,
+    ProcessRef,
+    ProcessSpec,
+    TerminalSize,
+)
+from rekindle.processes.state.ring_buffer import RingBuffer
 
 from . import cgroup, process_tree
-from .fd_keeper_client import Keeping
+from .fd_keeper_client import FdKeeperClient
 
-_UNREAD = 5.0  # seconds after which input that nobody reads is given back
-_REST = 64  # chunks that are read after the end, should something else still write
-_END_KEY = b"\x04"
+_WRITE_TIMEOUT = 5.0  # seconds after which unread input is rejected
+_MAX_DRAIN_CHUNKS = 64  # chunks read after the exit, in case a child still writes
+_EOF_KEY = b"\x04"
 
 
-class Files(NamedTuple):
-    """Where its output comes from and where its input goes; a terminal is both."""
+class StdioFds(NamedTuple):
+    """The descriptors of its output and input; for a terminal both are the same."""
 
     output: int
     input: int
 
 
-class Child:
-    """A process that we started, or found again. Its shim is never a child of ours."""
+class LocalProcess:
+    """A process that was started or found again. Its shim is never a child of this program."""
 
     def __init__(
         self,
-        spec: Spec,
-        root: process_tree.Root,
-        files: Files | None,
-        census: process_tree.Census,
-        keeping: Keeping | None,
+        spec: ProcessSpec,
+        root: process_tree.TreeRoot,
+        fds: StdioFds | None,
+        process_table: process_tree.ProcessTable,
+        fd_keeper: FdKeeperClient | None,
     ) -> None:
-        self.program: int | None = None
+        self.program_pid: int | None = None
         self._spec = spec
         self._root = root
-        self._files = files
-        self._census = census
-        self._keeping = keeping
-        self._output: Output | None = None
-        self._done: asyncio.Future[None] | None = None  # the end of the output
-        self._closed = files is None
-        self._ended = False
-        self._writing = asyncio.Lock()
+        self._fds = fds
+        self._process_table = process_table
+        self._fd_keeper = fd_keeper
+        self._output: OutputSink | None = None
+        self._output_ended: asyncio.Future[None] | None = None  # resolved at the end of the output
+        self._stdin_closed = fds is None
+        self._exited = False
+        self._write_lock = asyncio.Lock()
 
     @property
-    def ref(self) -> Ref:
+    def ref(self) -> ProcessRef:
         return {
             "pid": self._root.pid,
             "started": self._root.started,
-            "boot": process_tree.boot(),
+            "boot": process_tree.get_boot_id(),
             "group": self._root.group,
-            "program": self.program,
+            "program": self.program_pid,
         }
 
     @property
     def pid(self) -> int | None:
-        return self.program or self._root.pid
+        return self.program_pid or self._root.pid
 
     # -- output
 
-    async def copy(self, output: Output) -> None:
-        if self._files is None:
+    async def copy_output(self, output: OutputSink) -> None:
+        if self._fds is None:
             return
         loop = asyncio.get_running_loop()
-        self._output, self._done = output, loop.create_future()
-        loop.add_reader(self._files.output, self._pump)
+        self._output, self._output_ended = output, loop.create_future()
+        loop.add_reader(self._fds.output, self._pump)
         try:
-            await self._done
+            await self._output_ended
         finally:
-            self._deaf()
-        self._finished()
+            self._stop_reading()
+        self._detach_if_finished()
 
-    def _deaf(self) -> None:
-        if self._files is not None:
-            asyncio.get_running_loop().remove_reader(self._files.output)
+    def _stop_reading(self) -> None:
+        if self._fds is not None:
+            asyncio.get_running_loop().remove_reader(self._fds.output)
 
-    def _finished(self) -> None:
-        """After the end of the program and of its output its files are of no use."""
-        if self._ended and self._done and self._done.done():
-            self.release()
+    def _detach_if_finished(self) -> None:
+        """Detach once both the program and its output have ended."""
+        if self._exited and self._output_ended and self._output_ended.done():
+            self.detach()
 
     def _pump(self) -> bool:
-        """Read one chunk; False if there is nothing more now."""
-        if self._files is None or self._output is None or self._done is None or self._done.done():
+        """Read one chunk; return False if nothing more is available."""
+        if (
+            self._fds is None
+            or self._output is None
+            or self._output_ended is None
+            or self._output_ended.done()
+        ):
             return False
         try:
-            if isinstance(self._output, Ring):
-                got = self._output.fill(self._files.output)
+            if isinstance(self._output, RingBuffer):
+                got = self._output.read_from(self._fds.output)
             else:
-                piece = os.read(self._files.output, CHUNK)
+                piece = os.read(self._fds.output, CHUNK_SIZE)
                 self._output.append(piece)
                 got = len(piece)
         except BlockingIOError:
@@ -103,148 +115,148 @@ class Child:
         except OSError:
             got = 0
         if not got:
-            asyncio.get_running_loop().remove_reader(self._files.output)
-            self._done.set_result(None)
+            asyncio.get_running_loop().remove_reader(self._fds.output)
+            self._output_ended.set_result(None)
         return bool(got)
 
-    # -- the end
+    # -- exit
 
     async def wait(self) -> int | None:
-        from .local import EXIT, exit_code
+        from .local import EXIT_FILE, read_exit_code
 
-        await self._gone(self._root.pid)
-        code = exit_code(self._spec.folder / EXIT)
-        if code is None and self.program and self.program in await self._alive():
-            # The shim was killed, the program lives: it is no less a process for that.
-            await self._gone(self.program)
-        # All that it wrote is in the pipe now; something else may still write into it.
-        for _ in range(_REST):
+        await self._wait_for_exit(self._root.pid)
+        code = read_exit_code(self._spec.folder / EXIT_FILE)
+        if code is None and self.program_pid and self.program_pid in await self._list_alive():
+            # The shim was killed, but the program lives: wait for it.
+            await self._wait_for_exit(self.program_pid)
+        # All of its output is in the pipe now; children may still write more.
+        for _ in range(_MAX_DRAIN_CHUNKS):
             if not self._pump():
                 break
-        self._shut()
-        self._ended = True
-        self._finished()
+        self._close_stdin_fd()
+        self._exited = True
+        self._detach_if_finished()
         if self._root.group:
-            cgroup.remove(self._root.group)
+            cgroup.remove_group(self._root.group)
         return code
 
-    async def _alive(self) -> dict[int, int]:
-        return process_tree.members(self._root, await self._census.take(), {}).alive
+    async def _list_alive(self) -> dict[int, int]:
+        return process_tree.find_members(self._root, await self._process_table.scan(), {}).alive
 
-    async def _gone(self, pid: int) -> None:
+    async def _wait_for_exit(self, pid: int) -> None:
         try:
-            handle = os.pidfd_open(pid)
+            pidfd = os.pidfd_open(pid)
         except ProcessLookupError:
             return
         loop = asyncio.get_running_loop()
-        ended: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(handle, _settle, ended)
+        exited: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(pidfd, _resolve_future, exited)
         try:
-            if pid != self._root.pid or process_tree.lives(pid, self._root.started):
-                await ended
+            if pid != self._root.pid or process_tree.is_alive(pid, self._root.started):
+                await exited
         finally:
-            loop.remove_reader(handle)
-            os.close(handle)
+            loop.remove_reader(pidfd)
+            os.close(pidfd)
 
-    async def kill(self, grace: float = GRACE) -> None:
-        await process_tree.end(
+    async def kill(self, grace: float = GRACE_SECONDS) -> None:
+        await process_tree.kill_tree(
             self._root,
-            self._census,
+            self._process_table,
             grace,
             hangup=self._spec.pty is not None,
-            spared=self._spared(),
+            spared=self._get_spared_pids(),
         )
 
-    def _spared(self) -> frozenset[int]:
-        keeper = (self._keeping.pid,) if self._keeping else ()
+    def _get_spared_pids(self) -> frozenset[int]:
+        keeper = (self._fd_keeper.pid,) if self._fd_keeper else ()
         return frozenset((os.getpid(), *keeper))
 
     async def signal(self, number: int) -> None:
-        pid = self.program
-        seen = process_tree.look(pid) if pid else None
-        if pid and seen and seen.session == self._root.pid:
-            process_tree.send(pid, seen.started, number)
+        pid = self.program_pid
+        info = process_tree.read_process(pid) if pid else None
+        if pid and info and info.session == self._root.pid:
+            process_tree.send_signals(pid, info.started, number)
 
-    async def forget(self) -> None:
-        self.release()
-        if self._keeping:
-            self._keeping.drop(self._spec.id)
+    async def clean_up(self) -> None:
+        self.detach()
+        if self._fd_keeper:
+            self._fd_keeper.drop(self._spec.id)
         if self._root.group:
-            await asyncio.to_thread(cgroup.remove, self._root.group)
+            await asyncio.to_thread(cgroup.remove_group, self._root.group)
 
-    def release(self) -> None:
-        self._closed = True
-        files, self._files = self._files, None
-        if files:
-            with suppress(RuntimeError):  # after the loop has ended there are no readers
-                asyncio.get_running_loop().remove_reader(files.output)
-            for file in set(files):
+    def detach(self) -> None:
+        self._stdin_closed = True
+        fds, self._fds = self._fds, None
+        if fds:
+            with suppress(RuntimeError):  # a closed event loop has no readers
+                asyncio.get_running_loop().remove_reader(fds.output)
+            for fd in set(fds):
                 with suppress(OSError):
-                    os.close(file)
-        if self._done and not self._done.done():
-            self._done.set_result(None)
-        if self._ended and self._keeping:  # nobody will ask for its files again
-            self._keeping.drop(self._spec.id)
+                    os.close(fd)
+        if self._output_ended and not self._output_ended.done():
+            self._output_ended.set_result(None)
+        if self._exited and self._fd_keeper:  # its descriptors are no longer needed
+            self._fd_keeper.drop(self._spec.id)
 
     # -- input
 
     async def write(self, data: bytes) -> int:
-        async with self._writing:
-            taken = 0
+        async with self._write_lock:
+            accepted = 0
             with suppress(TimeoutError):
-                async with asyncio.timeout(_UNREAD):
-                    while taken < len(data):
-                        taken += await self._push(data[taken : taken + CHUNK])
-            return taken
+                async with asyncio.timeout(_WRITE_TIMEOUT):
+                    while accepted < len(data):
+                        accepted += await self._write_piece(data[accepted : accepted + CHUNK_SIZE])
+            return accepted
 
-    async def _push(self, piece: bytes) -> int:
-        if self._closed or self._files is None:
-            raise InputClosed(f"process {self._spec.id} takes no input any more")
+    async def _write_piece(self, piece: bytes) -> int:
+        if self._stdin_closed or self._fds is None:
+            raise InputClosed(f"stdin of process {self._spec.id} is closed")
         try:
-            return os.write(self._files.input, piece)
+            return os.write(self._fds.input, piece)
         except BlockingIOError:
-            await self._writable(self._files.input)
+            await self._wait_writable(self._fds.input)
             return 0
         except OSError as error:
-            raise InputClosed(f"process {self._spec.id} does not read its input") from error
+            raise InputClosed(f"process {self._spec.id} has closed its stdin") from error
 
-    async def _writable(self, file: int) -> None:
+    async def _wait_writable(self, fd: int) -> None:
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[None] = loop.create_future()
-        loop.add_writer(file, _settle, ready)
+        loop.add_writer(fd, _resolve_future, ready)
         try:
             await ready
         finally:
-            loop.remove_writer(file)
+            loop.remove_writer(fd)
 
     async def close_stdin(self) -> None:
-        if self._closed or self._files is None:
+        if self._stdin_closed or self._fds is None:
             return
         if self._spec.pty:
             with suppress(InputClosed):
-                await self.write(_END_KEY)
-            self._closed = True
+                await self.write(_EOF_KEY)
+            self._stdin_closed = True
             return
-        async with self._writing:
-            self._shut()
+        async with self._write_lock:
+            self._close_stdin_fd()
 
-    def _shut(self) -> None:
-        """Close the input; of a terminal it is the output too, and stays."""
-        if self._closed or self._files is None:
+    def _close_stdin_fd(self) -> None:
+        """Close the input. A terminal stays open, because it is the output too."""
+        if self._stdin_closed or self._fds is None:
             return
-        self._closed = True
-        if self._files.input != self._files.output:
-            os.close(self._files.input)
-            self._files = Files(self._files.output, self._files.output)
-            if self._keeping:
-                self._keeping.shut(self._spec.id)
+        self._stdin_closed = True
+        if self._fds.input != self._fds.output:
+            os.close(self._fds.input)
+            self._fds = StdioFds(self._fds.output, self._fds.output)
+            if self._fd_keeper:
+                self._fd_keeper.drop_stdin(self._spec.id)
 
-    async def resize(self, size: Size) -> None:
-        if self._files is not None:
+    async def resize(self, size: TerminalSize) -> None:
+        if self._fds is not None:
             with suppress(OSError):
-                termios.tcsetwinsize(self._files.input, size)
+                termios.tcsetwinsize(self._fds.input, size)
 
 
-def _settle(future: asyncio.Future[None]) -> None:
+def _resolve_future(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)

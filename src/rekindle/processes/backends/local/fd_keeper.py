@@ -1,14 +1,14 @@
-"""The keeper: holds copies of the pipes and terminals of all processes of one home.
+"""The fd keeper: holds copies of the pipes and terminals of all processes of one home.
 
-Run by its path, with nothing but the standard library: it must be small, and it must not die with
-the code of the supervisor. If a supervisor is killed, no pipe breaks and no terminal hangs up: its
-successor asks the keeper for what it held. The keeper starts that successor itself, because a
-process that writes into a pipe which nobody reads would soon stand still.
+It runs by its path with only the standard library, because it must be small and must not die with
+the supervisor's code. If a supervisor is killed, no pipe breaks and no terminal hangs up: its
+successor gets the descriptors from the keeper. The keeper starts that successor itself, because a
+process that writes to a pipe without a reader would soon block.
 
     keep <id> + files    shut <id> (its input)    drop <id>    hand (over everything)    bye
-    revive <command>     what starts a supervisor, words apart by NUL
+    revive <command>     the command that starts a supervisor, separated by NUL
 
-It goes when it holds nothing and nobody is connected.
+The keeper exits when it holds nothing and nobody is connected.
 """
 
 import array
@@ -20,132 +20,150 @@ import socket
 import sys
 import time
 
-_MOST = 4  # files of one process
-# Of its children, the supervisors it starts, it hears nothing: nobody waits for them.
+_MAX_FDS = 4  # descriptors per process
+# SIGCHLD: started supervisors are reaped by the kernel.
 _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 30.0
+_FIRST_RESTART_DELAY, _MAX_RESTART_DELAY = 0.05, 30.0
 
 
-class Keeper:
-    def __init__(self, listening: socket.socket) -> None:
-        self.listening = listening
-        self.held: dict[bytes, list[int]] = {}
-        self.guests: dict[int, socket.socket] = {}
-        self.revive: list[bytes] = []
-        self.pause = _FIRST_PAUSE
-        self.due: float | None = None
-        self.begun = time.monotonic()
-        self.fresh = True  # nobody has come yet
+class FdKeeper:
+    """Holds descriptors and restarts the supervisor when it was killed."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.listener = listener
+        self.held_fds: dict[bytes, list[int]] = {}
+        self.connections: dict[int, socket.socket] = {}
+        self.restart_command: list[bytes] = []
+        self.restart_delay = _FIRST_RESTART_DELAY
+        self.restart_at: float | None = None
+        self.supervisor_started = time.monotonic()
+        self.is_unused = True  # nobody has connected yet
 
     def run(self) -> None:
         poll = select.poll()
-        poll.register(self.listening, select.POLLIN)
-        while self.held or self.guests or (self.fresh and time.monotonic() < self.begun + 10):
-            for file, _ in poll.poll(self.wait()):
-                if file == self.listening.fileno():
-                    self.welcome(poll)
-                elif not self.hear(self.guests[file]):
-                    poll.unregister(file)
-                    self.guests.pop(file).close()
-                    self.left()
-            if self.due is not None and time.monotonic() >= self.due:
-                self.start()
+        poll.register(self.listener, select.POLLIN)
+        while (
+            self.held_fds
+            or self.connections
+            or (self.is_unused and time.monotonic() < self.supervisor_started + 10)
+        ):
+            for fd, _ in poll.poll(self.get_poll_timeout()):
+                if fd == self.listener.fileno():
+                    self.accept_connection(poll)
+                elif not self.handle_message(self.connections[fd]):
+                    poll.unregister(fd)
+                    self.connections.pop(fd).close()
+                    self.on_disconnect()
+            if self.restart_at is not None and time.monotonic() >= self.restart_at:
+                self.restart_supervisor()
 
-    def wait(self) -> float | None:
-        if self.due is not None:
-            return max(0.0, self.due - time.monotonic()) * 1000
-        return None if self.held or self.guests else 1000.0
+    def get_poll_timeout(self) -> float | None:
+        if self.restart_at is not None:
+            return max(0.0, self.restart_at - time.monotonic()) * 1000
+        return None if self.held_fds or self.connections else 1000.0
 
-    def welcome(self, poll: select.poll) -> None:
-        guest, _ = self.listening.accept()
-        if _uid(guest) != os.getuid():
-            guest.close()
+    def accept_connection(self, poll: select.poll) -> None:
+        connection, _ = self.listener.accept()
+        if _get_peer_uid(connection) != os.getuid():
+            connection.close()
             return
-        self.fresh = False
-        self.guests[guest.fileno()] = guest
-        poll.register(guest, select.POLLIN)
+        self.is_unused = False
+        self.connections[connection.fileno()] = connection
+        poll.register(connection, select.POLLIN)
 
-    def hear(self, guest: socket.socket) -> bool:
+    def handle_message(self, connection: socket.socket) -> bool:
         try:
-            words, files = _receive(guest)
+            message, fds = _receive_message(connection)
         except OSError:
             return False
-        if not words:
+        if not message:
             return False
-        verb, _, rest = words.partition(b" ")
+        verb, _, rest = message.partition(b" ")
         if verb == b"keep":
-            self.drop(rest)
-            self.held[rest] = files
-        elif verb == b"shut" and len(self.held.get(rest, ())) > 1:
-            os.close(self.held[rest].pop())
+            self.drop_fds(rest)
+            self.held_fds[rest] = fds
+        elif verb == b"shut" and len(self.held_fds.get(rest, ())) > 1:
+            os.close(self.held_fds[rest].pop())
         elif verb == b"drop":
-            self.drop(rest)
+            self.drop_fds(rest)
         elif verb == b"hand":
-            return self.hand(guest)
+            return self.hand_over(connection)
         elif verb == b"revive":
-            self.revive, self.due, self.begun = rest.split(b"\0"), None, time.monotonic()
+            self.restart_command, self.restart_at, self.supervisor_started = (
+                rest.split(b"\0"),
+                None,
+                time.monotonic(),
+            )
         elif verb == b"bye":
-            self.revive = []
+            self.restart_command = []
         return True
 
-    def drop(self, id: bytes) -> None:
-        for file in self.held.pop(id, ()):
-            os.close(file)
+    def drop_fds(self, id: bytes) -> None:
+        for fd in self.held_fds.pop(id, ()):
+            os.close(fd)
 
-    def hand(self, guest: socket.socket) -> bool:
+    def hand_over(self, connection: socket.socket) -> bool:
         try:
-            for id, files in self.held.items():
-                rights = array.array("i", files)
-                guest.sendmsg([id], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-            guest.send(b".")
+            for id, fds in self.held_fds.items():
+                rights = array.array("i", fds)
+                connection.sendmsg([id], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+            connection.send(b".")
         except OSError:
             return False
         return True
 
-    def left(self) -> None:
-        """A supervisor is gone; if it did not say goodbye, another one is started."""
-        if self.guests or not self.held or not self.revive:
+    def on_disconnect(self) -> None:
+        """Schedule a new supervisor if the last one disconnected without a goodbye."""
+        if self.connections or not self.held_fds or not self.restart_command:
             return
-        # One that lived for long was killed; one that did not is broken: not again and again.
-        lasted = time.monotonic() - self.begun > 10
-        self.pause = _FIRST_PAUSE if lasted else min(self.pause * 2, _LONGEST_PAUSE)
-        self.due = time.monotonic() + self.pause
+        # Back off if the supervisor died early: it is probably broken rather than killed.
+        was_stable = time.monotonic() - self.supervisor_started > 10
+        self.restart_delay = (
+            _FIRST_RESTART_DELAY if was_stable else min(self.restart_delay * 2, _MAX_RESTART_DELAY)
+        )
+        self.restart_at = time.monotonic() + self.restart_delay
 
-    def start(self) -> None:
-        self.due = time.monotonic() + max(self.pause, 5.0) if self.held else None
+    def restart_supervisor(self) -> None:
+        self.restart_at = time.monotonic() + max(self.restart_delay, 5.0) if self.held_fds else None
         try:
-            # What is ignored here must not be ignored in everything that will be started there.
-            os.posix_spawn(self.revive[0], self.revive, os.environ, setsid=True, setsigdef=_IGNORED)
+            # Reset ignored signals, which all processes started there would inherit.
+            os.posix_spawn(
+                self.restart_command[0],
+                self.restart_command,
+                os.environ,
+                setsid=True,
+                setsigdef=_IGNORED,
+            )
         except OSError:
             pass
 
 
-def _receive(guest: socket.socket) -> tuple[bytes, list[int]]:
-    words, extra, _, _ = guest.recvmsg(65536, socket.CMSG_SPACE(_MOST * 4))
-    files = array.array("i")
+def _receive_message(connection: socket.socket) -> tuple[bytes, list[int]]:
+    message, extra, _, _ = connection.recvmsg(65536, socket.CMSG_SPACE(_MAX_FDS * 4))
+    fds = array.array("i")
     for level, kind, data in extra:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            files.frombytes(data[: len(data) - len(data) % 4])
-    for file in files:
-        os.set_inheritable(file, False)
-    return words, list(files)
+            fds.frombytes(data[: len(data) - len(data) % 4])
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    return message, list(fds)
 
 
-def _uid(guest: socket.socket) -> int:
-    credentials = guest.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+def _get_peer_uid(connection: socket.socket) -> int:
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     return int.from_bytes(credentials[4:8], sys.byteorder)
 
 
 def main() -> None:
-    # The socket is listening already: it was made, and is handed down, by the supervisor.
-    listening = socket.socket(fileno=int(sys.argv[1]))
-    os.set_inheritable(listening.fileno(), False)
-    listening.listen(64)  # again, so that who connects is told this process's id
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    # The supervisor created the listening socket and passed it on.
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    os.set_inheritable(listener.fileno(), False)
+    listener.listen(64)  # again, so that peers see this process's id
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    Keeper(listening).run()
+    FdKeeper(listener).run()
 
 
 if __name__ == "__main__":

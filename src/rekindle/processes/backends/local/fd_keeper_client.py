@@ -1,4 +1,4 @@
-"""The supervisor's line to its keeper (keeper.py)."""
+"""The supervisor's connection to its fd keeper (keeper.py)."""
 
 from __future__ import annotations
 
@@ -14,157 +14,159 @@ from pathlib import Path
 
 from . import fd_keeper as program
 
-_MOST = 4
+_MAX_FDS = 4
 
 
-class Keeping:
-    """A connection to the keeper of a home; it is started if there is none."""
+class FdKeeperClient:
+    """A connection to the fd keeper of a home; the keeper is started if there is none."""
 
     def __init__(
-        self, line: socket.socket, path: Path, revive: Sequence[str], pid: int | None
+        self, connection: socket.socket, path: Path, restart_command: Sequence[str], pid: int | None
     ) -> None:
-        self.pid = pid or peer(line)  # nothing of a tree that is ended
-        self._line = line
+        self.pid = pid or get_peer_pid(connection)  # spared when a process tree is killed
+        self._connection = connection
         self._path = path
-        self._revive = revive
-        self._kept: dict[str, tuple[int, ...]] = {}
-        self._tell(b"revive " + b"\0".join(os.fsencode(word) for word in revive))
+        self._restart_command = restart_command
+        self._held_fds: dict[str, tuple[int, ...]] = {}
+        self._send(b"revive " + b"\0".join(os.fsencode(word) for word in restart_command))
 
     @classmethod
-    def open(cls, path: Path, revive: Sequence[str], env: Mapping[str, str]) -> Keeping:
-        """Connect to the keeper that listens at `path`. `revive` starts a new supervisor."""
-        line, pid = _connect(path), None
-        if line is None:
-            pid = _start(path, env)
-            line = _connect(path)
-        if line is None:
-            raise ConnectionError(f"{path}: the keeper does not answer")
-        return cls(line, path, revive, pid)
+    def open(
+        cls, path: Path, restart_command: Sequence[str], env: Mapping[str, str]
+    ) -> FdKeeperClient:
+        """Connect to the fd keeper at `path`. `restart_command` starts a new supervisor."""
+        connection, pid = _connect_keeper(path), None
+        if connection is None:
+            pid = _start_keeper(path, env)
+            connection = _connect_keeper(path)
+        if connection is None:
+            raise ConnectionError(f"{path}: the fd keeper does not respond")
+        return cls(connection, path, restart_command, pid)
 
     def keep(self, id: str, *files: int) -> None:
-        """Hold copies of these files; as soon as this returns, even if this program dies."""
-        self._kept[id] = files
+        """Hold copies of these descriptors, which survive this program from now on."""
+        self._held_fds[id] = files
         rights = array.array("i", files)
         extra = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)]
         try:
-            self._line.sendmsg([f"keep {id}".encode()], extra)
+            self._connection.sendmsg([f"keep {id}".encode()], extra)
         except OSError:
-            self.renew()
+            self.restart_keeper()
 
-    def shut(self, id: str) -> None:
-        """Let go of the input of a process: its last file."""
-        if id in self._kept:
-            self._kept[id] = self._kept[id][:1]
-            self._tell(f"shut {id}".encode())
+    def drop_stdin(self, id: str) -> None:
+        """Drop the input of a process: its last descriptor."""
+        if id in self._held_fds:
+            self._held_fds[id] = self._held_fds[id][:1]
+            self._send(f"shut {id}".encode())
 
     def drop(self, id: str) -> None:
-        """Let go of a process."""
-        if self._kept.pop(id, None) is not None:
-            self._tell(f"drop {id}".encode())
+        """Drop all descriptors of a process."""
+        if self._held_fds.pop(id, None) is not None:
+            self._send(f"drop {id}".encode())
 
-    def take(self) -> dict[str, tuple[int, ...]]:
-        """What the keeper holds of an earlier supervisor, as files of this program."""
-        found: dict[str, tuple[int, ...]] = {}
-        self._line.settimeout(10.0)
+    def take_over(self) -> dict[str, tuple[int, ...]]:
+        """Return the descriptors that the keeper holds for an earlier supervisor."""
+        taken_fds: dict[str, tuple[int, ...]] = {}
+        self._connection.settimeout(10.0)
         try:
-            self._line.send(b"hand")
+            self._connection.send(b"hand")
             while True:
-                id, extra, _, _ = self._line.recvmsg(4096, socket.CMSG_SPACE(_MOST * 4))
+                id, extra, _, _ = self._connection.recvmsg(4096, socket.CMSG_SPACE(_MAX_FDS * 4))
                 if id in (b".", b""):
                     break
-                files = array.array("i")
+                fds = array.array("i")
                 for _, _, data in extra:
-                    files.frombytes(data[: len(data) - len(data) % 4])
-                for file in files:
-                    os.set_inheritable(file, False)
-                found[id.decode()] = tuple(files)
+                    fds.frombytes(data[: len(data) - len(data) % 4])
+                for fd in fds:
+                    os.set_inheritable(fd, False)
+                taken_fds[id.decode()] = tuple(fds)
         except OSError:
             pass
-        self._line.settimeout(None)
-        self._kept.update(found)
-        return found
+        self._connection.settimeout(None)
+        self._held_fds.update(taken_fds)
+        return taken_fds
 
-    def bye(self) -> None:
-        """This supervisor goes of its own will: no other one is needed."""
-        self._tell(b"bye")
-        self._line.close()
+    def say_goodbye(self) -> None:
+        """Disconnect in an orderly shutdown: no new supervisor is needed."""
+        self._send(b"bye")
+        self._connection.close()
 
     def close(self) -> None:
-        """Let go without a word, as if killed."""
-        self._line.close()
+        """Disconnect without a goodbye, as if killed."""
+        self._connection.close()
 
     def fileno(self) -> int:
-        return self._line.fileno()
+        return self._connection.fileno()
 
-    def _tell(self, words: bytes) -> None:
+    def _send(self, message: bytes) -> None:
         try:
-            self._line.send(words)
+            self._connection.send(message)
         except OSError:
-            self.renew()
+            self.restart_keeper()
 
-    def renew(self) -> None:
-        """The keeper is gone: start another one, and give it everything."""
+    def restart_keeper(self) -> None:
+        """Start a new keeper after the old one died, and hand it all descriptors."""
         with suppress(OSError):
-            self._line.close()
+            self._connection.close()
         with suppress(ChildProcessError):
             os.waitpid(self.pid, os.WNOHANG)
-        self.pid = _start(self._path, os.environ)
-        line = _connect(self._path)
-        if line is None:
+        self.pid = _start_keeper(self._path, os.environ)
+        connection = _connect_keeper(self._path)
+        if connection is None:
             return
-        self._line = line
-        words = b"revive " + b"\0".join(os.fsencode(word) for word in self._revive)
+        self._connection = connection
+        message = b"revive " + b"\0".join(os.fsencode(word) for word in self._restart_command)
         with suppress(OSError):
-            self._line.send(words)
-            for id, files in self._kept.items():
-                extra = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))]
-                self._line.sendmsg([f"keep {id}".encode()], extra)
+            self._connection.send(message)
+            for id, fds in self._held_fds.items():
+                extra = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+                self._connection.sendmsg([f"keep {id}".encode()], extra)
 
 
-def peer(line: socket.socket) -> int:
-    """The process id at the other end, as the kernel knows it."""
-    credentials = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+def get_peer_pid(connection: socket.socket) -> int:
+    """Return the process id of the peer, as reported by the kernel."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     return int.from_bytes(credentials[:4], sys.byteorder)
 
 
-def _connect(path: Path) -> socket.socket | None:
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+def _connect_keeper(path: Path) -> socket.socket | None:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        line.connect(str(path))
+        connection.connect(str(path))
     except OSError:
-        line.close()
+        connection.close()
         return None
-    return line
+    return connection
 
 
-def _start(path: Path, env: Mapping[str, str]) -> int:
-    """Start a keeper that listens at `path`, and return its id; the caller holds the home's lock."""
+def _start_keeper(path: Path, env: Mapping[str, str]) -> int:
+    """Start a keeper that listens at `path` and return its pid; the caller holds the folder lock."""
     with suppress(FileNotFoundError):
         path.unlink()
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        old = os.umask(0o177)
+        old_umask = os.umask(0o177)
         try:
-            listening.bind(str(path))
+            listener.bind(str(path))
         finally:
-            os.umask(old)
-        listening.listen(8)
-        # A number that the standard streams do not take.
-        file = fcntl.fcntl(listening, fcntl.F_DUPFD_CLOEXEC, 10)
+            os.umask(old_umask)
+        listener.listen(8)
+        # A number above the standard streams.
+        fd = fcntl.fcntl(listener, fcntl.F_DUPFD_CLOEXEC, 10)
         try:
             started = subprocess.Popen(
-                [sys.executable, "-I", "-S", program.__file__, str(file)],
+                [sys.executable, "-I", "-S", program.__file__, str(fd)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                pass_fds=(file,),
+                pass_fds=(fd,),
                 start_new_session=True,
                 env=dict(env),
                 cwd="/",
             )
         finally:
-            os.close(file)
-        started.returncode = 0  # it outlives us; nobody waits for it
+            os.close(fd)
+        started.returncode = 0  # it outlives this program; suppress the ResourceWarning
         return started.pid
     finally:
-        listening.close()
+        listener.close()

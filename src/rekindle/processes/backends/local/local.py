@@ -1,10 +1,10 @@
-"""Processes on this machine.
+"""Run processes on this machine.
 
-Between us and the program stands a shim (spawner.py) in a session of its own, which starts the
-program and writes its exit code into a file.
+Each program runs below a shim (spawner.py) in an OS session of its own. The shim starts the program
+and writes its exit code to a file.
 
-A control group for each process can be had too (`groups`). It is not the rule: to move a process
-into one makes the kernel wait for all processors, which takes longer than the whole start.
+A control group per process is optional (`use_cgroups`) and off by default: moving a process into a
+group makes the kernel synchronize all CPUs, which takes longer than the whole start.
 """
 
 from __future__ import annotations
@@ -19,199 +19,221 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from rekindle.errors import NotStarted
-from rekindle.processes.backends.base import MARK, Ended, Lost, Ref, Running, Spec
+from rekindle.errors import ProcessStartFailed
+from rekindle.processes.backends.base import (
+    PROCESS_ID_VARIABLE,
+    Exited,
+    ProcessRef,
+    ProcessSpec,
+    RunningProcess,
+    Vanished,
+)
 
 from . import cgroup, process_tree
-from .child import Child, Files
-from .executable import check
-from .fd_keeper_client import Keeping
-from .spawner_client import Command, Spawning
+from .child import LocalProcess, StdioFds
+from .executable import resolve_executable
+from .fd_keeper_client import FdKeeperClient
+from .spawner_client import SpawnerClient, SpawnRequest
 
-EXIT = "exit"
-_PATIENCE = 30.0
-_UNKNOWN = b" " * 15 + b"\n"
-_PATH = "/usr/local/bin:/usr/bin:/bin"
+EXIT_FILE = "exit"
+_START_TIMEOUT = 30.0
+_NO_EXIT_CODE = b" " * 15 + b"\n"
+_DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
-class Local:
-    """This machine. With a keeper, pipes and terminals survive the death of this program."""
+class LocalBackend:
+    """The local backend. With an fd keeper, pipes and terminals survive the death of this program."""
 
     name = "local"
 
     def __init__(
-        self, keeping: Keeping | None = None, *, groups: bool = False, files: int | None = None
+        self,
+        fd_keeper: FdKeeperClient | None = None,
+        *,
+        use_cgroups: bool = False,
+        open_file_limit: int | None = None,
     ) -> None:
-        """`files`: how many may be open in a process, where this program allows itself more."""
-        self._files = "" if files is None else str(files)
-        self._keeping = keeping
-        self._kept = keeping.take() if keeping else {}
-        self._groups = cgroup.parent() if groups else None
-        self._census = process_tree.Census()
-        self._spawning = Spawning()
+        """Create the backend.
 
-    async def start(self, spec: Spec) -> Running:
-        path = check(spec.argv, spec.cwd, spec.env)
+        `open_file_limit` restores the limit for processes where this program has raised its own.
+        """
+        self._open_file_limit = "" if open_file_limit is None else str(open_file_limit)
+        self._fd_keeper = fd_keeper
+        self._inherited_fds = fd_keeper.take_over() if fd_keeper else {}
+        self._cgroup_parent = cgroup.find_parent_group() if use_cgroups else None
+        self._process_table = process_tree.ProcessTable()
+        self._spawner = SpawnerClient()
+
+    async def start(self, spec: ProcessSpec) -> RunningProcess:
+        path = resolve_executable(spec.argv, spec.cwd, spec.env)
         try:
             return await self._start(spec, path)
         except OSError as error:
-            why = error.strerror or error
-            # Of the kernel, about no file of ours: the program itself was seen.
+            reason = error.strerror or error
+            # Raised by execve: the program exists, so its loader is missing.
             if error.errno == errno.ENOENT and error.filename is None:
-                why = "the loader that it names was not found"
-            raise NotStarted(f"{spec.argv[0]}: {why}") from error
+                reason = "its loader was not found"
+            raise ProcessStartFailed(f"{spec.argv[0]}: {reason}") from error
 
-    async def _start(self, spec: Spec, path: str) -> Child:
-        spec.folder.joinpath(EXIT).write_bytes(_UNKNOWN)
-        ends, group = _terminal(spec) if spec.pty else _pipes(), ""
+    async def _start(self, spec: ProcessSpec, path: str) -> LocalProcess:
+        spec.folder.joinpath(EXIT_FILE).write_bytes(_NO_EXIT_CODE)
+        ends, group = _open_terminal(spec) if spec.pty else _open_pipes(), ""
         try:
-            if self._keeping:
-                self._keeping.keep(spec.id, *ends.ours)
-            group = cgroup.make(self._groups, spec.id) if self._groups else ""
-            command = self._command(spec, path, ends, group)
-            async with asyncio.timeout(_PATIENCE):
-                shim, program = await self._spawning.spawn(command)
+            if self._fd_keeper:
+                self._fd_keeper.keep(spec.id, *ends.ours)
+            group = cgroup.create_group(self._cgroup_parent, spec.id) if self._cgroup_parent else ""
+            request = self._build_request(spec, path, ends, group)
+            async with asyncio.timeout(_START_TIMEOUT):
+                shim, program = await self._spawner.spawn(request)
         except BaseException as error:
-            self._undo(spec.id, ends, group)
+            self._undo_start(spec.id, ends, group)
             if isinstance(error, TimeoutError):
-                why = f"the system has made no process for it in {_PATIENCE:g} s"
-                raise NotStarted(f"{spec.argv[0]}: {why}") from None
+                reason = f"not started within {_START_TIMEOUT:g} s"
+                raise ProcessStartFailed(f"{spec.argv[0]}: {reason}") from None
             raise
         finally:
-            _close(ends.theirs)
-        seen = process_tree.look(shim)  # unless it has ended already
-        root = process_tree.Root(spec.id, shim, seen.started if seen else 0, group)
-        child = Child(spec, root, ends.ours, self._census, self._keeping)
-        child.program = program
+            _close_fds(ends.theirs)
+        info = process_tree.read_process(shim)  # None if it has already exited
+        root = process_tree.TreeRoot(spec.id, shim, info.started if info else 0, group)
+        child = LocalProcess(spec, root, ends.ours, self._process_table, self._fd_keeper)
+        child.program_pid = program
         return child
 
-    def _command(self, spec: Spec, path: str, ends: _Ends, group: str) -> Command:
-        env = {"PATH": _PATH, **spec.env, MARK: spec.id}
+    def _build_request(
+        self, spec: ProcessSpec, path: str, ends: _StdioEnds, group: str
+    ) -> SpawnRequest:
+        env = {"PATH": _DEFAULT_PATH, **spec.env, PROCESS_ID_VARIABLE: spec.id}
         if spec.pty:
             env.setdefault("TERM", "xterm-256color")
-        return Command(
+        return SpawnRequest(
             path,
             spec.argv,
             spec.cwd or "/",
             env,
-            exit=os.path.abspath(spec.folder / EXIT),  # the shim stands elsewhere
+            exit=os.path.abspath(spec.folder / EXIT_FILE),  # the shim has another working directory
             files=() if spec.pty else ends.theirs,
             terminal=ends.terminal,
             group=group,
-            limit=self._files,
+            limit=self._open_file_limit,
         )
 
-    def _undo(self, id: str, ends: _Ends | None, group: str) -> None:
+    def _undo_start(self, id: str, ends: _StdioEnds | None, group: str) -> None:
         if ends:
-            _close(set(ends.ours))
-        if self._keeping:
-            self._keeping.drop(id)
+            _close_fds(set(ends.ours))
+        if self._fd_keeper:
+            self._fd_keeper.drop(id)
         if group:
-            cgroup.remove(group)
+            cgroup.remove_group(group)
 
-    async def find(self, spec: Spec, ref: Ref, seen: int) -> Running | Ended | Lost:
-        files = self._kept.pop(spec.id, ())
-        root = await self._root(spec, ref)
-        ours = Files(files[0], files[-1]) if files else None
-        if root and process_tree.lives(root.pid, root.started):
-            process_tree.send(
+    async def find(
+        self, spec: ProcessSpec, ref: ProcessRef, seen: int
+    ) -> RunningProcess | Exited | Vanished:
+        fds = self._inherited_fds.pop(spec.id, ())
+        root = await self._find_root(spec, ref)
+        ours = StdioFds(fds[0], fds[-1]) if fds else None
+        if root and process_tree.is_alive(root.pid, root.started):
+            process_tree.send_signals(
                 root.pid, root.started, signal.SIGCONT
-            )  # in case it was held by `tree.end`
-            child = Child(spec, root, ours, self._census, self._keeping)
+            )  # after an interrupted kill
+            child = LocalProcess(spec, root, ours, self._process_table, self._fd_keeper)
             program = ref.get("program")
-            child.program = program if isinstance(program, int) else None
+            child.program_pid = program if isinstance(program, int) else None
             return child
-        output = _rest(ours) if ours else b""
-        if self._keeping:
-            self._keeping.drop(spec.id)
-        _close(set(files))
+        output = _drain_output(ours) if ours else b""
+        if self._fd_keeper:
+            self._fd_keeper.drop(spec.id)
+        _close_fds(set(fds))
         if root and root.group:
-            cgroup.remove(root.group)
-        code = exit_code(spec.folder / EXIT)
+            cgroup.remove_group(root.group)
+        code = read_exit_code(spec.folder / EXIT_FILE)
         if code is not None:
-            return Ended(code, output)
-        return Lost(_why(ref))
+            return Exited(code, output)
+        return Vanished(_explain_loss(ref))
 
-    def let_go_of_the_rest(self) -> None:
-        """Files of an earlier program's processes that nobody has asked for: they have ended."""
-        for id, files in self._kept.items():
-            _close(set(files))
-            if self._keeping:
-                self._keeping.drop(id)
-        self._kept = {}
+    def close_unclaimed_fds(self) -> None:
+        """Close the inherited descriptors that no process claimed: their processes have exited."""
+        for id, fds in self._inherited_fds.items():
+            _close_fds(set(fds))
+            if self._fd_keeper:
+                self._fd_keeper.drop(id)
+        self._inherited_fds = {}
 
-    async def _root(self, spec: Spec, ref: Ref) -> process_tree.Root | None:
-        if not ref:  # it died between the record and the next one: was there a process?
-            seen = await self._census.take()
-            for one in seen.values():
-                shim = seen.get(one.session)
-                if one.mark == spec.id and one.ppid == one.session and shim and not shim.dead:
-                    group = f"{self._groups}/rekindle-{spec.id}" if self._groups else ""
-                    return process_tree.Root(spec.id, one.session, shim.started, group)
+    async def _find_root(self, spec: ProcessSpec, ref: ProcessRef) -> process_tree.TreeRoot | None:
+        if not ref:  # died while starting: look for a process with this id
+            table = await self._process_table.scan()
+            for info in table.values():
+                shim = table.get(info.session)
+                if info.mark == spec.id and info.ppid == info.session and shim and not shim.dead:
+                    group = (
+                        f"{self._cgroup_parent}/rekindle-{spec.id}" if self._cgroup_parent else ""
+                    )
+                    return process_tree.TreeRoot(spec.id, info.session, shim.started, group)
             return None
-        if ref.get("boot") != process_tree.boot():
+        if ref.get("boot") != process_tree.get_boot_id():
             return None
-        return process_tree.Root(spec.id, int(ref["pid"]), int(ref["started"]), str(ref["group"]))
+        return process_tree.TreeRoot(
+            spec.id, int(ref["pid"]), int(ref["started"]), str(ref["group"])
+        )
 
     async def close(self) -> None:
-        self._spawning.close()
+        self._spawner.close()
 
 
-class _Ends(NamedTuple):
-    ours: Files
+class _StdioEnds(NamedTuple):
+    ours: StdioFds
     theirs: tuple[int, ...]
     terminal: str = ""
 
 
-def _pipes() -> _Ends:
+def _open_pipes() -> _StdioEnds:
     stdin, write = os.pipe()
     read, stdout = os.pipe()
-    return _Ends(_ready(Files(read, write)), (stdin, stdout))
+    return _StdioEnds(_set_nonblocking(StdioFds(read, write)), (stdin, stdout))
 
 
-def _terminal(spec: Spec) -> _Ends:
+def _open_terminal(spec: ProcessSpec) -> _StdioEnds:
     master, slave = os.openpty()
     assert spec.pty is not None
     termios.tcsetwinsize(slave, spec.pty)
-    return _Ends(_ready(Files(master, master)), (slave,), os.ttyname(slave))
+    return _StdioEnds(_set_nonblocking(StdioFds(master, master)), (slave,), os.ttyname(slave))
 
 
-def _ready(files: Files) -> Files:
-    os.set_blocking(files.output, False)
-    os.set_blocking(files.input, False)
-    return files
+def _set_nonblocking(fds: StdioFds) -> StdioFds:
+    os.set_blocking(fds.output, False)
+    os.set_blocking(fds.input, False)
+    return fds
 
 
-def exit_code(path: Path) -> int | None:
-    """What the shim wrote; None if it did not come to that."""
+def read_exit_code(path: Path) -> int | None:
+    """Return the exit code written by the shim, or None if there is none."""
     try:
-        said = path.read_bytes().split()
+        words = path.read_bytes().split()
     except OSError:
         return None
-    return int(said[0]) if said and said[0].isdigit() else None
+    return int(words[0]) if words and words[0].isdigit() else None
 
 
-def _rest(files: Files) -> bytes:
-    """What was written before the end and not read yet."""
+def _drain_output(fds: StdioFds) -> bytes:
+    """Read the output that was written before the exit and not yet read."""
     data = bytearray()
-    os.set_blocking(files.output, False)
+    os.set_blocking(fds.output, False)
     with suppress(OSError):
-        while piece := os.read(files.output, 65536):
+        while piece := os.read(fds.output, 65536):
             data += piece
             if len(data) > 1 << 20:
                 break
     return bytes(data)
 
 
-def _why(ref: Mapping[str, object]) -> str:
+def _explain_loss(ref: Mapping[str, object]) -> str:
     if not ref:
-        return "the supervisor was killed before it could be started; it never ran"
-    if ref.get("boot") != process_tree.boot():
-        return "the machine was restarted, or it ran in another container"
-    return "it was killed together with the shim that notes the exit code"
+        return "the supervisor was killed before it started the process; it never ran"
+    if ref.get("boot") != process_tree.get_boot_id():
+        return "the machine was rebooted, or the process ran in another container"
+    return "it was killed together with the shim that records the exit code"
 
 
-def _close(files: set[int] | tuple[int, ...]) -> None:
-    for file in files:
+def _close_fds(fds: set[int] | tuple[int, ...]) -> None:
+    for fd in fds:
         with suppress(OSError):
-            os.close(file)
+            os.close(fd)

@@ -1,12 +1,12 @@
-"""Finding and ending all that a process started.
+"""Find and kill everything that a process started.
 
-A process is known by its id and the moment it started, in this boot of the machine and in this
-namespace: an id that was given to another one since is never touched. What belongs to a tree:
+A process is identified by its pid and start time, in this boot of the machine and this pid
+namespace: a reused pid is never touched. A tree consists of:
 
-    the descendants of its root   the root adopts what forks twice (it is a subreaper, local.py)
-    its OS session                as long as the root lives, so that the number is still its own
-    the mark in the environment   also when it left both
-    its control group             where there is one (cgroup.py)
+    the descendants of its root   the root adopts double forks (it is a subreaper, spawner.py)
+    its OS session                while the root lives, so that the session id is still its own
+    the environment mark          also for processes that left both
+    its control group             if there is one (cgroup.py)
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from functools import cache
 from typing import NamedTuple
 
 from rekindle.errors import ProcessError
-from rekindle.processes.backends.base import GRACE, MARK
+from rekindle.processes.backends.base import GRACE_SECONDS, PROCESS_ID_VARIABLE
 
 from . import cgroup
 
-_MARKED = f"{MARK}=".encode()
-_STRIKE = 2.0  # seconds of one hunt without a rest
-_PATIENCE = 10.0  # seconds until it is said that something cannot be ended
-_ROUNDS = 100  # lists of one count; on a busy machine there is always somebody new
-_DEAD = "ZX"
+_MARK_PREFIX = f"{PROCESS_ID_VARIABLE}=".encode()
+_KILL_PASS_SECONDS = 2.0  # seconds of one kill pass
+_KILL_TIMEOUT = 10.0  # seconds until a process counts as unkillable
+_MAX_LISTINGS = 100  # listings per scan; a busy machine always has new processes
+_DEAD_STATES = "ZX"
 
 
-class Root(NamedTuple):
-    """The process that everything of a tree descends from: the shim."""
+class TreeRoot(NamedTuple):
+    """The process that everything in a tree descends from: the shim."""
 
     id: str
     pid: int
@@ -39,8 +39,8 @@ class Root(NamedTuple):
     group: str = ""
 
 
-class Seen(NamedTuple):
-    """A process as it was seen."""
+class ProcInfo(NamedTuple):
+    """A process as listed in /proc."""
 
     ppid: int
     session: int
@@ -50,96 +50,98 @@ class Seen(NamedTuple):
 
     @property
     def dead(self) -> bool:
-        return self.state in _DEAD
+        return self.state in _DEAD_STATES
 
 
 @cache
-def boot() -> str:
-    """Names this boot of the machine and the namespace in which process ids count."""
+def get_boot_id() -> str:
+    """Return an id of this boot of the machine and of the pid namespace."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
 
 
-def look(pid: int) -> Seen | None:
-    """One process; None if there is none."""
+def read_process(pid: int) -> ProcInfo | None:
+    """Read one process from /proc; return None if it does not exist."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             line = file.read()
     except OSError:
         return None
     fields = line[line.rindex(b")") + 2 :].split()
-    return Seen(int(fields[1]), int(fields[3]), int(fields[19]), fields[0].decode())
+    return ProcInfo(int(fields[1]), int(fields[3]), int(fields[19]), fields[0].decode())
 
 
-def lives(pid: int, started: int) -> bool:
-    """Whether this very process runs still."""
-    seen = look(pid)
-    return seen is not None and seen.started == started and not seen.dead
+def is_alive(pid: int, started: int) -> bool:
+    """Return whether this very process is still running."""
+    info = read_process(pid)
+    return info is not None and info.started == started and not info.dead
 
 
-def send(pid: int, started: int, *numbers: int) -> None:
-    """Send signals to this very process, if it runs still."""
+def send_signals(pid: int, started: int, *numbers: int) -> None:
+    """Send signals to this very process, if it is still running."""
     try:
-        handle = os.pidfd_open(pid)
+        pidfd = os.pidfd_open(pid)
     except (ProcessLookupError, OSError):
         return
     try:
-        if lives(pid, started):
+        if is_alive(pid, started):
             for number in numbers:
-                signal.pidfd_send_signal(handle, number)
+                signal.pidfd_send_signal(pidfd, number)
     except (ProcessLookupError, PermissionError):
         pass
     finally:
-        os.close(handle)
+        os.close(pidfd)
 
 
-class Census:
-    """All processes of the machine, counted once for everyone who asks at the same time."""
+class ProcessTable:
+    """All processes of the machine, scanned once for all concurrent callers."""
 
     def __init__(self) -> None:
         self._marks: dict[int, tuple[int, str]] = {}
-        self._next: asyncio.Future[dict[int, Seen]] | None = None
-        self._turn = asyncio.Lock()
+        self._pending_scan: asyncio.Future[dict[int, ProcInfo]] | None = None
+        self._scan_lock = asyncio.Lock()
 
-    async def take(self) -> dict[int, Seen]:
-        """Everything that ran at some moment after this call."""
-        if self._next is None:
-            self._next = asyncio.ensure_future(self._count())
-        return await asyncio.shield(self._next)
+    async def scan(self) -> dict[int, ProcInfo]:
+        """Return everything that was running at some moment after this call."""
+        if self._pending_scan is None:
+            self._pending_scan = asyncio.ensure_future(self._scan_exclusively())
+        return await asyncio.shield(self._pending_scan)
 
-    async def _count(self) -> dict[int, Seen]:
-        async with self._turn:
-            self._next = None  # who asks from here on may have started something since
-            return await asyncio.to_thread(self._scan)
+    async def _scan_exclusively(self) -> dict[int, ProcInfo]:
+        async with self._scan_lock:
+            self._pending_scan = None  # later callers need a new scan
+            return await asyncio.to_thread(self._scan_proc)
 
-    def _scan(self) -> dict[int, Seen]:
-        """Look at every process. What forked and ended before its turn came has left a child that the
-        list does not have: so the list is made again, until there is nobody on it that is not known.
+    def _scan_proc(self) -> dict[int, ProcInfo]:
+        """Read every process.
+
+        A process that forked and exited before it was read leaves a child that the listing lacks,
+        so list again until no unknown process appears.
         """
-        found: dict[int, Seen] = {}
+        found: dict[int, ProcInfo] = {}
         marks: dict[int, tuple[int, str]] = {}
-        passed: set[int] = set()
-        for _ in range(_ROUNDS):
-            fresh = {int(name) for name in os.listdir("/proc") if name.isdigit()} - passed
-            if not fresh:
+        visited: set[int] = set()
+        for _ in range(_MAX_LISTINGS):
+            new_pids = {int(name) for name in os.listdir("/proc") if name.isdigit()} - visited
+            if not new_pids:
                 break
-            for pid in fresh:
-                seen = look(pid)
+            for pid in new_pids:
+                info = read_process(pid)
                 known = self._marks.get(pid)
-                if seen and (known is None or known[0] != seen.started):
-                    known = _mark(pid, seen.started)
-                if seen and known:
+                if info and (known is None or known[0] != info.started):
+                    known = _read_mark(pid, info.started)
+                if info and known:
                     marks[pid] = known
-                    found[pid] = seen._replace(mark=known[1])
-                elif seen:
-                    found[pid] = seen
-            passed |= fresh
+                    found[pid] = info._replace(mark=known[1])
+                elif info:
+                    found[pid] = info
+            visited |= new_pids
         self._marks = marks
         return found
 
 
-def _mark(pid: int, started: int) -> tuple[int, str] | None:
-    """The id in its environment, "" without one; None if that cannot be said yet."""
+def _read_mark(pid: int, started: int) -> tuple[int, str] | None:
+    """Return the start time and the id in its environment ("" without one); None if unreadable."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             words = file.read()
@@ -148,41 +150,45 @@ def _mark(pid: int, started: int) -> tuple[int, str] | None:
     if not words:
         return None
     for word in words.split(b"\0"):
-        if word.startswith(_MARKED):
-            return started, word[len(_MARKED) :].decode("ascii", "replace")
+        if word.startswith(_MARK_PREFIX):
+            return started, word[len(_MARK_PREFIX) :].decode("ascii", "replace")
     return started, ""
 
 
-class Members(NamedTuple):
-    """What belongs to a tree without its root: what lives, with its start, and what is dead."""
+class TreeMembers(NamedTuple):
+    """The members of a tree without its root: the live ones with their start times, and the dead."""
 
     alive: dict[int, int]
     dead: frozenset[int]
-    held: bool = False  # the root is there: what is orphaned comes to it
+    has_root: bool = False  # the root exists, so orphans are reparented to it
 
 
-def members(
-    root: Root, seen: dict[int, Seen], known: dict[int, int], spared: frozenset[int] = frozenset()
-) -> Members:
-    """What belongs to the tree. `known` was found before: its children belong to it too.
+def find_members(
+    root: TreeRoot,
+    table: dict[int, ProcInfo],
+    known: dict[int, int],
+    spared: frozenset[int] = frozenset(),
+) -> TreeMembers:
+    """Find the members of the tree. The children of `known`, found earlier, belong to it too.
 
-    `spared` do not, with all below them: a supervisor that was first needed inside the tree.
+    Processes in `spared` and their descendants do not: a supervisor may have been started inside
+    the tree.
     """
-    top = seen.get(root.pid)
-    rooted = top is not None and top.started == root.started and not top.dead
-    belongs = {pid for pid, at in known.items() if pid in seen and seen[pid].started == at}
-    belongs.update(pid for pid, one in seen.items() if one.mark == root.id)
-    if rooted:
+    root_info = table.get(root.pid)
+    has_root = root_info is not None and root_info.started == root.started and not root_info.dead
+    belongs = {pid for pid, at in known.items() if pid in table and table[pid].started == at}
+    belongs.update(pid for pid, one in table.items() if one.mark == root.id)
+    if has_root:
         belongs.add(root.pid)
-        belongs.update(pid for pid, one in seen.items() if one.session == root.pid)
-    for pid in cgroup.members(root.group) if root.group else ():
-        if pid not in seen and (one := look(pid)):  # it was started since
-            seen[pid] = one
+        belongs.update(pid for pid, one in table.items() if one.session == root.pid)
+    for pid in cgroup.list_members(root.group) if root.group else ():
+        if pid not in table and (one := read_process(pid)):  # started after the scan
+            table[pid] = one
         belongs.add(pid)
     children: dict[int, list[int]] = {}
-    for pid, one in seen.items():
+    for pid, one in table.items():
         children.setdefault(one.ppid, []).append(pid)
-    belongs &= seen.keys() - spared
+    belongs &= table.keys() - spared
     todo = list(belongs)
     while todo:
         for child in children.get(todo.pop(), ()):
@@ -190,142 +196,143 @@ def members(
                 belongs.add(child)
                 todo.append(child)
     belongs.discard(root.pid)
-    alive = {pid: seen[pid].started for pid in belongs if not seen[pid].dead}
-    return Members(alive, frozenset(belongs - alive.keys()), rooted)
+    alive = {pid: table[pid].started for pid in belongs if not table[pid].dead}
+    return TreeMembers(alive, frozenset(belongs - alive.keys()), has_root)
 
 
-async def end(
-    root: Root,
-    census: Census,
-    grace: float = GRACE,
+async def kill_tree(
+    root: TreeRoot,
+    process_table: ProcessTable,
+    grace: float = GRACE_SECONDS,
     *,
     hangup: bool = False,
     spared: frozenset[int] = frozenset(),
 ) -> None:
-    """End the whole tree; `hangup` tells programs at a terminal that it is gone.
+    """Kill the whole tree; `hangup` also sends SIGHUP, for programs on a terminal.
 
-    The root is held until everything else is gone: as long as it is there, what is orphaned comes
-    back to it. ProcessError if something cannot be ended, which only the kernel can cause.
+    The root stays stopped until everything else is gone: while it exists, orphans are reparented to
+    it. Raise ProcessError if a process cannot be killed, which only the kernel can cause.
     """
-    polite = (signal.SIGTERM, signal.SIGHUP) if hangup else (signal.SIGTERM,)
-    send(root.pid, root.started, signal.SIGSTOP)
-    hunt = _Hunt(root, census, spared)
+    term_signals = (signal.SIGTERM, signal.SIGHUP) if hangup else (signal.SIGTERM,)
+    send_signals(root.pid, root.started, signal.SIGSTOP)
+    killer = _TreeKiller(root, process_table, spared)
     try:
-        await hunt.until_gone((*polite, signal.SIGCONT), grace)
-        await hunt.strike(_PATIENCE)
+        await killer.signal_until_gone((*term_signals, signal.SIGCONT), grace)
+        await killer.kill_until_gone(_KILL_TIMEOUT)
     finally:
-        send(root.pid, root.started, signal.SIGCONT)
-    # What escaped through a gap of the counts while the root was going, or goes on to do so.
-    last = time.monotonic() + _PATIENCE
-    await hunt.strike(_PATIENCE)
-    while alive := await hunt.alive():
-        if time.monotonic() > last:
+        send_signals(root.pid, root.started, signal.SIGCONT)
+    # Kill what escaped between two scans while the root was exiting.
+    deadline = time.monotonic() + _KILL_TIMEOUT
+    await killer.kill_until_gone(_KILL_TIMEOUT)
+    while alive := await killer.find_alive():
+        if time.monotonic() > deadline:
             pids = ", ".join(map(str, alive))
-            raise ProcessError(
-                f"process {root.id}: the kernel does not end {pids}; try again later"
-            )
-        await hunt.strike(_PATIENCE)
-    await _released(root)
+            raise ProcessError(f"process {root.id}: cannot kill {pids}; try again later")
+        await killer.kill_until_gone(_KILL_TIMEOUT)
+    await _wait_for_root(root)
     if root.group:
-        await asyncio.to_thread(cgroup.remove, root.group)
+        await asyncio.to_thread(cgroup.remove_group, root.group)
 
 
-class _Hunt:
-    """Looking for what lives of a tree, again and again, until nothing does."""
+class _TreeKiller:
+    """Searches a tree for live members repeatedly, until there are none."""
 
-    def __init__(self, root: Root, census: Census, spared: frozenset[int]) -> None:
+    def __init__(self, root: TreeRoot, process_table: ProcessTable, spared: frozenset[int]) -> None:
         self._root = root
-        self._census = census
+        self._process_table = process_table
         self._spared = spared
         self._known: dict[int, int] = {}
 
-    async def alive(self) -> dict[int, int]:
-        """What lives. A count takes time, and what forks meanwhile may not be in it: nothing lives
-        when two counts find nothing alive and nobody newly dead. A control group tells at once.
+    async def find_alive(self) -> dict[int, int]:
+        """Return the live members.
+
+        A scan takes time and may miss concurrent forks, so nothing counts as alive only after two
+        scans without live members and without new dead ones. With a control group, one scan is
+        enough.
         """
-        found = await self._look()
-        sure = 2 if self._root.group else 0
-        while not found.alive and sure < 2:
-            again = await self._look()
-            # Only a root keeps the dead; without one a second look tells little: take a third.
-            sure += 2 if again.held and again.dead <= found.dead else 1
+        found = await self._find_members()
+        confirmations = 2 if self._root.group else 0
+        while not found.alive and confirmations < 2:
+            again = await self._find_members()
+            # Only the root retains the dead; without it, scan a third time.
+            confirmations += 2 if again.has_root and again.dead <= found.dead else 1
             found = again
         return found.alive
 
-    async def _look(self) -> Members:
-        seen = await self._census.take()
-        found = members(self._root, seen, self._known, self._spared)
+    async def _find_members(self) -> TreeMembers:
+        table = await self._process_table.scan()
+        found = find_members(self._root, table, self._known, self._spared)
         self._known.update(found.alive)
         return found
 
-    async def until_gone(self, signals: tuple[int, ...], seconds: float) -> None:
-        """Signal everything that is found, once each, and wait until it is gone."""
-        end, pause, told = time.monotonic() + seconds, 0.005, set[int]()
-        while (alive := await self.alive()) and time.monotonic() <= end:
+    async def signal_until_gone(self, signals: tuple[int, ...], seconds: float) -> None:
+        """Signal each member once and wait until all are gone."""
+        deadline, pause, signalled = time.monotonic() + seconds, 0.005, set[int]()
+        while (alive := await self.find_alive()) and time.monotonic() <= deadline:
             for pid, started in alive.items():
-                if pid not in told:
-                    told.add(pid)
-                    send(pid, started, *signals)
+                if pid not in signalled:
+                    signalled.add(pid)
+                    send_signals(pid, started, *signals)
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 0.1)
 
-    async def strike(self, seconds: float) -> None:
-        """End everything by force, until nothing is found."""
-        end = time.monotonic() + seconds
-        while (alive := await self.alive()) and time.monotonic() <= end:
-            await asyncio.to_thread(_strike, self._root, alive, self._spared)
-            # What forks faster than it is found is left to the kernel, which ends the root too.
-            if self._root.group and await self.alive():
-                cgroup.end(self._root.group)
+    async def kill_until_gone(self, seconds: float) -> None:
+        """Send SIGKILL until no member is found."""
+        deadline = time.monotonic() + seconds
+        while (alive := await self.find_alive()) and time.monotonic() <= deadline:
+            await asyncio.to_thread(_kill_descendants, self._root, alive, self._spared)
+            # Leave what forks too fast to the kernel, which kills the root too.
+            if self._root.group and await self.find_alive():
+                cgroup.kill_group(self._root.group)
             await asyncio.sleep(0.005)
 
 
-def _strike(root: Root, known: dict[int, int], spared: frozenset[int]) -> None:
-    """Kill what is known and all below it, each as soon as it is seen.
+def _kill_descendants(root: TreeRoot, known: dict[int, int], spared: frozenset[int]) -> None:
+    """Kill the known members and all their descendants, each as soon as it is seen.
 
-    A program that forks and ends, over and over, is faster than a whole count. What it leaves is
-    below the root, below something that was just killed, or marked. Strangers are looked at once, and
-    so are the dead: while the root is held nobody takes them away, and there may be thousands.
+    A program that forks and exits in a loop is faster than a full scan. Its children are below the
+    root, below a process that was just killed, or marked. Unrelated and dead processes are read
+    only once: while the root is stopped nobody reaps the dead, and there may be thousands.
     """
-    struck = dict(known)
-    passed = {os.getpid(), root.pid, *spared}
-    held = lives(root.pid, root.started)
-    idle, end = 0, time.monotonic() + _STRIKE
-    while idle < 3 and time.monotonic() < end:
-        time.sleep(0.004 * (idle > 0))  # a look is quick, and what was just forked takes a moment
+    killed = dict(known)
+    visited = {os.getpid(), root.pid, *spared}
+    has_root = is_alive(root.pid, root.started)
+    idle, deadline = 0, time.monotonic() + _KILL_PASS_SECONDS
+    while idle < 3 and time.monotonic() < deadline:
+        time.sleep(0.004 * (idle > 0))  # give recent forks a moment to appear
         idle += 1
-        for name in reversed(os.listdir("/proc")):  # the newest first: only they go on
-            if not name.isdigit() or (pid := int(name)) in passed:
+        for name in reversed(os.listdir("/proc")):  # newest first: only they keep forking
+            if not name.isdigit() or (pid := int(name)) in visited:
                 continue
-            seen = look(pid)
-            if seen is None or seen.dead:
-                passed.add(pid)
+            info = read_process(pid)
+            if info is None or info.dead:
+                visited.add(pid)
                 continue
-            below = (held and seen.ppid == root.pid) or _was(seen.ppid, struck)
-            if below or struck.get(pid) == seen.started or _mark(pid, 0) == (0, root.id):
-                struck[pid] = seen.started
-                send(pid, seen.started, signal.SIGKILL)
+            below = (has_root and info.ppid == root.pid) or _is_killed(info.ppid, killed)
+            if below or killed.get(pid) == info.started or _read_mark(pid, 0) == (0, root.id):
+                killed[pid] = info.started
+                send_signals(pid, info.started, signal.SIGKILL)
                 idle = 0
             else:
-                passed.add(pid)
+                visited.add(pid)
 
 
-def _was(pid: int, struck: dict[int, int]) -> bool:
-    """Whether it is one of those, and not another process that has its id since."""
-    if pid not in struck:
+def _is_killed(pid: int, killed: dict[int, int]) -> bool:
+    """Return whether the pid belongs to a killed process and was not reused."""
+    if pid not in killed:
         return False
-    seen = look(pid)
-    return seen is None or seen.started == struck[pid]
+    info = read_process(pid)
+    return info is None or info.started == killed[pid]
 
 
-async def _released(root: Root) -> None:
-    """Wait for the root to note the exit code and go; end it if it hangs."""
+async def _wait_for_root(root: TreeRoot) -> None:
+    """Wait for the root to record the exit code and exit; kill it if it hangs."""
     for wait in (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.3, 0.5):
-        if not lives(root.pid, root.started):
+        if not is_alive(root.pid, root.started):
             return
         await asyncio.sleep(wait)
-    send(root.pid, root.started, signal.SIGKILL)
+    send_signals(root.pid, root.started, signal.SIGKILL)
     for _ in range(100):
-        if not lives(root.pid, root.started):
+        if not is_alive(root.pid, root.started):
             return
         await asyncio.sleep(0.02)

@@ -1,20 +1,20 @@
-"""The spawner: a small program that starts processes for a large one.
+"""The spawner: a small program that starts processes on behalf of a large one.
 
-Run by its path, with nothing but the standard library. It keeps two forks of itself ready. One is a
-shim: it leads a session of its own, is a subreaper, so that what forks twice stays below it, catches
-the signals that are meant for the program, waits for its end, and writes the exit code into a file.
-Only a parent learns that code, and this parent outlives everyone who asks. The other, the shim's
-child, waits for a question and turns into the program; then the next two are made ready.
+It runs by its path with only the standard library, and keeps two forks of itself ready. One is a
+shim: it leads an OS session of its own, is a subreaper, so that double forks stay below it, catches
+the signals meant for the program, waits for its exit, and writes the exit code to a file. Only a
+parent gets that code, and this parent outlives everyone who asks. The other, the shim's child,
+waits for a request and executes the program; then the next two forks are made.
 
-So nothing has to be forked when somebody waits; all that has to be worked out for a start is
-forgotten with it; and a shim, which does next to nothing, shares nearly all its memory. The spawner
-ends with the program that started it; what it started goes on.
+So nothing has to be forked while somebody waits, all state of a start is discarded with its fork,
+and a shim, which does almost nothing, shares nearly all its memory. The spawner exits with the
+program that started it; the processes it started keep running.
 
-A question is a length, then words apart by NUL: how many of them belong to the command, folder, path
-of the program, terminal, control group, file for the exit code, how many files may be open, the
-command, and the environment. With it come a pipe for the answer and, unless there is a terminal, the
-files for input and output. The answer is two process ids, of the shim and of the program, and, if it
-could not be executed, an error of the system. Its end comes when the program is executed.
+A request is a length, then words separated by NUL: the number of words in the command, working
+folder, path of the program, terminal, control group, exit code file, open file limit, the command,
+and the environment. It carries a pipe for the response and, without a terminal, descriptors for
+input and output. The response is two process ids, of the shim and of the program, followed by an
+errno if the program could not be executed. The pipe closes when the program is executed.
 """
 
 import array
@@ -35,126 +35,126 @@ _LENGTH = struct.Struct(">I")
 IDS = struct.Struct(">II")
 ERROR = struct.Struct(">i")
 _SUBREAPER, _NAME = 36, 15  # PR_SET_CHILD_SUBREAPER, PR_SET_NAME
-_CHILD = int(signal.SIGCHLD)
+_SIGCHLD = int(signal.SIGCHLD)
 _SHELL = b"/bin/sh"
-_PAUSE = 0.2  # when forks die, or cannot be made
-_TAKEN, _OVER = b"t", b"o"  # a question was taken; there will be none any more
-_CAUGHT = (
+_RETRY_DELAY = 0.2  # seconds, after a failed fork
+_REQUEST_TAKEN, _NO_MORE_REQUESTS = b"t", b"o"  # status bytes to the spawner
+_CAUGHT_SIGNALS = (
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM),
     *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGTSTP),
 )
 
 
-def serve(line: socket.socket) -> None:
+def serve_requests(connection: socket.socket) -> None:
     libc = ctypes.CDLL(None)
-    # Looked up now: whatever a shim does not touch, it shares.
-    prctl, set_signal = getattr(libc, "prctl", _without), libc.signal
+    # Look these up before the fork: memory that a shim does not touch stays shared.
+    prctl, set_signal = getattr(libc, "prctl", _skip_prctl), libc.signal
     gc.collect()
     gc.freeze()
     gc.disable()
     while True:
-        taken, tell = os.pipe()
+        taken, notify = os.pipe()
         if os.fork() == 0:
             os.close(taken)
-            _shim(line, tell, prctl, set_signal)
-        os.close(tell)
-        said = os.read(taken, 1)  # nothing, if they died before a question came
+            _run_shim(connection, notify, prctl, set_signal)
+        os.close(notify)
+        status = os.read(taken, 1)  # empty if the forks died before a request came
         os.close(taken)
-        if said == _OVER:
+        if status == _NO_MORE_REQUESTS:
             return
-        if not said:
-            time.sleep(_PAUSE)
+        if not status:
+            time.sleep(_RETRY_DELAY)
 
 
-def _shim(
-    line: socket.socket,
-    tell: int,
+def _run_shim(
+    connection: socket.socket,
+    notify: int,
     prctl: Callable[..., object],
     set_signal: Callable[..., object],
 ) -> None:
-    """In the first fork: wait for the program that the second turns into. Never returns."""
+    """Run in the first fork: wait for the program that the second fork executes. Never return."""
     try:
         os.setsid()
         prctl(_SUBREAPER, 1, 0, 0, 0)
         prctl(_NAME, b"rekindle-shim", 0, 0, 0)
-        set_signal(_CHILD, 0)  # as it was: else no exit code is kept for us
+        set_signal(_SIGCHLD, 0)  # default action: otherwise the kernel discards the exit code
         ours, theirs = socket.socketpair()
-        program = os.fork()
-        if program == 0:
+        program_pid = os.fork()
+        if program_pid == 0:
             ours.close()
-            _program(line, tell, theirs)
+            _run_program(connection, notify, theirs)
         theirs.close()
-        line.close()
-        os.close(tell)
-        _accompany(ours, program)
+        connection.close()
+        os.close(notify)
+        _wait_for_program(ours, program_pid)
     finally:
         os._exit(0)
 
 
-def _accompany(line: socket.socket, program: int) -> None:
-    """Do what only the leader of the session can, wait, and note the exit code."""
-    words = line.recv(65536)
-    if not words:
-        return  # there was no question
-    path, terminal, group = words.split(b"\0")
+def _wait_for_program(connection: socket.socket, program_pid: int) -> None:
+    """Do what only the session leader can do, wait for the program, and record the exit code."""
+    message = connection.recv(65536)
+    if not message:
+        return  # there was no request
+    path, terminal, group = message.split(b"\0")
     if group:
-        _write(group + b"/cgroup.procs", b"0")
+        _write_file(group + b"/cgroup.procs", b"0")
     if terminal:
-        os.open(terminal, os.O_RDWR)  # the first one that a session opens is its own
+        os.open(terminal, os.O_RDWR)  # the first terminal a session opens controls it
     if group or terminal:
-        line.send(_TAKEN)
-    line.close()
+        connection.send(_REQUEST_TAKEN)
+    connection.close()
     while True:
-        pid, status = os.waitpid(-1, 0)  # what the program left behind is reaped too
-        if pid == program:
+        pid, status = os.waitpid(-1, 0)  # also reap orphans of the program
+        if pid == program_pid:
             break
     code = os.waitstatus_to_exitcode(status)
-    _write(path, b"%d\n" % (code if code >= 0 else 128 - code))
+    _write_file(path, b"%d\n" % (code if code >= 0 else 128 - code))
 
 
-def _program(line: socket.socket, tell: int, shim: socket.socket) -> None:
-    """In the second fork: wait for a question, and turn into the program. Never returns."""
+def _run_program(connection: socket.socket, notify: int, shim: socket.socket) -> None:
+    """Run in the second fork: wait for a request and execute the program. Never return."""
     try:
-        head, files = _receive(line)
+        head, fds = _receive_head(connection)
         if len(head) < _LENGTH.size:
-            os.write(tell, _OVER)
+            os.write(notify, _NO_MORE_REQUESTS)
             return
         (length,) = _LENGTH.unpack(head)
-        words = _exactly(line, length).split(b"\0")
-        os.write(tell, _TAKEN)
-        answer, *files = files
-        # If nobody hears this any more, nobody knows of the process either: it must not run.
-        os.write(answer, IDS.pack(os.getppid(), os.getpid()))
+        words = _read_exactly(connection, length).split(b"\0")
+        os.write(notify, _REQUEST_TAKEN)
+        response, *fds = fds
+        # This fails if the requester is gone: an unknown process must not run.
+        os.write(response, IDS.pack(os.getppid(), os.getpid()))
         try:
-            _become(words, files, shim)
+            _execute_program(words, fds, shim)
         except OSError as error:
-            os.write(answer, ERROR.pack(error.errno or errno.EIO))
+            os.write(response, ERROR.pack(error.errno or errno.EIO))
     except OSError:
         pass
     finally:
         os._exit(127)
 
 
-def _become(words: list[bytes], files: list[int], shim: socket.socket) -> None:
-    count, folder, path, terminal, group, exit, most = words[:7]
+def _execute_program(words: list[bytes], fds: list[int], shim: socket.socket) -> None:
+    count, folder, path, terminal, group, exit_file, open_file_limit = words[:7]
     last = 7 + int(count)
     argv = words[7:last]
     env = {name: value for name, _, value in (word.partition(b"=") for word in words[last:])}
-    shim.send(b"\0".join((exit, terminal, group)))
+    shim.send(b"\0".join((exit_file, terminal, group)))
     if (group or terminal) and not shim.recv(1):
-        raise OSError(errno.EIO, "the shim ended")
+        raise OSError(errno.EIO, "the shim exited")
     if group:
-        _write(group + b"/cgroup.procs", b"0")
+        _write_file(group + b"/cgroup.procs", b"0")
     if terminal:
-        files = [os.open(terminal, os.O_RDWR)] * 2
-    if most:
+        fds = [os.open(terminal, os.O_RDWR)] * 2
+    if open_file_limit:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (int(most), hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(open_file_limit), hard))
     os.chdir(folder)
-    # What is caught here is not caught there; what is ignored would be ignored there too.
+    # Caught signals are reset by exec; ignored ones are inherited, so reset them here.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
-    inputs, outputs = files
+    inputs, outputs = fds
     os.dup2(inputs, 0)
     os.dup2(outputs, 1)
     os.dup2(outputs, 2)
@@ -163,57 +163,55 @@ def _become(words: list[bytes], files: list[int], shim: socket.socket) -> None:
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
-    # A script that does not name its interpreter is one for the shell.
+    # Run a script without a shebang with the shell.
     os.execve(_SHELL, [_SHELL, path, *argv[1:]], env)
 
 
-def _write(path: bytes, data: bytes) -> None:
-    file = os.open(path, os.O_WRONLY)
-    os.write(file, data)
-    os.close(file)
+def _write_file(path: bytes, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY)
+    os.write(fd, data)
+    os.close(fd)
 
 
-def _receive(line: socket.socket) -> tuple[bytes, list[int]]:
-    head, extra, _, _ = line.recvmsg(_LENGTH.size, socket.CMSG_SPACE(12))
-    files = array.array("i")
+def _receive_head(connection: socket.socket) -> tuple[bytes, list[int]]:
+    head, extra, _, _ = connection.recvmsg(_LENGTH.size, socket.CMSG_SPACE(12))
+    fds = array.array("i")
     for level, kind, data in extra:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            files.frombytes(data[: len(data) - len(data) % 4])
-    for file in files:
-        os.set_inheritable(file, False)
+            fds.frombytes(data[: len(data) - len(data) % 4])
+    for fd in fds:
+        os.set_inheritable(fd, False)
     if head and len(head) < _LENGTH.size:
-        head += _exactly(line, _LENGTH.size - len(head))
-    return head, list(files)
+        head += _read_exactly(connection, _LENGTH.size - len(head))
+    return head, list(fds)
 
 
-def _exactly(line: socket.socket, length: int) -> bytes:
+def _read_exactly(connection: socket.socket, length: int) -> bytes:
     data = bytearray()
     while len(data) < length:
-        piece = line.recv(min(1 << 20, length - len(data)))
+        piece = connection.recv(min(1 << 20, length - len(data)))
         if not piece:
             raise SystemExit
         data += piece
     return bytes(data)
 
 
-def _without(*_: object) -> None:
-    """A system that has no prctl."""
+def _skip_prctl(*_: object) -> None:
+    """Stand in for prctl on systems without it."""
 
 
-def _nothing(number: int, frame: FrameType | None) -> None:
+def _ignore_signal(number: int, frame: FrameType | None) -> None:
     pass
 
 
 def main() -> None:
-    line = socket.socket(fileno=int(sys.argv[1]))
-    os.set_inheritable(line.fileno(), False)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the exit code stands in a file
-    for number in _CAUGHT:
-        if (
-            signal.getsignal(number) != signal.SIG_IGN
-        ):  # what everyone here ignores, programs do too
-            signal.signal(number, _nothing)  # caught, not ignored: that would be passed on
-    serve(line)
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    os.set_inheritable(connection.fileno(), False)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the exit code is in a file
+    for number in _CAUGHT_SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # leave inherited ignored signals ignored
+            signal.signal(number, _ignore_signal)  # caught, not ignored: ignoring is inherited
+    serve_requests(connection)
 
 
 if __name__ == "__main__":

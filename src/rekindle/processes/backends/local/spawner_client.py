@@ -1,4 +1,4 @@
-"""A program's line to its spawner (spawner.py), which is started when it is first needed."""
+"""A connection to the spawner (spawner.py), which is started on first use."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from rekindle.errors import NotStarted
-from rekindle.processes.backends.base import MARK
+from rekindle.errors import ProcessStartFailed
+from rekindle.processes.backends.base import PROCESS_ID_VARIABLE
 
 from . import spawner as program
 
@@ -23,8 +23,8 @@ _LENGTH = struct.Struct(">I")
 _DIED = "the spawner died; try again"
 
 
-class Command(NamedTuple):
-    """What is to be started; `files` are its input and output, where there is no terminal."""
+class SpawnRequest(NamedTuple):
+    """A program to start; `files` are its input and output descriptors, unless it has a terminal."""
 
     path: str
     argv: Sequence[str]
@@ -37,107 +37,114 @@ class Command(NamedTuple):
     limit: str = ""
 
 
-class Spawned(NamedTuple):
+class SpawnedProcess(NamedTuple):
     """The process ids of the shim and of the program below it."""
 
     shim: int
     program: int
 
 
-class Spawning:
-    """Starts processes through a small program that forks for this one."""
+class SpawnerClient:
+    """Starts processes through a small program that forks on behalf of this one."""
 
     def __init__(self) -> None:
-        self._line: socket.socket | None = None
+        self._connection: socket.socket | None = None
         self._program: subprocess.Popen[bytes] | None = None
 
-    async def spawn(self, command: Command) -> Spawned:
-        """Start a program in a session of its own, below a shim. It is executed when this returns."""
-        words = [str(len(command.argv)), command.cwd, command.path, command.terminal]
-        words += [command.group, command.exit, command.limit, *command.argv]
-        words += [f"{name}={value}" for name, value in command.env.items()]
-        question = os.fsencode("\0".join(words))
-        died: ConnectionError | None = None
+    async def spawn(self, request: SpawnRequest) -> SpawnedProcess:
+        """Start a program in its own OS session below a shim, and return once it is executing."""
+        words = [str(len(request.argv)), request.cwd, request.path, request.terminal]
+        words += [request.group, request.exit, request.limit, *request.argv]
+        words += [f"{name}={value}" for name, value in request.env.items()]
+        encoded = os.fsencode("\0".join(words))
+        cause: ConnectionError | None = None
         for _ in range(2):
-            line = self._line or self._open()
+            connection = self._connection or self._open()
             try:
-                return await _asked(line, question, command.files)
-            except ConnectionError as error:  # and nothing was started: ask another one
-                died = error
-                if self._line is line:
+                return await _send_request(connection, encoded, request.files)
+            except ConnectionError as error:  # nothing was started: retry with a new spawner
+                cause = error
+                if self._connection is connection:
                     self.close()
-        raise NotStarted(f"{command.argv[0]}: {_DIED}") from died
+        raise ProcessStartFailed(f"{request.argv[0]}: {_DIED}") from cause
 
     def _open(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        file = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, 10)
+        fd = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, 10)
         try:
             self._program = subprocess.Popen(
-                [sys.executable, "-I", "-S", program.__file__, str(file)],
+                [sys.executable, "-I", "-S", program.__file__, str(fd)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                pass_fds=(file,),
+                pass_fds=(fd,),
                 start_new_session=True,
                 cwd="/",
-                # Its shims are no part of a process that this program may itself belong to.
-                env={name: value for name, value in os.environ.items() if name != MARK},
+                # Its shims must not count as children of a process that this program runs in.
+                env={
+                    name: value for name, value in os.environ.items() if name != PROCESS_ID_VARIABLE
+                },
             )
         finally:
-            os.close(file)
+            os.close(fd)
             theirs.close()
-        self._line = ours
+        self._connection = ours
         return ours
 
     def close(self) -> None:
-        """Let it go; what it started goes on."""
-        if self._line is not None:
-            self._line.close()
-            self._line = None
+        """Disconnect from the spawner; the processes it started keep running."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
         if self._program is not None:
             self._program.wait()
             self._program = None
 
 
-async def _asked(line: socket.socket, question: bytes, files: Sequence[int]) -> Spawned:
-    """What the spawner answers; ConnectionError if it dies before it has started anything."""
-    answer, theirs = os.pipe()
+async def _send_request(
+    connection: socket.socket, encoded: bytes, fds: Sequence[int]
+) -> SpawnedProcess:
+    """Send a request and return the response.
+
+    Raise ConnectionError if the spawner dies before it has started anything.
+    """
+    response, theirs = os.pipe()
     try:
         try:
-            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", (theirs, *files)))]
-            line.sendmsg([_LENGTH.pack(len(question))], rights)
-            line.sendall(question)
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", (theirs, *fds)))]
+            connection.sendmsg([_LENGTH.pack(len(encoded))], rights)
+            connection.sendall(encoded)
         finally:
             os.close(theirs)
-        return _spawned(await _all_of(answer))
+        return _parse_response(await _read_until_closed(response))
     finally:
-        os.close(answer)
+        os.close(response)
 
 
-async def _all_of(file: int) -> bytes:
-    """What is written into a pipe up to its end."""
-    loop, said = asyncio.get_running_loop(), bytearray()
-    over: asyncio.Future[None] = loop.create_future()
+async def _read_until_closed(fd: int) -> bytes:
+    """Read a pipe until it is closed."""
+    loop, data = asyncio.get_running_loop(), bytearray()
+    closed: asyncio.Future[None] = loop.create_future()
 
-    def hear() -> None:
-        piece = os.read(file, 256)
-        said.extend(piece)
-        if not piece and not over.done():
-            over.set_result(None)
+    def on_readable() -> None:
+        piece = os.read(fd, 256)
+        data.extend(piece)
+        if not piece and not closed.done():
+            closed.set_result(None)
 
-    loop.add_reader(file, hear)
+    loop.add_reader(fd, on_readable)
     try:
-        await over
+        await closed
     finally:
-        loop.remove_reader(file)
-    return bytes(said)
+        loop.remove_reader(fd)
+    return bytes(data)
 
 
-def _spawned(said: bytes) -> Spawned:
-    ids, wrong = said[: program.IDS.size], said[program.IDS.size :]
+def _parse_response(response: bytes) -> SpawnedProcess:
+    ids, error = response[: program.IDS.size], response[program.IDS.size :]
     if len(ids) < program.IDS.size:
         raise ConnectionError(errno.EPIPE, _DIED)
-    if wrong:
-        (number,) = program.ERROR.unpack(wrong)
+    if error:
+        (number,) = program.ERROR.unpack(error)
         raise OSError(number, os.strerror(number))
-    return Spawned(*program.IDS.unpack(ids))
+    return SpawnedProcess(*program.IDS.unpack(ids))

@@ -1,9 +1,8 @@
-"""Inspect's logs: one JSON document, or `.eval`, a zip with a JSON file for each sample.
+"""Inspect log reader: one JSON document, or `.eval`, a zip with one JSON file per sample.
 
-A sample is a session. A tool message says with `error` (`tool_error` in old logs) whether its call
-failed; where it says nothing the call went well. What the sample scored is in the `meta` of its last
-message. System prompts are no messages. Members of a zip are read as they are unpacked; a way of
-packing that this Python does not know is damage.
+A sample is a session. A tool message has `error` (`tool_error` in old logs) if its call failed; without
+it the call succeeded. The sample's scores are in the `meta` of its last message. System prompts are not
+messages. Zip members are streamed; a compression method that this Python does not support is reported.
 """
 
 from __future__ import annotations
@@ -18,32 +17,43 @@ from pathlib import Path
 from typing import Any, cast
 
 from rekindle.json_fields import (
-    Record,
-    content,
-    count,
-    number,
-    present,
-    record,
-    records,
-    seconds,
-    text,
+    JsonObject,
+    as_count,
+    as_number,
+    as_object,
+    as_objects,
+    drop_none,
+    get_text,
+    make_text_part,
+    parse_timestamp,
+    to_content,
 )
-from rekindle.json_fields import text_part as said_part
-from rekindle.transcripts.detect import Head
-from rekindle.transcripts.events import Damage, Event, Learned, Opened
-from rekindle.transcripts.jsonio.stream import Closed, Place, Step, steps, values
-from rekindle.transcripts.readers.ids import MASKED, made_id
-from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace
+from rekindle.transcripts.detect import FileHead
+from rekindle.transcripts.events import (
+    SessionStarted,
+    SessionUpdated,
+    TranscriptEvent,
+    UnreadableEntry,
+)
+from rekindle.transcripts.jsonio.stream import (
+    ContainerEnd,
+    JsonPath,
+    StreamItem,
+    iter_stream_values,
+    iter_values,
+)
+from rekindle.transcripts.readers.ids import MASKED_IDS, make_path_id
+from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
 
 SOURCE = "inspect"
 
 _ZIP = b"PK\x03\x04"
-_NAME_AT = 30
-# What the log begins with, in the order in which Inspect writes the members.
-_MEMBERS = (b"_journal/", b"header.json", b"samples/", b"summaries.json")
+_NAME_OFFSET = 30
+# First members of a log, in the order in which Inspect writes them.
+_MEMBER_PREFIXES = (b"_journal/", b"header.json", b"samples/", b"summaries.json")
 _ZSTD = 93
-# All that unpacking a broken or hostile zip may raise.
-_UNREADABLE = (
+# Everything that reading a corrupt or hostile zip may raise.
+_ZIP_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
     lzma.LZMAError,
@@ -58,25 +68,29 @@ _ROLES = ("user", "assistant", "tool")
 _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 
 
-def sniff(head: Head) -> bool:
+def can_read(head: FileHead) -> bool:
     if head.data.startswith(_ZIP):
-        return head.data[_NAME_AT:].startswith(_MEMBERS)
-    about = record(head.fields.get("eval"))
-    return "task" in about and "model" in about and ("run_id" in about or "task_id" in about)
+        return head.data[_NAME_OFFSET:].startswith(_MEMBER_PREFIXES)
+    eval_metadata = as_object(head.fields.get("eval"))
+    return (
+        "task" in eval_metadata
+        and "model" in eval_metadata
+        and ("run_id" in eval_metadata or "task_id" in eval_metadata)
+    )
 
 
-def read(path: Path) -> Iterator[Event]:
+def read_events(path: Path) -> Iterator[TranscriptEvent]:
     with path.open("rb") as file:
-        packed = file.read(len(_ZIP)) == _ZIP
-    return _read_zip(path) if packed else _read_json(path)
+        is_zip = file.read(len(_ZIP)) == _ZIP
+    return _read_zip(path) if is_zip else _read_json(path)
 
 
-def _read_json(path: Path) -> Iterator[Event]:
-    yield from _events(_Log(path), steps(path, _opens), "")
+def _read_json(path: Path) -> Iterator[TranscriptEvent]:
+    yield from _read_items(_InspectLog(path), iter_values(path, _should_descend), "")
 
 
-def _read_zip(path: Path) -> Iterator[Event]:
-    log = _Log(path)
+def _read_zip(path: Path) -> Iterator[TranscriptEvent]:
+    log = _InspectLog(path)
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             names = [*dict.fromkeys(archive.namelist())]
@@ -84,269 +98,288 @@ def _read_zip(path: Path) -> Iterator[Event]:
             for name in names:
                 if name.startswith("samples/") and name.endswith(".json"):
                     yield from _read_member(log, archive, name)
-    except (*_UNREADABLE, NotImplementedError) as error:
-        yield Damage(str(path), 1, f"not a whole zip: {error}")
+    except (*_ZIP_ERRORS, NotImplementedError) as error:
+        yield UnreadableEntry(str(path), 1, f"corrupt zip file: {error}")
 
 
-def _read_header(log: _Log, archive: zipfile.ZipFile, names: list[str]) -> Iterator[Event]:
-    # A run that was stopped has no header, only the journal of its beginning.
+def _read_header(
+    log: _InspectLog, archive: zipfile.ZipFile, names: list[str]
+) -> Iterator[TranscriptEvent]:
+    # A run that was stopped has no header, only the journal of its start.
     header = next((name for name in ("header.json", "_journal/start.json") if name in names), None)
     if header is not None:
         yield from _read_member(log, archive, header)
 
 
-def _read_member(log: _Log, archive: zipfile.ZipFile, name: str) -> Iterator[Event]:
-    where = f"{log.path}:{name}"
+def _read_member(
+    log: _InspectLog, archive: zipfile.ZipFile, name: str
+) -> Iterator[TranscriptEvent]:
+    location = f"{log.path}:{name}"
     try:
         with archive.open(name) as file:
-            yield from _events(log, values(cast(Any, file), where, _opens), name)
+            yield from _read_items(
+                log, iter_stream_values(cast(Any, file), location, _should_descend), name
+            )
     except NotImplementedError as error:
-        packing = archive.getinfo(name).compress_type
-        how = "zstd" if packing == _ZSTD else f"method {packing} ({error})"
-        what = f"packed with {how}, which this Python cannot unpack; write the log as JSON with"
-        yield Damage(where, 1, f"{what} `inspect log convert --to json`")
-    except _UNREADABLE as error:
-        yield Damage(where, 1, f"cannot be unpacked: {error}")
+        compression = archive.getinfo(name).compress_type
+        method = "zstd" if compression == _ZSTD else f"method {compression} ({error})"
+        reason = f"compressed with {method}, which this Python cannot read; convert the log with"
+        yield UnreadableEntry(location, 1, f"{reason} `inspect log convert --to json`")
+    except _ZIP_ERRORS as error:
+        yield UnreadableEntry(location, 1, f"cannot decompress: {error}")
         yield from log.finish()
 
 
-def _events(log: _Log, walk: Iterable[Step], member: str) -> Iterator[Event]:
-    for step in walk:
-        if isinstance(step, Damage):
-            yield step
+def _read_items(
+    log: _InspectLog, items: Iterable[StreamItem], member: str
+) -> Iterator[TranscriptEvent]:
+    for item in items:
+        if isinstance(item, UnreadableEntry):
+            yield item
             continue
-        if isinstance(step, Closed):
-            if not step.place or _is_sample(step.place):
+        if isinstance(item, ContainerEnd):
+            if not item.path or _is_sample_path(item.path):
                 yield from log.finish()
             continue
-        *above, key = step.place
+        *above, key = item.path
         if above[-1:] == ["messages"]:
-            yield from log.take(step.value, key, step.line, member)
-        elif step.place == ("eval",):
-            log.about = record(step.value)
-        elif _is_sample(tuple(above)) or (not above and (member or not log.about)):
-            # Beside `eval` stands what is true of the whole log, not of a sample.
-            log.learn(key, step.value)
+            yield from log.read_entry(item.value, key, item.line, member)
+        elif item.path == ("eval",):
+            log.eval_metadata = as_object(item.value)
+        elif _is_sample_path(tuple(above)) or (not above and (member or not log.eval_metadata)):
+            # Fields next to `eval` describe the whole log, not a sample.
+            log.add_metadata(key, item.value)
     yield from log.finish()
 
 
-def _is_sample(place: Place) -> bool:
-    return len(place) == 2 and place[0] == "samples"
+def _is_sample_path(json_path: JsonPath) -> bool:
+    return len(json_path) == 2 and json_path[0] == "samples"
 
 
-def _opens(place: Place) -> bool:
-    # What is not wanted is opened as well, so that it can be passed over piece by piece.
-    if place[0] == "samples":
-        place = place[2:] if len(place) > 1 else ()
-    return not place or (
-        place[0] in ("messages", "events", "attachments", "store", "transcript") and len(place) == 1
+def _should_descend(json_path: JsonPath) -> bool:
+    # Unneeded containers are descended into as well, so that they are skipped piece by piece.
+    if json_path[0] == "samples":
+        json_path = json_path[2:] if len(json_path) > 1 else ()
+    return not json_path or (
+        json_path[0] in ("messages", "events", "attachments", "store", "transcript")
+        and len(json_path) == 1
     )
 
 
-class _Log:
-    """The samples of one log, one after the other."""
+class _InspectLog:
+    """The samples of one log, read one after the other."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.about: Record = {}
-        self.made = 0
-        self._clear()
+        self.eval_metadata: JsonObject = {}
+        self.sample_count = 0
+        self._reset()
 
-    def _clear(self) -> None:
-        self.facts: Record = {}
+    def _reset(self) -> None:
+        self.sample_metadata: JsonObject = {}
         self.session: Session | None = None
-        self.calls: dict[str, str] = {}
+        self.tool_names: dict[str, str] = {}
         self.seen: set[str] = set()
-        # The last message waits for the scores, which come after it.
-        self.last: Message | None = None
+        # The last message is held back for the scores, which come after it.
+        self.held_message: Message | None = None
 
-    def learn(self, key: str | int, value: JSON) -> None:
+    def add_metadata(self, key: str | int, value: JSON) -> None:
+        """JsonObject a field of the sample that is not a message."""
         if isinstance(key, str):
-            self.facts[key] = value
+            self.sample_metadata[key] = value
 
-    def take(self, value: object, index: str | int, line: int, member: str) -> Iterator[Event]:
-        """An element of `messages`."""
-        said = record(value)
-        place = f"item:{index + 1}" if isinstance(index, int) else f"item:{index}"
-        if said.get("role") == "system":
+    def read_entry(
+        self, value: object, index: str | int, line: int, member: str
+    ) -> Iterator[TranscriptEvent]:
+        """Read an element of `messages`."""
+        raw = as_object(value)
+        fallback_id = f"item:{index + 1}" if isinstance(index, int) else f"item:{index}"
+        if raw.get("role") == "system":
             return
-        if said.get("role") not in _ROLES:
-            where = f"{self.path}:{member}" if member else str(self.path)
-            yield Damage(where, line, f"{place}: expected a message with a role")
+        if raw.get("role") not in _ROLES:
+            location = f"{self.path}:{member}" if member else str(self.path)
+            yield UnreadableEntry(location, line, f"{fallback_id}: expected a message with a role")
             return
         if self.session is None:
-            self.session = self._session(member)
-            yield Opened(self.session)
-        if self.last is not None:
-            yield self.last
-        self.last = self._message(said, place)
+            self.session = self._create_session(member)
+            yield SessionStarted(self.session)
+        if self.held_message is not None:
+            yield self.held_message
+        self.held_message = self._parse_message(raw, fallback_id)
 
-    def _session(self, member: str) -> Session:
-        self.made += 1
-        run = text(self.about, "eval_id") or "-".join(
-            name for key in ("run_id", "task_id") if (name := text(self.about, key))
+    def _create_session(self, member: str) -> Session:
+        self.sample_count += 1
+        run = get_text(self.eval_metadata, "eval_id") or "-".join(
+            name for key in ("run_id", "task_id") if (name := get_text(self.eval_metadata, key))
         )
-        sample, epoch = self.facts.get("id"), self.facts.get("epoch")
+        sample, epoch = self.sample_metadata.get("id"), self.sample_metadata.get("epoch")
         if run and isinstance(sample, (int, str)):
-            id = f"{sample}-{count(epoch) or 1}@{run}"
+            id = f"{sample}-{as_count(epoch) or 1}@{run}"
         else:
-            id = made_id("inspect", self.path, f"{member} {self.made}")
+            id = make_path_id("inspect", self.path, f"{member} {self.sample_count}")
         return Session(
             id=id,
             source=SOURCE,
-            model=text(self.about, "model"),
-            started=self._time("started_at") or 0.0,
+            model=get_text(self.eval_metadata, "model"),
+            started=self._parse_timestamp("started_at") or 0.0,
         )
 
-    def _time(self, name: str) -> float | None:
-        return seconds(self.facts.get(name)) or seconds(self.about.get("created"))
+    def _parse_timestamp(self, name: str) -> float | None:
+        return parse_timestamp(self.sample_metadata.get(name)) or parse_timestamp(
+            self.eval_metadata.get("created")
+        )
 
-    def _message(self, said: Record, place: str) -> Message:
-        role = cast(str, said["role"])
+    def _parse_message(self, raw: JsonObject, fallback_id: str) -> Message:
+        role = cast(str, raw["role"])
         calls = tuple(
-            _call(call, f"{place}:{index}")
-            for index, call in enumerate(records(said.get("tool_calls")))
+            _parse_tool_call(call, f"{fallback_id}:{index}")
+            for index, call in enumerate(as_objects(raw.get("tool_calls")))
         )
-        self.calls.update((call.id, call.name) for call in calls)
-        id = text(said, "id") or ""
-        name = place if id in MASKED or id in self.seen else id
-        self.seen.add(name)
-        answered = text(said, "tool_call_id") if role == "tool" else None
-        parts = said.get("content")
-        error = record(said.get("error"))
+        self.tool_names.update((call.id, call.name) for call in calls)
+        id = get_text(raw, "id") or ""
+        message_id = fallback_id if id in MASKED_IDS or id in self.seen else id
+        self.seen.add(message_id)
+        call_id = get_text(raw, "tool_call_id") if role == "tool" else None
+        parts = raw.get("content")
+        error = as_object(raw.get("error"))
         return Message(
             role=role,
-            content=_content(parts) or text(error, "message") or _content(parts),
+            content=_parse_content(parts) or get_text(error, "message") or _parse_content(parts),
             tool_calls=calls,
-            tool_call_id=answered,
-            name=self._tool(said, answered) if role == "tool" else None,
-            reasoning=text(said, "reasoning") or _thoughts(parts),
-            platform_message_id=name,
-            meta=_result_facts(said) if role == "tool" else self._facts(said),
+            tool_call_id=call_id,
+            name=self._find_tool_name(raw, call_id) if role == "tool" else None,
+            reasoning=get_text(raw, "reasoning") or _parse_reasoning(parts),
+            platform_message_id=message_id,
+            meta=_parse_result_meta(raw) if role == "tool" else self._parse_call_meta(raw),
         )
 
-    def _tool(self, said: Record, answered: str | None) -> str | None:
-        name = self.calls.pop(answered, None) if answered else None
-        return name or text(said, "function", "tool_call_function")
+    def _find_tool_name(self, raw: JsonObject, call_id: str | None) -> str | None:
+        name = self.tool_names.pop(call_id, None) if call_id else None
+        return name or get_text(raw, "function", "tool_call_function")
 
-    def _facts(self, said: Record) -> dict[str, JSON] | None:
+    def _parse_call_meta(self, raw: JsonObject) -> dict[str, JSON] | None:
         broken = [
             problem
-            for call in records(said.get("tool_calls"))
-            if (problem := text(call, "parse_error"))
+            for call in as_objects(raw.get("tool_calls"))
+            if (problem := get_text(call, "parse_error"))
         ]
-        return present({"parse_error": "\n".join(broken) or None})
+        return drop_none({"parse_error": "\n".join(broken) or None})
 
-    def finish(self) -> Iterator[Event]:
-        """The end of a sample."""
-        if self.last is not None:
-            facts = {**(self.last.meta or {}), **_worth(record(self.facts.get("scores")))}
-            yield replace(self.last, meta=present(facts))
+    def finish(self) -> Iterator[TranscriptEvent]:
+        """Finish the sample: yield its last message and its session."""
+        if self.held_message is not None:
+            meta = {
+                **(self.held_message.meta or {}),
+                **_build_outcome_meta(as_object(self.sample_metadata.get("scores"))),
+            }
+            yield replace_fields(self.held_message, meta=drop_none(meta))
         if self.session is not None:
-            limit = record(self.facts.get("limit"))
-            failed = "error" if record(self.facts.get("error")) else None
-            yield Learned(
-                replace(
+            limit = as_object(self.sample_metadata.get("limit"))
+            error = "error" if as_object(self.sample_metadata.get("error")) else None
+            yield SessionUpdated(
+                replace_fields(
                     self.session,
-                    started=self._time("started_at") or 0.0,
-                    ended=seconds(self.facts.get("completed_at")),
-                    end_reason=failed or text(limit, "type"),
-                    tokens=_tokens(record(self.facts.get("model_usage"))),
+                    started=self._parse_timestamp("started_at") or 0.0,
+                    ended=parse_timestamp(self.sample_metadata.get("completed_at")),
+                    end_reason=error or get_text(limit, "type"),
+                    tokens=_parse_tokens(as_object(self.sample_metadata.get("model_usage"))),
                 )
             )
-        self._clear()
+        self._reset()
 
 
-def _result_facts(said: Record) -> dict[str, JSON] | None:
-    error = record(said.get("error"))
-    old = text(said, "tool_error")
-    kind = text(error, "type")
-    return present(
+def _parse_result_meta(raw: JsonObject) -> dict[str, JSON] | None:
+    error = as_object(raw.get("error"))
+    old_error = get_text(raw, "tool_error")
+    kind = get_text(error, "type")
+    return drop_none(
         {
-            "is_error": bool(error or old),
-            "error": cast(JSON, error) or old,
+            "is_error": bool(error or old_error),
+            "error": cast(JSON, error) or old_error,
             "refused": True if kind == "approval" else None,
             "status": kind,
         }
     )
 
 
-def _worth(scores: Record) -> dict[str, JSON]:
-    """What each scorer said, and as a number where there is one that says it."""
-    told: dict[str, JSON] = {
+def _build_outcome_meta(scores: JsonObject) -> dict[str, JSON]:
+    """Return each scorer's value, and a numeric reward if there is exactly one."""
+    values: dict[str, JSON] = {
         name: value
         for name, score in scores.items()
-        if isinstance(value := record(score).get("value"), (str, int, float, bool))
+        if isinstance(value := as_object(score).get("value"), (str, int, float, bool))
     }
-    if not told:
+    if not values:
         return {}
-    first = next(iter(told.values()))
-    reward = _GRADES.get(first) if isinstance(first, str) else number(first)
+    first = next(iter(values.values()))
+    reward = _GRADES.get(first) if isinstance(first, str) else as_number(first)
     if isinstance(first, bool):
         reward = float(first)
-    return {"scores": told, "reward": reward if len(told) == 1 else None}
+    return {"scores": values, "reward": reward if len(values) == 1 else None}
 
 
-def _call(call: Record, place: str) -> ToolCall:
-    # Before 0.3 a call was in the OpenAI shape.
-    function = record(call.get("function"))
-    name = text(function, "name") or text(call, "function") or ""
+def _parse_tool_call(call: JsonObject, fallback_id: str) -> ToolCall:
+    # Before 0.3, calls had the OpenAI format.
+    function = as_object(call.get("function"))
+    name = get_text(function, "name") or get_text(call, "function") or ""
     arguments = function.get("arguments", call.get("arguments"))
     if not isinstance(arguments, (str, dict)):
         arguments = "" if arguments is None else json.dumps(arguments)
-    return ToolCall(text(call, "id") or place, name, cast("str | Record", arguments))
+    return ToolCall(get_text(call, "id") or fallback_id, name, cast("str | JsonObject", arguments))
 
 
-def _content(value: Any) -> Content:
+def _parse_content(value: Any) -> Content:
     if value is None or isinstance(value, str):
         return value
     if not isinstance(value, list):
         return json.dumps(value)
-    return content([_part(part) for part in _parts(value) if part.get("type") != "reasoning"])
+    return to_content(
+        [_parse_part(part) for part in _parse_parts(value) if part.get("type") != "reasoning"]
+    )
 
 
-def _parts(value: Any) -> list[Record]:
+def _parse_parts(value: Any) -> list[JsonObject]:
     items = cast("list[object]", value)
-    return [said_part(item) if isinstance(item, str) else record(item) for item in items]
+    return [make_text_part(item) if isinstance(item, str) else as_object(item) for item in items]
 
 
-def _part(part: Record) -> dict[str, JSON]:
+def _parse_part(part: JsonObject) -> dict[str, JSON]:
     kind = part.get("type")
     if kind == "text":
-        return said_part(text(part, "text") or "")
-    if kind == "image" and (url := text(part, "image")):
+        return make_text_part(get_text(part, "text") or "")
+    if kind == "image" and (url := get_text(part, "image")):
         return {"type": "image_url", "image_url": {"url": url}}
     return part
 
 
-def _thoughts(value: Any) -> str | None:
+def _parse_reasoning(value: Any) -> str | None:
     if not isinstance(value, list):
         return None
     thoughts = (
-        text(part, "reasoning", "summary") or ""
-        for part in _parts(value)
+        get_text(part, "reasoning", "summary") or ""
+        for part in _parse_parts(value)
         if part.get("type") == "reasoning"
     )
     return "\n\n".join(thought for thought in thoughts if thought) or None
 
 
-def _tokens(usage: Record) -> Tokens:
-    """The sum over the models that the sample used."""
+def _parse_tokens(usage: JsonObject) -> Tokens:
+    """Sum the tokens over all models that the sample used."""
     total = Tokens()
     for model in usage.values():
-        used = record(model)
-        given, output = count(used.get("input_tokens")), count(used.get("output_tokens"))
-        read = count(used.get("input_tokens_cache_read"))
-        # Some versions count what came from a cache as input too; the sum tells which.
-        if count(used.get("total_tokens")) == given + output and read <= given:
-            given -= read
-        total = total.plus(
+        used = as_object(model)
+        prompt, output = as_count(used.get("input_tokens")), as_count(used.get("output_tokens"))
+        read = as_count(used.get("input_tokens_cache_read"))
+        # Some versions include cached tokens in the input; the total reveals which.
+        if as_count(used.get("total_tokens")) == prompt + output and read <= prompt:
+            prompt -= read
+        total = total.add(
             Tokens(
-                input=given,
+                input=prompt,
                 output=output,
                 cache_read=read,
-                cache_write=count(used.get("input_tokens_cache_write")),
-                reasoning=count(used.get("reasoning_tokens")),
+                cache_write=as_count(used.get("input_tokens_cache_write")),
+                reasoning=as_count(used.get("reasoning_tokens")),
             )
         )
     return total

@@ -1,11 +1,11 @@
-"""The events of OpenHands as messages; `openhands.py` finds them in their containers.
+"""Parser for OpenHands events; `openhands.py` finds them in their files.
 
-Before version 1 an event is an action (`action`, `args`) or an observation (`observation`,
-`content`, `extras`), joined by `cause`; `tool_call_metadata` has the whole answer of the model, so
-the first action of an answer tells all its calls. The oldest have their fields at the top, no ids
-and no source: there the order joins them. An observation of an `error` without a cause answers a
-call that could not even be read, and stands alone. Since version 1 an event has a `kind`, and the
-actions of one answer follow each other with the same `llm_response_id`.
+Before version 1 an event is an action (`action`, `args`) or an observation (`observation`, `content`,
+`extras`), joined by `cause`; `tool_call_metadata` has the whole answer, so the first action of an
+answer yields all its calls. The oldest events have their fields at the top, no ids and no source, and
+are joined by order. An `error` observation without a cause answers a call that could not be parsed, and
+stands alone. Since version 1 an event has a `kind`, and the actions of one answer are consecutive with
+the same `llm_response_id`.
 """
 
 from __future__ import annotations
@@ -15,297 +15,321 @@ from decimal import Decimal
 from typing import cast
 
 from rekindle.json_fields import (
-    Record,
-    content,
-    count,
-    number,
-    present,
-    record,
-    records,
-    seconds,
-    text,
-    text_part,
+    JsonObject,
+    as_count,
+    as_number,
+    as_object,
+    as_objects,
+    drop_none,
+    get_text,
+    make_text_part,
+    parse_timestamp,
+    to_content,
 )
-from rekindle.transcripts.events import Event, Learned, Opened
-from rekindle.transcripts.jsonio.jsonl import decode
-from rekindle.transcripts.readers.session_builder import Turn
-from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace
+from rekindle.transcripts.events import SessionStarted, SessionUpdated, TranscriptEvent
+from rekindle.transcripts.jsonio.jsonl import decode_json
+from rekindle.transcripts.readers.session_builder import AnswerBuilder
+from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
 
-SOURCES = ("user", "agent", "environment")
+EVENT_SOURCES = ("user", "agent", "environment")
 
 # Bookkeeping, not messages.
-_SILENT = {
+_BOOKKEEPING_KINDS = {
     *("system", "recall", "null", "change_agent_state", "agent_state_changed", "pause", "resume"),
     *("condensation_request", "recall_failure", "server_ready", "loop_detection", "start", "stop"),
 }
-# What stands beside the arguments of a call in an action.
-_ABOUT_CALL = {
+# Fields of an action that are not arguments of its call.
+_NON_ARGUMENT_FIELDS = {
     *("thought", "action", "confirmation_state", "is_confirmed", "security_risk", "action_risk"),
     *("hidden", "blocking", "keep_prompt", "kernel_init_code", "impl_source", "source", "id"),
     *("timestamp", "message", "timeout", "args", "tool_call_metadata", "llm_metrics", "cause"),
 }
-_NOT_RUN = "is NOT executed"
-# The newest kinds of events that are messages.
-_KINDS = {
+_NOT_EXECUTED = "is NOT executed"
+# Kinds of events that are messages, since version 1.
+_V1_MESSAGE_KINDS = {
     *("MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent"),
     *("UserRejectObservation", "Condensation"),
 }
 
 
-def is_event(value: Record) -> bool:
-    """Whether this is an event, of whatever version."""
+def is_event(value: JsonObject) -> bool:
+    """Return whether this is an event of any version."""
     if isinstance(value.get("kind"), str):
-        return "timestamp" in value and value.get("source") in (*SOURCES, "hook")
-    told = [value[name] for name in ("action", "observation") if name in value]
-    if len(told) != 1 or not isinstance(told[0], str):
+        return "timestamp" in value and value.get("source") in (*EVENT_SOURCES, "hook")
+    kinds = [value[name] for name in ("action", "observation") if name in value]
+    if len(kinds) != 1 or not isinstance(kinds[0], str):
         return False
-    sourced = value.get("source") in SOURCES and "timestamp" in value
-    return sourced or any(name in value for name in ("action_risk", "is_confirmed", "command_id"))
+    has_source = value.get("source") in EVENT_SOURCES and "timestamp" in value
+    return has_source or any(
+        name in value for name in ("action_risk", "is_confirmed", "command_id")
+    )
 
 
-class Conversation:
-    """One conversation as far as it is read."""
+class OpenHandsConversation:
+    """One conversation being read."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.opened = False
-        self.marks: dict[str, JSON] = {}
-        self.answered: set[str] = set()
+        self.is_started = False
+        self.pending_meta: dict[str, JSON] = {}
+        self.seen_answers: set[str] = set()
         self.calls: dict[str, ToolCall] = {}
-        self.typed: set[str] = set()
-        # The call that waits for a result where only the order joins them.
-        self.waiting: ToolCall | None = None
-        self.spoke: str | None = None
-        self.turn: Turn | None = None
-        # Told when the next message comes: only the end shows which is the last.
-        self.held: Message | None = None
+        self.user_actions: set[str] = set()
+        # The pending call, where calls and results are joined by order.
+        self.pending_call: ToolCall | None = None
+        self.last_kind: str | None = None
+        self.open_answer: AnswerBuilder | None = None
+        # Held back because only the end shows which message is the last.
+        self.held_message: Message | None = None
 
-    def learn(self, about: Record) -> None:
-        """Take what an evaluation says beside the events."""
-        config = record(record(about.get("metadata")).get("llm_config"))
-        self.session = replace(
+    def update_session(self, metadata: JsonObject) -> None:
+        """Update the session from an evaluation's fields next to the events."""
+        config = as_object(as_object(metadata.get("metadata")).get("llm_config"))
+        self.session = replace_fields(
             self.session,
-            model=text(config, "model") or self.session.model,
-            title=text(about, "instance_id")
-            or text(record(about.get("issue")), "title")
+            model=get_text(config, "model") or self.session.model,
+            title=get_text(metadata, "instance_id")
+            or get_text(as_object(metadata.get("issue")), "title")
             or self.session.title,
-            end_reason=(text(about, "error") or "")[:200] or self.session.end_reason,
+            end_reason=(get_text(metadata, "error") or "")[:200] or self.session.end_reason,
         )
-        self._count(record(about.get("metrics")))
+        self._set_usage(as_object(metadata.get("metrics")))
 
-    def take(self, event: Record, place: str) -> Iterator[Event]:
+    def read_entry(self, event: JsonObject, fallback_id: str) -> Iterator[TranscriptEvent]:
+        """Read one event."""
         id = event.get("id")
-        place = f"event:{id}" if isinstance(id, (int, str)) and id != "" else place
+        fallback_id = f"event:{id}" if isinstance(id, (int, str)) and id != "" else fallback_id
         if isinstance(event.get("kind"), str):
-            said = self._newest(event, place)
+            messages = self._read_v1_event(event, fallback_id)
         elif isinstance(event.get("action"), str):
-            said = self._act(event, cast(str, event["action"]), place)
+            messages = self._read_action(event, cast(str, event["action"]), fallback_id)
         else:
-            said = self._observe(event, text(event, "observation") or "null", place)
-        for message in said:
-            yield from self._say(message)
+            messages = self._read_observation(
+                event, get_text(event, "observation") or "null", fallback_id
+            )
+        for message in messages:
+            yield from self._append_message(message)
 
-    def finish(self, resolved: bool | None = None) -> Iterator[Event]:
-        for message in self._close():
-            yield from self._say(message)
-        if self.held is not None:
-            facts = {**(self.held.meta or {}), "resolved": resolved}
-            yield from self._tell(replace(self.held, meta=present(facts)))
-            self.held = None
-        if self.opened:
-            yield Learned(self.session)
+    def finish(self, resolved: bool | None = None) -> Iterator[TranscriptEvent]:
+        """Yield the held messages and the session with everything learned from the events."""
+        for message in self._close_answer():
+            yield from self._append_message(message)
+        if self.held_message is not None:
+            meta = {**(self.held_message.meta or {}), "resolved": resolved}
+            yield from self._emit_message(replace_fields(self.held_message, meta=drop_none(meta)))
+            self.held_message = None
+        if self.is_started:
+            yield SessionUpdated(self.session)
 
-    def _say(self, message: Message) -> Iterator[Event]:
-        held, self.held = self.held, message
+    def _append_message(self, message: Message) -> Iterator[TranscriptEvent]:
+        held, self.held_message = self.held_message, message
         if held is not None:
-            yield from self._tell(held)
+            yield from self._emit_message(held)
 
-    def _tell(self, message: Message) -> Iterator[Event]:
-        if not self.opened:
-            self.opened = True
+    def _emit_message(self, message: Message) -> Iterator[TranscriptEvent]:
+        if not self.is_started:
+            self.is_started = True
             started = self.session.started or message.timestamp or 0.0
-            self.session = replace(self.session, started=started)
-            yield Opened(self.session)
+            self.session = replace_fields(self.session, started=started)
+            yield SessionStarted(self.session)
         yield message
 
-    def _count(self, metrics: Record) -> None:
-        """Take the sum so far of tokens and cost."""
-        usage = record(metrics.get("accumulated_token_usage"))
+    def _set_usage(self, metrics: JsonObject) -> None:
+        """Set tokens and cost from the accumulated totals."""
+        usage = as_object(metrics.get("accumulated_token_usage"))
         if usage:
-            self.session = replace(self.session, tokens=_tokens(usage))
-        cost = number(metrics.get("accumulated_cost"))
+            self.session = replace_fields(self.session, tokens=_parse_tokens(usage))
+        cost = as_number(metrics.get("accumulated_cost"))
         if cost and 0 < cost < 1e9:
-            self.session = replace(self.session, cost=Decimal(str(cost)))
+            self.session = replace_fields(self.session, cost=Decimal(str(cost)))
 
-    def _message(self, role: str, said: Content, event: Record, place: str) -> Message:
-        marks, self.marks = self.marks, {}
+    def _make_message(
+        self, role: str, content: Content, event: JsonObject, fallback_id: str
+    ) -> Message:
+        meta, self.pending_meta = self.pending_meta, {}
         return Message(
             role=role,
-            content=said,
-            platform_message_id=place,
-            meta=present(marks),
-            timestamp=seconds(event.get("timestamp")),
+            content=content,
+            platform_message_id=fallback_id,
+            meta=drop_none(meta),
+            timestamp=parse_timestamp(event.get("timestamp")),
         )
 
     # -- before version 1 ---------------------------------------------------------------------
 
-    def _act(self, event: Record, kind: str, place: str) -> Iterator[Message]:
-        args = record(event.get("args")) or event
-        self._count(record(event.get("llm_metrics")))
+    def _read_action(self, event: JsonObject, kind: str, fallback_id: str) -> Iterator[Message]:
+        args = as_object(event.get("args")) or event
+        self._set_usage(as_object(event.get("llm_metrics")))
         if kind == "condensation":
-            self.marks["compacted"] = present({"summary": text(args, "summary")}) or {}
+            self.pending_meta["compacted"] = drop_none({"summary": get_text(args, "summary")}) or {}
         elif kind == "message":
-            yield self._message(self._speaker(event), _spoken(args), event, place)
-        elif kind in _SILENT:
+            yield self._make_message(
+                self._find_role(event), _parse_content(args), event, fallback_id
+            )
+        elif kind in _BOOKKEEPING_KINDS:
             return
         elif event.get("source") == "user":
-            self.typed.add(str(event.get("id")))
-            typed = self._message("user", text(args, "command", "code", "path"), event, place)
-            yield replace(typed, meta={**(typed.meta or {}), "typed": kind})
+            self.user_actions.add(str(event.get("id")))
+            message = self._make_message(
+                "user", get_text(args, "command", "code", "path"), event, fallback_id
+            )
+            yield replace_fields(message, meta={**(message.meta or {}), "typed": kind})
         else:
-            self.spoke = kind
-            yield from self._call(event, args, kind, place)
+            self.last_kind = kind
+            yield from self._read_call(event, args, kind, fallback_id)
 
-    def _speaker(self, event: Record) -> str:
+    def _find_role(self, event: JsonObject) -> str:
         source = event.get("source")
-        if source not in SOURCES:
-            # Without a source, the user speaks first, and whenever the agent spoke last.
-            source = "user" if self.spoke in (None, "message") else "agent"
-        self.spoke = "message" if source == "agent" else "user"
+        if source not in EVENT_SOURCES:
+            # Without a source, the user speaks first and after each message of the agent.
+            source = "user" if self.last_kind in (None, "message") else "agent"
+        self.last_kind = "message" if source == "agent" else "user"
         return "assistant" if source == "agent" else "user"
 
-    def _call(self, event: Record, args: Record, kind: str, place: str) -> Iterator[Message]:
-        about = record(event.get("tool_call_metadata"))
-        response = record(about.get("model_response"))
-        choices = records(response.get("choices"))
-        said = record(choices[0].get("message")) if choices else {}
-        own = text(about, "tool_call_id") or f"call:{place}"
-        calls = [_native(call) for call in records(said.get("tool_calls"))]
-        if own not in [call.id for call in calls]:
-            given = {name: value for name, value in args.items() if name not in _ABOUT_CALL}
-            calls = [ToolCall(own, text(about, "function_name") or kind, given)]
-        self.waiting = next(call for call in calls if call.id == own)
-        self.calls[str(event.get("id"))] = self.calls[own] = self.waiting
-        answer = text(response, "id")
+    def _read_call(
+        self, event: JsonObject, args: JsonObject, kind: str, fallback_id: str
+    ) -> Iterator[Message]:
+        metadata = as_object(event.get("tool_call_metadata"))
+        response = as_object(metadata.get("model_response"))
+        choices = as_objects(response.get("choices"))
+        raw = as_object(choices[0].get("message")) if choices else {}
+        own_id = get_text(metadata, "tool_call_id") or f"call:{fallback_id}"
+        calls = [_parse_tool_call(call) for call in as_objects(raw.get("tool_calls"))]
+        if own_id not in [call.id for call in calls]:
+            given = {
+                name: value for name, value in args.items() if name not in _NON_ARGUMENT_FIELDS
+            }
+            calls = [ToolCall(own_id, get_text(metadata, "function_name") or kind, given)]
+        self.pending_call = next(call for call in calls if call.id == own_id)
+        self.calls[str(event.get("id"))] = self.calls[own_id] = self.pending_call
+        answer = get_text(response, "id")
         if answer is not None:
-            if answer in self.answered:
+            if answer in self.seen_answers:
                 return
-            self.answered.add(answer)
+            self.seen_answers.add(answer)
         if not self.session.model:
-            self.session = replace(self.session, model=text(response, "model"))
-        thought = text(said, "content") or text(args, "thought", "final_thought")
-        yield replace(
-            self._message("assistant", thought, event, answer or place),
+            self.session = replace_fields(self.session, model=get_text(response, "model"))
+        thought = get_text(raw, "content") or get_text(args, "thought", "final_thought")
+        yield replace_fields(
+            self._make_message("assistant", thought, event, answer or fallback_id),
             tool_calls=tuple(calls),
-            reasoning=text(said, "reasoning_content"),
-            finish_reason=text(choices[0], "finish_reason") if choices else None,
+            reasoning=get_text(raw, "reasoning_content"),
+            finish_reason=get_text(choices[0], "finish_reason") if choices else None,
         )
 
-    def _observe(self, event: Record, kind: str, place: str) -> Iterator[Message]:
-        if kind in _SILENT or kind == "message":
+    def _read_observation(
+        self, event: JsonObject, kind: str, fallback_id: str
+    ) -> Iterator[Message]:
+        if kind in _BOOKKEEPING_KINDS or kind == "message":
             return
-        said = event.get("content")
-        seen = said if isinstance(said, str) else content(records(said))
+        raw_content = event.get("content")
+        output = (
+            raw_content if isinstance(raw_content, str) else to_content(as_objects(raw_content))
+        )
         if kind == "condense":
-            self.marks["compacted"] = {"summary": seen if isinstance(seen, str) else None}
+            self.pending_meta["compacted"] = {
+                "summary": output if isinstance(output, str) else None
+            }
             return
-        if str(event.get("cause", "none")) in self.typed:
-            yield self._message("user", seen, event, place)
+        if str(event.get("cause", "none")) in self.user_actions:
+            yield self._make_message("user", output, event, fallback_id)
             return
-        extras = record(event.get("extras")) or event
-        folder = text(record(extras.get("metadata")), "working_dir")
-        self.session = replace(self.session, cwd=self.session.cwd or folder)
-        call = self._answered(event)
-        message = self._message("tool", seen, event, place)
-        yield replace(
+        extras = as_object(event.get("extras")) or event
+        folder = get_text(as_object(extras.get("metadata")), "working_dir")
+        self.session = replace_fields(self.session, cwd=self.session.cwd or folder)
+        call = self._match_call(event)
+        message = self._make_message("tool", output, event, fallback_id)
+        yield replace_fields(
             message,
             tool_call_id=call.id if call else None,
             name=call.name if call else None,
-            meta=present({**(message.meta or {}), **_facts(kind, extras, seen)}),
+            meta=drop_none({**(message.meta or {}), **_parse_result_meta(kind, extras, output)}),
         )
 
-    def _answered(self, event: Record) -> ToolCall | None:
-        id = text(record(event.get("tool_call_metadata")), "tool_call_id")
+    def _match_call(self, event: JsonObject) -> ToolCall | None:
+        id = get_text(as_object(event.get("tool_call_metadata")), "tool_call_id")
         call = self.calls.pop(id, None) if id else None
         cause = self.calls.pop(str(event["cause"]), None) if "cause" in event else None
         if call or cause:
             return call or cause
         if id is not None:
-            # The call lies in another file.
-            about = record(event.get("tool_call_metadata"))
-            return ToolCall(id, text(about, "function_name") or "")
+            # The call is in another file.
+            metadata = as_object(event.get("tool_call_metadata"))
+            return ToolCall(id, get_text(metadata, "function_name") or "")
         if "cause" in event or "id" in event:
             return None
-        call, self.waiting = self.waiting, None
+        call, self.pending_call = self.pending_call, None
         return call
 
     # -- since version 1 ----------------------------------------------------------------------
 
-    def _newest(self, event: Record, place: str) -> Iterator[Message]:
-        kind = text(event, "kind") or ""
-        if kind not in _KINDS:
+    def _read_v1_event(self, event: JsonObject, fallback_id: str) -> Iterator[Message]:
+        kind = get_text(event, "kind") or ""
+        if kind not in _V1_MESSAGE_KINDS:
             return
         if kind == "ActionEvent":
-            yield from self._action(event, place)
+            yield from self._read_v1_action(event, fallback_id)
             return
-        yield from self._close()
+        yield from self._close_answer()
         if kind == "MessageEvent":
-            said = record(event.get("llm_message"))
+            raw = as_object(event.get("llm_message"))
             role = "user" if event.get("source") == "user" else "assistant"
-            message = self._message(role, _parts(said.get("content")), event, place)
-            yield replace(message, reasoning=text(said, "reasoning_content"))
+            message = self._make_message(role, _parse_parts(raw.get("content")), event, fallback_id)
+            yield replace_fields(message, reasoning=get_text(raw, "reasoning_content"))
         elif kind == "Condensation":
-            self.marks["compacted"] = present({"summary": text(event, "summary")}) or {}
+            self.pending_meta["compacted"] = (
+                drop_none({"summary": get_text(event, "summary")}) or {}
+            )
         else:
-            seen, facts = _told(event, kind)
-            message = self._message("tool", seen, event, place)
-            yield replace(
+            seen, meta = _parse_v1_result(event, kind)
+            message = self._make_message("tool", seen, event, fallback_id)
+            yield replace_fields(
                 message,
-                tool_call_id=text(event, "tool_call_id"),
-                name=text(event, "tool_name"),
-                meta=present({**(message.meta or {}), **facts}),
+                tool_call_id=get_text(event, "tool_call_id"),
+                name=get_text(event, "tool_name"),
+                meta=drop_none({**(message.meta or {}), **meta}),
             )
 
-    def _action(self, event: Record, place: str) -> Iterator[Message]:
-        answer = text(event, "llm_response_id") or place
-        if self.turn is None or self.turn.id != answer:
-            yield from self._close()
-            self.turn = Turn(answer, seconds(event.get("timestamp")))
-            self.turn.facts.update(self.marks)
-            self.marks = {}
-        for part in records(event.get("thought")):
-            if value := text(part, "text"):
-                self.turn.add_text(value)
-        if thought := text(event, "reasoning_content"):
-            self.turn.add_thought(thought)
-        call = record(event.get("tool_call"))
-        own = _native(call)
-        id = text(event, "tool_call_id") or own.id or f"call:{place}"
-        given = own.arguments or record(event.get("action"))
-        self.turn.add_call(ToolCall(id, text(event, "tool_name") or own.name, given))
+    def _read_v1_action(self, event: JsonObject, fallback_id: str) -> Iterator[Message]:
+        answer = get_text(event, "llm_response_id") or fallback_id
+        if self.open_answer is None or self.open_answer.id != answer:
+            yield from self._close_answer()
+            self.open_answer = AnswerBuilder(answer, parse_timestamp(event.get("timestamp")))
+            self.open_answer.meta.update(self.pending_meta)
+            self.pending_meta = {}
+        for part in as_objects(event.get("thought")):
+            if value := get_text(part, "text"):
+                self.open_answer.add_text(value)
+        if thought := get_text(event, "reasoning_content"):
+            self.open_answer.add_reasoning(thought)
+        call = as_object(event.get("tool_call"))
+        own = _parse_tool_call(call)
+        id = get_text(event, "tool_call_id") or own.id or f"call:{fallback_id}"
+        given = own.arguments or as_object(event.get("action"))
+        self.open_answer.add_call(ToolCall(id, get_text(event, "tool_name") or own.name, given))
 
-    def _close(self) -> Iterator[Message]:
-        turn, self.turn = self.turn, None
-        if turn is not None:
-            yield turn.message()
+    def _close_answer(self) -> Iterator[Message]:
+        answer, self.open_answer = self.open_answer, None
+        if answer is not None:
+            yield answer.build()
 
 
-def _spoken(args: Record) -> Content:
+def _parse_content(args: JsonObject) -> Content:
     parts: list[dict[str, JSON]] = []
-    if value := text(args, "content"):
-        parts.append(text_part(value))
+    if value := get_text(args, "content"):
+        parts.append(make_text_part(value))
     urls = args.get("image_urls") or args.get("images_urls")
     for url in cast("list[object]", urls) if isinstance(urls, list) else []:
         if isinstance(url, str):
             parts.append({"type": "image_url", "image_url": {"url": url}})
-    return content(parts)
+    return to_content(parts)
 
 
-def _parts(said: object) -> Content:
-    if isinstance(said, str):
-        return said
+def _parse_parts(raw_content: object) -> Content:
+    if isinstance(raw_content, str):
+        return raw_content
     parts: list[dict[str, JSON]] = []
-    for part in records(said):
+    for part in as_objects(raw_content):
         urls = part.get("image_urls")
         if isinstance(urls, list):
             parts += [
@@ -313,78 +337,82 @@ def _parts(said: object) -> Content:
                 for url in cast("list[object]", urls)
                 if isinstance(url, str)
             ]
-        elif (value := text(part, "text")) is not None:
-            parts.append(text_part(value))
-    return content(parts)
+        elif (value := get_text(part, "text")) is not None:
+            parts.append(make_text_part(value))
+    return to_content(parts)
 
 
-def _native(call: Record) -> ToolCall:
-    function = record(call.get("function")) or call
+def _parse_tool_call(call: JsonObject) -> ToolCall:
+    function = as_object(call.get("function")) or call
     given = function.get("arguments")
-    arguments = cast("str | Record", given) if isinstance(given, (str, dict)) else ""
-    return ToolCall(text(call, "id") or "", text(function, "name") or "", arguments)
+    arguments = cast("str | JsonObject", given) if isinstance(given, (str, dict)) else ""
+    return ToolCall(get_text(call, "id") or "", get_text(function, "name") or "", arguments)
 
 
-def _facts(kind: str, extras: Record, seen: Content) -> dict[str, JSON]:
-    """What an observation says beside its text."""
-    facts: dict[str, JSON] = {}
-    about = record(extras.get("metadata"))
+def _parse_result_meta(kind: str, extras: JsonObject, output: Content) -> dict[str, JSON]:
+    """Parse an observation's metadata."""
+    meta: dict[str, JSON] = {}
+    metadata = as_object(extras.get("metadata"))
     if kind == "run":
-        facts = _end(about.get("exit_code", extras.get("exit_code")), text(about, "suffix") or "")
+        meta = _parse_exit_meta(
+            metadata.get("exit_code", extras.get("exit_code")), get_text(metadata, "suffix") or ""
+        )
     elif kind == "error":
-        facts["is_error"] = True
+        meta["is_error"] = True
     elif kind == "user_rejected":
-        facts["refused"] = True
+        meta["refused"] = True
     elif kind in ("browse", "browse_interactive") and isinstance(extras.get("error"), bool):
-        facts["is_error"] = extras["error"]
-    elif kind == "mcp" and isinstance(seen, str) and '"isError"' in seen:
+        meta["is_error"] = extras["error"]
+    elif kind == "mcp" and isinstance(output, str) and '"isError"' in output:
         try:
-            failed = record(decode(seen.encode("utf-8", "replace"))).get("isError")
+            failed = as_object(decode_json(output.encode("utf-8", "replace"))).get("isError")
         except ValueError:
             failed = None
-        facts["is_error"] = failed if isinstance(failed, bool) else None
-    return facts
+        meta["is_error"] = failed if isinstance(failed, bool) else None
+    return meta
 
 
-def _end(code: object, notice: str) -> dict[str, JSON]:
-    """How a command ended: -1 is no exit code, but a command that goes on or was never begun."""
+def _parse_exit_meta(code: object, notice: str) -> dict[str, JSON]:
+    """Parse how a command ended: -1 means that it is still running or never started."""
     if not isinstance(code, int) or isinstance(code, bool) or abs(code) >= 2**53:
         return {}
     if code != -1:
         return {"exit_code": code}
-    if _NOT_RUN in notice:
+    if _NOT_EXECUTED in notice:
         return {"refused": True}
     return {"running": True} if notice else {}
 
 
-def _told(event: Record, kind: str) -> tuple[Content, dict[str, JSON]]:
-    """The text of a result since version 1, and what is said beside it."""
+def _parse_v1_result(event: JsonObject, kind: str) -> tuple[Content, dict[str, JSON]]:
+    """Return the content and metadata of a result since version 1."""
     if kind == "AgentErrorEvent":
-        return text(event, "error"), {"is_error": True}
+        return get_text(event, "error"), {"is_error": True}
     if kind == "UserRejectObservation":
-        reason = text(event, "rejection_reason") or ""
-        facts: dict[str, JSON] = {"refused": True, "denial": text(event, "rejection_source")}
-        return f"Action rejected: {reason}", facts
-    seen = record(event.get("observation"))
-    about = record(seen.get("metadata"))
-    code = seen.get("exit_code")
-    facts = _end(about.get("exit_code") if code is None else code, text(about, "suffix") or "")
-    failed = seen.get("is_error")
-    # A command that failed is no error of its tool, and then the exit code speaks.
-    if isinstance(failed, bool) and (failed or not facts):
-        facts["is_error"] = failed
-    said = _parts(seen.get("content"))
-    return said if said is not None else text(seen, "output", "text", "message"), facts
+        reason = get_text(event, "rejection_reason") or ""
+        meta: dict[str, JSON] = {"refused": True, "denial": get_text(event, "rejection_source")}
+        return f"Action rejected: {reason}", meta
+    observation = as_object(event.get("observation"))
+    metadata = as_object(observation.get("metadata"))
+    code = observation.get("exit_code")
+    meta = _parse_exit_meta(
+        metadata.get("exit_code") if code is None else code, get_text(metadata, "suffix") or ""
+    )
+    failed = observation.get("is_error")
+    # A failed command is not a tool error; the exit code describes it.
+    if isinstance(failed, bool) and (failed or not meta):
+        meta["is_error"] = failed
+    parts = _parse_parts(observation.get("content"))
+    return parts if parts is not None else get_text(observation, "output", "text", "message"), meta
 
 
-def _tokens(usage: Record) -> Tokens:
-    cached = count(usage.get("cache_read_tokens"))
-    written = count(usage.get("cache_write_tokens"))
+def _parse_tokens(usage: JsonObject) -> Tokens:
+    cached = as_count(usage.get("cache_read_tokens"))
+    written = as_count(usage.get("cache_write_tokens"))
     return Tokens(
-        # Here the prompt includes what came from the cache or went into it.
-        input=max(0, count(usage.get("prompt_tokens")) - cached - written),
-        output=count(usage.get("completion_tokens")),
+        # OpenHands includes tokens read from and written to the cache in the prompt.
+        input=max(0, as_count(usage.get("prompt_tokens")) - cached - written),
+        output=as_count(usage.get("completion_tokens")),
         cache_read=cached,
         cache_write=written,
-        reasoning=count(usage.get("reasoning_tokens")),
+        reasoning=as_count(usage.get("reasoning_tokens")),
     )

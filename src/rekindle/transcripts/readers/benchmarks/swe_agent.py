@@ -1,11 +1,10 @@
-"""SWE-agent: one document per run, `{trajectory, history, info, …}`, in `<instance>.traj`.
+"""SWE-agent reader: one document per run, `{trajectory, history, info, …}`, in `<instance>.traj`.
 
-A step of `trajectory` has an action and its observation in one entry, and is one answer with its
-result. `history` is what the model saw: the prompt, the observations as they were laid out for it,
-and, in the versions that let the model call functions, its `tool_calls`. It may lack steps, or the
-last observation, so the steps lead, and the entries of the history are found by their action.
-Demonstrations (`is_demo`) are no messages. A step without an action ran nothing: the model was asked
-again. No version says whether an action failed.
+A step of `trajectory` has an action and its observation in one entry, and becomes one answer with its
+result. `history` is what the model saw: the prompt, the observations as formatted for it, and, in
+versions with function calling, its `tool_calls`. It may lack steps or the last observation, so the steps
+lead, and history entries are found by their action. Demonstrations (`is_demo`) are not messages. A step
+without an action ran nothing: the model was asked again. No version records whether an action failed.
 """
 
 from __future__ import annotations
@@ -17,21 +16,35 @@ from decimal import Decimal
 from pathlib import Path
 from typing import cast
 
-from rekindle.json_fields import Record, content, count, number, present, record, records, text
-from rekindle.transcripts.detect import Head
-from rekindle.transcripts.events import Damage, Event, Learned, Opened
-from rekindle.transcripts.jsonio.document import Piece, pieces
-from rekindle.transcripts.jsonio.jsonl import decode
-from rekindle.transcripts.jsonio.partial import opening
-from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace
+from rekindle.json_fields import (
+    JsonObject,
+    as_count,
+    as_number,
+    as_object,
+    as_objects,
+    drop_none,
+    get_text,
+    to_content,
+)
+from rekindle.transcripts.detect import FileHead
+from rekindle.transcripts.events import (
+    SessionStarted,
+    SessionUpdated,
+    TranscriptEvent,
+    UnreadableEntry,
+)
+from rekindle.transcripts.jsonio.document import Element, iter_elements
+from rekindle.transcripts.jsonio.jsonl import decode_json
+from rekindle.transcripts.jsonio.partial import find_first_element
+from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
 
 SOURCE = "swe-agent"
 
-# Of several attempts the one that was chosen stands beside them once more.
+# The chosen one of several attempts is repeated next to them.
 _LISTS = {"trajectory", "history", "attempts"}
-_TOLD = {"trajectory", "info", "replay_config"}
-# What the interface of the agent adds to the shell, over its versions and its bundles of tools.
-_COMMANDS = frozenset(
+_READ_KEYS = {"trajectory", "info", "replay_config"}
+# Commands that SWE-agent adds to the shell, across its versions and tool bundles.
+_TOOL_COMMANDS = frozenset(
     (
         *("open", "goto", "scroll_up", "scroll_down", "create", "edit", "insert", "submit"),
         *("search_dir", "search_file", "find_file", "str_replace_editor", "view_image"),
@@ -42,211 +55,239 @@ _COMMANDS = frozenset(
     )
 )
 _WORD = re.compile(r"\s*(\w+)")
-# How far ahead in the history the entry of a step is looked for.
-_AHEAD = 8
+# How far ahead to search the history for a step's entry.
+_LOOKAHEAD = 8
 
 
-def sniff(head: Head) -> bool:
+def can_read(head: FileHead) -> bool:
     if not head.data.startswith(b"{"):
         return False
-    begin = opening(head.data, {"trajectory"})
-    begin = begin or opening(opening(head.data, {"attempts"}), {"trajectory"})
+    first_step = find_first_element(head.data, {"trajectory"})
+    first_step = first_step or find_first_element(
+        find_first_element(head.data, {"attempts"}), {"trajectory"}
+    )
     try:
-        step = record(decode(begin))
+        step = as_object(decode_json(first_step))
     except ValueError:
-        # Longer than the head. A list of events looks alike, but an event has a source.
-        return b'"action"' in begin and b'"observation"' in begin and b'"source"' not in begin
+        # Longer than the head. OpenHands events look alike, but have a source.
+        return (
+            b'"action"' in first_step
+            and b'"observation"' in first_step
+            and b'"source"' not in first_step
+        )
     return {"action", "observation"} <= step.keys()
 
 
-def read(path: Path) -> Iterator[Event]:
-    run = _Run(path)
-    for piece in pieces(path, _LISTS):
-        if isinstance(piece, Damage):
-            yield piece
+def read_events(path: Path) -> Iterator[TranscriptEvent]:
+    run = _SweAgentRun(path)
+    for element in iter_elements(path, _LISTS):
+        if isinstance(element, UnreadableEntry):
+            yield element
             continue
-        if piece.key not in _TOLD:
+        if element.key not in _READ_KEYS:
             continue
-        value = _decoded(piece, path)
-        if isinstance(value, Damage):
+        value = _decode_element(element, path)
+        if isinstance(value, UnreadableEntry):
             yield value
-        elif piece.key == "info":
-            run.learn(record(value))
-        elif piece.key == "replay_config":
-            run.learn_model(value)
-        elif piece.item is not None and isinstance(value, dict):
-            yield from run.step(cast(Record, value), piece.item)
+        elif element.key == "info":
+            run.update_session(as_object(value))
+        elif element.key == "replay_config":
+            run.set_model(value)
+        elif element.position is not None and isinstance(value, dict):
+            yield from run.read_entry(cast(JsonObject, value), element.position)
         else:
-            yield Damage(str(path), piece.line, "trajectory: expected a step")
+            yield UnreadableEntry(str(path), element.line, "trajectory: expected a step")
     yield from run.finish()
 
 
-def _decoded(piece: Piece, path: Path) -> object:
+def _decode_element(element: Element, path: Path) -> object:
     try:
-        return decode(piece.data)
+        return decode_json(element.data)
     except ValueError as error:
-        return Damage(str(path), piece.line, f"{piece.key}: not JSON: {error}")
+        return UnreadableEntry(str(path), element.line, f"{element.key}: not JSON: {error}")
 
 
-class _History:
-    """What the model saw, read beside the steps; damage in it is told where the steps are read."""
+class _SweAgentHistory:
+    """What the model saw, read in parallel with the steps; its errors are reported there."""
 
     def __init__(self, path: Path) -> None:
-        self.entries = self._read(path)
-        self.ahead: list[Record] = []
+        self.entries = self._iter_entries(path)
+        self.lookahead: list[JsonObject] = []
 
-    def _read(self, path: Path) -> Iterator[Record]:
-        for piece in pieces(path, _LISTS):
-            if isinstance(piece, Damage) or piece.key != "history" or piece.item is None:
+    def _iter_entries(self, path: Path) -> Iterator[JsonObject]:
+        for element in iter_elements(path, _LISTS):
+            if (
+                isinstance(element, UnreadableEntry)
+                or element.key != "history"
+                or element.position is None
+            ):
                 continue
-            entry = record(_decoded(piece, path))
+            entry = as_object(_decode_element(element, path))
             if entry.get("role") != "system" and entry.get("is_demo") is not True:
                 yield entry
 
-    def prompts(self) -> Iterator[Record]:
-        """What the user says before the first answer."""
-        while self._fill(1) and self.ahead[0].get("role") == "user":
-            yield self.ahead.pop(0)
+    def take_prompts(self) -> Iterator[JsonObject]:
+        """Yield the user messages before the first answer."""
+        while self._fill_lookahead(1) and self.lookahead[0].get("role") == "user":
+            yield self.lookahead.pop(0)
 
-    def of(self, action: str) -> tuple[Record, list[Record]]:
-        """The answer with this action and the observations after it; empty where there is none."""
-        self._fill(_AHEAD)
-        for index, entry in enumerate(self.ahead):
+    def take_answer(self, action: str) -> tuple[JsonObject, list[JsonObject]]:
+        """Return the answer with this action and the observations after it, or empty values."""
+        self._fill_lookahead(_LOOKAHEAD)
+        for index, entry in enumerate(self.lookahead):
             if entry.get("role") == "assistant" and entry.get("action") == action:
-                del self.ahead[: index + 1]
-                seen: list[Record] = []
-                while self._fill(1) and self.ahead[0].get("role") in ("user", "tool"):
-                    seen.append(self.ahead.pop(0))
-                return entry, seen
+                del self.lookahead[: index + 1]
+                observations: list[JsonObject] = []
+                while self._fill_lookahead(1) and self.lookahead[0].get("role") in ("user", "tool"):
+                    observations.append(self.lookahead.pop(0))
+                return entry, observations
         return {}, []
 
-    def _fill(self, wanted: int) -> bool:
-        while len(self.ahead) < wanted:
+    def _fill_lookahead(self, wanted: int) -> bool:
+        while len(self.lookahead) < wanted:
             entry = next(self.entries, None)
             if entry is None:
                 break
-            self.ahead.append(entry)
-        return bool(self.ahead)
+            self.lookahead.append(entry)
+        return bool(self.lookahead)
 
 
-class _Run:
-    """One run as far as it is read."""
+class _SweAgentRun:
+    """One run being read."""
 
     def __init__(self, path: Path) -> None:
-        named = str(path.resolve()).encode("utf-8", "surrogateescape")
-        # Runs have no id, and the same task is run many times.
+        identity = str(path.resolve()).encode("utf-8", "surrogateescape")
+        # Runs have no id, and a task is run many times.
         stem = path.name.removesuffix(".json").removesuffix(".traj")
-        id = f"{stem}-{hashlib.sha256(named).hexdigest()[:12]}"
+        id = f"{stem}-{hashlib.sha256(identity).hexdigest()[:12]}"
         self.session = Session(id=id, source=SOURCE)
-        self.history = _History(path)
-        self.opened = False
+        self.history = _SweAgentHistory(path)
+        self.is_started = False
 
-    def learn(self, info: Record) -> None:
-        stats = record(info.get("model_stats"))
-        cost = number(stats.get("instance_cost"))
-        self.session = replace(
+    def update_session(self, info: JsonObject) -> None:
+        """Update the session from the run's `info`."""
+        stats = as_object(info.get("model_stats"))
+        cost = as_number(stats.get("instance_cost"))
+        self.session = replace_fields(
             self.session,
-            end_reason=text(info, "exit_status"),
+            end_reason=get_text(info, "exit_status"),
             tokens=Tokens(
-                input=count(stats.get("tokens_sent")), output=count(stats.get("tokens_received"))
+                input=as_count(stats.get("tokens_sent")),
+                output=as_count(stats.get("tokens_received")),
             ),
             cost=Decimal(str(cost)) if cost and 0 < cost < 1e9 else Decimal(0),
         )
 
-    def learn_model(self, config: object) -> None:
+    def set_model(self, config: object) -> None:
+        """Set the session's model from the replay configuration."""
         if isinstance(config, str):
-            config = _parsed(config)
-        model = record(record(record(config).get("agent")).get("model"))
-        self.session = replace(self.session, model=text(model, "name", "model_name"))
+            config = _decode_text(config)
+        model = as_object(as_object(as_object(config).get("agent")).get("model"))
+        self.session = replace_fields(self.session, model=get_text(model, "name", "model_name"))
 
-    def step(self, step: Record, index: int) -> Iterator[Event]:
-        if not self.opened:
-            self.opened = True
-            self.session = replace(self.session, cwd=_folder(step))
-            yield Opened(self.session)
-            for number, said in enumerate(self.history.prompts(), 1):
-                yield _message("user", said.get("content"), f"prompt:{number}")
+    def read_entry(self, step: JsonObject, index: int) -> Iterator[TranscriptEvent]:
+        """Read an element of `trajectory`."""
+        if not self.is_started:
+            self.is_started = True
+            self.session = replace_fields(self.session, cwd=_parse_folder(step))
+            yield SessionStarted(self.session)
+            for number, raw in enumerate(self.history.take_prompts(), 1):
+                yield _make_message("user", raw.get("content"), f"prompt:{number}")
         action = step.get("action") if isinstance(step.get("action"), str) else ""
-        entry, seen = self.history.of(cast(str, action)) if action else ({}, [])
-        answer = _answer(step, entry, f"step:{index + 1}")
+        entry, observations = self.history.take_answer(cast(str, action)) if action else ({}, [])
+        answer = _parse_answer(step, entry, f"step:{index + 1}")
         yield answer
         if answer.tool_calls:
-            yield from _results(step, seen, answer)
-        elif observed := text(step, "observation"):
-            yield _message("user", observed, f"step:{index + 1}:notice")
+            yield from _parse_results(step, observations, answer)
+        elif observation := get_text(step, "observation"):
+            yield _make_message("user", observation, f"step:{index + 1}:notice")
 
-    def finish(self) -> Iterator[Event]:
-        if self.opened:
-            yield Learned(self.session)
-
-
-def _message(role: str, said: object, id: str) -> Message:
-    return Message(role=role, content=_content(said), platform_message_id=id)
+    def finish(self) -> Iterator[TranscriptEvent]:
+        """Yield the session with everything learned from the file."""
+        if self.is_started:
+            yield SessionUpdated(self.session)
 
 
-def _answer(step: Record, entry: Record, place: str) -> Message:
+def _make_message(role: str, raw_content: object, id: str) -> Message:
+    return Message(role=role, content=_parse_content(raw_content), platform_message_id=id)
+
+
+def _parse_answer(step: JsonObject, entry: JsonObject, fallback_id: str) -> Message:
     calls = tuple(
-        _call(call, f"{place}:{number}")
-        for number, call in enumerate(records(entry.get("tool_calls") or step.get("tool_calls")))
+        _parse_tool_call(call, f"{fallback_id}:{number}")
+        for number, call in enumerate(as_objects(entry.get("tool_calls") or step.get("tool_calls")))
     )
-    action = text(step, "action")
+    action = get_text(step, "action")
     if not calls and action and action.strip():
-        calls = (ToolCall(f"{place}:0", _tool(action), {"command": action}),)
+        calls = (ToolCall(f"{fallback_id}:0", _parse_tool_name(action), {"command": action}),)
     thoughts = (
-        *records(entry.get("thinking_blocks")),
-        *records(step.get("thinking_blocks")),
+        *as_objects(entry.get("thinking_blocks")),
+        *as_objects(step.get("thinking_blocks")),
     )
-    said = entry.get("content") or step.get("response") or step.get("thought")
-    return replace(
-        _message("assistant", said, place),
+    raw_content = entry.get("content") or step.get("response") or step.get("thought")
+    return replace_fields(
+        _make_message("assistant", raw_content, fallback_id),
         tool_calls=calls,
-        reasoning="\n\n".join(t for block in thoughts if (t := text(block, "thinking"))) or None,
+        reasoning="\n\n".join(
+            thought for block in thoughts if (thought := get_text(block, "thinking"))
+        )
+        or None,
     )
 
 
-def _call(call: Record, place: str) -> ToolCall:
-    function = record(call.get("function")) or call
+def _parse_tool_call(call: JsonObject, fallback_id: str) -> ToolCall:
+    function = as_object(call.get("function")) or call
     given = function.get("arguments")
-    arguments = cast("str | Record", given) if isinstance(given, (str, dict)) else ""
-    return ToolCall(text(call, "id") or place, text(function, "name") or "", arguments)
+    arguments = cast("str | JsonObject", given) if isinstance(given, (str, dict)) else ""
+    return ToolCall(
+        get_text(call, "id") or fallback_id, get_text(function, "name") or "", arguments
+    )
 
 
-def _tool(action: str) -> str:
+def _parse_tool_name(action: str) -> str:
     word = _WORD.match(action)
-    return word[1] if word and word[1] in _COMMANDS else "bash"
+    return word[1] if word and word[1] in _TOOL_COMMANDS else "bash"
 
 
-def _results(step: Record, seen: list[Record], answer: Message) -> Iterator[Message]:
-    """The observation of a step, as the model saw it; without a history, as the tool gave it."""
-    place = answer.platform_message_id or ""
+def _parse_results(
+    step: JsonObject, observations: list[JsonObject], answer: Message
+) -> Iterator[Message]:
+    """Yield a step's observations as the model saw them, or as the tool returned them."""
+    fallback_id = answer.platform_message_id or ""
     calls = answer.tool_calls
-    facts = present({"duration": number(step.get("execution_time"))})
-    if not seen:
-        observed = step.get("observation")
-        yield _result(observed if isinstance(observed, str) else "", calls[0], place, facts)
-    for number_, entry in enumerate(seen[: len(calls)]):
+    meta = drop_none({"duration": as_number(step.get("execution_time"))})
+    if not observations:
+        observation = step.get("observation")
+        yield _make_result(
+            observation if isinstance(observation, str) else "", calls[0], fallback_id, meta
+        )
+    for position, entry in enumerate(observations[: len(calls)]):
         ids = entry.get("tool_call_ids")
-        named = [call for call in calls if isinstance(ids, list) and call.id in ids]
-        call = named[0] if named else calls[number_]
-        yield _result(entry.get("content"), call, f"{place}:{number_}", facts)
+        named_calls = [call for call in calls if isinstance(ids, list) and call.id in ids]
+        call = named_calls[0] if named_calls else calls[position]
+        yield _make_result(entry.get("content"), call, f"{fallback_id}:{position}", meta)
 
 
-def _result(said: object, call: ToolCall, place: str, facts: dict[str, JSON] | None) -> Message:
-    message = _message("tool", said, f"{place}:result")
-    return replace(message, tool_call_id=call.id, name=call.name, meta=facts)
+def _make_result(
+    raw_content: object, call: ToolCall, fallback_id: str, meta: dict[str, JSON] | None
+) -> Message:
+    message = _make_message("tool", raw_content, f"{fallback_id}:result")
+    return replace_fields(message, tool_call_id=call.id, name=call.name, meta=meta)
 
 
-def _content(said: object) -> Content:
-    return said if isinstance(said, str) else content(records(said))
+def _parse_content(raw_content: object) -> Content:
+    return raw_content if isinstance(raw_content, str) else to_content(as_objects(raw_content))
 
 
-def _folder(step: Record) -> str | None:
+def _parse_folder(step: JsonObject) -> str | None:
     state = step.get("state")
-    return text(record(_parsed(state) if isinstance(state, str) else state), "working_dir")
+    return get_text(
+        as_object(_decode_text(state) if isinstance(state, str) else state), "working_dir"
+    )
 
 
-def _parsed(value: str) -> object:
+def _decode_text(value: str) -> object:
     try:
-        return decode(value.encode("utf-8", "replace"))
+        return decode_json(value.encode("utf-8", "replace"))
     except ValueError:
         return None

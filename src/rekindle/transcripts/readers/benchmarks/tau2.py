@@ -1,9 +1,9 @@
-"""tau2-bench: `{info, tasks, simulations[]}`, or one simulation in a file of its own.
+"""tau2-bench reader: `{info, tasks, simulations[]}`, or one simulation in a file of its own.
 
-A simulation is a session. The `id` of a tool message is the id of the call that it answers. The
-user is simulated and may own tools too: such a call is part of a user message, and its result says
-`requestor: user`. `error` tells whether a call failed, and is null where a submission left it out.
-Tokens and cost are the agent's alone, as is the model.
+A simulation is a session. The `id` of a tool message is the id of the call that it answers. The user is
+simulated and may have tools too: such a call is part of a user message, and its result has
+`requestor: user`. `error` is whether a call failed, and null if a submission omitted it. Tokens, cost
+and model are the agent's only.
 """
 
 from __future__ import annotations
@@ -14,203 +14,231 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
 
-from rekindle.json_fields import Record, count, number, present, record, records, seconds, text
-from rekindle.transcripts.detect import Head
-from rekindle.transcripts.events import Damage, Event, Learned, Opened
-from rekindle.transcripts.jsonio.stream import Closed, Place, steps
-from rekindle.transcripts.readers.ids import made_id
-from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace
+from rekindle.json_fields import (
+    JsonObject,
+    as_count,
+    as_number,
+    as_object,
+    as_objects,
+    drop_none,
+    get_text,
+    parse_timestamp,
+)
+from rekindle.transcripts.detect import FileHead
+from rekindle.transcripts.events import (
+    SessionStarted,
+    SessionUpdated,
+    TranscriptEvent,
+    UnreadableEntry,
+)
+from rekindle.transcripts.jsonio.stream import ContainerEnd, JsonPath, iter_values
+from rekindle.transcripts.readers.ids import make_path_id
+from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
 
 SOURCE = "tau2"
 
 _ROLES = ("user", "assistant", "tool")
-_DEAREST = 1e9
+_MAX_COST = 1e9
 
 
-def sniff(head: Head) -> bool:
+def can_read(head: FileHead) -> bool:
     return _is_run(head.fields) or _is_simulation(head.fields)
 
 
-def _is_run(about: Record) -> bool:
-    # The tasks alone may be longer than the head, so what is simulated may not be seen.
-    info = record(about.get("info"))
-    return isinstance(about.get("simulations"), list) or (
+def _is_run(metadata: JsonObject) -> bool:
+    # The tasks alone may exceed the head, so `simulations` may not be visible.
+    info = as_object(metadata.get("info"))
+    return isinstance(metadata.get("simulations"), list) or (
         "agent_info" in info and "environment_info" in info
     )
 
 
-def _is_simulation(about: Record) -> bool:
-    return "task_id" in about and ("termination_reason" in about or "reward_info" in about)
+def _is_simulation(metadata: JsonObject) -> bool:
+    return "task_id" in metadata and ("termination_reason" in metadata or "reward_info" in metadata)
 
 
-def read(path: Path) -> Iterator[Event]:
-    run = _Run(path)
-    for step in steps(path, _opens):
-        if isinstance(step, Damage):
+def read_events(path: Path) -> Iterator[TranscriptEvent]:
+    run = _Tau2Run(path)
+    for step in iter_values(path, _should_descend):
+        if isinstance(step, UnreadableEntry):
             yield step
             continue
-        if isinstance(step, Closed):
-            if _is_place(step.place):
+        if isinstance(step, ContainerEnd):
+            if _is_simulation_path(step.path):
                 yield from run.finish()
             continue
-        *above, key = step.place
+        *above, key = step.path
         if "tasks" in above[:1]:
             continue
         if above[-1:] == ["messages"]:
-            yield from run.take(step.value, key, step.line)
-        elif step.place == ("info",):
-            run.about(record(step.value))
-        elif _is_place(tuple(above)):
-            run.learn(key, step.value)
+            yield from run.read_entry(step.value, key, step.line)
+        elif step.path == ("info",):
+            run.read_info(as_object(step.value))
+        elif _is_simulation_path(tuple(above)):
+            run.add_metadata(key, step.value)
     yield from run.finish()
 
 
-def _is_place(place: Place) -> bool:
-    """Whether a simulation stands here: in the list, or as the document itself."""
-    return not place or (len(place) == 2 and place[0] == "simulations")
+def _is_simulation_path(json_path: JsonPath) -> bool:
+    """Return whether a simulation is at this path: in the list, or the document itself."""
+    return not json_path or (len(json_path) == 2 and json_path[0] == "simulations")
 
 
-def _opens(place: Place) -> bool:
-    # The tasks are opened so that they can be passed over one by one.
-    return place in (("simulations",), ("tasks",), ("messages",)) or (
-        place[0] == "simulations" and (len(place) == 2 or place[2:] == ("messages",))
+def _should_descend(json_path: JsonPath) -> bool:
+    # Descend into the tasks so that they are skipped one by one.
+    return json_path in (("simulations",), ("tasks",), ("messages",)) or (
+        json_path[0] == "simulations" and (len(json_path) == 2 or json_path[2:] == ("messages",))
     )
 
 
-class _Run:
-    """The simulations of one file, one after the other."""
+class _Tau2Run:
+    """The simulations of one file, read one after the other."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.model: str | None = None
-        self.made = 0
-        self._clear()
+        self.session_count = 0
+        self._reset()
 
-    def _clear(self) -> None:
-        self.facts: Record = {}
+    def _reset(self) -> None:
+        self.metadata: JsonObject = {}
         self.session: Session | None = None
-        self.spent = Tokens()
-        self.calls: dict[str, str] = {}
-        # The last message waits for what the simulation was worth.
-        self.last: Message | None = None
+        self.tokens = Tokens()
+        self.tool_names: dict[str, str] = {}
+        # The last message is held back for the simulation's reward.
+        self.held_message: Message | None = None
 
-    def about(self, info: Record) -> None:
-        self.model = text(record(info.get("agent_info")), "llm")
+    def read_info(self, info: JsonObject) -> None:
+        """Read the run's `info`."""
+        self.model = get_text(as_object(info.get("agent_info")), "llm")
 
-    def learn(self, key: str | int, value: JSON) -> None:
+    def add_metadata(self, key: str | int, value: JSON) -> None:
+        """JsonObject a field of the simulation that is not a message."""
         if isinstance(key, str):
-            self.facts[key] = value
+            self.metadata[key] = value
 
-    def take(self, value: object, index: str | int, line: int) -> Iterator[Event]:
-        """An element of `messages`: a message, or the results of several calls."""
-        said = record(value)
-        several = records(said.get("tool_messages"))
-        for part, one in enumerate(several or [said]):
-            place = f"item:{index + 1}" if isinstance(index, int) else f"item:{index}"
-            place = f"{place}:{part}" if several else place
-            if one.get("role") == "system":
+    def read_entry(self, value: object, index: str | int, line: int) -> Iterator[TranscriptEvent]:
+        """Read an element of `messages`: a message, or the results of several calls."""
+        raw = as_object(value)
+        tool_messages = as_objects(raw.get("tool_messages"))
+        for part, raw_message in enumerate(tool_messages or [raw]):
+            fallback_id = f"item:{index + 1}" if isinstance(index, int) else f"item:{index}"
+            fallback_id = f"{fallback_id}:{part}" if tool_messages else fallback_id
+            if raw_message.get("role") == "system":
                 continue
-            if one.get("role") not in _ROLES:
-                yield Damage(str(self.path), line, f"{place}: expected a message with a role")
+            if raw_message.get("role") not in _ROLES:
+                yield UnreadableEntry(
+                    str(self.path), line, f"{fallback_id}: expected a message with a role"
+                )
                 continue
-            yield from self._say(self._message(one, place))
+            yield from self._append_message(self._parse_message(raw_message, fallback_id))
 
-    def _say(self, message: Message) -> Iterator[Event]:
+    def _append_message(self, message: Message) -> Iterator[TranscriptEvent]:
         if self.session is None:
-            self.session = self._session()
-            yield Opened(self.session)
-        if self.last is not None:
-            yield self.last
-        self.last = message
+            self.session = self._create_session()
+            yield SessionStarted(self.session)
+        if self.held_message is not None:
+            yield self.held_message
+        self.held_message = message
 
-    def _session(self) -> Session:
-        self.made += 1
+    def _create_session(self) -> Session:
+        self.session_count += 1
         return Session(
-            id=text(self.facts, "id") or made_id("tau2", self.path, f"simulation {self.made}"),
+            id=get_text(self.metadata, "id")
+            or make_path_id("tau2", self.path, f"simulation {self.session_count}"),
             source=SOURCE,
             model=self.model,
-            started=seconds(self.facts.get("start_time")) or 0.0,
+            started=parse_timestamp(self.metadata.get("start_time")) or 0.0,
         )
 
-    def _message(self, said: Record, place: str) -> Message:
-        role = cast(str, said["role"])
+    def _parse_message(self, raw: JsonObject, fallback_id: str) -> Message:
+        role = cast(str, raw["role"])
         calls = tuple(
-            _call(call, f"{place}:{part}")
-            for part, call in enumerate(records(said.get("tool_calls")))
+            _parse_tool_call(call, f"{fallback_id}:{part}")
+            for part, call in enumerate(as_objects(raw.get("tool_calls")))
         )
-        answered = text(said, "id", "tool_call_id") if role == "tool" else None
-        self.calls.update((call.id, call.name) for call in calls)
+        call_id = get_text(raw, "id", "tool_call_id") if role == "tool" else None
+        self.tool_names.update((call.id, call.name) for call in calls)
         if role == "assistant":
-            self._spend(said)
-        choice = record(next(iter(records(record(said.get("raw_data")).get("choices"))), None))
+            self._add_usage(raw)
+        choice = as_object(
+            next(iter(as_objects(as_object(raw.get("raw_data")).get("choices"))), None)
+        )
         return Message(
             role=role,
-            content=_content(said.get("content")),
+            content=_parse_content(raw.get("content")),
             tool_calls=calls,
-            tool_call_id=answered,
-            name=self.calls.pop(answered, None) if answered else None,
-            reasoning=text(record(choice.get("message")), "reasoning_content"),
-            finish_reason=text(choice, "finish_reason"),
-            platform_message_id=place,
-            meta=_facts(said) if role == "tool" else None,
-            timestamp=seconds(said.get("timestamp")),
+            tool_call_id=call_id,
+            name=self.tool_names.pop(call_id, None) if call_id else None,
+            reasoning=get_text(as_object(choice.get("message")), "reasoning_content"),
+            finish_reason=get_text(choice, "finish_reason"),
+            platform_message_id=fallback_id,
+            meta=_parse_result_meta(raw) if role == "tool" else None,
+            timestamp=parse_timestamp(raw.get("timestamp")),
         )
 
-    def _spend(self, said: Record) -> None:
-        usage = record(said.get("usage"))
-        whole = record(record(said.get("raw_data")).get("usage"))
-        cached = count(record(whole.get("prompt_tokens_details")).get("cached_tokens"))
-        given = count(usage.get("prompt_tokens"))
-        cached = min(cached, given)
-        spent = Tokens(given - cached, count(usage.get("completion_tokens")), cached)
-        self.spent = self.spent.plus(spent)
+    def _add_usage(self, raw: JsonObject) -> None:
+        usage = as_object(raw.get("usage"))
+        raw_usage = as_object(as_object(raw.get("raw_data")).get("usage"))
+        cached = as_count(as_object(raw_usage.get("prompt_tokens_details")).get("cached_tokens"))
+        prompt = as_count(usage.get("prompt_tokens"))
+        cached = min(cached, prompt)
+        tokens = Tokens(prompt - cached, as_count(usage.get("completion_tokens")), cached)
+        self.tokens = self.tokens.add(tokens)
 
-    def finish(self) -> Iterator[Event]:
-        """The end of a simulation."""
-        if self.last is not None:
-            yield replace(self.last, meta=present({**(self.last.meta or {}), **self._worth()}))
+    def finish(self) -> Iterator[TranscriptEvent]:
+        """Finish the simulation: yield its last message and its session."""
+        if self.held_message is not None:
+            yield replace_fields(
+                self.held_message,
+                meta=drop_none({**(self.held_message.meta or {}), **self._build_outcome_meta()}),
+            )
         if self.session is not None:
-            cost = number(self.facts.get("agent_cost")) or 0.0
-            yield Learned(
-                replace(
+            cost = as_number(self.metadata.get("agent_cost")) or 0.0
+            yield SessionUpdated(
+                replace_fields(
                     self.session,
                     model=self.session.model or self.model,
-                    started=self.session.started or seconds(self.facts.get("start_time")) or 0.0,
-                    ended=seconds(self.facts.get("end_time")),
-                    end_reason=text(self.facts, "termination_reason"),
-                    tokens=self.spent,
-                    cost=Decimal(str(cost)) if 0 < cost < _DEAREST else Decimal(0),
+                    started=self.session.started
+                    or parse_timestamp(self.metadata.get("start_time"))
+                    or 0.0,
+                    ended=parse_timestamp(self.metadata.get("end_time")),
+                    end_reason=get_text(self.metadata, "termination_reason"),
+                    tokens=self.tokens,
+                    cost=Decimal(str(cost)) if 0 < cost < _MAX_COST else Decimal(0),
                 )
             )
-        self._clear()
+        self._reset()
 
-    def _worth(self) -> dict[str, JSON]:
-        task = self.facts.get("task_id")
+    def _build_outcome_meta(self) -> dict[str, JSON]:
+        task = self.metadata.get("task_id")
         return {
-            "reward": number(record(self.facts.get("reward_info")).get("reward")),
+            "reward": as_number(as_object(self.metadata.get("reward_info")).get("reward")),
             "task": task if isinstance(task, (int, str)) else None,
-            "trial": number(self.facts.get("trial")),
+            "trial": as_number(self.metadata.get("trial")),
         }
 
 
-def _facts(said: Record) -> dict[str, JSON] | None:
-    failed = said.get("error")
-    return present(
+def _parse_result_meta(raw: JsonObject) -> dict[str, JSON] | None:
+    failed = raw.get("error")
+    return drop_none(
         {
             "is_error": failed if isinstance(failed, bool) else None,
-            "requestor": "user" if said.get("requestor") == "user" else None,
+            "requestor": "user" if raw.get("requestor") == "user" else None,
         }
     )
 
 
-def _call(call: Record, place: str) -> ToolCall:
+def _parse_tool_call(call: JsonObject, fallback_id: str) -> ToolCall:
     arguments = call.get("arguments")
     if not isinstance(arguments, (str, dict)):
         arguments = "" if arguments is None else json.dumps(arguments)
     return ToolCall(
-        text(call, "id") or place, text(call, "name") or "", cast("str | Record", arguments)
+        get_text(call, "id") or fallback_id,
+        get_text(call, "name") or "",
+        cast("str | JsonObject", arguments),
     )
 
 
-def _content(value: Any) -> Content:
+def _parse_content(value: Any) -> Content:
     return value if value is None or isinstance(value, str) else json.dumps(value)

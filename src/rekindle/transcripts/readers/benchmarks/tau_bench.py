@@ -1,9 +1,9 @@
-"""tau-bench: a list of `{task_id, reward, info, traj, trial}`, one for each trial of a task.
+"""tau-bench reader: a list of `{task_id, reward, info, traj, trial}`, one for each trial of a task.
 
-`traj` is a conversation in the OpenAI chat shape; a trial is a session. The file names no run, and
-the number of the trial comes after the conversation, so a session goes by the path of its file, its
-task and how often that task came before: trials are written in order. What the trial was worth is
-in the `meta` of its last message.
+`traj` is a conversation in the OpenAI chat format; a trial is a session. The file does not identify the
+run, and the trial number comes after the conversation, so a session is identified by the file's path,
+its task and how often that task occurred before: trials are written in order. The trial's reward is in
+the `meta` of its last message.
 """
 
 from __future__ import annotations
@@ -12,97 +12,101 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rekindle.json_fields import Record, number, present, record
-from rekindle.transcripts.detect import Head
-from rekindle.transcripts.events import Damage, Event
-from rekindle.transcripts.jsonio.partial import fields_so_far, opening
-from rekindle.transcripts.jsonio.stream import Place, Value, steps
-from rekindle.transcripts.readers.ids import made_id
-from rekindle.transcripts.readers.openai_chat import Conversation
-from rekindle.types import JSON, Message, replace
+from rekindle.json_fields import JsonObject, as_number, as_object, drop_none
+from rekindle.transcripts.detect import FileHead
+from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
+from rekindle.transcripts.jsonio.partial import find_first_element, parse_partial_fields
+from rekindle.transcripts.jsonio.stream import JsonPath, JsonValue, iter_values
+from rekindle.transcripts.readers.ids import make_path_id
+from rekindle.transcripts.readers.openai_chat import OpenAIChatConversation
+from rekindle.types import JSON, Message, replace_fields
 
 SOURCE = "tau-bench"
 
 
-def sniff(head: Head) -> bool:
+def can_read(head: FileHead) -> bool:
     if head.data.startswith(b"["):
-        return _is_trial(fields_so_far(opening(head.data, ())))
+        return _is_trial(parse_partial_fields(find_first_element(head.data, ())))
     return _is_trial(head.fields)
 
 
-def _is_trial(about: Record) -> bool:
-    # A conversation with damage in it is not among the fields.
-    told = isinstance(about.get("traj"), list) or isinstance(about.get("info"), dict)
-    return told and "task_id" in about and "reward" in about
+def _is_trial(metadata: JsonObject) -> bool:
+    # A corrupt conversation is not among the parsed fields.
+    has_content = isinstance(metadata.get("traj"), list) or isinstance(metadata.get("info"), dict)
+    return has_content and "task_id" in metadata and "reward" in metadata
 
 
-def read(path: Path) -> Iterator[Event]:
-    runs = _Runs(path)
-    for step in steps(path, _opens):
-        if isinstance(step, Value):
-            _, line, place, value = step
-            if isinstance(key := place[-1], int):
-                yield from runs.take(value, key, line)
+def read_events(path: Path) -> Iterator[TranscriptEvent]:
+    trials = _TauBenchFile(path)
+    for step in iter_values(path, _should_descend):
+        if isinstance(step, JsonValue):
+            _, line, json_path, value = step
+            if isinstance(key := json_path[-1], int):
+                yield from trials.read_entry(value, key, line)
             else:
-                runs.learn(key, value)
-        elif isinstance(step, Damage):
+                trials.add_metadata(key, value)
+        elif isinstance(step, UnreadableEntry):
             yield step
-        elif not step.place or isinstance(step.place[-1], int):
-            yield from runs.finish()
-    yield from runs.finish()
+        elif not step.path or isinstance(step.path[-1], int):
+            yield from trials.finish()
+    yield from trials.finish()
 
 
-def _opens(place: Place) -> bool:
-    # A trial in a list, or on a line of its own.
-    return (len(place) == 1 and isinstance(place[0], int)) or place[-1] == "traj"
+def _should_descend(json_path: JsonPath) -> bool:
+    # A trial in a list, or on its own line.
+    return (len(json_path) == 1 and isinstance(json_path[0], int)) or json_path[-1] == "traj"
 
 
-class _Runs:
-    """The trials of one file, one after the other."""
+class _TauBenchFile:
+    """The trials of one file, read one after the other."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.where = str(path.resolve())
-        self.counts: Counter[str] = Counter()
-        self.about: Record = {}
-        self.one: Conversation | None = None
-        # The last message waits for what the trial was worth.
-        self.last: Message | None = None
+        self.resolved_path = str(path.resolve())
+        self.trials_by_task: Counter[str] = Counter()
+        self.metadata: JsonObject = {}
+        self.conversation: OpenAIChatConversation | None = None
+        # The last message is held back for the trial's reward.
+        self.held_message: Message | None = None
 
-    def learn(self, key: str, value: JSON) -> None:
-        self.about[key] = value
+    def add_metadata(self, key: str, value: JSON) -> None:
+        """Record a field of the trial that is not a message."""
+        self.metadata[key] = value
 
-    def take(self, value: object, index: int, line: int) -> Sequence[Event]:
-        """An element of `traj`; the policy that stands in front is no message."""
-        if record(value).get("role") == "system":
+    def read_entry(self, value: object, index: int, line: int) -> Sequence[TranscriptEvent]:
+        """Read an element of `traj`; the system prompt at its start is skipped."""
+        if as_object(value).get("role") == "system":
             return ()
-        if self.one is None:
-            self.one = Conversation(self._id(), SOURCE)
-        heard = self.one.hear(value, f"item:{index + 1}", self.path, line)
-        if isinstance(heard, Damage):
-            return (heard,)
-        last, self.last = self.last, heard
-        if last is not None:
-            return (last,)
-        return () if self.one.opened else (self.one.open(),)
+        if self.conversation is None:
+            self.conversation = OpenAIChatConversation(self._make_session_id(), SOURCE)
+        parsed = self.conversation.parse_message(value, f"item:{index + 1}", self.path, line)
+        if isinstance(parsed, UnreadableEntry):
+            return (parsed,)
+        previous, self.held_message = self.held_message, parsed
+        if previous is not None:
+            return (previous,)
+        return () if self.conversation.is_started else (self.conversation.start_session(),)
 
-    def finish(self) -> Iterator[Event]:
-        """The end of a trial."""
-        if self.last is not None:
-            yield replace(self.last, meta=present({**(self.last.meta or {}), **self._worth()}))
-        if self.one is not None:
-            yield from self.one.finish()
-        self.about, self.one, self.last = {}, None, None
+    def finish(self) -> Iterator[TranscriptEvent]:
+        """Finish the trial: yield its last message and its session."""
+        if self.held_message is not None:
+            yield replace_fields(
+                self.held_message,
+                meta=drop_none({**(self.held_message.meta or {}), **self._build_outcome_meta()}),
+            )
+        if self.conversation is not None:
+            yield from self.conversation.finish()
+        self.metadata, self.conversation, self.held_message = {}, None, None
 
-    def _id(self) -> str:
-        task = str(self.about.get("task_id", ""))[:80]
-        self.counts[task] += 1
-        return f"{made_id('tau', self.where, task)}-{self.counts[task]}"
+    def _make_session_id(self) -> str:
+        task = str(self.metadata.get("task_id", ""))[:80]
+        self.trials_by_task[task] += 1
+        return f"{make_path_id('tau', self.resolved_path, task)}-{self.trials_by_task[task]}"
 
-    def _worth(self) -> dict[str, JSON]:
-        task = self.about.get("task_id")
+    def _build_outcome_meta(self) -> dict[str, JSON]:
+        task = self.metadata.get("task_id")
         return {
-            "reward": number(self.about.get("reward")),
+            "reward": as_number(self.metadata.get("reward")),
             "task": task if isinstance(task, (int, str)) else None,
-            "trial": number(self.about.get("trial")),
+            "trial": as_number(self.metadata.get("trial")),
         }

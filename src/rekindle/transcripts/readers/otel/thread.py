@@ -1,7 +1,7 @@
-"""One history of a model, put together from the spans that tell it again and again.
+"""One model history, assembled from the spans that repeat it.
 
-What was said last is held back, because the next span may know more about it: the calls of an answer,
-the text of a result as the model was given it.
+The last messages are held back, because the next span may add to them: the calls of an answer, or the
+text of a result as the model received it.
 """
 
 from __future__ import annotations
@@ -12,145 +12,167 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, cast
 
-from rekindle.json_fields import present, record, records, text
-from rekindle.transcripts.readers.ids import hashed_id
-from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace
+from rekindle.json_fields import as_object, as_objects, drop_none, get_text
+from rekindle.transcripts.readers.ids import make_hash_id
+from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace_fields
 
-from .span_messages import arguments, tokens, written
-from .spans import AGENTS, Span
+from .span_messages import parse_tokens, to_arguments, to_text
+from .spans import AGENT_KINDS, OtelSpan
 
 _MODEL_CALLS = {"chat", "text_completion", "generate_content", "LLM", "completion"}
 _TOOL_CALLS = {"execute_tool", "TOOL", "tool"}
-_STEP = re.compile(r"Step \d+")
+_STEP_NAME = re.compile(r"Step \d+")
 _CALL_ID = re.compile(r"Call id: (\S{1,200})\n")
 _CODE = re.compile(r"```(?:py|python)?\n(.*?)\n?```", re.DOTALL)
 _INTERPRETER = "python_interpreter"
-_LONGEST_LITERAL = 1 << 20
-_RESULT = ("gen_ai.tool.call.result", "output.value", "traceloop.entity.output")
-_ARGUMENTS = ("gen_ai.tool.call.arguments", "tool.parameters", "input.value",
+_MAX_LITERAL_LENGTH = 1 << 20
+_RESULT_KEYS = ("gen_ai.tool.call.result", "output.value", "traceloop.entity.output")
+_ARGUMENT_KEYS = ("gen_ai.tool.call.arguments", "tool.parameters", "input.value",
               "traceloop.entity.input")  # fmt: skip
 
 
-class Thread:
-    """One history as far as it is told, and what is held back because more of it may come."""
+class OtelThread:
+    """One history being assembled, and the messages held back because later spans may add to them."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.opened = False
-        # Digests and ids alone, never content: the price of knowing what is told again.
-        self.known: Counter[str] = Counter()
-        self.answers = 0
-        self.names: set[str] = set()
-        self.answered: set[str] = set()
-        self.held: Message | None = None
-        self.calls: dict[str, ToolCall] = {}
-        self.results: dict[str, Message] = {}
-        self.orphans: list[tuple[Span, ToolCall, Message]] = []
-        self.step: Span | None = None
+        self.is_started = False
+        # Digests and ids only, never content: needed to recognize repeated messages.
+        self.digest_counts: Counter[str] = Counter()
+        self.answer_count = 0
+        self.message_ids: set[str] = set()
+        self.answered_calls: set[str] = set()
+        self.held_answer: Message | None = None
+        self.pending_calls: dict[str, ToolCall] = {}
+        self.held_results: dict[str, Message] = {}
+        self.orphan_calls: list[tuple[OtelSpan, ToolCall, Message]] = []
+        self.held_step: OtelSpan | None = None
 
     @property
-    def is_waiting(self) -> bool:
-        return self.held is not None or bool(self.results or self.orphans)
+    def has_held_messages(self) -> bool:
+        """Whether messages are held back."""
+        return self.held_answer is not None or bool(self.held_results or self.orphan_calls)
 
-    def learn(self, span: Span) -> None:
-        known, about = self.session, span.attributes
-        spent = tokens(about) if kind_of(span) == "model" else Tokens()
-        model = text(about, "gen_ai.response.model", "gen_ai.request.model", "llm.model_name")
-        self.session = replace(
+    def update_session(self, span: OtelSpan) -> None:
+        """Update the session from a span's attributes."""
+        known, attributes = self.session, span.attributes
+        usage = parse_tokens(attributes) if classify_span(span) == "model" else Tokens()
+        model = get_text(
+            attributes, "gen_ai.response.model", "gen_ai.request.model", "llm.model_name"
+        )
+        self.session = replace_fields(
             known,
             model=known.model or model,
-            user=known.user or text(about, "user.id", "enduser.id"),
+            user=known.user or get_text(attributes, "user.id", "enduser.id"),
             started=min(known.started or span.start or 0.0, span.start or known.started),
-            tokens=known.tokens.plus(spent),
+            tokens=known.tokens.add(usage),
         )
 
-    def waits_beyond(self, given: list[Message]) -> bool:
-        """Whether a call waits for a result that is not in this history."""
-        told = {said.tool_call_id for said in given if said.role == "tool"}
-        return any(id not in told and id not in self.results for id in self.calls)
+    def has_pending_call_outside(self, history: list[Message]) -> bool:
+        """Return whether a call is pending whose result is not in this history."""
+        result_ids = {message.tool_call_id for message in history if message.role == "tool"}
+        return any(
+            id not in result_ids and id not in self.held_results for id in self.pending_calls
+        )
 
-    def answer(self, span: Span, given: list[Message], told: list[Message]) -> Iterator[Message]:
-        """A call of the model: what is new in its history, and then its answer, held back."""
+    def read_model_call(
+        self, span: OtelSpan, history: list[Message], outputs: list[Message]
+    ) -> Iterator[Message]:
+        """Read a model call: yield what is new in its history and hold its answer back."""
         counts: Counter[str] = Counter()
         answers = 0
-        for index, said in enumerate(given):
-            place = f"{span.id}:in:{index}"
-            if said.role == "assistant":
+        for index, message in enumerate(history):
+            fallback_id = f"{span.id}:in:{index}"
+            if message.role == "assistant":
                 answers += 1
-                yield from self._remember(said, place, answers)
-            elif said.role == "tool-call":
-                if answers >= self.answers:
-                    self._attach(_smolagents_calls(said.text))
-            elif said.role == "tool":
-                yield from self._hear(said, place, counts)
-            elif said.role != "system":
-                mark = digest_of(said)
-                counts[mark] += 1
-                if counts[mark] > self.known[mark]:
-                    self.known[mark] += 1
-                    yield from self.settle()
+                yield from self._read_past_answer(message, fallback_id, answers)
+            elif message.role == "tool-call":
+                if answers >= self.answer_count:
+                    self._attach_calls(_parse_smolagents_calls(message.text))
+            elif message.role == "tool":
+                yield from self._read_past_result(message, fallback_id, counts)
+            elif message.role != "system":
+                digest = hash_message(message)
+                counts[digest] += 1
+                if counts[digest] > self.digest_counts[digest]:
+                    self.digest_counts[digest] += 1
+                    yield from self.flush()
                     time = span.start
-                    yield replace(said, platform_message_id=place, timestamp=time)
-        yield from self.settle()
-        if told:
-            self._hold(span, told)
+                    yield replace_fields(message, platform_message_id=fallback_id, timestamp=time)
+        yield from self.flush()
+        if outputs:
+            self._hold_answer(span, outputs)
 
-    def _remember(self, said: Message, place: str, number: int) -> Iterator[Message]:
-        """An answer in the history: one that was told before, or one from before the trace."""
-        if number <= self.answers:
-            if self.held is not None and number == self.answers and not self.held.tool_calls:
-                self._attach(said.tool_calls)
+    def _read_past_answer(
+        self, message: Message, fallback_id: str, number: int
+    ) -> Iterator[Message]:
+        """Read an answer in the history: one already read, or one from before the trace."""
+        if number <= self.answer_count:
+            if (
+                self.held_answer is not None
+                and number == self.answer_count
+                and not self.held_answer.tool_calls
+            ):
+                self._attach_calls(message.tool_calls)
             return
-        yield from self.settle()
-        self.answers += 1
-        calls = _named(said.tool_calls, place)
-        self.calls = {call.id: call for call in calls}
-        yield replace(said, tool_calls=calls, platform_message_id=place)
+        yield from self.flush()
+        self.answer_count += 1
+        calls = _assign_call_ids(message.tool_calls, fallback_id)
+        self.pending_calls = {call.id: call for call in calls}
+        yield replace_fields(message, tool_calls=calls, platform_message_id=fallback_id)
 
-    def _hear(self, said: Message, place: str, counts: Counter[str]) -> Iterator[Message]:
-        """A result in the history, with what the tool's span told of it."""
-        mark = digest_of(said)
-        counts[mark] += 1
-        named = _CALL_ID.match(said.text)
-        id = said.tool_call_id or (named[1] if named else None)
-        is_known = counts[mark] <= self.known[mark]
-        if (id in self.answered and id not in self.calls) or (id is None and is_known):
+    def _read_past_result(
+        self, message: Message, fallback_id: str, counts: Counter[str]
+    ) -> Iterator[Message]:
+        """Read a result in the history, with metadata from the tool's span."""
+        digest = hash_message(message)
+        counts[digest] += 1
+        id_match = _CALL_ID.match(message.text)
+        id = message.tool_call_id or (id_match[1] if id_match else None)
+        is_known = counts[digest] <= self.digest_counts[digest]
+        if (id in self.answered_calls and id not in self.pending_calls) or (
+            id is None and is_known
+        ):
             return
-        self.known[mark] += not is_known
-        if self.step is not None and not self.calls:
-            self._call_step()
-        if id is None or id not in self.calls:
-            id = id or next((call for call in self.calls), None)
-        told = self.results.pop(id, None) if id else None
-        call = self.calls.pop(id, None) if id else None
-        yield from self._speak()
-        yield self._result(
-            replace(
-                said,
+        self.digest_counts[digest] += not is_known
+        if self.held_step is not None and not self.pending_calls:
+            self._attach_step_call()
+        if id is None or id not in self.pending_calls:
+            id = id or next((call for call in self.pending_calls), None)
+        held_result = self.held_results.pop(id, None) if id else None
+        call = self.pending_calls.pop(id, None) if id else None
+        yield from self._release_answer()
+        yield self._finish_result(
+            replace_fields(
+                message,
                 tool_call_id=id,
-                name=(call.name if call else None) or said.name,
-                meta=told.meta if told else None,
-                timestamp=told.timestamp if told else None,
+                name=(call.name if call else None) or message.name,
+                meta=held_result.meta if held_result else None,
+                timestamp=held_result.timestamp if held_result else None,
             ),
-            place,
+            fallback_id,
         )
 
-    def _hold(self, span: Span, told: list[Message]) -> None:
-        """Hold the answer back: who comes next may know its calls."""
-        calls = _named([call for said in told for call in said.tool_calls], span.id)
-        texts = [said for said in told if said.content]
-        model = text(span.attributes, "gen_ai.response.model", "llm.model_name")
-        thoughts = "\n\n".join(said.reasoning for said in told if said.reasoning)
-        self.answers += 1
-        self.calls = {call.id: call for call in calls}
-        self.held = Message(
+    def _hold_answer(self, span: OtelSpan, outputs: list[Message]) -> None:
+        """Hold the answer back, because the next span may have its calls."""
+        calls = _assign_call_ids(
+            [call for output in outputs for call in output.tool_calls], span.id
+        )
+        texts = [output for output in outputs if output.content]
+        model = get_text(span.attributes, "gen_ai.response.model", "llm.model_name")
+        thoughts = "\n\n".join(output.reasoning for output in outputs if output.reasoning)
+        self.answer_count += 1
+        self.pending_calls = {call.id: call for call in calls}
+        self.held_answer = Message(
             role="assistant",
-            content=_joined(texts),
+            content=_join_content(texts),
             tool_calls=calls,
             reasoning=thoughts or None,
-            finish_reason=next((said.finish_reason for said in told if said.finish_reason), None),
-            platform_message_id=self._name(span.id, span.id),
-            meta=present(
+            finish_reason=next(
+                (output.finish_reason for output in outputs if output.finish_reason), None
+            ),
+            platform_message_id=self._make_message_id(span.id, span.id),
+            meta=drop_none(
                 {
                     "model": model if self.session.model not in (None, model) else None,
                     "api_error": True if span.failed else None,
@@ -159,125 +181,134 @@ class Thread:
             timestamp=span.end or span.start,
         )
 
-    def _attach(self, calls: tuple[ToolCall, ...] | list[ToolCall]) -> None:
-        """Calls of the answer that only the next history tells."""
-        if self.held is None or self.held.tool_calls or not calls:
+    def _attach_calls(self, calls: tuple[ToolCall, ...] | list[ToolCall]) -> None:
+        """Attach calls of the answer that only the next history contains."""
+        if self.held_answer is None or self.held_answer.tool_calls or not calls:
             return
-        calls = _named(calls, self.held.platform_message_id or "")
-        self.held = replace(self.held, tool_calls=calls)
-        self.calls = {call.id: call for call in calls}
-        if self.step is not None:
-            step, self.step = self.step, None
-            self.results[calls[0].id] = _outcome(step, calls[0], "output.value")
+        calls = _assign_call_ids(calls, self.held_answer.platform_message_id or "")
+        self.held_answer = replace_fields(self.held_answer, tool_calls=calls)
+        self.pending_calls = {call.id: call for call in calls}
+        if self.held_step is not None:
+            step, self.held_step = self.held_step, None
+            self.held_results[calls[0].id] = _parse_result(step, calls[0], "output.value")
 
-    def finish_call(self, span: Span) -> None:
-        """A tool's span: what became of a call."""
-        about = span.attributes
-        name = text(about, "gen_ai.tool.name", "tool.name", "traceloop.entity.name") or span.name
-        id = text(about, "gen_ai.tool.call.id", "tool_call.id")
-        free = [call for call in self.calls.values() if call.id not in self.results]
-        call = self.calls.get(id) if id else None
+    def read_tool_span(self, span: OtelSpan) -> None:
+        """Read a tool's span: the outcome of a call."""
+        attributes = span.attributes
+        name = (
+            get_text(attributes, "gen_ai.tool.name", "tool.name", "traceloop.entity.name")
+            or span.name
+        )
+        id = get_text(attributes, "gen_ai.tool.call.id", "tool_call.id")
+        free = [call for call in self.pending_calls.values() if call.id not in self.held_results]
+        call = self.pending_calls.get(id) if id else None
         if call is None and not id:
-            # Some spans have the name of the tool's class: then the order tells.
+            # Some spans have the name of the tool's class: match these by order.
             call = next((call for call in free if call.name == name), next(iter(free), None))
         if call is not None:
-            self.results[call.id] = _outcome(span, call, *_RESULT)
+            self.held_results[call.id] = _parse_result(span, call, *_RESULT_KEYS)
             return
-        given = next((about[key] for key in _ARGUMENTS if key in about), None)
-        call = ToolCall(id or span.id, name, arguments(given))
-        if call.id not in self.answered:
-            self.orphans.append((span, call, _outcome(span, call, *_RESULT)))
+        given = next((attributes[key] for key in _ARGUMENT_KEYS if key in attributes), None)
+        call = ToolCall(id or span.id, name, to_arguments(given))
+        if call.id not in self.answered_calls:
+            self.orphan_calls.append((span, call, _parse_result(span, call, *_RESULT_KEYS)))
 
-    def finish_step(self, span: Span) -> None:
-        """A step of smolagents, which ran the code in the answer."""
-        # What that code called is its own affair, and not a call of the model.
-        self.orphans = [orphan for orphan in self.orphans if orphan[0].parent != span.id]
-        if self.held is not None and not self.held.tool_calls and "output.value" in span.attributes:
-            # The step began with the model's work, the call when that had ended.
-            self.step = span._replace(start=self.held.timestamp)
+    def read_step_span(self, span: OtelSpan) -> None:
+        """Read a step of smolagents, which ran the code in the answer."""
+        # Calls made by that code are not calls of the model.
+        self.orphan_calls = [orphan for orphan in self.orphan_calls if orphan[0].parent != span.id]
+        if (
+            self.held_answer is not None
+            and not self.held_answer.tool_calls
+            and "output.value" in span.attributes
+        ):
+            # The step started with the model call; its tool call started when that ended.
+            self.held_step = span._replace(start=self.held_answer.timestamp)
 
-    def _call_step(self) -> None:
-        """Nobody told the call of the last step: it is the code in the answer."""
-        if self.step is not None and self.held is not None:
-            code = _CODE.search(self.held.text)
-            given = code[1] if code else self.held.text
-            self._attach([ToolCall(self.step.id, _INTERPRETER, given)])
+    def _attach_step_call(self) -> None:
+        """Attach the code in the answer as the last step's call, if nothing else named it."""
+        if self.held_step is not None and self.held_answer is not None:
+            code = _CODE.search(self.held_answer.text)
+            given = code[1] if code else self.held_answer.text
+            self._attach_calls([ToolCall(self.held_step.id, _INTERPRETER, given)])
 
-    def settle(self) -> Iterator[Message]:
-        """Whatever is held back."""
-        if self.step is not None:
-            self._call_step()
-        if self.orphans:
-            yield from self._adopt()
-        yield from self._speak()
-        results, self.results = self.results, {}
+    def flush(self) -> Iterator[Message]:
+        """Yield everything that is held back."""
+        if self.held_step is not None:
+            self._attach_step_call()
+        if self.orphan_calls:
+            yield from self._attach_orphans()
+        yield from self._release_answer()
+        results, self.held_results = self.held_results, {}
         for id, result in results.items():
-            self.calls.pop(id, None)
-            yield self._result(result, f"result:{id}")
+            self.pending_calls.pop(id, None)
+            yield self._finish_result(result, f"result:{id}")
 
-    def _adopt(self) -> Iterator[Message]:
-        """Calls that no answer told: of the answer that is held, or of one that was not recorded."""
-        orphans, self.orphans = self.orphans, []
+    def _attach_orphans(self) -> Iterator[Message]:
+        """Attach calls without an answer to the held answer, or to an empty one."""
+        orphans, self.orphan_calls = self.orphan_calls, []
         calls = tuple(call for _, call, _ in orphans)
-        if self.held is not None and not self.held.tool_calls:
-            self.held = replace(self.held, tool_calls=calls)
+        if self.held_answer is not None and not self.held_answer.tool_calls:
+            self.held_answer = replace_fields(self.held_answer, tool_calls=calls)
         else:
-            yield from self._speak()
-            id = self._name(f"{orphans[0][0].id}:call", orphans[0][0].id)
-            self.held = Message("assistant", None, calls, platform_message_id=id)
-        self.results.update((call.id, result) for _, call, result in orphans)
+            yield from self._release_answer()
+            id = self._make_message_id(f"{orphans[0][0].id}:call", orphans[0][0].id)
+            self.held_answer = Message("assistant", None, calls, platform_message_id=id)
+        self.held_results.update((call.id, result) for _, call, result in orphans)
 
-    def _speak(self) -> Iterator[Message]:
-        if self.held is not None:
-            held, self.held = self.held, None
+    def _release_answer(self) -> Iterator[Message]:
+        if self.held_answer is not None:
+            held, self.held_answer = self.held_answer, None
             yield held
 
-    def _result(self, result: Message, place: str) -> Message:
+    def _finish_result(self, result: Message, fallback_id: str) -> Message:
         if result.tool_call_id:
-            self.answered.add(result.tool_call_id)
-        name = self._name(f"result:{result.tool_call_id or place}", place)
-        return replace(result, platform_message_id=name)
+            self.answered_calls.add(result.tool_call_id)
+        name = self._make_message_id(f"result:{result.tool_call_id or fallback_id}", fallback_id)
+        return replace_fields(result, platform_message_id=name)
 
-    def _name(self, name: str, place: str) -> str:
-        """An id that no other message of the thread has."""
-        while name in self.names:
-            name = f"{name}:{place}"
-        self.names.add(name)
-        return name
+    def _make_message_id(self, message_id: str, fallback_id: str) -> str:
+        """Return an id that no other message of the thread has."""
+        while message_id in self.message_ids:
+            message_id = f"{message_id}:{fallback_id}"
+        self.message_ids.add(message_id)
+        return message_id
 
 
-def kind_of(span: Span) -> str:
-    """What a span is to a conversation: model, tool, agent, step, or nothing."""
-    about = span.attributes
-    kind = text(about, "gen_ai.operation.name", "openinference.span.kind", "llm.request.type",
+def classify_span(span: OtelSpan) -> str:
+    """Classify a span as model, tool, agent, step, or an empty string for anything else."""
+    attributes = span.attributes
+    kind = get_text(attributes, "gen_ai.operation.name", "openinference.span.kind", "llm.request.type",
                 "traceloop.span.kind") or ""  # fmt: skip
     if kind in _MODEL_CALLS:
         return "model"
     if kind in _TOOL_CALLS:
         return "tool"
-    if kind in AGENTS:
+    if kind in AGENT_KINDS:
         return "agent"
-    if _STEP.fullmatch(span.name):
+    if _STEP_NAME.fullmatch(span.name):
         return "step"
-    # Old instrumentations name no operation; a history is told by nothing but a model call.
-    told = any(event.name.startswith("gen_ai.") for event in span.events)
+    # Old instrumentations name no operation; only model calls have a history.
+    has_history = any(event.name.startswith("gen_ai.") for event in span.events)
     return (
         "model"
-        if told or "gen_ai.input.messages" in about or "gen_ai.prompt.0.role" in about
+        if has_history
+        or "gen_ai.input.messages" in attributes
+        or "gen_ai.prompt.0.role" in attributes
         else ""
     )
 
 
-def _outcome(span: Span, call: ToolCall, *names: str) -> Message:
-    """A result as the span of its tool tells it."""
-    about = span.attributes
-    told = next((about[name] for name in names if about.get(name) is not None), None)
+def _parse_result(span: OtelSpan, call: ToolCall, *names: str) -> Message:
+    """Build a result from the span of its tool."""
+    attributes = span.attributes
+    output = next((attributes[name] for name in names if attributes.get(name) is not None), None)
     return Message(
         role="tool",
-        content=written(told),
+        content=to_text(output),
         tool_call_id=call.id,
         name=call.name or None,
-        meta=present(
+        meta=drop_none(
             {
                 "is_error": span.failed,
                 "error": span.problem if span.failed else None,
@@ -288,39 +319,43 @@ def _outcome(span: Span, call: ToolCall, *names: str) -> Message:
     )
 
 
-def _named(calls: tuple[ToolCall, ...] | list[ToolCall], place: str) -> tuple[ToolCall, ...]:
+def _assign_call_ids(
+    calls: tuple[ToolCall, ...] | list[ToolCall], fallback_id: str
+) -> tuple[ToolCall, ...]:
     return tuple(
-        call if call.id else call._replace(id=f"{place}:{index}")
+        call if call.id else call._replace(id=f"{fallback_id}:{index}")
         for index, call in enumerate(calls)
     )
 
 
-def _joined(said: list[Message]) -> Any:
-    """The content of an answer that a convention tells in several messages."""
-    if len(said) <= 1:
-        return said[0].content if said else None
-    return "\n".join(one.text for one in said)
+def _join_content(messages: list[Message]) -> Any:
+    """Join the content of an answer that a convention splits into several messages."""
+    if len(messages) <= 1:
+        return messages[0].content if messages else None
+    return "\n".join(message.text for message in messages)
 
 
-def digest_of(said: Message) -> str:
-    """What tells one message from another."""
-    return hashed_id(said.role, f"{said.tool_call_id or ''}\n{said.content!r}")
+def hash_message(message: Message) -> str:
+    """Return a digest that identifies a message by its content."""
+    return make_hash_id(message.role, f"{message.tool_call_id or ''}\n{message.content!r}")
 
 
-def _smolagents_calls(said: str) -> list[ToolCall]:
-    """The calls in the text by which smolagents reminds the model of them: a list as Python says it."""
-    begin = said.find("[")
-    if begin < 0 or len(said) > _LONGEST_LITERAL:
+def _parse_smolagents_calls(reminder: str) -> list[ToolCall]:
+    """Parse the calls in smolagents' reminder to the model, a list in Python syntax."""
+    begin = reminder.find("[")
+    if begin < 0 or len(reminder) > _MAX_LITERAL_LENGTH:
         return []
     try:
-        told = cast(object, ast.literal_eval(said[begin:].strip()))
+        literal = cast(object, ast.literal_eval(reminder[begin:].strip()))
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         return []
     calls: list[ToolCall] = []
-    for call in records(told):
-        function = record(call.get("function")) or call
+    for call in as_objects(literal):
+        function = as_object(call.get("function")) or call
         given: JSON = function.get("arguments")
         calls.append(
-            ToolCall(text(call, "id") or "", text(function, "name") or "", arguments(given))
+            ToolCall(
+                get_text(call, "id") or "", get_text(function, "name") or "", to_arguments(given)
+            )
         )
     return calls
