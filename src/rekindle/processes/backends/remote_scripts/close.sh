@@ -1,4 +1,4 @@
-# close.sh ID: no more input.
+# close.sh ID: close the input of the process.
 dir=/tmp/rekindle-$(id -u)/$1
 if [ -e "$dir/tty" ]; then
     printf '\004' >"$dir/in"

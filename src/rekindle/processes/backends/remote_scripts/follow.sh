@@ -1,10 +1,11 @@
-# follow.sh ID SEEN: its output behind the first SEEN bytes, and its end.
-# Lines: `output AT SIZE` with that many bytes behind it, `exit CODE`, `end` when nothing more can come,
-# `beat` so that we notice when nobody listens, and `again` to be asked again: not every line tells us.
+# follow.sh ID SEEN: print the output after the first SEEN bytes, then the exit code.
+# Prints `output AT SIZE` followed by SIZE bytes, `exit CODE`, and `end` when no more output can come;
+# `beat`, to notice when nobody is listening any more (not every connection reports that); and `again`
+# to ask the caller to run this script again.
 dir=/tmp/rekindle-$(id -u)/$1
 at=$2 told= rounds=0 found= waiter=
 pieces() { ls "$dir" 2>/dev/null | sed -n 's/^out\.//p' | sort -n; }
-piece() { # the piece that holds the byte at $at, else the first one behind it
+piece() { # find the piece that contains byte $at, or else the first one after it
     found=
     for begin in $(pieces); do
         if [ "$begin" -le "$at" ]; then found=$begin; elif [ -z "$found" ]; then found=$begin && break; fi
@@ -14,7 +15,7 @@ while [ -d "$dir" ]; do
     eof=
     [ ! -e "$dir/eof" ] || eof=1
     moved=
-    # It does not cost much to look again: one small program for each look, while nothing comes.
+    # Polling is cheap: one small program per round while there is no output.
     [ -n "$found" ] && [ -e "$dir/out.$found" ] || piece
     if [ -n "$found" ]; then
         [ "$found" -le "$at" ] || at=$found
@@ -26,7 +27,7 @@ while [ -d "$dir" ]; do
             tail -c +$((skip + 1)) "$dir/out.$found" | head -c "$more"
             at=$((at + more)) moved=1
         elif [ "$size" -gt 0 ] && [ -e "$dir/out.$((found + size))" ]; then
-            found=$((found + size)) moved=1 # one piece begins where the one before ends
+            found=$((found + size)) moved=1 # each piece begins where the previous one ends
         fi
     fi
     if [ -z "$told" ] && [ -e "$dir/exit" ]; then
@@ -35,7 +36,7 @@ while [ -d "$dir" ]; do
     fi
     [ -z "$moved" ] || continue
     if [ -n "$eof" ] && [ -n "$told" ]; then break; fi
-    # Without the shell that waits nobody learns the exit code: then it is over when the program is.
+    # If the waiting shell is gone, nobody learns the exit code: stop when the program has ended.
     [ -n "$waiter" ] || waiter=$(cat "$dir/waiter" 2>/dev/null)
     if [ -z "$told" ] && [ -s "$dir/pid" ] && ! kill -0 "$waiter" 2>/dev/null; then
         [ -e "$dir/exit" ] || grep -q "REKINDLE_PROCESS=$1" "/proc/$(cat "$dir/pid")/environ" 2>/dev/null || break

@@ -1,11 +1,11 @@
-# kill.sh ID GRACE: end the whole tree, politely first. Answers `left COUNT` at the end.
-# All of it carries the mark in its environment; what has thrown that away is in the session still.
+# kill.sh ID GRACE: kill the whole tree, with SIGTERM first. Prints `left COUNT` at the end.
+# The tree is every process with the mark in its environment, or in the OS session of the runner.
 id=$1 grace=$2
 dir=/tmp/rekindle-$(id -u)/$id
 runner=$(cat "$dir/runner" 2>/dev/null || echo none)
-alive() { # without the shell that waits, what it started by itself, and the dead
+alive() { # print the live pids, except the waiting shell and its own helpers
     marked=" $(grep -l "REKINDLE_PROCESS=$id" /proc/[0-9]*/environ 2>/dev/null | tr -dc '0-9\n' | tr '\n' ' ')"
-    # The name of a program may hold anything: what counts stands behind its last bracket.
+    # A program name may contain any character: parse the fields after its last bracket.
     sed -n 's/^\([0-9]*\) .*) \(.\) \([0-9]*\) [0-9]* \([0-9]*\) .*/\1 \2 \3 \4/p' /proc/[0-9]*/stat 2>/dev/null |
         while read -r pid state parent session; do
             case $state in Z | X) continue ;; esac
@@ -16,12 +16,12 @@ alive() { # without the shell that waits, what it started by itself, and the dea
         done
 }
 left=$(alive)
-each() { # $2: whom it is not for
+each() { # send signal $1 to all but the pids in $2
     for one in $left; do
         case " $2 " in *" $one "*) ;; *) kill -s "$1" "$one" 2>/dev/null ;; esac
     done
 }
-# What carries a terminal ends with the program, whose last words and exit code it brings.
+# Spare the carriers of the terminal: they end with the program and pass on its last output and exit code.
 each TERM "$(cat "$dir/carriers" 2>/dev/null)"
 waited=0
 while [ -n "$left" ] && [ "$waited" -lt "$((grace * 20))" ]; do
@@ -37,7 +37,7 @@ while [ -n "$left" ] && [ "$tries" -lt 50 ]; do
     left=$(alive)
 done
 kill "$(cat "$dir/holder" 2>/dev/null)" 2>/dev/null
-# What is left is the shell that waits: it writes the exit code now.
+# Only the waiting shell is left: wait until it has written the exit code.
 tries=0
 while [ -d "$dir" ] && [ ! -e "$dir/exit" ] && [ "$tries" -lt 40 ]; do
     sleep 0.05 2>/dev/null || sleep 1

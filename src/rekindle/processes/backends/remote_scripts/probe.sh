@@ -1,5 +1,5 @@
-# probe.sh ID [TRIES]: how is it? Answers `running PID BOOT`, `ended CODE`, `starting`, `gone` or
-# `lost WHY`; looks so many times until it has begun.
+# probe.sh ID [TRIES]: print the state: `running PID BOOT`, `ended CODE`, `starting`, `gone` or
+# `lost WHY`. Checks up to TRIES times whether the process has started.
 dir=/tmp/rekindle-$(id -u)/$1 tries=${2:-0}
 [ -d "$dir" ] || { echo gone; exit 0; }
 while [ "$tries" -gt 0 ] && [ ! -s "$dir/pid" ]; do

@@ -1,3 +1,3 @@
-# resize.sh ID ROWS COLUMNS: the terminal has another size.
+# resize.sh ID ROWS COLUMNS: resize the terminal.
 dir=/tmp/rekindle-$(id -u)/$1
 stty rows "$2" cols "$3" <"$(cat "$dir/tty")"

@@ -1,12 +1,12 @@
-# run.sh ID ROWS COLUMNS LINE PROGRAM ARGUMENT…: the parent of the process, in a session of its own.
-# It learns the exit code. LINE is the program and its arguments, quoted for a shell at a terminal.
-# Output goes into pieces named by where they begin, of which the last ones stay.
+# run.sh ID ROWS COLUMNS LINE PROGRAM ARGUMENT…: run the process as its parent, in a new OS session,
+# and record its exit code. LINE is the program and its arguments, quoted for the shell at a terminal.
+# Output is written to pieces named by the offset of their first byte; only the last ones are kept.
 dir=${0%/*} id=$1 rows=$2 columns=$3 line=$4
 shift 4
 unset REKINDLE_RUNNER
 trap : HUP INT TERM
 cat /proc/sys/kernel/random/boot_id >"$dir/boot" 2>/dev/null
-# While this one sleeps, the process's input stays open; to end it is to close the input.
+# This sleep keeps the input of the process open; killing it closes the input.
 (trap - HUP INT TERM && exec sleep 2147483647 >"$dir/in") &
 echo $! >"$dir/holder"
 echo $$ >"$dir/runner"
@@ -15,7 +15,7 @@ program() {
     export REKINDLE_PROCESS="$id"
     if [ -n "$rows" ]; then
         export SHELL=/bin/sh REKINDLE_DIR="$dir"
-        # Keys and the polite signal are for the program: this shell must live to learn its exit code.
+        # Keys and SIGTERM are meant for the program: this shell must survive to learn its exit code.
         begin="trap : HUP INT QUIT TERM; dir=\$REKINDLE_DIR; unset REKINDLE_DIR; echo \$\$ \$PPID >\"\$dir/carriers\""
         begin="$begin; stty rows $rows cols $columns 2>/dev/null; tty >\"\$dir/tty\""
         line="$begin; sh -c 'echo \$\$ >\"\$0/pid\"; exec \"\$@\"' \"\$dir\" $line; echo \$? >\"\$dir/code\""
@@ -29,8 +29,8 @@ program() {
     kill "$(cat "$dir/holder")" 2>/dev/null
 }
 
-# What collects the output is no part of the session: to end that must not lose the last words.
-# What this shell itself has to say (`Killed`) is no output.
+# The collector of the output is not in the session, so that killing the session does not lose the last
+# output. Messages of this shell itself (`Killed`) are not output.
 program "$@" 2>/dev/null | setsid sh -c '
     dir=$0 at=0 pieces=
     trap : HUP INT TERM

@@ -1,6 +1,6 @@
-# start.sh ID CWD ROWS COLUMNS LINE PROGRAM ARGUMENT…: start a process that needs nobody.
-# run.sh comes along as $REKINDLE_RUNNER.
-# Answers `refused WHY`, or nothing: then `probe.sh` tells. ROWS is empty for a process without a terminal.
+# start.sh ID CWD ROWS COLUMNS LINE PROGRAM ARGUMENT…: start a process that runs independently.
+# $REKINDLE_RUNNER contains run.sh. ROWS is empty for a process without a terminal.
+# Prints `refused WHY`, or nothing: then `probe.sh` reports the state.
 id=$1 cwd=$2 rows=$3 columns=$4 line=$5
 shift 5
 umask 077
@@ -8,7 +8,7 @@ refuse() { rm -rf "$dir"; printf 'refused %s\n' "$1"; exit 0; }
 base=/tmp/rekindle-$(id -u)
 dir=$base/$id
 mkdir -p "$base" 2>/dev/null
-# Another user could have made the folder first, to read along.
+# Another user could have created the folder first, to read the files in it.
 [ -d "$base" ] && [ ! -L "$base" ] && [ -O "$base" ] || refuse "the folder $base is not ours"
 mkdir "$dir" 2>/dev/null || refuse "the folder $dir cannot be made"
 [ -z "$cwd" ] || cd "$cwd" 2>/dev/null || refuse "no folder $cwd there"
@@ -20,8 +20,8 @@ fi
 mkfifo "$dir/in" || refuse "no pipe can be made in $dir"
 printf '%s\n' "$REKINDLE_RUNNER" >"$dir/run" || refuse "the disk there is full"
 set -- "$dir/run" "$id" "$rows" "$columns" "$line" "$@"
-# A shell starts what stands before `&` with the interrupt key ignored, for good. So `setsid` must fork:
-# one can be told to, the other does when it leads its group.
+# A shell permanently ignores SIGINT in a command started with `&`, so `setsid` must fork instead: some
+# versions have an option for that, others fork if they lead their process group.
 if setsid --help 2>&1 | grep -q -- --fork; then
     setsid -f sh "$@" </dev/null >/dev/null 2>&1
 elif [ "$(cut -d ' ' -f 5 /proc/$$/stat)" = "$$" ]; then

@@ -1,5 +1,5 @@
-# write.sh ID SECONDS TEXT: give it input; TEXT is written as printf's octal escapes.
-# Answers `taken`, `closed`, or `unread` when it has read nothing for so many seconds: then none of TEXT comes later.
+# write.sh ID SECONDS TEXT: write to the input of the process; TEXT consists of printf's octal escapes.
+# Prints `taken`, `closed`, or `unread` if the process read nothing for SECONDS: TEXT is then discarded.
 dir=/tmp/rekindle-$(id -u)/$1
 if [ -e "$dir/exit" ] || ! kill -0 "$(cat "$dir/holder" 2>/dev/null)" 2>/dev/null; then
     echo closed

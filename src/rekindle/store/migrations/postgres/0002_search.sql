@@ -1,5 +1,5 @@
--- Words come from our own definition of a word, not from the server's parser. A tsvector counts
--- places only up to 16,383, so a long message is indexed in parts.
+-- Words follow our own definition, not the parser of the server. Positions in a tsvector end at 16,383,
+-- so a long message is indexed in parts.
 CREATE TABLE words (
     id   BIGINT NOT NULL REFERENCES messages (id) ON DELETE CASCADE,
     part INTEGER NOT NULL,

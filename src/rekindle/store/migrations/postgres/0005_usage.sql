@@ -1,4 +1,4 @@
--- The same tables as in SQLite; the reasons stand there.
+-- The same tables as in SQLite; see the comments there.
 CREATE TABLE usage (
     session          BIGINT NOT NULL REFERENCES sessions (num) ON DELETE CASCADE,
     model            TEXT COLLATE "C" NOT NULL,

@@ -1,4 +1,4 @@
--- The same tables as in SQLite; the reasons stand there.
+-- The same tables as in SQLite; see the comments there.
 CREATE TABLE mined (
     session BIGINT PRIMARY KEY REFERENCES sessions (num) ON DELETE CASCADE,
     rules   TEXT NOT NULL,

@@ -1,4 +1,4 @@
--- The same tables as in SQLite; the reasons stand there.
+-- The same tables as in SQLite; see the comments there.
 CREATE TABLE tallies (
     shape    BIGINT PRIMARY KEY,
     kind     TEXT NOT NULL,

@@ -1,7 +1,7 @@
--- The same as in SQLite; the reasons stand there.
+-- The same as in SQLite; see the comments there.
 CREATE TABLE mined_calls (
     session BIGINT PRIMARY KEY REFERENCES sessions (num) ON DELETE CASCADE,
-    calls   BYTEA NOT NULL  -- that candidates are made of, as JSON, redacted
+    calls   BYTEA NOT NULL  -- calls used by candidates, as JSON, redacted
 );
 
 INSERT INTO mined_calls (session, calls) SELECT session, calls FROM mined;

@@ -1,4 +1,4 @@
--- The same as in SQLite; the reasons stand there.
+-- The same as in SQLite; see the comments there.
 ALTER TABLE candidates DROP CONSTRAINT candidates_session_fkey;
 ALTER TABLE attempts DROP CONSTRAINT attempts_session_fkey;
 ALTER TABLE mined_calls DROP CONSTRAINT mined_calls_session_fkey;

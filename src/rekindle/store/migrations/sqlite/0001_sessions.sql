@@ -1,6 +1,6 @@
--- The order of a conversation is `position`; the database itself refuses two messages at one place.
--- A message's id only says when it came: new ones go to the end of the file, and the search index
--- stays small because their ids are. A session's number is never used again.
+-- `position` orders the messages of a session; a unique index rejects two messages at one position.
+-- Message ids follow the order of arrival: new rows go to the end of the file, and small ids keep the
+-- search index small. A session number is never reused.
 CREATE TABLE sessions (
     num              INTEGER PRIMARY KEY AUTOINCREMENT,
     id               TEXT NOT NULL UNIQUE,
@@ -10,9 +10,9 @@ CREATE TABLE sessions (
     model            TEXT,
     model_config     TEXT,
     title            TEXT,
-    title_base       TEXT,     -- what the title continues, folded; the same for "Plan" and "plan #2"
+    title_base       TEXT,     -- the title without its number, case-folded: the same for "Plan" and "plan #2"
     title_number     INTEGER,
-    parent           TEXT,     -- an id: the parent may live outside this store
+    parent           TEXT,     -- an id: the parent may be outside this store
     forked_at        INTEGER,
     started          REAL NOT NULL,
     last_active      REAL NOT NULL,
@@ -34,11 +34,11 @@ CREATE TABLE sessions (
     preview          TEXT,
     archived         REAL,
     pruned           REAL,
-    changes          INTEGER NOT NULL DEFAULT 0,  -- one more with every UPDATE of the row
-    is_escaped       INTEGER NOT NULL DEFAULT 0  -- some text of this row must be unescaped
+    changes          INTEGER NOT NULL DEFAULT 0,  -- incremented by every UPDATE of the row
+    is_escaped       INTEGER NOT NULL DEFAULT 0  -- 1 if a text in this row must be unescaped
 ) STRICT;
 
--- One index serves lists of all sources and of one: a second would be written with every message.
+-- One index for lists of all sources and of one: a second would have to be written with every message.
 CREATE INDEX sessions_recent ON sessions (last_active, source) WHERE pruned IS NULL;
 CREATE INDEX sessions_owner ON sessions (owner, last_active) WHERE owner <> '';
 CREATE UNIQUE INDEX sessions_title ON sessions (owner, title)
@@ -53,18 +53,18 @@ CREATE TABLE messages (
     position    INTEGER NOT NULL,
     role        TEXT NOT NULL,
     time        REAL NOT NULL,
-    rewind      INTEGER,   -- the rewind that took it out of the conversation
-    origin      INTEGER,   -- the message it was copied from by a fork
+    rewind      INTEGER,   -- the rewind that removed it from the conversation
+    origin      INTEGER,   -- the message that a fork copied it from
     calls       INTEGER NOT NULL DEFAULT 0,
-    answers     TEXT,      -- the id of the call that it is the result of
+    answers     TEXT,      -- id of the call that this message is the result of
     platform_id TEXT,
-    tools       TEXT,      -- names of the tools it calls or answers, each between spaces
-    body        TEXT,      -- everything that is not plain text content, as JSON
+    tools       TEXT,      -- names of the tools it calls or has results of, each between spaces
+    body        TEXT,      -- everything except plain text content, as JSON
     content     TEXT
 ) STRICT;
 
 CREATE UNIQUE INDEX messages_place ON messages (session, position);
--- Not unique: a rewrite may say again what it keeps. Appending looks here, in the same transaction.
+-- Not unique: a rewrite may repeat messages. `append` checks for duplicates in its own transaction.
 CREATE INDEX messages_platform ON messages (session, platform_id) WHERE platform_id IS NOT NULL;
 
 CREATE TABLE rewinds (

@@ -1,6 +1,6 @@
--- The index holds words and places, no second copy of the text. Writing it for every single message
--- costs more than the message: a search looks through the newest messages directly, and every so many
--- of them are moved into the index at once. What is in it reaches from the first id to its last.
+-- The index stores words and positions, not a second copy of the text. Updating it for every message costs
+-- more than writing the message, so messages are indexed in batches and a search scans the newest ones
+-- directly. The index covers all messages up to its highest id.
 CREATE VIRTUAL TABLE words USING fts5 (
     text, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 0'
 );

@@ -1,7 +1,7 @@
--- What was made of the tool calls. All of it is derived: it may be thrown away at any time.
+-- Verdicts on tool calls. Derived data: may be deleted at any time.
 CREATE TABLE calls (
     session    INTEGER NOT NULL REFERENCES sessions (num) ON DELETE CASCADE,
-    position   INTEGER NOT NULL,  -- of the message that makes the call
+    position   INTEGER NOT NULL,  -- position of the message that makes the call
     number     INTEGER NOT NULL,
     id         TEXT NOT NULL,
     tool       TEXT NOT NULL,
@@ -18,12 +18,12 @@ CREATE TABLE calls (
     PRIMARY KEY (session, position, number)
 ) STRICT, WITHOUT ROWID;
 
--- How far a session is judged, by which rules, and what it was like then.
+-- How far a session was judged, by which rules, and its state at that time.
 CREATE TABLE judged (
     session      INTEGER PRIMARY KEY REFERENCES sessions (num) ON DELETE CASCADE,
     rules        TEXT NOT NULL,
     changes      INTEGER NOT NULL,
-    rewinds      INTEGER NOT NULL,  -- made and taken back: when that changes, all is judged anew
-    since        INTEGER NOT NULL,  -- the first position to look at again when there is more
+    rewinds      INTEGER NOT NULL,  -- rewinds made and restored: if this changes, the whole session is judged again
+    since        INTEGER NOT NULL,  -- first position to judge again when there are new messages
     compressions TEXT NOT NULL
 ) STRICT;

@@ -1,23 +1,23 @@
--- A route points a conversation's key at its current session.
+-- A route maps the key of a conversation to its current session.
 CREATE TABLE routes (
     key          TEXT PRIMARY KEY,
-    session      TEXT NOT NULL,     -- an id: its row comes with its first message
-    previous     TEXT,              -- the session before: the way back
+    session      TEXT NOT NULL,     -- an id: the session row is created with the first message
+    previous     TEXT,              -- the previous session, for /back
     created      REAL NOT NULL,
     updated      REAL NOT NULL,
     origin       TEXT NOT NULL,
     display_name TEXT NOT NULL,
     platform     TEXT NOT NULL,
     chat_type    TEXT NOT NULL,
-    reset        TEXT,              -- why it was reset by itself, until the user is told
+    reset        TEXT,              -- reason of an automatic reset, until the user is notified
     tokens       TEXT NOT NULL,
     changes      INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE INDEX routes_updated ON routes (updated);
 
--- What came in and is not answered yet, in the order of its arrival; answered rows stay for a while,
--- so that a platform which says something twice is not answered twice.
+-- Received messages in order of arrival. Answered ones are kept for a while, so that a message which a
+-- platform delivers twice is not answered twice.
 CREATE TABLE inbox (
     num         INTEGER PRIMARY KEY AUTOINCREMENT,
     key         TEXT NOT NULL,
@@ -25,7 +25,7 @@ CREATE TABLE inbox (
     source      TEXT NOT NULL,
     body        TEXT NOT NULL,
     state       TEXT NOT NULL,      -- waiting, running, done, failed
-    session     TEXT,               -- where it went when its turn began
+    session     TEXT,               -- where the message was stored when its turn began
     position    INTEGER,
     reason      TEXT,
     time        REAL NOT NULL
@@ -35,18 +35,18 @@ CREATE UNIQUE INDEX inbox_platform ON inbox (key, platform_id) WHERE platform_id
 CREATE INDEX inbox_open ON inbox (key, num) WHERE state IN ('waiting', 'running');
 CREATE INDEX inbox_time ON inbox (time) WHERE state IN ('done', 'failed');
 
--- Who works on a conversation. One at a time, and only for as long as it says that it is alive.
+-- Which gateway works on a conversation: one at a time, and only while it renews its lease.
 CREATE TABLE leases (
     key    TEXT PRIMARY KEY,
     runner TEXT NOT NULL,
     until  REAL NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- What has to reach somebody.
+-- Messages to send.
 CREATE TABLE outbox (
     num         INTEGER PRIMARY KEY AUTOINCREMENT,
     key         TEXT NOT NULL,
-    inbox       INTEGER,            -- what it answers
+    inbox       INTEGER,            -- number of the inbox message that it answers
     target      TEXT NOT NULL,
     text        TEXT NOT NULL,
     state       TEXT NOT NULL,      -- waiting, sent, failed

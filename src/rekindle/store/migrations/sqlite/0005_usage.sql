@@ -1,5 +1,5 @@
--- What each model took of a session, as it was asked. What is not said here (it was brought in with
--- the session, or counted by an older version) went to the session's own model.
+-- Usage of each model in a session. Usage that is not listed here (imported with the session, or counted by
+-- an older version) belongs to the model of the session.
 CREATE TABLE usage (
     session          INTEGER NOT NULL REFERENCES sessions (num) ON DELETE CASCADE,
     model            TEXT NOT NULL,
@@ -12,14 +12,14 @@ CREATE TABLE usage (
     PRIMARY KEY (session, model)
 ) STRICT, WITHOUT ROWID;
 
-ALTER TABLE routes ADD COLUMN usage TEXT NOT NULL DEFAULT '{}';  -- of each model, in all sessions
-ALTER TABLE routes ADD COLUMN shown TEXT;  -- the sessions listed last, which a number picks from
+ALTER TABLE routes ADD COLUMN usage TEXT NOT NULL DEFAULT '{}';  -- per model, over all sessions
+ALTER TABLE routes ADD COLUMN shown TEXT;  -- the sessions listed last, for selection by number
 
-ALTER TABLE inbox ADD COLUMN attempts INTEGER NOT NULL DEFAULT 0;  -- how often its turn was begun
--- What ended the program each time is given up, and stays to be looked at.
+ALTER TABLE inbox ADD COLUMN attempts INTEGER NOT NULL DEFAULT 0;  -- how often its turn was started
+-- Messages that crash the process every time are dropped, but kept for inspection.
 CREATE INDEX inbox_undeliverable ON inbox (num) WHERE state = 'undeliverable';
 
--- Where each platform's news go that belong to no conversation.
+-- The chat of each platform for messages that belong to no conversation.
 CREATE TABLE homes (
     platform TEXT PRIMARY KEY,
     source   TEXT NOT NULL

@@ -1,4 +1,4 @@
--- Sums over what was mined, so that what is new costs what is new. Derived, like what they sum up.
+-- Sums over mining results, so that the cost of a run depends only on what is new. Derived data.
 CREATE TABLE tallies (
     shape    INTEGER PRIMARY KEY,
     kind     TEXT NOT NULL,
@@ -12,7 +12,7 @@ CREATE TABLE sorts (
     failed INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- How many sessions the sums are of. Fewer of them are left when some were deleted: then sum anew.
+-- The number of sessions in the sums. If fewer exist, because some were deleted, the sums are rebuilt.
 CREATE TABLE summed (
     one      INTEGER PRIMARY KEY CHECK (one = 1),
     sessions INTEGER NOT NULL

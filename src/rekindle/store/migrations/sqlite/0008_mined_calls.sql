@@ -1,8 +1,8 @@
--- The calls of a session that was looked through, apart: what a session was like is asked for of all,
--- its calls only of a few.
+-- The calls of mined sessions in a separate table: session statistics are read for all sessions, calls only
+-- for a few.
 CREATE TABLE mined_calls (
     session INTEGER PRIMARY KEY REFERENCES sessions (num) ON DELETE CASCADE,
-    calls   BLOB NOT NULL  -- that candidates are made of, as JSON, redacted
+    calls   BLOB NOT NULL  -- calls used by candidates, as JSON, redacted
 ) STRICT;
 
 INSERT INTO mined_calls (session, calls) SELECT session, calls FROM mined;

@@ -1,5 +1,5 @@
--- What was found in a session goes when it is no longer known as looked through. That is said once
--- for each session here, and no longer looked up for each of the many rows that are put in.
+-- Delete mining results together with the row in `mined`, by a trigger. A foreign key would look up the session
+-- for each of the many inserted rows.
 ALTER TABLE candidates RENAME TO old_candidates;
 DROP INDEX candidates_shape;
 CREATE TABLE candidates (
@@ -7,7 +7,7 @@ CREATE TABLE candidates (
     shape   INTEGER NOT NULL,  -- a digest
     family  INTEGER NOT NULL,
     kind    TEXT NOT NULL,
-    place   TEXT NOT NULL,     -- of its calls among those of the session
+    place   TEXT NOT NULL,     -- positions of its calls among those of the session
     support INTEGER NOT NULL,  -- how often in this session
     tainted INTEGER NOT NULL,
     PRIMARY KEY (session, shape)
@@ -30,7 +30,7 @@ DROP TABLE old_attempts;
 ALTER TABLE mined_calls RENAME TO old_mined_calls;
 CREATE TABLE mined_calls (
     session INTEGER PRIMARY KEY,
-    calls   BLOB NOT NULL  -- that candidates are made of, as JSON, redacted
+    calls   BLOB NOT NULL  -- calls used by candidates, as JSON, redacted
 ) STRICT;
 INSERT INTO mined_calls SELECT * FROM old_mined_calls;
 DROP TABLE old_mined_calls;
