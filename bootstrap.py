@@ -1,12 +1,12 @@
-"""From a fresh clone to a running Rekindle, with nothing but Python and git.
+"""Set up Rekindle in a fresh clone, with nothing but Python and git.
 
-    python3 bootstrap.py               set up, find the sessions on this machine, show what is there
+    python3 bootstrap.py               set up, import the sessions on this machine, show what was found
     python3 bootstrap.py run [ARG…]    set up, then run `rekindle ARG…`
     python3 bootstrap.py test [ARG…]   set up with what the tests need, then run `pytest ARG…`
-    python3 bootstrap.py setup         only set up; `setup --dev` with what the tests need
+    python3 bootstrap.py setup         only set up; add --dev for the tests, --docs for the site
 
-Everything is installed into the folder .venv beside this file. It is made with uv where there is
-one, else with Python's own venv and pip. A second run sees that nothing changed and is quick.
+Everything is installed into the folder .venv next to this file, with uv if it is available and
+otherwise with Python's own venv and pip. A second run finds nothing to do and is quick.
 """
 
 # ruff: noqa: T201, UP031, UP036  (it prints, and an older Python must get as far as the message)
@@ -15,98 +15,124 @@ import sys
 if sys.version_info < (3, 11):
     sys.exit(
         "Rekindle needs Python 3.11 or newer; this is %s (%s).\n"
-        "Run this file with a newer one, such as: python3.11 bootstrap.py"
+        "Run this file with a newer one, for example: python3.11 bootstrap.py"
         % (sys.version.split()[0], sys.executable)
     )
 
 import compileall
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
+import threading
+import time
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
+COMMAND = BIN / ("rekindle.exe" if os.name == "nt" else "rekindle")
 STAMP = VENV / "installed"
 TOOLS = VENV / "tools"
 
-# The interpreter that runs this file is the one to use: no other is looked for or brought here.
-ENVIRONMENT = {**os.environ, "UV_PYTHON_DOWNLOADS": "never"}
+GROUPS = {"dev": "what its tests need", "docs": "what its site needs"}
+
+# Use the interpreter that runs this file; never search for or download another one. Unbuffered
+# output lets the progress display follow pip line by line.
+ENVIRONMENT = {**os.environ, "UV_PYTHON_DOWNLOADS": "never", "PYTHONUNBUFFERED": "1"}
+
+TERMINAL_SECONDS = 1.0
+PIPE_SECONDS = 10.0
 
 
 def main(arguments: list[str]) -> int:
+    """Run one verb and return its exit code."""
     verb, rest = (arguments[0], arguments[1:]) if arguments else ("start", [])
     if verb == "test":
-        install(dev=True)
+        install("dev")
         os.chdir(ROOT)
-        return run([str(PYTHON), "-m", "pytest", *(rest or all_tests())])
+        return run([str(PYTHON), "-m", "pytest", *(rest or full_suite_options())])
     if verb == "setup":
-        install(dev="--dev" in rest)
+        install(*(group for group in GROUPS if f"--{group}" in rest))
+        show_command()
         return 0
     if verb == "run":
         install()
-        return run([str(BIN / "rekindle"), *rest])
+        return run([str(COMMAND), *rest])
     if verb == "start" and not rest:
         install()
-        return run([str(BIN / "rekindle"), "start"])
+        code = run([str(COMMAND), "start"])
+        show_command()
+        return code
     print(__doc__)
     return 0 if verb in ("-h", "--help") else 2
 
 
-def all_tests() -> list[str]:
-    """The whole suite takes both halves of a small machine. A file's tests stay together, and the
-    order is that of the folders: the long ones come first, so that no half waits for the other.
+def full_suite_options() -> list[str]:
+    """Return the pytest options for the full suite, which uses both cores of a small machine.
+
+    The tests of a file stay together, and files keep the order of the folders: the slow ones come
+    first, so that neither worker has to wait long for the other at the end.
     """
     return ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
 def run(command: list[str]) -> int:
-    """Run the command in the folder and the environment of the user."""
+    """Run a command in the user's folder and environment, and return its exit code."""
     try:
         return subprocess.run(command).returncode
     except KeyboardInterrupt:
         return 130
 
 
-def install(dev: bool = False) -> None:
-    """Bring .venv to what pyproject.toml asks for, unless it is there already."""
-    wanted = stamp()
+def install(*groups: str) -> None:
+    """Install what pyproject.toml asks for into .venv, unless it is already there."""
+    wanted = compute_stamp()
     held = STAMP.read_text().split() if STAMP.exists() else []
-    if held[:1] != [wanted] or (dev and "dev" not in held):
-        dev = dev or "dev" in held
+    if held[:1] != [wanted] or not {*groups} <= {*held}:
+        began = time.monotonic()
+        groups = tuple(group for group in GROUPS if group in groups or group in held)
         uv = find_uv()
         if not is_usable(uv):
-            uv = make_environment(uv)
-        say("Installing Rekindle" + (" and what its tests need" if dev else ""))
-        requirements = ["--editable", f"{ROOT}[all]", *(development() if dev else [])]
+            uv = create_environment(uv)
+        parts = ["Rekindle", *(GROUPS[group] for group in groups)]
+        hint = "" if held else " (a minute or two, the first time)"
+        say(f"Installing {' and '.join(parts)} with {'uv' if uv else 'pip'}{hint}")
+        requirements = ["--editable", f"{ROOT}[all]", *read_requirements(groups)]
         if uv:
             target = ["--python", str(PYTHON), "--compile-bytecode"]
-            check([*uv, "pip", "install", "--quiet", *target, *requirements])
+            check([*uv, "pip", "install", *target, *requirements])
         else:
-            check([str(PYTHON), "-m", "pip", "install", "--quiet", *requirements])
-        STAMP.write_text(f"{wanted} dev\n" if dev else f"{wanted}\n")
-    # Where Python was told not to write bytecode, every start would compile the package again.
+            options = ["--progress-bar", "off", "--no-color"]
+            check([str(PYTHON), "-m", "pip", "install", *options, *requirements])
+        STAMP.write_text(f"{' '.join([wanted, *groups])}\n")
+        say(f"Installed in {time.monotonic() - began:.0f} s")
+    # If Python is configured not to write bytecode, every start would compile the package again.
     compileall.compile_dir(str(ROOT / "src"), quiet=2)
 
 
-def stamp() -> str:
-    """What an installation depends on; the code itself is not copied, so it is not part of it."""
+def compute_stamp() -> str:
+    """Hash what an installation depends on.
+
+    The code itself is not part of it: an editable installation does not copy the code.
+    """
     facts = (ROOT / "pyproject.toml").read_bytes() + sys.version.encode() + str(ROOT).encode()
     return hashlib.sha256(facts).hexdigest()
 
 
-def development() -> list[str]:
-    """The requirements of the dependency group `dev`."""
+def read_requirements(groups: tuple[str, ...]) -> list[str]:
+    """Return the requirements of these dependency groups; pip can read groups only since 25.1."""
     with open(ROOT / "pyproject.toml", "rb") as file:
-        return list(tomllib.load(file)["dependency-groups"]["dev"])
+        known = tomllib.load(file)["dependency-groups"]
+    return [requirement for group in groups for requirement in known[group]]
 
 
 def find_uv() -> list[str]:
-    """The command of a uv that works, or nothing."""
+    """Return the command of a working uv, or an empty list."""
     for command in (["uv"], [sys.executable, "-m", "uv"]):
         if shutil.which(command[0]) and works([*command, "--version"]):
             return command
@@ -114,7 +140,7 @@ def find_uv() -> list[str]:
 
 
 def is_usable(uv: list[str]) -> bool:
-    """Is there an environment of this very Python, with something that can install into it?"""
+    """Return whether .venv belongs to this very Python and has something to install with."""
     same = f"import sys; sys.exit(sys.version != {sys.version!r})"
     return (
         PYTHON.exists()
@@ -123,40 +149,137 @@ def is_usable(uv: list[str]) -> bool:
     )
 
 
-def make_environment(uv: list[str]) -> list[str]:
-    """Make .venv; the uv to go on with, or nothing when pip is to be used."""
-    say(f"Making {VENV}")
+def create_environment(uv: list[str]) -> list[str]:
+    """Create .venv and return the command of the uv to install with, or an empty list for pip."""
+    say(f"Creating {VENV}")
     STAMP.unlink(missing_ok=True)
     if uv:
-        check([*uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(VENV)])
+        check([*uv, "venv", "--clear", "--python", sys.executable, str(VENV)])
         return uv
-    if works([sys.executable, "-m", "venv", "--clear", str(VENV)]):
+    if run_with_progress([sys.executable, "-m", "venv", "--clear", str(VENV)])[0] == 0:
         return []
-    # Some systems ship Python without the part that puts pip into an environment.
+    # Some systems ship Python without the module that puts pip into an environment.
     shutil.rmtree(VENV, ignore_errors=True)
     check([sys.executable, "-m", "venv", "--without-pip", str(VENV)])
-    if not works([sys.executable, "-m", "pip", "install", "--quiet", "--target", str(TOOLS), "uv"]):
+    say("Installing uv, because this Python cannot put pip into an environment")
+    if run_with_progress([sys.executable, "-m", "pip", "install", "--target", str(TOOLS), "uv"])[0]:
         sys.exit(
-            "This Python can make no environment with pip in it. Install your system's package\n"
+            "This Python cannot create an environment with pip in it. Install your system's package\n"
             "for that (Debian: apt-get install python3-venv) or uv, and run this again."
         )
     return [str(TOOLS / "bin" / ("uv.exe" if os.name == "nt" else "uv"))]
 
 
 def works(command: list[str]) -> bool:
+    """Run a command silently and return whether it succeeded."""
     quiet = subprocess.DEVNULL
     return subprocess.run(command, stdout=quiet, stderr=quiet, env=ENVIRONMENT).returncode == 0
 
 
 def check(command: list[str]) -> None:
-    code = subprocess.run(command, env=ENVIRONMENT).returncode
+    """Run a command and show its progress; if it fails, print its output and exit."""
+    code, output = run_with_progress(command)
     if code:
-        sys.exit(f"bootstrap: this failed with exit code {code}:\n  {' '.join(command)}")
+        print("".join(output), end="", file=sys.stderr)
+        sys.exit(f"bootstrap: this failed with exit code {code}:\n  {shlex.join(command)}")
+
+
+def run_with_progress(command: list[str]) -> tuple[int, list[str]]:
+    """Run a command, show its progress, and return its exit code and the lines it printed."""
+    process = subprocess.Popen(
+        command,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    assert process.stdout is not None
+    output: list[str] = []
+    # Read in a thread, so that the elapsed time is shown even while the command prints nothing.
+    reader = threading.Thread(target=collect_lines, args=(process.stdout, output), daemon=True)
+    reader.start()
+    progress = Progress()
+    try:
+        while reader.is_alive():
+            reader.join(progress.seconds)
+            if reader.is_alive():
+                progress.show(output)
+    finally:
+        progress.clear()
+    return process.wait(), output
+
+
+def collect_lines(stream: Iterable[str], lines: list[str]) -> None:
+    """Append each line of the stream to the list as it arrives."""
+    for line in stream:
+        lines.append(line)
+
+
+class Progress:
+    """The elapsed time and the current step: one changing line on a terminal, plain lines elsewhere."""
+
+    def __init__(self) -> None:
+        self.is_terminal = sys.stderr.isatty()
+        self.seconds = TERMINAL_SECONDS if self.is_terminal else PIPE_SECONDS
+        self.began = time.monotonic()
+
+    def show(self, output: list[str]) -> None:
+        """Show the elapsed seconds and what the last line of `output` says."""
+        line = f"bootstrap: {time.monotonic() - self.began:4.0f} s  {describe_step(output)}"
+        width = shutil.get_terminal_size().columns - 1
+        if self.is_terminal:
+            print(f"\r{line[:width]:{width}}", end="", file=sys.stderr, flush=True)
+        else:
+            print(line[:100], file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Erase the line on a terminal."""
+        if self.is_terminal:
+            width = shutil.get_terminal_size().columns - 1
+            print(f"\r{'':{width}}\r", end="", file=sys.stderr, flush=True)
+
+
+def describe_step(output: list[str]) -> str:
+    """Return what the installer is doing, from the last line of its output that says so."""
+    for line in reversed(output):
+        text = line.strip()
+        if text.startswith("Installing collected packages:"):
+            return f"Installing {text.count(',') + 1} packages"
+        if text.startswith("Installed "):  # the last line of uv before its last step
+            return "Compiling bytecode"
+        if text.startswith("Successfully installed"):
+            return "Finishing"
+        if text.startswith("Processing "):  # a file in a local folder
+            return f"Processing {Path(text.split()[1]).name}"
+        if text and not text.startswith(("WARNING", "Looking in")):
+            # Leave out where a package was found and what requires it.
+            return text.split(" (from ")[0].split(" in /")[0]
+    return "Working"
+
+
+def show_command() -> None:
+    """Print where the command is and, unless it is on PATH already, how to put it there."""
+    say(f"The command is {COMMAND}")
+    if shutil.which("rekindle"):
+        return
+    package = shlex.quote(("." if Path.cwd() == ROOT else str(ROOT)) + "[all]")
+    if shutil.which("uv"):
+        advice = f"uv tool install {package}"
+    elif shutil.which("pipx"):
+        advice = f"pipx install {package}"
+    else:
+        advice = f'export PATH="{BIN}:$PATH"'
+    say(f"To run it as `rekindle` from any folder: {advice}")
 
 
 def say(text: str) -> None:
+    """Print a line to stderr, because stdout belongs to the command that is run."""
     print(f"bootstrap: {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)
