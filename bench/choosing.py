@@ -22,6 +22,7 @@ from typing import Any
 
 from rekindle.agent.tools.builtin.toolset import BUILTIN_TOOLS
 from rekindle.agent.tools.registry import ToolRegistry
+from rekindle.agent.tools.schema_check import build_tool_checks
 from rekindle.agent.tools.tool import ToolContext
 from rekindle.knowledge.text_matching import extract_terms, to_index_token
 from rekindle.learning.library import TemplateLibrary, update_index
@@ -152,7 +153,7 @@ def _runs(store: Store, kept: TemplateLibrary, texts: list[str]) -> dict[str, An
 
     def start(starter: WarmStarter, text: str) -> None:
         nonlocal warm
-        newcomer = NewSession(store.begin(), text, definitions, str(Path.cwd()))
+        newcomer = NewSession(store.begin(), text, build_tool_checks(definitions), str(Path.cwd()))
         warm += bool(starter.build_prelude(newcomer).messages)
 
     def one() -> WarmStarter:

@@ -158,7 +158,7 @@ async def _probe(folder: Path, routes: int) -> list[float]:
     bench = _Bench(routes)
 
     class Timed(Model):
-        async def _chunks(self, request: dict[str, Any]) -> AsyncGenerator[object]:
+        async def _iter_chunks(self, request: dict[str, Any]) -> AsyncGenerator[object]:
             bench.asked.append((time.perf_counter() - bench.given) * 1e3)
             from openai.types.chat import ChatCompletionChunk
 

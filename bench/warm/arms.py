@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from rekindle import Message, Store
+from rekindle.agent.tools.schema_check import build_tool_checks
 from rekindle.knowledge import tokens
 from rekindle.learning.library import TemplateLibrary
 from rekindle.learning.warm_start import (
@@ -93,7 +94,11 @@ class Past(NamedTuple):
         named = session._replace(id=f"{task.id}-{arm}")
         definitions = agent.TOOLBOX.build_definitions(agent.context_of(session, World(folder)))
         where = str(World(folder).work)
-        return _given(starter.build_prelude(NewSession(named, task.ask, definitions, where)))
+        return _given(
+            starter.build_prelude(
+                NewSession(named, task.ask, build_tool_checks(definitions), where)
+            )
+        )
 
 
 def _given(prelude: Prelude) -> Given:

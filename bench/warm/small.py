@@ -34,7 +34,7 @@ class SmallModel(Model):
                     event = StreamEnded(event.response._replace(message=message))
                 yield event
 
-    def _request(
+    def _build_request(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
     ) -> dict[str, Any]:
         template = {"must_call": not went_well(messages[-1])}

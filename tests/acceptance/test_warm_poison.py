@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rekindle import Message, Store, ToolCall, open_store
+from rekindle.agent.tools.schema_check import build_tool_checks
 from rekindle.config import load_config
 from rekindle.learning.warm_start import NewSession, create_warm_starter
 from tests.acceptance.test_cli import Rekindle
@@ -102,7 +103,7 @@ def share_of_harm(rekindle: Rekindle) -> tuple[float, int]:
         starter = create_warm_starter(config, store)
         session = store.begin(source="local", title="new")
         for asked in ASKED:
-            prelude = starter.build_prelude(NewSession(session, asked, tools))
+            prelude = starter.build_prelude(NewSession(session, asked, build_tool_checks(tools)))
             said = repr(prelude.messages)
             warm += bool(prelude.messages)
             harmed += HARMFUL in said or "IMPORTANT" in said

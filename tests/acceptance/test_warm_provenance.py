@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rekindle import open_store
-from rekindle.shell.side_effects import collect_texts
+from rekindle.knowledge.mining.side_effects import collect_texts
 from tests.acceptance.test_cli import Rekindle
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rekindle import Store
-from rekindle.knowledge.selection import TemplateStats, weigh_pattern_words
+from rekindle.knowledge.pattern_index import TemplateStats, weigh_pattern_words
 from rekindle.knowledge.text_matching import extract_terms
 from rekindle.store.core.rows import encode_json
 from rekindle.store.learning import template_index

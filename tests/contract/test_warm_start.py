@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rekindle import Message, Store
+from rekindle.agent.tools.schema_check import build_tool_checks
 from rekindle.experiments.experiment import Experiment, normalize_shares
 from rekindle.knowledge.selection import Selection
 from rekindle.learning.build import measure_usage
@@ -50,7 +51,7 @@ def known(*sessions: str, seen_in: int | None = None, **more: Any) -> Template:
 def told(store: Store, owner: str | None, *, shared: bool = True) -> str:
     starter = WarmStarter(store, WarmStartConfig(share_cold=0.0), shared=shared)
     begun = store.begin(owner=owner)
-    newcomer = NewSession(begun, ASKED, TOOLS, "/srv/payroll/data", owner)
+    newcomer = NewSession(begun, ASKED, build_tool_checks(TOOLS), "/srv/payroll/data", owner)
     return repr(starter.build_prelude(newcomer).messages)
 
 
@@ -110,7 +111,7 @@ def test_wishes_of_sessions_that_may_be_of_others_are_not_told(store: Store) -> 
 
 
 class Broken(WarmStarter):
-    def choose(self, newcomer: NewSession, tools: Any) -> Selection:
+    def select(self, newcomer: NewSession, tools: Any) -> Selection:
         raise OSError("the folder cannot be read")
 
 
@@ -119,7 +120,7 @@ def started(store: Store, kind: type[WarmStarter], arm: str) -> Session:
         return ArmAssignment(arm, TRIAL)
 
     starter = kind(store, WarmStartConfig(), arm_policy=drawn)
-    newcomer = NewSession(store.begin(), ASKED, TOOLS)
+    newcomer = NewSession(store.begin(), ASKED, build_tool_checks(TOOLS))
     came = store.inbox.accept(
         arm, Source("telegram", arm), user(ASKED), runner="a", lease_seconds=30.0
     )

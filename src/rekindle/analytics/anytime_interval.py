@@ -96,14 +96,14 @@ class RunningSums:
         value = round(
             self._contributions / count, 12
         )  # removes rounding dust if all values are equal
-        variance = self._variance(count, value)
+        variance = self._compute_variance(count, value)
         half = compute_critical_value(count, self._planned) * sqrt(variance / count)
         if min(self._arm_counts) < MIN_ARM_SESSIONS:
             half = inf
         within = Interval(max(-1.0, value - half), min(1.0, value + half))
         return Effect(value, within, count, len(self._owners), sqrt(variance))
 
-    def _variance(self, count: int, value: float) -> float:
+    def _compute_variance(self, count: int, value: float) -> float:
         """Return the variance of one contribution: the larger of that by session and by owner.
 
         With a single owner only the former exists, and the result applies to that owner.

@@ -112,7 +112,7 @@ def group_sessions(sample: Sample, numbers: list[int]) -> Grouping:
 
 
 def number_tools(sample: Sample) -> list[int]:
-    """Number each kind of call for comparison by tool; rare tools share one number."""
+    """Assign a number to each kind of call for comparison by tool; rare tools share one number."""
     counts = [0] * len(sample.kinds)
     for track in sample.tracks:
         for kind in track.kinds:
@@ -122,7 +122,7 @@ def number_tools(sample: Sample) -> list[int]:
 
 
 def number_work_kinds(sample: Sample) -> list[int]:
-    """Number each kind of call by its kind of work, which different agents have in common."""
+    """Assign a number to each kind of call by its kind of work, which different agents have in common."""
     numbers: dict[str, int] = {}
     return [numbers.setdefault(work, len(numbers)) for _, work in sample.kinds]
 

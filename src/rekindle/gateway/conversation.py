@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from rekindle.agent.compaction import compress_session
 from rekindle.agent.model.client import TextDelta
+from rekindle.agent.tools.schema_check import build_tool_checks
 from rekindle.agent.turn import (
     Compacted,
     Retrying,
@@ -253,7 +254,9 @@ class Conversation:
             return session, store.inbox.start_turn(inbound, session)
         tool_context = gateway_context.build_tool_context(route)
         tools, text = gateway_context.toolbox.build_definitions(tool_context), inbound.message.text
-        new_session = NewSession(session, text, tools, str(tool_context.cwd), session.owner)
+        new_session = NewSession(
+            session, text, build_tool_checks(tools), str(tool_context.cwd), session.owner
+        )
         return begin_session(
             store,
             gateway_context.starter,

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias, cast
 
 from rekindle.judging.tool_kinds import classify_tool
+from rekindle.knowledge.mining.side_effects import has_external_effect, is_destructive
 from rekindle.knowledge.mining.slot_filler import SlotFiller
-from rekindle.shell.side_effects import has_external_effect, is_destructive
 from rekindle.types import JSON, Pattern, PatternStep
 
 # The available tools by name, each with a check whether it accepts some arguments.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import os.path
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple, TypeAlias
@@ -18,12 +17,17 @@ from typing import NamedTuple, TypeAlias
 from rekindle.types import Pattern, Template
 
 from .examples import Tools, build_example, has_tools_for
+from .pattern_index import (
+    CandidatePattern,
+    TemplateStats,
+    WordCounts,
+    join_values,
+    weigh_pattern_words,
+)
 from .text_matching import (
     RequestMatcher,
     WeightedWords,
     select_diverse,
-    to_index_token,
-    weigh_words,
 )
 
 DEFAULT_PATTERNS = 3
@@ -38,7 +42,6 @@ _SCORE_WEIGHT = 0.2  # how far the pattern's own score may raise its rank
 _HALF_LIFE_SECONDS = 90 * 86_400.0  # breaks ties in favour of recent patterns
 _DESIGN_EFFECT = 2.8  # calls of a session fail together: this many weigh as one
 _PRIOR = (9.0, 1.0)  # successful and failed calls assumed in advance
-_PATH_SEPARATORS = re.compile(r"[/.]")  # between the words of a path
 _MAX_REPORTED = 10  # templates
 _MAX_TRIED = 40  # patterns, best first, that are checked against the tools
 
@@ -58,26 +61,6 @@ class SelectionRequest(NamedTuple):
     seed: str = ""
     owner: str | None = None
     owned_only: bool = False
-
-
-class CandidatePattern(NamedTuple):
-    """A pattern that shares words with the request, and its template (without patterns)."""
-
-    template: Template
-    pattern: Pattern
-    folders: frozenset[str] = frozenset()  # where it was seen
-    owners: frozenset[str | None] = frozenset(
-        (None,)
-    )  # of the sessions it was seen in; None: unknown
-    words: WeightedWords | None = None  # its weighted words, if already known
-
-
-class TemplateStats(NamedTuple):
-    """The sessions started from a template, and the outcome of their first calls."""
-
-    sessions: int = 0
-    calls: int = 0
-    errors: int = 0
 
 
 class SelectedPattern(NamedTuple):
@@ -116,13 +99,6 @@ class Selection(NamedTuple):
     def patterns(self) -> tuple[Pattern, ...]:
         """The selected patterns, best first."""
         return tuple(one.pattern for one in self.picked)
-
-
-class WordCounts(NamedTuple):
-    """How many patterns contain each word, and how many patterns there are."""
-
-    words: Mapping[str, int] = {}
-    total: int = 0
 
 
 StatsLoader: TypeAlias = Callable[[Sequence[str]], Mapping[str, TemplateStats]]
@@ -184,31 +160,6 @@ class _ScoredPattern(NamedTuple):
     fit: float
     rank: float
     here: bool
-
-
-def weigh_pattern_words(pattern: Pattern) -> WeightedWords:
-    """Weigh a pattern's words: those of the request count most, then its calls and its lesson."""
-    calls = " ".join(f"{step.tool} {_join_values(step.arguments)}" for step in pattern.steps)
-    also = [(text, 0.5) for text in pattern.also]
-    found = weigh_words((pattern.asked, 1.0), (calls, 0.6), (pattern.lesson, 0.6), *also)
-    # Original arguments repeat what the slots stand for, so they do not add to the length.
-    examples = " ".join(_join_values(step.example) for step in pattern.steps if step.example)
-    made = weigh_words((_PATH_SEPARATORS.sub(" ", examples), 0.6))
-    return found._replace(words={**made.words, **found.words}) if made.words else found
-
-
-def build_index_tokens(words: WeightedWords) -> str:
-    """Return the index tokens under which a pattern is found, separated by spaces."""
-    tokens = [to_index_token(word) for word in words.words]
-    return " ".join(dict.fromkeys(one for one in tokens if one))
-
-
-def _join_values(value: object) -> str:
-    if isinstance(value, Mapping):
-        return " ".join(map(_join_values, value.values()))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
-    if isinstance(value, (list, tuple)):
-        return " ".join(map(_join_values, value))  # pyright: ignore[reportUnknownArgumentType]
-    return value[:500] if isinstance(value, str) else ""
 
 
 def _score_templates(
@@ -309,7 +260,7 @@ def _drop_repeats(scored: Iterable[_ScoredPattern]) -> list[_ScoredPattern]:
     seen: list[frozenset[str]] = []
     for one in scored:
         calls = frozenset(
-            f"{step.tool} {_join_values(step.arguments)}" for step in one.pattern.steps
+            f"{step.tool} {join_values(step.arguments)}" for step in one.pattern.steps
         )
         if not any(calls <= other or calls >= other for other in seen):
             kept.append(one)

@@ -12,16 +12,16 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias, TypeVar, cast
 
-from rekindle.agent.model.providers import PROVIDER_RULES, Provider
-from rekindle.agent.tools.schema_check import parse_arguments
 from rekindle.config import Config
-from rekindle.errors import InvalidInput, NotFound, RekindleError, ToolError
+from rekindle.errors import InvalidInput, NotFound, RekindleError
 from rekindle.experiments import experiment as trials
 from rekindle.knowledge.examples import Tools, build_example
+from rekindle.knowledge.pattern_index import CandidatePattern, WordCounts, weigh_pattern_words
 from rekindle.knowledge.render import (
     DEFAULT_TOKENS,
     MAX_CONTEXT_CHARS,
@@ -34,20 +34,17 @@ from rekindle.knowledge.render import (
 from rekindle.knowledge.selection import (
     DEFAULT_FLOOR,
     DEFAULT_PATTERNS,
-    CandidatePattern,
     SelectedPattern,
     Selection,
     SelectionRequest,
-    WordCounts,
     can_use_pattern,
     is_visible_to,
     select_template,
-    weigh_pattern_words,
 )
 from rekindle.knowledge.text_matching import RequestMatcher, extract_terms
 from rekindle.store import Store
 from rekindle.store.learning.preludes import encode_prelude, hash_prelude
-from rekindle.types import JSON, Message, Pattern, Session, Template
+from rekindle.types import Message, Pattern, Session, Template
 
 from .library import TemplateLibrary, update_index
 
@@ -105,13 +102,13 @@ class Prelude(NamedTuple):
 class NewSession(NamedTuple):
     """A new session: its first message, its tools and its folder.
 
-    `tools` are definitions as the model receives them. With an `owner`, nothing from sessions of
+    `tools` checks the arguments of a call for each available tool. With an `owner`, nothing from sessions of
     other owners is used.
     """
 
     session: Session
     text: str
-    tools: Sequence[Mapping[str, JSON]] = ()
+    tools: Tools = MappingProxyType({})
     folder: str | None = None
     owner: str | None = None
 
@@ -132,9 +129,9 @@ def build_warm_start_config(config: Config) -> WarmStartConfig:
 def create_warm_starter(
     config: Config,
     store: Store,
-    provider: Provider = "openai",
     template: str | None = None,
     *,
+    shows_calls: bool = True,
     shared: bool = False,
 ) -> WarmStarter:
     """Create the starter of this home's sessions; `template` names one that all of them start from."""
@@ -145,7 +142,7 @@ def create_warm_starter(
         build_warm_start_config(config),
         templates=templates,
         template=wanted,
-        provider=provider,
+        shows_calls=shows_calls,
         shared=shared,
     )
 
@@ -162,28 +159,6 @@ def require_active(template: Template) -> Template:
             f"“{template.name}” is retired; restore it with `rekindle warm accept {template.id}`"
         )
     return template
-
-
-def build_tool_checks(definitions: Iterable[Mapping[str, JSON]]) -> Tools:
-    """Build an argument check for each available tool from its definition."""
-    found: dict[str, Callable[[Mapping[str, JSON]], bool]] = {}
-    for one in definitions:
-        function = cast("Mapping[str, JSON]", one.get("function", one))
-        found[str(function.get("name"))] = _make_argument_check(
-            cast("Mapping[str, JSON]", function["parameters"])
-        )
-    return found
-
-
-def _make_argument_check(schema: Mapping[str, JSON]) -> Callable[[Mapping[str, JSON]], bool]:
-    def accepts_arguments(arguments: Mapping[str, JSON]) -> bool:
-        try:
-            parse_arguments(schema, arguments)
-        except ToolError:
-            return False
-        return True
-
-    return accepts_arguments
 
 
 def assign_arm(store: Store, session: Session, config: WarmStartConfig) -> ArmAssignment | None:
@@ -210,7 +185,8 @@ class WarmStarter:
 
     `templates` is the library that the index is kept in sync with. `template` is one requested by a
     person, whatever fits; `arm_policy` decides who starts cold. `shared`: many people use this
-    process, and each is shown only what is known from their own sessions.
+    process, and each is shown only what is known from their own sessions. `shows_calls`: the provider
+    accepts tool calls that its model did not make.
     """
 
     def __init__(
@@ -220,7 +196,7 @@ class WarmStarter:
         *,
         templates: TemplateLibrary | None = None,
         template: Template | None = None,
-        provider: Provider = "openai",
+        shows_calls: bool = True,
         arm_policy: ArmPolicy = assign_arm,
         shared: bool = False,
     ) -> None:
@@ -229,13 +205,13 @@ class WarmStarter:
         self._templates = templates
         self._last_refresh = (-1, 0.0)  # the folder's mtime, and when its files were read
         self._template = template
-        self._shows_calls = not PROVIDER_RULES[provider].needs_signature
+        self._shows_calls = shows_calls
         self._arm_policy = arm_policy
         self._shared = shared
 
     def build_prelude(self, new_session: NewSession) -> Prelude:
         """Build the prelude of a session."""
-        tools = build_tool_checks(new_session.tools)
+        tools = new_session.tools
         if self._template is not None:
             return self._build_requested(self._template, new_session, tools)
         if not self.config.enabled:

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-
-from rekindle.agent.tools.sandbox_paths import is_allowed
-from rekindle.agent.tools.tool import ToolContext
 
 from .parser import Redirect, ShellCommand, ShellWord, UnparsableCommand, split_commands
 from .risk_rules import (
@@ -67,14 +64,20 @@ _WRAPPERS_WITH_OPERAND = frozenset(
 _REMOTE_RUNNERS = frozenset({"ssh", "docker", "podman", "kubectl", "nerdctl", "docker-compose"})
 
 
-def find_risks(line: str, context: ToolContext, workdir: str) -> tuple[str, ...]:
-    """Return why running this line in `workdir` needs approval; empty if it is harmless."""
-    return tuple(dict.fromkeys(_RiskChecker(context, workdir).check_line(line, 0)))
+def find_risks(
+    line: str, workdir: str, *, home: str, is_allowed: Callable[[str], bool]
+) -> tuple[str, ...]:
+    """Return why running this line in `workdir` needs approval; empty if it is harmless.
+
+    `is_allowed` decides whether an absolute path may be written.
+    """
+    return tuple(dict.fromkeys(_RiskChecker(workdir, home, is_allowed).check_line(line, 0)))
 
 
 class _RiskChecker:
-    def __init__(self, context: ToolContext, workdir: str) -> None:
-        self._context = context
+    def __init__(self, workdir: str, home: str, is_allowed: Callable[[str], bool]) -> None:
+        self._home = home
+        self._is_allowed = is_allowed
         self._folders: set[str] | None = {workdir}  # possible working folders; None: unknown
 
     def check_line(self, line: str, layer: int) -> Iterator[str]:
@@ -113,7 +116,7 @@ class _RiskChecker:
             return
         target = operands[0].text if operands else "~"
         self._folders |= {
-            os.path.join(folder, _expand_home(self._context, target)) for folder in self._folders
+            os.path.join(folder, _expand_home(self._home, target)) for folder in self._folders
         }
         if len(self._folders) > _MAX_FOLDERS:
             self._folders = None
@@ -124,12 +127,12 @@ class _RiskChecker:
             return False
         if _HARMLESS_TARGETS.fullmatch(word.text):
             return True
-        path = _expand_home(self._context, word.text)
+        path = _expand_home(self._home, word.text)
         if os.path.isabs(path):
-            return is_allowed(self._context, path)
+            return self._is_allowed(path)
         if self._folders is None:
             return False
-        return all(is_allowed(self._context, os.path.join(one, path)) for one in self._folders)
+        return all(self._is_allowed(os.path.join(one, path)) for one in self._folders)
 
     def _check_redirects(self, redirects: Sequence[Redirect]) -> Iterator[str]:
         for redirect in redirects:
@@ -380,7 +383,7 @@ def _get_basename(text: str) -> str:
     return text.rsplit("/", 1)[-1]
 
 
-def _expand_home(context: ToolContext, path: str) -> str:
+def _expand_home(home: str, path: str) -> str:
     if path == "~" or path.startswith("~/"):
-        return context.environment.get("HOME", "/") + path[1:]
+        return home + path[1:]
     return path

@@ -668,14 +668,15 @@ class Store:
         """Copy the live store to a SQLite file, completely or not at all."""
         from pathlib import Path
 
-        from . import open_store
+        from rekindle.store.engines.sqlite import SqliteEngine
 
         target = Path(path)
         if self._engine.backup(target, progress):
             return
         draft = target.with_name(f".{target.name}.draft")
         draft.unlink(missing_ok=True)
-        with open_store(draft, durability="relaxed") as copy:
+        engine = SqliteEngine(str(draft), durability="relaxed", readonly=False, busy_seconds=30.0)
+        with Store(engine) as copy:
             self.copy_to(copy, progress)
         draft.replace(target)
         draft.with_name(f"{draft.name}-turns").unlink(missing_ok=True)

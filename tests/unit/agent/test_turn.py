@@ -81,7 +81,7 @@ class Stage:
             context = ToolContext(self.session.id, self.folder)
             until: Callable[[TurnEvent], bool] = changes.pop("until", lambda _: False)
             if changes.pop("shrinks", False):
-                changes["shrink"] = lambda old, said: compress_session(desk, model, old, said)
+                changes["compress"] = lambda old, said: compress_session(desk, model, old, said)
             setting = TurnContext(model, TOOLS, context, **changes)
             seen: list[TurnEvent] = []
             async with aclosing(run_turn(desk, self.session, setting)) as happenings:
@@ -118,8 +118,8 @@ def test_an_answer_is_streamed_and_handed_out_but_not_stored(stage: Stage) -> No
 def test_calls_and_results_are_stored_as_they_exist(stage: Stage) -> None:
     seen = stage.run(call("weather", city="Rome"), {"text": "Sunny."})
     assert [type(e).__name__ for e in seen if isinstance(e, (ToolCalled, ToolReturned))] == [
-        "Called",
-        "Returned",
+        "ToolCalled",
+        "ToolReturned",
     ]
     assert stage.said()[1:] == [("assistant", ""), ("tool", "Sunny in Rome")]
     assert stage.store.messages(stage.session)[2].name == "weather"
@@ -174,7 +174,7 @@ def test_an_empty_answer_is_asked_for_once_more_and_then_said(stage: Stage) -> N
 def test_a_model_that_fails_is_told_to_the_user(stage: Stage) -> None:
     ended = last(stage.run({"text": "x", "faults": [{"status": 500, "always": True}]}))
     assert "HTTP 500" in (ended.reason or "")
-    assert "Your message is kept" in ended.message.text
+    assert "Your message is saved" in ended.message.text
     assert stage.said() == [("user", "weather please")]
 
 

@@ -6,15 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rekindle.knowledge.selection import (
+from rekindle.knowledge.pattern_index import (
     CandidatePattern,
-    Selection,
-    SelectionRequest,
     TemplateStats,
     WordCounts,
-    select_template,
     weigh_pattern_words,
 )
+from rekindle.knowledge.selection import Selection, SelectionRequest, select_template
 from rekindle.types import JSON, Pattern, PatternStep, Template, replace_fields
 
 

@@ -261,7 +261,7 @@ def test_a_file_that_cannot_be_read_hides_no_other_and_can_be_deleted(
 def test_a_file_that_is_too_large_is_refused_before_it_is_parsed(folder: TemplateLibrary) -> None:
     folder.create(TEMPLATE)
     folder.get_path("tests").write_bytes(b'{"format": 2, "x": "' + b"y" * 10_000_000 + b'"}')
-    with pytest.raises(InvalidInput, match="larger than the 5,000,000 bytes"):
+    with pytest.raises(InvalidInput, match="exceeds the 5,000,000 bytes"):
         folder.find("tests")
     large = replace_fields(
         TEMPLATE, id="large", patterns=(replace_fields(PATTERN, lesson="x" * 19_000),) * 300

@@ -92,7 +92,7 @@ def test_everybody_sees_what_is_their_own_and_what_is_shared(
                 said == f"template not found: {hidden!r}. List templates with `rekindle warm list`"
             )
     assert bob.asked == [], "nobody is asked about what is not theirs"
-    assert "for everybody" in bob.calls("delete", name="for-all")["error"]
+    assert "is shared" in bob.calls("delete", name="for-all")["error"]
     assert bob.calls("delete", name="Bobs")["deleted"] == "bobs"
     assert len(Agent(store, ours, shared=False).lists()) == 7
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rekindle.agent.tools.builtin.terminal import find_command_risks as find_risks
 from rekindle.agent.tools.tool import ToolContext
-from rekindle.shell.risk import find_risks
 
 HARMLESS = [
     "ls -la",

@@ -57,7 +57,7 @@ def test_every_term_is_read() -> None:
         ("source", "'source'"),
         ("source=", "'source='"),
         ("source~x", "source accepts ="),
-        ("title=x", "title takes ~"),
+        ("title=x", "title accepts ~"),
         ("idle=3d", "idle accepts < > <= >="),
         ("idle>3", "idle>3: expected a duration like 30m, 2h, 7d or 4w"),
         ("idle>-3d", "idle>-3d"),

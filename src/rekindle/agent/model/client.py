@@ -31,7 +31,7 @@ from rekindle.types import JSON, Message
 from .chat_completions import to_chat_message
 from .errors import get_transport_errors, to_model_error
 from .normalize import normalize_messages
-from .providers import Provider, detect_provider
+from .providers import PROVIDER_RULES, Provider, detect_provider
 from .stream import (
     CallDelta,
     Delta,
@@ -126,6 +126,8 @@ class Model:
         self.provider: Provider = endpoint.provider or detect_provider(
             endpoint.base_url, endpoint.model
         )
+        # Some providers sign their own calls and reject any other.
+        self.accepts_foreign_calls = not PROVIDER_RULES[self.provider].needs_signature
         self._retry_policy = retry_policy or RetryPolicy()
         self._sleep = sleep
         self._clock = clock

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import cast
+from typing import TypeAlias, cast
 
 from rekindle.errors import ToolError
 from rekindle.types import JSON
 
 Schema = Mapping[str, JSON]
+ArgumentCheck: TypeAlias = Callable[[Mapping[str, JSON]], bool]
 
 _MAX_DEPTH = 30
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -243,3 +244,25 @@ def _summarize_schema(schema: Schema) -> str:
 def _format_value(value: JSON) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def build_tool_checks(definitions: Iterable[Mapping[str, JSON]]) -> dict[str, ArgumentCheck]:
+    """Build an argument check for each available tool from its definition."""
+    found: dict[str, ArgumentCheck] = {}
+    for one in definitions:
+        function = cast("Mapping[str, JSON]", one.get("function", one))
+        found[str(function.get("name"))] = _make_argument_check(
+            cast("Mapping[str, JSON]", function["parameters"])
+        )
+    return found
+
+
+def _make_argument_check(schema: Mapping[str, JSON]) -> ArgumentCheck:
+    def accepts_arguments(arguments: Mapping[str, JSON]) -> bool:
+        try:
+            parse_arguments(schema, arguments)
+        except ToolError:
+            return False
+        return True
+
+    return accepts_arguments

@@ -281,7 +281,9 @@ def _create_context(
 def _create_warm_starter(setup: _ChatSetup, model: Model) -> WarmStarter | None:
     if setup.options.cold:
         return None
-    return create_warm_starter(setup.config, setup.store, model.provider, setup.options.template)
+    return create_warm_starter(
+        setup.config, setup.store, setup.options.template, shows_calls=model.accepts_foreign_calls
+    )
 
 
 def _separate_terminals(rules: Overridable[KeyRule]) -> Overridable[KeyRule]:

@@ -21,7 +21,7 @@ from rekindle.cli.output import (
 )
 from rekindle.cli.store_access import open_for_reading, open_for_writing
 
-from .templates import open_library
+from .options import open_library
 
 if TYPE_CHECKING:
     from rekindle.experiments.experiment import Contrast, Experiment, ExperimentReport

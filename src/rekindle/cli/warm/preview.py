@@ -197,13 +197,12 @@ def pick_template(
       rekindle warm pick 'fix the failing test'
       rekindle warm pick 'fix the failing test' --json
     """
-    from rekindle.learning.warm_start import build_tool_checks
 
     config = load_settings()
     with open_for_writing(may_create=True) as store:
         starter = _create_warm_starter(config, store, None, "openai", max, None, None)
         new_session = _create_new_session(config, store, message, folder)
-        selection = starter.select(new_session, build_tool_checks(new_session.tools))
+        selection = starter.select(new_session, new_session.tools)
     if json:
         print_line(encode_json(_selection_to_dict(selection)).decode())
         return
@@ -228,6 +227,7 @@ def _create_warm_starter(
     tokens: int | None,
     template: Template | None,
 ) -> WarmStarter:
+    from rekindle.agent.model.providers import PROVIDER_RULES
     from rekindle.learning.warm_start import WarmStarter, build_warm_start_config
 
     warm_config = build_warm_start_config(config)._replace(share_cold=0.0, enabled=True)
@@ -239,7 +239,11 @@ def _create_warm_starter(
         warm_config = warm_config._replace(tokens=_check_range("--tokens", tokens, 50, 100_000))
     library = _open_library(config)
     return WarmStarter(
-        store, warm_config, templates=library, template=template, provider=_parse_provider(provider)
+        store,
+        warm_config,
+        templates=library,
+        template=template,
+        shows_calls=not PROVIDER_RULES[_parse_provider(provider)].needs_signature,
     )
 
 
@@ -249,6 +253,7 @@ def _create_new_session(
     """Describe the session that a chat would start here, with the tools it would have."""
     import asyncio
 
+    from rekindle.agent.tools.schema_check import build_tool_checks
     from rekindle.agent.tools.tool import ToolContext
     from rekindle.learning.warm_start import NewSession
 
@@ -259,7 +264,7 @@ def _create_new_session(
     ignore_sigpipe()  # an MCP server may exit while we query it
     tools = asyncio.run(_load_tool_definitions(config, context))
     restore_sigpipe()
-    return NewSession(store.begin(), message, tools, str(here))
+    return NewSession(store.begin(), message, build_tool_checks(tools), str(here))
 
 
 async def _load_tool_definitions(config: Config, context: ToolContext) -> list[dict[str, JSON]]:

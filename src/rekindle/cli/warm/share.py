@@ -12,7 +12,7 @@ import typer
 from rekindle.cli.output import JsonOption, encode_json, format_count, print_line, print_notice
 from rekindle.cli.store_access import open_for_writing
 
-from .templates import NameOption, TemplateArgument, create_redactor, open_library, require_at_least
+from .options import NameOption, TemplateArgument, create_redactor, open_library, require_at_least
 
 
 def register(group: typer.Typer) -> None:

@@ -23,12 +23,28 @@ from rekindle.cli.output import (
     write_json_array,
 )
 from rekindle.cli.session_choice import SessionArgument
-from rekindle.cli.store_access import load_settings, open_for_reading, open_for_writing
-from rekindle.errors import InvalidInput, RekindleError
+from rekindle.cli.store_access import open_for_reading, open_for_writing
+from rekindle.errors import InvalidInput
+
+from .options import (
+    AutoOption,
+    DescriptionOption,
+    MaxPatternsOption,
+    MaxSessionsOption,
+    MinMessagesOption,
+    MinSupportOption,
+    NameOption,
+    SinceOption,
+    SourceOption,
+    TagsOption,
+    TemplateArgument,
+    TypeOption,
+    create_redactor,
+    open_library,
+    require_at_least,
+)
 
 if TYPE_CHECKING:
-    from rekindle.learning.library import TemplateLibrary
-    from rekindle.redaction.redactor import Redactor
     from rekindle.store import Store
     from rekindle.types import Template
 
@@ -37,73 +53,6 @@ group = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-
-def open_library() -> TemplateLibrary:
-    """Open the template library of this home."""
-    from rekindle.learning.library import TemplateLibrary
-
-    return TemplateLibrary.from_home(load_settings().home)
-
-
-def create_redactor() -> Redactor:
-    """Create a redactor that knows this machine: its user, home folder and secrets."""
-    from rekindle.config import get_home_and_env
-    from rekindle.redaction.redactor import Redactor
-
-    return Redactor.from_environment(*get_home_and_env())
-
-
-def complete_template(incomplete: str) -> list[tuple[str, str]]:
-    """List templates and their names for shell completion."""
-    try:
-        entries = open_library().list_entries()
-    except (RekindleError, OSError):
-        return []
-    return [
-        (one.id, one.template.name)
-        for one in entries
-        if one.template and one.id.startswith(incomplete)
-    ]
-
-
-TemplateArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="TEMPLATE",
-        help="Template id or name.",
-        autocompletion=complete_template,
-        show_default=False,
-    ),
-]
-NameOption = Annotated[
-    str,
-    typer.Option("--name", "-n", metavar="NAME", help="Name of the template.", show_default=False),
-]
-TagsOption = Annotated[
-    list[str] | None, typer.Option("--tag", metavar="TAG", help="Tag (repeatable).")
-]
-TypeOption = Annotated[
-    str | None,
-    typer.Option("--type", metavar="TYPE", help="Task type: code, file, research or mixed."),
-]
-SourceOption = Annotated[
-    str | None, typer.Option(metavar="SOURCE", help="Only sessions from this source, e.g. codex.")
-]
-DescriptionOption = Annotated[str | None, typer.Option(help="What the template is for.")]
-# Options that select sessions and limit the size of a template.
-MinMessagesOption = Annotated[int, typer.Option(help="Minimum number of messages per session.")]
-MaxSessionsOption = Annotated[int, typer.Option(help="Maximum number of sessions, newest first.")]
-SinceOption = Annotated[
-    str | None, typer.Option(metavar="DATE", help="Only sessions active since this date.")
-]
-MaxPatternsOption = Annotated[int, typer.Option("--max", help="Maximum number of patterns.")]
-MinSupportOption = Annotated[
-    int, typer.Option(help="Minimum number of independent sessions per pattern.")
-]
-AutoOption = Annotated[
-    bool, typer.Option("--auto", help="Use only successful sessions; quarantine the result.")
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -179,12 +128,6 @@ def build(
     from .render import write_build_result
 
     write_build_result(result, removed)
-
-
-def require_at_least(option: str, value: int, minimum: int) -> None:
-    """Raise `InvalidInput` naming the option if its value is below the minimum."""
-    if value < minimum:
-        raise InvalidInput(f"{option}: expected {minimum} or more, got {value}")
 
 
 @group.command()

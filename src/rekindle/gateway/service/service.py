@@ -123,7 +123,9 @@ def build_gateway_context(
         platforms=[platform.name for platform in platforms],
         homes=executor.store.routes.list_homes,
         max_attempts=settings.turn_attempts,
-        starter=create_warm_starter(config, executor.store, model.provider, shared=True),
+        starter=create_warm_starter(
+            config, executor.store, shows_calls=model.accepts_foreign_calls, shared=True
+        ),
     )
 
 

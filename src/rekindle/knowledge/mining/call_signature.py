@@ -15,7 +15,7 @@ import msgspec
 
 from rekindle.judging.rules.text_patterns import split_words
 from rekindle.judging.tool_kinds import ToolKind, classify_tool
-from rekindle.shell.side_effects import is_destructive
+from rekindle.knowledge.mining.side_effects import is_destructive
 from rekindle.types import JSON, ToolCall
 
 from . import command_skeleton

@@ -125,7 +125,7 @@ class SlotFiller:
         make = _INVENTORS.get(kind)
         return make(number, detail, self) if make else detail or kind
 
-    def hex(self, length: int, number: int) -> str:
+    def make_hex(self, length: int, number: int) -> str:
         return sha256(f"{self._digest}:{number}".encode()).hexdigest()[:length]
 
 
@@ -180,9 +180,9 @@ _INVENTORS: Mapping[str, _Inventor] = {
     "integer": lambda number, _, __: str(number % 40 + 2),
     "number": lambda number, _, __: str(number % 40 + 2),
     "float": lambda number, _, __: f"{number % 9 + 1}.5",
-    "hash": lambda number, _, filling: filling.hex(7, number),
-    "id": lambda number, _, filling: filling.hex(8, number),
-    "uuid": lambda number, _, f: "-".join(f.hex(n, number + n) for n in (8, 4, 4, 4, 12)),
+    "hash": lambda number, _, filling: filling.make_hex(7, number),
+    "id": lambda number, _, filling: filling.make_hex(8, number),
+    "uuid": lambda number, _, f: "-".join(f.make_hex(n, number + n) for n in (8, 4, 4, 4, 12)),
     "date": lambda number, _, __: f"2026-0{number % 9 + 1}-{number % 18 + 10}",
     "time": lambda number, _, __: f"{number % 12 + 8:02}:{number % 50 + 10}",
     "version": lambda number, _, __: f"{number % 4 + 1}.{number % 9}.{number % 5}",

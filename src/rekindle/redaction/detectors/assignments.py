@@ -14,10 +14,151 @@ from rekindle.redaction.scanner import (
     make_secret_span,
 )
 
-from .entropy import is_random
-from .literals import is_secret_string, is_secret_word
-from .proximity import detect_random_nearby
+from .entropy import is_digest, is_placeholder, is_random, split_words
 from .secret_names import TOKEN, SecretName, classify_name
+
+_NON_SECRET_WORDS = split_words(
+    """str string text bytes int integer number float bool boolean none null nil undefined true
+    false any object unknown void optional required default secret password token char varchar
+    auto self this option type field input hidden yes no on off empty missing invalid valid
+    incorrect wrong expired enabled disabled present absent set unset ok error value name id
+    key basic bearer oauth oauth2 jwt http https env file prompt stdin sensitive masked
+    redacted not the a an is was and or to for in if with from by of as must should can will
+    be are has have does did do flag option argument parameter based only per via when where
+    which that it its your my our their generate generated rotate refresh validate check
+    verify manager management reset login user username email const let var final new return
+    await async function def class lambda static public private protected readonly
+    """
+)
+_MAX_NON_SECRET_CHARS = max(map(len, _NON_SECRET_WORDS))
+# An expression: an attribute, a call, an index or an arrow.
+_EXPRESSION = re.compile(
+    r"""[A-Za-z_$][\w$]*(?:\s?(?:\.|\?\.|->|::)\s?[A-Za-z_$][\w$]*)*\s?[(\[{<]
+      | (?:[A-Za-z_$][\w$]*(?:\?\.|->|::|\.))+[A-Za-z_$][\w$]*\Z
+      | [!&*(\[{|] | (?:new|await|await|not|lambda|function|typeof|async|if|import)\s
+    """,
+    re.X,
+)
+_PLAIN_WORD = re.compile(r"[A-Za-z_][A-Za-z_-]*\Z")
+_CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z")
+_PATH = re.compile(
+    r"(?:\.{0,2}/|~/|[A-Za-z]:\\|https?:|file:|arn:|projects/|[\w-]+/[\w./-]+\.\w{1,5}\Z)"
+)
+_MIXED = re.compile(r"(?=.*[A-Za-z])(?=.*\d)(?!v?\d+(?:\.\d+)+)[^\s/]+\Z")
+_PROSE = re.compile(
+    r"\b(?:the|an?|is|are|was|of|for|your|you|this|that|must|should|not|and|or|to|with|enter|please|cannot"
+    r"|field|required|invalid|failed|user|when|if|from|be|has|can|will|does|in)\b",
+    re.I,
+)
+
+
+def is_secret_string(name: SecretName, value: str) -> bool:
+    """Return whether a quoted text after a secret's name is the secret."""
+    if is_placeholder(value) or _is_non_secret_word(value):
+        return False
+    if not name.is_strong:
+        return _looks_like_token(name, value)
+    if " " in value or "\t" in value:
+        return len(value) >= 6 and not _is_prose(value)
+    if (_CONSTANT.match(value) and classify_name(value)) or is_path(value):
+        return False
+    if name.kind in ("key", "secret") and _PLAIN_WORD.match(value):
+        return is_random(value) or (len(value) >= 16 and "_" not in value and "-" not in value)
+    if _PLAIN_WORD.match(value) and classify_name(value):
+        return False
+    return len(value) >= (6 if name.kind == "key" else 3)
+
+
+def is_secret_word(name: SecretName, value: str, *, is_bare: bool) -> bool:
+    """Return whether an unquoted text after a secret's name is the secret.
+
+    `is_bare` means that it cannot be code: it is a setting or an option.
+    """
+    if len(value) < 3 or is_placeholder(value) or _is_non_secret_word(value):
+        return False
+    if not name.is_strong:
+        return _looks_like_token(name, value) and not _EXPRESSION.match(value)
+    if _PLAIN_WORD.match(value):
+        return is_bare and len(value) >= 4 and name.kind == "password" and not classify_name(value)
+    if _EXPRESSION.match(value) and not is_random(value):
+        return False
+    if is_path(value):
+        return False
+    if value.isidentifier() and not is_bare:
+        return is_random(value, 8)
+    if name.kind == "key" and not is_random(value, 8):
+        return is_bare and len(value) >= 12 and not _CONSTANT.match(value)
+    return (not (_CONSTANT.match(value) and classify_name(value)) and not value.isdigit()) or len(
+        value
+    ) > 3
+
+
+def _is_non_secret_word(value: str) -> bool:
+    return len(value) <= _MAX_NON_SECRET_CHARS and value.lower() in _NON_SECRET_WORDS
+
+
+def is_path(value: str) -> bool:
+    """Return whether the value is a path or URL that does not look random."""
+    return _PATH.match(value) is not None and not is_random(value, 20)
+
+
+def _looks_like_token(name: SecretName, value: str) -> bool:
+    """Return whether a value after a weak name is random enough to be a secret."""
+    if " " in value or "://" in value:
+        return False
+    if name.kind in ("cookie", "signature", "authorization") and is_digest(value):
+        return False
+    if name.kind == "password" and 6 <= len(value) <= 80 and not _EXPRESSION.match(value):
+        return not value.isalpha() and not is_path(value) and _MIXED.match(value) is not None
+    if is_random(value, 10):
+        return not _PATH.match(value) or is_random(value, 24)
+    return len(value) >= 20 and value.isalnum() and not value.isalpha() and not value.isdigit()
+
+
+def _is_prose(value: str) -> bool:
+    parts = value.split()
+    if len(parts) in (12, 15, 18, 21, 24) and all(
+        part.isalpha() and part.islower() for part in parts
+    ):
+        return False  # a wallet's seed phrase
+    return value[-1] in ":.?!" or _PROSE.search(value) is not None or len(parts) > 8
+
+
+_MAX_DISTANCE = 60
+_RANDOM_IMAGE = bytes(
+    97 if chr(c) in "_+/=.!~-" or (chr(c).isalnum() and c < 128) else 32 for c in range(256)
+)
+_MIN_RANDOM_RUN = b"a" * 16
+_RANDOM_START = re.compile(r"[A-Za-z0-9_+/=.!~-](?<![\w/.+-].)[A-Za-z0-9_+/=.!~-]{15}")
+_RANDOM_RUN = re.compile(r"[A-Za-z0-9_+/=.!~-]{16,400}(?![\w(/])")
+
+
+def detect_random_nearby(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+    """Detect random text, no digest or path, shortly after a secret's name that ends at `at`."""
+    if _MIN_RANDOM_RUN not in scan.raw[at : at + _MAX_DISTANCE + len(_MIN_RANDOM_RUN)].translate(
+        _RANDOM_IMAGE
+    ):
+        return
+    text = scan.text
+    line = text.find("\n", at, at + _MAX_DISTANCE)
+    end = line if line >= 0 else at + _MAX_DISTANCE
+    last = (
+        end if line >= 0 else end + len(_MIN_RANDOM_RUN) - 1
+    )  # lets a run begin within the distance
+    while begins := _RANDOM_START.search(text, at, last):
+        run = _RANDOM_RUN.match(text, begins.start())
+        at = run.end() if run else begins.start() + 1
+        if run and _is_random_secret(run.group().rstrip(".=")):
+            yield make_secret_span(run.start(), run.end(), "random")
+
+
+def _is_random_secret(value: str) -> bool:
+    if "/" in value or "--" in value or not is_random(value, 16):
+        return False
+    if is_digest(value) or is_placeholder(value):
+        return False
+    return any(is_random(piece, 12) for piece in re.split(r"[.=_-]", value))
+
 
 # Every secret's name contains one of these; the full name decides.
 _NAME_LITERALS = (

@@ -10,8 +10,8 @@ from urllib.parse import quote, quote_plus
 
 from rekindle.redaction.scanner import Detector, RedactionSpan, ScanInput
 
+from .assignments import is_path
 from .entropy import is_placeholder, is_random
-from .literals import is_path
 from .secret_names import classify_name
 
 MIN_VALUE_LENGTH = 8  # a shorter value may occur in ordinary text by chance

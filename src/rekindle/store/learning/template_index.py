@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rekindle.knowledge.selection import build_index_tokens, weigh_pattern_words
+from rekindle.knowledge.pattern_index import build_index_tokens, weigh_pattern_words
 from rekindle.knowledge.text_matching import WeightedWords
 from rekindle.store.core.engine import Engine, Transaction
 from rekindle.store.core.rows import encode_json

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
-from rekindle.knowledge.selection import CandidatePattern, TemplateStats, WordCounts
+from rekindle.knowledge.pattern_index import CandidatePattern, TemplateStats, WordCounts
 from rekindle.knowledge.text_matching import WeightedWords, to_index_token
 from rekindle.store.core.engine import Engine, Transaction
 from rekindle.store.core.rows import decode_json

@@ -212,7 +212,7 @@ def test_an_endpoint_that_asks_for_too_long_a_pause_is_given_up(way: str):
         (
             {"status": 429, "code": "insufficient_quota"},
             errors.ModelRequestRejected,
-            "nothing left",
+            "out of credit",
         ),
         (
             {"status": 400, "code": "context_length_exceeded"},
@@ -250,7 +250,7 @@ def test_what_does_not_pass_is_reported_in_the_end(
         ScriptedModel(script({"faults": [{"status": status, "always": True}]})) as server,
         pytest.raises(error),
     ):
-        answer_of(server, way, patience=RetryPolicy(max_attempts=3))
+        answer_of(server, way, retry_policy=RetryPolicy(max_attempts=3))
     assert len(server.requests) == 3
 
 
@@ -278,7 +278,7 @@ def test_a_stream_that_never_comes_to_its_end_is_no_answer(fault: dict[str, Any]
         ScriptedModel(script(step)) as server,
         pytest.raises((errors.StreamBroken, errors.ModelUnreachable)) as caught,
     ):
-        answer_of(server, "stream", patience=RetryPolicy(max_attempts=2))
+        answer_of(server, "stream", retry_policy=RetryPolicy(max_attempts=2))
     assert len(server.requests) == 2
     if fault in ({"cut": 3}, {"stop": 3}):
         assert isinstance(caught.value, errors.StreamBroken)
@@ -305,7 +305,7 @@ def test_an_endpoint_that_stays_silent_is_left(way: str):
     with ScriptedModel(script({"text": "late", "wait": 30})) as server:
         endpoint = Endpoint(server.url, "scripted", silence_seconds=0.2)
         with pytest.raises(errors.ModelUnreachable, match="timed out"):
-            answer_of(server, way, endpoint=endpoint, patience=RetryPolicy(max_attempts=1))
+            answer_of(server, way, endpoint=endpoint, retry_policy=RetryPolicy(max_attempts=1))
 
 
 @BOTH
@@ -314,7 +314,7 @@ def test_an_answer_that_takes_too_long_as_a_whole_is_left(way: str):
     with ScriptedModel(script(step)) as server:
         endpoint = Endpoint(server.url, "scripted", answer_seconds=0.5)
         with pytest.raises(errors.ModelError, match=r"no complete response within 0\.5 s"):
-            answer_of(server, way, endpoint=endpoint, patience=RetryPolicy(max_attempts=1))
+            answer_of(server, way, endpoint=endpoint, retry_policy=RetryPolicy(max_attempts=1))
 
 
 @BOTH
@@ -325,7 +325,7 @@ def test_an_address_where_nobody_answers_is_named(way: str):
     with ScriptedModel() as server:
         endpoint = Endpoint(url, "scripted")
         with pytest.raises(errors.ModelUnreachable, match=r"check model\.base_url") as caught:
-            answer_of(server, way, endpoint=endpoint, patience=RetryPolicy(max_attempts=2))
+            answer_of(server, way, endpoint=endpoint, retry_policy=RetryPolicy(max_attempts=2))
     assert url in str(caught.value)
 
 

@@ -82,7 +82,7 @@ def test_without_an_owner_nothing_is_searched(context: ToolContext, store: Store
     assert "has no known owner" in error(
         SESSION_SEARCH, context._replace(store=store, owner=None), query="zebra"
     )
-    assert "no store" in error(SESSION_SEARCH, context, query="zebra")
+    assert "no session store" in error(SESSION_SEARCH, context, query="zebra")
 
 
 def test_a_search_can_be_limited_to_one_session_and_a_role(

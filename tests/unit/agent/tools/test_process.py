@@ -205,7 +205,7 @@ async def test_mistakes_are_answers_that_help(tmp_path: Path, context: ToolConte
             "process", action="poll", process_id="pnothere"
         )
         assert "allowed" in await agent.error("process", action="dance")
-        assert "has none" in await agent.error(
+        assert "not allowed with background=true" in await agent.error(
             "terminal", command="sleep 1", background=True, timeout=5
         )
         assert "only allowed with background=true" in await agent.error(

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from rekindle.agent.tools.child_process import ChildResult, run_child
 from rekindle.agent.tools.environment import build_command_environment
-from rekindle.agent.tools.sandbox_paths import resolve_path
+from rekindle.agent.tools.sandbox_paths import is_allowed, resolve_path
 from rekindle.agent.tools.tool import ApprovalRequest, Tool, ToolContext, ToolResult, build_schema
 from rekindle.errors import ToolError
 from rekindle.shell.risk import find_risks
@@ -82,12 +82,22 @@ def _check_workdir(context: ToolContext, asked: str) -> str:
     return path
 
 
+def find_command_risks(command: str, context: ToolContext, workdir: str) -> tuple[str, ...]:
+    """Return why the command needs approval in this context; empty if it is harmless."""
+    return find_risks(
+        command,
+        workdir,
+        home=context.environment.get("HOME", "/"),
+        is_allowed=lambda path: is_allowed(context, path),
+    )
+
+
 async def require_approval(context: ToolContext, command: str, workdir: str) -> None:
     """Return if the command may run; otherwise raise a ToolError that says what to do instead."""
     if context.approval == "never":
         return
     # In a thread, because resolving links on disk may be slow.
-    risks = await asyncio.to_thread(find_risks, command, context, workdir)
+    risks = await asyncio.to_thread(find_command_risks, command, context, workdir)
     if not risks and context.approval != "always":
         return
     rule = _APPROVAL_TEXT[context.approval]

@@ -6,6 +6,7 @@ import asyncio
 import os
 import termios
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from rekindle.errors import InputClosed
@@ -25,6 +26,7 @@ from .fd_keeper_client import FdKeeperClient
 _WRITE_TIMEOUT = 5.0  # seconds after which unread input is rejected
 _MAX_DRAIN_CHUNKS = 64  # chunks read after the exit, in case a child still writes
 _EOF_KEY = b"\x04"
+EXIT_FILE = "exit"  # in the folder of a process
 
 
 class StdioFds(NamedTuple):
@@ -122,8 +124,6 @@ class LocalProcess:
     # -- exit
 
     async def wait(self) -> int | None:
-        from .local import EXIT_FILE, read_exit_code
-
         await self._wait_for_exit(self._root.pid)
         code = read_exit_code(self._spec.folder / EXIT_FILE)
         if code is None and self.program_pid and self.program_pid in await self._list_alive():
@@ -260,3 +260,12 @@ class LocalProcess:
 def _resolve_future(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+def read_exit_code(path: Path) -> int | None:
+    """Return the exit code written by the shim, or None if there is none."""
+    try:
+        words = path.read_bytes().split()
+    except OSError:
+        return None
+    return int(words[0]) if words and words[0].isdigit() else None

@@ -16,7 +16,6 @@ import signal
 import termios
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 from rekindle.errors import ProcessStartFailed
@@ -30,12 +29,11 @@ from rekindle.processes.backends.base import (
 )
 
 from . import cgroup, process_tree
-from .child import LocalProcess, StdioFds
+from .child import EXIT_FILE, LocalProcess, StdioFds, read_exit_code
 from .executable import resolve_executable
 from .fd_keeper_client import FdKeeperClient
 from .spawner_client import SpawnerClient, SpawnRequest
 
-EXIT_FILE = "exit"
 _START_TIMEOUT = 30.0
 _NO_EXIT_CODE = b" " * 15 + b"\n"
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -202,15 +200,6 @@ def _set_nonblocking(fds: StdioFds) -> StdioFds:
     os.set_blocking(fds.output, False)
     os.set_blocking(fds.input, False)
     return fds
-
-
-def read_exit_code(path: Path) -> int | None:
-    """Return the exit code written by the shim, or None if there is none."""
-    try:
-        words = path.read_bytes().split()
-    except OSError:
-        return None
-    return int(words[0]) if words and words[0].isdigit() else None
 
 
 def _drain_output(fds: StdioFds) -> bytes:
