@@ -190,7 +190,7 @@ def _common(one: bytes, two: bytes) -> int:
 
 
 def _value(rng: random.Random, data: bytes, other: bytes) -> Damaged:
-    """A hostile value in place of one in the JSON of a line, or of the document."""
+    """Replace a value in the JSON of a line, or of the document, by a hostile one."""
     lines = data.split(b"\n")
     numbers = [
         number for number, line in enumerate(lines) if line[:1] == b"{" and line[-1:] == b"}"
@@ -234,7 +234,7 @@ def _changed(rng: random.Random, value: Any, indent: int | None) -> tuple[str, b
 
 
 def _place(rng: random.Random, value: Any) -> tuple[Any, Any]:
-    """A container somewhere in a value, and a key in it; deep places are as likely as high ones."""
+    """Pick a container in a value and a key in it; deep ones are as likely as shallow ones."""
     places: list[tuple[Any, Any]] = []
     rest: list[Any] = [value]
     while rest and len(places) < 5_000:
@@ -251,7 +251,7 @@ def _place(rng: random.Random, value: Any) -> tuple[Any, Any]:
 
 
 def _row(rng: random.Random, data: bytes, other: bytes) -> Damaged:
-    """A hostile value in a column of a row."""
+    """Put a hostile value into a column of a row."""
 
     def change(db: apsw.Connection) -> str:
         table = rng.choice(_tables(db))
@@ -269,7 +269,7 @@ def _row(rng: random.Random, data: bytes, other: bytes) -> Damaged:
 
 
 def _table(rng: random.Random, data: bytes, other: bytes) -> Damaged:
-    """A column or a table that is not there."""
+    """Drop a column or a table."""
 
     def change(db: apsw.Connection) -> str:
         table = rng.choice(_tables(db))
@@ -317,7 +317,7 @@ def _member(rng: random.Random, data: bytes, other: bytes) -> Damaged:
 
 
 def _bomb(rng: random.Random, data: bytes, other: bytes) -> Damaged:
-    """A member that no reader has a use for, and that is a thousand times larger than it looks."""
+    """Add a member that no reader uses and that expands a thousandfold."""
     changed = io.BytesIO(data)
     try:
         with zipfile.ZipFile(changed, "a", zipfile.ZIP_DEFLATED) as file:

@@ -51,7 +51,7 @@ ANSWERS = {
 
 
 def script() -> dict[str, Any]:
-    """What the model says to each kind of message."""
+    """Script the model's answer to each kind of message."""
     call = {"name": "terminal", "arguments": {"command": "sleep 0.05; echo done"}}
     calls = {
         "tool": [{"calls": [call]}],
@@ -137,7 +137,7 @@ class Life:
         return None
 
     def doing(self, store: Store) -> str:
-        """What is going on in it."""
+        """Describe the state of the gateway."""
         runner = self.runner
         if runner is None:
             return "while starting"

@@ -66,7 +66,7 @@ def audit(store: Store, server: ChatServer, people: People, report: Report) -> N
 def _chat(
     store: Store, server: ChatServer, people: People, report: Report, chat: str
 ) -> Iterator[str]:
-    """What is wrong with what one chat shows and what is stored of it."""
+    """Return the differences between what a chat shows and what is stored."""
     key = f"agent:main:memory:dm:{chat}"
     failed = [parcel for parcel in store.inbox.list_outbound(key) if parcel.state == "failed"]
     hopeless = {
@@ -103,7 +103,7 @@ def _words(
     *,
     whole: bool,
 ) -> Iterator[str]:
-    """What is wrong with the order and the words of the answers."""
+    """Return what is wrong with the order and the text of the answers."""
     notice = next((text for text in texts if text.startswith(GAVE_UP)), GAVE_UP)
     said = people.said[chat]
     wanted = [notice if text in hopeless else answer for text, answer in said]

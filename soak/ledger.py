@@ -155,7 +155,7 @@ def _lost(promises: Promises, stored: dict[str, dict[int, Message]]) -> Iterator
 
 
 def _reordered(promises: Promises) -> Iterator[str]:
-    """A message must stand before all whose call began after its own had returned."""
+    """Check that a message precedes all whose call began after its own returned."""
     by_session: defaultdict[str, list[tuple[int, Entry]]] = defaultdict(list)
     for (session, position), token in promises.at.items():
         by_session[session].append((position, promises.acknowledged[token]))

@@ -221,7 +221,7 @@ def _alive(pid: int) -> bool:
 
 
 def _marked(ids: set[str]) -> set[int]:
-    """Processes that bear the mark of one of these; others may be run on this machine meanwhile."""
+    """Return the running processes that carry one of these marks."""
     found: set[int] = set()
     for name in os.listdir("/proc"):
         try:
@@ -236,7 +236,7 @@ def _marked(ids: set[str]) -> set[int]:
 
 
 def _open() -> Counter[str]:
-    """The files that this program has open, by what they are."""
+    """Count this program's open files by kind."""
     names: Counter[str] = Counter()
     for number in os.listdir("/proc/self/fd"):
         with suppress(OSError):

@@ -41,7 +41,7 @@ def made(seed: int, turns: int = 8) -> list[Specimen]:
 
 
 def real(folder: Path) -> Iterator[Specimen]:
-    """The files below a folder that are in a format we read."""
+    """List the files below a folder that are in a format we read."""
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.stat().st_size <= _LARGEST and (format := detect_format(path)):
             yield Specimen(format.name, str(path.relative_to(folder)), path.read_bytes())
@@ -65,7 +65,7 @@ def _document(value: Any) -> bytes:
 
 
 def _chat(talk: list[Turn]) -> list[dict[str, Any]]:
-    """The talk in the OpenAI shape, which many formats hold inside."""
+    """Build the conversation in the OpenAI shape, which many formats embed."""
     messages: list[dict[str, Any]] = []
     for kind, text, call in talk:
         role = {"user": "user", "result": "tool"}.get(kind, "assistant")

@@ -19,7 +19,7 @@ def token(slot: int, life: int, thread: int, number: int, *, platform: bool = Fa
 
 
 def message(token: str, session: str) -> Message:
-    """The message of a token; it names the session that it was said in."""
+    """Build the message of a token; it names its session."""
     rng = random.Random(token)
     words = rng.choices(_WORDS, k=min(int(rng.lognormvariate(3, 1)), 2000))
     calls = (ToolCall("call", "burn", '{"what": "wood"}'),) if rng.random() < 0.1 else ()
@@ -32,6 +32,6 @@ def message(token: str, session: str) -> Message:
 
 
 def token_and_home(message: Message) -> tuple[str, str]:
-    """The token of a message, and the session that it was said in."""
+    """Parse the token and the session out of a message."""
     said, home, *_ = message.text.split(" ", 2)
     return said, home

@@ -89,7 +89,7 @@ class Writer:
         return positions
 
     def _look(self, session: str, token: str, position: int) -> None:
-        """What was just acknowledged can be read and found."""
+        """Check that the last acknowledged message can be read and found."""
         (read,) = patiently(lambda: self._store.messages(session, after=position - 1, limit=1))
         if read != speech.message(token, session):
             raise AssertionError(f"{session} {position}: expected {token}, read {read.text[:80]!r}")

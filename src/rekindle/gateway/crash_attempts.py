@@ -58,9 +58,9 @@ class AttemptTracker:
         """Forget messages that are done."""
         self._counted.difference_update(inbound.num for inbound in inbound_messages)
 
-    async def undo(self, *letters: InboundMessage) -> None:
+    async def undo(self, *messages: InboundMessage) -> None:
         """Undo the attempts at the given messages, or at all, after a clean shutdown or takeover."""
-        nums = {one.num for one in letters} & self._counted if letters else {*self._counted}
+        nums = {one.num for one in messages} & self._counted if messages else {*self._counted}
         self._counted -= nums
         if nums:
             await self._executor.run(self._inbox.undo_attempts, sorted(nums))

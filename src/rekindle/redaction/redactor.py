@@ -7,7 +7,7 @@
 
 Each finding is replaced by a mask that names its kind: `<secret:aws-key>`, `<mail>`, `<phone>`,
 `<card>`, `<user>`, and `~` for a home folder. Masks are left alone, so redaction is idempotent. The
-report never contains what was removed. The rules are in `secrets/`.
+report never contains what was removed. The rules are in `detectors/`.
 """
 
 from __future__ import annotations

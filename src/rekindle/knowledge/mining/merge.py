@@ -55,12 +55,12 @@ class Occurrence(NamedTuple):
     @property
     def signatures(self) -> tuple[CallSignature, ...]:
         """The signatures of the calls."""
-        return tuple([deed.signature for deed in self.mined_calls])
+        return tuple([call.signature for call in self.mined_calls])
 
     @property
     def call_ids(self) -> tuple[str, ...]:
         """The ids of the calls."""
-        return tuple([deed.id for deed in self.mined_calls])
+        return tuple([call.id for call in self.mined_calls])
 
 
 class CallTypeStats(NamedTuple):

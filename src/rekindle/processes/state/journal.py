@@ -1,7 +1,7 @@
 """Process state on disk: one folder per process, no database.
 
     <home>/processes/<id>/record.json   owner, command, backend, state; replaced atomically
-                          ring          its output (ring.py)
+                          ring          its output (ring_buffer.py)
                           exit          the exit code, written by the shim that waits for it
 
 The `starting` record is durable before the process exists, and survives a power cut. Later updates

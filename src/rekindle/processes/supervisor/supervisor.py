@@ -1,6 +1,6 @@
 """The supervisor: a program that owns the background processes of one home.
 
-    python -m rekindle.processes.supervisor FOLDER [LIMITS as JSON]
+    python -m rekindle.processes.supervisor.supervisor FOLDER [LIMITS as JSON]
 
 It is started by the first client that needs it (client.py), or by the fd keeper after it was
 killed. It prints `ready` when it accepts requests, otherwise the reason why not, and exits some
