@@ -72,8 +72,7 @@ NOUN_METHODS = {
     "Filter.with_",  # `with` is a keyword
 }
 
-VERBS = frozenset(
-    """
+_VERBS = """
     abandon abbreviate abort accept acknowledge ack aclose acquire adapt add adopt advance aggregate
     announce answer append apply approve archive ascend ask assess assign attach avoid backup become
     begin borrow build cache call cancel catch change check choose claim classify clean clear close
@@ -97,15 +96,13 @@ VERBS = frozenset(
     store stream strip submit subtract suggest sum summarize sweep switch sync take tend terminate test
     touch track transact translate trim truncate try undo undouble unescape unflatten unindex unregister
     unwatch unwrap update upgrade use validate verify visit wait wake walk watch weigh wrap write yield
-    """.split()
-)
+"""
 # First words of questions and conversions.
-PREFIXES = frozenset(
-    """
+_PREFIXES = """
     accepts allows are as belongs can contains decodes fetches from has is looks matches may mentions
     names needs on reads runs should starts takes to
-    """.split()
-)
+"""
+VERBS, PREFIXES = frozenset(_VERBS.split()), frozenset(_PREFIXES.split())
 BACK_UP = "back_up"  # a verb of two words
 DICTATED = {"fileno"}  # Python's own protocol
 SINGLE_WORDS = {"main", "register", "connect"}  # entry points: a program, a group, a platform

@@ -255,14 +255,14 @@ def format_cost(cost: Decimal) -> str:
 
 
 __all__ = [
+    "Compacted",
     "Retrying",
     "ToolCalled",
+    "ToolReturned",
+    "TurnContext",
     "TurnEnded",
     "TurnEvent",
     "TurnLimits",
-    "ToolReturned",
-    "TurnContext",
-    "Compacted",
     "format_cost",
     "run_turn",
 ]

@@ -16,7 +16,7 @@ from rekindle.types import Message, ToolCall
 
 from .rules import command_output, protocol, tool_contract
 
-__all__ = ["RULES_VERSION", "Outcome", "Judge", "judge_call"]
+__all__ = ["RULES_VERSION", "Judge", "Outcome", "judge_call"]
 
 # Raise with every change that may change a verdict: older verdicts are then judged again.
 RULES_VERSION = 2

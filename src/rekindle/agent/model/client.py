@@ -48,15 +48,15 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 __all__ = [
-    "Retrying",
-    "ModelResponse",
     "CallDelta",
-    "StreamEnded",
     "Endpoint",
-    "StreamEvent",
     "Model",
-    "RetryPolicy",
+    "ModelResponse",
     "ReasoningDelta",
+    "RetryPolicy",
+    "Retrying",
+    "StreamEnded",
+    "StreamEvent",
     "TextDelta",
 ]
 

@@ -197,7 +197,6 @@ def pick_template(
       rekindle warm pick 'fix the failing test'
       rekindle warm pick 'fix the failing test' --json
     """
-
     config = load_settings()
     with open_for_writing(may_create=True) as store:
         starter = _create_warm_starter(config, store, None, "openai", max, None, None)
