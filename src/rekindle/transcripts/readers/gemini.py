@@ -373,9 +373,9 @@ class _GeminiHistory(_GeminiConversation):
             reasoning="\n\n".join(thoughts) or None,
             platform_message_id=fallback_id,
         )
-        if self.setting_up and not calls and message.text.startswith(_SETUP_REPLIES):
+        if self.is_setting_up and not calls and message.text.startswith(_SETUP_REPLIES):
             return
-        self.setting_up = False
+        self.is_setting_up = False
         if message.content or calls or thoughts:
             yield replace_fields(message, meta=drop_none(self.pop_pending_meta()))
 
