@@ -41,7 +41,6 @@ from rekindle.transcripts.jsonio.partial import find_first_element, parse_partia
 from rekindle.transcripts.jsonio.stream import (
     ContainerEnd,
     JsonPath,
-    has_document_per_line,
     iter_document_values,
 )
 from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
@@ -66,9 +65,9 @@ def can_read(head: FileHead) -> bool:
         if _is_message(line) or any(_is_message(raw) for raw in as_objects(line.get("messages"))):
             return True
     first = find_first_element(head.data, {"messages"})
-    return _starts_with_message(
-        find_first_element(first, {"messages"}) if _is_conversation(first) else first
-    )
+    if _is_conversation(first):
+        first = find_first_element(first, {"messages"})
+    return _starts_with_message(first, is_cut=head.is_cut)
 
 
 def _is_conversation(first: bytes) -> bool:
@@ -76,12 +75,12 @@ def _is_conversation(first: bytes) -> bool:
     return first.startswith(b"[") or isinstance(parse_partial_fields(first).get("messages"), list)
 
 
-def _starts_with_message(first: bytes) -> bool:
+def _starts_with_message(first: bytes, *, is_cut: bool) -> bool:
     try:
         return _is_message(as_object(decode_json(first)))
     except ValueError:
         # Longer than the head: the role may be before or after the text, so look for both.
-        match = _ROLE.search(first)
+        match = _ROLE.search(first) if is_cut else None
         return match is not None and match[1].decode() in _ROLES and b'"content"' in first
 
 
@@ -91,7 +90,7 @@ def read_events(path: Path) -> Iterator[TranscriptEvent]:
     is_long_line = b"\n" not in head.data.strip() and any(
         _is_message(line) for line in head.objects
     )
-    if is_long_line or has_document_per_line(head):
+    if is_long_line or head.has_document_per_line:
         return _read_lines(path)
     if head.data.startswith(b"[") and _is_conversation(find_first_element(head.data, {"messages"})):
         return _read_list(path)
