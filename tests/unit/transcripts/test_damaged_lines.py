@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from soak.specimens import made
 
 from rekindle.transcripts import UnreadableEntry, detect_format
 from rekindle.types import Message
-from soak.specimens import made
 from tests.unit.transcripts.test_hostile import BY_LINE, GOOD
 
 LINE_FORMATS = [format for format in BY_LINE if format.name != "aider"]  # Markdown

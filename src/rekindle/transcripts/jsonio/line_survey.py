@@ -6,7 +6,7 @@ one. Only the beginning and the end of each line are looked at, so a long line c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -25,7 +25,7 @@ _DECIDING_LINES = 2
 class LineSurvey(NamedTuple):
     """The first objects on lines of their own, with the fields seen so far, and where they begin."""
 
-    objects: list[JsonObject] = []
+    objects: Sequence[JsonObject] = ()
     first_start: int = 0
     has_document_per_line: bool = False
 
@@ -61,10 +61,7 @@ def survey_lines(path: Path) -> LineSurvey:
                 elements += 1
             else:
                 others += 1
-            if (
-                max(len(objects), elements) >= _DECIDING_LINES
-                or number + 1 >= _MAX_SURVEYED_LINES
-            ):
+            if max(len(objects), elements) >= _DECIDING_LINES or number + 1 >= _MAX_SURVEYED_LINES:
                 break
     is_enclosed = len(objects) == 1 and _is_enclosed(first, last)
     is_decided = len(objects) > elements and len(objects) + others > 1 and not is_enclosed
