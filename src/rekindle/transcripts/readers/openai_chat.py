@@ -45,7 +45,7 @@ from rekindle.transcripts.jsonio.stream import (
 )
 from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
 
-from .ids import MASKED_IDS, make_path_id
+from .session_builder import MASKED_IDS, make_path_id
 
 SOURCE = "openai-chat"
 

@@ -17,8 +17,8 @@ from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
 from rekindle.transcripts.jsonio.partial import find_first_element, parse_partial_fields
 from rekindle.transcripts.jsonio.stream import JsonPath, JsonValue, iter_values
-from rekindle.transcripts.readers.ids import make_path_id
 from rekindle.transcripts.readers.openai_chat import OpenAIChatConversation
+from rekindle.transcripts.readers.session_builder import make_path_id
 from rekindle.types import JSON, Message, replace_fields
 
 SOURCE = "tau-bench"
