@@ -48,7 +48,7 @@ class _Line(NamedTuple):
 def survey_lines(path: Path) -> LineSurvey:
     """Look for objects that are alone on their lines, up to the first few."""
     objects: list[JsonObject] = []
-    first_start = elements = others = 0
+    first_start = elements = others = indented = 0
     first = last = _Line(0, b"", b"")
     with path.open("rb") as file:
         for number, line in enumerate(_iter_lines(file)):
@@ -61,10 +61,11 @@ def survey_lines(path: Path) -> LineSurvey:
                 elements += 1
             else:
                 others += 1
+                indented += line.head[:1] in (b" ", b"\t")
             if max(len(objects), elements) >= _DECIDING_LINES or number + 1 >= _MAX_SURVEYED_LINES:
                 break
-    is_enclosed = len(objects) == 1 and _is_enclosed(first, last)
-    is_decided = len(objects) > elements and len(objects) + others > 1 and not is_enclosed
+    is_document = indented * 2 > others or (len(objects) == 1 and _is_enclosed(first, last))
+    is_decided = len(objects) > elements and len(objects) + others > 1 and not is_document
     return LineSurvey(objects, first_start, is_decided)
 
 

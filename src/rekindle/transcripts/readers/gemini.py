@@ -82,9 +82,10 @@ def _is_chat_line(line: JsonObject) -> bool:
 def read_events(path: Path) -> Iterator[TranscriptEvent]:
     # A head that holds its messages is a whole record, which is streamed as a document.
     head = FileHead.read(path)
+    first = head.first_line_objects
     if head.has_document_per_line and (
-        any(_is_chat_line(line) and "messages" not in line for line in head.first_line_objects)
-        or all(_LISTS.isdisjoint(line) for line in head.first_line_objects)
+        any(_is_chat_line(line) and "messages" not in line for line in first)
+        or not (head.line_objects or any("messages" in line for line in first))
     ):
         return _read_lines(path)
     return _read_documents(path)
