@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import random
 import signal
 import warnings
 from collections.abc import Callable, Iterator
@@ -7,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from hypothesis import settings
 
 from rekindle import Store, open_store
 from tests import remote_hosts, servers
@@ -17,6 +20,29 @@ ENGINES = ("sqlite", "postgresql")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+# A run of the suite repeats the last one: what fresh examples find belongs to a run that looks for it.
+settings.register_profile("fixed", derandomize=True)
+settings.register_profile("fresh", print_blob=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Repeat the same examples, unless REKINDLE_FUZZ=1 or --hypothesis-seed asks for fresh ones."""
+    if config.getoption("--hypothesis-profile"):
+        return
+    if os.environ.get("REKINDLE_FUZZ") and config.getoption("--hypothesis-seed") is None:
+        config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
+    is_fresh = config.getoption("--hypothesis-seed") is not None
+    settings.load_profile("fresh" if is_fresh else "fixed")
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say how to repeat a run with fresh examples."""
+    if (seed := config.getoption("--hypothesis-seed")) is not None:
+        terminalreporter.write_line(f"fresh examples; repeat with --hypothesis-seed={seed}")
 
 
 T = TypeVar("T", servers.Postgres, remote_hosts.Podman, remote_hosts.Sshd)

@@ -81,6 +81,14 @@ def detect_format(path: str | Path) -> TranscriptFormat | None:
     head = FileHead.read(Path(path))
     if not head.data:
         return None
+    if (format := _match_format(head)) is not None:
+        return format
+    # A damaged line at the beginning must not hide the format of the others.
+    rest = head.skip_damaged_lines()
+    return None if rest is None else _match_format(rest)
+
+
+def _match_format(head: FileHead) -> TranscriptFormat | None:
     is_binary = head.is_binary
     candidates = [format for format in FORMATS if format.binary or not is_binary]
     return next((format for format in candidates if format.can_read(head)), None)

@@ -10,6 +10,7 @@ from typing import cast, overload
 from rekindle.json_fields import JsonObject
 from rekindle.store.engines.open_files import is_open
 from rekindle.transcripts.jsonio.jsonl import decode_json
+from rekindle.transcripts.jsonio.line_survey import LineSurvey, is_enclosed, survey_lines
 from rekindle.transcripts.jsonio.partial import parse_partial_fields
 
 _HEAD_BYTES = 64 * 1024
@@ -22,6 +23,7 @@ class FileHead:
 
     def __init__(self, data: bytes, path: Path | None = None) -> None:
         self.data = data.removeprefix(b"\xef\xbb\xbf").lstrip()
+        self.is_cut = len(data) >= _HEAD_BYTES
         # For formats that spread over several files.
         self.path = path
 
@@ -48,24 +50,61 @@ class FileHead:
     @cached_property
     def line_objects(self) -> Sequence[JsonObject]:
         """The JSON objects that are complete on a line of their own."""
-        return _HeadLines(self.data.split(b"\n", _MAX_LINES)[:_MAX_LINES])
+        return _HeadLines(self._lines)
 
     @property
-    def is_json_lines(self) -> bool:
-        """Whether objects are on lines of their own rather than elements of one document."""
-        lines = [line.strip() for line in self.data.split(b"\n", _MAX_LINES)[:_MAX_LINES]]
-        elements = sum(
-            line.startswith(b"{") and line.endswith(b"},") and _is_json(line[:-1]) for line in lines
-        )
-        # In an indented document, a small object may be alone on its line.
-        others = sum(bool(line) for line in lines) - len(self.line_objects)
-        is_rare = len(self.line_objects) * _RARE_RATIO <= others and not _is_json(lines[0])
-        return len(self.line_objects) > elements and not is_rare
+    def first_line_objects(self) -> Sequence[JsonObject]:
+        """The first JSON objects on lines, wherever they are, with the fields seen so far."""
+        return self.line_objects or self._survey.objects
+
+    @cached_property
+    def has_document_per_line(self) -> bool:
+        """Whether documents are on lines of their own, with any damaged lines between them."""
+        elements = sum(_is_element(line) for line in self._lines)
+        if not self.line_objects:
+            return not elements and self._survey.has_document_per_line
+        if len(self.line_objects) <= elements:
+            return False
+        if _is_json(self._lines[0]):
+            return True
+        if self._is_indented:
+            return False
+        return len(self.line_objects) > 1 or not is_enclosed(self.data.rstrip())
 
     @property
     def is_binary(self) -> bool:
-        """Whether the file is not text."""
-        return b"\0" in self.data
+        """Whether the file is not text; a crash may leave NUL bytes between lines of text."""
+        return b"\0" in self.data and not self.line_objects
+
+    def skip_damaged_lines(self) -> FileHead | None:
+        """Return the head of the file from its first good line, or None if that is the first."""
+        if self.path is None or is_open(self.path):
+            return None
+        start = survey_lines(self.path).first_start
+        if not start:
+            return None
+        with self.path.open("rb") as file:
+            file.seek(start)
+            return FileHead(file.read(_HEAD_BYTES), self.path)
+
+    @cached_property
+    def _lines(self) -> list[bytes]:
+        return self.data.split(b"\n", _MAX_LINES)[:_MAX_LINES]
+
+    @cached_property
+    def _survey(self) -> LineSurvey:
+        """The lines beyond the head, which are needed if it shows no document on a line."""
+        if self.path is None or not (self.is_cut or len(self._lines) == _MAX_LINES):
+            return LineSurvey()
+        return survey_lines(self.path)
+
+    @property
+    def _is_indented(self) -> bool:
+        """Whether this is an indented document, where a small object may be alone on its line."""
+        others = sum(bool(line.strip()) for line in self._lines) - len(self.line_objects)
+        indented = sum(line[:1] in (b" ", b"\t") for line in self._lines)
+        is_rare = len(self.line_objects) * _RARE_RATIO <= others
+        return is_rare and (indented * 2 > others or not any(self.line_objects))
 
 
 class _HeadLines(Sequence[JsonObject]):
@@ -111,7 +150,7 @@ class _HeadLines(Sequence[JsonObject]):
         for line in lines:
             line = line.strip()
             # The last line may be truncated; parsing it costs more than all the others.
-            if not (line.startswith(b"{") and line.endswith(b"}")):
+            if not _is_object_line(line):
                 continue
             try:
                 value = decode_json(line)
@@ -119,6 +158,16 @@ class _HeadLines(Sequence[JsonObject]):
                 continue
             if isinstance(value, dict):
                 yield cast(JsonObject, value)
+
+
+def _is_object_line(line: bytes) -> bool:
+    return line.startswith(b"{") and line.endswith(b"}")
+
+
+def _is_element(line: bytes) -> bool:
+    """Return whether a line holds one element of a list."""
+    line = line.strip()
+    return line.startswith(b"{") and line.endswith(b"},") and _is_json(line[:-1])
 
 
 def _is_json(data: bytes) -> bool:

@@ -59,7 +59,7 @@ def test_a_document_that_is_laid_out_stays_one_with_an_object_on_a_line(write: W
     run = {"task_id": 0, "reward": 1.0, "info": {}, "traj": [{"role": "user", "content": "x"}] * 9}
     laid_out = json.dumps([run], indent=2).split("\n")
     cut = [*laid_out[:25], "{}", *laid_out[25:-3]]
-    assert not FileHead("\n".join(cut).encode()).is_json_lines
-    assert FileHead(b'{"a": 1}\n{"b": 2}\nnot JSON\n').is_json_lines
-    assert FileHead(b'[\n{"a": 1},\n{"b": 2}\n]').is_json_lines is False
+    assert not FileHead("\n".join(cut).encode()).has_document_per_line
+    assert FileHead(b'{"a": 1}\n{"b": 2}\nnot JSON\n').has_document_per_line
+    assert FileHead(b'[\n{"a": 1},\n{"b": 2}\n]').has_document_per_line is False
     assert len(messages(read_transcript(write("\n".join(cut))))) == 8

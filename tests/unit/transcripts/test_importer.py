@@ -455,7 +455,7 @@ def test_the_corpus_is_taken_in_whole_and_once(store: Store, corpus: Path) -> No
 def test_the_next_batch_is_read_while_the_last_is_written(
     store: Store, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_BATCH", 1)
+    monkeypatch.setattr(module, "_BATCH_MESSAGES", 1)
     done: list[str] = []
     real = store.import_batch
 
@@ -482,7 +482,7 @@ def test_the_next_batch_is_read_while_the_last_is_written(
 def test_a_file_is_not_done_when_what_it_said_first_fails_after_its_end_was_read(
     store: Store, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_BATCH", 1)
+    monkeypatch.setattr(module, "_BATCH_MESSAGES", 1)
     path = write(Claude("a").prompt("x"))
     real = store.import_batch
 
@@ -511,8 +511,8 @@ def test_a_file_is_not_done_when_what_it_said_first_fails_after_its_end_was_read
 def test_trouble_with_telling_the_progress_stops_the_intake_after_what_was_read(
     store: Store, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_BATCH", 1)
-    monkeypatch.setattr(module, "_teller", lambda *_: None)  # between the files alone
+    monkeypatch.setattr(module, "_BATCH_MESSAGES", 1)
+    monkeypatch.setattr(module, "_make_file_progress", lambda *_: None)  # between the files alone
     write(Claude("a").prompt("x"), name="in/a.jsonl")
     folder = write(Claude("b").prompt("z"), name="in/b.jsonl").parent
 
@@ -528,7 +528,7 @@ def test_trouble_with_telling_the_progress_stops_the_intake_after_what_was_read(
 def test_an_intake_that_is_interrupted_while_it_writes_is_completed_by_the_next(
     store: Store, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_BATCH", 1)
+    monkeypatch.setattr(module, "_BATCH_MESSAGES", 1)
     path = write(Claude("a").prompt("x"))
 
     def read(path: Path, stop: bool = True) -> Iterator[Any]:

@@ -12,13 +12,14 @@ import os
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import msgspec
 
 from rekindle.transcripts.events import UnreadableEntry
 
 from .fast_path import MAX_PARSED_BYTES, ParsedDocument
+from .jsonl import decode_json
 
 _ELEMENT_CHUNK_BYTES = 1 << 20
 # A closed string, a quote whose string continues beyond the buffer, or punctuation.
@@ -42,6 +43,16 @@ class Element(NamedTuple):
     data: bytes
 
 
+class DecodedElement(NamedTuple):
+    """An element and its value."""
+
+    document: int
+    line: int
+    key: str | None
+    position: int | None
+    value: Any
+
+
 def iter_elements(path: Path, lists: Collection[str]) -> Iterator[Element | UnreadableEntry]:
     """Yield the elements of the documents in a file.
 
@@ -58,6 +69,27 @@ def iter_elements(path: Path, lists: Collection[str]) -> Iterator[Element | Unre
         if stream.depth:
             reason = f"unexpected end of document, {stream.depth} levels deep"
             yield UnreadableEntry(str(path), stream.count_line(len(stream.buffer)), reason)
+
+
+def iter_decoded_elements(
+    path: Path, lists: Collection[str], wanted_keys: Collection[str] | None = None
+) -> Iterator[DecodedElement | UnreadableEntry]:
+    """Yield the elements of the documents in a file as values, and an entry for each that is not JSON.
+
+    With `wanted_keys`, values of other keys are skipped.
+    """
+    for element in iter_elements(path, lists):
+        if isinstance(element, UnreadableEntry):
+            yield element
+            continue
+        document, line, key, position, data = element
+        if wanted_keys is not None and key not in wanted_keys:
+            continue
+        try:
+            yield DecodedElement(document, line, key, position, decode_json(data))
+        except ValueError as error:
+            where = f"{key:.80}: " if key else ""
+            yield UnreadableEntry(str(path), line, f"{where}not JSON: {error}")
 
 
 def _iter_parsed_elements(parsed: ParsedDocument, lists: Collection[str]) -> Iterator[Element]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 
 from rekindle.json_fields import JsonObject
-from rekindle.transcripts.events import UnreadableEntry
+from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
 
 # No real message is longer; without a limit one file could exhaust the memory.
 MAX_LINE_BYTES = 256 * 1024 * 1024
@@ -66,6 +66,19 @@ def read_json_lines(
                 yield number, value
             else:
                 yield _report_non_object(path, number, value)
+
+
+def read_line_events(
+    path: Path,
+    read_entry: Callable[[int, JsonObject], Iterable[TranscriptEvent]],
+    decode_line: Callable[[bytes], Any] = _decode_strict,
+) -> Iterator[TranscriptEvent]:
+    """Yield the events that `read_entry` returns for each line, and an entry for each bad line."""
+    for entry in read_json_lines(path, decode_line):
+        if isinstance(entry, UnreadableEntry):
+            yield entry
+        elif events := read_entry(*entry):
+            yield from events
 
 
 def _read_line_leniently(

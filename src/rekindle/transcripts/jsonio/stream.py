@@ -58,8 +58,7 @@ StreamItem: TypeAlias = JsonValue | ContainerEnd | UnreadableEntry
 
 def iter_values(path: Path, should_descend: Callable[[JsonPath], bool]) -> Iterator[StreamItem]:
     """Yield a file's values. With one document per line, a bad line does not affect the others."""
-    head = FileHead.read(path)
-    if has_document_per_line(head):
+    if FileHead.read(path).has_document_per_line:
         for document, entry in enumerate(read_json_lines(path)):
             if isinstance(entry, UnreadableEntry):
                 yield entry
@@ -82,20 +81,6 @@ def iter_document_values(
                 return
             file.seek(0)
         yield from iter_stream_values(file, str(path), should_descend)
-
-
-def has_document_per_line(head: FileHead) -> bool:
-    """Return whether a file with this head has one document per line."""
-    if not head.is_json_lines:
-        return False
-    data = head.data.rstrip()
-    try:
-        decode_json(data.split(b"\n", 1)[0])
-    except ValueError:
-        # An indented list may also have its only element on its own line.
-        is_bracketed = (data[:1], data[-1:]) in ((b"[", b"]"), (b"{", b"}"))
-        return len(head.line_objects) > 1 or not is_bracketed
-    return True
 
 
 def _iter_decoded(

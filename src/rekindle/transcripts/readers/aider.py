@@ -13,22 +13,17 @@ ends its own lines and the user's with two spaces, so quotations and headings in
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 
 from rekindle.json_fields import drop_none, parse_timestamp
 from rekindle.transcripts.detect import FileHead
-from rekindle.transcripts.events import (
-    SessionStarted,
-    SessionUpdated,
-    TranscriptEvent,
-    UnreadableEntry,
-)
+from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
 from rekindle.transcripts.jsonio.jsonl import MAX_LINE_BYTES
-from rekindle.types import JSON, Message, Session, Tokens, replace_fields
+from rekindle.types import JSON, Message, Session, Tokens
 
-from .ids import make_hash_id, make_path_id
+from .session_builder import SessionBuilder, make_hash_id, make_path_id
 
 SOURCE = "aider"
 
@@ -90,18 +85,13 @@ class _AiderHistory:
     def finish(self) -> Iterator[TranscriptEvent]:
         for message in self.chat.close_message():
             yield from self._append_message(message)
-        if self.chat.session is not None:
-            yield SessionUpdated(self.chat.build_session())
+        yield from self.chat.finish()
 
-    def _append_message(self, message: Message) -> Iterator[TranscriptEvent]:
-        if self.chat.session is None:
-            id = self._make_session_id(message)
-            self.ids.add(id)
-            started = parse_timestamp(self.chat.started_text) or 0.0
-            self.chat.session = Session(id=id, source=SOURCE, started=started)
-            self.chat.session = self.chat.build_session()
-            yield SessionStarted(self.chat.session)
-        yield message
+    def _append_message(self, message: Message) -> Sequence[TranscriptEvent]:
+        if not self.chat.is_started:
+            self.chat.set_fields(id=self._make_session_id(message))
+            self.ids.add(self.chat.session.id)
+        return self.chat.append_message(message)
 
     def _make_session_id(self, first: Message) -> str:
         # Start time, notes with the folder, and first line: identical in a copy of the file.
@@ -116,18 +106,15 @@ class _AiderHistory:
         return id
 
 
-class _AiderChat:
+class _AiderChat(SessionBuilder):
     """One chat being read."""
 
     def __init__(self, started_text: str, heading_line: int) -> None:
+        started = parse_timestamp(started_text) or 0.0
+        super().__init__(Session(id="", source=SOURCE, started=started))
         self.started_text = started_text
         self.heading_line = heading_line
-        self.session: Session | None = None
         self.preface = ""
-        self.model: str | None = None
-        self.folder: str | None = None
-        self.tokens = Tokens()
-        self.cost = Decimal(0)
         # The message being assembled: its role, its first line, and Aider's output after it.
         self.role = ""
         self.line = 0
@@ -172,9 +159,9 @@ class _AiderChat:
 
     def _read_note(self, note: str) -> None:
         if match := _MODEL.match(note):
-            self.model = self.model or match[1]
+            self.fill_fields(model=match[1])
         elif match := _FOLDER.match(note):
-            self.folder = self.folder or match[1]
+            self.fill_fields(cwd=match[1])
         if match := _SENT.search(note):
             cache_read, cache_write = (
                 _parse_count(_CACHE_READ.search(note)),
@@ -183,9 +170,8 @@ class _AiderChat:
             usage = Tokens(
                 _parse_count(match), _parse_count(_RECEIVED.search(note)), cache_read, cache_write
             )
-            self.tokens = self.tokens.add(usage)
-            if cost := _COST.search(note):
-                self.cost += Decimal(cost[1])
+            cost = _COST.search(note)
+            self.add_usage(usage, Decimal(cost[1]) if cost else Decimal(0))
         if self.role:
             self.notes.append(note)
         elif len(self.preface) < 10_000:
@@ -203,17 +189,6 @@ class _AiderChat:
                 platform_message_id=f"line:{line - self.heading_line}",
                 meta=drop_none(_build_meta(notes)),
             )
-
-    def build_session(self) -> Session:
-        """Return the session with everything learned so far."""
-        assert self.session is not None
-        return replace_fields(
-            self.session,
-            model=self.model,
-            cwd=self.folder,
-            tokens=self.tokens,
-            cost=self.cost,
-        )
 
 
 def _build_meta(notes: list[str]) -> dict[str, JSON]:

@@ -37,7 +37,7 @@ from rekindle.transcripts.events import (
 from rekindle.transcripts.jsonio.stream import ContainerEnd, JsonPath, iter_values
 from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
 
-from .ids import MASKED_IDS, make_path_id
+from .session_builder import MASKED_IDS, make_path_id
 
 SOURCE = "atif"
 

@@ -15,7 +15,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict
 
 from rekindle.json_fields import (
     JsonObject,
@@ -30,16 +30,19 @@ from rekindle.json_fields import (
     to_content,
 )
 from rekindle.transcripts.detect import FileHead
-from rekindle.transcripts.events import (
-    SessionStarted,
-    SessionUpdated,
-    TranscriptEvent,
-    UnreadableEntry,
-)
-from rekindle.transcripts.jsonio.jsonl import make_typed_decoder, read_json_lines
-from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace_fields
+from rekindle.transcripts.events import TranscriptEvent
+from rekindle.transcripts.jsonio.jsonl import make_typed_decoder, read_line_events
+from rekindle.types import JSON, Message, Session, ToolCall
 
-from .session_builder import AnswerBuilder
+from .session_builder import (
+    MASKED_IDS,
+    AnswerBuilder,
+    SessionBuilder,
+    SessionSwitch,
+    make_inline_image,
+    make_tool_call,
+    parse_tokens,
+)
 
 SOURCE = "claude-code"
 
@@ -59,8 +62,9 @@ _META_NAMES = {
     "status": "status",
     "code": "http_status",
 }
-# Some exports mask ids; a masked id identifies nothing.
-_MASKED_IDS = {"", "REDACTED"}
+_TOKEN_NAMES = (
+    *("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
+)
 
 
 class _ClaudeToolUseResult(TypedDict, total=False):
@@ -118,11 +122,7 @@ def can_read(head: FileHead) -> bool:
 
 def read_events(path: Path) -> Iterator[TranscriptEvent]:
     file = _ClaudeFile()
-    for entry in read_json_lines(path, _decode_line):
-        if isinstance(entry, UnreadableEntry):
-            yield entry
-        elif events := file.read_entry(*entry):
-            yield from events
+    yield from read_line_events(path, file.read_entry, _decode_line)
     yield from file.finish()
 
 
@@ -131,14 +131,13 @@ class _ClaudeFile:
 
     def __init__(self) -> None:
         self.threads: dict[str, _ClaudeThread] = {}
-        self.active_thread: _ClaudeThread | None = None
+        self.switch = SessionSwitch()
         self.roots: dict[str, str] = {}
         # A summary refers to a line that is still to come, or to one of the last few.
         self.titles_by_leaf: dict[str, str] = {}
         self.recent: deque[tuple[str, _ClaudeThread]] = deque(maxlen=64)
 
     def read_entry(self, number: int, line: JsonObject) -> Sequence[TranscriptEvent]:
-        # Lists, not generators: most lines yield nothing, and starting a generator is slower.
         """Read one line and return the events that it completes."""
         kind = line.get("type")
         if kind in ("summary", "ai-title", "custom-title"):
@@ -159,24 +158,14 @@ class _ClaudeFile:
             messages = thread.read_user(number, line)
         else:
             messages = thread.read_system(line)
-        return self._append_messages(thread, messages) if messages else ()
+        return self.switch.append_messages(thread, messages)
 
     def finish(self) -> Iterator[TranscriptEvent]:
         """Yield the open answers and the sessions with everything learned from the file."""
         for thread in self.threads.values():
-            yield from self._append_messages(thread, thread.close_answers())
+            yield from self.switch.append_messages(thread, thread.close_answers())
         for thread in self.threads.values():
-            if thread.is_started:
-                yield SessionUpdated(replace_fields(thread.session, tokens=thread.tokens))
-
-    def _append_messages(
-        self, thread: _ClaudeThread, messages: Sequence[Message]
-    ) -> Sequence[TranscriptEvent]:
-        if not messages or self.active_thread is thread:
-            return messages
-        self.active_thread = thread
-        thread.is_started = True
-        return [SessionStarted(thread.session), *messages]
+            yield from thread.finish()
 
     def _get_thread(self, session: str, line: JsonObject) -> _ClaudeThread:
         agent = None
@@ -214,39 +203,32 @@ class _ClaudeFile:
             self._get_thread(session, {}).set_title(title, 2 if kind == "custom-title" else 1)
 
 
-class _ClaudeThread:
+class _ClaudeThread(SessionBuilder):
     """One conversation being read."""
 
     def __init__(self, session: Session) -> None:
-        self.session = session
-        self.tokens = Tokens()
-        self.is_started = False
+        super().__init__(session)
         self.open_answers: dict[str, AnswerBuilder] = {}
-        # Ids only, never content: needed to recognize copies.
-        self.seen: set[str] = set()
-        self.pending_meta: dict[str, JSON] = {}
         self.title_rank = -1
 
     def update_session(self, line: JsonObject) -> None:
         """Fill in session details that are not known yet."""
         known = self.session
-        if known.started and known.cwd and known.git_branch:
-            return
-        self.session = replace_fields(
-            known,
-            started=known.started or parse_timestamp(line.get("timestamp")) or 0.0,
-            cwd=known.cwd or get_text(line, "cwd"),
-            git_branch=known.git_branch or get_text(line, "gitBranch"),
-        )
+        if not (known.started and known.cwd and known.git_branch):
+            self.fill_fields(
+                started=parse_timestamp(line.get("timestamp")),
+                cwd=get_text(line, "cwd"),
+                git_branch=get_text(line, "gitBranch"),
+            )
 
     def set_title(self, title: str, rank: int) -> None:
         """Set the title, unless a higher-ranked one (such as the user's) is set."""
         if rank >= self.title_rank:
             self.title_rank = rank
-            self.session = replace_fields(self.session, title=title)
+            self.set_fields(title=title)
 
     def read_system(self, line: JsonObject) -> Sequence[Message]:
-        """JsonObject a compaction for the next message's `meta`; other system lines are ignored."""
+        """Record a compaction for the next message's `meta`; other system lines are ignored."""
         if line.get("subtype") != "compact_boundary":
             return ()
         closed = self.close_answers()
@@ -272,11 +254,9 @@ class _ClaudeThread:
                 id = f"{id}+{blocks[0]['id']}"
             while len(self.open_answers) >= _MAX_OPEN_ANSWERS:
                 closed = [*closed, *self._close_answer(next(iter(self.open_answers)))]
-            answer = self.open_answers[id] = AnswerBuilder(
+            answer = self.open_answers[id] = self.open_answer(
                 id, parse_timestamp(line.get("timestamp"))
             )
-            answer.meta.update(self.pending_meta)
-            self.pending_meta = {}
         self._add_blocks(answer, raw, blocks, number)
         if line.get("isApiErrorMessage") is True:
             answer.meta["api_error"] = True
@@ -292,11 +272,9 @@ class _ClaudeThread:
         for index, block in enumerate(blocks):
             kind = block.get("type")
             if kind == "text":
-                if value := get_text(block, "text"):
-                    answer.add_text(value)
+                answer.add_text(get_text(block, "text"))
             elif kind == "thinking":
-                if value := get_text(block, "thinking"):
-                    answer.add_reasoning(value)
+                answer.add_reasoning(get_text(block, "thinking"))
             elif kind == "tool_use":
                 answer.add_call(_parse_tool_call(block, f"line:{number}:{index}"))
             elif kind != "redacted_thinking":
@@ -307,9 +285,8 @@ class _ClaudeThread:
         model = get_text(raw, "model")
         if model is None or model == "<synthetic>":
             return
-        if self.session.model is None:
-            self.session = replace_fields(self.session, model=model)
-        elif model != self.session.model:
+        self.fill_fields(model=model)
+        if model != self.session.model:
             answer.meta["model"] = model
 
     def read_user(self, number: int, line: JsonObject) -> Sequence[Message]:
@@ -337,14 +314,13 @@ class _ClaudeThread:
         """Return the prompt, unless an open answer has to come first."""
         parts = [_parse_part(block) for block in blocks if block.get("type") != "tool_result"]
         uuid = get_text(line, "uuid") or f"line:{number}"
-        if f"line {uuid}" in self.seen:
+        if not self.is_new(f"line {uuid}"):
             return ()
-        self.seen.add(f"line {uuid}")
         prompt = Message(
             role="user",
             content=to_content(parts),
             platform_message_id=uuid,
-            meta=self._pop_pending_meta(),
+            meta=self.pop_pending_meta() or None,
             timestamp=parse_timestamp(line.get("timestamp")),
         )
         newest = next(reversed(self.open_answers.values()), None)
@@ -359,10 +335,9 @@ class _ClaudeThread:
     ) -> Sequence[Message]:
         """Return the result, unless an open answer has to come first."""
         call = get_text(block, "tool_use_id") or ""
-        masked = call in _MASKED_IDS
-        if not masked and f"result {call}" in self.seen:
+        masked = call in MASKED_IDS
+        if not (self.is_new(f"result {call}") or masked):
             return ()
-        self.seen.add(f"result {call}")
         owner = next(
             (answer for answer in self.open_answers.values() if call in answer.calls), None
         )
@@ -373,7 +348,7 @@ class _ClaudeThread:
             name=owner.calls[call].name if owner else None,
             platform_message_id=f"{get_text(line, 'uuid') or ''}{fallback_id}" if masked else call,
             meta=drop_none(
-                {**_parse_result_meta(block, line, metadata), **(self._pop_pending_meta() or {})}
+                {**_parse_result_meta(block, line, metadata), **self.pop_pending_meta()}
             ),
             timestamp=parse_timestamp(line.get("timestamp")),
         )
@@ -392,12 +367,8 @@ class _ClaudeThread:
         self.seen.add(id)
         self.seen.update(f"call {call}" for call in answer.calls)
         if answer.usage:
-            self.tokens = self.tokens.add(_parse_tokens(answer.usage))
+            self.add_usage(parse_tokens(answer.usage, *_TOKEN_NAMES))
         return [answer.build(), *answer.results, *answer.prompts]
-
-    def _pop_pending_meta(self) -> dict[str, JSON] | None:
-        meta, self.pending_meta = self.pending_meta, {}
-        return meta or None
 
 
 def _parse_blocks(raw_content: object) -> list[JsonObject]:
@@ -419,14 +390,12 @@ def _parse_part(block: JsonObject) -> dict[str, JSON]:
     data = get_text(source, "data")
     if block.get("type") != "image" or data is None:
         return block
-    url = f"data:{get_text(source, 'media_type') or 'image/png'};base64,{data}"
-    return {"type": "image_url", "image_url": {"url": url}}
+    return make_inline_image(get_text(source, "media_type"), data)
 
 
 def _parse_tool_call(block: JsonObject, fallback_id: str) -> ToolCall:
-    given = block.get("input")
-    arguments = cast("str | JsonObject", given) if isinstance(given, (str, dict)) else ""
-    return ToolCall(get_text(block, "id") or fallback_id, get_text(block, "name") or "", arguments)
+    id = get_text(block, "id") or fallback_id
+    return make_tool_call(id, get_text(block, "name"), block.get("input"))
 
 
 def _parse_result_meta(
@@ -448,12 +417,3 @@ def _parse_result_meta(
     )
     meta["denial"] = get_text(line, "toolDenialKind")
     return meta
-
-
-def _parse_tokens(usage: JsonObject) -> Tokens:
-    return Tokens(
-        input=as_count(usage.get("input_tokens")),
-        output=as_count(usage.get("output_tokens")),
-        cache_read=as_count(usage.get("cache_read_input_tokens")),
-        cache_write=as_count(usage.get("cache_creation_input_tokens")),
-    )

@@ -26,16 +26,19 @@ from rekindle.json_fields import (
     to_content,
 )
 from rekindle.transcripts.detect import FileHead
-from rekindle.transcripts.events import (
-    SessionStarted,
-    SessionUpdated,
-    TranscriptEvent,
-    UnreadableEntry,
-)
-from rekindle.transcripts.jsonio.jsonl import decode_json, read_json_lines
-from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace_fields
+from rekindle.transcripts.events import TranscriptEvent
+from rekindle.transcripts.jsonio.jsonl import read_line_events
+from rekindle.types import JSON, Message, Session, ToolCall, replace_fields
 
-from .session_builder import AnswerBuilder
+from .session_builder import (
+    AnswerBuilder,
+    SessionBuilder,
+    decode_text,
+    make_image_part,
+    make_tool_call,
+    parse_exit_code,
+    parse_tokens,
+)
 
 SOURCE = "codex"
 
@@ -56,6 +59,9 @@ _RUNNING = re.compile(r"^Process running with session ID", re.MULTILINE)
 _HEADER_LENGTH = 600
 # Tools whose results have a header if they ran; without one, the harness refused the call.
 _TOOLS_WITH_HEADER = {"exec_command", "write_stdin", "apply_patch"}
+_TOKEN_NAMES = (
+    *("input_tokens", "output_tokens", "cached_input_tokens", "", "reasoning_output_tokens"),
+)
 # Bounds memory for calls that never get a result.
 _MAX_PENDING_RESULTS = 64
 
@@ -69,29 +75,20 @@ def can_read(head: FileHead) -> bool:
 
 def read_events(path: Path) -> Iterator[TranscriptEvent]:
     rollout = _CodexRollout(path)
-    for entry in read_json_lines(path):
-        if isinstance(entry, UnreadableEntry):
-            yield entry
-        elif events := rollout.read_entry(*entry):
-            yield from events
+    yield from read_line_events(path, rollout.read_entry)
     yield from rollout.finish()
 
 
-class _CodexRollout:
+class _CodexRollout(SessionBuilder):
     """One rollout being read."""
 
     def __init__(self, path: Path) -> None:
-        self.session = Session(id=path.stem, source=SOURCE)
+        super().__init__(Session(id=path.stem, source=SOURCE))
         self.has_header = False
-        self.is_started = False
-        self.total_usage: JsonObject = {}  # the latest token counts
-        self.open_answer: AnswerBuilder | None = None
-        self.tool_names: dict[str, str] = {}
+        self.answer: AnswerBuilder | None = None
         self.result_meta: dict[str, dict[str, JSON]] = {}
-        self.pending_meta: dict[str, JSON] = {}
 
     def read_entry(self, number: int, line: JsonObject) -> Sequence[TranscriptEvent]:
-        # Lists, not generators: most lines yield nothing, and starting a generator is slower.
         """Read one line and return the events that it completes."""
         kind, payload = line.get("type"), as_object(line.get("payload"))
         messages: Sequence[Message] = ()
@@ -102,7 +99,7 @@ class _CodexRollout:
         elif kind == "event_msg":
             messages = self._read_event(payload)
         elif kind == "turn_context":
-            self._update_session(model=get_text(payload, "model"), cwd=get_text(payload, "cwd"))
+            self.fill_fields(model=get_text(payload, "model"), cwd=get_text(payload, "cwd"))
         elif kind == "session_meta":
             self._read_header(payload, parse_timestamp(line.get("timestamp")))
         elif kind == "compacted":
@@ -110,21 +107,12 @@ class _CodexRollout:
             self.pending_meta["compacted"] = (
                 drop_none({"summary": get_text(payload, "message")}) or {}
             )
-        return self._append_messages(messages) if messages else ()
+        return self.append_messages(messages) if messages else ()
 
     def finish(self) -> Iterator[TranscriptEvent]:
         """Yield the open answer and the session with everything learned from the file."""
-        yield from self._append_messages(self._close_answer())
-        if self.is_started:
-            yield SessionUpdated(
-                replace_fields(self.session, tokens=_parse_tokens(self.total_usage))
-            )
-
-    def _append_messages(self, messages: Sequence[Message]) -> Sequence[TranscriptEvent]:
-        if not messages or self.is_started:
-            return messages
-        self.is_started = True
-        return [SessionStarted(self.session), *messages]
+        yield from self.append_messages(self._close_answer())
+        yield from super().finish()
 
     def _read_header(self, meta: JsonObject, time: float | None) -> None:
         if self.has_header:
@@ -133,10 +121,8 @@ class _CodexRollout:
         spawned = as_object(
             as_object(as_object(meta.get("source")).get("subagent")).get("thread_spawn")
         )
-        self.session = replace_fields(
-            self.session,
-            # After the first message the id cannot change any more.
-            id=self.session.id if self.is_started else get_text(meta, "id") or self.session.id,
+        self.set_fields(
+            id=get_text(meta, "id") or self.session.id,
             parent=get_text(meta, "forked_from_id", "parent_thread_id")
             or get_text(spawned, "parent_thread_id"),
             cwd=get_text(meta, "cwd"),
@@ -144,20 +130,14 @@ class _CodexRollout:
             started=parse_timestamp(meta.get("timestamp")) or time or 0.0,
         )
 
-    def _update_session(self, *, model: str | None = None, cwd: str | None = None) -> None:
-        known = self.session
-        if not (known.model and known.cwd):
-            self.session = replace_fields(known, model=known.model or model, cwd=known.cwd or cwd)
-
     def _read_event(self, event: JsonObject) -> Sequence[Message]:
         kind = event.get("type")
         if kind == "token_count":
-            total = as_object(as_object(event.get("info")).get("total_token_usage"))
-            self.total_usage = total or self.total_usage
+            if total := as_object(as_object(event.get("info")).get("total_token_usage")):
+                self.set_fields(tokens=parse_tokens(total, *_TOKEN_NAMES, is_cache_in_input=True))
             return self._close_answer()
         if kind == "thread_name_updated":
-            title = get_text(event, "thread_name") or self.session.title
-            self.session = replace_fields(self.session, title=title)
+            self.set_fields(title=get_text(event, "thread_name") or self.session.title)
         elif (call := get_text(event, "call_id")) and (meta := _parse_end_event(event)):
             self.result_meta[call] = meta
             if len(self.result_meta) > _MAX_PENDING_RESULTS:
@@ -179,8 +159,7 @@ class _CodexRollout:
         elif kind == "reasoning":
             answer = self._get_answer(fallback_id, time)
             for thought in (*as_objects(item.get("summary")), *as_objects(item.get("content"))):
-                if value := get_text(thought, "text"):
-                    answer.add_reasoning(value)
+                answer.add_reasoning(get_text(thought, "text"))
         elif kind in ("function_call", "custom_tool_call", "local_shell_call"):
             call = _parse_tool_call(item, fallback_id)
             self._get_answer(fallback_id, time).add_call(call)
@@ -193,16 +172,15 @@ class _CodexRollout:
         return ()
 
     def _get_answer(self, fallback_id: str, time: float | None) -> AnswerBuilder:
-        if self.open_answer is None:
-            self.open_answer = AnswerBuilder(fallback_id, time)
-            self.open_answer.meta.update(self._pop_pending_meta())
-        return self.open_answer
+        if self.answer is None:
+            self.answer = self.open_answer(fallback_id, time)
+        return self.answer
 
     def _close_answer(self) -> Sequence[Message]:
         # Reasoning alone is not an answer yet: the answer follows it.
-        if self.open_answer is None or not self.open_answer.has_output:
+        if self.answer is None or not self.answer.has_output:
             return ()
-        answer, self.open_answer = self.open_answer, None
+        answer, self.answer = self.answer, None
         return (answer.build(),)
 
     def _read_prompt(
@@ -216,7 +194,7 @@ class _CodexRollout:
             self.pending_meta["aborted"] = True
         elif prompt and not message.text.startswith(_INJECTED_PREFIXES):
             closed = self._close_answer()
-            return [*closed, replace_fields(message, meta=drop_none(self._pop_pending_meta()))]
+            return [*closed, replace_fields(message, meta=drop_none(self.pop_pending_meta()))]
         return ()
 
     def _parse_result(self, item: JsonObject, fallback_id: str, time: float | None) -> Message:
@@ -233,13 +211,9 @@ class _CodexRollout:
             tool_call_id=call or None,
             name=name,
             platform_message_id=call or fallback_id,
-            meta=drop_none({**meta, **self._pop_pending_meta()}),
+            meta=drop_none({**meta, **self.pop_pending_meta()}),
             timestamp=time,
         )
-
-    def _pop_pending_meta(self) -> dict[str, JSON]:
-        meta, self.pending_meta = self.pending_meta, {}
-        return meta
 
 
 def _parse_parts(raw_content: object) -> list[dict[str, JSON]]:
@@ -249,7 +223,7 @@ def _parse_parts(raw_content: object) -> list[dict[str, JSON]]:
     for part in as_objects(raw_content) or as_objects([raw_content]):
         value = get_text(part, "text", "content")
         if part.get("type") == "input_image" and (url := get_text(part, "image_url")):
-            parts.append({"type": "image_url", "image_url": {"url": url}})
+            parts.append(make_image_part(url))
         else:
             parts.append(part if value is None else make_text_part(value))
     return parts
@@ -257,13 +231,12 @@ def _parse_parts(raw_content: object) -> list[dict[str, JSON]]:
 
 def _parse_tool_call(item: JsonObject, fallback_id: str) -> ToolCall:
     given = item.get("arguments", item.get("input", item.get("action")))
-    arguments = cast("str | JsonObject", given) if isinstance(given, (str, dict)) else ""
     name = get_text(item, "name") or (
         "local_shell" if item.get("type") == "local_shell_call" else ""
     )
     if namespace := get_text(item, "namespace"):
         name = f"{namespace}{name}" if namespace.endswith("_") else f"{namespace}.{name}"
-    return ToolCall(get_text(item, "call_id", "id") or fallback_id, name, arguments)
+    return make_tool_call(get_text(item, "call_id", "id") or fallback_id, name, given)
 
 
 def _parse_output_meta(output: object, parts: list[dict[str, JSON]]) -> dict[str, JSON]:
@@ -272,13 +245,8 @@ def _parse_output_meta(output: object, parts: list[dict[str, JSON]]) -> dict[str
     head = first[:_HEADER_LENGTH]
     meta: dict[str, JSON] = {}
     if first.startswith('{"output":'):
-        try:
-            metadata = as_object(
-                as_object(decode_json(first.encode("utf-8", "replace"))).get("metadata")
-            )
-        except ValueError:
-            metadata = {}
-        meta["exit_code"] = _parse_int(metadata.get("exit_code"))
+        metadata = as_object(as_object(decode_text(first)).get("metadata"))
+        meta["exit_code"] = parse_exit_code(metadata.get("exit_code"))
         meta["duration"] = as_number(metadata.get("duration_seconds"))
     elif isinstance(output, list) and head.startswith("Script "):
         meta["is_error"] = head.startswith("Script failed")
@@ -302,7 +270,7 @@ def _parse_end_event(event: JsonObject) -> dict[str, JSON]:
     meta: dict[str, JSON] = {}
     kind = event.get("type")
     if kind == "exec_command_end":
-        meta["exit_code"] = _parse_int(event.get("exit_code"))
+        meta["exit_code"] = parse_exit_code(event.get("exit_code"))
     elif kind in ("patch_apply_end", "dynamic_tool_call_response"):
         meta["success"] = success if isinstance(success := event.get("success"), bool) else None
     elif kind == "mcp_tool_call_end":
@@ -315,20 +283,3 @@ def _parse_end_event(event: JsonObject) -> dict[str, JSON]:
     if duration:
         meta["duration"] = as_count(duration.get("secs")) + as_count(duration.get("nanos")) / 1e9
     return {name: fact for name, fact in meta.items() if fact is not None}
-
-
-def _parse_int(value: object) -> int | None:
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53:
-        return value
-    return None
-
-
-def _parse_tokens(total: JsonObject) -> Tokens:
-    cached = as_count(total.get("cached_input_tokens"))
-    return Tokens(
-        # Codex includes cached tokens in the input; Rekindle does not.
-        input=max(0, as_count(total.get("input_tokens")) - cached),
-        output=as_count(total.get("output_tokens")),
-        cache_read=cached,
-        reasoning=as_count(total.get("reasoning_output_tokens")),
-    )

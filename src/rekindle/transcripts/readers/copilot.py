@@ -15,7 +15,6 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
 from rekindle.json_fields import (
     JsonObject,
@@ -29,17 +28,19 @@ from rekindle.json_fields import (
     to_content,
 )
 from rekindle.transcripts.detect import FileHead
-from rekindle.transcripts.events import (
-    SessionStarted,
-    SessionUpdated,
-    TranscriptEvent,
-    UnreadableEntry,
-)
-from rekindle.transcripts.jsonio.jsonl import read_json_lines
+from rekindle.transcripts.events import TranscriptEvent
+from rekindle.transcripts.jsonio.jsonl import read_line_events
 from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace_fields
 
-from .ids import MASKED_IDS
-from .session_builder import AnswerBuilder
+from .session_builder import (
+    MASKED_IDS,
+    AnswerBuilder,
+    SessionBuilder,
+    SessionSwitch,
+    make_inline_image,
+    make_tool_call,
+    parse_tokens,
+)
 
 SOURCE = "copilot"
 
@@ -63,6 +64,9 @@ _RUNNING = re.compile(
 )
 _TAIL_LENGTH = 400
 _REFUSAL_CODES = {"rejected", "denied"}
+_TOKEN_NAMES = (
+    *("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens", "reasoningTokens"),
+)
 # Bounds memory for calls that never end.
 _MAX_PENDING_CALLS = 1024
 
@@ -77,11 +81,7 @@ def can_read(head: FileHead) -> bool:
 
 def read_events(path: Path) -> Iterator[TranscriptEvent]:
     log = _CopilotLog(path)
-    for entry in read_json_lines(path):
-        if isinstance(entry, UnreadableEntry):
-            yield entry
-        else:
-            yield from log.read_entry(*entry)
+    yield from read_line_events(path, log.read_entry)
     yield from log.finish()
 
 
@@ -94,14 +94,14 @@ class _CopilotLog:
         self.agents: dict[str, _CopilotThread] = {}
         # Older events name the call that started an agent; newer ones name the agent.
         self.agents_by_call: dict[str, str] = {}
-        self.active_thread: _CopilotThread | None = None
+        self.switch = SessionSwitch()
 
     def read_entry(self, number: int, line: JsonObject) -> Iterator[TranscriptEvent]:
         """Read one line and yield the events that it completes."""
         kind, data = get_text(line, "type") or "", as_object(line.get("data"))
         time = parse_timestamp(line.get("timestamp"))
         if kind in ("session.start", "session.resume", "session.context_changed"):
-            self.main.read_header(data, time, may_set_id=self.active_thread is None)
+            self.main.read_header(data, time, may_set_id=self.switch.active is None)
             return
         if kind.startswith("subagent."):
             # Logged under the agent, but about its parent's call.
@@ -121,16 +121,15 @@ class _CopilotLog:
         else:
             thread.read_event(kind, data, time)
             return
-        yield from self._append_messages(thread, messages)
+        yield from self.switch.append_messages(thread, [*messages])
 
     def finish(self) -> Iterator[TranscriptEvent]:
         """Yield the open answers and the sessions with everything learned from the file."""
         threads = (self.main, *self.agents.values())
         for thread in threads:
-            yield from self._append_messages(thread, thread.close_answer())
+            yield from self.switch.append_messages(thread, [*thread.close_answer()])
         for thread in threads:
-            if thread.is_started:
-                yield SessionUpdated(thread.session)
+            yield from thread.finish()
 
     def _get_thread(self, agent: str | None, call: str | None) -> _CopilotThread:
         if agent and call:
@@ -147,16 +146,6 @@ class _CopilotLog:
             thread = self.agents[name] = _CopilotThread(known)
         return thread
 
-    def _append_messages(
-        self, thread: _CopilotThread, messages: Iterator[Message]
-    ) -> Iterator[TranscriptEvent]:
-        for message in messages:
-            if self.active_thread is not thread:
-                self.active_thread = thread
-                thread.is_started = True
-                yield SessionStarted(thread.session)
-            yield message
-
 
 class _CopilotCall:
     """The details of a call that has not ended yet."""
@@ -168,35 +157,29 @@ class _CopilotCall:
         self.meta: dict[str, JSON] = {}
 
 
-class _CopilotThread:
+class _CopilotThread(SessionBuilder):
     """One conversation being read."""
 
     def __init__(self, session: Session) -> None:
-        self.session = session
-        self.is_started = False
-        self.open_answer: AnswerBuilder | None = None
+        super().__init__(session)
+        self.answer: AnswerBuilder | None = None
         self.response_id: str | None = None
         self.calls: dict[str, _CopilotCall] = {}
         # Calls with masked ids are matched to results by order.
         self.masked_calls: deque[str] = deque(maxlen=_MAX_PENDING_CALLS)
-        self.seen: set[str] = set()
-        self.pending_meta: dict[str, JSON] = {}
         self.pending_reasoning: str | None = None
 
     def read_header(self, data: JsonObject, time: float | None, *, may_set_id: bool) -> None:
         """Read the start of a session, or what changed when it was resumed."""
-        known, metadata = self.session, as_object(data.get("context")) or data
+        metadata = as_object(data.get("context")) or data
         id = get_text(data, "sessionId") if may_set_id else None
-        self.session = replace_fields(
-            known,
-            id=id or known.id,
-            parent=known.parent or get_text(data, "detachedFromSpawningParentSessionId"),
-            model=known.model or get_text(data, "selectedModel"),
-            cwd=known.cwd or get_text(metadata, "cwd"),
-            git_branch=known.git_branch or get_text(metadata, "branch"),
-            started=known.started or parse_timestamp(data.get("startTime")) or time or 0.0,
-            ended=None,
-            end_reason=None,
+        self.set_fields(id=id or self.session.id, ended=None, end_reason=None)
+        self.fill_fields(
+            parent=get_text(data, "detachedFromSpawningParentSessionId"),
+            model=get_text(data, "selectedModel"),
+            cwd=get_text(metadata, "cwd"),
+            git_branch=get_text(metadata, "branch"),
+            started=parse_timestamp(data.get("startTime")) or time,
         )
 
     def read_event(self, kind: str, data: JsonObject, time: float | None) -> None:
@@ -224,11 +207,9 @@ class _CopilotThread:
                 "summary": get_text(data, "summaryContent"),
             }
         elif kind == "session.model_change":
-            self._set_model(get_text(data, "newModel"))
+            self.fill_fields(model=get_text(data, "newModel"))
         elif kind == "session.title_changed":
-            self.session = replace_fields(
-                self.session, title=get_text(data, "title") or self.session.title
-            )
+            self.set_fields(title=get_text(data, "title") or self.session.title)
         elif kind == "session.shutdown":
             self._read_shutdown(data, time)
 
@@ -237,21 +218,17 @@ class _CopilotThread:
     ) -> Iterator[Message]:
         """Read an answer, or a further chunk of the open one."""
         id = get_text(data, "messageId") or fallback_id
-        if f"answer {id}" in self.seen:
+        if not self.is_new(f"answer {id}"):
             return
-        self.seen.add(f"answer {id}")
         response = get_text(data, "apiCallId")
-        if self.open_answer is None or response is None or response != self.response_id:
+        if self.answer is None or response is None or response != self.response_id:
             yield from self.close_answer()
-            self.open_answer = AnswerBuilder(id, time)
-            self.open_answer.meta.update(self._pop_pending_meta())
-            self._add_usage(data)
-        answer, self.response_id = self.open_answer, response
-        if thought := get_text(data, "reasoningText") or self.pending_reasoning:
-            answer.add_reasoning(thought)
+            self.answer = self.open_answer(id, time)
+            self.add_usage(Tokens(output=as_count(data.get("outputTokens"))))
+        answer, self.response_id = self.answer, response
+        answer.add_reasoning(get_text(data, "reasoningText") or self.pending_reasoning)
         self.pending_reasoning = None
-        if value := get_text(data, "content"):
-            answer.add_text(value)
+        answer.add_text(get_text(data, "content"))
         for index, request in enumerate(as_objects(data.get("toolRequests"))):
             call = _parse_tool_call(request, f"{fallback_id}:{index}")
             answer.add_call(call)
@@ -259,8 +236,7 @@ class _CopilotThread:
                 self.masked_calls.append(call.id)
             self._get_call({"toolCallId": call.id}).name = call.name
         answer.meta["phase"] = get_text(data, "phase")
-        model = get_text(data, "model")
-        self._set_model(model)
+        self.fill_fields(model=(model := get_text(data, "model")))
         answer.meta["model"] = model if model != self.session.model else None
         # A response may be split into chunks.
         if as_count(data.get("chunkIndex")) + 1 >= as_count(data.get("chunkCount")):
@@ -271,13 +247,10 @@ class _CopilotThread:
     ) -> Iterator[Message]:
         """Read a prompt; input from a skill, another agent or the autopilot is skipped."""
         injected = get_text(data, "source") not in (None, "user")
-        if (
-            injected
-            or data.get("isAutopilotContinuation") is True
-            or f"user {fallback_id}" in self.seen
-        ):
+        if injected or data.get("isAutopilotContinuation") is True:
             return
-        self.seen.add(f"user {fallback_id}")
+        if not self.is_new(f"user {fallback_id}"):
+            return
         yield from self.close_answer()
         parts = [make_text_part(value)] if (value := get_text(data, "content")) else []
         attached = as_objects(data.get("attachments"))
@@ -288,7 +261,7 @@ class _CopilotThread:
                 role="user",
                 content=to_content(parts),
                 platform_message_id=fallback_id,
-                meta=drop_none({"attachments": names or None, **self._pop_pending_meta()}),
+                meta=drop_none({"attachments": names or None, **self.pop_pending_meta()}),
                 timestamp=time,
             )
 
@@ -299,9 +272,8 @@ class _CopilotThread:
         id = get_text(data, "toolCallId") or ""
         if id in MASKED_IDS:
             id = self.masked_calls.popleft() if self.masked_calls else fallback_id
-        if f"result {id}" in self.seen:
+        if not self.is_new(f"result {id}"):
             return
-        self.seen.add(f"result {id}")
         call = self.calls.pop(id, None) or _CopilotCall()
         meta = {**_parse_result_meta(data), **call.meta}
         if call.started and time and time >= call.started:
@@ -313,17 +285,17 @@ class _CopilotThread:
             tool_call_id=None if is_user_command else id,
             name=None if is_user_command else call.name,
             platform_message_id=id,
-            meta=drop_none({**meta, **self._pop_pending_meta()}),
+            meta=drop_none({**meta, **self.pop_pending_meta()}),
             timestamp=time,
         )
-        if self.open_answer is not None:
-            self.open_answer.results.append(message)
+        if self.answer is not None:
+            self.answer.results.append(message)
         else:
             yield message
 
     def close_answer(self) -> Iterator[Message]:
         """Yield the open answer and its results."""
-        answer, self.open_answer, self.response_id = self.open_answer, None, None
+        answer, self.answer, self.response_id = self.answer, None, None
         if answer is not None:
             yield answer.build()
             yield from answer.results
@@ -342,40 +314,24 @@ class _CopilotThread:
         if kind.startswith(("denied", "cancelled")):
             call.meta.update(refused=True, denial=kind)
 
-    def _set_model(self, model: str | None) -> None:
-        if self.session.model is None and model:
-            self.session = replace_fields(self.session, model=model)
-
-    def _add_usage(self, data: JsonObject) -> None:
-        usage = Tokens(output=as_count(data.get("outputTokens")))
-        self.session = replace_fields(self.session, tokens=self.session.tokens.add(usage))
-
     def _read_shutdown(self, data: JsonObject, time: float | None) -> None:
         metrics = as_object(data.get("modelMetrics")).values()
         total = Tokens()
         for usage in (as_object(as_object(metric).get("usage")) for metric in metrics):
-            total = total.add(_parse_tokens(usage))
+            total = total.add(parse_tokens(usage, *_TOKEN_NAMES, is_cache_in_input=True))
         # A resumed session ends again and may or may not count from its start.
         pairs = zip(total, self.session.tokens, strict=True)
-        self.session = replace_fields(
-            self.session,
+        self.set_fields(
             tokens=Tokens(*(max(pair) for pair in pairs)),
             ended=time,
             end_reason=get_text(data, "shutdownType"),
         )
 
-    def _pop_pending_meta(self) -> dict[str, JSON]:
-        meta, self.pending_meta = self.pending_meta, {}
-        return meta
-
 
 def _parse_tool_call(request: JsonObject, fallback_id: str) -> ToolCall:
-    given = request.get("arguments")
-    arguments = cast("str | JsonObject", given) if isinstance(given, (str, dict)) else ""
     id = get_text(request, "toolCallId") or ""
-    return ToolCall(
-        fallback_id if id in MASKED_IDS else id, get_text(request, "name") or "", arguments
-    )
+    id = fallback_id if id in MASKED_IDS else id
+    return make_tool_call(id, get_text(request, "name"), request.get("arguments"))
 
 
 def _parse_output(data: JsonObject) -> str | list[dict[str, JSON]] | None:
@@ -395,7 +351,7 @@ def _parse_image(item: JsonObject) -> dict[str, JSON] | None:
     kind, data = get_text(item, "mimeType") or "", get_text(item, "data")
     if data is None or not kind.startswith("image/"):
         return None
-    return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}
+    return make_inline_image(kind, data)
 
 
 def _parse_result_meta(data: JsonObject) -> dict[str, JSON]:
@@ -413,15 +369,3 @@ def _parse_result_meta(data: JsonObject) -> dict[str, JSON]:
     elif _RUNNING.search(tail):
         meta["running"] = True
     return meta
-
-
-def _parse_tokens(usage: JsonObject) -> Tokens:
-    read, written = as_count(usage.get("cacheReadTokens")), as_count(usage.get("cacheWriteTokens"))
-    return Tokens(
-        # Copilot includes tokens read from and written to the cache in the input.
-        input=max(0, as_count(usage.get("inputTokens")) - read - written),
-        output=as_count(usage.get("outputTokens")),
-        cache_read=read,
-        cache_write=written,
-        reasoning=as_count(usage.get("reasoningTokens")),
-    )

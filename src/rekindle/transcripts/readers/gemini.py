@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -34,18 +34,20 @@ from rekindle.json_fields import (
     to_content,
 )
 from rekindle.transcripts.detect import FileHead
-from rekindle.transcripts.events import (
-    SessionStarted,
-    SessionUpdated,
-    TranscriptEvent,
-    UnreadableEntry,
-)
-from rekindle.transcripts.jsonio.document import iter_elements
-from rekindle.transcripts.jsonio.jsonl import decode_json, read_json_lines
+from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
+from rekindle.transcripts.jsonio.document import iter_decoded_elements
+from rekindle.transcripts.jsonio.jsonl import read_line_events
 from rekindle.transcripts.jsonio.partial import find_first_element, parse_partial_fields
 from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace_fields
 
-from .ids import make_path_id
+from .session_builder import (
+    SessionBuilder,
+    add_meta,
+    join_thoughts,
+    make_inline_image,
+    make_path_id,
+    make_tool_call,
+)
 
 SOURCE = "gemini"
 
@@ -80,8 +82,10 @@ def _is_chat_line(line: JsonObject) -> bool:
 def read_events(path: Path) -> Iterator[TranscriptEvent]:
     # A head that holds its messages is a whole record, which is streamed as a document.
     head = FileHead.read(path)
-    if head.is_json_lines and any(
-        _is_chat_line(line) and "messages" not in line for line in head.line_objects
+    first = head.first_line_objects
+    if head.has_document_per_line and (
+        any(_is_chat_line(line) and "messages" not in line for line in first)
+        or not (head.line_objects or any("messages" in line for line in first))
     ):
         return _read_lines(path)
     return _read_documents(path)
@@ -89,30 +93,14 @@ def read_events(path: Path) -> Iterator[TranscriptEvent]:
 
 def _read_lines(path: Path) -> Iterator[TranscriptEvent]:
     chat = _GeminiChat(path)
-    for entry in read_json_lines(path):
-        if isinstance(entry, UnreadableEntry):
-            yield entry
-            continue
-        number, line = entry
-        if isinstance(line.get("$rewindTo"), str):
-            yield from chat.read_rewind()
-        elif "type" in line or "id" in line:
-            yield from chat.read_entry(line, f"line:{number}")
-        else:
-            metadata = as_object(line.get("$set")) or line
-            chat.update_session(metadata)
-            # The whole history, rewritten: what it shortens was already emitted in full.
-            if rewritten := as_objects(metadata.get("messages")):
-                yield from chat.close_message()
-            for index, raw in enumerate(rewritten):
-                yield from chat.read_entry(raw, f"line:{number}:{index}")
+    yield from read_line_events(path, chat.read_line)
     yield from chat.finish()
 
 
 def _read_documents(path: Path) -> Iterator[TranscriptEvent]:
     chat: _GeminiChat | _GeminiHistory = _GeminiChat(path)
     document = -1
-    for element in iter_elements(path, _LISTS):
+    for element in iter_decoded_elements(path, _LISTS):
         if isinstance(element, UnreadableEntry):
             yield element
             continue
@@ -120,15 +108,10 @@ def _read_documents(path: Path) -> Iterator[TranscriptEvent]:
             yield from chat.finish()
             document = element.document
             chat = _GeminiChat(path, document)
-        try:
-            value = decode_json(element.data)
-        except ValueError as error:
-            yield UnreadableEntry(str(path), element.line, f"not JSON: {error}")
-            continue
         if element.position is None:
-            chat.update_session({element.key or "": value})
+            chat.update_session({element.key or "": element.value})
             continue
-        raw, fallback_id = as_object(value), f"item:{element.position + 1}"
+        raw, fallback_id = as_object(element.value), f"item:{element.position + 1}"
         if element.position == 0 and not chat.has_id and isinstance(raw.get("parts"), list):
             chat = _GeminiHistory(path, document)
         if not raw:
@@ -137,46 +120,37 @@ def _read_documents(path: Path) -> Iterator[TranscriptEvent]:
     yield from chat.finish()
 
 
-class _GeminiConversation:
+class _GeminiConversation(SessionBuilder):
     """One conversation being read."""
 
     def __init__(self, path: Path, document: int = 0) -> None:
         self.path = path
-        self.session = Session(
-            id=make_path_id(SOURCE, path, f"document {document}" if document else ""), source=SOURCE
-        )
+        id = make_path_id(SOURCE, path, f"document {document}" if document else "")
+        super().__init__(Session(id=id, source=SOURCE))
         self.has_id = False
-        self.is_started = False
-        self.seen: set[str] = set()
-        self.pending_meta: dict[str, JSON] = {}
         self.is_setting_up = False
 
     def update_session(self, metadata: JsonObject) -> None:
         """Update the session from fields next to the messages."""
-        known, id = self.session, get_text(metadata, "sessionId")
+        id = get_text(metadata, "sessionId")
         self.has_id = self.has_id or id is not None
         folders = metadata.get("directories")
         first = cast("list[object]", folders)[0] if isinstance(folders, list) and folders else None
         parent = self.path.parent.name if metadata.get("kind") == "subagent" else None
-        self.session = replace_fields(
-            known,
-            id=id if id and not self.is_started else known.id,
+        self.set_fields(
+            id=id or self.session.id, title=get_text(metadata, "summary") or self.session.title
+        )
+        self.fill_fields(
             # A sub-agent's record is in a folder named after its parent.
-            parent=known.parent or (parent if parent != "chats" else None),
-            title=get_text(metadata, "summary") or known.title,
-            cwd=known.cwd or (first if isinstance(first, str) else None),
-            started=known.started or parse_timestamp(metadata.get("startTime")) or 0.0,
+            parent=parent if parent != "chats" else None,
+            cwd=first if isinstance(first, str) else None,
+            started=parse_timestamp(metadata.get("startTime")),
         )
 
-    def append_messages(self, messages: Iterator[Message]) -> Iterator[TranscriptEvent]:
-        """Yield the messages, preceded by the start of the session if it is the first."""
-        for message in messages:
-            if not self.is_started:
-                self.is_started = True
-                started = self.session.started or message.timestamp or 0.0
-                self.session = replace_fields(self.session, started=started)
-                yield SessionStarted(self.session)
-            yield message
+    def append_message(self, message: Message) -> Sequence[TranscriptEvent]:
+        if not self.is_started:
+            self.fill_fields(started=message.timestamp)
+        return super().append_message(message)
 
     def parse_prompt(
         self, parts: list[JsonObject], id: str, time: float | None
@@ -190,10 +164,9 @@ class _GeminiConversation:
             self.is_setting_up = True
         elif message.text.startswith(_SETUP_PREFIXES):
             self.is_setting_up = True
-        elif prompt and id not in self.seen:
+        elif prompt and self.is_new(id):
             self.is_setting_up = False
-            self.seen.add(id)
-            yield replace_fields(message, meta=drop_none(self.pop_pending_meta()))
+            yield add_meta(message, self.pop_pending_meta())
 
     def parse_result(
         self, call: ToolCall, result_parts: list[JsonObject], status: str | None
@@ -217,34 +190,37 @@ class _GeminiConversation:
             ),
         )
 
-    def finish(self) -> Iterator[TranscriptEvent]:
-        """Yield the session with everything learned from the file."""
-        if self.is_started:
-            yield SessionUpdated(self.session)
-
-    def pop_pending_meta(self) -> dict[str, JSON]:
-        meta, self.pending_meta = self.pending_meta, {}
-        return meta
-
 
 class _GeminiChat(_GeminiConversation):
     """A chat record: messages have ids and times, calls hold their results."""
 
     def __init__(self, path: Path, document: int = 0) -> None:
         super().__init__(path, document)
-        self.held_message: tuple[str, JsonObject] | None = None
+        self.held_raw: tuple[str, JsonObject] | None = None
+
+    def read_line(self, number: int, line: JsonObject) -> Iterator[TranscriptEvent]:
+        """Read one line of a record that is written as lines."""
+        if isinstance(line.get("$rewindTo"), str):
+            # Earlier messages stay, the next one is marked.
+            yield from self.close_message()
+            self.pending_meta["rewound"] = True
+        elif "type" in line or "id" in line:
+            yield from self.read_entry(line, f"line:{number}")
+        else:
+            metadata = as_object(line.get("$set")) or line
+            self.update_session(metadata)
+            # The whole history, rewritten: what it shortens was already emitted in full.
+            if rewritten := as_objects(metadata.get("messages")):
+                yield from self.close_message()
+            for index, raw in enumerate(rewritten):
+                yield from self.read_entry(raw, f"line:{number}:{index}")
 
     def read_entry(self, raw: JsonObject, fallback_id: str) -> Iterator[TranscriptEvent]:
         """Hold one raw message back until another one begins."""
         id = get_text(raw, "id") or fallback_id
-        if self.held_message is not None and self.held_message[0] != id:
+        if self.held_raw is not None and self.held_raw[0] != id:
             yield from self.close_message()
-        self.held_message = (id, raw)
-
-    def read_rewind(self) -> Iterator[TranscriptEvent]:
-        """JsonObject that the user went back; earlier messages stay, the next one is marked."""
-        yield from self.close_message()
-        self.pending_meta["rewound"] = True
+        self.held_raw = (id, raw)
 
     def finish(self) -> Iterator[TranscriptEvent]:
         yield from self.close_message()
@@ -252,9 +228,10 @@ class _GeminiChat(_GeminiConversation):
 
     def close_message(self) -> Iterator[TranscriptEvent]:
         """Emit the message that is held back."""
-        if self.held_message is not None:
-            (id, raw), self.held_message = self.held_message, None
-            yield from self.append_messages(self._parse_messages(id, raw))
+        if self.held_raw is not None:
+            (id, raw), self.held_raw = self.held_raw, None
+            for message in self._parse_messages(id, raw):
+                yield from self.append_message(message)
 
     def _parse_messages(self, id: str, raw: JsonObject) -> Iterator[Message]:
         kind, time = raw.get("type"), parse_timestamp(raw.get("timestamp"))
@@ -264,10 +241,8 @@ class _GeminiChat(_GeminiConversation):
         elif kind == "user":
             for part in parts:
                 # Copies made from the history have results on the user's side.
-                if (
-                    call := get_text(_get_response(part), "id")
-                ) and f"result {call}" not in self.seen:
-                    self.seen.add(f"result {call}")
+                call = get_text(_get_response(part), "id")
+                if call and self.is_new(f"result {call}"):
                     name = get_text(_get_response(part), "name") or ""
                     yield replace_fields(
                         self.parse_result(ToolCall(call, name), [part], None), timestamp=time
@@ -284,17 +259,14 @@ class _GeminiChat(_GeminiConversation):
         for index, item in enumerate(raw_calls):
             call = _parse_tool_call(item, f"{id}:call:{index}")
             calls[call.id] = call
-        new = [call for call in calls.values() if f"call {call.id}" not in self.seen]
-        self.seen.update(f"call {call.id}" for call in new)
+        new = [call for call in calls.values() if self.is_new(f"call {call.id}")]
         message = self._parse_message(id, raw, parts, new, time)
-        if id not in self.seen:
-            self.seen.add(id)
-            self._add_usage(raw)
+        if self.is_new(id):
+            self.fill_fields(model=get_text(raw, "model"))
+            self.add_usage(_parse_tokens(as_object(raw.get("tokens"))))
             if not (message.content or new or message.reasoning):
                 return
-            yield replace_fields(
-                message, meta=drop_none({**(message.meta or {}), **self.pop_pending_meta()})
-            )
+            yield add_meta(message, self.pop_pending_meta())
         elif new:
             yield replace_fields(message, content=None, platform_message_id=f"{id}+{new[0].id}")
         for index, item in enumerate(raw_calls):
@@ -304,9 +276,9 @@ class _GeminiChat(_GeminiConversation):
                 continue
             self.seen.add(f"result {call.id}")
             result = self.parse_result(call, result_parts, status)
-            metadata = {**(result.meta or {}), "agent": get_text(item, "agentId")}
             timestamp = parse_timestamp(item.get("timestamp")) or time
-            yield replace_fields(result, meta=drop_none(metadata), timestamp=timestamp)
+            result = add_meta(result, {"agent": get_text(item, "agentId")})
+            yield replace_fields(result, timestamp=timestamp)
 
     def _parse_message(
         self,
@@ -324,17 +296,10 @@ class _GeminiChat(_GeminiConversation):
             role="assistant",
             content=to_content(_parse_parts(parts)),
             tool_calls=calls,
-            reasoning="\n\n".join(thought for thought in thoughts if thought) or None,
+            reasoning=join_thoughts(thoughts),
             platform_message_id=id,
             meta=drop_none({"model": model if first and model != first else None}),
             timestamp=time,
-        )
-
-    def _add_usage(self, raw: JsonObject) -> None:
-        self.session = replace_fields(
-            self.session,
-            model=self.session.model or get_text(raw, "model"),
-            tokens=self.session.tokens.add(_parse_tokens(as_object(raw.get("tokens")))),
         )
 
 
@@ -347,7 +312,8 @@ class _GeminiHistory(_GeminiConversation):
 
     def read_entry(self, raw: JsonObject, fallback_id: str) -> Iterator[TranscriptEvent]:
         """Read one element of the history."""
-        yield from self.append_messages(self._parse_messages(raw, fallback_id))
+        for message in self._parse_messages(raw, fallback_id):
+            yield from self.append_message(message)
 
     def _parse_messages(self, raw: JsonObject, fallback_id: str) -> Iterator[Message]:
         role, parts = raw.get("role"), _normalize_parts(raw.get("parts"))
@@ -370,14 +336,14 @@ class _GeminiHistory(_GeminiConversation):
             role="assistant",
             content=to_content(_parse_parts(parts)),
             tool_calls=calls,
-            reasoning="\n\n".join(thoughts) or None,
+            reasoning=join_thoughts(thoughts),
             platform_message_id=fallback_id,
         )
-        if self.setting_up and not calls and message.text.startswith(_SETUP_REPLIES):
+        if self.is_setting_up and not calls and message.text.startswith(_SETUP_REPLIES):
             return
-        self.setting_up = False
+        self.is_setting_up = False
         if message.content or calls or thoughts:
-            yield replace_fields(message, meta=drop_none(self.pop_pending_meta()))
+            yield add_meta(message, self.pop_pending_meta())
 
     def _match_call(self, answer: JsonObject, fallback_id: str) -> ToolCall:
         id, name = get_text(answer, "id"), get_text(answer, "name")
@@ -418,8 +384,7 @@ def _parse_parts(parts: list[JsonObject]) -> list[dict[str, JSON]]:
         if value := get_text(part, "text"):
             found.append(make_text_part(value))
         elif data and kind.startswith("image/"):
-            url = f"data:{kind};base64,{data}"
-            found.append({"type": "image_url", "image_url": {"url": url}})
+            found.append(make_inline_image(kind, data))
         elif inline or isinstance(part.get("fileData"), dict):
             found.append({"type": "file", **part})
     return found
@@ -436,11 +401,8 @@ def _parse_tool_calls(parts: list[JsonObject], fallback_id: str) -> Iterator[Too
 
 
 def _parse_tool_call(raw_call: JsonObject, fallback_id: str) -> ToolCall:
-    given = raw_call.get("args")
-    arguments = cast("str | JsonObject", given) if isinstance(given, (str, dict)) else ""
-    return ToolCall(
-        get_text(raw_call, "id") or fallback_id, get_text(raw_call, "name") or "", arguments
-    )
+    id = get_text(raw_call, "id") or fallback_id
+    return make_tool_call(id, get_text(raw_call, "name"), raw_call.get("args"))
 
 
 def _parse_output(response: JsonObject) -> str | None:

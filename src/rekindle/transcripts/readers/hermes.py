@@ -37,16 +37,20 @@ from rekindle.json_fields import (
     parse_timestamp,
 )
 from rekindle.transcripts.detect import FileHead
-from rekindle.transcripts.events import (
-    SessionStarted,
-    SessionUpdated,
-    TranscriptEvent,
-    UnreadableEntry,
-)
-from rekindle.transcripts.jsonio.document import iter_elements
+from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
+from rekindle.transcripts.jsonio.document import iter_decoded_elements
 from rekindle.transcripts.jsonio.jsonl import decode_json, read_json_lines
 from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
 
+from .session_builder import (
+    SessionBuilder,
+    add_meta,
+    decode_text,
+    parse_cost,
+    parse_exit_code,
+    parse_tokens,
+    to_arguments,
+)
 from .sqlite_file import open_sqlite_file
 
 if TYPE_CHECKING:
@@ -66,10 +70,13 @@ _PLATFORM = re.compile(r"[A-Za-z][\w.-]{0,63}")
 _SUMMARY_PREFIXES = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]:")
 # Prefix of content that is not plain text in the database.
 _JSON_PREFIX = "\0json:"
+_TOKEN_COLUMNS = (
+    *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"),
+    "reasoning_tokens",
+)
 _SESSION_COLUMNS = (
     *("id", "session_key", "user_id", "model", "parent_session_id", "title", "cwd", "git_branch"),
-    *("started_at", "ended_at", "end_reason", "input_tokens", "output_tokens"),
-    *("cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
+    *("started_at", "ended_at", "end_reason", *_TOKEN_COLUMNS),
     *("estimated_cost_usd", "actual_cost_usd"),
 )
 _MESSAGE_COLUMNS = (
@@ -137,15 +144,12 @@ def _is_document(head: FileHead) -> bool:
 # -- shared by all containers -------------------------------------------------------------------
 
 
-class _HermesThread:
+class _HermesThread(SessionBuilder):
     """One session being read."""
 
     def __init__(self, session: Session) -> None:
-        self.session = session
-        self.is_started = False
+        super().__init__(session)
         self.occurrences: dict[str, int] = {}
-        self.tool_names: dict[str, str] = {}
-        self.pending_meta: dict[str, JSON] = {}
         self.is_repeating = False
         self.was_replaced = False
         self.seen_times: set[tuple[str, float | None]] = set()
@@ -154,8 +158,8 @@ class _HermesThread:
         """Read one raw message; bookkeeping yields nothing."""
         role = raw.get("role")
         if role not in _ROLES:
-            if role == "session_meta" and not self.session.model:
-                self.session = replace_fields(self.session, model=get_text(raw, "model"))
+            if role == "session_meta":
+                self.fill_fields(model=get_text(raw, "model"))
             return
         if raw.get("active") == 0 and not raw.get("compacted"):
             return
@@ -170,23 +174,10 @@ class _HermesThread:
             return
         id = message.platform_message_id or ""
         nth = self.occurrences[id] = self.occurrences.get(id, 0) + 1
-        message = replace_fields(
-            message,
-            platform_message_id=f"{id}:{nth}" if nth > 1 else id,
-            meta=drop_none({**(message.meta or {}), **self.pending_meta}),
-        )
-        self.pending_meta = {}
+        message = replace_fields(message, platform_message_id=f"{id}:{nth}" if nth > 1 else id)
         if not self.is_started:
-            self.is_started = True
-            started = self.session.started or message.timestamp or 0.0
-            self.session = replace_fields(self.session, started=started)
-            yield SessionStarted(self.session)
-        yield message
-
-    def finish(self) -> Iterator[TranscriptEvent]:
-        """Yield the session with everything learned from it."""
-        if self.is_started:
-            yield SessionUpdated(self.session)
+            self.fill_fields(started=message.timestamp)
+        yield from self.append_message(add_meta(message, self.pop_pending_meta()))
 
     def _is_summary(self, raw: JsonObject) -> bool:
         if raw.get("tool_calls") or raw.get("role") not in ("user", "assistant"):
@@ -256,36 +247,27 @@ def _join_text(content: Content) -> str:
 
 
 def _parse_tool_calls(given: object) -> tuple[ToolCall, ...]:
-    if isinstance(given, str):
-        try:
-            given = decode_json(given.encode("utf-8", "replace"))
-        except ValueError:
-            return ()
-    return tuple(_parse_tool_call(call, index) for index, call in enumerate(as_objects(given)))
+    calls = as_objects(decode_text(given))
+    return tuple(_parse_tool_call(call, index) for index, call in enumerate(calls))
 
 
 def _parse_tool_call(call: JsonObject, index: int) -> ToolCall:
     function = as_object(call.get("function")) or call
-    given = function.get("arguments")
-    arguments = given if isinstance(given, (str, dict)) else json.dumps(given) if given else ""
     id = get_text(call, "id", "call_id") or f"call:{index}"
-    return ToolCall(id, get_text(function, "name") or "", cast("str | JsonObject", arguments))
+    return ToolCall(
+        id, get_text(function, "name") or "", to_arguments(function.get("arguments") or "")
+    )
 
 
 def _parse_result_meta(content: Content) -> dict[str, JSON] | None:
     """Parse the metadata of a terminal result, which is JSON with `output` and `exit_code`."""
     if not isinstance(content, str) or '"exit_code"' not in content:
         return None
-    try:
-        output = as_object(decode_json(content.encode("utf-8", "replace")))
-    except ValueError:
-        return None
+    output = as_object(decode_text(content))
     code = output.get("exit_code")
     if "output" not in output or not isinstance(code, int) or isinstance(code, bool):
         return None
-    return drop_none(
-        {"exit_code": code if abs(code) < 2**53 else None, "error": get_text(output, "error")}
-    )
+    return drop_none({"exit_code": parse_exit_code(code), "error": get_text(output, "error")})
 
 
 def _parse_timestamp(value: object) -> float | None:
@@ -299,22 +281,14 @@ def _parse_timestamp(value: object) -> float | None:
 
 
 def _parse_tokens(metadata: JsonObject) -> Tokens:
-    tokens = Tokens(
-        input=as_count(metadata.get("input_tokens")),
-        output=as_count(metadata.get("output_tokens")),
-        cache_read=as_count(metadata.get("cache_read_tokens")),
-        cache_write=as_count(metadata.get("cache_write_tokens")),
-        reasoning=as_count(metadata.get("reasoning_tokens")),
-    )
+    tokens = parse_tokens(metadata, *_TOKEN_COLUMNS)
     # Some entries have only the total.
     return tokens if any(tokens) else Tokens(input=as_count(metadata.get("total_tokens")))
 
 
-def _parse_cost(metadata: JsonObject) -> Decimal:
-    cost = as_number(metadata.get("actual_cost_usd")) or as_number(
-        metadata.get("estimated_cost_usd")
-    )
-    return Decimal(str(cost)) if cost and 0 < cost < 1e9 else Decimal(0)
+def _find_cost(metadata: JsonObject) -> Decimal:
+    actual = as_number(metadata.get("actual_cost_usd"))
+    return parse_cost(actual or metadata.get("estimated_cost_usd"))
 
 
 # -- the files ----------------------------------------------------------------------------------
@@ -338,26 +312,20 @@ def _read_lines(path: Path) -> Iterator[TranscriptEvent]:
 
 def _read_document(path: Path) -> Iterator[TranscriptEvent]:
     thread = _HermesThread(Session(id=path.stem.removeprefix("session_"), source=SOURCE))
-    for element in iter_elements(path, {"messages"}):
+    for element in iter_decoded_elements(path, {"messages"}):
         if isinstance(element, UnreadableEntry):
             yield element
             continue
-        try:
-            value = decode_json(element.data)
-        except ValueError as error:
-            yield UnreadableEntry(str(path), element.line, f"{element.key}: not JSON: {error}")
-            continue
+        value = element.value
         if element.position is not None:
             yield from thread.read_entry(as_object(value))
         elif not thread.is_started and isinstance(value, str) and value:
             if element.key == "session_id":
-                thread.session = replace_fields(thread.session, id=value)
+                thread.set_fields(id=value)
             elif element.key == "model":
-                thread.session = replace_fields(thread.session, model=value)
+                thread.set_fields(model=value)
             elif element.key == "session_start":
-                thread.session = replace_fields(
-                    thread.session, started=_parse_timestamp(value) or 0.0
-                )
+                thread.set_fields(started=_parse_timestamp(value) or 0.0)
     yield from thread.finish()
 
 
@@ -377,7 +345,7 @@ def _entry_to_session(id: str, entry: JsonObject) -> Session:
         title=title if has_title else None,
         started=_parse_timestamp(entry.get("created_at")) or 0.0,
         tokens=_parse_tokens(entry),
-        cost=_parse_cost(entry),
+        cost=_find_cost(entry),
     )
 
 
@@ -412,19 +380,13 @@ def _load_cached_entries(index: Path, mtime: int, size: int) -> dict[str, JsonOb
 
 
 def _iter_index_entries(path: Path) -> Iterator[JsonObject | UnreadableEntry]:
-    for element in iter_elements(path, ()):
+    for element in iter_decoded_elements(path, ()):
         if isinstance(element, UnreadableEntry):
             yield element
             continue
         if element.key is None or element.key.startswith("_"):
             continue
-        try:
-            entry = as_object(decode_json(element.data))
-        except ValueError as error:
-            yield UnreadableEntry(
-                str(path), element.line, f"{element.key!r:.80}: not JSON: {error}"
-            )
-            continue
+        entry = as_object(element.value)
         if get_text(entry, "session_id") is None:
             yield UnreadableEntry(
                 str(path), element.line, f"{element.key!r:.80}: expected a session_id"
@@ -547,5 +509,5 @@ def _row_to_session(row: JsonObject) -> Session:
         cwd=get_text(row, "cwd"),
         git_branch=get_text(row, "git_branch"),
         tokens=_parse_tokens(row),
-        cost=_parse_cost(row),
+        cost=_find_cost(row),
     )

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,24 +29,18 @@ from rekindle.json_fields import (
     parse_timestamp,
 )
 from rekindle.transcripts.detect import FileHead
-from rekindle.transcripts.events import (
-    SessionStarted,
-    SessionUpdated,
-    TranscriptEvent,
-    UnreadableEntry,
-)
-from rekindle.transcripts.jsonio.document import iter_elements
+from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
+from rekindle.transcripts.jsonio.document import iter_decoded_elements
 from rekindle.transcripts.jsonio.jsonl import decode_json, read_json_lines
 from rekindle.transcripts.jsonio.partial import find_first_element, parse_partial_fields
 from rekindle.transcripts.jsonio.stream import (
     ContainerEnd,
     JsonPath,
-    has_document_per_line,
     iter_document_values,
 )
-from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
+from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall
 
-from .ids import MASKED_IDS, make_path_id
+from .session_builder import MASKED_IDS, SessionBuilder, decode_text, make_path_id, to_arguments
 
 SOURCE = "openai-chat"
 
@@ -66,9 +60,9 @@ def can_read(head: FileHead) -> bool:
         if _is_message(line) or any(_is_message(raw) for raw in as_objects(line.get("messages"))):
             return True
     first = find_first_element(head.data, {"messages"})
-    return _starts_with_message(
-        find_first_element(first, {"messages"}) if _is_conversation(first) else first
-    )
+    if _is_conversation(first):
+        first = find_first_element(first, {"messages"})
+    return _starts_with_message(first, is_cut=head.is_cut)
 
 
 def _is_conversation(first: bytes) -> bool:
@@ -76,12 +70,12 @@ def _is_conversation(first: bytes) -> bool:
     return first.startswith(b"[") or isinstance(parse_partial_fields(first).get("messages"), list)
 
 
-def _starts_with_message(first: bytes) -> bool:
+def _starts_with_message(first: bytes, *, is_cut: bool) -> bool:
     try:
         return _is_message(as_object(decode_json(first)))
     except ValueError:
         # Longer than the head: the role may be before or after the text, so look for both.
-        match = _ROLE.search(first)
+        match = _ROLE.search(first) if is_cut else None
         return match is not None and match[1].decode() in _ROLES and b'"content"' in first
 
 
@@ -91,7 +85,7 @@ def read_events(path: Path) -> Iterator[TranscriptEvent]:
     is_long_line = b"\n" not in head.data.strip() and any(
         _is_message(line) for line in head.objects
     )
-    if is_long_line or has_document_per_line(head):
+    if is_long_line or head.has_document_per_line:
         return _read_lines(path)
     if head.data.startswith(b"[") and _is_conversation(find_first_element(head.data, {"messages"})):
         return _read_list(path)
@@ -131,27 +125,22 @@ def _read_documents(path: Path) -> Iterator[TranscriptEvent]:
     conversation = OpenAIChatConversation("")
     resolved_path = str(path.resolve())
     document = -1
-    for json_element in iter_elements(path, {"messages"}):
-        if isinstance(json_element, UnreadableEntry):
-            yield json_element
+    for element in iter_decoded_elements(path, {"messages"}):
+        if isinstance(element, UnreadableEntry):
+            yield element
             continue
-        if json_element.document != document:
+        if element.document != document:
             yield from conversation.finish()
-            document = json_element.document
+            document = element.document
             conversation = OpenAIChatConversation(
                 make_path_id("chat", resolved_path, f"document {document}" if document else "")
             )
-        try:
-            value = decode_json(json_element.data)
-        except ValueError as error:
-            yield UnreadableEntry(str(path), json_element.line, f"not JSON: {error}")
-            continue
-        if json_element.position is not None:
+        if element.position is not None:
             yield from conversation.read_entry(
-                value, f"item:{json_element.position + 1}", path, json_element.line
+                element.value, f"item:{element.position + 1}", path, element.line
             )
-        elif json_element.key is not None:
-            conversation.update_session({json_element.key: value})
+        elif element.key is not None:
+            conversation.update_session({element.key: element.value})
     yield from conversation.finish()
 
 
@@ -184,46 +173,34 @@ def _should_descend(json_path: JsonPath) -> bool:
     return len(json_path) == 1 or (len(json_path) == 2 and json_path[1] == "messages")
 
 
-class OpenAIChatConversation:
+class OpenAIChatConversation(SessionBuilder):
     """One conversation being read."""
 
     def __init__(self, id: str, source: str = SOURCE) -> None:
-        self.session: Session = Session(id=id, source=source)
-        self.is_started = False
+        super().__init__(Session(id=id, source=source))
         self.pending_calls: deque[ToolCall] = deque(maxlen=_MAX_PENDING_CALLS)
-        # Ids only, never content: some writers give all messages of a request the same id.
-        self.seen: set[str] = set()
 
     def update_session(self, metadata: JsonObject) -> None:
         """Update the session from fields next to the messages."""
         known = self.session
-        id = get_text(metadata, "session_id", "conversation_id", "thread_id", "id")
-        self.session = replace_fields(
-            known,
-            id=id if id and not self.is_started else known.id,
-            parent=known.parent or get_text(metadata, "parent_session_id"),
+        self.set_fields(
+            id=get_text(metadata, "session_id", "conversation_id", "thread_id", "id") or known.id,
             title=get_text(metadata, "title") or known.title,
             model=get_text(metadata, "model") or known.model,
             cwd=get_text(metadata, "cwd") or known.cwd,
-            started=known.started
-            or _parse_timestamp(metadata, "created_at", "created", "timestamp")
-            or 0.0,
             tokens=known.tokens.add(_parse_tokens(metadata)),
+        )
+        self.fill_fields(
+            parent=get_text(metadata, "parent_session_id"),
+            started=_parse_timestamp(metadata, "created_at", "created", "timestamp"),
         )
 
     def read_entry(
         self, value: object, fallback_id: str, path: Path, line: int
-    ) -> Iterator[TranscriptEvent]:
-        """Read one raw message and yield its events; anything else is reported as unreadable."""
+    ) -> Sequence[TranscriptEvent]:
+        """Read one raw message and return its events; anything else is reported as unreadable."""
         event = self.parse_message(value, fallback_id, path, line)
-        if not self.is_started and isinstance(event, Message):
-            yield self.start_session()
-        yield event
-
-    def start_session(self) -> SessionStarted:
-        """Return the session's start event, to be yielded before its first message."""
-        self.is_started = True
-        return SessionStarted(self.session)
+        return (event,) if isinstance(event, UnreadableEntry) else self.append_message(event)
 
     def parse_message(
         self, value: object, fallback_id: str, path: Path, line: int
@@ -257,28 +234,16 @@ class OpenAIChatConversation:
         self._update_from_message(raw, message.timestamp)
         return message
 
-    def finish(self) -> Iterator[TranscriptEvent]:
-        """Yield the session with everything learned from the file."""
-        if self.is_started:
-            yield SessionUpdated(self.session)
-
     def _update_from_message(self, raw: JsonObject, time: float | None) -> None:
         """Update the session from a message; most have nothing new."""
-        known = self.session
-        started = known.started or time or 0.0
-        model = known.model or get_text(raw, "model")
+        self.fill_fields(started=time, model=get_text(raw, "model"))
         if "usage" in raw:
-            tokens = known.tokens.add(_parse_tokens(raw))
-            self.session = replace_fields(known, model=model, started=started, tokens=tokens)
-        elif started != known.started or model != known.model:
-            self.session = replace_fields(known, model=model, started=started)
+            self.add_usage(_parse_tokens(raw))
 
     def _make_message_id(self, raw: JsonObject, fallback_id: str) -> str:
         id = get_text(raw, "id", "message_id", "uuid")
-        if id is None or id in MASKED_IDS or id in self.seen:
-            return fallback_id
-        self.seen.add(id)
-        return id
+        # Some writers give all messages of a request the same id.
+        return id if id and id not in MASKED_IDS and self.is_new(id) else fallback_id
 
     def _match_call(self, id: str | None) -> ToolCall | None:
         for call in self.pending_calls:
@@ -303,13 +268,7 @@ def _parse_content(value: Any) -> Content:
 
 
 def _parse_tool_calls(raw: JsonObject, fallback_id: str) -> tuple[ToolCall, ...]:
-    given = raw.get("tool_calls")
-    if isinstance(given, str):
-        try:
-            given = decode_json(given.encode("utf-8", "replace"))
-        except ValueError:
-            given = None
-    calls = as_objects(given)
+    calls = as_objects(decode_text(raw.get("tool_calls")))
     if legacy := as_object(raw.get("function_call")):
         calls = [*calls, legacy]
     return tuple(
@@ -319,11 +278,9 @@ def _parse_tool_calls(raw: JsonObject, fallback_id: str) -> tuple[ToolCall, ...]
 
 def _parse_tool_call(call: JsonObject, fallback_id: str) -> ToolCall:
     function = as_object(call.get("function")) or call
-    arguments = function.get("arguments", function.get("input"))
-    if not isinstance(arguments, (str, dict)):
-        arguments = "" if arguments is None else json.dumps(arguments)
+    arguments = to_arguments(function.get("arguments", function.get("input")))
     id = get_text(call, "id", "call_id", "tool_call_id") or fallback_id
-    return ToolCall(id, get_text(function, "name") or "", cast("str | JsonObject", arguments))
+    return ToolCall(id, get_text(function, "name") or "", arguments)
 
 
 def _parse_result_meta(raw: JsonObject) -> dict[str, JSON] | None:

@@ -81,8 +81,9 @@ def read_events(path: Path) -> Iterator[TranscriptEvent]:
     head = FileHead.read(path)
     if _SQLITE_HEADER.match(head.data):
         return _read_database(path)
-    if head.is_json_lines and any(
-        _is_export(line) or _is_message(line) for line in head.line_objects
+    if head.has_document_per_line and (
+        any(_is_export(line) or _is_message(line) for line in head.line_objects)
+        or not head.line_objects
     ):
         return _read_lines(path)
     if any(_is_storage_file(line) for line in head.objects):

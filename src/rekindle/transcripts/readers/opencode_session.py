@@ -33,8 +33,7 @@ from rekindle.transcripts.events import (
 )
 from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace_fields
 
-from .ids import MASKED_IDS
-from .session_builder import AnswerBuilder
+from .session_builder import MASKED_IDS, AnswerBuilder
 
 SOURCE = "opencode"
 

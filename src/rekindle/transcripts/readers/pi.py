@@ -15,14 +15,12 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 from pathlib import Path
 from typing import cast
 
 from rekindle.json_fields import (
     JsonObject,
     as_count,
-    as_number,
     as_object,
     as_objects,
     drop_none,
@@ -32,21 +30,26 @@ from rekindle.json_fields import (
     to_content,
 )
 from rekindle.transcripts.detect import FileHead
-from rekindle.transcripts.events import (
-    SessionStarted,
-    SessionUpdated,
-    TranscriptEvent,
-    UnreadableEntry,
-)
-from rekindle.transcripts.jsonio.jsonl import read_json_lines
-from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace_fields
+from rekindle.transcripts.events import TranscriptEvent
+from rekindle.transcripts.jsonio.jsonl import read_line_events
+from rekindle.types import JSON, Message, Session, ToolCall
 
-from .ids import MASKED_IDS
+from .session_builder import (
+    MASKED_IDS,
+    SessionBuilder,
+    join_thoughts,
+    make_inline_image,
+    make_tool_call,
+    parse_cost,
+    parse_exit_code,
+    parse_tokens,
+)
 
 SOURCE = "pi"
 
 _ROLES = ("user", "assistant", "toolResult", "bashExecution")
 _EXIT_CODE = re.compile(r"Command exited with code (-?\d{1,9})\s*\Z")
+_TOKEN_NAMES = ("input", "output", "cacheRead", "cacheWrite")
 _MAX_PENDING_CALLS = 1024
 
 
@@ -66,26 +69,19 @@ def _is_entry(line: JsonObject) -> bool:
 
 def read_events(path: Path) -> Iterator[TranscriptEvent]:
     session = _PiSession(path)
-    for entry in read_json_lines(path):
-        if isinstance(entry, UnreadableEntry):
-            yield entry
-        elif events := session.read_entry(*entry):
-            yield from events
+    yield from read_line_events(path, session.read_entry)
     yield from session.finish()
 
 
-class _PiSession:
+class _PiSession(SessionBuilder):
     """One session being read."""
 
     def __init__(self, path: Path) -> None:
-        self.session = Session(id=_parse_session_id(path.stem) or SOURCE, source=SOURCE)
+        super().__init__(Session(id=_parse_session_id(path.stem) or SOURCE, source=SOURCE))
         self.has_header = False
-        self.is_started = False
         self.last_entry_id: str | None = None
         # Calls with masked ids are matched to results by order.
         self.masked_calls: deque[str] = deque(maxlen=_MAX_PENDING_CALLS)
-        self.seen: set[str] = set()
-        self.pending_meta: dict[str, JSON] = {}
 
     def read_entry(self, number: int, line: JsonObject) -> Sequence[TranscriptEvent]:
         """Read one line and return the events that it completes."""
@@ -95,7 +91,7 @@ class _PiSession:
             return ()
         self._track_branch(line)
         if kind in ("compaction", "branch_summary"):
-            self._add_usage(as_object(line.get("usage")))
+            self._add_usage(line)
         if kind == "compaction":
             self.pending_meta["compacted"] = {
                 "summary": get_text(line, "summary"),
@@ -105,27 +101,14 @@ class _PiSession:
             branched = as_object(self.pending_meta.get("branched"))
             self.pending_meta["branched"] = {**branched, "summary": get_text(line, "summary")}
         elif kind == "session_info":
-            self.session = replace_fields(
-                self.session, title=get_text(line, "name") or self.session.title
-            )
+            self.set_fields(title=get_text(line, "name") or self.session.title)
         elif kind == "message":
             raw = as_object(line.get("message"))
             time = parse_timestamp(raw.get("timestamp")) or parse_timestamp(line.get("timestamp"))
             message = self._parse_message(raw, self._make_message_id(raw, line, number), time)
             if message is not None:
-                return self._append_message(message)
+                return self.append_message(message)
         return ()
-
-    def _append_message(self, message: Message) -> Sequence[TranscriptEvent]:
-        if self.is_started:
-            return (message,)
-        self.is_started = True
-        return (SessionStarted(self.session), message)
-
-    def finish(self) -> Iterator[TranscriptEvent]:
-        """Yield the session with everything learned from the file."""
-        if self.is_started:
-            yield SessionUpdated(self.session)
 
     def _read_header(self, header: JsonObject) -> None:
         if self.has_header:
@@ -133,10 +116,8 @@ class _PiSession:
         self.has_header = True
         known = self.session
         origin = get_text(header, "parentSession", "branchedFrom")
-        self.session = replace_fields(
-            known,
-            # After the first message the id cannot change any more.
-            id=known.id if self.is_started else get_text(header, "id") or known.id,
+        self.set_fields(
+            id=get_text(header, "id") or known.id,
             # The origin is a file path, possibly of another machine.
             parent=_parse_session_id(re.split(r"[/\\]", origin)[-1].removesuffix(".jsonl"))
             if origin
@@ -147,7 +128,7 @@ class _PiSession:
         )
 
     def _track_branch(self, line: JsonObject) -> None:
-        """JsonObject a branch if an entry does not continue the one before it."""
+        """Record a branch if an entry does not continue the one before it."""
         id, parent = get_text(line, "id"), get_text(line, "parentId")
         if id is None:
             return
@@ -193,13 +174,12 @@ class _PiSession:
             tool_call_id=call if is_result else None,
             name=get_text(raw, "toolName") if is_result else None,
             platform_message_id=id,
-            meta=drop_none({**meta, **self._pop_pending_meta()}),
+            meta=drop_none({**meta, **self.pop_pending_meta()}),
             timestamp=time,
         )
 
     def _parse_answer(self, raw: JsonObject, id: str, time: float | None) -> Message:
         blocks = as_objects(raw.get("content"))
-        thoughts = [value for block in blocks if (value := get_text(block, "thinking"))]
         calls = [
             _parse_tool_call(block, f"{id}:{index}")
             for index, block in enumerate(blocks)
@@ -207,41 +187,29 @@ class _PiSession:
         ]
         self.masked_calls.extend(call.id for call in calls if call.id.startswith(f"{id}:"))
         finish = get_text(raw, "stopReason")
-        meta: dict[str, JSON] = {"error": get_text(raw, "errorMessage"), **self._pop_pending_meta()}
+        meta: dict[str, JSON] = {"error": get_text(raw, "errorMessage"), **self.pop_pending_meta()}
         if finish == "error":
             meta["api_error"] = True
         elif finish == "aborted":
             self.pending_meta["aborted"] = True
-        meta["model"] = self._update_session(raw)
+        self._add_usage(raw)
+        self.fill_fields(model=(model := get_text(raw, "model")))
+        meta["model"] = model if model != self.session.model else None
         return Message(
             role="assistant",
             content=to_content(_parse_parts(raw.get("content"))),
             tool_calls=calls,
-            reasoning="\n\n".join(thoughts) or None,
+            reasoning=join_thoughts(get_text(block, "thinking") for block in blocks),
             finish_reason=finish,
             platform_message_id=id,
             meta=drop_none(meta),
             timestamp=time,
         )
 
-    def _update_session(self, raw: JsonObject) -> str | None:
-        """Add the answer's usage; return its model if it differs from the session's."""
-        model = get_text(raw, "model")
-        self._add_usage(as_object(raw.get("usage")), model)
-        return model if model != self.session.model else None
-
-    def _add_usage(self, usage: JsonObject, model: str | None = None) -> None:
-        known = self.session
-        self.session = replace_fields(
-            known,
-            model=known.model or model,
-            tokens=known.tokens.add(_parse_tokens(usage)),
-            cost=known.cost + _parse_cost(usage),
-        )
-
-    def _pop_pending_meta(self) -> dict[str, JSON]:
-        meta, self.pending_meta = self.pending_meta, {}
-        return meta
+    def _add_usage(self, fields: JsonObject) -> None:
+        usage = as_object(fields.get("usage"))
+        cost = as_object(usage.get("cost")).get("total")
+        self.add_usage(parse_tokens(usage, *_TOKEN_NAMES), parse_cost(cost))
 
 
 def _parse_session_id(stem: str) -> str:
@@ -258,20 +226,16 @@ def _parse_parts(raw_content: object) -> list[dict[str, JSON]]:
         if kind == "text" and isinstance(block.get("text"), str):
             parts.append(make_text_part(block["text"]))
         elif kind == "image" and data:
-            url = f"data:{get_text(block, 'mimeType') or 'image/png'};base64,{data}"
-            parts.append({"type": "image_url", "image_url": {"url": url}})
+            parts.append(make_inline_image(get_text(block, "mimeType"), data))
         elif kind not in ("text", "thinking", "toolCall"):
             parts.append(block)
     return parts
 
 
 def _parse_tool_call(block: JsonObject, fallback_id: str) -> ToolCall:
-    given = block.get("arguments")
-    arguments = cast("str | JsonObject", given) if isinstance(given, (str, dict)) else ""
     id = get_text(block, "id") or ""
-    return ToolCall(
-        fallback_id if id in MASKED_IDS else id, get_text(block, "name") or "", arguments
-    )
+    id = fallback_id if id in MASKED_IDS else id
+    return make_tool_call(id, get_text(block, "name"), block.get("arguments"))
 
 
 def _parse_result_meta(raw: JsonObject) -> dict[str, JSON]:
@@ -286,33 +250,18 @@ def _parse_result_meta(raw: JsonObject) -> dict[str, JSON]:
 def _parse_user_command(raw: JsonObject) -> tuple[dict[str, JSON], list[dict[str, JSON]]]:
     """Return the metadata and the prompt text of a command that the user ran."""
     command, output = get_text(raw, "command") or "", get_text(raw, "output")
-    code, cancelled = raw.get("exitCode"), raw.get("cancelled") is True
-    is_int = isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**31
+    code, cancelled = parse_exit_code(raw.get("exitCode")), raw.get("cancelled") is True
     prompt = f"Ran `{command}`\n" + (f"```\n{output}\n```" if output else "(no output)")
     if cancelled:
         prompt += "\n\n(command cancelled)"
-    elif is_int and code:
+    elif code:
         prompt += f"\n\nCommand exited with code {code}"
     if raw.get("truncated") is True and (output_path := get_text(raw, "fullOutputPath")):
         prompt += f"\n\n[Output truncated. Full output: {output_path}]"
     meta: dict[str, JSON] = {
         "command": command,
-        "exit_code": code if is_int else None,
+        "exit_code": code,
         "interrupted": cancelled or None,
         "hidden": raw.get("excludeFromContext") is True or None,
     }
     return meta, [make_text_part(prompt)]
-
-
-def _parse_tokens(usage: JsonObject) -> Tokens:
-    return Tokens(
-        input=as_count(usage.get("input")),
-        output=as_count(usage.get("output")),
-        cache_read=as_count(usage.get("cacheRead")),
-        cache_write=as_count(usage.get("cacheWrite")),
-    )
-
-
-def _parse_cost(usage: JsonObject) -> Decimal:
-    total = as_number(as_object(usage.get("cost")).get("total"))
-    return Decimal(str(total)) if total and 0 < total < 1e9 else Decimal(0)

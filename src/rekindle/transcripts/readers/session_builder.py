@@ -1,11 +1,142 @@
-"""Builder for one model answer that a format spreads over several lines."""
+"""Builders that all readers share: one for a session and its messages, one for a split answer.
+
+A session is opened once, right before its first message, and repeated at the end with everything learned
+from the file. Details that belong to the next message (`pending_meta`) and a message that must wait for
+the end (`held_message`) are kept here as well.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, cast
 
-from rekindle.json_fields import JsonObject, drop_none, make_text_part, to_content
-from rekindle.types import JSON, Message, ToolCall
+from rekindle.json_fields import (
+    JsonObject,
+    as_count,
+    as_number,
+    as_object,
+    drop_none,
+    get_text,
+    make_text_part,
+    to_content,
+)
+from rekindle.transcripts.events import SessionStarted, SessionUpdated, TranscriptEvent
+from rekindle.transcripts.jsonio.jsonl import decode_json
+from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace_fields
+
+# Some exports mask ids; a masked id identifies nothing.
+MASKED_IDS = frozenset({"", "REDACTED"})
+_MAX_COST = 1e9
+
+
+class SessionBuilder:
+    """One session being read."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.is_started = False
+        # For the `meta` of the next message.
+        self.pending_meta: dict[str, JSON] = {}
+        self.tool_names: dict[str, str] = {}
+        # Ids only, never content: needed to recognize copies.
+        self.seen: set[str] = set()
+        # Held back because only the end shows which message is the last.
+        self.held_message: Message | None = None
+
+    def set_fields(self, **fields: Any) -> None:
+        """Set fields of the session; after its first message the id cannot change any more."""
+        if self.is_started:
+            fields.pop("id", None)
+        self.session = replace_fields(self.session, **fields)
+
+    def fill_fields(self, **fields: Any) -> None:
+        """Set those fields of the session that are not known yet, from values that are not empty."""
+        known = self.session
+        new = {name: fields[name] for name in fields if fields[name] and not getattr(known, name)}
+        if new:
+            self.session = replace_fields(known, **new)
+
+    def add_usage(self, tokens: Tokens, cost: Decimal = Decimal(0)) -> None:
+        """Add what a model call used to the session's totals."""
+        known = self.session
+        self.session = replace_fields(
+            known, tokens=known.tokens.add(tokens), cost=known.cost + cost
+        )
+
+    def is_new(self, id: str) -> bool:
+        """Return whether this id was not seen before, and remember it."""
+        if id in self.seen:
+            return False
+        self.seen.add(id)
+        return True
+
+    def pop_pending_meta(self) -> dict[str, JSON]:
+        """Return the details that were waiting for this message."""
+        meta, self.pending_meta = self.pending_meta, {}
+        return meta
+
+    def open_answer(self, id: str, timestamp: float | None) -> AnswerBuilder:
+        """Return a builder for an answer, with the details that were waiting for it."""
+        answer = AnswerBuilder(id, timestamp)
+        answer.meta.update(self.pop_pending_meta())
+        return answer
+
+    def start_session(self) -> Sequence[TranscriptEvent]:
+        """Return the session's start event, unless it was started before."""
+        if self.is_started:
+            return ()
+        self.is_started = True
+        return (SessionStarted(self.session),)
+
+    # These return sequences: most messages are one event, and starting a generator is slower.
+
+    def append_message(self, message: Message) -> Sequence[TranscriptEvent]:
+        """Return the message, after the session's start if it is the first."""
+        if self.is_started:
+            return (message,)
+        return (*self.start_session(), message)
+
+    def append_messages(self, messages: Sequence[Message]) -> Sequence[TranscriptEvent]:
+        """Return the messages, after the session's start if they are the first."""
+        if not messages or self.is_started:
+            return messages
+        return (*self.start_session(), *messages)
+
+    def hold_message(self, message: Message) -> Sequence[TranscriptEvent]:
+        """Hold a message back and return the one that was held before."""
+        held, self.held_message = self.held_message, message
+        return () if held is None else self.append_message(held)
+
+    def release_message(self, meta: Mapping[str, JSON]) -> Sequence[TranscriptEvent]:
+        """Return the held message, with the details of the whole session added to its `meta`."""
+        held, self.held_message = self.held_message, None
+        return () if held is None else self.append_message(add_meta(held, meta))
+
+    def finish(self) -> Iterator[TranscriptEvent]:
+        """Yield the session with everything learned from the file."""
+        if self.is_started:
+            yield SessionUpdated(self.session)
+
+
+class SessionSwitch:
+    """The stream of a file that alternates between sessions; each switch repeats the start."""
+
+    def __init__(self) -> None:
+        self.active: SessionBuilder | None = None
+
+    def append_messages(
+        self, session: SessionBuilder, messages: Sequence[Message]
+    ) -> Sequence[TranscriptEvent]:
+        """Return the messages, after the session's start if another one was active."""
+        if not messages or self.active is session:
+            return messages
+        self.active = session
+        session.is_started = True
+        return [SessionStarted(session.session), *messages]
 
 
 class AnswerBuilder:
@@ -28,16 +159,17 @@ class AnswerBuilder:
         """Whether the answer has content or tool calls, not only reasoning."""
         return bool(self.parts or self.calls)
 
-    def add_text(self, value: str) -> None:
-        self.add_part(make_text_part(value))
+    def add_text(self, value: str | None) -> None:
+        if value:
+            self.add_part(make_text_part(value))
 
     def add_part(self, part: Mapping[str, JSON]) -> None:
         # A resumed session repeats earlier lines: an identical part is a copy.
         if part not in self.parts:
             self.parts.append(dict(part))
 
-    def add_reasoning(self, value: str) -> None:
-        if value not in self.reasoning:
+    def add_reasoning(self, value: str | None) -> None:
+        if value and value not in self.reasoning:
             self.reasoning.append(value)
 
     def add_call(self, call: ToolCall) -> None:
@@ -49,9 +181,108 @@ class AnswerBuilder:
             role="assistant",
             content=to_content(self.parts),
             tool_calls=tuple(self.calls.values()),
-            reasoning="\n\n".join(self.reasoning) or None,
+            reasoning=join_thoughts(self.reasoning),
             finish_reason=self.finish_reason,
             platform_message_id=self.id,
             meta=drop_none(self.meta),
             timestamp=self.timestamp,
         )
+
+
+def add_meta(message: Message, meta: Mapping[str, JSON]) -> Message:
+    """Return the message with these details added to its `meta`."""
+    return replace_fields(message, meta=drop_none({**(message.meta or {}), **meta}))
+
+
+def join_thoughts(thoughts: Iterable[str | None]) -> str | None:
+    """Return the reasoning of an answer, whose parts a format keeps apart."""
+    return "\n\n".join(thought for thought in thoughts if thought) or None
+
+
+def make_image_part(url: str) -> dict[str, JSON]:
+    """Return an image as a content part."""
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def make_inline_image(kind: str | None, data: str) -> dict[str, JSON]:
+    """Return an image that is in the file itself as a content part."""
+    return make_image_part(f"data:{kind or 'image/png'};base64,{data}")
+
+
+# -- ids ------------------------------------------------------------------------------------------
+
+
+def make_path_id(kind: str, path: Path | str, position: str) -> str:
+    """Return an id that is stable while the file grows and unique across files.
+
+    A `path` given as text must already be resolved, since resolving it checks every parent folder.
+    """
+    resolved = path if isinstance(path, str) else path.resolve()
+    return make_hash_id(kind, f"{resolved}\n{position}")
+
+
+def make_hash_id(kind: str, identity: str) -> str:
+    """Return an id derived from the hash of `identity`."""
+    return f"{kind}-{hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+def make_run_id(name: str, identity: str) -> str:
+    """Return the id of a run of a named task, which may be run many times."""
+    digest = hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()
+    return f"{name}-{digest[:12]}"
+
+
+# -- calls, tokens and codes ----------------------------------------------------------------------
+
+
+def make_tool_call(id: str, name: str | None, arguments: object) -> ToolCall:
+    """Return a call; arguments that are neither text nor an object count as missing."""
+    is_valid = isinstance(arguments, (str, dict))
+    return ToolCall(id, name or "", cast("str | JsonObject", arguments) if is_valid else "")
+
+
+def parse_function_call(call: JsonObject, fallback_id: str, *id_names: str) -> ToolCall:
+    """Parse a call in the OpenAI format, whose name and arguments may be under `function`."""
+    function = as_object(call.get("function")) or call
+    id = get_text(call, *(id_names or ("id",))) or fallback_id
+    return make_tool_call(id, get_text(function, "name"), function.get("arguments"))
+
+
+def to_arguments(value: Any) -> str | JsonObject:
+    """Return the arguments of a call: text as it was written, an object, or any other value as JSON."""
+    if isinstance(value, (str, dict)):
+        return cast("str | JsonObject", value)
+    return "" if value is None else json.dumps(value)
+
+
+def parse_tokens(usage: JsonObject, *names: str, is_cache_in_input: bool = False) -> Tokens:
+    """Return the counts in these fields, which are named in the order of `Tokens`.
+
+    Rekindle's input excludes cached tokens; many formats include them.
+    """
+    tokens = Tokens(*(as_count(usage.get(name)) for name in names))
+    if not is_cache_in_input:
+        return tokens
+    return tokens._replace(input=max(0, tokens.input - tokens.cache_read - tokens.cache_write))
+
+
+def parse_cost(value: object) -> Decimal:
+    """Return a cost in dollars, or 0 if it is not a plausible one."""
+    cost = as_number(value) or 0.0
+    return Decimal(str(cost)) if 0 < cost < _MAX_COST else Decimal(0)
+
+
+def parse_exit_code(value: object) -> int | None:
+    """Return an exit code, or None if it is not an integer that JSON can hold."""
+    is_code = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53
+    return cast(int, value) if is_code else None
+
+
+def decode_text(value: object) -> Any:
+    """Return the JSON value in a text, None if it is not JSON, and any other value unchanged."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return decode_json(value.encode("utf-8", "replace"))
+    except ValueError:
+        return None

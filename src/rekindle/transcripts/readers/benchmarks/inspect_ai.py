@@ -42,7 +42,7 @@ from rekindle.transcripts.jsonio.stream import (
     iter_stream_values,
     iter_values,
 )
-from rekindle.transcripts.readers.ids import MASKED_IDS, make_path_id
+from rekindle.transcripts.readers.session_builder import MASKED_IDS, make_path_id
 from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
 
 SOURCE = "inspect"

@@ -54,7 +54,7 @@ def read_events(path: Path) -> Iterator[TranscriptEvent]:
     first = head.objects[0] if head.objects else {}
     if path.parent.name == "events" and _EVENT_FILE.fullmatch(path.name) and is_event(first):
         return _read_folder(path)
-    return _read_lines(path) if _is_event_per_line(head, path) else _read_documents(path)
+    return _read_lines(path) if _is_event_per_line(head) else _read_documents(path)
 
 
 def _has_events(line: JsonObject) -> bool:
@@ -80,20 +80,14 @@ def _starts_with_event(data: bytes) -> bool:
     return any(is_event(event) for event in _flatten_events([value]))
 
 
-def _is_event_per_line(head: FileHead, path: Path) -> bool:
+def _is_event_per_line(head: FileHead) -> bool:
     """Return whether each line stands alone; otherwise the file has one or more documents."""
-    if head.data.startswith(b"["):
-        try:
-            whole = decode_json(head.data.split(b"\n", 1)[0])
-        except ValueError:
-            return False
-        if _flatten_events(whole) and is_event(_flatten_events(whole)[0]):
-            return False
-    if any(is_event(line) or _has_events(line) for line in head.line_objects):
-        return True
-    with path.open("rb") as file:
-        line = file.readline(MAX_LINE_BYTES).strip()
-        return line.startswith(b"{") and line.endswith(b"}") and bool(file.read(64).strip())
+    try:
+        first = decode_json(head.data.split(b"\n", 1)[0])
+    except ValueError:
+        first = None
+    is_list = isinstance(first, list) and any(map(is_event, _flatten_events(cast(object, first))))
+    return head.has_document_per_line and not is_list
 
 
 def _read_lines(path: Path) -> Iterator[TranscriptEvent]:

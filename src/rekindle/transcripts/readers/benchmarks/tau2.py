@@ -32,7 +32,7 @@ from rekindle.transcripts.events import (
     UnreadableEntry,
 )
 from rekindle.transcripts.jsonio.stream import ContainerEnd, JsonPath, iter_values
-from rekindle.transcripts.readers.ids import make_path_id
+from rekindle.transcripts.readers.session_builder import make_path_id
 from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
 
 SOURCE = "tau2"

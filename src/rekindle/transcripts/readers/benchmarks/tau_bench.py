@@ -12,14 +12,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rekindle.json_fields import JsonObject, as_number, as_object, drop_none
+from rekindle.json_fields import JsonObject, as_number, as_object
 from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
 from rekindle.transcripts.jsonio.partial import find_first_element, parse_partial_fields
 from rekindle.transcripts.jsonio.stream import JsonPath, JsonValue, iter_values
-from rekindle.transcripts.readers.ids import make_path_id
 from rekindle.transcripts.readers.openai_chat import OpenAIChatConversation
-from rekindle.types import JSON, Message, replace_fields
+from rekindle.transcripts.readers.session_builder import make_path_id
+from rekindle.types import JSON
 
 SOURCE = "tau-bench"
 
@@ -66,8 +66,6 @@ class _TauBenchFile:
         self.trials_by_task: Counter[str] = Counter()
         self.metadata: JsonObject = {}
         self.conversation: OpenAIChatConversation | None = None
-        # The last message is held back for the trial's reward.
-        self.held_message: Message | None = None
 
     def add_metadata(self, key: str, value: JSON) -> None:
         """Record a field of the trial that is not a message."""
@@ -82,21 +80,15 @@ class _TauBenchFile:
         parsed = self.conversation.parse_message(value, f"item:{index + 1}", self.path, line)
         if isinstance(parsed, UnreadableEntry):
             return (parsed,)
-        previous, self.held_message = self.held_message, parsed
-        if previous is not None:
-            return (previous,)
-        return () if self.conversation.is_started else (self.conversation.start_session(),)
+        # The last message is held back for the trial's reward.
+        return self.conversation.hold_message(parsed)
 
     def finish(self) -> Iterator[TranscriptEvent]:
         """Finish the trial: yield its last message and its session."""
-        if self.held_message is not None:
-            yield replace_fields(
-                self.held_message,
-                meta=drop_none({**(self.held_message.meta or {}), **self._build_outcome_meta()}),
-            )
         if self.conversation is not None:
+            yield from self.conversation.release_message(self._build_outcome_meta())
             yield from self.conversation.finish()
-        self.metadata, self.conversation, self.held_message = {}, None, None
+        self.metadata, self.conversation = {}, None
 
     def _make_session_id(self) -> str:
         task = str(self.metadata.get("task_id", ""))[:80]

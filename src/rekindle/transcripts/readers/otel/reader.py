@@ -22,7 +22,7 @@ from rekindle.transcripts.events import (
     UnreadableEntry,
 )
 from rekindle.transcripts.jsonio.partial import find_first_element, parse_partial_fields
-from rekindle.transcripts.readers.ids import make_hash_id
+from rekindle.transcripts.readers.session_builder import make_hash_id
 from rekindle.types import Message, Session
 
 from .span_messages import parse_inputs, parse_outputs

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from rekindle.json_fields import as_object, as_objects, drop_none, get_text
-from rekindle.transcripts.readers.ids import make_hash_id
+from rekindle.transcripts.readers.session_builder import make_hash_id
 from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace_fields
 
 from .span_messages import parse_tokens, to_arguments, to_text
