@@ -44,13 +44,22 @@ from rekindle.transcripts.jsonio.stream import (
     has_document_per_line,
     iter_document_values,
 )
-from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
+from rekindle.types import (
+    JSON,
+    ROLES,
+    Content,
+    Message,
+    Session,
+    Tokens,
+    ToolCall,
+    make_foreign_message,
+    replace_fields,
+)
 
 from .ids import MASKED_IDS, make_path_id
 
 SOURCE = "openai-chat"
 
-_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _ROLE = re.compile(rb'"role"\s*:\s*"(\w+)"')
 _META_FIELDS = ("is_error", "exit_code", "duration", "status", "error")
 # The only fields of nearly every message.
@@ -82,7 +91,7 @@ def _starts_with_message(first: bytes) -> bool:
     except ValueError:
         # Longer than the head: the role may be before or after the text, so look for both.
         match = _ROLE.search(first)
-        return match is not None and match[1].decode() in _ROLES and b'"content"' in first
+        return match is not None and match[1].decode() in ROLES and b'"content"' in first
 
 
 def read_events(path: Path) -> Iterator[TranscriptEvent]:
@@ -99,7 +108,7 @@ def read_events(path: Path) -> Iterator[TranscriptEvent]:
 
 
 def _is_message(value: JsonObject) -> bool:
-    return value.get("role") in _ROLES and ("content" in value or "tool_calls" in value)
+    return value.get("role") in ROLES and ("content" in value or "tool_calls" in value)
 
 
 def _read_lines(path: Path) -> Iterator[TranscriptEvent]:
@@ -244,9 +253,9 @@ class OpenAIChatConversation:
             calls = _parse_tool_calls(raw, fallback_id)
             self.pending_calls.extend(calls)
         basic_fields = (role, _parse_content(raw.get("content")), calls, call_id, name)
-        if raw.keys() <= _BASIC_FIELDS:
+        if raw.keys() <= _BASIC_FIELDS and role in ROLES:
             return Message(*basic_fields, platform_message_id=fallback_id)
-        message = Message(
+        message = make_foreign_message(
             *basic_fields,
             reasoning=get_text(raw, "reasoning_content", "reasoning", "thinking"),
             finish_reason=get_text(raw, "finish_reason"),
