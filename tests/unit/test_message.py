@@ -135,7 +135,7 @@ def test_a_system_message_is_no_message_for_anthropic() -> None:
 
 def test_a_wrong_role_is_refused_with_the_roles_there_are() -> None:
     for role in ("usr", "", None, 7, ["user"]):
-        with pytest.raises(InvalidInput, match="message.role") as refused:
+        with pytest.raises(InvalidInput, match=r"message\.role") as refused:
             Message(role=role)  # pyright: ignore[reportArgumentType]
         assert all(known in str(refused.value) for known in ROLES)
 
