@@ -154,7 +154,7 @@ def test_the_loop_goes_on_while_appends_wait_for_another_writer(tmp_path: Any) -
                     assert len(await store.messages("mine")) == 1  # a read does not wait for them
                 assert not any(task.done() for task in tasks)
                 until.set()
-                positions = sorted(sum(await asyncio.gather(*tasks), []))
+                positions = sorted(one for found in await asyncio.gather(*tasks) for one in found)
             assert positions == [*range(1, 51)]
             await asyncio.to_thread(holder.join, PATIENCE)
 
