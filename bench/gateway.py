@@ -147,12 +147,12 @@ class _Bench:
 async def _probe(folder: Path, routes: int) -> list[float]:
     from rekindle import open_store
     from rekindle.agent.model.client import Endpoint, Model
-    from rekindle.agent.store_executor import StoreExecutor
     from rekindle.agent.tools.builtin.toolset import BUILTIN_TOOLS
     from rekindle.agent.tools.registry import ToolRegistry
     from rekindle.agent.tools.tool import ToolContext
     from rekindle.gateway.context import GatewayContext
     from rekindle.gateway.gateway import Gateway
+    from rekindle.store.store_executor import StoreExecutor
     from rekindle.types import KeyRule, Overridable, ResetPolicy
 
     bench = _Bench(routes)

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from rekindle import Message, Store
 from rekindle.agent.model.client import Endpoint, RetryPolicy
-from rekindle.agent.store_executor import StoreExecutor
 from rekindle.agent.tools.builtin.read_file import READ_FILE
 from rekindle.agent.tools.builtin.terminal import TERMINAL
 from rekindle.agent.tools.registry import ToolRegistry
 from rekindle.agent.tools.tool import ToolContext, build_schema
 from rekindle.agent.turn import TurnContext, TurnEnded, TurnLimits, run_turn
+from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import Session
 
 from . import world

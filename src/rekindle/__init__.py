@@ -1,15 +1,244 @@
-"""Rekindle: agent sessions that survive, resume, and start warm."""
+"""Rekindle: agent sessions that survive, resume, and start warm.
+
+Everything that the documentation uses is imported from here (docs/python.md lists it); each name is
+loaded on first use.
+"""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rekindle.store import Store, open_store
-    from rekindle.types import Message, Session, Tokens, ToolCall
+    from rekindle.agent.compaction import compress_session
+    from rekindle.agent.conversation import format_conversation, load_conversation
+    from rekindle.agent.model.client import Endpoint, Model, ModelResponse, RetryPolicy, TextDelta
+    from rekindle.agent.model.providers import Provider
+    from rekindle.agent.tools.builtin.process import build_background_tools
+    from rekindle.agent.tools.builtin.toolset import BUILTIN_TOOLS
+    from rekindle.agent.tools.registry import Toolbox, ToolRegistry
+    from rekindle.agent.tools.tool import (
+        ApprovalRequest,
+        Tool,
+        ToolContext,
+        ToolResult,
+        build_schema,
+    )
+    from rekindle.agent.turn import (
+        Compacted,
+        ToolCalled,
+        ToolReturned,
+        TurnContext,
+        TurnEnded,
+        TurnLimits,
+        run_turn,
+    )
+    from rekindle.analytics.insights import Insights, compute_insights
+    from rekindle.errors import (
+        AmbiguousName,
+        ContextTooLong,
+        InvalidInput,
+        InvalidSetting,
+        ModelError,
+        ModelOverloaded,
+        ModelRequestRejected,
+        ModelUnreachable,
+        NotFound,
+        PlatformError,
+        ProcessError,
+        RekindleError,
+        StoreBusy,
+        StoreClosed,
+        StoreDamaged,
+        StoreError,
+        StoreFull,
+        StoreReadOnly,
+        StoreTooNew,
+        StoreUnavailable,
+        StreamBroken,
+        TitleTaken,
+        ToolError,
+    )
+    from rekindle.gateway.context import GatewayContext
+    from rekindle.gateway.gateway import Gateway, GatewayOptions
+    from rekindle.learning.build import build_template
+    from rekindle.learning.library import TemplateLibrary
+    from rekindle.learning.miner import iter_judged_sessions
+    from rekindle.learning.warm_start import (
+        NewSession,
+        WarmStartConfig,
+        WarmStarter,
+        begin_session,
+        build_opening_messages,
+    )
+    from rekindle.platforms import Platform, PlatformMessage
+    from rekindle.processes.supervisor.registry import ProcessRegistry
+    from rekindle.redaction.redactor import Redactor
+    from rekindle.store import Filter, Store, open_store
+    from rekindle.store.async_store import AsyncStore, open_async_store
+    from rekindle.store.store_executor import StoreExecutor
+    from rekindle.transcripts import detect_format, read_transcript
+    from rekindle.transcripts.importer import ImportReport, import_transcripts
+    from rekindle.types import (
+        ROLES,
+        Finding,
+        Hit,
+        JudgedCall,
+        JudgedSession,
+        KeyRule,
+        Message,
+        Overridable,
+        Pattern,
+        Price,
+        ResetPolicy,
+        Rewind,
+        Route,
+        Session,
+        Source,
+        StoreStats,
+        Template,
+        Tokens,
+        ToolCall,
+        Usage,
+        to_json_value,
+    )
 
 __version__ = "0.1.0"
-__all__ = ["Message", "Session", "Store", "Tokens", "ToolCall", "open_store"]
+__all__ = [
+    "BUILTIN_TOOLS",
+    "ROLES",
+    "AmbiguousName",
+    "ApprovalRequest",
+    "AsyncStore",
+    "Compacted",
+    "ContextTooLong",
+    "Endpoint",
+    "Filter",
+    "Finding",
+    "Gateway",
+    "GatewayContext",
+    "GatewayOptions",
+    "Hit",
+    "ImportReport",
+    "Insights",
+    "InvalidInput",
+    "InvalidSetting",
+    "JudgedCall",
+    "JudgedSession",
+    "KeyRule",
+    "Message",
+    "Model",
+    "ModelError",
+    "ModelOverloaded",
+    "ModelRequestRejected",
+    "ModelResponse",
+    "ModelUnreachable",
+    "NewSession",
+    "NotFound",
+    "Overridable",
+    "Pattern",
+    "Platform",
+    "PlatformError",
+    "PlatformMessage",
+    "Price",
+    "ProcessError",
+    "ProcessRegistry",
+    "Provider",
+    "Redactor",
+    "RekindleError",
+    "ResetPolicy",
+    "RetryPolicy",
+    "Rewind",
+    "Route",
+    "Session",
+    "Source",
+    "Store",
+    "StoreBusy",
+    "StoreClosed",
+    "StoreDamaged",
+    "StoreError",
+    "StoreExecutor",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreStats",
+    "StoreTooNew",
+    "StoreUnavailable",
+    "StreamBroken",
+    "Template",
+    "TemplateLibrary",
+    "TextDelta",
+    "TitleTaken",
+    "Tokens",
+    "Tool",
+    "ToolCall",
+    "ToolCalled",
+    "ToolContext",
+    "ToolError",
+    "ToolRegistry",
+    "ToolResult",
+    "ToolReturned",
+    "Toolbox",
+    "TurnContext",
+    "TurnEnded",
+    "TurnLimits",
+    "Usage",
+    "WarmStartConfig",
+    "WarmStarter",
+    "begin_session",
+    "build_background_tools",
+    "build_opening_messages",
+    "build_schema",
+    "build_template",
+    "compress_session",
+    "compute_insights",
+    "detect_format",
+    "format_conversation",
+    "import_transcripts",
+    "iter_judged_sessions",
+    "load_conversation",
+    "open_async_store",
+    "open_store",
+    "read_transcript",
+    "run_turn",
+    "to_json_value",
+]
 
-_MODULES = {"Store": "store", "open_store": "store"}
+_NAMES = {  # by module
+    "errors": (
+        "RekindleError InvalidInput InvalidSetting TitleTaken NotFound AmbiguousName "
+        "StoreError StoreBusy StoreFull StoreReadOnly StoreDamaged StoreTooNew "
+        "StoreUnavailable StoreClosed ToolError PlatformError ProcessError ModelError "
+        "ModelRequestRejected ContextTooLong ModelOverloaded ModelUnreachable StreamBroken"
+    ),
+    "types": (
+        "Finding Hit JudgedCall JudgedSession KeyRule Message Overridable Pattern Price "
+        "ResetPolicy Rewind ROLES Route Session Source StoreStats Template Tokens ToolCall "
+        "Usage to_json_value"
+    ),
+    "store": "Filter Store open_store",
+    "store.async_store": "AsyncStore open_async_store",
+    "store.store_executor": "StoreExecutor",
+    "transcripts": "detect_format read_transcript",
+    "transcripts.importer": "ImportReport import_transcripts",
+    "agent.conversation": "format_conversation load_conversation",
+    "agent.model.client": "Endpoint Model ModelResponse RetryPolicy TextDelta",
+    "agent.model.providers": "Provider",
+    "agent.compaction": "compress_session",
+    "agent.turn": "Compacted ToolCalled ToolReturned TurnContext TurnEnded TurnLimits run_turn",
+    "agent.tools.registry": "Toolbox ToolRegistry",
+    "agent.tools.tool": "ApprovalRequest Tool ToolContext ToolResult build_schema",
+    "agent.tools.builtin.toolset": "BUILTIN_TOOLS",
+    "agent.tools.builtin.process": "build_background_tools",
+    "processes.supervisor.registry": "ProcessRegistry",
+    "platforms": "Platform PlatformMessage",
+    "gateway.context": "GatewayContext",
+    "gateway.gateway": "Gateway GatewayOptions",
+    "redaction.redactor": "Redactor",
+    "analytics.insights": "Insights compute_insights",
+    "learning.miner": "iter_judged_sessions",
+    "learning.build": "build_template",
+    "learning.library": "TemplateLibrary",
+    "learning.warm_start": (
+        "NewSession WarmStartConfig WarmStarter begin_session build_opening_messages"
+    ),
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -18,4 +247,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f".{_MODULES.get(name, 'types')}", __name__), name)
+    module = next(module for module, names in _NAMES.items() if name in names.split())
+    value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

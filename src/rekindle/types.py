@@ -5,19 +5,23 @@ because a loaded session consists of nothing else. (A frozen dataclass takes ten
 build, and its module takes longer to import than everything that a first write needs.)
 """
 
-# pyright: reportUnnecessaryIsInstance=false
-# `validate_message` guards the API, where callers may be untyped.
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 from operator import add
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
-from rekindle.errors import InvalidInput
-
-JSON: TypeAlias = Any  # any JSON value; validated before use
-Content: TypeAlias = str | Sequence[Mapping[str, JSON]] | None
+from rekindle.message import JSON as JSON
+from rekindle.message import MAX_NAME_CHARS as MAX_NAME_CHARS
+from rekindle.message import MAX_TIMESTAMP as MAX_TIMESTAMP
+from rekindle.message import ROLES as ROLES
+from rekindle.message import Content as Content
+from rekindle.message import Message as Message
+from rekindle.message import ToolCall as ToolCall
+from rekindle.message import make_foreign_message as make_foreign_message
+from rekindle.message import validate_message as validate_message
+from rekindle.message import validate_name as validate_name
 
 ChatType: TypeAlias = Literal["dm", "group", "channel", "thread"]
 ResetMode: TypeAlias = Literal["none", "idle", "daily", "both"]
@@ -26,99 +30,8 @@ TemplateState: TypeAlias = Literal["active", "quarantined", "retired"]
 OverrideScope: TypeAlias = tuple[str | None, str | None]  # platform and chat type; None matches any
 
 MAX_TITLE_CHARS = 100
-MAX_TIMESTAMP = 253_402_300_800.0  # the year 10000 in UTC seconds; NaN is not less than it
-MAX_NAME_CHARS = 512  # ids, owners, sources: fits an index entry on every engine
 
 V = TypeVar("V", bound=tuple[Any, ...])
-
-
-class ToolCall(NamedTuple):
-    """One call inside an assistant message. `arguments` is what the model wrote, usually JSON text."""
-
-    id: str
-    name: str
-    arguments: str | Mapping[str, JSON] = ""
-
-
-class _MessageFields(NamedTuple):
-    role: str
-    content: Content
-    tool_calls: tuple[ToolCall, ...]
-    tool_call_id: str | None
-    name: str | None
-    reasoning: str | None
-    finish_reason: str | None
-    platform_message_id: str | None
-    meta: Mapping[str, JSON] | None
-    timestamp: float | None
-    position: int | None
-    rewound: bool
-
-
-_new_tuple = cast(Any, tuple).__new__
-_COMPARED_FIELDS = 9  # the fields before `timestamp`
-_INFINITE = float("inf")
-_SCALARS = {str, int, bool, type(None)}  # valid JSON without further checks
-
-
-class Message(_MessageFields):
-    """One message of a conversation, in the OpenAI chat format.
-
-    `timestamp` (UTC seconds), `position` and `rewound` are set by the store and ignored by
-    equality, so a message read back equals the one that was stored. `meta` holds protocol data
-    beside the text, such as `is_error`.
-    """
-
-    __slots__ = ()
-
-    def __new__(
-        cls,
-        role: str,
-        content: Content = None,
-        tool_calls: Iterable[ToolCall] | None = (),
-        tool_call_id: str | None = None,
-        name: str | None = None,
-        reasoning: str | None = None,
-        finish_reason: str | None = None,
-        platform_message_id: str | None = None,
-        meta: Mapping[str, JSON] | None = None,
-        timestamp: float | None = None,
-        position: int | None = None,
-        rewound: bool = False,
-    ) -> Message:
-        return _new_tuple(
-            cls,
-            (
-                role,
-                list(content) if isinstance(content, tuple) else content,
-                tuple(tool_calls) if tool_calls else (),
-                tool_call_id,
-                name,
-                reasoning,
-                finish_reason,
-                platform_message_id,
-                meta,
-                timestamp,
-                position,
-                rewound,
-            ),
-        )
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Message) and self[:_COMPARED_FIELDS] == other[:_COMPARED_FIELDS]
-
-    def __ne__(self, other: object) -> bool:  # tuple defines its own
-        return not self == other
-
-    __hash__ = None  # pyright: ignore[reportAssignmentType]  # content may hold lists
-
-    @property
-    def text(self) -> str:
-        """The readable text of the content, whatever its shape."""
-        if isinstance(self.content, str):
-            return self.content
-        parts = (part.get("text") for part in self.content or () if isinstance(part, Mapping))
-        return "\n".join(part for part in parts if isinstance(part, str))
 
 
 class Tokens(NamedTuple):
@@ -413,7 +326,7 @@ def replace_fields(value: V, **changes: Any) -> V:
     """Return the value with some of its fields changed."""
     # Faster than `_replace`, which maps over all fields; a session has two dozen.
     kind: Any = type(value)
-    fields = list(value)
+    fields = list(value[:])  # a slice: a message cannot be iterated over
     for name, new in changes.items():
         fields[kind._fields.index(name)] = new
     return kind._make(fields)
@@ -423,7 +336,7 @@ def to_json_value(value: Any) -> Any:
     """Convert a value to JSON types: objects for named tuples, without empty fields."""
     names: tuple[str, ...] | None = getattr(value, "_fields", None)
     if names is not None:
-        fields = dict(zip(names, value, strict=True))
+        fields = dict(zip(names, value[:], strict=True))
         return {
             name: to_json_value(field) for name, field in fields.items() if field not in (None, ())
         }
@@ -434,95 +347,3 @@ def to_json_value(value: Any) -> Any:
             name: to_json_value(field) for name, field in cast(Mapping[str, Any], value).items()
         }
     return str(value) if isinstance(value, Decimal) else value
-
-
-def validate_message(message: Message) -> Message:
-    """Return `message`, or raise an error that names the invalid field."""
-    if not isinstance(message, Message):
-        raise InvalidInput(f"expected a Message, got {type(message).__name__}")
-    role, content, calls, call_id, name, reasoning, finish, platform_id, meta, timestamp = message[
-        :10
-    ]
-    if not isinstance(role, str) or not 0 < len(role) <= 64:
-        raise InvalidInput(f"message.role: expected 1 to 64 characters, got {role!r:.80}")
-    if content is not None and not isinstance(content, str):
-        _check_parts(content)
-    if calls:
-        _check_calls(calls)
-    # Hot path, run for every stored message: skip absent fields without a function call.
-    if not (
-        (call_id is None or isinstance(call_id, str))
-        and (name is None or isinstance(name, str))
-        and (reasoning is None or isinstance(reasoning, str))
-        and (finish is None or isinstance(finish, str))
-    ):
-        _check_text(message, "tool_call_id", "name", "reasoning", "finish_reason")
-    if platform_id is not None:
-        validate_name("message.platform_message_id", platform_id)
-    if meta is not None:
-        if not isinstance(meta, Mapping):
-            raise InvalidInput(f"message.meta: expected a mapping, got {type(meta).__name__}")
-        _check_json("message.meta", meta)
-    if timestamp is not None and not (
-        isinstance(timestamp, (int, float)) and abs(timestamp) < MAX_TIMESTAMP
-    ):
-        raise InvalidInput(f"message.timestamp: expected UTC seconds, got {timestamp!r:.80}")
-    return message
-
-
-def _check_parts(content: object) -> None:
-    if not isinstance(content, list):
-        kind = type(content).__name__
-        raise InvalidInput(f"message.content: expected text or a list of parts, got {kind}")
-    for part in cast(list[object], content):
-        if not isinstance(part, Mapping):
-            kind = type(part).__name__
-            raise InvalidInput(f"message.content: expected a mapping for each part, got {kind}")
-    _check_json("message.content", cast(object, content))
-
-
-def _check_json(field: str, value: object, *, allow_nan: bool = False) -> None:
-    if isinstance(value, Mapping):
-        items = cast(Mapping[object, object], value).items()
-        for key, item in items:
-            kind = type(item)
-            is_plain = kind in _SCALARS or (kind is float and abs(cast(float, item)) < _INFINITE)
-            if not is_plain or type(key) is not str:
-                break
-        else:
-            return
-    import json
-
-    try:
-        json.dumps(value, allow_nan=allow_nan)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{field}: not valid JSON: {error}") from None
-
-
-def _check_calls(calls: Iterable[ToolCall]) -> None:
-    for call in calls:
-        if not isinstance(call, ToolCall):
-            raise InvalidInput(f"message.tool_calls: expected ToolCall, got {type(call).__name__}")
-        if not isinstance(call.id, str) or not isinstance(call.name, str):
-            raise InvalidInput(f"message.tool_calls: id and name must be text, got {call!r:.80}")
-        if isinstance(call.arguments, Mapping):
-            _check_json("message.tool_calls.arguments", call.arguments, allow_nan=True)
-        elif not isinstance(call.arguments, str):
-            kind = type(call.arguments).__name__
-            raise InvalidInput(
-                f"message.tool_calls.arguments: expected text or a mapping, got {kind}"
-            )
-
-
-def _check_text(message: Message, *fields: str) -> None:
-    for field in fields:
-        value = getattr(message, field)
-        if not (value is None or isinstance(value, str)):
-            raise InvalidInput(f"message.{field}: expected text, got {type(value).__name__}")
-
-
-def validate_name(field: str, value: str) -> str:
-    """Return `value` if every engine can index it as a name."""
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_CHARS:
-        raise InvalidInput(f"{field}: expected 1 to {MAX_NAME_CHARS} characters, got {value!r:.80}")
-    return value

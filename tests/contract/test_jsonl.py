@@ -10,6 +10,7 @@ import pytest
 
 from rekindle import Message, Store, Tokens, ToolCall, open_store
 from rekindle.store import Filter
+from rekindle.types import make_foreign_message
 from tests.conftest import ENGINES, Clock
 from tests.contract.conftest import Opened
 from tests.contract.messages import answer, call, dumped, found, result, started, texts, turns, user
@@ -57,7 +58,7 @@ def fill(store: Store, clock: Clock) -> None:
     store.fork(store.fork(rich))
     store.compress(plain, user("summary"))
     odd = store.begin(id=ODD, source=ODD, owner=ODD, user=ODD, cwd=ODD, parent="rich", title=ODD)
-    store.append(odd, Message(role="r\0", content=ODD, platform_message_id=ODD, name=ODD))
+    store.append(odd, make_foreign_message("r\0", content=ODD, platform_message_id=ODD, name=ODD))
     store.end(odd, ODD)
     for name in ("archived", "pruned"):
         started(store, "needle", id=name, title=name, source=name)

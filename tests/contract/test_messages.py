@@ -7,6 +7,7 @@ import pytest
 
 from rekindle import Message, Store, ToolCall
 from rekindle.errors import InvalidInput, NotFound
+from rekindle.types import make_foreign_message
 from tests.conftest import Clock
 from tests.contract.messages import answer, call, started, texts, user
 
@@ -222,7 +223,7 @@ def _not_refused(store: Store, cases: list[tuple[str, Any]]) -> list[tuple[str, 
     for field, value in cases:
         fields = {"role": "user", "content": "x"} | {field: value}
         try:
-            store.append(store.begin(), user("fine"), Message(**fields))
+            store.append(store.begin(), user("fine"), make_foreign_message(**fields))
         except InvalidInput as error:
             if f"message.{field}" in str(error):
                 continue

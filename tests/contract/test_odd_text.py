@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rekindle import Message, Store, ToolCall
 from rekindle.store import Filter
+from rekindle.types import make_foreign_message
 from tests.contract.messages import found, started, texts, user
 
 Reopened = Callable[[], Store]
@@ -34,7 +35,7 @@ ODDITIES = pytest.mark.parametrize("odd", ODD.values(), ids=ODD.keys())
 @ODDITIES
 def test_odd_text_in_a_message_comes_back_equal(store: Store, reopened: Reopened, odd: str) -> None:
     said = [
-        Message(role=odd, content=odd, name=odd, platform_message_id=odd),
+        make_foreign_message(odd, content=odd, name=odd, platform_message_id=odd),
         Message(
             role="assistant",
             content=[{"type": "text", "text": odd, odd: {odd: [odd]}}],

@@ -10,6 +10,7 @@ from rekindle import Message, Store, ToolCall
 from rekindle.errors import InvalidInput
 from rekindle.store import Filter
 from rekindle.store.core.text_encoding import split_words
+from rekindle.types import make_foreign_message
 from tests.conftest import Clock
 from tests.contract.messages import answer, call, found, result, started, texts, user
 
@@ -326,7 +327,7 @@ def test_a_result_without_a_name_belongs_to_the_tool_that_was_called_long_before
 
 def test_a_role_that_no_engine_holds_as_it_is_can_be_asked_for(store: Store) -> None:
     session = store.begin()
-    store.append(session, Message(role="r\0\ud800", content="needle"))
+    store.append(session, make_foreign_message("r\0\ud800", content="needle"))
     assert positions(store, role="r\0\ud800") == {(session.id, 0)}
     assert positions(store, role="\ud800") == set()
 

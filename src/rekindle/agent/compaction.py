@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from rekindle.agent.model.client import Model
 from rekindle.errors import InvalidInput, ModelError
+from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import Message, Session, Tokens
 
-from .store_executor import StoreExecutor
 from .turn import Compacted
 
 SUMMARY_PROMPT = (

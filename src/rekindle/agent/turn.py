@@ -17,9 +17,8 @@ from rekindle.agent.model.client import Model, ModelResponse, Retrying, StreamEn
 from rekindle.agent.tools.registry import Toolbox
 from rekindle.agent.tools.tool import ToolContext, ToolResult
 from rekindle.errors import ContextTooLong, ModelError
+from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import Message, Price, Session, Tokens, ToolCall, Usage, replace_fields
-
-from .store_executor import StoreExecutor
 
 SteeringSource: TypeAlias = Callable[[], Awaitable[Sequence[Message]]]
 CompressCallback: TypeAlias = Callable[[Session, Sequence[Message]], Awaitable["Compacted | None"]]

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
 from rekindle.agent.model.client import Model
-from rekindle.agent.store_executor import StoreExecutor
 from rekindle.agent.tools.registry import Toolbox
 from rekindle.agent.tools.tool import ToolContext
 from rekindle.agent.turn import TurnLimits
@@ -14,6 +13,7 @@ from rekindle.learning.warm_start import WarmStarter
 from rekindle.routing.key import KeyParts, build_key, get_key_rule, join_key
 from rekindle.routing.reset_policy import get_policy
 from rekindle.routing.source import LOCAL
+from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import KeyRule, Overridable, Price, ResetPolicy, Route, Source, Tokens, Usage
 
 # A message that arrives during a turn waits, joins the turn, or stops it.

@@ -15,13 +15,13 @@ import shlex
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
-from rekindle.agent.store_executor import StoreExecutor
 from rekindle.errors import InvalidInput, NotFound, ProcessError
 from rekindle.platforms import PlatformMessage
 from rekindle.processes.types import Process, Processes, ProcessEvent
 from rekindle.routing.sanitize import clean_text
 from rekindle.routing.source import from_json, to_json
 from rekindle.store import Store
+from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import Message, Source
 
 logger = logging.getLogger(__name__)

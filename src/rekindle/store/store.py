@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.store.core.engine import Engine, Progress, Transaction
 from rekindle.store.core.filter import Filter
-from rekindle.store.core.group_commit import GroupCommitter
+from rekindle.store.core.group_commit import GroupCommitter, make_done_future
 from rekindle.store.core.rows import MESSAGE_COLUMNS, row_to_message
 from rekindle.store.core.search_query import SNIPPET_LENGTH
 from rekindle.store.core.text_encoding import escape_text, unescape_text
@@ -53,6 +53,7 @@ from .sessions import lineage, retention, rewind, sessions, titles, usage
 from .transfer import copy_routes, jsonl
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
     from pathlib import Path
     from types import TracebackType
 
@@ -148,29 +149,54 @@ class Store:
     def _make_id(now: float) -> str:
         return f"{time.strftime('%Y%m%d_%H%M%S', time.gmtime(now))}_{os.urandom(4).hex()}"
 
-    def append(self, session: Session | str, *messages: Message) -> list[int]:
+    def append(self, session: Session | str, *messages: Message | Mapping[str, JSON]) -> list[int]:
         """Append messages to a session and return their positions; durable on return.
 
-        A message whose `platform_message_id` the session already has is not stored again: its existing
-        position is returned.
+        A mapping is a message in OpenAI's format. A message whose `platform_message_id` the session
+        already has is not stored again: its existing position is returned.
         """
-        for message in messages:
-            validate_message(message)
-        session_id = _get_id(session)
-        target = self._unstored_sessions.get(session_id, session)
-        if not messages:
+        valid = [validate_message(message) for message in messages]
+        if not valid:
             return []
-        now, num = self._clock(), self._session_nums.get(session_id)
+        session_id = _get_id(session)
+        num = self._session_nums.get(session_id)
         try:
-            appended = self._write(
-                lambda tx: sessions.append_messages(
-                    self._engine, tx, target, messages, now, num, self._pending_calls
-                )
-            )
+            appended = self._write(self._plan_append(session, valid, num))
         except NotFound:
             if self._session_nums.pop(session_id, None) is None:
                 raise
-            return self.append(session, *messages)  # deleted elsewhere, and perhaps recreated
+            return self.append(session, *valid)  # deleted elsewhere, and perhaps recreated
+        return self._remember_append(session_id, num, appended)
+
+    def submit_append(
+        self, session: Session | str, *messages: Message | Mapping[str, JSON]
+    ) -> Future[list[int]]:
+        """Queue messages for `append` and return a future of their positions; never blocks.
+
+        They are durable when the future is done. Messages submitted while a commit is under way
+        share the next one; they are never part of a `transaction`.
+        """
+        valid = [validate_message(message) for message in messages]
+        if not valid:
+            return make_done_future(list[int]())
+        session_id = _get_id(session)
+        num = self._session_nums.get(session_id)
+        return self._committer.submit(
+            self._plan_append(session, valid, num),
+            lambda appended: self._remember_append(session_id, num, appended),
+        )
+
+    def _plan_append(
+        self, session: Session | str, messages: Sequence[Message], num: int | None
+    ) -> Callable[[Transaction], sessions.AppendResult]:
+        target, now = self._unstored_sessions.get(_get_id(session), session), self._clock()
+        return lambda tx: sessions.append_messages(
+            self._engine, tx, target, messages, now, num, self._pending_calls
+        )
+
+    def _remember_append(
+        self, session_id: str, num: int | None, appended: sessions.AppendResult
+    ) -> list[int]:
         if num is None:
             _cache_value(self._session_nums, session_id, appended.num)
             self._unstored_sessions.pop(session_id, None)
@@ -343,14 +369,13 @@ class Store:
             )
         )
 
-    def compress(self, session: Session | str, *messages: Message) -> Session:
+    def compress(self, session: Session | str, *messages: Message | Mapping[str, JSON]) -> Session:
         """End a session with reason `compression`; continue in a child that starts with `messages`."""
-        for message in messages:
-            validate_message(message)
+        valid = [validate_message(message) for message in messages]
         now = self._clock()
         return self._write(
             lambda tx: lineage.compress_session(
-                self._engine, tx, _get_id(session), messages, lambda: self._make_id(now), now
+                self._engine, tx, _get_id(session), valid, lambda: self._make_id(now), now
             )
         )
 
@@ -392,13 +417,14 @@ class Store:
         now = self._clock()
         return self._write(lambda tx: rewind.retry_turn(tx, _get_id(session), now))
 
-    def rewrite(self, session: Session | str, *messages: Message) -> Rewind | None:
+    def rewrite(
+        self, session: Session | str, *messages: Message | Mapping[str, JSON]
+    ) -> Rewind | None:
         """Replace the conversation with `messages` in one transaction."""
-        for message in messages:
-            validate_message(message)
+        valid = [validate_message(message) for message in messages]
         now = self._clock()
         return self._write(
-            lambda tx: rewind.rewrite_session(self._engine, tx, _get_id(session), messages, now)
+            lambda tx: rewind.rewrite_session(self._engine, tx, _get_id(session), valid, now)
         )
 
     def redo(self, session: Session | str, rewind_id: int | None = None) -> Rewind:
@@ -716,6 +742,7 @@ class Store:
 
     def close(self) -> None:
         """Close files and connections. Acknowledged writes do not depend on it."""
+        self._committer.close()
         self._engine.close()
 
     def __enter__(self) -> Store:

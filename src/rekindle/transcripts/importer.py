@@ -385,7 +385,7 @@ class _SessionBuffer:
 
     def add(self, message: Message) -> int:
         """Buffer a message and return its approximate size in memory."""
-        _, content, calls, _, _, reasoning, _, id, _, time, _, _ = message
+        _, content, calls, _, _, reasoning, _, id, _, time, _, _ = message[:]
         if time is None or (id is not None and len(id) > MAX_NAME_CHARS):
             time = self.last_time if time is None else time
             # `_make` is faster than `replace`, and half of all messages have no time.

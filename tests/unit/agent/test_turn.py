@@ -16,7 +16,6 @@ from rekindle.agent.compaction import compress_session
 from rekindle.agent.model.client import Endpoint, Model, RetryPolicy, TextDelta
 from rekindle.agent.model.normalize import normalize_messages
 from rekindle.agent.model.providers import find_violations
-from rekindle.agent.store_executor import StoreExecutor
 from rekindle.agent.tools.registry import ToolRegistry
 from rekindle.agent.tools.tool import Tool, ToolContext, build_schema
 from rekindle.agent.turn import (
@@ -29,6 +28,7 @@ from rekindle.agent.turn import (
     TurnLimits,
     run_turn,
 )
+from rekindle.store.store_executor import StoreExecutor
 from rekindle.testing import ScriptedModel
 from rekindle.types import Price, Tokens, Usage
 

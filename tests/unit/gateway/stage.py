@@ -10,13 +10,13 @@ from typing import Any
 
 from rekindle import Message, Store, open_store
 from rekindle.agent.model.client import Endpoint, Model, RetryPolicy
-from rekindle.agent.store_executor import StoreExecutor
 from rekindle.agent.tools.registry import ToolRegistry
 from rekindle.agent.tools.tool import Tool, ToolContext, build_schema
 from rekindle.gateway.context import GatewayContext
 from rekindle.gateway.gateway import Gateway, GatewayOptions
 from rekindle.gateway.outbox_sender import SendRetryPolicy
 from rekindle.processes.types import Processes
+from rekindle.store.store_executor import StoreExecutor
 from rekindle.testing import ChatServer, MemoryPlatform, ScriptedModel
 from rekindle.types import KeyRule, Overridable, Route, Source
 from tests.waiting import until

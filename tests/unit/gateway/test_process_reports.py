@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from rekindle import Message
-from rekindle.agent.store_executor import StoreExecutor
 from rekindle.errors import SupervisorUnavailable
 from rekindle.gateway.process_reports import (
     build_report_address,
@@ -19,6 +18,7 @@ from rekindle.gateway.process_reports import (
 )
 from rekindle.processes.supervisor.registry import ProcessRegistry
 from rekindle.processes.types import Process, ProcessEvent, Watch
+from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import Overridable, ResetPolicy
 from tests.processes import QUICK, embedded, runs
 from tests.unit.gateway.stage import ADA, ADA_KEY, BOB, SHARED, Stage, stage

@@ -283,3 +283,50 @@ def test_under_load_every_work_runs_once_and_batches_are_shared() -> None:
     for number in range(8):
         mine = [count for who, count in database.done if who == number]
         assert mine == list(range(40))
+
+
+def test_submitted_jobs_wait_without_a_thread_and_share_a_commit() -> None:
+    database = Database()
+    commits = GroupCommitter(database.transact)
+    first = hold(database, commits)
+    futures = [commits.submit(lambda tx, n=n: n, lambda result: result * 10) for n in range(50)]
+    before = threading.active_count()
+    assert not any(future.done() for future in futures)
+    database.gate.set()
+    assert [future.result(PATIENCE) for future in futures] == [n * 10 for n in range(50)]
+    assert threading.active_count() <= before + 1
+    assert database.batches == [1, 50]
+    join([first])
+    commits.close()
+
+
+def test_a_submitted_job_that_fails_fails_alone() -> None:
+    database = Database()
+    commits = GroupCommitter(database.transact)
+
+    def fail(tx: Any) -> None:
+        raise ValueError("no")
+
+    first = hold(database, commits)
+    good, bad, last = (commits.submit(work, str) for work in (lambda tx: 1, fail, lambda tx: 3))
+    database.gate.set()
+    assert (good.result(PATIENCE), last.result(PATIENCE)) == ("1", "3")
+    assert isinstance(bad.exception(PATIENCE), ValueError)
+    join([first])
+    commits.close()
+    assert commits.run(lambda tx: "after") == "after"
+    assert commits.submit(lambda tx: "after", str).result(PATIENCE) == "after"
+
+
+def test_writers_and_submitted_jobs_pass_the_lead_to_each_other() -> None:
+    database = Database()
+    commits = GroupCommitter(database.transact)
+    results: list[Any] = []
+
+    def write() -> None:
+        for n in range(200):
+            results.append(commits.run(lambda tx, n=n: n))
+            results.append(commits.submit(lambda tx, n=n: n, int).result(PATIENCE))
+
+    join([start(write) for _ in range(4)])
+    assert sorted(results) == sorted([*range(200)] * 8)

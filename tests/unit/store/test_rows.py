@@ -20,6 +20,7 @@ from rekindle.store.core.rows import (
     to_nano,
 )
 from rekindle.store.core.text_encoding import is_storable
+from rekindle.types import make_foreign_message
 
 TEXT = st.text(st.characters(categories=None, codec=None), max_size=12)
 JSON = st.recursive(
@@ -30,7 +31,7 @@ JSON = st.recursive(
 OBJECT = st.dictionaries(TEXT, JSON, max_size=3)
 MAYBE = st.none() | TEXT
 MESSAGES = st.builds(
-    Message,
+    make_foreign_message,
     role=TEXT.filter(bool),
     content=st.none() | TEXT | st.lists(OBJECT, max_size=2),
     tool_calls=st.lists(st.builds(ToolCall, TEXT, TEXT, TEXT | OBJECT), max_size=2).map(tuple),

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-import msgspec
-
 from rekindle.json_fields import JsonObject, as_object, as_objects, get_text
-from rekindle.types import JSON, Content, Message, ToolCall
+from rekindle.message_formats import EXTRA_CONTENT
+from rekindle.types import JSON, Content, Message, ToolCall, make_foreign_message
 
-from .providers import EXTRA_CONTENT, Provider, get_signature
+from .providers import Provider, get_signature
 
 
 def to_chat_message(
@@ -20,32 +19,13 @@ def to_chat_message(
 
     An assistant's reasoning goes into the field `reasoning_field`, for endpoints that want it back.
     """
-    fields: JsonObject = {"role": message.role, "content": message.content}
-    if message.role == "tool":
-        fields["tool_call_id"] = message.tool_call_id or ""
-        return fields
-    if message.name is not None:
-        fields["name"] = message.name
-    if message.tool_calls:
-        fields["tool_calls"] = [
-            _to_chat_call(message, call, provider) for call in message.tool_calls
-        ]
+    fields = message.to_openai()
+    if provider == "gemini":
+        for call, call_fields in zip(message.tool_calls, fields.get("tool_calls", ())):
+            if extra := get_signature(message, call):
+                call_fields[EXTRA_CONTENT] = extra
     if reasoning_field and message.reasoning and message.role == "assistant":
         fields[reasoning_field] = message.reasoning
-    return fields
-
-
-def _to_chat_call(message: Message, call: ToolCall, provider: Provider) -> JsonObject:
-    arguments = call.arguments
-    if not isinstance(arguments, str):
-        arguments = msgspec.json.encode(arguments).decode()
-    fields: JsonObject = {
-        "id": call.id,
-        "type": "function",
-        "function": {"name": call.name, "arguments": arguments},
-    }
-    if provider == "gemini" and (extra := get_signature(message, call)):
-        fields[EXTRA_CONTENT] = extra
     return fields
 
 
@@ -59,7 +39,7 @@ def from_chat_message(value: object) -> Message:
         for call in calls
         if call.get(EXTRA_CONTENT) is not None
     }
-    return Message(
+    return make_foreign_message(
         role=str(fields.get("role")),
         content=cast(Content, content) if isinstance(content, (str, list)) else None,
         tool_calls=[_from_chat_call(call) for call in calls],

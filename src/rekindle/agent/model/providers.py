@@ -26,13 +26,11 @@ from typing import Literal, NamedTuple, TypeAlias, cast, get_args
 
 import msgspec
 
+from rekindle.message_formats import EXTRA_CONTENT
 from rekindle.types import JSON, Content, Message, ToolCall
 
 Provider: TypeAlias = Literal["openai", "anthropic", "gemini", "mistral"]
 PROVIDERS: tuple[Provider, ...] = get_args(Provider)
-
-# Key in `Message.meta`: data that a provider requires back with a call, by call id.
-EXTRA_CONTENT = "extra_content"
 
 _TEXT = frozenset({"text"})
 _TEXT_AND_IMAGES = frozenset({"text", "image_url"})

@@ -10,9 +10,9 @@ from rekindle.errors import NotFound, ProcessError
 from rekindle.gateway.process_reports import report_to_message
 
 if TYPE_CHECKING:
-    from rekindle.agent.store_executor import StoreExecutor
     from rekindle.processes.types import Processes
     from rekindle.store import Store
+    from rekindle.store.store_executor import StoreExecutor
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rekindle.agent.model.client import Endpoint, Model
-from rekindle.agent.store_executor import StoreExecutor
 from rekindle.agent.toolkit import Toolkit, open_toolkit
 from rekindle.agent.tools.tool import Approver, Tool, ToolContext
 from rekindle.cli.store_access import ignore_sigpipe, load_settings, open_for_writing
@@ -28,6 +27,7 @@ from rekindle.learning.warm_start import WarmStarter, create_warm_starter
 from rekindle.processes.from_config import create_client
 from rekindle.processes.types import Processes
 from rekindle.routing.source import LOCAL
+from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import JSON, KeyRule, Message, Overridable, Price, Route, Session, Source
 
 from .conversation import ChatConversation, TurnInterrupted, TurnResult

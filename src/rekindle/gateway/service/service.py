@@ -12,7 +12,6 @@ from contextlib import aclosing
 from pathlib import Path
 
 from rekindle.agent.model.client import Endpoint, Model
-from rekindle.agent.store_executor import StoreExecutor
 from rekindle.agent.toolkit import Toolkit, open_toolkit
 from rekindle.agent.tools.tool import ToolContext
 from rekindle.config import Config, get_home_and_env
@@ -27,6 +26,7 @@ from rekindle.platforms import Platform
 from rekindle.platforms.plugins import connect_platforms
 from rekindle.processes.from_config import create_client
 from rekindle.store import Store
+from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import JSON, Price, Route
 
 from .health import serve_health

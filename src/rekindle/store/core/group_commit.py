@@ -11,13 +11,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from rekindle.errors import StoreBusy, StoreError, StoreUnavailable
 
 from .engine import Operation, Transaction
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
 T = TypeVar("T")
+R = TypeVar("R")
 
 MAX_BATCH_SIZE = 256
 MAX_GATHER_SECONDS = 0.002  # longest wait of a leader for the writers of the last batch
@@ -38,6 +42,39 @@ class _Job:
         self.wake = threading.Lock()
         self.wake.acquire()
 
+    def notify(self) -> None:
+        """Wake the writer: its job is done, or it is to lead."""
+        self.wake.release()
+
+
+class _SubmittedJob(_Job, Generic[R]):
+    """A job that no thread waits for. `lead` is called with it if it is to lead."""
+
+    __slots__ = ("_finish", "_lead", "future")
+
+    def __init__(
+        self,
+        operation: Operation,
+        finish: Callable[[Any], R],
+        future: Future[R],
+        lead: Callable[[_Job], None],
+    ) -> None:
+        super().__init__(operation)
+        self.future = future
+        self._finish = finish
+        self._lead = lead
+
+    def notify(self) -> None:
+        if not self.done:
+            self._lead(self)
+            return
+        try:
+            if self.error is not None:
+                raise self.error
+            self.future.set_result(self._finish(self.result))
+        except BaseException as error:  # noqa: BLE001  raised by the future
+            self.future.set_exception(error)
+
 
 class GroupCommitter:
     """Runs operations in order of arrival, those that wait at the same time in one batch."""
@@ -52,18 +89,13 @@ class GroupCommitter:
         self._gather_target = 0
         self._gather_done = threading.Lock()
         self._gather_done.acquire()
+        self._leaders_mutex = threading.Lock()
+        self._leaders: ThreadPoolExecutor | None = None  # one thread that leads submitted jobs
 
     def run(self, operation: Callable[[Transaction], T]) -> T:
         """Run `operation` in a transaction and return its result once it is durable."""
         job = _Job(operation)
-        with self._mutex:
-            self._waiting.append(job)
-            if self._leader is None:
-                self._leader = job
-            elif self._gather_target and len(self._waiting) >= self._gather_target:
-                self._gather_target = 0
-                self._gather_done.release()
-        if self._leader is not job:
+        if not self._enqueue(job):
             try:
                 job.wake.acquire()
             except BaseException:  # Ctrl-C: leave the queue and pass the lead on
@@ -74,6 +106,51 @@ class GroupCommitter:
         if job.error is not None:
             raise job.error
         return cast(T, job.result)
+
+    def submit(self, operation: Callable[[Transaction], T], finish: Callable[[T], R]) -> Future[R]:
+        """Queue `operation` and return a future of `finish(its result)`, done once it is durable."""
+        from concurrent.futures import Future  # loaded only when used
+
+        job = _SubmittedJob(operation, finish, Future[R](), self._lead_in_thread)
+        job.future.set_running_or_notify_cancel()  # what is queued can no longer be cancelled
+        if self._enqueue(job):
+            self._lead_in_thread(job)
+        return job.future
+
+    def close(self) -> None:
+        """Wait for submitted jobs to finish."""
+        with self._leaders_mutex:
+            leaders, self._leaders = self._leaders, None
+        if leaders is not None:
+            leaders.shutdown()
+
+    def _enqueue(self, job: _Job) -> bool:
+        """Add a job to the queue; return whether it is to lead."""
+        with self._mutex:
+            self._waiting.append(job)
+            if self._leader is None:
+                self._leader = job
+                return True
+            if self._gather_target and len(self._waiting) >= self._gather_target:
+                self._gather_target = 0
+                self._gather_done.release()
+            return False
+
+    def _lead_in_thread(self, job: _Job) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        def lead() -> None:
+            try:
+                self._lead(job)
+            finally:
+                if not job.done:
+                    job.error, job.done = _INTERRUPTED, True
+                job.notify()
+
+        with self._leaders_mutex:
+            if self._leaders is None:
+                self._leaders = ThreadPoolExecutor(1, thread_name_prefix="commit")
+            self._leaders.submit(lead)
 
     def _lead(self, leader: _Job) -> None:
         batch: list[_Job] = []
@@ -94,7 +171,7 @@ class GroupCommitter:
                     job.error = _INTERRUPTED
                 job.done = True
                 if job is not leader:
-                    job.wake.release()
+                    job.notify()
             if leader.done:
                 self._pass_lead()
             else:  # interrupted before its batch ran
@@ -104,7 +181,7 @@ class GroupCommitter:
         with self._mutex:
             self._leader = self._waiting[0] if self._waiting else None
             if self._leader:
-                self._leader.wake.release()
+                self._leader.notify()
 
     def _leave(self, job: _Job) -> None:
         with self._mutex:
@@ -141,6 +218,15 @@ class GroupCommitter:
             return
         for job, result in zip(batch, results, strict=True):
             job.result = result
+
+
+def make_done_future(result: T) -> Future[T]:
+    """Return a future that is done already."""
+    from concurrent.futures import Future
+
+    future = Future[T]()
+    future.set_result(result)
+    return future
 
 
 def _is_job_failure(error: BaseException) -> bool:

@@ -43,6 +43,7 @@ from rekindle.types import (
     Tokens,
     ToolCall,
     Usage,
+    make_foreign_message,
     to_json_value,
     validate_message,
     validate_name,
@@ -304,7 +305,7 @@ def _read_message(fields: dict[str, Any]) -> tuple[Message, dict[str, Any]]:
         raise InvalidInput(f"position: expected a number from 0, got {fields.get('position')!r}")
     if "role" not in fields:
         raise InvalidInput("role: missing")
-    return validate_message(Message(**fields)), links
+    return validate_message(make_foreign_message(**fields)), links
 
 
 def _read_rewind(fields: dict[str, Any]) -> dict[str, Any]:

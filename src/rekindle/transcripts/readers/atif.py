@@ -35,7 +35,16 @@ from rekindle.transcripts.events import (
     UnreadableEntry,
 )
 from rekindle.transcripts.jsonio.stream import ContainerEnd, JsonPath, iter_values
-from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
+from rekindle.types import (
+    JSON,
+    Content,
+    Message,
+    Session,
+    Tokens,
+    ToolCall,
+    make_foreign_message,
+    replace_fields,
+)
 
 from .session_builder import MASKED_IDS, make_path_id
 
@@ -272,7 +281,7 @@ def _parse_message(
         "model": own_model if own_model != model else None,
     }
     content = _parse_content(step.get("message"), extra)
-    return Message(
+    return make_foreign_message(
         role=role,
         content=content if content or extra.get("empty") is True else None,
         tool_calls=calls,

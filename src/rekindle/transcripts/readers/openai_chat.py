@@ -38,13 +38,21 @@ from rekindle.transcripts.jsonio.stream import (
     JsonPath,
     iter_document_values,
 )
-from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall
+from rekindle.types import (
+    JSON,
+    ROLES,
+    Content,
+    Message,
+    Session,
+    Tokens,
+    ToolCall,
+    make_foreign_message,
+)
 
 from .session_builder import MASKED_IDS, SessionBuilder, decode_text, make_path_id, to_arguments
 
 SOURCE = "openai-chat"
 
-_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _ROLE = re.compile(rb'"role"\s*:\s*"(\w+)"')
 _META_FIELDS = ("is_error", "exit_code", "duration", "status", "error")
 # The only fields of nearly every message.
@@ -76,7 +84,7 @@ def _starts_with_message(first: bytes, *, is_cut: bool) -> bool:
     except ValueError:
         # Longer than the head: the role may be before or after the text, so look for both.
         match = _ROLE.search(first) if is_cut else None
-        return match is not None and match[1].decode() in _ROLES and b'"content"' in first
+        return match is not None and match[1].decode() in ROLES and b'"content"' in first
 
 
 def read_events(path: Path) -> Iterator[TranscriptEvent]:
@@ -93,7 +101,7 @@ def read_events(path: Path) -> Iterator[TranscriptEvent]:
 
 
 def _is_message(value: JsonObject) -> bool:
-    return value.get("role") in _ROLES and ("content" in value or "tool_calls" in value)
+    return value.get("role") in ROLES and ("content" in value or "tool_calls" in value)
 
 
 def _read_lines(path: Path) -> Iterator[TranscriptEvent]:
@@ -221,9 +229,9 @@ class OpenAIChatConversation(SessionBuilder):
             calls = _parse_tool_calls(raw, fallback_id)
             self.pending_calls.extend(calls)
         basic_fields = (role, _parse_content(raw.get("content")), calls, call_id, name)
-        if raw.keys() <= _BASIC_FIELDS:
+        if raw.keys() <= _BASIC_FIELDS and role in ROLES:
             return Message(*basic_fields, platform_message_id=fallback_id)
-        message = Message(
+        message = make_foreign_message(
             *basic_fields,
             reasoning=get_text(raw, "reasoning_content", "reasoning", "thinking"),
             finish_reason=get_text(raw, "finish_reason"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from rekindle.types import Message, ToolCall
+from rekindle.types import Message, ToolCall, make_foreign_message
 
 WORDS = st.sampled_from(["hello", "look at a.py", "naïve café", "木", "done", "x" * 90, "1\n2"])
 ODD_TEXT = st.sampled_from(["", " ", "\n\t", "half \ud83d of it", "\x00", "ok", "[system]"]) | WORDS
@@ -62,7 +62,7 @@ ROLES = st.sampled_from(
 
 @st.composite
 def odd_message(draw: st.DrawFn) -> Message:
-    return Message(
+    return make_foreign_message(
         role=draw(ROLES),
         content=draw(ODD_CONTENT),
         tool_calls=draw(st.lists(ODD_CALLS, max_size=3)),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rekindle.agent.model.providers import PROVIDERS, Provider, detect_provider, find_violations
-from rekindle.types import Message, ToolCall
+from rekindle.types import Message, ToolCall, make_foreign_message
 
 USER = Message("user", "go")
 SIGNED = {"extra_content": {"abcdef123": {"google": {"thought_signature": "c2ln"}}}}
@@ -22,7 +22,7 @@ ALL = set(PROVIDERS)
 REFUSED: dict[str, tuple[list[Message], set[str]]] = {
     "nothing": ([], ALL),
     "only a system message": ([Message("system", "s")], ALL),
-    "an unknown role": ([Message("info", "s"), USER], ALL),
+    "an unknown role": ([make_foreign_message("info", "s"), USER], ALL),
     "a developer": ([Message("developer", "s"), USER], ALL - {"openai"}),
     "the assistant first": ([Message("assistant", "hi"), USER], ALL),
     "the assistant last": ([USER, Message("assistant", "hi")], ALL - {"openai"}),

@@ -25,7 +25,7 @@ from rekindle.json_fields import (
     to_content,
 )
 from rekindle.transcripts.jsonio.jsonl import decode_json
-from rekindle.types import JSON, Content, Message, Tokens, ToolCall
+from rekindle.types import JSON, Content, Message, Tokens, ToolCall, make_foreign_message
 
 from .spans import OtelSpan, SpanEvent
 
@@ -215,7 +215,7 @@ def _parse_messages(raw: JsonObject) -> Iterator[Message]:
         )
     if results and len(results) == len(parts):
         return
-    yield Message(
+    yield make_foreign_message(
         role=role,
         content=_parse_content(parts) if parts else to_text(raw.get("content")),
         tool_calls=(*_parse_part_calls(parts), *_parse_tool_calls(raw)),

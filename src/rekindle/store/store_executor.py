@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from rekindle.store import Store
+from .store import Store
 
 P = ParamSpec("P")
 T = TypeVar("T")
