@@ -553,6 +553,7 @@ def test_what_export_writes_import_takes_in_without_loss(
         store.append(ids["bob"], Message(role="user", content="odd: \ud800 \x00 日本"))
     rekindle("sessions", "undo", ids["login"])
     rekindle("sessions", "export", "-o", "all.jsonl")
+    assert (rekindle.home / "all.jsonl").stat().st_mode & 0o777 == 0o600
     first = (rekindle.home / "all.jsonl").read_bytes()
     report = rekindle.json("--store", "second.db", "sessions", "import", "all.jsonl")
     assert report["sessions"] == 3
@@ -597,6 +598,10 @@ def test_people_get_markdown_and_html_and_tools_get_atif(
     folder.mkdir()
     rekindle("sessions", "export", "-f", "html", "-o", folder)
     assert len(list(folder.glob("*.html"))) == 3
+    rekindle("sessions", "export", "-o", "new/notes/")
+    written = list((rekindle.home / "new" / "notes").iterdir())
+    assert {file.suffix for file in written} == {".jsonl"}
+    assert len(written) == 3
     rekindle.refusal("sessions", "export", "-f", "html")
 
 

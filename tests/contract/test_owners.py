@@ -109,6 +109,8 @@ def test_every_read_can_be_limited_to_an_owner(two: Store) -> None:
     assert two.find_tip("2026_ada", owner="ada").id == "2026_ada"
     assert two.rewinds("2026_ada", owner="ada") == []
     assert b"secret of ada" in b"".join(two.dump(["2026_ada"], owner="ada"))
+    assert b"secret of eve" in (everything := b"".join(two.dump(owner="eve")))
+    assert b"secret of ada" not in everything
 
     assert [session.id for session in two.recent(owner="eve")] == ["2026_eve"]
     assert two.children("2026_ada", owner="eve") == []

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from rekindle import Store, open_store
-from rekindle.errors import NotFound
+from rekindle.errors import AmbiguousName, NotFound
 from rekindle.store import Filter
 from tests.conftest import Clock
 from tests.contract.messages import call, found, result, started, texts, user
@@ -150,6 +150,31 @@ def test_a_title_given_away_meanwhile_is_numbered_on_return(store: Store, clock:
     assert store.session("b").title == "Plan"
     assert store.resolve("Plan #2").id == "a"
     assert store.verify() == []
+
+
+def test_a_removed_session_is_restored_by_its_title_or_the_beginning_of_its_id(
+    store: Store, clock: Clock
+) -> None:
+    old(store, clock, "2026_a", title="Plan")
+    old(store, clock, "2027_b", title="Draft")
+    store.prune(Filter(title="Plan"))
+    store.archive(Filter())
+    started(store, id="2026_c", title="Sketch")
+    assert names(store.restore("Plan", "2027")) == ["2026_a", "2027_b"]
+    with pytest.raises(NotFound, match="Sketch"):
+        store.restore("Sketch")
+    assert {session.id for session in store.recent()} == {"2026_a", "2027_b", "2026_c"}
+
+
+def test_a_name_that_fits_several_removed_sessions_restores_none(
+    store: Store, clock: Clock
+) -> None:
+    old(store, clock, "2026_a")
+    old(store, clock, "2026_b")
+    store.prune(Filter())
+    with pytest.raises(AmbiguousName, match="2026_b"):
+        store.restore("2026")
+    assert store.recent() == []
 
 
 def test_restoring_several_is_all_or_nothing(store: Store, clock: Clock) -> None:

@@ -1,7 +1,8 @@
 """Output of commands: JSON for programs, tables and a progress bar for people.
 
-Colour and progress are for terminals only; piped output is plain text. `rich` is loaded only to draw a
-conversation or a progress bar on a terminal, never for a list or for JSON.
+All text goes through here, and none of it can control the terminal: control characters become visible
+symbols. Colour and progress are for terminals only; piped output is plain text. `rich` is loaded only
+to draw a conversation or a progress bar on a terminal, never for a list or for JSON.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ DryRunOption = Annotated[
 _COLUMN_GAP, _MIN_COLUMN_WIDTH = "  ", 8
 _SHORT_ID_LENGTH, _SHORT_UUID_LENGTH = 24, 13
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UNESCAPED_BY_JSON = re.compile(rb"\x7f|\xc2[\x80-\x9f]")  # the control characters it leaves
 _CONTROL_CHAR_MAP = {
     **{code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)},
     **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
@@ -47,9 +49,14 @@ _CONTROL_CHAR_MAP = {
 def encode_json(value: Any) -> bytes:
     """Encode `value` as JSON, also when it holds text that UTF-8 cannot represent."""
     try:
-        return _dump_json(value, ensure_ascii=False).encode()
+        return escape_json_control_chars(_dump_json(value, ensure_ascii=False).encode())
     except UnicodeEncodeError:
         return _dump_json(value, ensure_ascii=True).encode()
+
+
+def escape_json_control_chars(data: bytes) -> bytes:
+    """Escape the control characters that JSON may hold as they are."""
+    return _UNESCAPED_BY_JSON.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), data)
 
 
 def _dump_json(value: Any, *, ensure_ascii: bool) -> str:
@@ -114,13 +121,13 @@ class Column(NamedTuple):
 
 def print_line(text: str = "") -> None:
     """Print a line to stdout."""
-    sys.stdout.write(f"{text}\n")
+    sys.stdout.write(f"{escape_control_chars(text)}\n")
 
 
 def print_notice(text: str) -> None:
     """Print a line to stderr, apart from the data."""
     sys.stdout.flush()
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{escape_control_chars(text)}\n")
 
 
 def escape_control_chars(text: str) -> str:
@@ -139,13 +146,14 @@ def write_styled(lines: Iterable[Sequence[StyledText]]) -> None:
     """Write lines of styled pieces: wrapped and coloured on a terminal, plain in a pipe."""
     if not sys.stdout.isatty():
         for pieces in lines:
-            sys.stdout.write("".join(piece.text for piece in pieces) + "\n")
+            print_line("".join(piece.text for piece in pieces))
         return
     from rich.text import Text
 
     terminal = create_console()
     for pieces in lines:
-        text = Text.assemble(*((piece.text, piece.style) for piece in pieces))
+        styled = ((escape_control_chars(piece.text), piece.style) for piece in pieces)
+        text = Text.assemble(*styled)
         indent = len(text.plain) - len(text.plain.lstrip(" "))
         for line in text[indent:].wrap(terminal, max(20, terminal.width - indent)):
             line.rstrip()

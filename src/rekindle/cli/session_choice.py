@@ -21,7 +21,7 @@ FILTER_HELP = (
 
 def complete_session(incomplete: str) -> list[tuple[str, str]]:
     """List recent sessions and their titles for shell completion."""
-    from .output import get_display_name
+    from .output import escape_control_chars, get_display_name
     from .store_access import open_for_reading
 
     try:
@@ -29,7 +29,11 @@ def complete_session(incomplete: str) -> list[tuple[str, str]]:
             recent = store.recent(200)
     except (RekindleError, OSError):
         return []
-    return [(one.id, get_display_name(one)) for one in recent if one.id.startswith(incomplete)]
+    return [
+        (one.id, escape_control_chars(get_display_name(one)))
+        for one in recent
+        if one.id.startswith(incomplete) and one.id.isprintable()  # the shell shows it as it is
+    ]
 
 
 SessionArgument = Annotated[

@@ -463,9 +463,9 @@ class Store:
             self._session_nums.pop(session.id, None)
         return marked
 
-    def restore(self, *session_ids: str) -> list[Session]:
-        """Restore sessions from the archive, or from pruning within the undo window."""
-        return self._write(lambda tx: retention.restore_sessions(tx, session_ids))
+    def restore(self, *names: str) -> list[Session]:
+        """Restore sessions from the archive or from pruning, by id, title or id prefix."""
+        return self._write(lambda tx: retention.restore_sessions(tx, names))
 
     def purge(self, *, older_than: float | None = None) -> int:
         """Permanently delete sessions pruned more than `older_than` seconds ago; return their number."""
@@ -484,18 +484,18 @@ class Store:
         self, sessions: Iterable[Session | str] | None = None, *, owner: str | None = None
     ) -> Iterator[bytes]:
         """Yield lines of JSON that `load` reads without loss, of the given sessions or of all."""
-        names = self._list_ids() if sessions is None else map(_get_id, sessions)
-        if owner is not None:
-            names = [name for name in names if self.session(name, owner=owner)]
+        names = self._list_ids(owner) if sessions is None else map(_get_id, sessions)
+        if sessions is not None and owner is not None:
+            names = [self.session(name, owner=owner).id for name in names]
         for name in names:
             with self._engine.begin_read() as tx:
                 yield from jsonl.dump_session(tx, name)
 
-    def _list_ids(self) -> list[str]:
+    def _list_ids(self, owner: str | None = None) -> list[str]:
+        scope, params = ("", ()) if owner is None else (" WHERE owner = ?", (escape_text(owner),))
         with self._engine.begin_read() as tx:
-            return [
-                unescape_text(name) for (name,) in tx.run("SELECT id FROM sessions ORDER BY num")
-            ]
+            rows = tx.run(f"SELECT id FROM sessions{scope} ORDER BY num", params)
+        return [unescape_text(name) for (name,) in rows]
 
     def load(
         self, lines: Iterable[bytes], *, progress: Callable[[int], None] | None = None

@@ -73,7 +73,7 @@ def prune(
     with open_for_writing() as store:
         removed_count = _remove_sessions(store, "prune", "pruned", where, dry_run, yes, json)
     if removed_count and not json:
-        print_line(f"Restore one within {days:g} days with `rekindle sessions restore ID`.")
+        print_line(f"Restore one within {days:g} days with `rekindle sessions restore SESSION`.")
 
 
 def _remove_sessions(
@@ -121,7 +121,10 @@ def _print_preview(found: list[Session]) -> None:
 
 
 def restore(
-    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Full session ids.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="SESSION...", help="Session ids, id prefixes, or titles."),
+    ],
     json: JsonOption = False,
 ) -> None:
     """Restore archived or pruned sessions.
@@ -130,10 +133,11 @@ def restore(
 
     \b
     Examples:
-      rekindle sessions restore 20260105_140301_ab12cd34
+      rekindle sessions restore 20260105_1403
+      rekindle sessions restore 'My Project'
     """
     with open_for_writing() as store:
-        restored = store.restore(*ids)
+        restored = store.restore(*names)
     if json:
         write_json_array(map(session_to_dict, restored))
         return

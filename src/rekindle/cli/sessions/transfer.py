@@ -19,6 +19,7 @@ from rekindle.cli.output import (
     YesOption,
     encode_json,
     escape_control_chars,
+    escape_json_control_chars,
     format_count,
     print_line,
     print_notice,
@@ -73,8 +74,13 @@ def export_sessions(
         bool, typer.Option("--lineage", help="Include the sessions it continues.")
     ] = False,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Output file, or a folder for one file per session."),
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="PATH",
+            help="Output file, or a folder (existing, or ending in /) for one file per session.",
+        ),
     ] = None,
     owner: OwnerOption = None,
 ) -> None:
@@ -87,27 +93,29 @@ def export_sessions(
       rekindle sessions export 'My Project' -f html -o project.html
       rekindle sessions export source=telegram -f md -o notes/
     """
+    path = None if output in (None, "-") else Path(output).expanduser()
+    folder = path if output and path and (output.endswith(os.sep) or path.is_dir()) else None
     with open_for_reading() as store:
-        if not what and owner is None and format is ExportFormat.jsonl:
-            _write_output(store.dump(), output)
+        if not what and owner is None and format is ExportFormat.jsonl and folder is None:
+            _write_output(store.dump(), path)
             return
         chosen = list(_select_sessions(store, what or [], lineage, owner))
-        if output is not None and output.is_dir():
-            _write_folder(store, chosen, format, output)
-            return
         if not chosen:
             raise NotFound("No sessions match.")
+        if folder is not None:
+            _write_folder(store, chosen, format, folder)
+            return
         if format in (ExportFormat.html, ExportFormat.atif) and len(chosen) > 1:
             raise typer.BadParameter(
                 f"cannot write {len(chosen)} sessions to one {format} file; pass a folder with -o"
             )
-        _write_output(_render_sessions(store, chosen, format), output)
+        _write_output(_render_sessions(store, chosen, format), path)
 
 
 def _write_output(pieces: Iterable[bytes], output: Path | None) -> None:
     with open_output(output) as out:
         if output is None:
-            out.writelines(pieces)
+            out.writelines(map(escape_json_control_chars, pieces))
             return
         with show_progress("Writing") as show:
             out.writelines(_track_progress(pieces, 0, show))
@@ -155,13 +163,15 @@ def _render_session(store: Store, session: Session, format: ExportFormat) -> Ite
     else:
         from rekindle.transcripts.export.html import render_session
     for piece in render_session(session, iter_messages(store, session)):
-        yield piece.encode("utf-8", "backslashreplace")
+        text = piece if format is ExportFormat.atif else escape_control_chars(piece)
+        yield text.encode("utf-8", "backslashreplace")
 
 
 def _write_folder(
     store: Store, sessions: list[Session], format: ExportFormat, folder: Path
 ) -> None:
     suffix = "json" if format is ExportFormat.atif else format.value
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with show_progress("Writing") as show:
         for done, session in enumerate(sessions, 1):
             safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in session.id).strip(".")
@@ -173,20 +183,24 @@ def _write_folder(
 
 @contextmanager
 def open_output(path: Path | None) -> Generator[BinaryIO]:
-    """Open stdout, or a file that appears only once it is complete."""
-    if path is None or str(path) == "-":
+    """Open stdout, or a file for this user alone that appears only once it is complete."""
+    if path is None:
         yield sys.stdout.buffer
         return
-    path = path.expanduser()
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    partial.unlink(missing_ok=True)
     try:
-        with open(partial, "wb") as out:
+        with open(partial, "wb", opener=_open_private) as out:
             yield out
             out.flush()
             os.fsync(out.fileno())
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_EXCL, 0o600)
 
 
 def import_sessions(

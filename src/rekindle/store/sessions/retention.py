@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rekindle.errors import NotFound
-from rekindle.store.core.engine import Engine, Transaction
+from rekindle.errors import AmbiguousName, NotFound
+from rekindle.store.core.engine import Engine, Row, Transaction
 from rekindle.store.core.filter import Filter
 from rekindle.store.core.rows import SESSION_COLUMNS, row_to_session
 from rekindle.store.core.text_encoding import escape_text
 from rekindle.types import Session
 
 from . import titles
-from .sessions import change_session
+from .sessions import change_session, resolve_session
 
 # The prelude of a deleted session, unless another session uses it.
 _DELETE_UNUSED_PRELUDE = (
@@ -45,23 +45,34 @@ def mark_sessions(
     return [session for _, session in found]
 
 
-def restore_sessions(tx: Transaction, session_ids: Sequence[str]) -> list[Session]:
+def restore_sessions(tx: Transaction, names: Sequence[str]) -> list[Session]:
     """Restore sessions from the archive, or from pruning if they are not purged yet."""
     restored: list[Session] = []
-    for session_id in session_ids:
-        rows = tx.run(
-            "SELECT num, owner, title, pruned FROM sessions WHERE id = ?",
-            (escape_text(session_id),),
-        )
-        if not rows:
-            raise NotFound(f"no session {session_id!r}; purged sessions cannot be restored")
-        num, owner, title, pruned = rows[0]
+    for name in names:
+        num, owner, title, pruned = _find_removed_session(tx, name)
         columns: dict[str, Any] = {"archived": None, "pruned": None}
         if pruned is not None and title and titles.is_title_taken(tx, owner, title):
             free = titles.find_next_title(tx, owner, title)
             columns |= dict(zip(("title", "title_base", "title_number"), free, strict=True))
         restored.append(change_session(tx, num, columns))
     return restored
+
+
+def _find_removed_session(tx: Transaction, name: str) -> Row:
+    """Return the row of a session by its id, or by the title or id prefix it had when removed."""
+    sql = "SELECT num, owner, title, pruned FROM sessions WHERE id = ?"
+    if rows := tx.run(sql, (escape_text(name),)):
+        return rows[0]
+    try:
+        found = resolve_session(tx, name, removed=True)
+    except AmbiguousName:
+        raise
+    except NotFound:
+        raise NotFound(
+            f"no archived or pruned session with the id or title {name!r};"
+            " purged sessions cannot be restored"
+        ) from None
+    return tx.run(sql, (escape_text(found.id),))[0]
 
 
 def purge_next_session(engine: Engine, tx: Transaction, before: float) -> int:

@@ -296,10 +296,18 @@ def get_session(tx: Transaction, session_id: str, owner: str | None = None) -> t
     return rows[0][0], session
 
 
-def resolve_session(tx: Transaction, name: str, owner: str | None = None) -> Session:
-    """Find a session by id, title or id prefix."""
-    exact = [s for s in _find_by_exact_id(tx, name) if owner is None or s.owner == owner]
-    matches = exact or _find_by_title(tx, name, owner) or _find_by_prefix(tx, name, owner)
+_PRESENT, _REMOVED = "s.pruned IS NULL", "(s.pruned IS NOT NULL OR s.archived IS NOT NULL)"
+
+
+def resolve_session(
+    tx: Transaction, name: str, owner: str | None = None, *, removed: bool = False
+) -> Session:
+    """Find a session by id, title or id prefix, among those archived or pruned if `removed`."""
+    state = _REMOVED if removed else _PRESENT
+    exact = [s for s in _find_by_exact_id(tx, name, state) if owner is None or s.owner == owner]
+    matches = (
+        exact or _find_by_title(tx, name, owner, state) or _find_by_prefix(tx, name, owner, state)
+    )
     if not matches:
         raise NotFound(f"no session with the id or title {name!r}")
     if len(matches) > 1:
@@ -308,16 +316,18 @@ def resolve_session(tx: Transaction, name: str, owner: str | None = None) -> Ses
     return matches[0]
 
 
-def _select_sessions(tx: Transaction, condition: str, params: Sequence[Any]) -> list[Session]:
-    sql = f"SELECT {SESSION_COLUMNS} FROM sessions s WHERE s.pruned IS NULL AND {condition}"
+def _select_sessions(
+    tx: Transaction, state: str, condition: str, params: Sequence[Any]
+) -> list[Session]:
+    sql = f"SELECT {SESSION_COLUMNS} FROM sessions s WHERE {state} AND {condition}"
     return [row_to_session(row) for row in tx.run(sql, params)]
 
 
-def _find_by_exact_id(tx: Transaction, name: str) -> list[Session]:
-    return _select_sessions(tx, "s.id = ?", (escape_text(name),))
+def _find_by_exact_id(tx: Transaction, name: str, state: str) -> list[Session]:
+    return _select_sessions(tx, state, "s.id = ?", (escape_text(name),))
 
 
-def _find_by_title(tx: Transaction, name: str, owner: str | None) -> list[Session]:
+def _find_by_title(tx: Transaction, name: str, owner: str | None, state: str) -> list[Session]:
     title = titles.clean_title(name)
     if title is None:
         return []
@@ -325,12 +335,13 @@ def _find_by_title(tx: Transaction, name: str, owner: str | None) -> list[Sessio
     base, number = titles.split_title(title)
     if number > 1:
         exact = _select_sessions(
-            tx, f"s.title = ? AND s.title IS NOT NULL{scope}", [title, *params]
+            tx, state, f"s.title = ? AND s.title IS NOT NULL{scope}", [title, *params]
         )
         if exact:
             return exact
     found = _select_sessions(
         tx,
+        state,
         f"s.title_base = ? AND s.title IS NOT NULL{scope}"
         + (f" AND s.title_number = {number}" if number > 1 else "")
         + " ORDER BY s.title_number DESC, s.last_active DESC LIMIT 100",
@@ -340,13 +351,13 @@ def _find_by_title(tx: Transaction, name: str, owner: str | None) -> list[Sessio
     return list({session.owner: session for session in reversed(found)}.values())
 
 
-def _find_by_prefix(tx: Transaction, name: str, owner: str | None) -> list[Session]:
+def _find_by_prefix(tx: Transaction, name: str, owner: str | None, state: str) -> list[Session]:
     if not name:
         return []
     scope, params = ("", []) if owner is None else (" AND s.owner = ?", [escape_text(owner)])
     start = escape_text(name)
     return _select_sessions(
-        tx, f"s.id >= ? AND s.id < ?{scope} LIMIT 6", [start, start + "\U0010ffff", *params]
+        tx, state, f"s.id >= ? AND s.id < ?{scope} LIMIT 6", [start, start + "\U0010ffff", *params]
     )
 
 
