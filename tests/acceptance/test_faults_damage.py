@@ -11,7 +11,7 @@ import pytest
 from rekindle import Message, ToolCall, open_store
 from rekindle.errors import InvalidInput, RekindleError, StoreDamaged, StoreTooNew
 from rekindle.store import repair_file
-from tests.acceptance.faults import command, contents, start
+from tests.acceptance.faults import contents, run_command, start
 from tests.waiting import PATIENCE
 
 SESSIONS, MESSAGES, PAGE = 200, 20, 4096
@@ -109,7 +109,7 @@ def test_the_command_says_what_is_wrong_with_a_file_and_leaves_it(path: Path, fa
     damage, error, advice = FAULTS[fault]
     damage(path)
     before = path.read_bytes()
-    done = command(path, "sessions", "verify")
+    done = run_command(path, "sessions", "verify")
     assert done.returncode == (2 if error is InvalidInput else 1)
     assert "Traceback" not in done.stderr
     assert advice in done.stderr
@@ -172,7 +172,7 @@ def test_noise_in_the_middle_is_found_and_reading_around_it_does_no_further_dama
     assert read + len(refused) == SESSIONS
     assert read > SESSIONS * 0.8
     assert path.read_bytes() == before
-    done = command(path, "sessions", "verify")
+    done = run_command(path, "sessions", "verify")
     assert done.returncode == 1
     assert "repair" in done.stderr
     assert path.read_bytes() == before
@@ -241,10 +241,10 @@ def test_repair_keeps_what_stood_in_the_log_and_leaves_no_old_log_to_the_new_fil
 def test_the_command_repairs_a_damaged_file_and_verify_is_content_afterwards(path: Path) -> None:
     noise_in_the_middle(path)
     damaged = path.read_bytes()
-    done = command(path, "sessions", "repair", "--yes")
+    done = run_command(path, "sessions", "repair", "--yes")
     assert done.returncode == 0, done.stderr
     assert damaged in contents(path.parent).values()
-    done = command(path, "sessions", "verify")
+    done = run_command(path, "sessions", "verify")
     assert (done.returncode, done.stdout) == (0, "No problems found.\n")
     assert salvaged(path)[1] > SESSIONS * MESSAGES * 0.9
 
