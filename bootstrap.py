@@ -43,6 +43,8 @@ def main(arguments: list[str]) -> int:
     if verb == "test":
         install(dev=True)
         os.chdir(ROOT)
+        # Where no bytecode may be written, each run would compile every test for each worker.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         return run([str(PYTHON), "-m", "pytest", *(rest or all_tests())])
     if verb == "setup":
         install(dev="--dev" in rest)

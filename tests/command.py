@@ -86,8 +86,8 @@ def run(
     return done
 
 
-def scripts_folder() -> str:
-    """Return a folder for PATH with a `rekindle` in it."""
+def get_scripts_folder() -> str:
+    """Return a folder for PATH with a `rekindle` in it that is forked off as well."""
     if os.environ.get(_REAL):
         return sysconfig.get_path("scripts")
     return str(_CommandServer.get().scripts)

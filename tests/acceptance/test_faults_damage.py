@@ -14,7 +14,7 @@ from rekindle.store import repair_file
 from tests.acceptance.faults import contents, run_command, start
 from tests.waiting import PATIENCE
 
-SESSIONS, MESSAGES, PAGE = 200, 20, 4096
+SESSIONS, MESSAGES, PAGE = 80, 20, 4096
 
 
 def said(session: int, number: int) -> Message:
@@ -219,7 +219,9 @@ def test_repair_brings_back_what_can_be_and_keeps_the_damaged_file(
     assert kept[0] != path.name
     sessions, messages = salvaged(path)
     with capsys.disabled():
-        print(f"\n{fault}: {sessions} of {SESSIONS} sessions, {messages} of 4000 messages")
+        print(
+            f"\n{fault}: {sessions} of {SESSIONS} sessions, {messages} of {SESSIONS * MESSAGES} messages"
+        )
     assert messages >= SESSIONS * MESSAGES * share
 
 

@@ -222,6 +222,8 @@ def test_a_gateway_without_a_platform_says_what_to_set(place: Place) -> None:
 def test_gateways_that_are_killed_lose_and_repeat_nothing(target: str, tmp_path: Path) -> None:
     """A few kills; `python -m soak gateway` makes hundreds of them."""
     gateways = 2 if target.startswith("postgresql") else 1
-    report = gateway(target, tmp_path, kills=5, gateways=gateways, seed=gateways)
+    report = gateway(
+        target, tmp_path, kills=5, gateways=gateways, seed=gateways, start=command.start
+    )
     assert report.wrong == []
     assert report.messages > 10

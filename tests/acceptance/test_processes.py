@@ -70,7 +70,7 @@ class Home:
         return [
             int(one.name)
             for one in Path("/proc").iterdir()
-            if one.name.isdigit() and f"processes.supervisor {self.folder}" in _words(one)
+            if one.name.isdigit() and f"supervisor {self.folder}" in _words(one)
         ]
 
 
