@@ -14,7 +14,7 @@ from rekindle.store import repair_file
 from tests.acceptance.faults import contents, run_command, start
 from tests.waiting import PATIENCE
 
-SESSIONS, MESSAGES, PAGE = 80, 20, 4096
+SESSIONS, MESSAGES, PAGE = 40, 20, 4096
 
 
 def said(session: int, number: int) -> Message:
@@ -268,7 +268,7 @@ def test_a_backup_of_a_live_store_restores_everything(path: Path, tmp_path: Path
         for session in range(SESSIONS):
             expected = [said(session, number) for number in range(MESSAGES)]
             assert store.messages(f"session{session}") == expected
-        assert store.resolve("Talk 150").id == "session150"
+        assert store.resolve("Talk 35").id == "session35"
 
 
 def test_a_newer_postgresql_database_is_refused_and_left_as_it_is(postgres: object) -> None:
