@@ -55,6 +55,8 @@ def main(arguments: list[str]) -> int:
     if verb == "test":
         install("dev")
         os.chdir(ROOT)
+        # Where no bytecode may be written, each run would compile every test for each worker.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         return run([str(PYTHON), "-m", "pytest", *(rest or full_suite_options())])
     if verb == "setup":
         install(*(group for group in GROUPS if f"--{group}" in rest))

@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import rekindle
 from rekindle import Store, open_store
@@ -26,6 +26,8 @@ from rekindle.testing import ChatServer, NetworkFaults, ScriptedModel
 from rekindle.types import Source
 
 from .gateway_audit import GAVE_UP, Report, audit
+
+Start: TypeAlias = Callable[..., subprocess.Popen[bytes]]
 
 CHATS = 8
 AGE = (
@@ -113,18 +115,22 @@ class People:
         return self.count - begun
 
 
+def start_command(words: list[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start `rekindle` in an interpreter of its own."""
+    return subprocess.Popen([sys.executable, "-m", "rekindle.cli", *words], **options)
+
+
 class Life:
     """A gateway's place: when its process is killed, the next life goes on."""
 
-    def __init__(self, env: dict[str, str], log: Path) -> None:
-        self._env, self._log = env, log
+    def __init__(self, env: dict[str, str], log: Path, start: Start) -> None:
+        self._env, self._log, self._start = env, log, start
         self._notes = Path(env["REKINDLE_HOME"]) / "gateway"
         self.process = self._begin()
 
     def _begin(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "rekindle.cli", "gateway", "run", "--quiet"]
         with self._log.open("ab") as log:
-            return subprocess.Popen(command, env=self._env, stderr=log)
+            return self._start(["gateway", "run", "--quiet"], env=self._env, stderr=log)
 
     @property
     def runner(self) -> str | None:
@@ -165,6 +171,7 @@ def gateway(
     seed: int = 0,
     can_edit: bool = True,
     progress: Callable[[int], None] | None = None,
+    start: Start = start_command,
 ) -> Report:
     """Run gateways on `target`, kill them `kills` times, and tell what came of it."""
     rng, begun = random.Random(seed), time.monotonic()
@@ -175,7 +182,7 @@ def gateway(
     ):
         env = _environment(target, folder, model.url, server.address, can_edit)
         people = People(server, rng)
-        lives = [Life(env, folder / f"gateway-{n}.log") for n in range(gateways)]
+        lives = [Life(env, folder / f"gateway-{n}.log", start) for n in range(gateways)]
         try:
             with open_store(target) as store:
                 report.when = _kill(store, lives, people, rng, kills, progress)

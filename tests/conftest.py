@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import warnings
 from collections.abc import Callable, Iterator
@@ -73,12 +74,34 @@ def sshd() -> Iterator[remote_hosts.Sshd]:
     yield from _or_skipped_loudly(remote_hosts.Sshd, "SSH IS")
 
 
+@pytest.fixture
+def store_database(postgres: servers.Postgres) -> Iterator[Callable[[], str]]:
+    """Call it for the URL of a database with an empty store in it, gone after the test."""
+    made: list[str] = []
+
+    def make() -> str:
+        made.append(postgres.store_database())
+        return made[-1]
+
+    yield make
+    for url in made:
+        postgres.drop(url)
+
+
 @pytest.fixture(params=ENGINES)
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a new store can be opened: a path, then a database URL."""
+    """Where a store can be opened: the path of none yet, then the URL of an empty one."""
     if request.param == "sqlite":
         return str(tmp_path / "sessions.db")
-    return request.getfixturevalue("postgres").database()
+    return request.getfixturevalue("store_database")()
+
+
+@pytest.fixture(scope="session")
+def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with an empty store in it, to be copied: to make one takes ten times as long."""
+    file = tmp_path_factory.mktemp("empty") / "sessions.db"
+    open_store(file).close()
+    return file
 
 
 class Clock:
@@ -100,7 +123,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def store(target: str, clock: Clock) -> Iterator[Store]:
+def store(target: str, clock: Clock, empty_file: Path) -> Iterator[Store]:
+    if "://" not in target and not Path(target).exists():
+        shutil.copy(empty_file, target)
     with open_store(target, clock=clock) as opened:
         yield opened
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import pwd
+import re
 import shutil
 import socket
 import subprocess
@@ -12,6 +13,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from rekindle import open_store
 
 
 class Missing(Exception):
@@ -26,9 +29,12 @@ class Postgres:
         self.folder = Path(tempfile.mkdtemp(prefix="rekindle-pg-"))
         self.port = _free_port()
         self._databases = 0
+        self._store: str | None = None
         if os.geteuid() == 0:  # the server refuses to run as root
             user = pwd.getpwnam("postgres")
             os.chown(self.folder, user.pw_uid, user.pw_gid)
+        version = self._run("pg_ctl", "--version")  # pg_ctl (PostgreSQL) 15.3 (Debian …)
+        self._version = int(re.findall(r"\d+", version)[0])
         self._run("initdb", "-A", "trust", "-U", "rekindle", "--no-sync", "-E", "UTF8", "--locale=C",
                   "-D", self._data)  # fmt: skip
         self.start()
@@ -37,7 +43,7 @@ class Postgres:
     def _data(self) -> str:
         return str(self.folder / "data")
 
-    def _run(self, program: str, *arguments: str) -> None:
+    def _run(self, program: str, *arguments: str) -> str:
         command = [str(self._bin / program), *arguments]
         if os.geteuid() == 0:
             command = ["runuser", "-u", "postgres", "--", *command]
@@ -46,6 +52,7 @@ class Postgres:
         )
         if done.returncode:
             raise RuntimeError(f"{program}: {done.stderr or done.stdout}")
+        return done.stdout
 
     def start(self) -> None:
         options = (
@@ -58,15 +65,31 @@ class Postgres:
     def stop(self, mode: str = "immediate") -> None:
         self._run("pg_ctl", "-w", "-D", self._data, "-m", mode, "stop")
 
-    def database(self) -> str:
-        """The URL of a new, empty database."""
-        import psycopg
-
+    def database(self, template: str = "template1") -> str:
+        """The URL of a new database, empty or a copy of another."""
         self._databases += 1
         name = f"t{os.getpid()}_{self._databases}"
-        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")  # pyright: ignore
+        # The other strategy, the default since 15, writes every page to the log first.
+        copied = "" if self._version < 15 else " STRATEGY file_copy"
+        self._execute(f"CREATE DATABASE {name} TEMPLATE {template}{copied}")
         return self.url(name)
+
+    def store_database(self) -> str:
+        """The URL of a new database with an empty store in it, an eighth of the work to make one."""
+        if self._store is None:
+            self._store = self.database()
+            open_store(self._store).close()
+        return self.database(template=self._store.rpartition("/")[2])
+
+    def drop(self, url: str) -> None:
+        """Remove a database, whoever is connected to it."""
+        self._execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
+
+    def _execute(self, statement: str) -> None:
+        import psycopg
+
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute(statement)  # pyright: ignore
 
     def url(self, database: str) -> str:
         return f"postgresql://rekindle@127.0.0.1:{self.port}/{database}"

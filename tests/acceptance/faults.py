@@ -12,10 +12,12 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import rekindle
+from tests import command
 from tests.waiting import PATIENCE
 
 _ROOTS = (Path(__file__).parents[2], Path(rekindle.__file__).parents[1])
@@ -48,17 +50,15 @@ def run(code: str, *arguments: object, before: Sequence[str] = ()) -> str:
     return said
 
 
-def command(
+def run_command(
     store: object, *words: object, before: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """The real command on a store."""
-    return subprocess.run(
-        [*before, sys.executable, "-m", "rekindle.cli", "--store", str(store), *map(str, words)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    """Run the command on a store."""
+    given = ["--store", str(store), *map(str, words)]
+    options: dict[str, Any] = {"env": environment(), "capture_output": True, "text": True}
+    if not before:
+        return command.run(given, timeout=PATIENCE, **options)
+    return subprocess.run([*before, command.COMMAND, *given], timeout=PATIENCE, **options)
 
 
 def as_mortal() -> list[str]:

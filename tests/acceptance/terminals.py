@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import struct
-import subprocess
 import termios
 import threading
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pyte
 
+from tests import command
 from tests.waiting import PATIENCE
 
 ENTER, TAB, UP, ALT_ENTER = "\r", "\t", "\x1b[A", "\x1b\r"
@@ -22,11 +22,14 @@ CTRL_C, CTRL_D = "\x03", "\x04"
 
 
 class Terminal:
-    """Runs a command; `text` is what stands on the screen, `seen` all that was ever written to it."""
+    """Runs `rekindle` with some words in it.
+
+    `text` is what stands on the screen, `seen` all that was ever written to it.
+    """
 
     def __init__(
         self,
-        command: Sequence[str],
+        words: Sequence[str],
         env: Mapping[str, str],
         cwd: Path,
         *,
@@ -36,12 +39,8 @@ class Terminal:
         self._ours, theirs = os.openpty()
         ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         env = {name: value for name, value in env.items() if name not in ("COLUMNS", "LINES")}
-        self.child = subprocess.Popen(
-            command,
-            env={**env, "TERM": "xterm-256color"},
-            cwd=cwd,
-            preexec_fn=lambda: os.login_tty(theirs),
-        )
+        env = {**env, "TERM": "xterm-256color"}
+        self.child = command.start(words, env=env, cwd=cwd, terminal=theirs)
         os.close(theirs)
         self.seen = ""
         self._screen = _Screen(columns, rows, self._reply)

@@ -16,6 +16,7 @@ import pytest
 from rekindle.learning.library import TemplateLibrary
 from rekindle.testing import ChatServer, ScriptedModel
 from rekindle.types import Pattern, PatternStep, Source, Template
+from tests import command
 from tests.waiting import PATIENCE, wait_until
 
 pytest.importorskip("mcp")
@@ -71,8 +72,8 @@ class Home:
         (self.folder / "config.toml").write_text(settings)
 
     def run(self, *words: str, said: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "rekindle.cli", *words],
+        done = command.run(
+            words,
             input=said,
             env={**self.env, **env},
             cwd=self.folder,
@@ -196,8 +197,7 @@ def test_the_gateway_has_the_tools_of_servers_too(home: Home) -> None:
             f'{small()}\n[mcp.servers.gone]\ncommand = "/nonexistent/server"\n'
             f'[gateway]\nplatforms = "rekindle.testing:connect={chats.address}"\n'
         )
-        command = [sys.executable, "-m", "rekindle.cli", "gateway", "run"]
-        process = subprocess.Popen(command, env=home.env, stderr=subprocess.PIPE, text=True)
+        process = command.start(["gateway", "run"], env=home.env, stderr=subprocess.PIPE, text=True)
         try:
             chats.post_message(Source("memory", "ada", user_id="1", user_name="Ada"), "pipes")
             wait_until(lambda: [one.text for one in chats.list_sent("ada")] == ["It is 5."])

@@ -8,7 +8,6 @@ import re
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
@@ -21,6 +20,7 @@ from rekindle import open_store
 from rekindle.errors import PlatformError
 from rekindle.testing import ChatServer, ScriptedModel
 from rekindle.types import Source
+from tests import command
 from tests.acceptance.terminals import Terminal
 from tests.processes import stop
 from tests.waiting import PATIENCE, wait_until
@@ -72,8 +72,8 @@ class Home:
         }
 
     def run(self, *words: str, said: str = "") -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "rekindle.cli", *words],
+        done = command.run(
+            words,
             input=said,
             env=self.env,
             cwd=self.work,
@@ -89,9 +89,8 @@ class Home:
 
     @contextmanager
     def gateway(self) -> Generator[subprocess.Popen[str]]:
-        command = [sys.executable, "-m", "rekindle.cli", "gateway", "run"]
         with open(self.folder / "gateway.log", "a") as log:
-            process = subprocess.Popen(command, env=self.env, stderr=log, text=True)
+            process = command.start(["gateway", "run"], env=self.env, stderr=log, text=True)
         try:
             yield process
         finally:
@@ -166,7 +165,7 @@ def test_a_chat_leaves_a_command_running_and_the_next_one_sees_how_it_ended(home
 
 
 def test_at_a_terminal_the_end_of_a_command_is_shown_while_nothing_is_said(home: Home) -> None:
-    screen = Terminal([sys.executable, "-m", "rekindle.cli", "chat"], home.env, home.work)
+    screen = Terminal(["chat"], home.env, home.work)
     try:
         screen.wait_for_prompt()
         screen.say("begin")

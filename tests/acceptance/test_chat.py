@@ -9,7 +9,6 @@ import pwd
 import signal
 import stat
 import subprocess
-import sysconfig
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,10 +18,10 @@ import pytest
 
 from rekindle import Session, Store, open_store
 from rekindle.testing import ScriptedModel
+from tests import command
 from tests.acceptance.terminals import ALT_ENTER, CTRL_C, CTRL_D, ENTER, TAB, UP, Terminal
 from tests.waiting import PATIENCE, wait_until
 
-COMMAND = str(Path(sysconfig.get_path("scripts")) / "rekindle")
 OWNER = f"agent:main:local:dm:u={pwd.getpwuid(os.getuid()).pw_name}"
 NUMBERS = "one two three four five six seven eight nine ten eleven twelve"
 
@@ -110,8 +109,8 @@ class Chat:
     def pipe(
         self, said: str, *words: str, code: int = 0, **env: str
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [COMMAND, "chat", *words],
+        done = command.run(
+            ["chat", *words],
             input=said,
             env={**self.env, **env},
             cwd=self.work,
@@ -130,8 +129,7 @@ class Chat:
         ]
 
     def terminal(self, *words: str, columns: int = 80, **env: str) -> Terminal:
-        command = [COMMAND, "chat", *words]
-        opened = Terminal(command, {**self.env, **env}, self.work, columns=columns)
+        opened = Terminal(["chat", *words], {**self.env, **env}, self.work, columns=columns)
         self._terminals.append(opened)
         return opened
 
@@ -543,12 +541,12 @@ def test_after_a_kill_a_pipe_finishes_the_turn_beside_its_own_answer(here: Chat)
     assert [text for role, text in here.said() if role == "user"] == ["do the work", "greet me"]
 
 
-@pytest.mark.parametrize("seconds", [0.5, 0.8, 1.1, 1.4, 1.7, 2.0, 2.4])
+@pytest.mark.parametrize("seconds", [0.03, 0.1, 0.2, 0.4, 0.8, 1.2, 1.6])
 def test_whenever_it_is_killed_what_was_taken_in_is_answered_once(
     here: Chat, seconds: float
 ) -> None:
-    child = subprocess.Popen(
-        [COMMAND, "chat"], env=here.env, cwd=here.work, stdin=subprocess.PIPE,
+    child = command.start(
+            ["chat"], env=here.env, cwd=here.work, stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     assert child.stdin is not None
@@ -558,9 +556,7 @@ def test_whenever_it_is_killed_what_was_taken_in_is_answered_once(
         child.wait(seconds)
     child.kill()
     child.wait()
-    done = subprocess.run(
-        [COMMAND, "chat", "-c"], env=here.env, cwd=here.work, input=b"", capture_output=True
-    )
+    done = command.run(["chat", "-c"], env=here.env, cwd=here.work, input=b"", capture_output=True)
     if done.returncode == 2:  # it had not begun, or had ended
         said = here.said() if here.sessions() else []
     else:
@@ -664,9 +660,7 @@ def test_in_a_pipe_a_failure_is_an_exit_code_and_no_answer(chat: Chat) -> None:
 
 
 def test_bytes_that_are_no_text_do_not_stop_a_pipe(here: Chat) -> None:
-    done = subprocess.run(
-        [COMMAND, "chat"], env=here.env, cwd=here.work, input=b"caf\xe9", capture_output=True
-    )
+    done = command.run(["chat"], env=here.env, cwd=here.work, input=b"caf\xe9", capture_output=True)
     assert done.stdout.decode() == "You said: caf\ufffd\n"
 
 
@@ -722,9 +716,7 @@ def test_however_often_it_is_run_nothing_but_sessions_grows(chat: Chat) -> None:
 
 def test_what_a_killed_terminal_left_is_cleared_away_once_it_is_continued(chat: Chat) -> None:
     for kill in (True, False):
-        child = subprocess.Popen(
-            [COMMAND, "chat"], env=chat.env, cwd=chat.work, stdin=subprocess.PIPE
-        )
+        child = command.start(["chat"], env=chat.env, cwd=chat.work, stdin=subprocess.PIPE)
         assert child.stdin is not None
         before = len(chat.model.requests)
         child.stdin.write(b"please count" if kill else b"greet me")
@@ -777,8 +769,8 @@ def test_people_who_share_a_store_have_their_own_conversations(chat: Chat) -> No
 
 
 def test_ctrl_c_in_a_pipe_ends_the_command_and_not_the_conversation(here: Chat) -> None:
-    child = subprocess.Popen(
-        [COMMAND, "chat"],
+    child = command.start(
+        ["chat"],
         env=here.env,
         cwd=here.work,
         stdin=subprocess.PIPE,

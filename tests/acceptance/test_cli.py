@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import sysconfig
 import time
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,9 @@ from typing import Any
 import pytest
 
 from rekindle import Message, ToolCall, open_store
+from tests import command
 from tests.waiting import PATIENCE, wait_until
 
-COMMAND = str(Path(sysconfig.get_path("scripts")) / "rekindle")
 DAY = 86_400.0
 
 
@@ -38,8 +37,8 @@ class Rekindle:
     def run(
         self, *words: object, code: int = 0, stdin: bytes = b"", **env: str
     ) -> subprocess.CompletedProcess[bytes]:
-        done = subprocess.run(
-            [COMMAND, *map(str, words)],
+        done = command.run(
+            words,
             env={**self.env, **env},
             cwd=self.home,
             input=stdin,
@@ -71,8 +70,8 @@ class Rekindle:
         """What the command shows on a terminal."""
         ours, theirs = pty.openpty()
         env = {**self.env, "TERM": "xterm-256color", **env}
-        child = subprocess.Popen(
-            [COMMAND, *words], env=env, cwd=self.home, stdin=theirs, stdout=theirs, stderr=theirs
+        child = command.start(
+            words, env=env, cwd=self.home, stdin=theirs, stdout=theirs, stderr=theirs
         )
         os.close(theirs)
         os.write(ours, answer.encode())
@@ -149,7 +148,7 @@ def test_listing_loads_nothing_it_does_not_use(rekindle: Rekindle, ids: dict[str
 
 def imported_by(*words: str, env: dict[str, str] | None = None) -> set[str]:
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", COMMAND, *words],
+        [sys.executable, "-X", "importtime", command.COMMAND, *words],
         env=env,
         capture_output=True,
         text=True,
@@ -218,8 +217,8 @@ def test_a_closed_pipe_is_quiet(rekindle: Rekindle, ids: dict[str, str]) -> None
     with open_store(rekindle.store) as store:
         store.append(ids["login"], *(Message(role="user", content="x" * 500) for _ in range(2000)))
     for words in (["show", ids["login"]], ["show", ids["login"], "--json"], ["export"]):
-        child = subprocess.Popen(
-            [COMMAND, "sessions", *words],
+        child = command.start(
+            ["sessions", *words],
             env=rekindle.env,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -233,8 +232,8 @@ def test_a_closed_pipe_is_quiet(rekindle: Rekindle, ids: dict[str, str]) -> None
 
 
 def test_ctrl_c_leaves_with_130_and_no_traceback(rekindle: Rekindle) -> None:
-    child = subprocess.Popen(
-        [COMMAND, "sessions", "import", "-"],
+    child = command.start(
+        ["sessions", "import", "-"],
         env=rekindle.env,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -616,8 +615,8 @@ def test_an_export_that_fails_leaves_the_old_file_alone(
 
 
 def test_a_file_that_is_no_export_is_refused_or_reported(rekindle: Rekindle) -> None:
-    done = subprocess.run(
-        [COMMAND, "sessions", "import", "-"],
+    done = command.run(
+        ["sessions", "import", "-"],
         env=rekindle.env,
         input=b"this is not JSON\n",
         capture_output=True,

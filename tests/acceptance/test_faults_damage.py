@@ -11,10 +11,10 @@ import pytest
 from rekindle import Message, ToolCall, open_store
 from rekindle.errors import InvalidInput, RekindleError, StoreDamaged, StoreTooNew
 from rekindle.store import repair_file
-from tests.acceptance.faults import command, contents, start
+from tests.acceptance.faults import contents, run_command, start
 from tests.waiting import PATIENCE
 
-SESSIONS, MESSAGES, PAGE = 200, 20, 4096
+SESSIONS, MESSAGES, PAGE = 40, 20, 4096
 
 
 def said(session: int, number: int) -> Message:
@@ -109,7 +109,7 @@ def test_the_command_says_what_is_wrong_with_a_file_and_leaves_it(path: Path, fa
     damage, error, advice = FAULTS[fault]
     damage(path)
     before = path.read_bytes()
-    done = command(path, "sessions", "verify")
+    done = run_command(path, "sessions", "verify")
     assert done.returncode == (2 if error is InvalidInput else 1)
     assert "Traceback" not in done.stderr
     assert advice in done.stderr
@@ -172,7 +172,7 @@ def test_noise_in_the_middle_is_found_and_reading_around_it_does_no_further_dama
     assert read + len(refused) == SESSIONS
     assert read > SESSIONS * 0.8
     assert path.read_bytes() == before
-    done = command(path, "sessions", "verify")
+    done = run_command(path, "sessions", "verify")
     assert done.returncode == 1
     assert "repair" in done.stderr
     assert path.read_bytes() == before
@@ -219,7 +219,9 @@ def test_repair_brings_back_what_can_be_and_keeps_the_damaged_file(
     assert kept[0] != path.name
     sessions, messages = salvaged(path)
     with capsys.disabled():
-        print(f"\n{fault}: {sessions} of {SESSIONS} sessions, {messages} of 4000 messages")
+        print(
+            f"\n{fault}: {sessions} of {SESSIONS} sessions, {messages} of {SESSIONS * MESSAGES} messages"
+        )
     assert messages >= SESSIONS * MESSAGES * share
 
 
@@ -241,10 +243,10 @@ def test_repair_keeps_what_stood_in_the_log_and_leaves_no_old_log_to_the_new_fil
 def test_the_command_repairs_a_damaged_file_and_verify_is_content_afterwards(path: Path) -> None:
     noise_in_the_middle(path)
     damaged = path.read_bytes()
-    done = command(path, "sessions", "repair", "--yes")
+    done = run_command(path, "sessions", "repair", "--yes")
     assert done.returncode == 0, done.stderr
     assert damaged in contents(path.parent).values()
-    done = command(path, "sessions", "verify")
+    done = run_command(path, "sessions", "verify")
     assert (done.returncode, done.stdout) == (0, "No problems found.\n")
     assert salvaged(path)[1] > SESSIONS * MESSAGES * 0.9
 
@@ -266,7 +268,7 @@ def test_a_backup_of_a_live_store_restores_everything(path: Path, tmp_path: Path
         for session in range(SESSIONS):
             expected = [said(session, number) for number in range(MESSAGES)]
             assert store.messages(f"session{session}") == expected
-        assert store.resolve("Talk 150").id == "session150"
+        assert store.resolve("Talk 35").id == "session35"
 
 
 def test_a_newer_postgresql_database_is_refused_and_left_as_it_is(postgres: object) -> None:

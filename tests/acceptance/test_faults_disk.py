@@ -13,10 +13,10 @@ from rekindle import Message, Store, open_store
 from rekindle.errors import StoreFull, StoreReadOnly
 from tests.acceptance.faults import (
     as_mortal,
-    command,
     contents,
     read_only_view,
     run,
+    run_command,
     small_disk,
     start,
     strace,
@@ -118,7 +118,7 @@ def test_the_command_says_that_the_disk_is_full_and_takes_in_nothing_by_halves(
         exported.write_bytes(b"".join(line.rstrip(b"\n") + b"\n" for line in large.dump()))
     with open_store(path) as store:
         store.append(store.begin(id="one"), said(0))
-    done = command(path, "sessions", "import", exported)
+    done = run_command(path, "sessions", "import", exported)
     assert done.returncode == 1
     assert "disk is full" in done.stderr
     assert "Traceback" not in done.stderr
@@ -194,7 +194,7 @@ def test_a_folder_that_may_not_be_written_is_read_and_stays_as_it_is(
     library.chmod(0o500)
     try:
         *seen, refused = json.loads(run(LOOK, library / "sessions.db", mode, before=as_mortal()))
-        listed = command(library / "sessions.db", "sessions", "list", before=as_mortal())
+        listed = run_command(library / "sessions.db", "sessions", "list", before=as_mortal())
     finally:
         library.chmod(0o700)
     assert seen == [CONTENT, CONTENT[:1], ["one"], []]

@@ -13,7 +13,7 @@ from soak.crash import crash
 from rekindle import Message, Store, open_store
 from rekindle.errors import StoreFull, StoreUnavailable
 from tests import servers
-from tests.acceptance.faults import Line, command, line
+from tests.acceptance.faults import Line, line, run_command
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +202,7 @@ def test_a_server_that_stays_away_is_a_clear_error_and_the_store_goes_on_once_it
                     StoreUnavailable, match=r"(?s)127\.0\.0\.1.*is the server running"
                 ):
                     work()
-            said = command(url, "sessions", "list")
+            said = run_command(url, "sessions", "list")
             assert said.returncode == 1
             assert "is the server running" in said.stderr
             assert "Traceback" not in said.stderr

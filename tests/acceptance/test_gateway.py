@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from soak.gateway import gateway
 
 from rekindle.testing import ChatServer, ScriptedModel
 from rekindle.types import Source
+from tests import command
 from tests.waiting import PATIENCE, wait_until
 
 ADA = Source("memory", "ada", user_id="1", user_name="Ada")
@@ -65,9 +65,8 @@ class Place:
 
     @contextmanager
     def gateway(self, **env: str) -> Iterator[subprocess.Popen[str]]:
-        command = [sys.executable, "-m", "rekindle.cli", "gateway", "run"]
-        process = subprocess.Popen(
-            command, env={**self.env, **env}, stderr=subprocess.PIPE, text=True
+        process = command.start(
+            ["gateway", "run"], env={**self.env, **env}, stderr=subprocess.PIPE, text=True
         )
         try:
             yield process
@@ -76,8 +75,7 @@ class Place:
             process.communicate()
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "rekindle.cli", *words]
-        return subprocess.run(command, env=self.env, capture_output=True, text=True)
+        return command.run(words, env=self.env, capture_output=True, text=True)
 
     def status(self) -> dict[str, Any]:
         return json.loads(self.run("gateway", "status", "--json").stdout)
@@ -224,6 +222,8 @@ def test_a_gateway_without_a_platform_says_what_to_set(place: Place) -> None:
 def test_gateways_that_are_killed_lose_and_repeat_nothing(target: str, tmp_path: Path) -> None:
     """A few kills; `python -m soak gateway` makes hundreds of them."""
     gateways = 2 if target.startswith("postgresql") else 1
-    report = gateway(target, tmp_path, kills=5, gateways=gateways, seed=gateways)
+    report = gateway(
+        target, tmp_path, kills=5, gateways=gateways, seed=gateways, start=command.start
+    )
     assert report.wrong == []
     assert report.messages > 10

@@ -18,7 +18,8 @@ import pytest
 
 from rekindle import open_store
 from rekindle.transcripts.agent_folders import SAMPLE
-from tests.acceptance.test_cli import COMMAND, Rekindle, claude_code_session
+from tests import command
+from tests.acceptance.test_cli import Rekindle, claude_code_session
 from tests.unit.transcripts.conftest import CORPUS
 from tests.waiting import PATIENCE, wait_until
 
@@ -144,8 +145,8 @@ def test_an_import_that_is_stopped_is_completed_by_the_next(rekindle: Rekindle) 
     for number in range(6):
         long_session(folder / f"{number}.jsonl", f"s{number}", 4_000)
     for round in range(4):
-        child = subprocess.Popen(
-            [COMMAND, "import", str(folder)],
+        child = command.start(
+            ["import", str(folder)],
             env=rekindle.env,
             cwd=rekindle.home,
             stdout=subprocess.DEVNULL,
@@ -166,9 +167,13 @@ def test_imports_of_one_tree_at_once_write_it_once(rekindle: Rekindle) -> None:
     folder = rekindle.home / "in"
     for number in range(6):
         long_session(folder / f"{number}.jsonl", f"s{number}", 1_500)
-    command = [COMMAND, "import", str(folder), "--json"]
     children = [
-        subprocess.Popen(command, env=rekindle.env, cwd=rekindle.home, stdout=subprocess.PIPE)
+        command.start(
+            ["import", folder, "--json"],
+            env=rekindle.env,
+            cwd=rekindle.home,
+            stdout=subprocess.PIPE,
+        )
         for _ in range(3)
     ]
     reports = [json.loads(child.communicate(timeout=PATIENCE)[0]) for child in children]
@@ -186,7 +191,7 @@ def traced(rekindle: Rekindle, folder: Path, *words: object) -> list[str]:
         pytest.skip("strace is not installed")
     log = rekindle.home / "trace"
     subprocess.run(
-        [strace, "-f", "-y", "-s", "400", "-o", str(log), COMMAND, *map(str, words)],
+        [strace, "-f", "-y", "-s", "400", "-o", str(log), command.COMMAND, *map(str, words)],
         env=rekindle.env,
         cwd=rekindle.home,
         check=True,

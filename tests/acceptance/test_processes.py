@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
-import sysconfig
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests import remote_hosts
+from tests import command, remote_hosts
 from tests.acceptance.terminals import Terminal
 from tests.servers import Missing
 from tests.waiting import PATIENCE
-
-REKINDLE = str(Path(sysconfig.get_path("scripts")) / "rekindle")
 
 
 class Home:
@@ -32,8 +28,8 @@ class Home:
         self.env = {**kept, "HOME": str(folder), "REKINDLE_HOME": str(folder / "rk")}
 
     def run(self, *words: str, code: int = 0, input: str | None = None) -> str:
-        done = subprocess.run(
-            [REKINDLE, *words],
+        done = command.run(
+            words,
             env=self.env,
             cwd=self.folder,
             capture_output=True,
@@ -48,8 +44,8 @@ class Home:
         return self.run("run", *words).strip()
 
     def json(self, *words: str, code: int = 0) -> Any:
-        done = subprocess.run(
-            [REKINDLE, *words, "--json"],
+        done = command.run(
+            [*words, "--json"],
             env=self.env,
             cwd=self.folder,
             capture_output=True,
@@ -74,7 +70,7 @@ class Home:
         return [
             int(one.name)
             for one in Path("/proc").iterdir()
-            if one.name.isdigit() and f"processes.supervisor {self.folder}" in _words(one)
+            if one.name.isdigit() and f"supervisor {self.folder}" in _words(one)
         ]
 
 
@@ -118,7 +114,7 @@ def test_output_comes_back_byte_for_byte(home: Home) -> None:
     script = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 40)"
     id = home.start("--", sys.executable, "-c", script)
     home.run("wait", id)
-    done = subprocess.run([REKINDLE, "logs", id], env=home.env, capture_output=True, check=True)
+    done = command.run(["logs", id], env=home.env, capture_output=True, check=True)
     assert done.stdout == bytes(range(256)) * 40
 
 
@@ -205,7 +201,7 @@ def test_one_owner_does_not_see_the_processes_of_another(home: Home) -> None:
 
 def test_attach_is_a_live_terminal_that_one_can_leave(home: Home) -> None:
     id = home.start("--pty", "--", sys.executable, "-q")
-    terminal = Terminal([REKINDLE, "attach", id], home.env, home.folder, columns=100, rows=30)
+    terminal = Terminal(["attach", id], home.env, home.folder, columns=100, rows=30)
     terminal.wait_for(">>>")
     terminal.type("import os; print(os.get_terminal_size().columns + 1000)\r")
     terminal.wait_for("1100")

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from rekindle import Message, ToolCall, open_store
-from tests.acceptance.test_cli import COMMAND, Rekindle
+from tests import command
+from tests.acceptance.test_cli import Rekindle
 from tests.waiting import PATIENCE
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
@@ -247,8 +248,8 @@ def test_a_spoiled_file_is_told_with_its_place_and_nothing_is_lost(
 
 def test_many_writers_at_once_lose_nothing(built: Rekindle) -> None:
     writers = [
-        subprocess.Popen(
-            [COMMAND, "warm", "edit", "our-tests", "--tag", f"t{number}"],
+        command.start(
+            ["warm", "edit", "our-tests", "--tag", f"t{number}"],
             env=built.env, cwd=built.home, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )
         for number in range(5)
@@ -272,8 +273,8 @@ def test_a_full_disk_leaves_the_old_template(built: Rekindle) -> None:
 
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
-    done = subprocess.run(
-        [COMMAND, "warm", "export", "our-tests", "-o", str(path)],
+    done = command.run(
+            ["warm", "export", "our-tests", "-o", str(path)],
         env=built.env, cwd=built.home, capture_output=True, preexec_fn=no_room, check=False,
     )  # fmt: skip
     assert done.returncode == 1

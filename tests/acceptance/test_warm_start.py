@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,9 @@ from rekindle import open_store
 from rekindle.learning.library import TemplateLibrary
 from rekindle.testing import ScriptedModel
 from rekindle.types import Pattern, PatternStep, Seed, Template
+from tests import command
 from tests.waiting import PATIENCE
 
-COMMAND = str(Path(sysconfig.get_path("scripts")) / "rekindle")
 ASKED = "count the rows of march.csv by region"
 SCRIPT: dict[str, Any] = {
     "turns": [{"user": "count the rows", "steps": [{"text": "There are 12."}]}]
@@ -56,8 +55,8 @@ class Home:
         }
 
     def run(self, *words: str, said: str = "", code: int = 0, **env: str) -> str:
-        done = subprocess.run(
-            [COMMAND, *words],
+        done = command.run(
+            words,
             input=said,
             env={**self.env, **env},
             cwd=self.work,
@@ -222,8 +221,8 @@ def test_warm_pick_says_what_would_be_chosen_or_that_nothing_fits(home: Home) ->
 def test_a_look_ends_in_silence_with_the_pipe_that_it_is_for(home: Home) -> None:
     ours, theirs = os.pipe()
     os.close(ours)
-    done = subprocess.run(
-        [COMMAND, "warm", "test", "rows", ASKED],
+    done = command.run(
+        ["warm", "test", "rows", ASKED],
         env=home.env,
         stdout=theirs,
         stderr=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""PostgreSQL stores in a schema each: hundreds of databases would be gigabytes on the disk."""
+"""Further stores to open in a test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from rekindle import Store, open_store
-from tests.conftest import ENGINES, Clock
+from tests.conftest import Clock
 from tests.servers import Postgres
 
 Schema = Callable[[], str]
@@ -19,7 +19,7 @@ Opened = Callable[..., Store]
 
 @pytest.fixture(scope="session")
 def schema(postgres: Postgres) -> Schema:
-    """Call it for the URL of a new, empty place on the server."""
+    """Call it for the URL of a new, empty schema, which is a place for a store as well."""
     url, numbers = postgres.database(), count(1)
 
     def schema() -> str:
@@ -31,14 +31,6 @@ def schema(postgres: Postgres) -> Schema:
     return schema
 
 
-@pytest.fixture(params=ENGINES)
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a new store can be opened: a path, then a database URL."""
-    if request.param == "sqlite":
-        return str(tmp_path / "sessions.db")
-    return request.getfixturevalue("schema")()
-
-
 @pytest.fixture
 def another(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Opened]:
     """Open further empty stores of either engine."""
@@ -47,7 +39,7 @@ def another(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Ite
     def another(engine: str = "sqlite") -> Store:
         target = str(tmp_path / f"other{len(opened)}.db")
         if engine != "sqlite":
-            target = request.getfixturevalue("schema")()
+            target = request.getfixturevalue("store_database")()
         opened.append(open_store(target, clock=clock))
         return opened[-1]
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -242,7 +243,7 @@ WRONG = [None, True, -1, 2**70, float("nan"), "NaN", "\0", [1], {}]
 
 
 def test_whatever_a_damaged_field_holds_the_other_sessions_come_in(
-    tmp_path: Path, clock: Clock
+    tmp_path: Path, clock: Clock, empty_file: Path
 ) -> None:
     with open_store(tmp_path / "source.db", durability="relaxed", clock=clock) as store:
         fill(store, clock)
@@ -254,7 +255,7 @@ def test_whatever_a_damaged_field_holds_the_other_sessions_come_in(
             for wrong in WRONG:
                 changed = [*records[:at], {**records[at], field: wrong}, *records[at + 1 :]]
                 said = f"{records[at]['type']}.{field} = {wrong!r:.20}"
-                target = tmp_path / f"{random.getrandbits(60)}.db"
+                target = shutil.copy(empty_file, tmp_path / f"{random.getrandbits(60)}.db")
                 with open_store(target, durability="relaxed", clock=clock) as other:
                     try:
                         other.load([*(json.dumps(record).encode() for record in changed), *after])

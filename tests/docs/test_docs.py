@@ -17,6 +17,7 @@ from typing import NamedTuple, get_type_hints
 import pytest
 
 from rekindle.config import SETTINGS, Config, load_config
+from tests import command
 from tests.docs import settings
 
 ROOT = Path(__file__).parents[2]
@@ -45,8 +46,8 @@ def blocks(page: Path) -> list[Block]:
 
 def environment(home: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("REKINDLE_")}
-    scripts = sysconfig.get_path("scripts")
-    path = f"{scripts}{os.pathsep}{os.environ['PATH']}"
+    folders = [command.get_scripts_folder(), sysconfig.get_path("scripts"), os.environ["PATH"]]
+    path = os.pathsep.join(folders)
     return {**kept, "HOME": str(home), "REKINDLE_HOME": str(home / "rekindle"), "PATH": path}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Annotated, Any, cast
 
 import typer
@@ -67,12 +68,19 @@ for command_module in (read, edit, retention, transfer, maintenance):
     command_module.register(read.group)
 
 
+@cache
+def build_command_tree() -> Any:
+    """Build the tree of commands from the signatures of their functions."""
+    return typer.main.get_command(app)
+
+
 def run_command_line(arguments: list[str]) -> int:
     """Run one command line and return its exit code: 0 ok, 1 failure, 2 usage error."""
     _escape_unencodable_output()
     store_access.restore_sigpipe()
     try:
-        code = app(_move_store_option_first(arguments), prog_name="rekindle", standalone_mode=False)
+        words = _move_store_option_first(arguments)
+        code = build_command_tree()(words, prog_name="rekindle", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else OK
     except _UsageError as problem:

@@ -320,7 +320,7 @@ def valid(template: Template, form: Any, provider: Any, budget: int) -> None:
             assert not SLOT.search(str(call.arguments)) or "odd-kind" in str(template)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=_SLOW, database=None)
+@settings(max_examples=100, deadline=None, suppress_health_check=_SLOW, database=None)
 @given(
     _template, st.sampled_from(PRELUDE_FORMS), st.sampled_from(PROVIDERS), st.integers(50, 2_000)
 )
@@ -403,12 +403,12 @@ class Chance:
         return Template(self.text(), self.text(), patterns=patterns, seed=seed)
 
 
-def test_ten_thousand_random_templates_break_no_rule_of_any_provider() -> None:
+def test_random_templates_break_no_rule_of_any_provider() -> None:
     shown = 0
-    for number in range(10_000):
+    for number in range(1_500):  # each budget once, each form with each provider 125 times
         template = Chance(number).template()
         form, provider = PRELUDE_FORMS[number % 3], PROVIDERS[number % 4]
         valid(template, form, provider, 50 + number % 1_500)
         tools = dict.fromkeys(TOOLS, anything)
         shown += bool(render_prelude(template, template.patterns, tools).messages)
-    assert shown > 5_000  # else it would say nothing
+    assert shown > 750  # else it would say nothing

@@ -14,6 +14,7 @@ from rekindle.agent.model.validate import can_send_unchanged
 from rekindle.types import Message, ToolCall
 from tests.unit.agent.model.conversations import broken, odd, sound
 
+# The rules of the providers are mostly the same: together they see several hundred examples.
 every_provider = pytest.mark.parametrize("provider", PROVIDERS)
 USER = Message("user", "go")
 
@@ -27,7 +28,7 @@ def result(content: str | None, id: str | None = "abcdef123", **fields: str) -> 
 
 
 @every_provider
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(messages=broken())
 def test_an_interrupted_conversation_is_valid_after_repair(
     provider: Provider, messages: list[Message]
@@ -40,7 +41,7 @@ def test_an_interrupted_conversation_is_valid_after_repair(
 
 
 @every_provider
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(messages=odd)
 def test_messages_of_any_shape_are_valid_after_repair(provider: Provider, messages: list[Message]):
     sent = normalize_messages(messages, provider)
@@ -51,7 +52,7 @@ def test_messages_of_any_shape_are_valid_after_repair(provider: Provider, messag
 
 
 @every_provider
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(messages=sound())
 def test_a_valid_conversation_comes_back_unchanged(provider: Provider, messages: list[Message]):
     if not find_violations(provider, messages):
@@ -59,7 +60,7 @@ def test_a_valid_conversation_comes_back_unchanged(provider: Provider, messages:
 
 
 @every_provider
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(messages=st.one_of(broken(), odd, sound()))
 def test_the_short_way_takes_only_what_the_long_way_would_not_change(
     provider: Provider, messages: list[Message]
@@ -88,7 +89,7 @@ def test_a_sound_conversation_needs_no_repair_for_most_providers(messages: list[
 
 
 @every_provider
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(messages=broken(), more=sound())
 def test_a_conversation_that_grows_keeps_the_bytes_already_sent(
     provider: Provider, messages: list[Message], more: list[Message]
@@ -104,7 +105,7 @@ def test_a_conversation_that_grows_keeps_the_bytes_already_sent(
 
 
 @every_provider
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(messages=broken())
 def test_no_words_of_a_person_are_lost(provider: Provider, messages: list[Message]):
     sent = "\n".join(message.text for message in normalize_messages(messages, provider))
