@@ -102,6 +102,19 @@ def _read_line_leniently(
         )
 
 
+def read_json_object(path: Path) -> JsonObject | UnreadableEntry:
+    """Return the JSON object that is the whole content of a small file."""
+    try:
+        if path.stat().st_size > MAX_LINE_BYTES:
+            return UnreadableEntry(str(path), 1, f"file is longer than {MAX_LINE_BYTES >> 20} MiB")
+        value = decode_json(path.read_bytes())
+    except OSError as error:
+        return UnreadableEntry(str(path), 1, error.strerror or str(error))
+    except ValueError as error:
+        return UnreadableEntry(str(path), 1, f"not JSON: {error}")
+    return value if isinstance(value, dict) else _report_non_object(path, 1, value)
+
+
 def _report_non_object(path: Path, number: int, value: object) -> UnreadableEntry:
     return UnreadableEntry(str(path), number, f"expected an object, got {type(value).__name__}")
 
