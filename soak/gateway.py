@@ -115,7 +115,7 @@ class People:
         return self.count - begun
 
 
-def start_command(words: list[str], **options: Any) -> subprocess.Popen[bytes]:
+def start_command(words: list[str], **options: Any) -> subprocess.Popen[Any]:
     """Start `rekindle` in an interpreter of its own."""
     return subprocess.Popen([sys.executable, "-m", "rekindle.cli", *words], **options)
 

@@ -20,6 +20,8 @@ PACKAGE = Path(rekindle.__file__).parent
 # From the ground up: a module imports only from its own room and from those above it here.
 LAYERS = (
     "errors",
+    "message_formats",
+    "message",
     "types",
     "json_fields",
     "config",

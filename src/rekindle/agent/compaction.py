@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rekindle.agent.model.client import Model
 from rekindle.errors import InvalidInput, ModelError
 from rekindle.store.store_executor import StoreExecutor
-from rekindle.types import Message, Session, Tokens
+from rekindle.types import Message, Session, Tokens, replace_fields
 
 from .turn import Compacted
 
@@ -115,4 +115,4 @@ def _format_message(message: Message) -> str:
 
 def _copy_for_child(message: Message) -> Message:
     """Return a copy of the message without the fields that belong to the parent session."""
-    return message._replace(timestamp=None, position=None, rewound=False)
+    return replace_fields(message, timestamp=None, position=None, rewound=False)

@@ -22,7 +22,15 @@ from rekindle.store.core.engine import Row, Transaction
 from rekindle.store.core.rows import encode_json
 from rekindle.store.core.text_encoding import escape_text, unescape_text
 from rekindle.store.sessions import sessions
-from rekindle.types import Message, Session, Source, to_json_value, validate_message, validate_name
+from rekindle.types import (
+    Message,
+    Session,
+    Source,
+    replace_fields,
+    to_json_value,
+    validate_message,
+    validate_name,
+)
 
 from .message_rows import (
     INBOX_COLUMNS,
@@ -126,7 +134,9 @@ class Inbox(Outbox):
             if current.state != "waiting":
                 return current  # after a crash: the message is already in the session
             tx.run(_TOUCH_ROUTE, (now, now, escape_text(inbound.key)))
-            message = current.message._replace(timestamp=current.message.timestamp or current.time)
+            message = replace_fields(
+                current.message, timestamp=current.message.timestamp or current.time
+            )
             appended = sessions.append_messages(self._engine, tx, session, [message], now)
             rows = tx.run(
                 "UPDATE inbox SET state = 'running', session = ?, position = ? WHERE num = ?"

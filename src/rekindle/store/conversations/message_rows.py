@@ -8,7 +8,7 @@ from rekindle.routing.source import from_json
 from rekindle.store.core.engine import Row, Transaction
 from rekindle.store.core.rows import decode_json, encode_json, message_to_row, row_to_message
 from rekindle.store.core.text_encoding import escape_text, unescape_text
-from rekindle.types import Message, Source
+from rekindle.types import Message, Source, replace_fields
 
 INBOX_COLUMNS = "num, key, source, body, state, session, position, reason, time, attempts"
 OUTBOX_COLUMNS = (
@@ -85,7 +85,7 @@ def decode_message(text: str) -> Message:
     """Decode the text of `encode_message`."""
     role, time, answers, platform_id, body, content = decode_json(text)
     message = row_to_message((None, role, time, None, answers, platform_id, body, content))
-    return message._replace(position=None)
+    return replace_fields(message, position=None)
 
 
 def row_to_inbound(row: Row) -> InboundMessage:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import msgspec
 
@@ -100,6 +100,21 @@ def _read_line_leniently(
         yield (
             (number, value) if isinstance(value, dict) else _report_non_object(path, number, value)
         )
+
+
+def read_json_object(path: Path) -> JsonObject | UnreadableEntry:
+    """Return the JSON object that is the whole content of a small file."""
+    try:
+        if path.stat().st_size > MAX_LINE_BYTES:
+            return UnreadableEntry(str(path), 1, f"file is longer than {MAX_LINE_BYTES >> 20} MiB")
+        value = decode_json(path.read_bytes())
+    except OSError as error:
+        return UnreadableEntry(str(path), 1, error.strerror or str(error))
+    except ValueError as error:
+        return UnreadableEntry(str(path), 1, f"not JSON: {error}")
+    if isinstance(value, dict):
+        return cast(JsonObject, value)
+    return _report_non_object(path, 1, value)
 
 
 def _report_non_object(path: Path, number: int, value: object) -> UnreadableEntry:

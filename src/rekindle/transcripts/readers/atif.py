@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
 
 from rekindle.json_fields import (
     JsonObject,
-    as_count,
-    as_number,
     as_object,
     as_objects,
     drop_none,
@@ -28,25 +25,19 @@ from rekindle.json_fields import (
     parse_timestamp,
 )
 from rekindle.transcripts.detect import FileHead
-from rekindle.transcripts.events import (
-    SessionStarted,
-    SessionUpdated,
-    TranscriptEvent,
-    UnreadableEntry,
-)
+from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
 from rekindle.transcripts.jsonio.stream import ContainerEnd, JsonPath, iter_values
-from rekindle.types import (
-    JSON,
-    Content,
-    Message,
-    Session,
-    Tokens,
-    ToolCall,
-    make_foreign_message,
-    replace_fields,
-)
+from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, make_foreign_message
 
-from .session_builder import MASKED_IDS, make_path_id
+from .session_builder import (
+    MASKED_IDS,
+    SessionBuilder,
+    make_image_part,
+    make_path_id,
+    make_tool_call,
+    parse_cost,
+    parse_tokens,
+)
 
 SOURCE = "atif"
 
@@ -55,7 +46,6 @@ _ROLES = {"user": "user", "agent": "assistant"}
 _PLACEHOLDER = re.compile(r"[A-Z_<>]+")
 _SUMMARIZER_ID = re.compile(r"(.+)-summarization-\d+-\w+", re.DOTALL)
 _CONTINUATION_NAME = re.compile(r"(.+)\.cont-(\d{1,6})(\.\w+)?", re.DOTALL)
-_MAX_COST = 1e9
 
 
 def can_read(head: FileHead) -> bool:
@@ -108,23 +98,20 @@ def _find_trajectory_path(json_path: JsonPath) -> JsonPath:
     return json_path[:end]
 
 
-class _AtifTrajectory:
+class _AtifTrajectory(SessionBuilder):
     """One trajectory being read."""
 
     def __init__(
         self, path: Path, document: int, json_path: JsonPath, parent: _AtifTrajectory | None
     ) -> None:
+        super().__init__(Session(id="", source=SOURCE))
         self.path = path
         self.position = ".".join(map(str, (document, *json_path)) if document or json_path else ())
         self.parent = parent
         self.metadata: JsonObject = {}
-        self.session: Session | None = None
-        self.started_session: Session | None = None
-        self.tokens = Tokens()
-        self.cost = Decimal(0)
 
     def add_metadata(self, key: str, value: JSON) -> None:
-        """JsonObject a field that is not a step."""
+        """Record a field that is not a step."""
         self.metadata[key] = value
 
     def read_entry(self, value: object, index: str | int, line: int) -> Iterator[TranscriptEvent]:
@@ -135,70 +122,52 @@ class _AtifTrajectory:
                 str(self.path), line, f"steps[{index}]: expected a step with a source"
             )
             return
-        self._add_usage(as_object(step.get("metrics")))
-        session = self._start_session()
-        model = session.model or get_text(step, "model_name")
-        self.session = replace_fields(
-            session,
-            model=model,
-            started=session.started or parse_timestamp(step.get("timestamp")) or 0.0,
+        metrics = as_object(step.get("metrics"))
+        self.add_usage(_parse_metrics(metrics, ""), parse_cost(metrics.get("cost_usd")))
+        self._identify_session()
+        self.fill_fields(
+            model=get_text(step, "model_name"), started=parse_timestamp(step.get("timestamp"))
         )
         fallback_id = f"step:{index + 1}" if isinstance(index, int) else f"step:{index}"
-        for message in _parse_messages(step, fallback_id, model):
-            if self.started_session is None:
-                self.started_session = self.session
-                yield SessionStarted(self.session)
-            yield message
+        messages = [*_parse_messages(step, fallback_id, self.session.model)]
+        yield from self.append_messages(messages)
 
-    def _start_session(self) -> Session:
-        if self.session is None:
+    def _identify_session(self) -> str:
+        """Return the session's id, which is determined once."""
+        if not self.session.id:
             id = _parse_session_id(self.metadata) or make_path_id("atif", self.path, self.position)
             parent = self._find_parent(id)
             if self.parent is not None and id == parent:
                 id = f"{self.position}@{parent}"
             agent = as_object(self.metadata.get("agent"))
-            self.session = Session(
-                id=id,
-                source=SOURCE,
-                model=get_text(agent, "model_name"),
-                parent=parent if parent != id else None,
-            )
-        return self.session
+            parent = parent if parent != id else None
+            self.set_fields(id=id, model=get_text(agent, "model_name"), parent=parent)
+        return self.session.id
 
     def _find_parent(self, id: str) -> str | None:
         if self.parent is not None:
-            return self.parent._start_session().id
+            return self.parent._identify_session()
         if match := _SUMMARIZER_ID.fullmatch(id):
             return match[1]
         return _find_continued_id(self.path)
 
-    def _add_usage(self, metrics: JsonObject) -> None:
-        self.tokens = self.tokens.add(_parse_tokens(metrics, ""))
-        self.cost += _parse_cost(metrics.get("cost_usd"))
-
     def finish(self) -> Iterator[TranscriptEvent]:
         """Yield the session with everything learned from the trajectory."""
-        if self.started_session is None or self.session is None:
-            return
         final = as_object(self.metadata.get("final_metrics"))
         extra = as_object(self.metadata.get("extra"))
-        tokens = _parse_tokens(final, "total_")
+        known, tokens = self.session, _parse_metrics(final, "total_")
         parent = get_text(extra, "parent_session_id")
-        yield SessionUpdated(
-            replace_fields(
-                self.session,
-                id=self.started_session.id,
-                title=get_text(extra, "title"),
-                cwd=get_text(extra, "cwd"),
-                git_branch=get_text(extra, "git_branch"),
-                parent=self.session.parent
-                or (parent if parent != self.started_session.id else None),
-                started=parse_timestamp(extra.get("started")) or self.session.started,
-                end_reason=get_text(extra, "end_reason"),
-                tokens=tokens if any(tokens) else self.tokens,
-                cost=_parse_cost(final.get("total_cost_usd")) or self.cost,
-            )
+        self.fill_fields(parent=parent if parent != known.id else None)
+        self.set_fields(
+            title=get_text(extra, "title"),
+            cwd=get_text(extra, "cwd"),
+            git_branch=get_text(extra, "git_branch"),
+            started=parse_timestamp(extra.get("started")) or known.started,
+            end_reason=get_text(extra, "end_reason"),
+            tokens=tokens if any(tokens) else known.tokens,
+            cost=parse_cost(final.get("total_cost_usd")) or known.cost,
         )
+        yield from super().finish()
 
 
 def _parse_session_id(metadata: JsonObject) -> str | None:
@@ -334,14 +303,11 @@ def _parse_named_call(call: JsonObject, fallback_id: str) -> tuple[str, ToolCall
 def parse_tool_call(call: JsonObject, fallback_id: str = "") -> ToolCall:
     """Return the tool call that an ATIF call represents."""
     extra = as_object(call.get("extra"))
-    arguments = extra.get("text", call.get("arguments"))
-    if not isinstance(arguments, (str, dict)):
-        arguments = ""
     id, name = extra.get("id"), extra.get("name")
-    return ToolCall(
+    return make_tool_call(
         id if isinstance(id, str) else get_text(call, "tool_call_id") or fallback_id,
-        name if isinstance(name, str) else get_text(call, "function_name") or "",
-        cast("str | JsonObject", arguments),
+        name if isinstance(name, str) else get_text(call, "function_name"),
+        extra.get("text", call.get("arguments")),
     )
 
 
@@ -364,24 +330,13 @@ def parse_content(value: Any) -> Content:
 def _parse_part(part: JsonObject) -> dict[str, JSON]:
     path = get_text(as_object(part.get("source")), "path")
     if part.get("type") == "image" and path:
-        return {"type": "image_url", "image_url": {"url": path}}
+        return make_image_part(path)
     return make_text_part(part["text"]) if isinstance(part.get("text"), str) else part
 
 
-def _parse_tokens(metrics: JsonObject, prefix: str) -> Tokens:
-    extra = as_object(metrics.get("extra"))
-    prompt = as_count(metrics.get(f"{prefix}prompt_tokens"))
-    read = as_count(metrics.get(f"{prefix}cached_tokens"))
-    written = as_count(extra.get("cache_write_tokens"))
-    return Tokens(
-        input=max(0, prompt - read - written),
-        output=as_count(metrics.get(f"{prefix}completion_tokens")),
-        cache_read=read,
-        cache_write=written,
-        reasoning=as_count(extra.get("reasoning_tokens")),
+def _parse_metrics(metrics: JsonObject, prefix: str) -> Tokens:
+    names = (f"{prefix}{name}_tokens" for name in ("prompt", "completion", "cached"))
+    usage = {**as_object(metrics.get("extra")), **metrics}
+    return parse_tokens(
+        usage, *names, "cache_write_tokens", "reasoning_tokens", is_cache_in_input=True
     )
-
-
-def _parse_cost(value: object) -> Decimal:
-    cost = as_number(value) or 0.0
-    return Decimal(str(cost)) if 0 < cost < _MAX_COST else Decimal(0)

@@ -6,7 +6,12 @@
     opencode.db                           the same three in tables, for all sessions
 
 The file of a single message or part is recognized but yields nothing: it is read with its session's
-file. Messages and parts are parsed by `OpenCodeConversation`.
+file.
+
+A tool part of an answer is a call together with its result. `state.status` is about the tool: a command
+that failed is completed, and its exit code is in `state.metadata`. Older versions put all steps of a
+turn into one message; each step becomes an answer. Text that OpenCode adds to a prompt (`synthetic`) is
+skipped. A compaction's request and its summary are recorded in the `meta` of the message after them.
 """
 
 # pyright: reportUnknownMemberType=false
@@ -18,19 +23,42 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from rekindle.json_fields import JsonObject, as_object, get_text
+from rekindle.json_fields import (
+    JsonObject,
+    as_number,
+    as_object,
+    as_objects,
+    drop_none,
+    get_text,
+    make_text_part,
+    parse_timestamp,
+    to_content,
+)
 from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
-from rekindle.transcripts.jsonio.document import iter_elements
-from rekindle.transcripts.jsonio.jsonl import MAX_LINE_BYTES, decode_json, read_json_lines
+from rekindle.transcripts.jsonio.document import iter_decoded_elements
+from rekindle.transcripts.jsonio.jsonl import decode_json, read_json_lines, read_json_object
 from rekindle.transcripts.jsonio.partial import find_first_element, parse_partial_fields
+from rekindle.types import JSON, Message, Session, Tokens
 
-from .opencode_session import OpenCodeConversation
+from .session_builder import (
+    MASKED_IDS,
+    AnswerBuilder,
+    SessionBuilder,
+    make_image_part,
+    make_tool_call,
+    parse_cost,
+    parse_exit_code,
+    parse_tokens,
+)
 from .sqlite_file import open_sqlite_file
 
 if TYPE_CHECKING:
     import apsw
 
+SOURCE = "opencode"
+
+_ABORTED_ERROR = "MessageAbortedError"
 # Every SQLite file begins with this name and, five bytes later, three constant bytes.
 _SQLITE_HEADER = re.compile(rb"SQLite format 3\0.{5}@  ", re.DOTALL)
 # The CREATE statements are at the beginning of a database.
@@ -92,37 +120,34 @@ def read_events(path: Path) -> Iterator[TranscriptEvent]:
 
 
 def _read_documents(path: Path) -> Iterator[TranscriptEvent]:
-    conversation = OpenCodeConversation(path)
+    conversation = _OpenCodeConversation(path)
     document = 0
-    for element in iter_elements(path, {"messages"}):
+    for element in iter_decoded_elements(path, {"messages"}):
         if isinstance(element, UnreadableEntry):
             yield element
             continue
         if element.document != document:
             yield from conversation.finish()
-            document, conversation = element.document, OpenCodeConversation(path)
-        try:
-            value = decode_json(element.data)
-        except ValueError as error:
-            yield UnreadableEntry(str(path), element.line, f"not JSON: {error}")
-            continue
+            document, conversation = element.document, _OpenCodeConversation(path)
         if element.position is not None:
-            yield from conversation.read_entry(value, f"item:{element.position + 1}", element.line)
+            yield from conversation.read_entry(
+                element.value, f"item:{element.position + 1}", element.line
+            )
         elif element.key == "info":
-            conversation.update_session(as_object(value))
+            conversation.update_session(as_object(element.value))
     yield from conversation.finish()
 
 
 def _read_lines(path: Path) -> Iterator[TranscriptEvent]:
     """Read documents or messages that are on one line each."""
-    file_conversation = OpenCodeConversation(path)
+    file_conversation = _OpenCodeConversation(path)
     for entry in read_json_lines(path):
         if isinstance(entry, UnreadableEntry):
             yield entry
             continue
         number, line = entry
         if isinstance(line.get("messages"), list):
-            conversation = OpenCodeConversation(path)
+            conversation = _OpenCodeConversation(path)
             conversation.update_session(as_object(line.get("info")))
             for index, raw in enumerate(cast("list[object]", line["messages"]), 1):
                 yield from conversation.read_entry(raw, f"item:{index}", number)
@@ -139,7 +164,7 @@ def _read_storage(path: Path) -> Iterator[TranscriptEvent]:
     session = yield from _read_object(path)
     if session is None or not _is_session(session):
         return
-    conversation = OpenCodeConversation(path)
+    conversation = _OpenCodeConversation(path)
     conversation.update_session(session)
     id = get_text(session, "id") or ""
     # An older layout has `info`, `message` and `part` inside `session`.
@@ -171,21 +196,11 @@ def _list_files(folder: Path, name: str) -> list[Path]:
 
 
 def _read_object(path: Path) -> Generator[UnreadableEntry, None, JsonObject | None]:
-    try:
-        if path.stat().st_size > MAX_LINE_BYTES:
-            yield UnreadableEntry(str(path), 1, f"file is longer than {MAX_LINE_BYTES >> 20} MiB")
-            return None
-        value = decode_json(path.read_bytes())
-    except OSError as error:
-        yield UnreadableEntry(str(path), 1, error.strerror or str(error))
+    entry = read_json_object(path)
+    if isinstance(entry, UnreadableEntry):
+        yield entry
         return None
-    except ValueError as error:
-        yield UnreadableEntry(str(path), 1, f"not JSON: {error}")
-        return None
-    if isinstance(value, dict):
-        return cast(JsonObject, value)
-    yield UnreadableEntry(str(path), 1, f"expected an object, got {type(value).__name__}")
-    return None
+    return entry
 
 
 def _read_database(path: Path) -> Iterator[TranscriptEvent]:
@@ -214,7 +229,7 @@ def _iter_sessions(database: apsw.Connection) -> Iterator[JsonObject]:
 def _read_session(
     database: apsw.Connection, path: Path, session: JsonObject
 ) -> Iterator[TranscriptEvent]:
-    conversation = OpenCodeConversation(path)
+    conversation = _OpenCodeConversation(path)
     conversation.update_session(session)
     id = get_text(session, "id") or ""
     for message, data in database.execute(_SELECT_MESSAGES, (id,)):
@@ -241,3 +256,218 @@ def _decode_row(
         yield UnreadableEntry(str(path), 1, f"{table} {id}: not JSON: {error}")
         return None
     return {**as_object(value), "id": id}
+
+
+# -- messages and parts, wherever they are stored -------------------------------------------------
+
+
+class _OpenCodeConversation(SessionBuilder):
+    """One session being read."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(Session(id="", source=SOURCE))
+        self.path = path
+
+    def update_session(self, metadata: JsonObject) -> None:
+        """Update the session from its own record."""
+        known = self.session
+        time = as_object(metadata.get("time"))
+        self.fill_fields(parent=_parse_id(metadata, "parentID"))
+        self.set_fields(
+            id=_parse_id(metadata, "id") or known.id,
+            title=get_text(metadata, "title") or known.title,
+            cwd=get_text(metadata, "directory") or known.cwd,
+            started=parse_timestamp(time.get("created")) or known.started,
+        )
+
+    def read_entry(self, value: object, fallback_id: str, line: int) -> Iterator[TranscriptEvent]:
+        """Read one raw message with its parts; anything else is reported as unreadable."""
+        raw = as_object(value)
+        info = as_object(raw.get("info"))
+        if info.get("role") not in ("user", "assistant"):
+            reason = f"{fallback_id}: expected a message with info.role user or assistant"
+            yield UnreadableEntry(str(self.path), line, reason)
+            return
+        if not self.is_started:
+            self.fill_fields(
+                id=_parse_id(info, "sessionID") or self.path.stem or SOURCE,
+                started=_parse_timestamp(info),
+            )
+        id = _parse_id(info, "id") or fallback_id
+        if not self.is_new(id):
+            return
+        parts = as_objects(raw.get("parts"))
+        self.fill_fields(
+            model=get_text(info, "modelID") or get_text(as_object(info.get("model")), "modelID")
+        )
+        is_prompt = info.get("role") == "user"
+        parse = self._parse_prompt if is_prompt else self._parse_answer
+        yield from self.append_messages([*parse(info, parts, id)])
+
+    def _parse_prompt(
+        self, info: JsonObject, parts: list[JsonObject], id: str
+    ) -> Iterator[Message]:
+        for part in parts:
+            if part.get("type") == "compaction":
+                trigger = "auto" if part.get("auto") is True else "manual"
+                self.pending_meta["compacted"] = {"trigger": trigger}
+        if prompt_parts := [
+            prompt_part for part in parts if (prompt_part := _parse_prompt_part(part))
+        ]:
+            yield Message(
+                role="user",
+                content=to_content(prompt_parts),
+                platform_message_id=id,
+                meta=drop_none(self.pop_pending_meta()),
+                timestamp=_parse_timestamp(info),
+            )
+
+    def _parse_answer(
+        self, info: JsonObject, parts: list[JsonObject], id: str
+    ) -> Iterator[Message]:
+        self._add_steps_usage(info, parts)
+        if info.get("summary") is True:
+            summary = "\n".join(value for part in parts if (value := _parse_text(part)))
+            compacted = as_object(self.pending_meta.get("compacted"))
+            self.pending_meta["compacted"] = {**compacted, "summary": summary}
+            return
+        steps = list(self._split_steps(info, parts, id))
+        error = as_object(info.get("error"))
+        for step in steps:
+            if step is steps[-1] and error:
+                step.meta.update(_parse_error_meta(error))
+            yield step.build()
+            yield from step.results
+        if error.get("name") == _ABORTED_ERROR:
+            self.pending_meta["aborted"] = True
+
+    def _split_steps(
+        self, info: JsonObject, parts: list[JsonObject], id: str
+    ) -> Iterator[AnswerBuilder]:
+        """Yield the answers in one message: a new one begins where a step starts."""
+        step, steps = self._start_answer(info, id), 1
+        for index, part in enumerate(parts):
+            kind = part.get("type")
+            if kind == "step-start" and (step.has_output or step.reasoning):
+                yield step
+                steps += 1
+                step = self._start_answer(info, f"{id}:{steps}")
+            elif kind == "step-finish":
+                step.finish_reason = get_text(part, "reason")
+            elif kind == "reasoning":
+                step.add_reasoning(get_text(part, "text"))
+            elif kind == "tool":
+                _add_tool_call(step, part, f"{id}:part:{index}", info)
+            else:
+                step.add_text(_parse_text(part))
+        step.finish_reason = step.finish_reason or get_text(info, "finish")
+        # An answer that is still empty is picked up by the next import.
+        if step.has_output or step.reasoning or (steps == 1 and info.get("error")):
+            yield step
+
+    def _start_answer(self, info: JsonObject, id: str) -> AnswerBuilder:
+        step = self.open_answer(id, _parse_timestamp(info))
+        model = get_text(info, "modelID")
+        if model != self.session.model:
+            step.meta["model"] = model
+        return step
+
+    def _add_steps_usage(self, info: JsonObject, parts: list[JsonObject]) -> None:
+        # In a message with several steps, only the steps have the full usage.
+        finished = [part for part in parts if part.get("type") == "step-finish"]
+        for source in finished or [info]:
+            usage = as_object(source.get("tokens"))
+            usage = {**as_object(usage.get("cache")), **usage}
+            self.add_usage(parse_tokens(usage, "input", "output", "read", "write", "reasoning"))
+        self.add_usage(Tokens(), parse_cost(info.get("cost")))
+        self.fill_fields(cwd=get_text(as_object(info.get("path")), "cwd"))
+
+
+def _parse_id(fields: JsonObject, name: str) -> str | None:
+    id = get_text(fields, name) or ""
+    return None if id in MASKED_IDS else id
+
+
+def _parse_timestamp(info: JsonObject) -> float | None:
+    return parse_timestamp(as_object(info.get("time")).get("created"))
+
+
+def _parse_text(part: JsonObject) -> str | None:
+    return get_text(part, "text") if part.get("type") == "text" else None
+
+
+def _parse_prompt_part(part: JsonObject) -> dict[str, JSON] | None:
+    """Return a part that a person put into a prompt; None for injected text and bookkeeping."""
+    kind = part.get("type")
+    if kind == "text":
+        is_injected = part.get("synthetic") is True or part.get("ignored") is True
+        value = None if is_injected else get_text(part, "text")
+    elif kind == "subtask":
+        value = get_text(part, "prompt")
+    else:
+        return _parse_file(part) if kind == "file" else None
+    return make_text_part(value) if value else None
+
+
+def _parse_file(part: JsonObject) -> dict[str, JSON]:
+    kind, url = get_text(part, "mime") or "", get_text(part, "url") or ""
+    if kind.startswith("image/") and url.startswith("data:"):
+        return make_image_part(url)
+    return {"type": "file", "mime": kind, "filename": get_text(part, "filename"), "url": url}
+
+
+def _add_tool_call(
+    step: AnswerBuilder, part: JsonObject, fallback_id: str, info: JsonObject
+) -> None:
+    """Add a call, and its result if there is one."""
+    state = as_object(part.get("state"))
+    given = state.get("input")
+    id = _parse_id(part, "callID") or _parse_id(part, "id") or fallback_id
+    given = given or get_text(state, "raw") or given
+    call = make_tool_call(id, get_text(part, "tool"), given)
+    step.add_call(call)
+    if state.get("status") not in ("completed", "error"):
+        return
+    ended = parse_timestamp(as_object(state.get("time")).get("end"))
+    step.results.append(
+        Message(
+            role="tool",
+            content=_parse_output(state),
+            tool_call_id=id,
+            name=call.name or None,
+            platform_message_id=id,
+            meta=drop_none(_parse_result_meta(state)),
+            timestamp=ended or _parse_timestamp(info),
+        )
+    )
+
+
+def _parse_output(state: JsonObject) -> str | list[dict[str, JSON]] | None:
+    metadata = as_object(state.get("metadata"))
+    if state.get("status") == "error":
+        # For an interrupted call, the model receives the partial output.
+        partial_output = metadata.get("output") if metadata.get("interrupted") is True else None
+        return partial_output if isinstance(partial_output, str) else get_text(state, "error")
+    output = state.get("output")
+    images = [_parse_file(file) for file in as_objects(state.get("attachments"))]
+    if not isinstance(output, str):
+        return images or None
+    return [make_text_part(output), *images] if images else output
+
+
+def _parse_result_meta(state: JsonObject) -> dict[str, JSON]:
+    metadata, time = as_object(state.get("metadata")), as_object(state.get("time"))
+    meta: dict[str, JSON] = {"is_error": state.get("status") == "error"}
+    meta["exit_code"] = parse_exit_code(metadata.get("exit"))
+    since, until = as_number(time.get("start")), as_number(time.get("end"))
+    if since and until and until >= since:
+        meta["duration"] = round((until - since) / 1000, 3)
+    meta["interrupted"] = True if metadata.get("interrupted") is True else None
+    meta["agent"] = _parse_id(metadata, "sessionId")
+    return meta
+
+
+def _parse_error_meta(error: JsonObject) -> dict[str, JSON]:
+    name = get_text(error, "name")
+    message = get_text(as_object(error.get("data")), "message") or get_text(error, "message")
+    return {"error": message or name, "api_error": None if name == _ABORTED_ERROR else True}

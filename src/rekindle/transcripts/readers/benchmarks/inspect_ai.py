@@ -29,12 +29,7 @@ from rekindle.json_fields import (
     to_content,
 )
 from rekindle.transcripts.detect import FileHead
-from rekindle.transcripts.events import (
-    SessionStarted,
-    SessionUpdated,
-    TranscriptEvent,
-    UnreadableEntry,
-)
+from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
 from rekindle.transcripts.jsonio.stream import (
     ContainerEnd,
     JsonPath,
@@ -42,8 +37,15 @@ from rekindle.transcripts.jsonio.stream import (
     iter_stream_values,
     iter_values,
 )
-from rekindle.transcripts.readers.session_builder import MASKED_IDS, make_path_id
-from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
+from rekindle.transcripts.readers.session_builder import (
+    MASKED_IDS,
+    SessionBuilder,
+    join_thoughts,
+    make_image_part,
+    make_path_id,
+    to_arguments,
+)
+from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall
 
 SOURCE = "inspect"
 
@@ -177,14 +179,10 @@ class _InspectLog:
 
     def _reset(self) -> None:
         self.sample_metadata: JsonObject = {}
-        self.session: Session | None = None
-        self.tool_names: dict[str, str] = {}
-        self.seen: set[str] = set()
-        # The last message is held back for the scores, which come after it.
-        self.held_message: Message | None = None
+        self.builder: SessionBuilder | None = None
 
     def add_metadata(self, key: str | int, value: JSON) -> None:
-        """JsonObject a field of the sample that is not a message."""
+        """Record a field of the sample that is not a message."""
         if isinstance(key, str):
             self.sample_metadata[key] = value
 
@@ -200,12 +198,10 @@ class _InspectLog:
             location = f"{self.path}:{member}" if member else str(self.path)
             yield UnreadableEntry(location, line, f"{fallback_id}: expected a message with a role")
             return
-        if self.session is None:
-            self.session = self._create_session(member)
-            yield SessionStarted(self.session)
-        if self.held_message is not None:
-            yield self.held_message
-        self.held_message = self._parse_message(raw, fallback_id)
+        if self.builder is None:
+            self.builder = SessionBuilder(self._create_session(member))
+        # The last message is held back for the scores, which come after it.
+        yield from self.builder.hold_message(_parse_message(raw, fallback_id, self.builder))
 
     def _create_session(self, member: str) -> Session:
         self.sample_count += 1
@@ -229,63 +225,53 @@ class _InspectLog:
             self.eval_metadata.get("created")
         )
 
-    def _parse_message(self, raw: JsonObject, fallback_id: str) -> Message:
-        role = cast(str, raw["role"])
-        calls = tuple(
-            _parse_tool_call(call, f"{fallback_id}:{index}")
-            for index, call in enumerate(as_objects(raw.get("tool_calls")))
-        )
-        self.tool_names.update((call.id, call.name) for call in calls)
-        id = get_text(raw, "id") or ""
-        message_id = fallback_id if id in MASKED_IDS or id in self.seen else id
-        self.seen.add(message_id)
-        call_id = get_text(raw, "tool_call_id") if role == "tool" else None
-        parts = raw.get("content")
-        error = as_object(raw.get("error"))
-        return Message(
-            role=role,
-            content=_parse_content(parts) or get_text(error, "message") or _parse_content(parts),
-            tool_calls=calls,
-            tool_call_id=call_id,
-            name=self._find_tool_name(raw, call_id) if role == "tool" else None,
-            reasoning=get_text(raw, "reasoning") or _parse_reasoning(parts),
-            platform_message_id=message_id,
-            meta=_parse_result_meta(raw) if role == "tool" else self._parse_call_meta(raw),
-        )
-
-    def _find_tool_name(self, raw: JsonObject, call_id: str | None) -> str | None:
-        name = self.tool_names.pop(call_id, None) if call_id else None
-        return name or get_text(raw, "function", "tool_call_function")
-
-    def _parse_call_meta(self, raw: JsonObject) -> dict[str, JSON] | None:
-        broken = [
-            problem
-            for call in as_objects(raw.get("tool_calls"))
-            if (problem := get_text(call, "parse_error"))
-        ]
-        return drop_none({"parse_error": "\n".join(broken) or None})
-
     def finish(self) -> Iterator[TranscriptEvent]:
         """Finish the sample: yield its last message and its session."""
-        if self.held_message is not None:
-            meta = {
-                **(self.held_message.meta or {}),
-                **_build_outcome_meta(as_object(self.sample_metadata.get("scores"))),
-            }
-            yield replace_fields(self.held_message, meta=drop_none(meta))
-        if self.session is not None:
+        if self.builder is not None:
+            scores = as_object(self.sample_metadata.get("scores"))
+            yield from self.builder.release_message(_build_outcome_meta(scores))
             limit = as_object(self.sample_metadata.get("limit"))
             error = "error" if as_object(self.sample_metadata.get("error")) else None
-            yield SessionUpdated(
-                replace_fields(
-                    self.session,
-                    started=self._parse_timestamp("started_at") or 0.0,
-                    ended=parse_timestamp(self.sample_metadata.get("completed_at")),
-                    end_reason=error or get_text(limit, "type"),
-                    tokens=_parse_tokens(as_object(self.sample_metadata.get("model_usage"))),
-                )
+            self.builder.set_fields(
+                started=self._parse_timestamp("started_at") or 0.0,
+                ended=parse_timestamp(self.sample_metadata.get("completed_at")),
+                end_reason=error or get_text(limit, "type"),
+                tokens=_parse_tokens(as_object(self.sample_metadata.get("model_usage"))),
             )
+            yield from self.builder.finish()
         self._reset()
+
+
+def _parse_message(raw: JsonObject, fallback_id: str, builder: SessionBuilder) -> Message:
+    role = cast(str, raw["role"])
+    calls = tuple(
+        _parse_tool_call(call, f"{fallback_id}:{index}")
+        for index, call in enumerate(as_objects(raw.get("tool_calls")))
+    )
+    builder.tool_names.update((call.id, call.name) for call in calls)
+    id = get_text(raw, "id") or ""
+    message_id = fallback_id if id in MASKED_IDS or id in builder.seen else id
+    builder.seen.add(message_id)
+    is_result = role == "tool"
+    call_id = get_text(raw, "tool_call_id") if is_result else None
+    name = builder.tool_names.pop(call_id, None) if call_id else None
+    parts = raw.get("content")
+    error = as_object(raw.get("error"))
+    return Message(
+        role=role,
+        content=_parse_content(parts) or get_text(error, "message") or _parse_content(parts),
+        tool_calls=calls,
+        tool_call_id=call_id,
+        name=name or get_text(raw, "function", "tool_call_function") if is_result else None,
+        reasoning=get_text(raw, "reasoning") or _parse_reasoning(parts),
+        platform_message_id=message_id,
+        meta=_parse_result_meta(raw) if is_result else _parse_call_meta(raw),
+    )
+
+
+def _parse_call_meta(raw: JsonObject) -> dict[str, JSON] | None:
+    problems = (get_text(call, "parse_error") for call in as_objects(raw.get("tool_calls")))
+    return drop_none({"parse_error": "\n".join(filter(None, problems)) or None})
 
 
 def _parse_result_meta(raw: JsonObject) -> dict[str, JSON] | None:
@@ -322,10 +308,8 @@ def _parse_tool_call(call: JsonObject, fallback_id: str) -> ToolCall:
     # Before 0.3, calls had the OpenAI format.
     function = as_object(call.get("function"))
     name = get_text(function, "name") or get_text(call, "function") or ""
-    arguments = function.get("arguments", call.get("arguments"))
-    if not isinstance(arguments, (str, dict)):
-        arguments = "" if arguments is None else json.dumps(arguments)
-    return ToolCall(get_text(call, "id") or fallback_id, name, cast("str | JsonObject", arguments))
+    arguments = to_arguments(function.get("arguments", call.get("arguments")))
+    return ToolCall(get_text(call, "id") or fallback_id, name, arguments)
 
 
 def _parse_content(value: Any) -> Content:
@@ -348,19 +332,18 @@ def _parse_part(part: JsonObject) -> dict[str, JSON]:
     if kind == "text":
         return make_text_part(get_text(part, "text") or "")
     if kind == "image" and (url := get_text(part, "image")):
-        return {"type": "image_url", "image_url": {"url": url}}
+        return make_image_part(url)
     return part
 
 
 def _parse_reasoning(value: Any) -> str | None:
     if not isinstance(value, list):
         return None
-    thoughts = (
-        get_text(part, "reasoning", "summary") or ""
+    return join_thoughts(
+        get_text(part, "reasoning", "summary")
         for part in _parse_parts(value)
         if part.get("type") == "reasoning"
     )
-    return "\n\n".join(thought for thought in thoughts if thought) or None
 
 
 def _parse_tokens(usage: JsonObject) -> Tokens:

@@ -11,17 +11,14 @@ run was evaluated.
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterator
-from decimal import Decimal
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from rekindle.json_fields import (
     JsonObject,
     as_count,
-    as_number,
     as_object,
     as_objects,
     drop_none,
@@ -31,14 +28,17 @@ from rekindle.json_fields import (
     to_content,
 )
 from rekindle.transcripts.detect import FileHead
-from rekindle.transcripts.events import (
-    SessionStarted,
-    SessionUpdated,
-    TranscriptEvent,
-    UnreadableEntry,
+from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
+from rekindle.transcripts.jsonio.document import iter_decoded_elements
+from rekindle.transcripts.jsonio.jsonl import read_json_object
+from rekindle.transcripts.readers.session_builder import (
+    SessionBuilder,
+    join_thoughts,
+    make_run_id,
+    parse_cost,
+    parse_exit_code,
+    parse_function_call,
 )
-from rekindle.transcripts.jsonio.document import iter_elements
-from rekindle.transcripts.jsonio.jsonl import decode_json
 from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
 
 SOURCE = "mini-swe-agent"
@@ -51,7 +51,6 @@ _COMMAND_BLOCK = re.compile(
 _RETURN_CODE = re.compile(r"\s*<returncode>(-?\d{1,9})</returncode>")
 _REJECTION_PREFIXES = ("Command not executed", "Commands not executed")
 _NOT_EXECUTED = "action was not executed"
-_MAX_REPORT_BYTES = 16 << 20
 
 
 def can_read(head: FileHead) -> bool:
@@ -66,58 +65,48 @@ def can_read(head: FileHead) -> bool:
 
 def read_events(path: Path) -> Iterator[TranscriptEvent]:
     run = _MiniSweAgentRun(path)
-    for element in iter_elements(path, {"messages"}):
+    for element in iter_decoded_elements(path, {"messages"}):
         if isinstance(element, UnreadableEntry):
             yield element
-            continue
-        try:
-            value = decode_json(element.data)
-        except ValueError as error:
-            yield UnreadableEntry(str(path), element.line, f"{element.key}: not JSON: {error}")
-            continue
-        if element.position is None:
-            run.update_session(element.key, value)
-        elif isinstance(value, dict):
-            yield from run.read_entry(cast(JsonObject, value), f"item:{element.position + 1}")
-        else:
-            yield UnreadableEntry(
-                str(path), element.line, f"messages: item {element.position + 1} is not an object"
+        elif element.position is None:
+            run.update_session(element.key, element.value)
+        elif isinstance(element.value, dict):
+            position = element.position + 1
+            yield from run.read_entry(
+                cast(JsonObject, cast(object, element.value)), f"item:{position}"
             )
+        else:
+            reason = f"messages: item {element.position + 1} is not an object"
+            yield UnreadableEntry(str(path), element.line, reason)
     yield from run.finish()
 
 
-class _MiniSweAgentRun:
+class _MiniSweAgentRun(SessionBuilder):
     """One run being read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.instance = path.name.removesuffix(".json").removesuffix(".traj")
-        self.session = Session(id=self.instance, source=SOURCE)
+        super().__init__(Session(id=self.instance, source=SOURCE))
         self.first_response_id: str | None = None
         self.submission: str | None = None
-        self.is_started = False
-        self.tool_names: dict[str, str] = {}
         self.pending_call: ToolCall | None = None
-        # Held back because only the end of the list shows which message is the last.
-        self.held_message: Message | None = None
 
     def update_session(self, key: str | None, value: object) -> None:
         """Update the session from fields next to the messages."""
         if key == "instance_id" and isinstance(value, str):
-            self.session = replace_fields(self.session, title=value)
+            self.set_fields(title=value)
         if key != "info":
             return
         info = as_object(value)
         config = as_object(info.get("config"))
         submission = info.get("submission")
         self.submission = submission if isinstance(submission, str) else None
-        cost = as_number(as_object(info.get("model_stats")).get("instance_cost"))
-        self.session = replace_fields(
-            self.session,
+        self.set_fields(
             model=get_text(as_object(config.get("model")), "model_name") or self.session.model,
             cwd=get_text(as_object(config.get("environment")), "cwd"),
             end_reason=get_text(info, "exit_status"),
-            cost=Decimal(str(cost)) if cost and 0 < cost < 1e9 else Decimal(0),
+            cost=parse_cost(as_object(info.get("model_stats")).get("instance_cost")),
         )
 
     def read_entry(self, raw: JsonObject, fallback_id: str) -> Iterator[TranscriptEvent]:
@@ -126,47 +115,38 @@ class _MiniSweAgentRun:
         role = get_text(raw, "role")
         time = parse_timestamp(extra.get("timestamp"))
         if raw.get("type") == "function_call_output" or role == "tool":
-            yield from self._append_message(self._parse_result(raw, extra, fallback_id, time))
+            yield from self.hold_message(self._parse_result(raw, extra, fallback_id, time))
         elif role == "assistant" or (role is None and isinstance(raw.get("output"), list)):
-            yield from self._append_message(self._parse_answer(raw, extra, fallback_id, time))
+            yield from self.hold_message(self._parse_answer(raw, extra, fallback_id, time))
         elif role == "user":
-            yield from self._append_message(self._parse_user_message(raw, extra, fallback_id, time))
+            yield from self.hold_message(self._parse_user_message(raw, extra, fallback_id, time))
         elif role == "exit":
-            reason = get_text(extra, "exit_status") or self.session.end_reason
-            self.session = replace_fields(self.session, end_reason=reason)
+            self.set_fields(end_reason=get_text(extra, "exit_status") or self.session.end_reason)
 
     def finish(self) -> Iterator[TranscriptEvent]:
         """Yield the last message and the session with everything learned from the file."""
-        last, self.held_message = self.held_message, None
+        last = self.held_message
         if last is not None:
             if last.role == "tool" and last.content == self.submission:
-                last = replace_fields(last, role="user", tool_call_id=None, name=None)
+                self.held_message = replace_fields(last, role="user", tool_call_id=None, name=None)
             resolved = _read_resolved(self.path, self.instance)
-            yield from self._start_session(last.timestamp)
-            yield replace_fields(last, meta=drop_none({**(last.meta or {}), "resolved": resolved}))
-        if self.is_started:
-            yield SessionUpdated(self.session)
+            yield from self.release_message({"resolved": resolved})
+        yield from super().finish()
 
-    def _append_message(self, message: Message) -> Iterator[TranscriptEvent]:
-        held, self.held_message = self.held_message, message
-        if held is not None:
+    def hold_message(self, message: Message) -> Sequence[TranscriptEvent]:
+        if self.held_message is not None:
             # Prompts have no timestamp, answers do.
-            yield from self._start_session(held.timestamp or message.timestamp)
-            yield held
+            self.fill_fields(started=self.held_message.timestamp or message.timestamp)
+        return super().hold_message(message)
 
-    def _start_session(self, time: float | None) -> Iterator[TranscriptEvent]:
-        if time and not self.session.started:
-            self.session = replace_fields(self.session, started=time)
+    def append_message(self, message: Message) -> Sequence[TranscriptEvent]:
+        self.fill_fields(started=message.timestamp)
         if not self.is_started:
-            self.is_started = True
             # Runs have no id, tasks are run many times, and some runs overwrite the last: identify
             # a run by its first response, or by its path if that has no id either.
-            identity = (self.first_response_id or str(self.path.resolve())).encode(
-                "utf-8", "surrogateescape"
-            )
-            id = f"{self.instance}-{hashlib.sha256(identity).hexdigest()[:12]}"
-            self.session = replace_fields(self.session, id=id)
-            yield SessionStarted(self.session)
+            identity = self.first_response_id or str(self.path.resolve())
+            self.set_fields(id=make_run_id(self.instance, identity))
+        return super().append_message(message)
 
     def _parse_answer(
         self, raw: JsonObject, extra: JsonObject, fallback_id: str, time: float | None
@@ -176,11 +156,8 @@ class _MiniSweAgentRun:
         self.first_response_id = (
             self.first_response_id or get_text(response, "id") or get_text(raw, "id")
         )
-        self.session = replace_fields(
-            self.session,
-            model=self.session.model or get_text(response, "model"),
-            tokens=self.session.tokens.add(_parse_tokens(response or raw)),
-        )
+        self.fill_fields(model=get_text(response, "model"))
+        self.add_usage(_parse_tokens(response or raw))
         native = _parse_native_calls(raw, fallback_id)
         calls = native or _parse_text_call(answer.content, extra, fallback_id)
         self.tool_names.update((call.id, call.name) for call in calls)
@@ -265,7 +242,7 @@ def _parse_answer_text(raw: JsonObject, response: JsonObject) -> _MiniSweAgentAn
             if (value := get_text(part, "text"))
         ]
         return _MiniSweAgentAnswer(
-            to_content(text_parts), "\n\n".join(thoughts) or None, get_text(raw, "status")
+            to_content(text_parts), join_thoughts(thoughts), get_text(raw, "status")
         )
     choices = as_objects(response.get("choices"))
     choice = choices[0] if choices else {}
@@ -292,16 +269,8 @@ def _parse_native_calls(raw: JsonObject, fallback_id: str) -> tuple[ToolCall, ..
     if not given and isinstance(raw.get("output"), list):
         given = [item for item in as_objects(raw["output"]) if item.get("type") == "function_call"]
     return tuple(
-        _parse_tool_call(call, f"{fallback_id}:{index}") for index, call in enumerate(given)
-    )
-
-
-def _parse_tool_call(call: JsonObject, fallback_id: str) -> ToolCall:
-    function = as_object(call.get("function")) or call
-    given = function.get("arguments")
-    arguments = cast("str | JsonObject", given) if isinstance(given, (str, dict)) else ""
-    return ToolCall(
-        get_text(call, "call_id", "id") or fallback_id, get_text(function, "name") or "", arguments
+        parse_function_call(call, f"{fallback_id}:{index}", "call_id", "id")
+        for index, call in enumerate(given)
     )
 
 
@@ -328,10 +297,9 @@ def _parse_result_meta(raw: JsonObject, extra: JsonObject) -> dict[str, JSON] | 
     refused = (
         error == _NOT_EXECUTED or kind == "UserRejection" or begin.startswith(_REJECTION_PREFIXES)
     )
-    is_int = isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**53
     return drop_none(
         {
-            "exit_code": code if is_int and not refused else None,
+            "exit_code": None if refused else parse_exit_code(code),
             "refused": refused or None,
             "interrupted": kind == "UserInterruption" or None,
             "error": error,
@@ -362,11 +330,8 @@ def _parse_tokens(response: JsonObject) -> Tokens:
 def _read_resolved(path: Path, instance: str) -> bool | None:
     """Return whether the evaluation, if any, found the task solved."""
     report = path.with_name(f"{instance}.report.json")
-    try:
-        if report.stat().st_size > _MAX_REPORT_BYTES:
-            return None
-        results = as_object(decode_json(report.read_bytes()))
-    except (OSError, ValueError):
+    results = read_json_object(report)
+    if isinstance(results, UnreadableEntry):
         return None
     resolved = results.get("resolved", as_object(results.get(instance)).get("resolved"))
     return resolved if isinstance(resolved, bool) else None

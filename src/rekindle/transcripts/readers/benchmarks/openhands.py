@@ -12,7 +12,6 @@ name yields its events in order.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -22,9 +21,10 @@ from typing import cast
 from rekindle.json_fields import JsonObject, as_object, as_objects, get_text
 from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
-from rekindle.transcripts.jsonio.document import iter_elements
-from rekindle.transcripts.jsonio.jsonl import MAX_LINE_BYTES, decode_json, read_json_lines
+from rekindle.transcripts.jsonio.document import iter_decoded_elements
+from rekindle.transcripts.jsonio.jsonl import decode_json, read_json_lines, read_json_object
 from rekindle.transcripts.jsonio.partial import find_first_element
+from rekindle.transcripts.readers.session_builder import make_run_id
 from rekindle.types import Session
 
 from .openhands_events import OpenHandsConversation, is_event
@@ -113,12 +113,9 @@ def _read_lines(path: Path) -> Iterator[TranscriptEvent]:
 
 
 def _read_documents(path: Path) -> Iterator[TranscriptEvent]:
-    conversation, metadata, document = (
-        _create_conversation(path, path.stem, ""),
-        cast(JsonObject, {}),
-        0,
-    )
-    for element in iter_elements(path, _LISTS):
+    conversation, document = _create_conversation(path, path.stem, ""), 0
+    metadata: JsonObject = {}
+    for element in iter_decoded_elements(path, _LISTS):
         if isinstance(element, UnreadableEntry):
             yield element
             continue
@@ -126,13 +123,8 @@ def _read_documents(path: Path) -> Iterator[TranscriptEvent]:
             yield from conversation.finish(_parse_resolved(metadata))
             document, metadata = element.document, {}
             conversation = _create_conversation(path, f"{path.stem}-{document + 1}", str(document))
-        try:
-            value = decode_json(element.data)
-        except ValueError as error:
-            yield UnreadableEntry(str(path), element.line, f"not JSON: {error}")
-            continue
         if element.position is not None:
-            events = _flatten_events([value])
+            events = _flatten_events([element.value])
             if not events:
                 yield UnreadableEntry(
                     str(path), element.line, f"item {element.position + 1}: expected an event"
@@ -140,15 +132,14 @@ def _read_documents(path: Path) -> Iterator[TranscriptEvent]:
             for index, event in enumerate(events):
                 yield from conversation.read_entry(event, f"item:{element.position + 1}:{index}")
         elif element.key is not None:
-            metadata[element.key] = value
-            conversation.update_session({element.key: value})
+            metadata[element.key] = element.value
+            conversation.update_session({element.key: element.value})
     yield from conversation.finish(_parse_resolved(metadata))
 
 
 def _create_conversation(path: Path, name: str, position: str) -> OpenHandsConversation:
     # Tasks are run many times and trajectories have no id, so use the file's path.
-    identity = f"{path.resolve()}\n{position}".encode("utf-8", "surrogateescape")
-    id = f"{name[:200]}-{hashlib.sha256(identity).hexdigest()[:12]}"
+    id = make_run_id(name[:200], f"{path.resolve()}\n{position}")
     return OpenHandsConversation(Session(id=id, source=SOURCE))
 
 
@@ -169,11 +160,11 @@ def _parse_resolved(metadata: JsonObject) -> bool | None:
 def _read_folder(path: Path) -> Iterator[TranscriptEvent]:
     conversation = OpenHandsConversation(Session(id=path.parent.parent.name, source=SOURCE))
     for file in _list_block_files(path):
-        for entry in _read_event_file(file):
-            if isinstance(entry, UnreadableEntry):
-                yield entry
-            else:
-                yield from conversation.read_entry(entry, f"file:{file.name}")
+        entry = read_json_object(file)
+        if isinstance(entry, UnreadableEntry):
+            yield entry
+        else:
+            yield from conversation.read_entry(entry, f"file:{file.name}")
     yield from conversation.finish()
 
 
@@ -201,23 +192,9 @@ def _list_block_files(path: Path) -> list[Path]:
     return [numbers[number] for number in order[begin : end + 1]]
 
 
-def _read_event_file(file: Path) -> Iterator[JsonObject | UnreadableEntry]:
-    try:
-        if file.stat().st_size > MAX_LINE_BYTES:
-            raise ValueError(f"file is longer than {MAX_LINE_BYTES >> 20} MiB")
-        value = decode_json(file.read_bytes())
-    except (OSError, ValueError) as error:
-        yield UnreadableEntry(str(file), 1, f"not an event: {error}")
-        return
-    if isinstance(value, dict):
-        yield cast(JsonObject, value)
-    else:
-        yield UnreadableEntry(str(file), 1, f"expected an object, got {type(value).__name__}")
-
-
 def _read_answer_id(file: Path) -> str | None:
     """Return the answer that this file's action belongs to, if several files share one."""
-    event = next(_read_event_file(file), None)
-    if not isinstance(event, dict) or event.get("kind") != "ActionEvent":
+    event = read_json_object(file)
+    if isinstance(event, UnreadableEntry) or event.get("kind") != "ActionEvent":
         return None
     return get_text(event, "llm_response_id")

@@ -10,14 +10,11 @@ the same `llm_response_id`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from decimal import Decimal
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 from rekindle.json_fields import (
     JsonObject,
-    as_count,
-    as_number,
     as_object,
     as_objects,
     drop_none,
@@ -26,10 +23,19 @@ from rekindle.json_fields import (
     parse_timestamp,
     to_content,
 )
-from rekindle.transcripts.events import SessionStarted, SessionUpdated, TranscriptEvent
-from rekindle.transcripts.jsonio.jsonl import decode_json
-from rekindle.transcripts.readers.session_builder import AnswerBuilder
-from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
+from rekindle.transcripts.events import TranscriptEvent
+from rekindle.transcripts.readers.session_builder import (
+    AnswerBuilder,
+    SessionBuilder,
+    add_meta,
+    decode_text,
+    make_image_part,
+    parse_cost,
+    parse_exit_code,
+    parse_function_call,
+    parse_tokens,
+)
+from rekindle.types import JSON, Content, Message, Session, ToolCall, replace_fields
 
 EVENT_SOURCES = ("user", "agent", "environment")
 
@@ -44,6 +50,11 @@ _NON_ARGUMENT_FIELDS = {
     *("hidden", "blocking", "keep_prompt", "kernel_init_code", "impl_source", "source", "id"),
     *("timestamp", "message", "timeout", "args", "tool_call_metadata", "llm_metrics", "cause"),
 }
+# OpenHands includes tokens read from and written to the cache in the prompt.
+_TOKEN_NAMES = (
+    *("prompt_tokens", "completion_tokens", "cache_read_tokens", "cache_write_tokens"),
+    "reasoning_tokens",
+)
 _NOT_EXECUTED = "is NOT executed"
 # Kinds of events that are messages, since version 1.
 _V1_MESSAGE_KINDS = {
@@ -65,28 +76,22 @@ def is_event(value: JsonObject) -> bool:
     )
 
 
-class OpenHandsConversation:
+class OpenHandsConversation(SessionBuilder):
     """One conversation being read."""
 
     def __init__(self, session: Session) -> None:
-        self.session = session
-        self.is_started = False
-        self.pending_meta: dict[str, JSON] = {}
-        self.seen_answers: set[str] = set()
+        super().__init__(session)
         self.calls: dict[str, ToolCall] = {}
         self.user_actions: set[str] = set()
         # The pending call, where calls and results are joined by order.
         self.pending_call: ToolCall | None = None
         self.last_kind: str | None = None
-        self.open_answer: AnswerBuilder | None = None
-        # Held back because only the end shows which message is the last.
-        self.held_message: Message | None = None
+        self.answer: AnswerBuilder | None = None
 
     def update_session(self, metadata: JsonObject) -> None:
         """Update the session from an evaluation's fields next to the events."""
         config = as_object(as_object(metadata.get("metadata")).get("llm_config"))
-        self.session = replace_fields(
-            self.session,
+        self.set_fields(
             model=get_text(config, "model") or self.session.model,
             title=get_text(metadata, "instance_id")
             or get_text(as_object(metadata.get("issue")), "title")
@@ -108,50 +113,35 @@ class OpenHandsConversation:
                 event, get_text(event, "observation") or "null", fallback_id
             )
         for message in messages:
-            yield from self._append_message(message)
+            yield from self.hold_message(message)
 
     def finish(self, resolved: bool | None = None) -> Iterator[TranscriptEvent]:
         """Yield the held messages and the session with everything learned from the events."""
         for message in self._close_answer():
-            yield from self._append_message(message)
-        if self.held_message is not None:
-            meta = {**(self.held_message.meta or {}), "resolved": resolved}
-            yield from self._emit_message(replace_fields(self.held_message, meta=drop_none(meta)))
-            self.held_message = None
-        if self.is_started:
-            yield SessionUpdated(self.session)
+            yield from self.hold_message(message)
+        yield from self.release_message({"resolved": resolved})
+        yield from super().finish()
 
-    def _append_message(self, message: Message) -> Iterator[TranscriptEvent]:
-        held, self.held_message = self.held_message, message
-        if held is not None:
-            yield from self._emit_message(held)
-
-    def _emit_message(self, message: Message) -> Iterator[TranscriptEvent]:
+    def append_message(self, message: Message) -> Sequence[TranscriptEvent]:
         if not self.is_started:
-            self.is_started = True
-            started = self.session.started or message.timestamp or 0.0
-            self.session = replace_fields(self.session, started=started)
-            yield SessionStarted(self.session)
-        yield message
+            self.fill_fields(started=message.timestamp)
+        return super().append_message(message)
 
     def _set_usage(self, metrics: JsonObject) -> None:
         """Set tokens and cost from the accumulated totals."""
-        usage = as_object(metrics.get("accumulated_token_usage"))
-        if usage:
-            self.session = replace_fields(self.session, tokens=_parse_tokens(usage))
-        cost = as_number(metrics.get("accumulated_cost"))
-        if cost and 0 < cost < 1e9:
-            self.session = replace_fields(self.session, cost=Decimal(str(cost)))
+        if usage := as_object(metrics.get("accumulated_token_usage")):
+            self.set_fields(tokens=parse_tokens(usage, *_TOKEN_NAMES, is_cache_in_input=True))
+        if cost := parse_cost(metrics.get("accumulated_cost")):
+            self.set_fields(cost=cost)
 
     def _make_message(
         self, role: str, content: Content, event: JsonObject, fallback_id: str
     ) -> Message:
-        meta, self.pending_meta = self.pending_meta, {}
         return Message(
             role=role,
             content=content,
             platform_message_id=fallback_id,
-            meta=drop_none(meta),
+            meta=drop_none(self.pop_pending_meta()),
             timestamp=parse_timestamp(event.get("timestamp")),
         )
 
@@ -173,7 +163,7 @@ class OpenHandsConversation:
             message = self._make_message(
                 "user", get_text(args, "command", "code", "path"), event, fallback_id
             )
-            yield replace_fields(message, meta={**(message.meta or {}), "typed": kind})
+            yield add_meta(message, {"typed": kind})
         else:
             self.last_kind = kind
             yield from self._read_call(event, args, kind, fallback_id)
@@ -194,7 +184,7 @@ class OpenHandsConversation:
         choices = as_objects(response.get("choices"))
         raw = as_object(choices[0].get("message")) if choices else {}
         own_id = get_text(metadata, "tool_call_id") or f"call:{fallback_id}"
-        calls = [_parse_tool_call(call) for call in as_objects(raw.get("tool_calls"))]
+        calls = [parse_function_call(call, "") for call in as_objects(raw.get("tool_calls"))]
         if own_id not in [call.id for call in calls]:
             given = {
                 name: value for name, value in args.items() if name not in _NON_ARGUMENT_FIELDS
@@ -203,12 +193,9 @@ class OpenHandsConversation:
         self.pending_call = next(call for call in calls if call.id == own_id)
         self.calls[str(event.get("id"))] = self.calls[own_id] = self.pending_call
         answer = get_text(response, "id")
-        if answer is not None:
-            if answer in self.seen_answers:
-                return
-            self.seen_answers.add(answer)
-        if not self.session.model:
-            self.session = replace_fields(self.session, model=get_text(response, "model"))
+        if answer is not None and not self.is_new(answer):
+            return
+        self.fill_fields(model=get_text(response, "model"))
         thought = get_text(raw, "content") or get_text(args, "thought", "final_thought")
         yield replace_fields(
             self._make_message("assistant", thought, event, answer or fallback_id),
@@ -235,15 +222,13 @@ class OpenHandsConversation:
             yield self._make_message("user", output, event, fallback_id)
             return
         extras = as_object(event.get("extras")) or event
-        folder = get_text(as_object(extras.get("metadata")), "working_dir")
-        self.session = replace_fields(self.session, cwd=self.session.cwd or folder)
+        self.fill_fields(cwd=get_text(as_object(extras.get("metadata")), "working_dir"))
         call = self._match_call(event)
         message = self._make_message("tool", output, event, fallback_id)
         yield replace_fields(
-            message,
+            add_meta(message, _parse_result_meta(kind, extras, output)),
             tool_call_id=call.id if call else None,
             name=call.name if call else None,
-            meta=drop_none({**(message.meta or {}), **_parse_result_meta(kind, extras, output)}),
         )
 
     def _match_call(self, event: JsonObject) -> ToolCall | None:
@@ -284,45 +269,38 @@ class OpenHandsConversation:
             seen, meta = _parse_v1_result(event, kind)
             message = self._make_message("tool", seen, event, fallback_id)
             yield replace_fields(
-                message,
+                add_meta(message, meta),
                 tool_call_id=get_text(event, "tool_call_id"),
                 name=get_text(event, "tool_name"),
-                meta=drop_none({**(message.meta or {}), **meta}),
             )
 
     def _read_v1_action(self, event: JsonObject, fallback_id: str) -> Iterator[Message]:
         answer = get_text(event, "llm_response_id") or fallback_id
-        if self.open_answer is None or self.open_answer.id != answer:
+        if self.answer is None or self.answer.id != answer:
             yield from self._close_answer()
-            self.open_answer = AnswerBuilder(answer, parse_timestamp(event.get("timestamp")))
-            self.open_answer.meta.update(self.pending_meta)
-            self.pending_meta = {}
+            self.answer = self.open_answer(answer, parse_timestamp(event.get("timestamp")))
         for part in as_objects(event.get("thought")):
-            if value := get_text(part, "text"):
-                self.open_answer.add_text(value)
-        if thought := get_text(event, "reasoning_content"):
-            self.open_answer.add_reasoning(thought)
-        call = as_object(event.get("tool_call"))
-        own = _parse_tool_call(call)
+            self.answer.add_text(get_text(part, "text"))
+        self.answer.add_reasoning(get_text(event, "reasoning_content"))
+        own = parse_function_call(as_object(event.get("tool_call")), "")
         id = get_text(event, "tool_call_id") or own.id or f"call:{fallback_id}"
         given = own.arguments or as_object(event.get("action"))
-        self.open_answer.add_call(ToolCall(id, get_text(event, "tool_name") or own.name, given))
+        self.answer.add_call(ToolCall(id, get_text(event, "tool_name") or own.name, given))
 
     def _close_answer(self) -> Iterator[Message]:
-        answer, self.open_answer = self.open_answer, None
+        answer, self.answer = self.answer, None
         if answer is not None:
             yield answer.build()
 
 
 def _parse_content(args: JsonObject) -> Content:
-    parts: list[dict[str, JSON]] = []
-    if value := get_text(args, "content"):
-        parts.append(make_text_part(value))
-    urls = args.get("image_urls") or args.get("images_urls")
-    for url in cast("list[object]", urls) if isinstance(urls, list) else []:
-        if isinstance(url, str):
-            parts.append({"type": "image_url", "image_url": {"url": url}})
-    return to_content(parts)
+    parts = [make_text_part(value)] if (value := get_text(args, "content")) else []
+    return to_content([*parts, *_parse_images(args.get("image_urls") or args.get("images_urls"))])
+
+
+def _parse_images(urls: object) -> list[dict[str, JSON]]:
+    items = cast("list[object]", urls) if isinstance(urls, list) else []
+    return [make_image_part(url) for url in items if isinstance(url, str)]
 
 
 def _parse_parts(raw_content: object) -> Content:
@@ -330,23 +308,11 @@ def _parse_parts(raw_content: object) -> Content:
         return raw_content
     parts: list[dict[str, JSON]] = []
     for part in as_objects(raw_content):
-        urls = part.get("image_urls")
-        if isinstance(urls, list):
-            parts += [
-                {"type": "image_url", "image_url": {"url": url}}
-                for url in cast("list[object]", urls)
-                if isinstance(url, str)
-            ]
+        if isinstance(part.get("image_urls"), list):
+            parts += _parse_images(part["image_urls"])
         elif (value := get_text(part, "text")) is not None:
             parts.append(make_text_part(value))
     return to_content(parts)
-
-
-def _parse_tool_call(call: JsonObject) -> ToolCall:
-    function = as_object(call.get("function")) or call
-    given = function.get("arguments")
-    arguments = cast("str | JsonObject", given) if isinstance(given, (str, dict)) else ""
-    return ToolCall(get_text(call, "id") or "", get_text(function, "name") or "", arguments)
 
 
 def _parse_result_meta(kind: str, extras: JsonObject, output: Content) -> dict[str, JSON]:
@@ -364,20 +330,16 @@ def _parse_result_meta(kind: str, extras: JsonObject, output: Content) -> dict[s
     elif kind in ("browse", "browse_interactive") and isinstance(extras.get("error"), bool):
         meta["is_error"] = extras["error"]
     elif kind == "mcp" and isinstance(output, str) and '"isError"' in output:
-        try:
-            failed = as_object(decode_json(output.encode("utf-8", "replace"))).get("isError")
-        except ValueError:
-            failed = None
+        failed = as_object(decode_text(output)).get("isError")
         meta["is_error"] = failed if isinstance(failed, bool) else None
     return meta
 
 
 def _parse_exit_meta(code: object, notice: str) -> dict[str, JSON]:
     """Parse how a command ended: -1 means that it is still running or never started."""
-    if not isinstance(code, int) or isinstance(code, bool) or abs(code) >= 2**53:
-        return {}
+    code = parse_exit_code(code)
     if code != -1:
-        return {"exit_code": code}
+        return {} if code is None else {"exit_code": code}
     if _NOT_EXECUTED in notice:
         return {"refused": True}
     return {"running": True} if notice else {}
@@ -403,16 +365,3 @@ def _parse_v1_result(event: JsonObject, kind: str) -> tuple[Content, dict[str, J
         meta["is_error"] = failed
     parts = _parse_parts(observation.get("content"))
     return parts if parts is not None else get_text(observation, "output", "text", "message"), meta
-
-
-def _parse_tokens(usage: JsonObject) -> Tokens:
-    cached = as_count(usage.get("cache_read_tokens"))
-    written = as_count(usage.get("cache_write_tokens"))
-    return Tokens(
-        # OpenHands includes tokens read from and written to the cache in the prompt.
-        input=max(0, as_count(usage.get("prompt_tokens")) - cached - written),
-        output=as_count(usage.get("completion_tokens")),
-        cache_read=cached,
-        cache_write=written,
-        reasoning=as_count(usage.get("reasoning_tokens")),
-    )

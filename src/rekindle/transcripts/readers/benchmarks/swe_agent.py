@@ -9,16 +9,13 @@ without an action ran nothing: the model was asked again. No version records whe
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
 from typing import cast
 
 from rekindle.json_fields import (
     JsonObject,
-    as_count,
     as_number,
     as_object,
     as_objects,
@@ -27,16 +24,20 @@ from rekindle.json_fields import (
     to_content,
 )
 from rekindle.transcripts.detect import FileHead
-from rekindle.transcripts.events import (
-    SessionStarted,
-    SessionUpdated,
-    TranscriptEvent,
-    UnreadableEntry,
-)
-from rekindle.transcripts.jsonio.document import Element, iter_elements
+from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
+from rekindle.transcripts.jsonio.document import iter_decoded_elements
 from rekindle.transcripts.jsonio.jsonl import decode_json
 from rekindle.transcripts.jsonio.partial import find_first_element
-from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
+from rekindle.transcripts.readers.session_builder import (
+    SessionBuilder,
+    decode_text,
+    join_thoughts,
+    make_run_id,
+    parse_cost,
+    parse_function_call,
+    parse_tokens,
+)
+from rekindle.types import JSON, Content, Message, Session, ToolCall, replace_fields
 
 SOURCE = "swe-agent"
 
@@ -80,31 +81,20 @@ def can_read(head: FileHead) -> bool:
 
 def read_events(path: Path) -> Iterator[TranscriptEvent]:
     run = _SweAgentRun(path)
-    for element in iter_elements(path, _LISTS):
+    for element in iter_decoded_elements(path, _LISTS, _READ_KEYS):
         if isinstance(element, UnreadableEntry):
             yield element
-            continue
-        if element.key not in _READ_KEYS:
-            continue
-        value = _decode_element(element, path)
-        if isinstance(value, UnreadableEntry):
-            yield value
         elif element.key == "info":
-            run.update_session(as_object(value))
+            run.update_session(as_object(element.value))
         elif element.key == "replay_config":
-            run.set_model(value)
-        elif element.position is not None and isinstance(value, dict):
-            yield from run.read_entry(cast(JsonObject, value), element.position)
+            run.set_model(element.value)
+        elif element.position is not None and isinstance(element.value, dict):
+            yield from run.read_entry(
+                cast(JsonObject, cast(object, element.value)), element.position
+            )
         else:
             yield UnreadableEntry(str(path), element.line, "trajectory: expected a step")
     yield from run.finish()
-
-
-def _decode_element(element: Element, path: Path) -> object:
-    try:
-        return decode_json(element.data)
-    except ValueError as error:
-        return UnreadableEntry(str(path), element.line, f"{element.key}: not JSON: {error}")
 
 
 class _SweAgentHistory:
@@ -115,14 +105,10 @@ class _SweAgentHistory:
         self.lookahead: list[JsonObject] = []
 
     def _iter_entries(self, path: Path) -> Iterator[JsonObject]:
-        for element in iter_elements(path, _LISTS):
-            if (
-                isinstance(element, UnreadableEntry)
-                or element.key != "history"
-                or element.position is None
-            ):
+        for element in iter_decoded_elements(path, _LISTS, {"history"}):
+            if isinstance(element, UnreadableEntry) or element.position is None:
                 continue
-            entry = as_object(_decode_element(element, path))
+            entry = as_object(element.value)
             if entry.get("role") != "system" and entry.get("is_demo") is not True:
                 yield entry
 
@@ -152,45 +138,35 @@ class _SweAgentHistory:
         return bool(self.lookahead)
 
 
-class _SweAgentRun:
+class _SweAgentRun(SessionBuilder):
     """One run being read."""
 
     def __init__(self, path: Path) -> None:
-        identity = str(path.resolve()).encode("utf-8", "surrogateescape")
         # Runs have no id, and a task is run many times.
         stem = path.name.removesuffix(".json").removesuffix(".traj")
-        id = f"{stem}-{hashlib.sha256(identity).hexdigest()[:12]}"
-        self.session = Session(id=id, source=SOURCE)
+        super().__init__(Session(id=make_run_id(stem, str(path.resolve())), source=SOURCE))
         self.history = _SweAgentHistory(path)
-        self.is_started = False
 
     def update_session(self, info: JsonObject) -> None:
         """Update the session from the run's `info`."""
         stats = as_object(info.get("model_stats"))
-        cost = as_number(stats.get("instance_cost"))
-        self.session = replace_fields(
-            self.session,
+        self.set_fields(
             end_reason=get_text(info, "exit_status"),
-            tokens=Tokens(
-                input=as_count(stats.get("tokens_sent")),
-                output=as_count(stats.get("tokens_received")),
-            ),
-            cost=Decimal(str(cost)) if cost and 0 < cost < 1e9 else Decimal(0),
+            tokens=parse_tokens(stats, "tokens_sent", "tokens_received"),
+            cost=parse_cost(stats.get("instance_cost")),
         )
 
     def set_model(self, config: object) -> None:
         """Set the session's model from the replay configuration."""
-        if isinstance(config, str):
-            config = _decode_text(config)
-        model = as_object(as_object(as_object(config).get("agent")).get("model"))
-        self.session = replace_fields(self.session, model=get_text(model, "name", "model_name"))
+        model = as_object(as_object(as_object(decode_text(config)).get("agent")).get("model"))
+        self.set_fields(model=get_text(model, "name", "model_name"))
 
     def read_entry(self, step: JsonObject, index: int) -> Iterator[TranscriptEvent]:
         """Read an element of `trajectory`."""
         if not self.is_started:
-            self.is_started = True
-            self.session = replace_fields(self.session, cwd=_parse_folder(step))
-            yield SessionStarted(self.session)
+            state = as_object(decode_text(step.get("state")))
+            self.set_fields(cwd=get_text(state, "working_dir"))
+            yield from self.start_session()
             for number, raw in enumerate(self.history.take_prompts(), 1):
                 yield _make_message("user", raw.get("content"), f"prompt:{number}")
         action = step.get("action") if isinstance(step.get("action"), str) else ""
@@ -202,11 +178,6 @@ class _SweAgentRun:
         elif observation := get_text(step, "observation"):
             yield _make_message("user", observation, f"step:{index + 1}:notice")
 
-    def finish(self) -> Iterator[TranscriptEvent]:
-        """Yield the session with everything learned from the file."""
-        if self.is_started:
-            yield SessionUpdated(self.session)
-
 
 def _make_message(role: str, raw_content: object, id: str) -> Message:
     return Message(role=role, content=_parse_content(raw_content), platform_message_id=id)
@@ -214,7 +185,7 @@ def _make_message(role: str, raw_content: object, id: str) -> Message:
 
 def _parse_answer(step: JsonObject, entry: JsonObject, fallback_id: str) -> Message:
     calls = tuple(
-        _parse_tool_call(call, f"{fallback_id}:{number}")
+        parse_function_call(call, f"{fallback_id}:{number}")
         for number, call in enumerate(as_objects(entry.get("tool_calls") or step.get("tool_calls")))
     )
     action = get_text(step, "action")
@@ -228,19 +199,7 @@ def _parse_answer(step: JsonObject, entry: JsonObject, fallback_id: str) -> Mess
     return replace_fields(
         _make_message("assistant", raw_content, fallback_id),
         tool_calls=calls,
-        reasoning="\n\n".join(
-            thought for block in thoughts if (thought := get_text(block, "thinking"))
-        )
-        or None,
-    )
-
-
-def _parse_tool_call(call: JsonObject, fallback_id: str) -> ToolCall:
-    function = as_object(call.get("function")) or call
-    given = function.get("arguments")
-    arguments = cast("str | JsonObject", given) if isinstance(given, (str, dict)) else ""
-    return ToolCall(
-        get_text(call, "id") or fallback_id, get_text(function, "name") or "", arguments
+        reasoning=join_thoughts(get_text(block, "thinking") for block in thoughts),
     )
 
 
@@ -277,17 +236,3 @@ def _make_result(
 
 def _parse_content(raw_content: object) -> Content:
     return raw_content if isinstance(raw_content, str) else to_content(as_objects(raw_content))
-
-
-def _parse_folder(step: JsonObject) -> str | None:
-    state = step.get("state")
-    return get_text(
-        as_object(_decode_text(state) if isinstance(state, str) else state), "working_dir"
-    )
-
-
-def _decode_text(value: str) -> object:
-    try:
-        return decode_json(value.encode("utf-8", "replace"))
-    except ValueError:
-        return None

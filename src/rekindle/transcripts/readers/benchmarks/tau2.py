@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,20 +24,19 @@ from rekindle.json_fields import (
     parse_timestamp,
 )
 from rekindle.transcripts.detect import FileHead
-from rekindle.transcripts.events import (
-    SessionStarted,
-    SessionUpdated,
-    TranscriptEvent,
-    UnreadableEntry,
-)
+from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
 from rekindle.transcripts.jsonio.stream import ContainerEnd, JsonPath, iter_values
-from rekindle.transcripts.readers.session_builder import make_path_id
-from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
+from rekindle.transcripts.readers.session_builder import (
+    SessionBuilder,
+    make_path_id,
+    parse_cost,
+    to_arguments,
+)
+from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall
 
 SOURCE = "tau2"
 
 _ROLES = ("user", "assistant", "tool")
-_MAX_COST = 1e9
 
 
 def can_read(head: FileHead) -> bool:
@@ -102,18 +100,14 @@ class _Tau2Run:
 
     def _reset(self) -> None:
         self.metadata: JsonObject = {}
-        self.session: Session | None = None
-        self.tokens = Tokens()
-        self.tool_names: dict[str, str] = {}
-        # The last message is held back for the simulation's reward.
-        self.held_message: Message | None = None
+        self.builder: SessionBuilder | None = None
 
     def read_info(self, info: JsonObject) -> None:
         """Read the run's `info`."""
         self.model = get_text(as_object(info.get("agent_info")), "llm")
 
     def add_metadata(self, key: str | int, value: JSON) -> None:
-        """JsonObject a field of the simulation that is not a message."""
+        """Record a field of the simulation that is not a message."""
         if isinstance(key, str):
             self.metadata[key] = value
 
@@ -131,15 +125,11 @@ class _Tau2Run:
                     str(self.path), line, f"{fallback_id}: expected a message with a role"
                 )
                 continue
-            yield from self._append_message(self._parse_message(raw_message, fallback_id))
-
-    def _append_message(self, message: Message) -> Iterator[TranscriptEvent]:
-        if self.session is None:
-            self.session = self._create_session()
-            yield SessionStarted(self.session)
-        if self.held_message is not None:
-            yield self.held_message
-        self.held_message = message
+            if self.builder is None:
+                self.builder = SessionBuilder(self._create_session())
+            # The last message is held back for the simulation's reward.
+            message = _parse_message(raw_message, fallback_id, self.builder)
+            yield from self.builder.hold_message(message)
 
     def _create_session(self) -> Session:
         self.session_count += 1
@@ -151,63 +141,19 @@ class _Tau2Run:
             started=parse_timestamp(self.metadata.get("start_time")) or 0.0,
         )
 
-    def _parse_message(self, raw: JsonObject, fallback_id: str) -> Message:
-        role = cast(str, raw["role"])
-        calls = tuple(
-            _parse_tool_call(call, f"{fallback_id}:{part}")
-            for part, call in enumerate(as_objects(raw.get("tool_calls")))
-        )
-        call_id = get_text(raw, "id", "tool_call_id") if role == "tool" else None
-        self.tool_names.update((call.id, call.name) for call in calls)
-        if role == "assistant":
-            self._add_usage(raw)
-        choice = as_object(
-            next(iter(as_objects(as_object(raw.get("raw_data")).get("choices"))), None)
-        )
-        return Message(
-            role=role,
-            content=_parse_content(raw.get("content")),
-            tool_calls=calls,
-            tool_call_id=call_id,
-            name=self.tool_names.pop(call_id, None) if call_id else None,
-            reasoning=get_text(as_object(choice.get("message")), "reasoning_content"),
-            finish_reason=get_text(choice, "finish_reason"),
-            platform_message_id=fallback_id,
-            meta=_parse_result_meta(raw) if role == "tool" else None,
-            timestamp=parse_timestamp(raw.get("timestamp")),
-        )
-
-    def _add_usage(self, raw: JsonObject) -> None:
-        usage = as_object(raw.get("usage"))
-        raw_usage = as_object(as_object(raw.get("raw_data")).get("usage"))
-        cached = as_count(as_object(raw_usage.get("prompt_tokens_details")).get("cached_tokens"))
-        prompt = as_count(usage.get("prompt_tokens"))
-        cached = min(cached, prompt)
-        tokens = Tokens(prompt - cached, as_count(usage.get("completion_tokens")), cached)
-        self.tokens = self.tokens.add(tokens)
-
     def finish(self) -> Iterator[TranscriptEvent]:
         """Finish the simulation: yield its last message and its session."""
-        if self.held_message is not None:
-            yield replace_fields(
-                self.held_message,
-                meta=drop_none({**(self.held_message.meta or {}), **self._build_outcome_meta()}),
+        if self.builder is not None:
+            yield from self.builder.release_message(self._build_outcome_meta())
+            self.builder.fill_fields(
+                model=self.model, started=parse_timestamp(self.metadata.get("start_time"))
             )
-        if self.session is not None:
-            cost = as_number(self.metadata.get("agent_cost")) or 0.0
-            yield SessionUpdated(
-                replace_fields(
-                    self.session,
-                    model=self.session.model or self.model,
-                    started=self.session.started
-                    or parse_timestamp(self.metadata.get("start_time"))
-                    or 0.0,
-                    ended=parse_timestamp(self.metadata.get("end_time")),
-                    end_reason=get_text(self.metadata, "termination_reason"),
-                    tokens=self.tokens,
-                    cost=Decimal(str(cost)) if 0 < cost < _MAX_COST else Decimal(0),
-                )
+            self.builder.set_fields(
+                ended=parse_timestamp(self.metadata.get("end_time")),
+                end_reason=get_text(self.metadata, "termination_reason"),
+                cost=parse_cost(self.metadata.get("agent_cost")),
             )
+            yield from self.builder.finish()
         self._reset()
 
     def _build_outcome_meta(self) -> dict[str, JSON]:
@@ -217,6 +163,40 @@ class _Tau2Run:
             "task": task if isinstance(task, (int, str)) else None,
             "trial": as_number(self.metadata.get("trial")),
         }
+
+
+def _parse_message(raw: JsonObject, fallback_id: str, builder: SessionBuilder) -> Message:
+    role = cast(str, raw["role"])
+    calls = tuple(
+        _parse_tool_call(call, f"{fallback_id}:{part}")
+        for part, call in enumerate(as_objects(raw.get("tool_calls")))
+    )
+    call_id = get_text(raw, "id", "tool_call_id") if role == "tool" else None
+    builder.tool_names.update((call.id, call.name) for call in calls)
+    if role == "assistant":
+        builder.add_usage(_parse_tokens(raw))
+    choice = as_object(next(iter(as_objects(as_object(raw.get("raw_data")).get("choices"))), None))
+    return Message(
+        role=role,
+        content=_parse_content(raw.get("content")),
+        tool_calls=calls,
+        tool_call_id=call_id,
+        name=builder.tool_names.pop(call_id, None) if call_id else None,
+        reasoning=get_text(as_object(choice.get("message")), "reasoning_content"),
+        finish_reason=get_text(choice, "finish_reason"),
+        platform_message_id=fallback_id,
+        meta=_parse_result_meta(raw) if role == "tool" else None,
+        timestamp=parse_timestamp(raw.get("timestamp")),
+    )
+
+
+def _parse_tokens(raw: JsonObject) -> Tokens:
+    usage = as_object(raw.get("usage"))
+    raw_usage = as_object(as_object(raw.get("raw_data")).get("usage"))
+    cached = as_count(as_object(raw_usage.get("prompt_tokens_details")).get("cached_tokens"))
+    prompt = as_count(usage.get("prompt_tokens"))
+    cached = min(cached, prompt)
+    return Tokens(prompt - cached, as_count(usage.get("completion_tokens")), cached)
 
 
 def _parse_result_meta(raw: JsonObject) -> dict[str, JSON] | None:
@@ -230,14 +210,8 @@ def _parse_result_meta(raw: JsonObject) -> dict[str, JSON] | None:
 
 
 def _parse_tool_call(call: JsonObject, fallback_id: str) -> ToolCall:
-    arguments = call.get("arguments")
-    if not isinstance(arguments, (str, dict)):
-        arguments = "" if arguments is None else json.dumps(arguments)
-    return ToolCall(
-        get_text(call, "id") or fallback_id,
-        get_text(call, "name") or "",
-        cast("str | JsonObject", arguments),
-    )
+    arguments = to_arguments(call.get("arguments"))
+    return ToolCall(get_text(call, "id") or fallback_id, get_text(call, "name") or "", arguments)
 
 
 def _parse_content(value: Any) -> Content:
