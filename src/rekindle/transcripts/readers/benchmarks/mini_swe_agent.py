@@ -73,7 +73,7 @@ def read_events(path: Path) -> Iterator[TranscriptEvent]:
         elif isinstance(element.value, dict):
             position = element.position + 1
             yield from run.read_entry(
-                cast(JsonObject, cast(object, element.value)), f"item:{position}"
+                cast(JsonObject, element.value)  # pyright: ignore[reportUnknownMemberType], f"item:{position}"
             )
         else:
             reason = f"messages: item {element.position + 1} is not an object"
