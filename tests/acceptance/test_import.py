@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from rekindle import open_store
-from rekindle.transcripts.agent_folders import SAMPLE
+from rekindle.transcripts.discovery import SAMPLE
 from tests import command
 from tests.acceptance.test_cli import Rekindle, claude_code_session
 from tests.unit.transcripts.conftest import CORPUS

@@ -101,7 +101,7 @@ def import_files(
 
 
 def _find_agent_folders() -> list[Path]:
-    from rekindle.transcripts.agent_folders import find_session_paths
+    from rekindle.transcripts.discovery import find_session_paths
 
     return find_session_paths(*get_home_and_env())
 

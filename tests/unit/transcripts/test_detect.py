@@ -7,8 +7,8 @@ import pytest
 
 from rekindle.errors import InvalidInput
 from rekindle.transcripts import detect_format, read_transcript
-from rekindle.transcripts.agent_folders import SAMPLE
 from rekindle.transcripts.detect import FileHead
+from rekindle.transcripts.discovery import SAMPLE
 from tests.unit.transcripts.conftest import Claude, Write, messages, said
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from rekindle.errors import InvalidInput
 from rekindle.transcripts import SessionUpdated, read_transcript
-from rekindle.transcripts.agent_folders import SAMPLE
+from rekindle.transcripts.discovery import SAMPLE
 from rekindle.transcripts.export import atif, html, markdown
 from rekindle.types import Message, Session, Tokens, ToolCall
 from tests.unit.transcripts.conftest import CORPUS, messages

@@ -12,7 +12,7 @@ import pytest
 from rekindle import Message, Session, Store, open_store
 from rekindle.transcripts import FORMATS, SessionStarted, SessionUpdated
 from rekindle.transcripts import importer as module
-from rekindle.transcripts.agent_folders import SAMPLE
+from rekindle.transcripts.discovery import SAMPLE
 from rekindle.transcripts.importer import FormatCount, import_transcripts
 from rekindle.types import Tokens
 from tests.unit.transcripts.conftest import Claude, Write, call, said

@@ -11,14 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rekindle.transcripts import UnreadableEntry
-from rekindle.transcripts.jsonio import stream
-from rekindle.transcripts.jsonio.stream import (
-    ContainerEnd,
-    JsonPath,
-    JsonValue,
-    iter_stream_values,
-    iter_values,
-)
+from rekindle.transcripts.jsonio import scanner, stream
+from rekindle.transcripts.jsonio.scanner import ContainerEnd, JsonPath, JsonValue
+from rekindle.transcripts.jsonio.stream import iter_stream_values, iter_values
 
 TREE = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(-1e9, 1e9) | st.text(max_size=9),
@@ -140,7 +135,7 @@ def test_lists_in_lists_cost_the_memory_of_a_few_values(tmp_path: Path) -> None:
 
 
 def test_a_value_without_end_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "MAX_LINE_BYTES", 3 << 20)
+    monkeypatch.setattr(scanner, "MAX_LINE_BYTES", 3 << 20)
     data = b'[1, "' + b"x" * (9 << 20)
     given = list(iter_stream_values(io.BytesIO(data), "f", opens))
     assert given[0] == JsonValue(0, 1, (0,), 1)

@@ -18,8 +18,7 @@ from rekindle.errors import InvalidInput
 from rekindle.transcripts.readers.atif import parse_content, parse_tool_call
 from rekindle.types import Content, Message, Session, ToolCall
 
-from .common import parse_arguments
-from .exchange import Exchange, pair_results
+from .common import Exchange, pair_results, parse_arguments
 
 VERSION = "ATIF-v1.8"
 

@@ -1,11 +1,11 @@
-"""Formatting shared by the Markdown and HTML exports."""
+"""Pairing and formatting of messages, shared by the exports."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from rekindle.types import Message, Session, ToolCall
 
@@ -106,3 +106,31 @@ def replace_surrogates(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-8", "replace").decode()
     return text
+
+
+class Exchange(NamedTuple):
+    """A message and the results of its tool calls, by call id."""
+
+    message: Message
+    results: dict[str, Message]
+
+
+def pair_results(messages: Iterable[Message]) -> Iterator[Exchange]:
+    """Yield each message with the results of its calls.
+
+    A result without a matching call is yielded on its own.
+    """
+    current: Exchange | None = None
+    for message in messages:
+        if message.role == "tool" and current is not None:
+            call_id = message.tool_call_id or ""
+            if call_id not in current.results and any(
+                known.id == call_id for known in current.message.tool_calls
+            ):
+                current.results[call_id] = message
+                continue
+        if current is not None:
+            yield current
+        current = Exchange(message, {})
+    if current is not None:
+        yield current

@@ -10,15 +10,16 @@ from typing import cast
 from rekindle.types import JSON, Message, Session, ToolCall
 
 from .common import (
+    Exchange,
     describe_failure,
     format_arguments,
     format_time,
     format_title,
     list_session_details,
+    pair_results,
     preview_call,
     replace_surrogates,
 )
-from .exchange import Exchange, pair_results
 
 _FENCE = re.compile(r"^```[^\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 _INLINE_MARKUP = re.compile(r"`([^`\n]+)`|\*\*(?=\S)([^*`\n]{1,200}?)(?<=\S)\*\*")

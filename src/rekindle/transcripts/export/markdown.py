@@ -8,15 +8,16 @@ from collections.abc import Iterable, Iterator
 from rekindle.types import Message, Session, ToolCall
 
 from .common import (
+    Exchange,
     describe_failure,
     format_arguments,
     format_time,
     format_title,
     list_session_details,
+    pair_results,
     preview_call,
     replace_surrogates,
 )
-from .exchange import Exchange, pair_results
 
 _BACKTICKS = re.compile(r"`{3,}")
 

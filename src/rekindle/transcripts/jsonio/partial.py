@@ -14,9 +14,9 @@ from typing import NamedTuple, cast
 from rekindle.json_fields import JsonObject
 from rekindle.types import JSON
 
-from .document import JsonStream
 from .fast_path import ParsedDocument, RawMember
 from .jsonl import decode_json
+from .scanner import ContainerEnd, JsonScanner, JsonValue
 
 _NO_BRACKETS = bytes({*range(256)} - {*b"{}[]"})
 _LITERAL_BYTES = b"0123456789+-.eEaflnrstu"  # a number or a literal, whose end may be missing
@@ -109,11 +109,12 @@ def _slice_first_element(elements: Sequence[RawMember], data: bytes, is_cut: boo
 
 
 def _scan_first_element(data: bytes, lists: Collection[str]) -> bytes:
-    stream = JsonStream(BytesIO(data), lists)
-    for element in stream.read_elements():
-        if element.position is not None:
-            return element.data
-    return stream.buffer[stream.start :].lstrip() if stream.index is not None else b""
+    scanner = JsonScanner(BytesIO(data), "", lambda json_path: json_path[-1] in lists)
+    for item in scanner.read_items():
+        if isinstance(item, JsonValue) and isinstance(item.path[-1], int):
+            return scanner.value_text.strip().encode("utf-8", "replace")
+    is_element = scanner.cut_path is not None and isinstance(scanner.cut_path[-1], int)
+    return scanner.cut_text.encode("utf-8", "replace") if is_element else b""
 
 
 @lru_cache(maxsize=4)
@@ -145,17 +146,18 @@ def _scan_fields(data: bytes) -> JsonObject:
             pass
         else:
             return cast(JsonObject, document) if isinstance(document, dict) else {}
-    stream = JsonStream(BytesIO(data), ())
+    scanner = JsonScanner(BytesIO(data), "", lambda _: False)
     found: JsonObject = {}
-    for element in stream.read_elements():
-        if element.document or element.key is None:
+    for item in scanner.read_items():
+        if isinstance(item, JsonValue):
+            if not isinstance(item.path[-1], str):
+                return found
+            found[item.path[-1]] = item.value
+        elif isinstance(item, ContainerEnd):
             return found
-        try:
-            found[element.key] = decode_json(element.data)
-        except ValueError:
-            continue
-    if stream.depth and stream.key is not None:
-        found[stream.key] = _make_empty_value(stream.buffer[stream.start :].lstrip()[:1])
+    if scanner.cut_path is not None and isinstance(scanner.cut_path[-1], str):
+        first_byte = scanner.cut_text[:1].encode("utf-8", "replace")
+        found[scanner.cut_path[-1]] = _make_empty_value(first_byte)
     return found
 
 

@@ -1,59 +1,42 @@
-"""Streaming reader for JSON documents with nested lists, value by value.
+"""Streaming readers for JSON files: value by value, with only the memory of the largest value.
 
-A file may hold a list of sessions, each with its list of messages. `iter_values` descends as far as
-`should_descend` allows and yields every value there with its path, so that reading costs the memory of
-the largest value (or of a line, for one document per line). A value that is not JSON is reported and
-skipped; in a truncated file, everything before the cut is still read.
+A file may hold a list of sessions, each with its list of messages; `iter_values` descends as far as
+`should_descend` allows. Most formats have one list, at the top or under a key; `iter_elements` yields
+its elements and every other top-level value. Both continue with the next document, if any.
 """
 
 from __future__ import annotations
 
-import codecs
-import json
 import os
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeAlias, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import UnreadableEntry
 
 from .fast_path import MAX_PARSED_BYTES, ParsedDocument, RawMember
-from .jsonl import MAX_LINE_BYTES, decode_json, read_json_lines
-
-JsonPath: TypeAlias = tuple[str | int, ...]
-
-_VALUE_CHUNK_BYTES = 1 << 18
-# Deeper containers are yielded whole, because paths of any length would cost unbounded memory.
-_MAX_DEPTH = 128
-_MAX_KEY_LENGTH = 1 << 16
-_DECODER = json.JSONDecoder(parse_constant=lambda _: None, strict=False)
-_VALUE_DELIMITERS = frozenset(",]} \t\r\n")
-_SPACE = re.compile(r"[\s\ufeff]*")
-_KEY = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")\s*:', re.DOTALL)
-# A closed string, a quote whose string continues beyond the buffer, or punctuation.
-_VALUE_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|"|[{}\[\],]', re.DOTALL)
+from .jsonl import decode_json, read_json_lines
+from .scanner import (
+    MAX_DEPTH,
+    ContainerEnd,
+    JsonPath,
+    JsonScanner,
+    JsonValue,
+    StreamItem,
+    format_path,
+)
 
 
-class JsonValue(NamedTuple):
-    """A value that was not descended into, and the keys and indexes that lead to it."""
+class Element(NamedTuple):
+    """One value of a document: an element of its list (with `position`), or the value of a key."""
 
     document: int
     line: int
-    path: JsonPath
+    key: str | None
+    position: int | None
     value: Any
-
-
-class ContainerEnd(NamedTuple):
-    """Marks the end of a container that was descended into."""
-
-    document: int
-    path: JsonPath
-
-
-StreamItem: TypeAlias = JsonValue | ContainerEnd | UnreadableEntry
 
 
 def iter_values(path: Path, should_descend: Callable[[JsonPath], bool]) -> Iterator[StreamItem]:
@@ -83,6 +66,22 @@ def iter_document_values(
         yield from iter_stream_values(file, str(path), should_descend)
 
 
+def iter_elements(path: Path, lists: Collection[str]) -> Iterator[Element | UnreadableEntry]:
+    """Yield the elements of a file's documents; `lists` names the keys whose lists are split."""
+    for item in iter_document_values(path, lambda json_path: json_path[-1] in lists):
+        if isinstance(item, UnreadableEntry):
+            yield item
+        elif isinstance(item, JsonValue):
+            document, line, json_path, value = item
+            key, position = json_path[0], json_path[-1]
+            if isinstance(position, int):
+                yield Element(
+                    document, line, key if isinstance(key, str) else None, position, value
+                )
+            elif len(json_path) == 1:
+                yield Element(document, line, position, None, value)
+
+
 def _iter_decoded(
     container: JsonValue, should_descend: Callable[[JsonPath], bool]
 ) -> Iterator[StreamItem]:
@@ -96,7 +95,7 @@ def _iter_decoded(
         child_value = JsonValue(document, line, (*json_path, key), child)
         if (
             isinstance(child, (dict, list))
-            and len(json_path) < _MAX_DEPTH
+            and len(json_path) < MAX_DEPTH
             and should_descend(child_value.path)
         ):
             yield from _iter_decoded(child_value, should_descend)
@@ -117,14 +116,10 @@ def _iter_parsed(
         for key, offset, raw in members:
             child_path: JsonPath = (*json_path, key)
             line = count_line(offset)
-            if (
-                data[offset] in b"{["
-                and len(child_path) < _MAX_DEPTH
-                and should_descend(child_path)
-            ):
+            if data[offset] in b"{[" and len(child_path) < MAX_DEPTH and should_descend(child_path):
                 child_members = parsed.split_container(raw, offset)
                 if child_members is None:
-                    yield from _ValueStream(
+                    yield from JsonScanner(
                         BytesIO(bytes(raw)), name, should_descend, child_path, line
                     ).read_items()
                     continue
@@ -134,7 +129,7 @@ def _iter_parsed(
             try:
                 value = decode_json(raw)
             except ValueError as error:
-                yield UnreadableEntry(name, line, f"{_format_path(child_path)}: not JSON: {error}")
+                yield UnreadableEntry(name, line, f"{format_path(child_path)}: not JSON: {error}")
             else:
                 yield JsonValue(0, line, child_path, value)
         else:
@@ -152,184 +147,4 @@ def iter_stream_values(
     The path of a document is `()`, and it is always descended into. `name` is the file name used in
     reports.
     """
-    return _ValueStream(file, name, should_descend).read_items()
-
-
-class _OpenContainer:
-    """A container that is being read."""
-
-    def __init__(self, path: JsonPath, is_list: bool) -> None:
-        self.path = path
-        self.is_list = is_list
-        self.index = 0
-
-
-class _ValueStream:
-    """A scanner over the text of JSON documents."""
-
-    def __init__(
-        self,
-        file: BinaryIO,
-        name: str,
-        should_descend: Callable[[JsonPath], bool],
-        root: JsonPath = (),
-        line: int = 1,
-    ) -> None:
-        self.file = file
-        self.root = root
-        self.name = name
-        self.should_descend = should_descend
-        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self.text = ""
-        self.offset = 0
-        self.line = line
-        self.counted_to = 0
-        self.document = -1
-        self.stack: list[_OpenContainer] = []
-
-    def read_items(self) -> Iterator[StreamItem]:
-        """Yield the values and container ends of all documents."""
-        while char := self._peek():
-            if len(self.text) - self.offset > MAX_LINE_BYTES:
-                yield self._report(
-                    f"value is longer than {MAX_LINE_BYTES >> 20} MiB; the rest is skipped"
-                )
-                return
-            if not self.stack:
-                yield from self._read_document_start(char)
-            elif char in "]}":
-                self.offset += 1
-                yield ContainerEnd(self.document, self.stack.pop().path)
-            elif char == ",":
-                self.offset += 1
-            else:
-                yield from self._read_child(self.stack[-1])
-        if self.stack:
-            yield self._report(f"unexpected end of document, {len(self.stack)} levels deep")
-
-    def _read_document_start(self, char: str) -> Iterator[UnreadableEntry]:
-        if char in "{[":
-            self.document += 1
-            self._open_container(self.root, char)
-            return
-        start = self.offset
-        while (end := self.text.find("\n", self.offset)) < 0 and self._read_more():
-            start = self.offset
-        line = self.text[start : end if end >= 0 else len(self.text)]
-        if not line.startswith("//"):
-            yield self._report("expected a JSON document")
-        self.offset = start + len(line)
-
-    def _read_child(self, frame: _OpenContainer) -> Iterator[StreamItem]:
-        if frame.is_list:
-            json_path = (*frame.path, frame.index)
-            frame.index += 1
-        else:
-            key = self._read_key()
-            if key is None:
-                yield self._report(f"{_format_path(frame.path)}: expected a key")
-                self._skip_value()
-                return
-            json_path = (*frame.path, key)
-        char = self._peek()
-        if char in ("{", "[") and len(self.stack) < _MAX_DEPTH and self.should_descend(json_path):
-            self._open_container(json_path, char)
-        elif char not in ("", ",", "]", "}"):
-            yield from self._read_value(json_path)
-
-    def _open_container(self, json_path: JsonPath, char: str) -> None:
-        self.offset += 1
-        self.stack.append(_OpenContainer(json_path, char == "["))
-
-    def _read_value(self, json_path: JsonPath) -> Iterator[StreamItem]:
-        line = self._count_line()
-        try:
-            value, end = _DECODER.raw_decode(self.text, self.offset)
-        except (ValueError, RecursionError):
-            end, value = len(self.text), None
-        # The first digits of a number that continues beyond the buffer are a number too.
-        if self.text[end : end + 1] in _VALUE_DELIMITERS:
-            self.offset = end
-            yield JsonValue(self.document, line, json_path, value)
-            return
-        # It continues beyond the buffer or is not JSON: find its end by its brackets.
-        whole = self._skip_value()
-        if whole is None:
-            return
-        try:
-            yield JsonValue(self.document, line, json_path, _DECODER.decode(whole))
-        except ValueError as error:
-            yield UnreadableEntry(self.name, line, f"{_format_path(json_path)}: not JSON: {error}")
-        except RecursionError:
-            yield UnreadableEntry(self.name, line, f"{_format_path(json_path)}: nested too deeply")
-
-    def _skip_value(self) -> str | None:
-        """Skip a value and return its text, or None if the file ends first."""
-        depth, position, size = 0, self.offset, _VALUE_CHUNK_BYTES
-        while True:
-            match = _VALUE_TOKEN.search(self.text, position)
-            if match is None or (match[0] == '"' and match.end() - match.start() == 1):
-                position = match.start() if match else len(self.text)
-                position -= self.offset
-                if len(self.text) - self.offset > MAX_LINE_BYTES:
-                    return None
-                if not self._read_more(size):
-                    self.offset = len(self.text)
-                    return None
-                # Double the read size for long values, so that reading stays linear.
-                size *= 2
-                position += self.offset
-                continue
-            token = match[0]
-            if depth == 0 and token in ",]}":
-                whole = self.text[self.offset : match.start()]
-                self.offset = match.start()
-                return whole
-            depth += 1 if token in "{[" else -1 if token in "]}" else 0
-            position = match.end()
-
-    def _read_key(self) -> str | None:
-        match = _KEY.match(self.text, self.offset)
-        while (
-            match is None and len(self.text) - self.offset < _MAX_KEY_LENGTH and self._read_more()
-        ):
-            match = _KEY.match(self.text, self.offset)
-        if match is None:
-            return None
-        self.offset = match.end()
-        try:
-            return _DECODER.decode(match[1])
-        except ValueError:
-            return match[1][1:-1]
-
-    def _peek(self) -> str:
-        """Return the next non-space character without consuming it; empty at the end."""
-        while True:
-            match = _SPACE.match(self.text, self.offset)
-            self.offset = match.end() if match else self.offset
-            if self.offset < len(self.text):
-                return self.text[self.offset]
-            if not self._read_more():
-                return ""
-
-    def _read_more(self, size: int = _VALUE_CHUNK_BYTES) -> bool:
-        """Read another chunk, drop consumed text, and restart offsets from the new beginning."""
-        chunk = self.file.read(size)
-        self.line = self._count_line()
-        self.text = self.text[self.offset :] + self.decoder.decode(chunk, final=not chunk)
-        self.offset = self.counted_to = 0
-        return bool(chunk)
-
-    def _count_line(self) -> int:
-        self.line += self.text.count("\n", self.counted_to, self.offset)
-        self.counted_to = self.offset
-        return self.line
-
-    def _report(self, reason: str) -> UnreadableEntry:
-        return UnreadableEntry(self.name, self._count_line(), reason)
-
-
-def _format_path(json_path: JsonPath) -> str:
-    """Format a path for people: `samples[3].messages`."""
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part:.80}" for part in json_path[:8])
-    return "".join(parts).lstrip(".") or "the document"
+    return JsonScanner(file, name, should_descend).read_items()

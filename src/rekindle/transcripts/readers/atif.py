@@ -26,7 +26,8 @@ from rekindle.json_fields import (
 )
 from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
-from rekindle.transcripts.jsonio.stream import ContainerEnd, JsonPath, iter_values
+from rekindle.transcripts.jsonio.scanner import ContainerEnd, JsonPath
+from rekindle.transcripts.jsonio.stream import iter_values
 from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, make_foreign_message
 
 from .session_builder import (

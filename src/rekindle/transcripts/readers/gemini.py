@@ -35,9 +35,9 @@ from rekindle.json_fields import (
 )
 from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
-from rekindle.transcripts.jsonio.document import iter_decoded_elements
 from rekindle.transcripts.jsonio.jsonl import read_line_events
 from rekindle.transcripts.jsonio.partial import find_first_element, parse_partial_fields
+from rekindle.transcripts.jsonio.stream import iter_elements
 from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace_fields
 
 from .session_builder import (
@@ -100,7 +100,7 @@ def _read_lines(path: Path) -> Iterator[TranscriptEvent]:
 def _read_documents(path: Path) -> Iterator[TranscriptEvent]:
     chat: _GeminiChat | _GeminiHistory = _GeminiChat(path)
     document = -1
-    for element in iter_decoded_elements(path, _LISTS):
+    for element in iter_elements(path, _LISTS):
         if isinstance(element, UnreadableEntry):
             yield element
             continue

@@ -38,8 +38,8 @@ from rekindle.json_fields import (
 )
 from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
-from rekindle.transcripts.jsonio.document import iter_decoded_elements
 from rekindle.transcripts.jsonio.jsonl import decode_json, read_json_lines
+from rekindle.transcripts.jsonio.stream import iter_elements
 from rekindle.types import JSON, Content, Message, Session, Tokens, ToolCall, replace_fields
 
 from .session_builder import (
@@ -312,7 +312,7 @@ def _read_lines(path: Path) -> Iterator[TranscriptEvent]:
 
 def _read_document(path: Path) -> Iterator[TranscriptEvent]:
     thread = _HermesThread(Session(id=path.stem.removeprefix("session_"), source=SOURCE))
-    for element in iter_decoded_elements(path, {"messages"}):
+    for element in iter_elements(path, {"messages"}):
         if isinstance(element, UnreadableEntry):
             yield element
             continue
@@ -380,7 +380,7 @@ def _load_cached_entries(index: Path, mtime: int, size: int) -> dict[str, JsonOb
 
 
 def _iter_index_entries(path: Path) -> Iterator[JsonObject | UnreadableEntry]:
-    for element in iter_decoded_elements(path, ()):
+    for element in iter_elements(path, ()):
         if isinstance(element, UnreadableEntry):
             yield element
             continue

@@ -30,14 +30,10 @@ from rekindle.json_fields import (
 )
 from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
-from rekindle.transcripts.jsonio.document import iter_decoded_elements
 from rekindle.transcripts.jsonio.jsonl import decode_json, read_json_lines
 from rekindle.transcripts.jsonio.partial import find_first_element, parse_partial_fields
-from rekindle.transcripts.jsonio.stream import (
-    ContainerEnd,
-    JsonPath,
-    iter_document_values,
-)
+from rekindle.transcripts.jsonio.scanner import ContainerEnd, JsonPath
+from rekindle.transcripts.jsonio.stream import iter_document_values, iter_elements
 from rekindle.types import (
     JSON,
     ROLES,
@@ -133,7 +129,7 @@ def _read_documents(path: Path) -> Iterator[TranscriptEvent]:
     conversation = OpenAIChatConversation("")
     resolved_path = str(path.resolve())
     document = -1
-    for element in iter_decoded_elements(path, {"messages"}):
+    for element in iter_elements(path, {"messages"}):
         if isinstance(element, UnreadableEntry):
             yield element
             continue

@@ -36,9 +36,9 @@ from rekindle.json_fields import (
 )
 from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
-from rekindle.transcripts.jsonio.document import iter_decoded_elements
 from rekindle.transcripts.jsonio.jsonl import decode_json, read_json_lines, read_json_object
 from rekindle.transcripts.jsonio.partial import find_first_element, parse_partial_fields
+from rekindle.transcripts.jsonio.stream import iter_elements
 from rekindle.types import JSON, Message, Session, Tokens
 
 from .session_builder import (
@@ -122,7 +122,7 @@ def read_events(path: Path) -> Iterator[TranscriptEvent]:
 def _read_documents(path: Path) -> Iterator[TranscriptEvent]:
     conversation = _OpenCodeConversation(path)
     document = 0
-    for element in iter_decoded_elements(path, {"messages"}):
+    for element in iter_elements(path, {"messages"}):
         if isinstance(element, UnreadableEntry):
             yield element
             continue

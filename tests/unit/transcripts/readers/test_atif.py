@@ -14,7 +14,7 @@ from rekindle.transcripts import (
     detect_format,
     read_transcript,
 )
-from rekindle.transcripts.agent_folders import SAMPLE
+from rekindle.transcripts.discovery import SAMPLE
 from rekindle.transcripts.export import atif
 from rekindle.types import Message, Session, Tokens, ToolCall, replace_fields
 from tests.unit.transcripts.conftest import CORPUS, Write, messages

@@ -30,13 +30,8 @@ from rekindle.json_fields import (
 )
 from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
-from rekindle.transcripts.jsonio.stream import (
-    ContainerEnd,
-    JsonPath,
-    StreamItem,
-    iter_stream_values,
-    iter_values,
-)
+from rekindle.transcripts.jsonio.scanner import ContainerEnd, JsonPath, StreamItem
+from rekindle.transcripts.jsonio.stream import iter_stream_values, iter_values
 from rekindle.transcripts.readers.session_builder import (
     MASKED_IDS,
     SessionBuilder,

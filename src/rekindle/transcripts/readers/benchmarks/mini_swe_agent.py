@@ -29,8 +29,8 @@ from rekindle.json_fields import (
 )
 from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
-from rekindle.transcripts.jsonio.document import iter_decoded_elements
 from rekindle.transcripts.jsonio.jsonl import read_json_object
+from rekindle.transcripts.jsonio.stream import iter_elements
 from rekindle.transcripts.readers.session_builder import (
     SessionBuilder,
     join_thoughts,
@@ -65,7 +65,7 @@ def can_read(head: FileHead) -> bool:
 
 def read_events(path: Path) -> Iterator[TranscriptEvent]:
     run = _MiniSweAgentRun(path)
-    for element in iter_decoded_elements(path, {"messages"}):
+    for element in iter_elements(path, {"messages"}):
         if isinstance(element, UnreadableEntry):
             yield element
         elif element.position is None:
@@ -73,7 +73,8 @@ def read_events(path: Path) -> Iterator[TranscriptEvent]:
         elif isinstance(element.value, dict):
             position = element.position + 1
             yield from run.read_entry(
-                cast(JsonObject, element.value)  # pyright: ignore[reportUnknownMemberType], f"item:{position}"
+                cast(JsonObject, element.value),  # pyright: ignore[reportUnknownMemberType]
+                f"item:{position}",
             )
         else:
             reason = f"messages: item {element.position + 1} is not an object"

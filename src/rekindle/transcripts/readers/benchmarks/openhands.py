@@ -21,9 +21,9 @@ from typing import cast
 from rekindle.json_fields import JsonObject, as_object, as_objects, get_text
 from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
-from rekindle.transcripts.jsonio.document import iter_decoded_elements
 from rekindle.transcripts.jsonio.jsonl import decode_json, read_json_lines, read_json_object
 from rekindle.transcripts.jsonio.partial import find_first_element
+from rekindle.transcripts.jsonio.stream import iter_elements
 from rekindle.transcripts.readers.session_builder import make_run_id
 from rekindle.types import Session
 
@@ -115,7 +115,7 @@ def _read_lines(path: Path) -> Iterator[TranscriptEvent]:
 def _read_documents(path: Path) -> Iterator[TranscriptEvent]:
     conversation, document = _create_conversation(path, path.stem, ""), 0
     metadata: JsonObject = {}
-    for element in iter_decoded_elements(path, _LISTS):
+    for element in iter_elements(path, _LISTS):
         if isinstance(element, UnreadableEntry):
             yield element
             continue

@@ -25,9 +25,9 @@ from rekindle.json_fields import (
 )
 from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
-from rekindle.transcripts.jsonio.document import iter_decoded_elements
 from rekindle.transcripts.jsonio.jsonl import decode_json
 from rekindle.transcripts.jsonio.partial import find_first_element
+from rekindle.transcripts.jsonio.stream import iter_elements
 from rekindle.transcripts.readers.session_builder import (
     SessionBuilder,
     decode_text,
@@ -81,9 +81,11 @@ def can_read(head: FileHead) -> bool:
 
 def read_events(path: Path) -> Iterator[TranscriptEvent]:
     run = _SweAgentRun(path)
-    for element in iter_decoded_elements(path, _LISTS, _READ_KEYS):
+    for element in iter_elements(path, _LISTS):
         if isinstance(element, UnreadableEntry):
             yield element
+        elif element.key not in _READ_KEYS:
+            continue
         elif element.key == "info":
             run.update_session(as_object(element.value))
         elif element.key == "replay_config":
@@ -105,8 +107,10 @@ class _SweAgentHistory:
         self.lookahead: list[JsonObject] = []
 
     def _iter_entries(self, path: Path) -> Iterator[JsonObject]:
-        for element in iter_decoded_elements(path, _LISTS, {"history"}):
-            if isinstance(element, UnreadableEntry) or element.position is None:
+        for element in iter_elements(path, _LISTS):
+            if isinstance(element, UnreadableEntry) or element.key != "history":
+                continue
+            if element.position is None:
                 continue
             entry = as_object(element.value)
             if entry.get("role") != "system" and entry.get("is_demo") is not True:

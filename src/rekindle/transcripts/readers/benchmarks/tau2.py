@@ -25,7 +25,8 @@ from rekindle.json_fields import (
 )
 from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
-from rekindle.transcripts.jsonio.stream import ContainerEnd, JsonPath, iter_values
+from rekindle.transcripts.jsonio.scanner import ContainerEnd, JsonPath
+from rekindle.transcripts.jsonio.stream import iter_values
 from rekindle.transcripts.readers.session_builder import (
     SessionBuilder,
     make_path_id,

@@ -16,7 +16,8 @@ from rekindle.json_fields import JsonObject, as_number, as_object
 from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
 from rekindle.transcripts.jsonio.partial import find_first_element, parse_partial_fields
-from rekindle.transcripts.jsonio.stream import JsonPath, JsonValue, iter_values
+from rekindle.transcripts.jsonio.scanner import JsonPath, JsonValue
+from rekindle.transcripts.jsonio.stream import iter_values
 from rekindle.transcripts.readers.openai_chat import OpenAIChatConversation
 from rekindle.transcripts.readers.session_builder import make_path_id
 from rekindle.types import JSON

@@ -15,14 +15,9 @@ from pathlib import Path
 
 from rekindle.json_fields import JsonObject, as_object, get_text
 from rekindle.transcripts.detect import FileHead
-from rekindle.transcripts.events import (
-    SessionStarted,
-    SessionUpdated,
-    TranscriptEvent,
-    UnreadableEntry,
-)
+from rekindle.transcripts.events import TranscriptEvent, UnreadableEntry
 from rekindle.transcripts.jsonio.partial import find_first_element, parse_partial_fields
-from rekindle.transcripts.readers.session_builder import make_hash_id
+from rekindle.transcripts.readers.session_builder import SessionSwitch, make_hash_id
 from rekindle.types import Message, Session
 
 from .span_messages import parse_inputs, parse_outputs
@@ -83,7 +78,7 @@ class _OtelFile:
         # By trace, because not every span names its conversation.
         self.conversation_ids: dict[str, str] = {}
         self.recent: dict[str, _OtelConversation] = {}
-        self.active_thread: OtelThread | None = None
+        self.switch = SessionSwitch()
 
     def read_entry(self, span: OtelSpan) -> Iterator[TranscriptEvent]:
         """Read one span."""
@@ -110,18 +105,13 @@ class _OtelFile:
             yield from self._append_messages(conversation.flush())
         for conversation in self.conversations.values():
             for thread in conversation.threads:
-                if thread.is_started:
-                    yield SessionUpdated(thread.session)
+                yield from thread.finish()
 
     def _append_messages(
         self, messages: Iterator[tuple[OtelThread, Message]]
     ) -> Iterator[TranscriptEvent]:
         for thread, message in messages:
-            if self.active_thread is not thread:
-                self.active_thread = thread
-                thread.is_started = True
-                yield SessionStarted(thread.session)
-            yield message
+            yield from self.switch.append_messages(thread, (message,))
 
 
 class _OtelConversation:

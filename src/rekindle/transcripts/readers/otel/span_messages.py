@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from typing import Any
 
 from rekindle.json_fields import (
     JsonObject,
@@ -25,6 +25,11 @@ from rekindle.json_fields import (
     to_content,
 )
 from rekindle.transcripts.jsonio.jsonl import decode_json
+from rekindle.transcripts.readers.session_builder import (
+    join_thoughts,
+    make_image_part,
+    to_arguments,
+)
 from rekindle.types import JSON, Content, Message, Tokens, ToolCall, make_foreign_message
 
 from .spans import OtelSpan, SpanEvent
@@ -103,11 +108,6 @@ def to_text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
-def to_arguments(value: Any) -> str | JsonObject:
-    """Return the arguments of a call: text as it was written, or an object."""
-    return cast(JsonObject, value) if isinstance(value, dict) else to_text(value) or ""
-
-
 def _parse_count(attributes: JsonObject, names: Iterable[str]) -> int:
     """Return the first of these counts; some files write them as text."""
     for name in names:
@@ -166,7 +166,7 @@ def _unflatten_message(fields: JsonObject) -> JsonObject:
 
 def _unflatten_part(part: JsonObject) -> JsonObject:
     if url := get_text(part, "image.image.url"):
-        return {"type": "image_url", "image_url": {"url": url}}
+        return make_image_part(url)
     return make_text_part(get_text(part, "text") or "")
 
 
@@ -262,12 +262,11 @@ def _parse_block(block: JsonObject) -> JsonObject:
 
 
 def _parse_reasoning(parts: list[JsonObject]) -> str | None:
-    thoughts = (
-        to_text(part.get("content", part.get("text"))) or ""
+    return join_thoughts(
+        to_text(part.get("content", part.get("text")))
         for part in parts
         if part.get("type") in ("reasoning", "thinking")
     )
-    return "\n\n".join(thought for thought in thoughts if thought) or None
 
 
 def _parse_part_calls(parts: list[JsonObject]) -> Iterator[ToolCall]:

@@ -24,7 +24,8 @@ from rekindle.json_fields import (
     parse_timestamp,
 )
 from rekindle.transcripts.events import UnreadableEntry
-from rekindle.transcripts.jsonio.stream import ContainerEnd, JsonPath, iter_values
+from rekindle.transcripts.jsonio.scanner import ContainerEnd, JsonPath
+from rekindle.transcripts.jsonio.stream import iter_values
 
 _CONTAINER_KEYS = {
     "resourceSpans", "resource_spans", "scopeSpans", "scope_spans", "instrumentationLibrarySpans",

@@ -13,10 +13,15 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from rekindle.json_fields import as_object, as_objects, drop_none, get_text
-from rekindle.transcripts.readers.session_builder import make_hash_id
-from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace_fields
+from rekindle.transcripts.readers.session_builder import (
+    SessionBuilder,
+    join_thoughts,
+    make_hash_id,
+    to_arguments,
+)
+from rekindle.types import JSON, Message, Session, ToolCall, replace_fields
 
-from .span_messages import parse_tokens, to_arguments, to_text
+from .span_messages import parse_tokens, to_text
 from .spans import AGENT_KINDS, OtelSpan
 
 _MODEL_CALLS = {"chat", "text_completion", "generate_content", "LLM", "completion"}
@@ -31,16 +36,14 @@ _ARGUMENT_KEYS = ("gen_ai.tool.call.arguments", "tool.parameters", "input.value"
               "traceloop.entity.input")  # fmt: skip
 
 
-class OtelThread:
+class OtelThread(SessionBuilder):
     """One history being assembled, and the messages held back because later spans may add to them."""
 
     def __init__(self, session: Session) -> None:
-        self.session = session
-        self.is_started = False
+        super().__init__(session)
         # Digests and ids only, never content: needed to recognize repeated messages.
         self.digest_counts: Counter[str] = Counter()
         self.answer_count = 0
-        self.message_ids: set[str] = set()
         self.answered_calls: set[str] = set()
         self.held_answer: Message | None = None
         self.pending_calls: dict[str, ToolCall] = {}
@@ -55,18 +58,16 @@ class OtelThread:
 
     def update_session(self, span: OtelSpan) -> None:
         """Update the session from a span's attributes."""
-        known, attributes = self.session, span.attributes
-        usage = parse_tokens(attributes) if classify_span(span) == "model" else Tokens()
-        model = get_text(
-            attributes, "gen_ai.response.model", "gen_ai.request.model", "llm.model_name"
+        started, attributes = self.session.started, span.attributes
+        if classify_span(span) == "model":
+            self.add_usage(parse_tokens(attributes))
+        self.fill_fields(
+            model=get_text(
+                attributes, "gen_ai.response.model", "gen_ai.request.model", "llm.model_name"
+            ),
+            user=get_text(attributes, "user.id", "enduser.id"),
         )
-        self.session = replace_fields(
-            known,
-            model=known.model or model,
-            user=known.user or get_text(attributes, "user.id", "enduser.id"),
-            started=min(known.started or span.start or 0.0, span.start or known.started),
-            tokens=known.tokens.add(usage),
-        )
+        self.set_fields(started=min(started or span.start or 0.0, span.start or started))
 
     def has_pending_call_outside(self, history: list[Message]) -> bool:
         """Return whether a call is pending whose result is not in this history."""
@@ -160,14 +161,13 @@ class OtelThread:
         )
         texts = [output for output in outputs if output.content]
         model = get_text(span.attributes, "gen_ai.response.model", "llm.model_name")
-        thoughts = "\n\n".join(output.reasoning for output in outputs if output.reasoning)
         self.answer_count += 1
         self.pending_calls = {call.id: call for call in calls}
         self.held_answer = Message(
             role="assistant",
             content=_join_content(texts),
             tool_calls=calls,
-            reasoning=thoughts or None,
+            reasoning=join_thoughts(output.reasoning for output in outputs),
             finish_reason=next(
                 (output.finish_reason for output in outputs if output.finish_reason), None
             ),
@@ -269,9 +269,8 @@ class OtelThread:
 
     def _make_message_id(self, message_id: str, fallback_id: str) -> str:
         """Return an id that no other message of the thread has."""
-        while message_id in self.message_ids:
+        while not self.is_new(message_id):
             message_id = f"{message_id}:{fallback_id}"
-        self.message_ids.add(message_id)
         return message_id
 
 

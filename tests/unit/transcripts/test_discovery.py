@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rekindle.transcripts.agent_folders import find_session_paths
+from rekindle.transcripts.discovery import find_session_paths
 
 
 def test_only_folders_that_exist_are_found(tmp_path: Path) -> None:
