@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias, cast
 
 from rekindle.errors import InvalidInput
 
@@ -112,11 +112,13 @@ class Message(_MessageFields):
     def __getnewargs__(self) -> tuple[Any, ...]:  # for copy and pickle
         return self[:]
 
-    def _asdict(self) -> dict[str, Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return dict(zip(self._fields, self[:], strict=True))
+    if not TYPE_CHECKING:  # the methods of every named tuple, without iteration
 
-    def _replace(self, **changes: Any) -> Message:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return self._make({**self._asdict(), **changes}.values())
+        def _asdict(self) -> dict[str, Any]:
+            return dict(zip(self._fields, self[:], strict=True))
+
+        def _replace(self, **changes: Any) -> Message:
+            return self._make({**self._asdict(), **changes}.values())
 
     @classmethod
     def from_openai(cls, fields: Mapping[str, JSON]) -> Message:

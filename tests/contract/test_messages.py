@@ -245,10 +245,31 @@ def test_a_message_that_could_not_come_back_equal_is_refused_with_its_field(stor
 
 def test_something_that_is_no_message_is_refused(store: Store) -> None:
     session = store.begin()
-    with pytest.raises(InvalidInput, match="expected a Message, got dict"):
-        store.append(session, {"role": "user", "content": "x"})  # pyright: ignore
+    for wrong in ("text", 7, None, ("user", "x"), [user("x")]):
+        with pytest.raises(InvalidInput, match=f"expected a Message .*{type(wrong).__name__}"):
+            store.append(session, wrong)  # pyright: ignore
+    with pytest.raises(InvalidInput, match=r"message\.role"):
+        store.append(session, {"content": "x"})
     with pytest.raises(NotFound):
         store.append(session.id + "?", user("x"))
+
+
+def test_a_message_in_openais_format_is_stored_like_any_other(store: Store) -> None:
+    session, call = store.begin(), {"name": "ls", "arguments": "{}"}
+    asked = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": call}]}
+    given = [user("look"), asked, {"role": "tool", "content": "a.py", "tool_call_id": "1"}]
+    expected = [
+        user("look"),
+        Message("assistant", tool_calls=[ToolCall("1", "ls", "{}")]),
+        Message("tool", "a.py", tool_call_id="1"),
+    ]
+    assert store.append(session, *given) == [0, 1, 2]
+    assert store.submit_append(session, given[0]).result(30) == [3]
+    assert store.submit_append(session).result(30) == []
+    assert store.messages(session) == [*expected, user("look")]
+    store.rewrite(session, *given)
+    assert store.messages(session) == expected
+    assert store.messages(store.compress(session, *given)) == expected
 
 
 def test_parts_given_as_a_tuple_come_back_equal(store: Store) -> None:

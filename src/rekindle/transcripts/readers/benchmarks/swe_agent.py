@@ -92,7 +92,8 @@ def read_events(path: Path) -> Iterator[TranscriptEvent]:
             run.set_model(element.value)
         elif element.position is not None and isinstance(element.value, dict):
             yield from run.read_entry(
-                cast(JsonObject, element.value)  # pyright: ignore[reportUnknownMemberType], element.position
+                cast(JsonObject, element.value),  # pyright: ignore[reportUnknownMemberType]
+                element.position,
             )
         else:
             yield UnreadableEntry(str(path), element.line, "trajectory: expected a step")
