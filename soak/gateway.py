@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import rekindle
 from rekindle import Store, open_store
@@ -115,9 +115,12 @@ class People:
         return self.count - begun
 
 
-def start_command(words: list[str], **options: Any) -> subprocess.Popen[Any]:
+def start_command(
+    words: list[str], *, env: dict[str, str], stderr: IO[bytes]
+) -> subprocess.Popen[bytes]:
     """Start `rekindle` in an interpreter of its own."""
-    return subprocess.Popen([sys.executable, "-m", "rekindle.cli", *words], **options)
+    command = [sys.executable, "-m", "rekindle.cli", *words]
+    return subprocess.Popen(command, env=env, stderr=stderr)
 
 
 class Life:

@@ -93,6 +93,13 @@ def get_scripts_folder() -> str:
     return str(_CommandServer.get().scripts)
 
 
+def get_script_runner() -> str:
+    """Return a program that runs a Python script, with what commands need already imported."""
+    if os.environ.get(_REAL):
+        return sys.executable
+    return str(_CommandServer.get().scripts / "run-script")
+
+
 def _is_like_ours(env: Mapping[str, str]) -> bool:
     """Whether an interpreter started with `env` would be like the one that was started with ours."""
     if os.environ.get(_REAL):
@@ -132,6 +139,7 @@ class _ForkedCommand(subprocess.Popen[Any]):
         ]
         request = {
             "argv": asked["args"],
+            "script": None,
             "env": asked["env"],
             "cwd": os.fspath(asked["cwd"] or os.getcwd()),
             "terminal": self._has_terminal,
@@ -177,10 +185,11 @@ class _CommandServer:
     def _write_client(self) -> None:
         self.scripts = Path(self._folder.name) / "bin"
         self.scripts.mkdir()
-        client = self.scripts / "rekindle"
         code = _CLIENT.read_text().replace("ADDRESS", repr(self._address))
-        client.write_text(f"#!{sys.executable} -SI\n{code}")
-        client.chmod(0o755)
+        for name in ("rekindle", "run-script"):
+            client = self.scripts / name
+            client.write_text(f"#!{sys.executable} -SI\n{code}")
+            client.chmod(0o755)
 
     def fork(self, request: dict[str, Any], files: Sequence[int]) -> int:
         """Have a child of this process forked; its process id."""

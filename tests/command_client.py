@@ -1,4 +1,4 @@
-"""`rekindle` on the PATH of a shell script: asks the server of commands for a child.
+"""`rekindle` on the PATH of a shell script, or `run-script`: asks the server of commands for a child.
 
 It starts with nothing but the modules of the interpreter itself, and stays as long as the command:
 signals are passed on to it, and its end is ours.
@@ -13,8 +13,10 @@ import sys
 
 line = socket.socket(socket.AF_UNIX)
 line.connect(ADDRESS)  # noqa: F821  # pyright: ignore  (put in when the script is written)
+is_script = sys.argv[0].endswith("run-script")
 request = {
-    "argv": sys.argv,
+    "argv": sys.argv[is_script:],
+    "script": sys.argv[1] if is_script else None,
     "env": dict(os.environ),
     "cwd": os.getcwd(),
     "terminal": False,

@@ -3,6 +3,7 @@
 A real start of `rekindle` spends most of its time on imports. Started by tests/command.py, never
 by hand: `python -P command_server.py LISTENER LIFE`, the numbers of two sockets it inherits.
 A request is one connection: its length, JSON, and the file descriptors of stdin, stdout, stderr.
+It may name a script to run instead of the command.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import io
 import json
 import os
 import pkgutil
+import runpy
 import select
 import signal
 import socket
@@ -31,6 +33,7 @@ LAZY = (
     "concurrent.futures.thread",
     "mcp.client.stdio",
     "mcp.client.streamable_http",
+    "mcp.server.mcpserver",
     "openai.resources.chat.completions",
     "prompt_toolkit.shortcuts",
     "psycopg.rows",
@@ -49,16 +52,19 @@ def main() -> None:
         sys.exit(f"importing the command has started threads: {len(threads) - 1}")
     gc.collect()
     gc.freeze()
-    if serve_requests(listener, life):
-        leave(run_command())
+    if request := serve_requests(listener, life):
+        leave(run_program(request["script"]))
 
 
-def run_command() -> int:
-    """Run the command line; its exit code, as the interpreter would make it."""
+def run_program(script: str | None) -> int:
+    """Run the command line or a script; its exit code, as the interpreter would make it."""
     from rekindle.cli import main as run_rekindle
 
     try:
-        run_rekindle()
+        if script:
+            runpy.run_path(script, run_name="__main__")
+        else:
+            run_rekindle()
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return end.code or 0
@@ -97,12 +103,12 @@ def load_everything() -> None:
     rekindle.cli.app.build_command_tree()
 
 
-def serve_requests(listener: socket.socket, life: socket.socket) -> bool:
-    """Return True in a child that is to run the command, False in the server at its end."""
+def serve_requests(listener: socket.socket, life: socket.socket) -> dict[str, Any] | None:
+    """Return the request in a child that is to fulfil it, None in the server at its end."""
     while True:
         ready, _, _ = select.select([listener, life], [], [])
         if life in ready:  # nobody writes to it: the tests have ended
-            return False
+            return None
         reap_children()
         connection, _ = listener.accept()
         request, files = receive_request(connection)
@@ -111,7 +117,7 @@ def serve_requests(listener: socket.socket, life: socket.socket) -> bool:
             for each in (listener, life, connection):
                 each.detach()
             become_command(request, files)
-            return True
+            return request
         for file in files:
             os.close(file)
         connection.close()

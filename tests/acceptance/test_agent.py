@@ -105,7 +105,7 @@ def far() -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     process = subprocess.Popen(
-        [sys.executable, SERVER, "http", str(port)],
+        [command.get_script_runner(), SERVER, "http", str(port)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -126,7 +126,7 @@ def small(**env: str) -> str:
     table = ", ".join(f'{name} = "{value}"' for name, value in env.items())
     return f"""
 [mcp.servers.small]
-command = "{sys.executable}"
+command = "{command.get_script_runner()}"
 args = ["{SERVER}"]
 env = {{{table}}}
 """

@@ -24,6 +24,7 @@ from rekindle.agent.tools.tool import ToolContext, ToolResult
 from rekindle.config import McpServer
 from rekindle.errors import McpServerUnreachable
 from rekindle.types import ToolCall
+from tests import command
 
 pytest.importorskip("mcp")
 SCRIPT = str(Path(__file__).with_name("mcp_server.py"))
@@ -31,7 +32,8 @@ CONTEXT = ToolContext(session="s", cwd=Path("/tmp"))
 
 
 def small(**fields: Any) -> McpConnection:
-    return McpConnection("small", McpServer(command=sys.executable, args=(SCRIPT,), **fields))
+    runner = command.get_script_runner()
+    return McpConnection("small", McpServer(command=runner, args=(SCRIPT,), **fields))
 
 
 async def ask(box: Toolbox, tool: str, **arguments: Any) -> ToolResult:
@@ -103,8 +105,8 @@ def test_a_server_that_was_killed_is_started_again() -> None:
 
 def test_a_server_that_dies_during_a_call_makes_it_fail_once(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
-    command = (SCRIPT, "starts", str(starts))
-    server = McpConnection("small", McpServer(command=sys.executable, args=command))
+    words = (SCRIPT, "starts", str(starts))
+    server = McpConnection("small", McpServer(command=command.get_script_runner(), args=words))
 
     async def use(box: Toolbox) -> None:
         died = await ask(box, "mcp__small__die")
@@ -188,7 +190,7 @@ def over_http() -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     process = subprocess.Popen(
-        [sys.executable, SCRIPT, "http", str(port)],
+        [command.get_script_runner(), SCRIPT, "http", str(port)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
