@@ -217,7 +217,7 @@ class JudgedCall(NamedTuple):
     number: int  # index among the calls of that message
     id: str
     tool: str
-    work: str  # code (a command that runs code too), file, research, terminal, general, …
+    kind: str  # code (a command that runs code too), file, research, terminal, general, …
     digest: int  # of tool and arguments; equal for repeated calls
     outcome: str
     failed: bool | None
@@ -226,7 +226,7 @@ class JudgedCall(NamedTuple):
     rule: str
     confidence: float
     duration: float | None = None  # seconds
-    answered: int | None = None  # position of the result
+    result_position: int | None = None
 
 
 class JudgedSession(NamedTuple):

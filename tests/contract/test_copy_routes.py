@@ -17,7 +17,7 @@ ADA_KEY, BOB_KEY = "agent:main:telegram:dm:7", "agent:main:telegram:dm:8"
 
 def accept(store: Store, text: str, id: str | None, key: str = ADA_KEY):  # type: ignore[no-untyped-def]
     said = user(text, platform_message_id=id)
-    return store.inbox.accept(key, ADA, said, runner="a", lease_seconds=30.0)
+    return store.inbox.accept(key, ADA, said, instance="a", lease_seconds=30.0)
 
 
 def lived(store: Store, clock: Clock) -> None:

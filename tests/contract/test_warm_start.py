@@ -121,7 +121,7 @@ def started(store: Store, kind: type[WarmStarter], arm: str) -> Session:
     starter = kind(store, WarmStartConfig(), arm_policy=drawn)
     newcomer = NewSession(store.begin(), ASKED, TOOLS)
     came = store.inbox.accept(
-        arm, Source("telegram", arm), user(ASKED), runner="a", lease_seconds=30.0
+        arm, Source("telegram", arm), user(ASKED), instance="a", lease_seconds=30.0
     )
     begun, _ = begin_session(
         store, starter, newcomer, lambda one: store.inbox.start_turn(came.inbound, one)

@@ -115,7 +115,7 @@ class Worker:
         while True:
             try:
                 return await self._executor.run(
-                    self._inbox.release_lease, self.key, self._context.gateway_context.runner
+                    self._inbox.release_lease, self.key, self._context.gateway_context.instance
                 )
             except StoreError as error:
                 logger.warning("cannot read the inbox: %s", error)

@@ -398,7 +398,7 @@ def _write_positions(found: Insights) -> None:
     )
     rows = [
         (
-            f"{step.first}–{step.last}" if step.last else f"{step.first}+", f"{step.alive:,}",
+            f"{step.first}–{step.last}" if step.last else f"{step.first}+", f"{step.sessions:,}",
             format_rate(step.rate), draw_rate(step.rate, top), format_difference(step.change),
         )
         for step in found.positions

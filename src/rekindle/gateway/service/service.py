@@ -68,8 +68,8 @@ async def _run_until_stopped(config: Config, store: Store, instance: GatewayInst
             )
             _install_signal_handlers(gateway)
             async with serve_health(gateway, config.gateway.health_port) as port:
-                instance.write_status({"pid": os.getpid(), "port": port, "runner": instance.name,
-                             "begun": time.time()})  # fmt: skip
+                instance.write_status({"pid": os.getpid(), "port": port, "instance": instance.name,
+                             "started": time.time()})  # fmt: skip
                 names = ", ".join(gateway.platforms)
                 logger.info("%s serving %s; http://127.0.0.1:%d/health", instance.name, names, port)
                 await gateway.run()
@@ -81,7 +81,7 @@ def build_gateway_context(
     config: Config,
     executor: StoreExecutor,
     model: Model,
-    runner: str,
+    instance: str,
     platforms: list[Platform],
     toolkit: Toolkit,
     price: Price,
@@ -113,7 +113,7 @@ def build_gateway_context(
         model=model,
         toolbox=toolkit.toolbox,
         build_tool_context=build_tool_context,
-        runner=runner,
+        instance=instance,
         policies=config.policies,
         key_rules=config.key_rules,
         lease=settings.lease_seconds,

@@ -26,7 +26,7 @@ Write: TypeAlias = Callable[[Callable[[Transaction], Any]], Any]
 _BATCH_SIZE = 500
 _FULL_ROUTE_COLUMNS = (
     "key, session, previous, created, updated, origin, display_name, platform, chat_type, reset,"
-    " tokens, usage, shown"
+    " tokens, usage, listed_sessions"
 )
 _FULL_INBOX_COLUMNS = (
     "num, key, platform_id, source, body, state, session, position, reason, time, attempts"
@@ -60,8 +60,10 @@ def copy_conversations(tx: Transaction, engine: Engine, write: Write) -> CopiedC
         outbound_count += write(
             lambda tx, some=batch: sum(_copy_outbound(tx, row, numbers) for row in some)
         )
-    homes = tx.run("SELECT platform, source FROM homes")
-    sql = "INSERT INTO homes (platform, source) VALUES (?, ?) ON CONFLICT (platform) DO NOTHING"
+    homes = tx.run("SELECT platform, source FROM home_chats")
+    sql = (
+        "INSERT INTO home_chats (platform, source) VALUES (?, ?) ON CONFLICT (platform) DO NOTHING"
+    )
     write(lambda tx: tx.run_many(sql, homes))
     if engine.name == "postgresql":  # its sequences ignore explicitly inserted numbers
         write(_advance_sequences)
@@ -83,7 +85,8 @@ def _copy_route(tx: Transaction, row: Row) -> bool:
     newer = ", ".join(f"{name} = excluded.{name}" for name in names[1:])
     return bool(
         tx.run(
-            f"INSERT INTO routes ({_FULL_ROUTE_COLUMNS}) VALUES ({_build_placeholders(names)}) ON CONFLICT (key) DO UPDATE"
+            f"INSERT INTO routes ({_FULL_ROUTE_COLUMNS}) VALUES ({_build_placeholders(names)})"
+            " ON CONFLICT (key) DO UPDATE"
             f" SET {newer} WHERE excluded.updated > routes.updated RETURNING key",
             row,
         )
