@@ -30,7 +30,11 @@ TOOLS = (
     },
 )
 TRIAL = Experiment(
-    "payroll", normalize_shares({"warm": 1, "cold": 1, "placebo": 1}), "seed", 1000.0, smallest=0.02
+    "payroll",
+    normalize_shares({"warm": 1, "cold": 1, "placebo": 1}),
+    "seed",
+    1000.0,
+    min_effect=0.02,
 )
 
 
@@ -48,7 +52,7 @@ def known(*sessions: str, seen_in: int | None = None, **more: Any) -> Template:
 
 
 def told(store: Store, owner: str | None, *, shared: bool = True) -> str:
-    starter = WarmStarter(store, WarmStartConfig(share_cold=0.0), shared=shared)
+    starter = WarmStarter(store, WarmStartConfig(control_share=0.0), shared=shared)
     begun = store.begin(owner=owner)
     newcomer = NewSession(begun, ASKED, TOOLS, "/srv/payroll/data", owner)
     return repr(starter.build_prelude(newcomer).messages)

@@ -54,7 +54,7 @@ class GatewayContext(NamedTuple):
     prompt: str = DEFAULT_PROMPT
     limits: TurnLimits = TurnLimits()
     price: Price = Price()
-    arriving: BusyMode = "queue"
+    busy_mode: BusyMode = "queue"
     is_busy: Callable[[str, str], Awaitable[bool]] = _is_never_busy
     platforms: Iterable[str] = ()
     homes: Callable[[], Iterable[Source]] = _list_no_homes

@@ -345,7 +345,7 @@ def test_what_is_said_during_a_turn_can_steer_it(db: Path, tmp_path: Path) -> No
     script = {"turns": [*TOOLS["turns"], {"user": "more", "steps": [{"text": "both heard"}]}]}
 
     async def play() -> None:
-        async with stage(db, tmp_path, script) as on, on.gateway(arriving="steer"):
+        async with stage(db, tmp_path, script) as on, on.gateway(busy_mode="steer"):
             on.server.post_message(ADA, "rest")
             await until(lambda: on.store.inbox.get_counts().running == 1)
             on.server.post_message(ADA, "more")
@@ -363,12 +363,12 @@ def test_steering_survives_a_crash_without_a_second_answer(db: Path, tmp_path: P
 
     async def play() -> None:
         async with stage(db, tmp_path, script) as on:
-            async with on.gateway(arriving="steer", kill=True):
+            async with on.gateway(busy_mode="steer", kill=True):
                 on.server.post_message(ADA, "rest")
                 await until(lambda: on.store.inbox.get_counts().running == 1)
                 on.server.post_message(ADA, "more")
                 await until(lambda: on.store.inbox.get_counts().running == 2)
-            async with on.gateway(arriving="steer"):
+            async with on.gateway(busy_mode="steer"):
                 await on.reads("both heard")
                 await until(lambda: on.store.inbox.get_counts() == (0, 0, 0, 0))
                 assert on.texts() == ["both heard"]
@@ -385,7 +385,7 @@ def test_what_is_said_during_a_turn_can_interrupt_it(db: Path, tmp_path: Path) -
     }
 
     async def play() -> None:
-        async with stage(db, tmp_path, script) as on, on.gateway(arriving="interrupt"):
+        async with stage(db, tmp_path, script) as on, on.gateway(busy_mode="interrupt"):
             on.server.post_message(ADA, "tell")
             await until(lambda: bool(on.texts()))
             on.server.post_message(ADA, "shorter")
@@ -400,7 +400,7 @@ def test_another_chat_of_the_same_person_is_answered_there(db: Path, tmp_path: P
     """One conversation for all direct messages: still each answer goes where it was asked."""
 
     async def play() -> None:
-        alone = {"arriving": "steer", "key_rules": Overridable(KeyRule())}
+        alone = {"busy_mode": "steer", "key_rules": Overridable(KeyRule())}
         async with stage(db, tmp_path, TOOLS) as on, on.gateway(**alone):
             on.server.post_message(ADA, "rest")
             await until(lambda: on.store.inbox.get_counts().running == 1)

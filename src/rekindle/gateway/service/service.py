@@ -119,7 +119,7 @@ def build_gateway_context(
         lease=settings.lease_seconds,
         limits=toolkit.limits,
         price=price,
-        arriving=settings.arriving,
+        busy_mode=settings.busy_mode,
         platforms=[platform.name for platform in platforms],
         homes=executor.store.routes.list_homes,
         max_attempts=settings.turn_attempts,
@@ -131,7 +131,7 @@ def build_gateway_options(config: Config) -> GatewayOptions:
     """Build the gateway's options from the settings."""
     settings = config.gateway
     return GatewayOptions(
-        max_turns=settings.turns,
+        max_turns=settings.max_turns,
         edit_seconds=settings.edit_seconds,
         grace_seconds=settings.grace_seconds,
         keep_seconds=settings.keep_days * 86_400,
