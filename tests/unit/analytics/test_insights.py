@@ -55,7 +55,9 @@ def test_a_model_that_is_not_told_is_unknown() -> None:
 
 def test_positions_tell_how_many_sessions_are_still_alive() -> None:
     made = [judged(f"s{n}", [False] * length) for n, length in enumerate((5, 10, 11, 25, 120))]
-    found = [(step.first, step.sessions, step.rate.calls) for step in compute_insights(made).positions]
+    found = [
+        (step.first, step.sessions, step.rate.calls) for step in compute_insights(made).positions
+    ]
     assert found == [
         (1, 5, 45), (11, 3, 21), (21, 2, 15), (31, 1, 20), (51, 1, 25), (76, 1, 25), (101, 1, 20),
     ]  # fmt: skip

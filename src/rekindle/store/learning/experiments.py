@@ -154,7 +154,7 @@ def _build_settings(experiment: Experiment) -> dict[str, Any]:
     return {
         "calls": experiment.calls,
         "planned": experiment.planned,
-        "smallest": experiment.smallest,
+        "min_effect": experiment.min_effect,
         **template_field,
     }
 

@@ -189,11 +189,11 @@ def verify_conversations(tx: Transaction) -> Iterator[Finding]:
         yield Finding(check="route", where=key, detail=detail)
     for num, key, session, state in tx.run(_SELECT_LOST_SESSIONS):
         detail = f"inbox message {num} ({state}) is in missing session {unescape_text(session)}"
-        yield Finding(check="mail", where=unescape_text(key), detail=detail)
+        yield Finding(check="queue", where=unescape_text(key), detail=detail)
     for num, key, session, position in tx.run(_SELECT_LOST_POSITIONS):
         where = f"position {position} of session {unescape_text(session)}"
         detail = f"inbox message {num} is being answered, but is not at {where}"
-        yield Finding(check="mail", where=unescape_text(key), detail=detail)
+        yield Finding(check="queue", where=unescape_text(key), detail=detail)
     yield from _check_readable(tx)
 
 
@@ -216,8 +216,8 @@ def _check_readable(tx: Transaction) -> Iterator[Finding]:
 
     readers: Iterable[tuple[str, str, Callable[[Row], object]]] = (
         ("route", f"SELECT {ROUTE_COLUMNS} FROM routes", row_to_route),
-        ("mail", f"SELECT {INBOX_COLUMNS} FROM inbox", row_to_inbound),
-        ("mail", f"SELECT {OUTBOX_COLUMNS} FROM outbox", row_to_outbound),
+        ("queue", f"SELECT {INBOX_COLUMNS} FROM inbox", row_to_inbound),
+        ("queue", f"SELECT {OUTBOX_COLUMNS} FROM outbox", row_to_outbound),
     )
     for check, sql, read in readers:
         for row in tx.stream(sql):

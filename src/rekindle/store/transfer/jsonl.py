@@ -66,7 +66,7 @@ class CopyReport(NamedTuple):
     messages: int
     skipped: list[str]
     routes: int
-    mail: int
+    queued_messages: int
 
 
 def dump_session(tx: Transaction, session_id: str) -> Iterator[bytes]:

@@ -44,6 +44,7 @@ ALTER TABLE trials RENAME TO experiments;
 ALTER INDEX trials_pkey RENAME TO experiments_pkey;
 ALTER INDEX trials_name_key RENAME TO experiments_name_key;
 ALTER SEQUENCE trials_num_seq RENAME TO experiments_num_seq;
+UPDATE experiments SET settings = replace(settings, '"smallest":', '"min_effect":');
 ALTER TABLE assignments RENAME COLUMN trial TO experiment;
 ALTER TABLE assignments RENAME CONSTRAINT assignments_trial_fkey TO assignments_experiment_fkey;
 

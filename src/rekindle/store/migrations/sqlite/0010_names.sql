@@ -25,6 +25,7 @@ ALTER TABLE calls RENAME COLUMN work TO tool_kind;
 ALTER TABLE calls RENAME COLUMN answered TO result_position;
 
 ALTER TABLE trials RENAME TO experiments;
+UPDATE experiments SET settings = replace(settings, '"smallest":', '"min_effect":');
 ALTER TABLE assignments RENAME COLUMN trial TO experiment;
 
 ALTER TABLE messages RENAME COLUMN answers TO tool_call_id;
