@@ -9,6 +9,7 @@ import typer
 
 from rekindle.types import Route, Usage, to_json_value
 
+from .help import CommandGroup
 from .output import (
     Column,
     JsonOption,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
 
 group = typer.Typer(
+    cls=CommandGroup,
     help="Run and inspect the chat gateway.",
     no_args_is_help=True,
     rich_markup_mode=None,
