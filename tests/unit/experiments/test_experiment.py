@@ -53,7 +53,7 @@ def test_a_session_always_gets_the_same_arm_and_arms_get_their_shares() -> None:
 def test_arms_that_cannot_be_are_refused_by_name() -> None:
     with pytest.raises(InvalidInput, match="'tepid'"):
         normalize_shares({"warm": 1, "tepid": 1})
-    with pytest.raises(InvalidInput, match="both arms"):
+    with pytest.raises(InvalidInput, match="a warm and a cold arm"):
         normalize_shares({"warm": 1, "placebo": 1})
     for share in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(InvalidInput, match="share of cold"):

@@ -43,7 +43,7 @@ class Forgetful(ProcessRegistry):
 
     lost = True
 
-    async def ack(self, numbers: Sequence[int], *, owner: str | None = None) -> None:
+    async def ack_events(self, numbers: Sequence[int], *, owner: str | None = None) -> None:
         if self.lost:
             raise SupervisorUnavailable("killed")
         await super().ack_events(numbers, owner=owner)
