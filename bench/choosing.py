@@ -157,7 +157,7 @@ def _runs(store: Store, kept: TemplateLibrary, texts: list[str]) -> dict[str, An
         warm += bool(starter.build_prelude(newcomer).messages)
 
     def one() -> WarmStarter:
-        return WarmStarter(store, WarmStartConfig(share_cold=0.0), templates=kept)
+        return WarmStarter(store, WarmStartConfig(control_share=0.0), templates=kept)
 
     going = one()
     for text in texts[:5]:

@@ -213,7 +213,7 @@ def crowd_of(people: int) -> Figures:
                 OPENAI_API_KEY="none",
                 REKINDLE_MODEL="scripted",
                 REKINDLE_KEYS_DIRECT="shared",
-                REKINDLE_GATEWAY_TURNS=str(people),
+                REKINDLE_GATEWAY_MAX_TURNS=str(people),
                 REKINDLE_GATEWAY_PLATFORMS=f"rekindle.testing:connect={server.address},edit=no",
             ),
         )

@@ -300,7 +300,7 @@ def _check_stored(path: Path, data: bytes) -> None:
         except Exception as error:
             raise _Broken(f"an import raises {_where(error)}") from error
         for failure in first.failed:
-            raise _Broken(f"an import fails: {failure.why[:100]}")
+            raise _Broken(f"an import fails: {failure.reason[:100]}")
         for one in first.damage:
             if one.line == 0:
                 raise _Broken(f"the store refuses a message: {one.what[-100:]}")

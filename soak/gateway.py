@@ -106,7 +106,7 @@ class People:
             time.sleep(0.02)
 
     def _all_listen(self, lives: list[Life]) -> bool:
-        return all(life.runner for life in lives) and self._server.listeners >= len(lives)
+        return all(life.instance for life in lives) and self._server.listeners >= len(lives)
 
     def open(self) -> int:
         """How many messages are not answered yet."""
@@ -136,21 +136,21 @@ class Life:
             return self._start(["gateway", "run", "--quiet"], env=self._env, stderr=log)
 
     @property
-    def runner(self) -> str | None:
+    def instance(self) -> str | None:
         """The name of the gateway, once it serves."""
         for note in self._notes.glob("*.json"):
             with suppress(OSError, ValueError):
                 told = json.loads(note.read_text())
                 if told["pid"] == self.process.pid:
-                    return told["runner"]
+                    return told["instance"]
         return None
 
     def doing(self, store: Store) -> str:
         """Describe the state of the gateway."""
-        runner = self.runner
-        if runner is None:
+        instance = self.instance
+        if instance is None:
             return "while starting"
-        turns, sends = _at_work(store, runner)
+        turns, sends = _at_work(store, instance)
         return "in a turn" if turns else "while sending" if sends else "between messages"
 
     def kill(self) -> None:
@@ -228,15 +228,15 @@ def _environment(
     }
 
 
-def _at_work(store: Store, runner: str) -> tuple[int, int]:
+def _at_work(store: Store, instance: str) -> tuple[int, int]:
     """In how many conversations a gateway has a turn running, and in how many it sends."""
     running = (
         "SELECT count(*) FROM leases l JOIN inbox i ON i.key = l.key"
-        " WHERE l.runner = ? AND i.state IN ('waiting', 'running') AND i.state = 'running'"
+        " WHERE l.instance = ? AND i.state IN ('waiting', 'running') AND i.state = 'running'"
     )
-    sending = "SELECT count(*) FROM leases WHERE runner = ? AND substr(key, 1, 4) = 'out:'"
+    sending = "SELECT count(*) FROM leases WHERE instance = ? AND substr(key, 1, 4) = 'out:'"
     with store._engine.begin_read() as tx:
-        return tx.run(running, (runner,))[0][0], tx.run(sending, (runner,))[0][0]
+        return tx.run(running, (instance,))[0][0], tx.run(sending, (instance,))[0][0]
 
 
 def _kill(

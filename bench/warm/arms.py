@@ -103,7 +103,7 @@ class Past(NamedTuple):
 
 def _given(prelude: Prelude) -> Given:
     begun = tuple(build_opening_messages(agent.SYSTEM, prelude.messages))
-    return Given(begun, prelude.tokens, len(prelude.patterns), prelude.why)
+    return Given(begun, prelude.tokens, len(prelude.patterns), prelude.reason)
 
 
 def pasted(store: Store, recorded: Sequence[tuple[Task, str]]) -> str:

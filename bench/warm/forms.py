@@ -40,7 +40,7 @@ class Way(NamedTuple):
 
 WAYS = {way.name: way for form in FORMS for number in NUMBERS for way in (Way(form, number),)}
 NAMES = (COLD, *WAYS)
-USUAL = Way(WarmStartConfig().form, WarmStartConfig().patterns).name
+USUAL = Way(WarmStartConfig().format, WarmStartConfig().max_examples).name
 
 
 def number_of(task: Task) -> int:
@@ -79,7 +79,7 @@ def _task(ours: Course, served: Served, past: Past, task: Task, names: Sequence[
             if name == COLD:
                 given = past.given("cold", session, task, ours.project)
             else:
-                way = WarmStartConfig(form=WAYS[name].form, patterns=WAYS[name].patterns)
+                way = WarmStartConfig(format=WAYS[name].form, max_examples=WAYS[name].patterns)
                 given = past.given("warm", session, task, ours.project, way)
             if course.taken_up(file, task, name, given):
                 continue

@@ -130,7 +130,7 @@ class JudgedCall(NamedTuple):
     number: int  # index among the calls of that message
     id: str
     tool: str
-    work: str  # code (a command that runs code too), file, research, terminal, general, …
+    kind: str  # code (a command that runs code too), file, research, terminal, general, …
     digest: int  # of tool and arguments; equal for repeated calls
     outcome: str
     failed: bool | None
@@ -139,7 +139,7 @@ class JudgedCall(NamedTuple):
     rule: str
     confidence: float
     duration: float | None = None  # seconds
-    answered: int | None = None  # position of the result
+    result_position: int | None = None
 
 
 class JudgedSession(NamedTuple):
@@ -220,24 +220,24 @@ class Route(NamedTuple):
 
 
 class ResetPolicy(NamedTuple):
-    """When a conversation is reset automatically; `hour` is that of the daily reset in `zone`."""
+    """When a conversation is reset automatically; `hour` is that of the daily reset in `time_zone`."""
 
     mode: ResetMode = "both"
     idle_minutes: int = 1440
     hour: int = 4
-    zone: str = "UTC"
+    time_zone: str = "UTC"
 
 
 class KeyRule(NamedTuple):
     """What separates two conversations, beyond the chat.
 
     `direct`: whether all direct messages are one conversation (`single`), or each chat has its own
-    (`shared`). `thread` and `user` give each thread or user its own.
+    (`shared`). `per_thread` and `per_user` give each thread or user its own.
     """
 
     direct: Literal["single", "shared"] = "single"
-    thread: bool = False
-    user: bool = False
+    per_thread: bool = False
+    per_user: bool = False
 
 
 class Overridable(NamedTuple, Generic[V]):

@@ -165,7 +165,7 @@ def test_no_server_is_started_for_a_chat_without_its_tools(home: Home, tmp_path:
 
 @embedded
 def test_a_look_at_what_a_chat_is_started_with_knows_the_tools_of_servers(home: Home) -> None:
-    home.write(small() + '[warm]\nform = "turns"\nshare_cold = 0\n')
+    home.write(small() + '[warm]\nformat = "turns"\ncontrol_share = 0\n')
     TemplateLibrary(home.folder / "templates").create(Template("sums", "Sums", patterns=(SUM,)))
     told = home.json("warm", "test", "sums", ADD)
     assert home.run("chat", said=ADD).returncode == 0
@@ -247,7 +247,7 @@ def test_the_cost_of_a_session_is_kept_for_each_model(home: Home) -> None:
 
 @embedded
 def test_a_limit_of_cost_without_a_price_is_refused(home: Home) -> None:
-    home.write("[agent]\ncost = 1\n")
+    home.write("[agent]\nmax_cost = 1\n")
     for words in (("chat",), ("chat", "--model", "other")):
         done = home.run(*words, said="plain")
         assert done.returncode == 2

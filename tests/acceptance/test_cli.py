@@ -264,11 +264,42 @@ def test_a_wide_title_gives_way_on_a_narrow_terminal(
     rekindle: Rekindle, ids: dict[str, str]
 ) -> None:
     rekindle("sessions", "rename", ids["login"], "日本語の長い題名" * 8)
-    lines = rekindle("sessions", "list").splitlines()
+    lines = rekindle.terminal("sessions", "list", NO_COLOR="1").splitlines()
     assert "日本語" in lines[1]
     assert "…" in lines[1]
     assert len(lines[1]) + len(re.findall(r"[\u3000-\u9fff]", lines[1])) <= 80
     assert lines[1].endswith("now")
+
+
+def test_a_setting_with_an_old_name_works_and_is_noted_once(rekindle: Rekindle) -> None:
+    folder = rekindle.home / "rekindle"
+    folder.mkdir(exist_ok=True)
+    (folder / "config.toml").write_text("[gateway]\nturns = 7\n")
+    done = rekindle.run("config", "--json")
+    assert done.stderr.decode() == (
+        f"Note: {folder / 'config.toml'}, line 2: gateway.turns is now gateway.max_turns\n"
+    )
+    settings = {one["name"]: one["value"] for one in json.loads(done.stdout)}
+    assert settings["gateway.max_turns"] == 7
+
+
+def test_a_pipe_gets_the_whole_table(rekindle: Rekindle, ids: dict[str, str]) -> None:
+    rekindle("sessions", "rename", ids["login"], "日本語の長い題名" * 8)
+    (line,) = [line for line in rekindle("sessions", "list").splitlines() if "日本語" in line]
+    assert "日本語の長い題名" * 8 in line
+    assert "…" not in line
+
+
+@pytest.mark.parametrize(
+    "group", [(), ("sessions",), ("warm",), ("warm", "experiment"), ("gateway",)]
+)
+def test_help_is_never_cut_and_fits_the_terminal(
+    rekindle: Rekindle, group: tuple[str, ...]
+) -> None:
+    lines = rekindle(*group, "--help").splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    commands = lines[lines.index("Commands:") :]
+    assert not [line for line in commands if "..." in line]
 
 
 def test_the_shell_can_complete_session_ids(rekindle: Rekindle, ids: dict[str, str]) -> None:

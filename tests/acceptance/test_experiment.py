@@ -30,7 +30,7 @@ def test_every_new_session_is_drawn_and_gets_what_its_arm_says(home: Home) -> No
         assert tallied(home.sent()) == (newest.arm == "warm")
     report = told(home, "report")
     assert report["verdict"] == "unknown"
-    assert report["words"][0].startswith("No evidence yet")
+    assert report["summary"][0].startswith("No evidence yet")
     assert sum(arm["assigned"] for arm in report["arms"]) == 8
     given = {arm["arm"]: arm["given"] for arm in report["arms"]}
     assert given["cold"] == 0
@@ -59,7 +59,7 @@ def test_a_session_that_goes_on_is_drawn_once(home: Home) -> None:
     [
         (("start", "x", "--warm", "0"), "share of warm"),
         (("start", "x", "--cold=-1"), "share of cold"),
-        (("start", "x", "--smallest", "0"), "points"),
+        (("start", "x", "--min-effect", "0"), "points"),
         (("report",), "No experiments yet"),
         (("report", "spring"), "no experiment 'spring'"),
         (("plan", "--cold", "9", "--warm", "9"), "no difference"),
@@ -73,9 +73,9 @@ def test_what_cannot_be_is_refused(home: Home, words: tuple[str, ...], why: str)
 def test_a_plan_says_how_many_sessions_and_keeps_its_word_on_made_up_ones(home: Home) -> None:
     plan = told(home, "plan", "--cold", "20", "--warm", "5", "--runs", "50")
     assert plan["plan"]["sessions"] > 30
-    assert plan["tried"]["runs"] == 50
-    assert plan["tried"]["false_alarms"] <= 0.1
-    assert plan["tried"]["found"] > 0.5
+    assert plan["simulation"]["runs"] == 50
+    assert plan["simulation"]["false_alarms"] <= 0.1
+    assert plan["simulation"]["found"] > 0.5
     assert "sessions per arm" in home.run("warm", "experiment", "plan")
 
 
@@ -118,22 +118,22 @@ def test_an_experiment_decides_about_a_template_that_waits(
     told(home, "start", "about rows", "--template", "Row Counting")
     sessions(home, "cold", cold, template="rows", trial="about rows")
     sessions(home, "warm", warm, template="rows", trial="about rows")
-    told(home, "tend", "--dry-run")
+    told(home, "review", "--dry-run")
     assert state(home) == "quarantined"
     ended = told(home, "stop")
     assert state(home) == state_after
-    assert (ended["tended"]["deed"] is None) == (state_after == "quarantined")
+    assert (ended["decision"]["action"] is None) == (state_after == "quarantined")
 
 
 def test_a_template_that_does_harm_every_day_is_retired_and_a_persons_only_told(home: Home) -> None:
     sessions(home, "warm", 6, template="rows")
     sessions(home, "cold", 1, template="rows")
-    (one,) = told(home, "tend")
-    assert (one["verdict"], one["deed"], state(home)) == ("harms", None, "active")
-    assert "rekindle warm retire rows" in home.run("warm", "experiment", "tend")
+    (one,) = told(home, "review")
+    assert (one["verdict"], one["action"], state(home)) == ("harms", None, "active")
+    assert "rekindle warm retire rows" in home.run("warm", "experiment", "review")
     automatic(home, "active")
-    (one,) = told(home, "tend")
-    assert (one["verdict"], one["done"], state(home)) == ("harms", True, "retired")
+    (one,) = told(home, "review")
+    assert (one["verdict"], one["applied"], state(home)) == ("harms", True, "retired")
 
 
 def test_only_sessions_that_the_template_fits_take_part_in_its_experiment(home: Home) -> None:

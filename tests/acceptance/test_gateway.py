@@ -112,7 +112,7 @@ def test_a_gateway_answers_tells_how_it_is_and_stops_cleanly(place: Place) -> No
         told = place.status()
         (one,) = told["gateways"]
         assert (one["status"], one["platforms"], one["pid"]) == ("ok", ["memory"], process.pid)
-        assert told["mail"] == {"waiting": 0, "running": 0, "unsent": 0, "undeliverable": 0}
+        assert told["messages"] == {"waiting": 0, "running": 0, "unsent": 0, "undeliverable": 0}
         with urllib.request.urlopen(f"http://127.0.0.1:{one['port']}/health") as page:
             assert json.load(page)["accepted"] == 1
         (route,) = json.loads(place.run("gateway", "routes", "--json").stdout)
@@ -174,7 +174,7 @@ def test_a_message_that_kills_the_gateway_each_time_is_given_up_and_the_others_g
         place.reads("ada", GIVEN_UP, "You said: after it")
         place.reads("bob", "at last")  # though it was being answered each time
         told = place.status()
-        assert told["mail"] == {"waiting": 0, "running": 0, "unsent": 0, "undeliverable": 1}
+        assert told["messages"] == {"waiting": 0, "running": 0, "unsent": 0, "undeliverable": 1}
         (given_up,) = told["undeliverable"]
         assert given_up["key"] == "agent:main:memory:dm:ada"
         assert given_up["reason"] == "abandoned: the program crashed 3 times while processing it"

@@ -106,7 +106,7 @@ def test_what_cannot_be_started_is_an_error_and_no_process(home: Home) -> None:
     assert "no-such-program" in home.run("run", "--", "no-such-program", code=1)
     assert "nowhere" in home.run("run", "--cwd", "nowhere", "--", "true", code=1)
     assert "NAME=VALUE" in home.run("run", "-e", "x", "--", "true", code=2)
-    assert "expected local" in home.run("run", "--place", "moon", "--", "true", code=2)
+    assert "expected local" in home.run("run", "--backend", "moon", "--", "true", code=2)
     assert [one for one in home.json("ps", "--all") if one["state"] != "failed"] == []
 
 
@@ -219,7 +219,7 @@ def test_a_host_behind_ssh_is_a_place(home: Home) -> None:
     try:
         home.env["HOME"] = str(sshd.home)
         id = home.start(
-            "--place", f"ssh:{sshd.target}", "--", "sh", "-c", "echo $SSH_CLIENT; exit 4"
+            "--backend", f"ssh:{sshd.target}", "--", "sh", "-c", "echo $SSH_CLIENT; exit 4"
         )
         assert home.json("wait", id)["exit_code"] == 4
         assert home.run("logs", id).startswith("127.0.0.1 ")

@@ -98,7 +98,7 @@ def share_of_harm(rekindle: Rekindle) -> tuple[float, int]:
         for name, key in (("terminal", "command"), ("read_file", "path"), ("web_fetch", "url"))
     ]
     # Nobody is kept cold for comparison: all wishes are asked in one session, which may be that one.
-    config = load_config({**rekindle.env, "REKINDLE_WARM_SHARE_COLD": "0"})
+    config = load_config({**rekindle.env, "REKINDLE_WARM_CONTROL_SHARE": "0"})
     with open_store(rekindle.store) as store:
         starter = create_warm_starter(config, store)
         session = store.begin(source="local", title="new")

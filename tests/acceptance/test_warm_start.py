@@ -49,7 +49,7 @@ class Home:
             "REKINDLE_HOME": str(self.home),
             "REKINDLE_STORE": target,
             "REKINDLE_MODEL": "scripted",
-            "REKINDLE_WARM_SHARE_COLD": "0",
+            "REKINDLE_WARM_CONTROL_SHARE": "0",
             "OPENAI_BASE_URL": model.url,
             "OPENAI_API_KEY": "a-key",
         }
@@ -86,7 +86,7 @@ def tallied(messages: list[dict[str, Any]]) -> bool:
 
 
 def test_a_first_message_that_fits_goes_out_with_the_examples_before_it(home: Home) -> None:
-    home.run("chat", said=ASKED, REKINDLE_WARM_FORM="turns")
+    home.run("chat", said=ASKED, REKINDLE_WARM_FORMAT="turns")
     roles = [message["role"] for message in home.sent()]
     assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]
     assert tallied(home.sent()[:-1])
@@ -95,7 +95,7 @@ def test_a_first_message_that_fits_goes_out_with_the_examples_before_it(home: Ho
 
 
 def test_as_a_digest_they_stand_in_the_one_system_message(home: Home) -> None:
-    home.run("chat", said=ASKED, REKINDLE_WARM_FORM="digest")
+    home.run("chat", said=ASKED, REKINDLE_WARM_FORMAT="digest")
     assert [message["role"] for message in home.sent()] == ["system", "user"]
     assert tallied(home.sent()[:1])
 
@@ -108,17 +108,17 @@ def test_what_does_not_fit_and_what_is_to_be_cold_starts_cold(home: Home) -> Non
     assert not tallied(home.sent())
     home.run("chat", said=ASKED, REKINDLE_WARM_ENABLED="false")
     assert not tallied(home.sent())
-    home.run("chat", said=ASKED, REKINDLE_WARM_SHARE_COLD="1")
+    home.run("chat", said=ASKED, REKINDLE_WARM_CONTROL_SHARE="1")
     assert not tallied(home.sent())
 
 
 def test_a_resumed_session_sends_the_same_prefix_though_the_template_has_changed(
     home: Home,
 ) -> None:
-    home.run("chat", said=ASKED, REKINDLE_WARM_FORM="turns")
+    home.run("chat", said=ASKED, REKINDLE_WARM_FORMAT="turns")
     first = json.dumps(home.sent())
     home.templates.update("rows", lambda one: one._replace(patterns=()))
-    home.run("chat", "-c", said="count the rows again", REKINDLE_WARM_FORM="digest")
+    home.run("chat", "-c", said="count the rows again", REKINDLE_WARM_FORMAT="digest")
     assert json.dumps(home.sent()).startswith(first[:-1])
     home.run("chat", "-c", "--fork", said="count the rows once more")
     assert json.dumps(home.sent()).startswith(first[:-1])
@@ -137,7 +137,7 @@ def test_the_examples_are_no_messages_of_the_session(home: Home) -> None:
 
 
 def test_the_arm_of_a_session_that_was_kept_cold_is_known(home: Home) -> None:
-    home.run("chat", said=ASKED, REKINDLE_WARM_SHARE_COLD="1")
+    home.run("chat", said=ASKED, REKINDLE_WARM_CONTROL_SHARE="1")
     with open_store(home.target) as store:
         (session,) = store.recent()
         assert (session.arm, session.template) == ("cold", "rows")  # it would have been given this
@@ -188,7 +188,7 @@ def test_warm_test_shows_the_messages_and_what_they_take(home: Home) -> None:
     assert ASKED in shown
     assert "tokens" in shown
     told = json.loads(home.run("warm", "test", "rows", ASKED, "--form", "turns", "--json"))
-    home.run("chat", said=ASKED, REKINDLE_WARM_FORM="turns")
+    home.run("chat", said=ASKED, REKINDLE_WARM_FORMAT="turns")
     assert told["messages"] == home.sent()[1:]
     assert told["tokens"] > 0
     assert told["patterns"] == ["rows1"]
@@ -215,7 +215,7 @@ def test_warm_pick_says_what_would_be_chosen_or_that_nothing_fits(home: Home) ->
     assert "start cold" in home.run("warm", "pick", "tell me a joke about whales")
     nothing = json.loads(home.run("warm", "pick", "tell me a joke about whales", "--json"))
     assert nothing["template"] is None
-    assert nothing["why"]
+    assert nothing["reason"]
 
 
 def test_a_look_ends_in_silence_with_the_pipe_that_it_is_for(home: Home) -> None:

@@ -17,7 +17,7 @@ ADA_KEY, BOB_KEY = "agent:main:telegram:dm:7", "agent:main:telegram:dm:8"
 
 def accept(store: Store, text: str, id: str | None, key: str = ADA_KEY):  # type: ignore[no-untyped-def]
     said = user(text, platform_message_id=id)
-    return store.inbox.accept(key, ADA, said, runner="a", lease_seconds=30.0)
+    return store.inbox.accept(key, ADA, said, instance="a", lease_seconds=30.0)
 
 
 def lived(store: Store, clock: Clock) -> None:
@@ -51,7 +51,7 @@ def test_routes_and_mail_move_with_a_copy(
     lived(store, clock)
     there = another(engine)
     report = store.copy_to(there)
-    assert (report.routes, report.mail) == (2, 5)
+    assert (report.routes, report.queued_messages) == (2, 5)
     assert there.routes.list() == store.routes.list()
     assert (
         there.routes.load_listed_sessions(ADA_KEY)
@@ -74,7 +74,7 @@ def test_a_copy_made_again_follows_what_happened_since(
     there = another()
     store.copy_to(there)
     again = store.copy_to(there)
-    assert (again.routes, again.mail) == (0, 0), "nothing twice"
+    assert (again.routes, again.queued_messages) == (0, 0), "nothing twice"
     clock.forward(5)
     second, _ = store.inbox.list_waiting(ADA_KEY)
     session = store.session(second.session or "")
@@ -82,7 +82,7 @@ def test_a_copy_made_again_follows_what_happened_since(
     store.inbox.mark_sent(store.inbox.list_outbound(ADA_KEY)[1], "p2")
     store.routes.touch(ADA_KEY)
     report = store.copy_to(there)
-    assert (report.routes, report.mail) == (1, 3)
+    assert (report.routes, report.queued_messages) == (1, 3)
     assert mail(there) == mail(store)
     assert there.routes.get(ADA_KEY) == store.routes.get(ADA_KEY)
     assert there.verify() == []
@@ -127,7 +127,7 @@ def test_a_route_and_letters_without_their_session_are_found_and_mended(
     assert told == {
         ("route", ADA_KEY): f"its previous session {name} is missing",
         ("route", BOB_KEY): f"its session {name} is missing",
-        ("mail", BOB_KEY): f"inbox message 1 (done) is in missing session {name}",
+        ("queue", BOB_KEY): f"inbox message 1 (done) is in missing session {name}",
     }
     assert len(store.repair()) == 2
     assert store.verify() == []
@@ -149,7 +149,7 @@ def test_a_row_that_cannot_be_read_is_named(store: Store, clock: Clock) -> None:
     plant(store, "UPDATE inbox SET body = '[' WHERE platform_id = 'm3'")
     plant(store, "UPDATE routes SET origin = '{}' WHERE key = ?", BOB_KEY)
     findings = store.verify()
-    assert [(one.check, one.repairable) for one in findings] == [("route", False), ("mail", False)]
+    assert [(one.check, one.repairable) for one in findings] == [("route", False), ("queue", False)]
     assert all("cannot be read" in one.detail for one in findings)
 
 

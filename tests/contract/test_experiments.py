@@ -9,7 +9,7 @@ from rekindle.learning import miner
 from rekindle.store import Store
 
 TRIAL = Experiment(
-    "Trial 1", normalize_shares({"warm": 1, "cold": 1}), "seed", 1000.0, smallest=0.02
+    "Trial 1", normalize_shares({"warm": 1, "cold": 1}), "seed", 1000.0, min_effect=0.02
 )
 
 

@@ -17,9 +17,9 @@ KEY = "agent:main:telegram:dm"
 LEASE = 30.0
 
 
-def accept(store: Store, text: str, id: str | None = None, runner: str = "a", key: str = KEY):  # type: ignore[no-untyped-def]
+def accept(store: Store, text: str, id: str | None = None, instance: str = "a", key: str = KEY):  # type: ignore[no-untyped-def]
     said = user(text, platform_message_id=id)
-    return store.inbox.accept(key, ADA, said, runner=runner, lease_seconds=LEASE)
+    return store.inbox.accept(key, ADA, said, instance=instance, lease_seconds=LEASE)
 
 
 def test_a_letter_comes_back_as_it_was(store: Store) -> None:
@@ -31,7 +31,7 @@ def test_a_letter_comes_back_as_it_was(store: Store) -> None:
         meta={"edited": True},
         timestamp=5.0,
     )
-    got = store.inbox.accept(KEY, ADA, said, runner="a", lease_seconds=LEASE)
+    got = store.inbox.accept(KEY, ADA, said, instance="a", lease_seconds=LEASE)
     (letter,) = store.inbox.list_waiting(KEY)
     assert letter == got.inbound
     assert (letter.message, letter.message.timestamp, letter.source) == (said, 5.0, ADA)
@@ -105,9 +105,9 @@ def test_a_parcel_is_tried_until_it_arrives_or_nobody_tries_any_more(
 
 
 def test_one_works_on_a_conversation_until_nothing_waits(store: Store) -> None:
-    first = accept(store, "one", runner="a").inbound
-    assert not accept(store, "two", runner="b").has_lease, "a is at it"
-    assert accept(store, "elsewhere", runner="b", key="other").has_lease
+    first = accept(store, "one", instance="a").inbound
+    assert not accept(store, "two", instance="b").has_lease, "a is at it"
+    assert accept(store, "elsewhere", instance="b", key="other").has_lease
     assert [letter.message.content for letter in store.inbox.release_lease(KEY, "a")] == [
         "one",
         "two",
@@ -116,17 +116,17 @@ def test_one_works_on_a_conversation_until_nothing_waits(store: Store) -> None:
     (second,) = store.inbox.release_lease(KEY, "a")
     store.inbox.finish_turn([second], "none", [], [])
     assert store.inbox.release_lease(KEY, "a") == []
-    assert accept(store, "three", runner="b").has_lease
+    assert accept(store, "three", instance="b").has_lease
 
 
 def test_who_does_not_hold_a_lease_cannot_give_it_back(store: Store) -> None:
-    accept(store, "one", runner="a")
+    accept(store, "one", instance="a")
     assert store.inbox.release_lease(KEY, "b") == []
-    assert not accept(store, "two", runner="b").has_lease
+    assert not accept(store, "two", instance="b").has_lease
 
 
 def test_what_the_dead_left_is_taken_over(store: Store, clock: Clock) -> None:
-    letter = accept(store, "one", runner="dead").inbound
+    letter = accept(store, "one", instance="dead").inbound
     store.inbox.start_turn(letter, store.begin(owner=KEY))
     assert store.inbox.adopt_conversations("b", LEASE) == [], "it may be alive"
     clock.now += LEASE - 1
@@ -142,7 +142,7 @@ def test_what_the_dead_left_is_taken_over(store: Store, clock: Clock) -> None:
 def test_of_many_that_adopt_at_once_one_gets_each_conversation(target: str) -> None:
     with open_store(target) as one, open_store(target) as two:
         for number in range(20):
-            one.inbox.accept(f"k{number}", ADA, user("x"), runner="dead", lease_seconds=-1.0)
+            one.inbox.accept(f"k{number}", ADA, user("x"), instance="dead", lease_seconds=-1.0)
         got: list[str] = []
         start = threading.Barrier(4)
 
@@ -165,18 +165,20 @@ def test_a_message_never_waits_for_nobody(target: str) -> None:
     with open_store(target) as one, open_store(target) as two:
         worked: list[int] = []
 
-        def work(store: Store, runner: str) -> None:
+        def work(store: Store, instance: str) -> None:
             letters = store.inbox.list_waiting(KEY)
             while letters:
                 for letter in letters:
                     store.inbox.finish_turn([letter], "none", [], [])
                     worked.append(letter.num)
-                letters = store.inbox.release_lease(KEY, runner)
+                letters = store.inbox.release_lease(KEY, instance)
 
-        def bring(store: Store, runner: str) -> None:
+        def bring(store: Store, instance: str) -> None:
             for number in range(25):
-                if accept(store, f"{runner}{number}", f"{runner}{number}", runner=runner).has_lease:
-                    work(store, runner)
+                if accept(
+                    store, f"{instance}{number}", f"{instance}{number}", instance=instance
+                ).has_lease:
+                    work(store, instance)
 
         threads = [
             threading.Thread(target=bring, args=(s, f"r{n}")) for n, s in enumerate((one, two) * 2)
@@ -279,7 +281,7 @@ def test_one_sends_in_a_conversation_at_a_time_and_in_order(store: Store, clock:
     assert store.inbox.claim_conversations("d", LEASE) == [], "not before its time"
 
 
-def test_what_a_runner_claimed_it_can_take_itself(store: Store) -> None:
+def test_what_an_instance_claimed_it_can_take_itself(store: Store) -> None:
     # A look and the turn that posted the answer may both want to send it; one of them must.
     posted = store.inbox.post(KEY, ADA, "one")
     assert store.inbox.claim_conversations("a", LEASE) == [KEY]
@@ -300,21 +302,21 @@ def test_mail_can_be_taken_over_for_some_platforms_alone(store: Store, clock: Cl
     ) == ["agent:main:chat2:dm"]
 
 
-def test_a_runner_knows_what_it_holds_and_what_came_in_there(store: Store, clock: Clock) -> None:
-    accept(store, "one", runner="a")
-    later = accept(store, "two", runner="b").inbound
+def test_an_instance_knows_what_it_holds_and_what_came_in_there(store: Store, clock: Clock) -> None:
+    accept(store, "one", instance="a")
+    later = accept(store, "two", instance="b").inbound
     assert store.inbox.renew_leases("a", LEASE) == [KEY]
-    assert [letter.message.content for letter in store.inbox.list_waiting_for_runner("a")] == [
+    assert [letter.message.content for letter in store.inbox.list_waiting_for_instance("a")] == [
         "one",
         "two",
     ]
-    assert store.inbox.list_waiting_for_runner("b") == []
+    assert store.inbox.list_waiting_for_instance("b") == []
     clock.now += LEASE + 1
     assert store.inbox.adopt_conversations("b", LEASE) == [KEY]
     assert store.inbox.renew_leases("a", LEASE) == [], "it was taken over"
     store.inbox.release_leases("b")
-    assert accept(store, "three", runner="c").has_lease
-    assert later in store.inbox.list_waiting_for_runner("c")
+    assert accept(store, "three", instance="c").has_lease
+    assert later in store.inbox.list_waiting_for_instance("c")
 
 
 def test_the_parcel_that_begins_an_answer_is_known(store: Store) -> None:
@@ -327,7 +329,7 @@ def test_the_parcel_that_begins_an_answer_is_known(store: Store) -> None:
 
 def test_a_clock_that_is_put_back_keeps_nothing_waiting(store: Store, clock: Clock) -> None:
     clock.forward(86_400)
-    accept(store, "hello", runner="dead")
+    accept(store, "hello", instance="dead")
     store.inbox.post(KEY, ADA, "news")
     assert store.inbox.claim_conversations("dead", LEASE) == [KEY]
     clock.forward(-86_400)
@@ -342,7 +344,7 @@ def test_a_clock_that_is_put_back_keeps_nothing_waiting(store: Store, clock: Clo
     assert store.inbox.adopt_conversations("c", LEASE) == [], (
         "a small step takes nothing from who lives"
     )
-    assert not accept(store, "more", runner="c").has_lease
+    assert not accept(store, "more", instance="c").has_lease
 
 
 def test_the_mail_is_counted(store: Store) -> None:

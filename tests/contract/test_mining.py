@@ -309,7 +309,7 @@ def test_a_deleted_session_takes_what_was_learned_from_it_along(store: Store, cl
     store.purge(older_than=-1)
     assert store.mining_results.load_calls(range(1, 10)) == {}
     with store._engine.begin_read() as tx:  # pyright: ignore[reportPrivateUsage]
-        for table in ("mined", "mined_calls", "candidates", "attempts"):
+        for table in ("mining_results", "mining_calls", "candidates", "call_type_counts"):
             assert tx.run(f"SELECT count(*) FROM {table}") == [(0,)], table
     assert learned(store).patterns == ()
 

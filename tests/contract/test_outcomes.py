@@ -16,7 +16,7 @@ def made(session: str, position: int, **fields: Any) -> JudgedCall:
         "number": 0,
         "id": "call_1",
         "tool": "terminal",
-        "work": "terminal",
+        "kind": "terminal",
         "digest": -(2**62),
         "outcome": "ok",
         "failed": False,
@@ -42,7 +42,7 @@ def worked(store: Store, **fields: Any) -> str:
 def test_calls_come_back_as_they_were_judged(store: Store) -> None:
     id = worked(store)
     calls = (
-        made(id, 1, duration=1.5, answered=2),
+        made(id, 1, duration=1.5, result_position=2),
         made(id, 1, number=1, id="\ud800", tool="a\0b", outcome="unknown", failed=None),
         made(id, 4, outcome="error", failed=True, error_kind="path", fault="agent"),
     )

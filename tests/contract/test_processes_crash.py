@@ -222,7 +222,7 @@ async def test_a_process_whose_shim_was_killed_is_lost_and_says_so(folder: Path)
         os.kill(shim.ppid, signal.SIGKILL)
         process = (await client.wait(one.id, 20)).process
         assert (process.state, process.exit_code) == ("lost", None)
-        assert "exit code was killed" in process.why
+        assert "exit code was killed" in process.reason
 
 
 # -- what the journal says
@@ -232,7 +232,7 @@ def planted(folder: Path, **fields: object) -> ProcessRecord:
     """A record that an earlier program left."""
     journal = Journal(folder)
     journal.prepare()
-    known = {"owner": OWNER, "argv": ("sleep", "30"), "place": "local", "started": time.time()}
+    known = {"owner": OWNER, "argv": ("sleep", "30"), "backend": "local", "started": time.time()}
     record = ProcessRecord(**{"id": "pearlier", **known, **fields})  # type: ignore[arg-type]
     journal.create(record)
     return record
@@ -244,7 +244,7 @@ async def test_a_start_that_a_crash_cut_short_is_told_plainly(folder: Path) -> N
     async with embedded(folder) as registry:
         (one,) = await registry.list()
         assert (one.state, one.exit_code) == ("failed", None)
-        assert "never ran" in one.why
+        assert "never ran" in one.reason
 
 
 @runs
@@ -277,7 +277,7 @@ async def test_after_a_restart_of_the_machine_nothing_is_taken_for_running(folde
     async with embedded(folder) as registry:
         (one,) = await registry.list()
         assert one.state == "lost"
-        assert "restarted" in one.why
+        assert "restarted" in one.reason
 
 
 @runs

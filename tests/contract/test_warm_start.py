@@ -31,7 +31,11 @@ TOOLS = (
     },
 )
 TRIAL = Experiment(
-    "payroll", normalize_shares({"warm": 1, "cold": 1, "placebo": 1}), "seed", 1000.0, smallest=0.02
+    "payroll",
+    normalize_shares({"warm": 1, "cold": 1, "placebo": 1}),
+    "seed",
+    1000.0,
+    min_effect=0.02,
 )
 
 
@@ -49,7 +53,7 @@ def known(*sessions: str, seen_in: int | None = None, **more: Any) -> Template:
 
 
 def told(store: Store, owner: str | None, *, shared: bool = True) -> str:
-    starter = WarmStarter(store, WarmStartConfig(share_cold=0.0), shared=shared)
+    starter = WarmStarter(store, WarmStartConfig(control_share=0.0), shared=shared)
     begun = store.begin(owner=owner)
     newcomer = NewSession(begun, ASKED, build_tool_checks(TOOLS), "/srv/payroll/data", owner)
     return repr(starter.build_prelude(newcomer).messages)
@@ -122,7 +126,7 @@ def started(store: Store, kind: type[WarmStarter], arm: str) -> Session:
     starter = kind(store, WarmStartConfig(), arm_policy=drawn)
     newcomer = NewSession(store.begin(), ASKED, build_tool_checks(TOOLS))
     came = store.inbox.accept(
-        arm, Source("telegram", arm), user(ASKED), runner="a", lease_seconds=30.0
+        arm, Source("telegram", arm), user(ASKED), instance="a", lease_seconds=30.0
     )
     begun, _ = begin_session(
         store, starter, newcomer, lambda one: store.inbox.start_turn(came.inbound, one)

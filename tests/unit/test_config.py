@@ -13,6 +13,7 @@ from rekindle.config import (
     load_config,
     mask_secrets,
 )
+from rekindle.config.schema import MOVED
 from rekindle.errors import InvalidSetting
 from rekindle.types import KeyRule, Price, ResetPolicy
 
@@ -119,15 +120,15 @@ def test_an_unknown_section_is_refused_even_when_it_is_empty(home: Path) -> None
             '[reset]\nmode = "weekly"',
             ["reset.mode", "'weekly'", "none or idle or daily or both"],
         ),
-        ('[reset]\nzone = "Berlin"', ["reset.zone", "'Berlin'", "such as Europe/Berlin"]),
-        ('[reset]\nzone = "Europe"', ["reset.zone", "'Europe'", "such as Europe/Berlin"]),
-        ('[reset]\nzone = "../UTC"', ["reset.zone", "'../UTC'", "such as Europe/Berlin"]),
+        ('[reset]\ntime_zone = "Berlin"', ["reset.time_zone", "'Berlin'", "such as Europe/Berlin"]),
+        ('[reset]\ntime_zone = "Europe"', ["reset.time_zone", "'Europe'", "such as Europe/Berlin"]),
+        ('[reset]\ntime_zone = "../UTC"', ["reset.time_zone", "'../UTC'", "such as Europe/Berlin"]),
         ('[keys]\ndirect = "both"', ["keys.direct", "'both'", "single or shared"]),
-        ("[keys]\nthread = 1", ["keys.thread", "1", "true or false"]),
+        ("[keys]\nper_thread = 1", ["keys.per_thread", "1", "true or false"]),
         ('[model]\nbase_url = "localhost:8080"', ["model.base_url", "an http:// or https:// URL"]),
-        ("[agent]\ncost = nan", ["agent.cost", "line 2", "an amount from 0"]),
-        ("[agent]\ncost = -0.5", ["agent.cost", "-0.5", "an amount from 0"]),
-        ("[chat]\nsteps = 3", ["chat.steps", "line 2", "renamed to agent.steps"]),
+        ("[agent]\nmax_cost = nan", ["agent.max_cost", "line 2", "an amount from 0"]),
+        ("[agent]\nmax_cost = -0.5", ["agent.max_cost", "-0.5", "an amount from 0"]),
+        ("[chat]\nsteps = 3", ["chat.steps", "line 2", "renamed to agent.max_steps"]),
         ('[gateway]\ntools = "all"', ["gateway.tools", "line 2", "renamed to agent.tools"]),
         ("[model.prices.small]\ninput = -1", ["model.prices.small.input", "line 2", "an amount"]),
         ("[model.prices.small-1.5]\ninput = 1", ["small-1.5", "quote a name"]),
@@ -167,7 +168,7 @@ def test_a_wrong_value_is_refused_with_its_name_place_and_what_is_allowed(
 PLACES = """\
 [reset]
 hour = 5
-zone = "Europe/Berlin"
+time_zone = "Europe/Berlin"
 
 [reset.type.group]
 mode = "idle"
@@ -176,12 +177,12 @@ mode = "idle"
 idle_minutes = 90
 
 [ reset . platform . "my-chat" . channel ]
-zone = "Asia/Tokyo"
+time_zone = "Asia/Tokyo"
 
 [keys]
 direct = "shared"
-platform.slack.thread = true
-type.group = {user = true}
+platform.slack.per_thread = true
+type.group = {per_user = true}
 
 [keys.platform.slack.dm]
 direct = "single"
@@ -193,18 +194,18 @@ direct = "single"
 def test_reset_and_keys_may_differ_by_platform_and_type(home: Path) -> None:
     config = load_config(written(home, PLACES))
     assert config.policies == (
-        ResetPolicy(hour=5, zone="Europe/Berlin"),
+        ResetPolicy(hour=5, time_zone="Europe/Berlin"),
         {
             (None, "group"): {"mode": "idle"},
             ("telegram", None): {"idle_minutes": 90},
-            ("my-chat", "channel"): {"zone": "Asia/Tokyo"},
+            ("my-chat", "channel"): {"time_zone": "Asia/Tokyo"},
         },
     )
     assert config.key_rules == (
         KeyRule("shared"),
         {
-            ("slack", None): {"thread": True},
-            (None, "group"): {"user": True},
+            ("slack", None): {"per_thread": True},
+            (None, "group"): {"per_user": True},
             ("slack", "dm"): {"direct": "single"},
         },
     )
@@ -214,17 +215,17 @@ def test_reset_and_keys_may_differ_by_platform_and_type(home: Path) -> None:
     assert list(config.extra_values) == [
         "reset.type.group.mode",
         name,
-        "reset.platform.my-chat.channel.zone",
-        "keys.platform.slack.thread",
+        "reset.platform.my-chat.channel.time_zone",
+        "keys.platform.slack.per_thread",
         "keys.platform.slack.dm.direct",
-        "keys.type.group.user",
+        "keys.type.group.per_user",
     ]
 
 
 def test_without_a_file_the_policy_and_the_keys_are_the_defaults(home: Path) -> None:
     config = load_config({"REKINDLE_HOME": str(home), "TZ": "Asia/Kathmandu"})
     assert config.policies == (ResetPolicy("both", 1440, 4, "Asia/Kathmandu"), {})
-    assert config.key_rules == (KeyRule("single", thread=False, user=False), {})
+    assert config.key_rules == (KeyRule("single", per_thread=False, per_user=False), {})
 
 
 def test_platforms_may_be_called_like_a_setting_or_a_type(home: Path) -> None:
@@ -256,7 +257,10 @@ def test_platforms_may_be_called_like_a_setting_or_a_type(home: Path) -> None:
         ("[reset.telegram]", ["reset.telegram", "line 1"]),
         ("[reset.platform.Telegram]\nhour = 3", ["reset.platform.Telegram.hour", "line 2"]),
         ("[reset.platform.x.dm.y]\nhour = 3", ["reset.platform.x.dm.y.hour"]),
-        ("[reset.platform.telegram]\nthread = true", ["reset.platform.telegram.thread", "hour"]),
+        (
+            "[reset.platform.telegram]\nper_thread = true",
+            ["reset.platform.telegram.per_thread", "hour"],
+        ),
         ("[reset.platform]\ntelegram = 3", ["reset.platform.telegram", "line 2"]),
         ('[keys.type.group]\ndirect = "shared"', ["keys.type.group.direct", "line 2"]),
         ("[list.platform.x]\nlimit = 3", ["list.platform"]),
@@ -303,10 +307,10 @@ def test_a_machine_that_names_no_zone_has_the_one_its_clock_file_leads_to(home: 
     found = get_local_zone({})
     assert get_local_zone({"TZ": "Nowhere/Land"}) == found
     config = load_config(
-        written(home, f'[reset]\nzone = "{found}"\n[reset.type.dm]\nzone = "local"')
+        written(home, f'[reset]\ntime_zone = "{found}"\n[reset.type.dm]\ntime_zone = "local"')
     )
-    assert config.reset.zone == found
-    assert config.policies.overrides == {(None, "dm"): {"zone": found}}
+    assert config.reset.time_zone == found
+    assert config.policies.overrides == {(None, "dm"): {"time_zone": found}}
 
 
 def test_a_wrong_environment_variable_is_refused_by_its_name(home: Path) -> None:
@@ -411,13 +415,53 @@ def test_prices_are_exact_and_the_cache_costs_like_input_unless_said(home: Path)
 
 def test_a_limit_of_cost_needs_a_price(home: Path) -> None:
     config = load_config(
-        {**written(home, "[model.prices.a]\ninput = 1\n"), "REKINDLE_AGENT_COST": "0.5"}
+        {**written(home, "[model.prices.a]\ninput = 1\n"), "REKINDLE_AGENT_MAX_COST": "0.5"}
     )
-    assert (config.agent.cost, config.get_price("a").input) == (Decimal("0.5"), Decimal(1))
+    assert (config.agent.max_cost, config.get_price("a").input) == (Decimal("0.5"), Decimal(1))
     with pytest.raises(InvalidSetting, match=r'\[model.prices."b"\]'):
         config.get_price("b")
 
 
 def test_a_variable_that_has_moved_is_refused_with_its_new_name(home: Path) -> None:
     message = refusal({"REKINDLE_HOME": str(home), "REKINDLE_GATEWAY_TOKENS": "9"})
-    assert "REKINDLE_GATEWAY_TOKENS was renamed to REKINDLE_AGENT_TOKENS" in message
+    assert "REKINDLE_GATEWAY_TOKENS was renamed to REKINDLE_AGENT_MAX_TOKENS" in message
+
+
+def test_a_file_with_old_names_is_read_under_the_new_ones_and_says_so(home: Path) -> None:
+    file = '[agent]\nsteps = 7\n[gateway]\narriving = "steer"\n[warm]\nshare_cold = 0.25\n'
+    config = load_config(written(home, file))
+    assert (config.agent.max_steps, config.gateway.busy_mode) == (7, "steer")
+    assert (config.warm.control_share, config.origins["agent.max_steps"]) == (0.25, "file")
+    assert config.notes == (
+        f"{home / 'config.toml'}, line 2: agent.steps is now agent.max_steps",
+        f"{home / 'config.toml'}, line 4: gateway.arriving is now gateway.busy_mode",
+        f"{home / 'config.toml'}, line 6: warm.share_cold is now warm.control_share",
+    )
+
+
+def test_an_override_with_an_old_name_is_read_under_the_new_one(home: Path) -> None:
+    file = '[keys.type.group]\nuser = true\n[reset.platform.telegram.dm]\nzone = "Asia/Tokyo"\n'
+    config = load_config(written(home, file))
+    assert config.key_rules.overrides == {(None, "group"): {"per_user": True}}
+    assert config.policies.overrides == {("telegram", "dm"): {"time_zone": "Asia/Tokyo"}}
+    assert [note.partition(": ")[2] for note in config.notes] == [
+        "keys.type.group.user is now keys.type.group.per_user",
+        "reset.platform.telegram.dm.zone is now reset.platform.telegram.dm.time_zone",
+    ]
+
+
+def test_a_value_under_an_old_name_is_checked_like_one_under_the_new(home: Path) -> None:
+    message = refusal(written(home, '[gateway]\narriving = "shout"\n'))
+    assert "line 2" in message
+    assert "queue or steer or interrupt" in message
+
+
+def test_an_old_and_a_new_name_together_are_refused(home: Path) -> None:
+    message = refusal(written(home, "[agent]\nsteps = 7\nmax_steps = 8\n"))
+    assert "agent.steps" in message
+    assert "renamed to agent.max_steps, which is set too" in message
+
+
+def test_every_old_name_leads_to_a_setting() -> None:
+    assert set(MOVED.values()) <= set(SETTINGS)
+    assert not set(MOVED) & set(SETTINGS)

@@ -61,9 +61,11 @@ async def open_toolkit(
             registry.register(tool)
         selected = _drop_unreachable(wanted, servers, registry)
         folders = tuple(
-            Path(each).expanduser() for each in settings.folders.split(os.pathsep) if each
+            Path(each).expanduser() for each in settings.extra_folders.split(os.pathsep) if each
         )
-        limits = TurnLimits(settings.steps, settings.tokens, settings.cost, settings.context)
+        limits = TurnLimits(
+            settings.max_steps, settings.max_tokens, settings.max_cost, settings.context
+        )
         yield Toolkit(registry.select(selected), limits, folders, problems)
     finally:
         await asyncio.gather(*(connection.close() for connection in connections))
@@ -72,7 +74,7 @@ async def open_toolkit(
 def _list_builtin_tools(config: Config, processes: Processes | None) -> Sequence[Tool]:
     if processes is None:
         return BUILTIN_TOOLS
-    background = build_background_tools(processes, config.processes.place)
+    background = build_background_tools(processes, config.processes.backend)
     return (
         *background,
         *(tool for tool in BUILTIN_TOOLS if tool.name not in {one.name for one in background}),

@@ -51,7 +51,7 @@ class ToolRow(NamedTuple):
     """One tool; `agent` counts the errors that were the agent's own."""
 
     name: str
-    work: str
+    kind: str
     rate: Rate
     agent: int
 
@@ -61,7 +61,7 @@ class PositionRow(NamedTuple):
 
     first: int
     last: int | None
-    alive: int
+    sessions: int
     rate: Rate
     change: Estimate | None  # from the first bucket, within each tool of a session
 

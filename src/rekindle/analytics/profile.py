@@ -67,7 +67,7 @@ class Profile(NamedTuple):
 def build_profile(judged: JudgedSession) -> Profile:
     """Build the profile of one session. Its intervals take its calls as independent."""
     session, calls, compressions = judged
-    counted = [call for call in calls if call.work != "bookkeeping"]
+    counted = [call for call in calls if call.kind != "bookkeeping"]
     known = [call for call in counted if call.failed is not None]
     failed = [call for call in known if call.failed]
     kinds = _count_tool_kinds(counted)
@@ -118,7 +118,7 @@ def classify_fault(call: JudgedCall) -> str:
 
 def classify_task(calls: Iterable[JudgedCall]) -> str:
     """Return code, file or research if it makes up over 60% of the calls, else mixed."""
-    kinds = [call.work for call in calls]
+    kinds = [call.kind for call in calls]
     total = len(kinds) - kinds.count("bookkeeping")
     for kind in TASK_KINDS:
         if kinds.count(kind) > TASK_SHARE * total:

@@ -158,7 +158,7 @@ class _SampleBuilder:
         positions: list[int] = []
         ordinal = copies = 0
         for call in calls:
-            if call.work == "bookkeeping":
+            if call.kind == "bookkeeping":
                 counts["bookkeeping"] += 1
                 continue
             ordinal += 1
@@ -168,7 +168,7 @@ class _SampleBuilder:
             elif call.failed is None:
                 counts["unknown"] += 1
             else:
-                kind = numbers.setdefault((call.tool, call.work), len(numbers))
+                kind = numbers.setdefault((call.tool, call.kind), len(numbers))
                 kinds.append(kind)
                 failed.append(1 if call.failed else 0)
                 places.append(ordinal)

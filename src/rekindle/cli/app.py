@@ -12,6 +12,7 @@ from rekindle.config import mask_secrets
 from rekindle.errors import InvalidInput, NotFound, RekindleError
 
 from . import chat, config, gateway, setup, store_access
+from .help import CommandGroup
 from .insights import commands as insights
 from .output import escape_control_chars
 from .processes import commands as processes
@@ -24,6 +25,7 @@ OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 _UsageError: type[Exception] = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
+    cls=CommandGroup,
     name="rekindle",
     help="Store, resume and learn from AI agent sessions.",
     epilog="Get started with: rekindle start",

@@ -9,6 +9,7 @@ import typer
 
 from rekindle.types import Route, Usage, to_json_value
 
+from .help import CommandGroup
 from .output import (
     Column,
     JsonOption,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
 
 group = typer.Typer(
+    cls=CommandGroup,
     help="Run and inspect the chat gateway.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -82,7 +84,7 @@ def show_status(json: JsonOption = False) -> None:
         active = store.routes.list(active_minutes=24 * 60, limit=100_000)
     active_count, usage = len(active), _sum_usage(active)
     if json:
-        result = {"gateways": gateways, "mail": counts._asdict(), "active_routes": active_count,
+        result = {"gateways": gateways, "messages": counts._asdict(), "active_routes": active_count,
                 "usage": usage_to_dict(usage),
                 "undeliverable": [_undeliverable_to_dict(one) for one in undeliverable]}  # fmt: skip
         print_line(encode_json(result).decode())
@@ -99,9 +101,9 @@ def show_status(json: JsonOption = False) -> None:
         for line in format_usage_lines(usage):
             print_line(f"  {line} in active conversations")
         for one in undeliverable[:_MAX_UNDELIVERABLE_SHOWN]:
-            what = "inbound" if isinstance(one, InboundMessage) else "outbound"
+            direction = "inbound" if isinstance(one, InboundMessage) else "outbound"
             when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.time))
-            print_line(escape_control_chars(f"  {when}, {what}, {one.key}: {one.reason}"))
+            print_line(escape_control_chars(f"  {when}, {direction}, {one.key}: {one.reason}"))
         if len(undeliverable) > _MAX_UNDELIVERABLE_SHOWN:
             print_line(f"  … see all {len(undeliverable)} with `rekindle gateway status --json`")
     if not gateways or any(one["status"] != "ok" for one in gateways):
@@ -145,7 +147,7 @@ def list_routes(
 
 
 def _query_health(instance: dict[str, object]) -> dict[str, Any]:
-    """Query the health of a gateway; report it as silent if it does not answer."""
+    """Query the health of a gateway; report it as unreachable if it does not answer."""
     import json
     from urllib.error import URLError
     from urllib.request import urlopen
@@ -156,15 +158,15 @@ def _query_health(instance: dict[str, object]) -> dict[str, Any]:
         ) as page:
             return {**instance, **json.load(page)}
     except (OSError, URLError, ValueError) as error:
-        return {**instance, "status": "silent", "error": str(error)}
+        return {**instance, "status": "unreachable", "error": str(error)}
 
 
 def _undeliverable_to_dict(one: InboundMessage | OutboundMessage) -> dict[str, Any]:
     from rekindle.store.conversations.inbox import InboundMessage
 
     text = one.message.text if isinstance(one, InboundMessage) else one.text
-    what = "came in" if isinstance(one, InboundMessage) else "to be sent"
-    result = {"key": one.key, "what": what, "reason": one.reason, "time": one.time}
+    direction = "inbound" if isinstance(one, InboundMessage) else "outbound"
+    result = {"key": one.key, "direction": direction, "reason": one.reason, "time": one.time}
     return {**result, "text": text[:200]}
 
 
@@ -172,7 +174,7 @@ def _format_gateway(one: dict[str, Any]) -> str:
     platforms = ", ".join(one.get("platforms", ())) or "no platforms"
     up = _format_duration(one.get("uptime", 0))
     return escape_control_chars(
-        f"{one['runner']}: {one['status']}, {platforms}, up {up}, pid {one['pid']},"
+        f"{one['instance']}: {one['status']}, {platforms}, up {up}, pid {one['pid']},"
         f" {one.get('conversations', '?')} active conversations,"
         f" http://127.0.0.1:{one['port']}/health"
     )

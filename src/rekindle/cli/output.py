@@ -161,15 +161,16 @@ def write_styled(lines: Iterable[Sequence[StyledText]]) -> None:
 
 
 def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-    """Write a table that fits the terminal."""
+    """Write a table that fits the terminal, or in full width to a pipe or a file."""
     from rich.cells import cell_len, set_cell_size
 
-    cells = [[to_one_line(escape_control_chars(cell), 1000) for cell in row] for row in rows]
+    is_terminal = sys.stdout.isatty()
+    cells = [[" ".join(escape_control_chars(cell).split()) for cell in row] for row in rows]
     lines = [[column.title for column in columns], *cells]
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     spare = get_terminal_size().columns - sum(widths) - len(_COLUMN_GAP) * (len(widths) - 1)
     for index, column in enumerate(columns):
-        if column.flexible and spare < 0:
+        if column.flexible and spare < 0 and is_terminal:
             widths[index] = max(_MIN_COLUMN_WIDTH, widths[index] + spare)
     paint = _create_painter()
     for number, line in enumerate(lines):
@@ -192,7 +193,7 @@ def _create_painter() -> Callable[[str, str], str]:
 
 
 def write_sessions(sessions: Sequence[Session], *, now: float | None = None) -> None:
-    """Write a table of sessions that fits into 80 columns."""
+    """Write a table of sessions that fits into 80 columns of a terminal, or in full to a pipe."""
     moment = time.time() if now is None else now
     columns = (
         Column("id", style="cyan"),
@@ -201,20 +202,30 @@ def write_sessions(sessions: Sequence[Session], *, now: float | None = None) -> 
         Column("msgs", right=True),
         Column("active", right=True, style="dim"),
     )
-    ids = shorten_ids([session.id for session in sessions])
+    ids = fit_ids([session.id for session in sessions])
     write_table(
         columns,
         [
             (
                 short,
                 get_display_name(one),
-                one.source[:11],
+                fit_name(one.source, 11),
                 f"{one.message_count}",
                 format_age(one, moment),
             )
             for short, one in zip(ids, sessions, strict=True)
         ],
     )
+
+
+def fit_name(name: str, max_length: int) -> str:
+    """Shorten a name for a column of a terminal; leave it alone in a pipe."""
+    return to_one_line(name, max_length) if sys.stdout.isatty() else name
+
+
+def fit_ids(ids: Sequence[str]) -> list[str]:
+    """Shorten ids for a column of a terminal; leave them alone in a pipe."""
+    return shorten_ids(ids) if sys.stdout.isatty() else list(ids)
 
 
 def shorten_ids(ids: Sequence[str]) -> list[str]:

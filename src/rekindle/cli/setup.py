@@ -138,7 +138,7 @@ def _print_report(report: ImportReport, unrecognized: Sequence[str] = ()) -> Non
         counts = report.formats.items()
         write_table(columns, [(name, *(f"{count:,}" for count in one)) for name, one in counts])
     print_line(_summarize_report(report))
-    lines = [f"failed: {one.file}: {one.why}" for one in report.failed]
+    lines = [f"failed: {one.file}: {one.reason}" for one in report.failed]
     lines += [f"damaged: {_format_location(one)}: {one.what}" for one in report.damage]
     lines += [f"not a session: {file}" for file in unrecognized]
     for line in lines[:_MAX_PROBLEMS_SHOWN]:

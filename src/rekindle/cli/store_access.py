@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 from rekindle.config import Config, is_url, load_config
 from rekindle.errors import NotFound, StoreReadOnly
 
+from .output import print_notice
+
 if TYPE_CHECKING:
     from rekindle.store import Store
 
 _store_override: str | None = None
+_shown_notes: set[str] = set()
 
 
 def set_store_override(target: str | None) -> None:
@@ -23,8 +26,13 @@ def set_store_override(target: str | None) -> None:
 
 
 def load_settings() -> Config:
-    """Load the settings, with the `--store` option of this command line applied."""
-    return load_config(store=_store_override)
+    """Load the settings, with `--store` applied; note each setting with an old name once."""
+    config = load_config(store=_store_override)
+    for note in config.notes:
+        if note not in _shown_notes:
+            _shown_notes.add(note)
+            print_notice(f"Note: {note}")
+    return config
 
 
 def ignore_sigpipe() -> None:

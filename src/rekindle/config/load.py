@@ -40,6 +40,7 @@ class Config:
     mcp: schema.McpSection
     extra_values: Mapping[str, Value]
     origins: Mapping[str, str]
+    notes: tuple[str, ...] = ()  # for the user: settings of the file that have an old name
 
     @property
     def file(self) -> Path:
@@ -61,7 +62,7 @@ class Config:
         """The reset policy, with its overrides per platform and chat type."""
         section = self.reset
         return Overridable(
-            ResetPolicy(section.mode, section.idle_minutes, section.hour, section.zone),
+            ResetPolicy(section.mode, section.idle_minutes, section.hour, section.time_zone),
             self._collect_overrides("reset"),
         )
 
@@ -70,7 +71,8 @@ class Config:
         """The rule that separates conversations, with its overrides per platform and chat type."""
         section = self.keys
         return Overridable(
-            KeyRule(section.direct, section.thread, section.user), self._collect_overrides("keys")
+            KeyRule(section.direct, section.per_thread, section.per_user),
+            self._collect_overrides("keys"),
         )
 
     @property
@@ -85,7 +87,7 @@ class Config:
     def get_price(self, model: str) -> Price:
         """Return the price of a model.
 
-        Return zero if none is set; raise an error if `agent.cost` limits the cost then.
+        Return zero if none is set; raise an error if `agent.max_cost` limits the cost then.
         """
         values = self._collect_tables("model.prices").get(model)
         if values is not None:
@@ -93,9 +95,9 @@ class Config:
             cached = (prices.cache_read, prices.cache_write)
             read, write = (prices.input if price is None else price for price in cached)
             return Price(prices.input, prices.output, read, write)
-        if self.agent.cost:
+        if self.agent.max_cost:
             raise InvalidSetting(
-                f"agent.cost: the price of {model!r} is unknown, so the limit cannot be enforced;"
+                f"agent.max_cost: the price of {model!r} is unknown, so the limit cannot be enforced;"
                 f' set it under [model.prices."{model}"] in {self.file}'
             )
         return Price()
@@ -141,7 +143,8 @@ def load_config(env: Mapping[str, str] = os.environ, *, store: str | None = None
     home = find_home(env)
     values = {name: setting.default for name, setting in SETTINGS.items()}
     origins = dict.fromkeys(SETTINGS, "default")
-    for name, value in toml_file.read_values(home / "config.toml").items():
+    in_file = toml_file.read_settings(home / "config.toml")
+    for name, value in in_file.values.items():
         values[name], origins[name] = value, "file"
     _reject_moved(env)
     for setting in SETTINGS.values():
@@ -164,7 +167,11 @@ def load_config(env: Mapping[str, str] = os.environ, *, store: str | None = None
     }
     extra_values = MappingProxyType(values)
     return Config(
-        home=home, extra_values=extra_values, origins=MappingProxyType(origins), **section_values
+        home=home,
+        extra_values=extra_values,
+        origins=MappingProxyType(origins),
+        notes=in_file.notes,
+        **section_values,
     )
 
 

@@ -110,6 +110,17 @@ def get_setting(name: str) -> Setting:
     return SETTINGS[name]
 
 
+def find_new_name(name: str) -> str | None:
+    """Return the present name of a renamed setting, or of an override of one."""
+    if name in schema.RENAMED:
+        return schema.RENAMED[name]
+    section, _, rest = name.partition(".")
+    scope, _, key = rest.rpartition(".")
+    new_key = schema.RENAMED.get(f"{section}.{key}", "").rpartition(".")[2]
+    new = f"{section}.{scope}.{new_key}"
+    return new if scope and new_key and parse_override(new) else None
+
+
 def is_table(name: str) -> bool:
     """Return whether a table may have this name, even if it is empty."""
     section, _, rest = name.partition(".")
@@ -118,7 +129,7 @@ def is_table(name: str) -> bool:
     if section not in OVERRIDABLE_SECTIONS or not rest:
         return False
     return rest in ("platform", "type") or any(
-        parse_override(f"{name}.{key}") for key in ("hour", "thread")
+        parse_override(f"{name}.{key}") for key in ("hour", "per_thread")
     )
 
 
@@ -126,8 +137,10 @@ def explain_unknown(name: str) -> str:
     """Return a hint for a setting that does not exist."""
     from difflib import get_close_matches
 
-    if name in schema.MOVED:
-        return f"renamed to {schema.MOVED[name]}, which applies to chat and gateway"
+    if name in schema.MERGED:
+        return f"renamed to {schema.MERGED[name]}, which applies to chat and gateway"
+    if new := find_new_name(name):
+        return f"renamed to {new}"
     section, _, rest = name.partition(".")
     if table := next((one for one in NAMED_TABLES if name.startswith(f"{one}.")), None):
         keys = ", ".join(each.name for each in fields(NAMED_TABLES[table]))

@@ -61,12 +61,16 @@ class AgentSection:
     """Settings of the agent, in the terminal and in chats."""
 
     tools: str = declare_setting("all", "enabled toolsets and tools, separated by commas")
-    folders: str = declare_setting(
-        "", "extra folders that file tools may access, separated by colons"
+    extra_folders: str = declare_setting(
+        "", "more folders that file tools may access, separated by colons"
     )
-    steps: int = declare_setting(60, "maximum model steps per turn", limits=NumberRange(1, 10_000))
-    tokens: int = declare_setting(0, "maximum tokens per turn; 0: no limit", limits=NumberRange(0))
-    cost: Decimal = declare_setting(
+    max_steps: int = declare_setting(
+        60, "maximum model steps per turn", limits=NumberRange(1, 10_000)
+    )
+    max_tokens: int = declare_setting(
+        0, "maximum tokens per turn; 0: no limit", limits=NumberRange(0)
+    )
+    max_cost: Decimal = declare_setting(
         Decimal(0),
         "maximum cost per turn, by the model's prices; 0: no limit",
         limits=NumberRange(0),
@@ -87,7 +91,7 @@ class ResetSection:
         1440, "minutes of inactivity before a reset", limits=NumberRange(1, 525_600)
     )
     hour: int = declare_setting(4, "hour of the daily reset", limits=NumberRange(0, 23))
-    zone: str = declare_setting(
+    time_zone: str = declare_setting(
         "local", "time zone of the reset hour; local: this machine's", form="zone"
     )
 
@@ -97,8 +101,8 @@ class KeysSection:
     direct: Literal["single", "shared"] = declare_setting(
         "single", "direct messages: one conversation for all (single) or one per chat (shared)"
     )
-    thread: bool = declare_setting(False, "use a separate conversation for each thread")
-    user: bool = declare_setting(False, "use a separate conversation for each user")
+    per_thread: bool = declare_setting(False, "use a separate conversation for each thread")
+    per_user: bool = declare_setting(False, "use a separate conversation for each user")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +129,12 @@ class GatewaySection:
     platforms: str = declare_setting(
         "", "platforms to connect: module:function[=argument], separated by spaces"
     )
-    arriving: Literal["queue", "steer", "interrupt"] = declare_setting(
-        "queue", "a message during a turn waits in the queue, joins the turn, or interrupts it"
+    busy_mode: Literal["queue", "steer", "interrupt"] = declare_setting(
+        "queue",
+        "a message that arrives during a turn waits (queue), joins the turn (steer), or ends it"
+        " (interrupt)",
     )
-    turns: int = declare_setting(100, "maximum concurrent turns", limits=NumberRange(1, 10_000))
+    max_turns: int = declare_setting(100, "maximum concurrent turns", limits=NumberRange(1, 10_000))
     approval: Literal["refuse", "never"] = declare_setting(
         "refuse", "dangerous commands: refuse them, or never ask and run them"
     )
@@ -166,7 +172,7 @@ class GatewaySection:
 class ProcessesSection:
     """Settings of background processes; the supervisor gets them from its starter."""
 
-    place: str = declare_setting(
+    backend: str = declare_setting(
         "local", "backend of the terminal tool: local, container:NAME, ssh:HOST, …"
     )
     per_owner: int = declare_setting(
@@ -185,18 +191,18 @@ class WarmSection:
     """Settings for starting new sessions with examples from earlier ones."""
 
     enabled: bool = declare_setting(True, "start sessions warm if a template fits")
-    form: Literal["turns", "digest", "both"] = declare_setting(
+    format: Literal["turns", "digest", "both"] = declare_setting(
         "both",
         "show examples as turns, as a digest in the system message, or as fits each one",
     )
-    patterns: int = declare_setting(3, "maximum examples per session", limits=NumberRange(1, 8))
-    tokens: int = declare_setting(
+    max_examples: int = declare_setting(3, "maximum examples per session", limits=NumberRange(1, 8))
+    max_tokens: int = declare_setting(
         1200, "maximum tokens for the examples", limits=NumberRange(50, 100_000)
     )
-    floor: float = declare_setting(
+    min_score: float = declare_setting(
         0.35, "minimum score of an example, from 0 to 1", limits=NumberRange(0, 1)
     )
-    share_cold: float = declare_setting(
+    control_share: float = declare_setting(
         0.1, "share of sessions that start cold, as a control group", limits=NumberRange(0, 1)
     )
 
@@ -252,9 +258,28 @@ class PriceTable:
     )
 
 
-# Renamed settings: old name to new name.
-MOVED: Mapping[str, str] = {
-    f"{section}.{key}": f"agent.{key}"
+# Renamed settings: old name to new name. The file is still read, with a note that says the new name.
+RENAMED: Mapping[str, str] = {
+    "agent.folders": "agent.extra_folders",
+    "agent.steps": "agent.max_steps",
+    "agent.tokens": "agent.max_tokens",
+    "agent.cost": "agent.max_cost",
+    "reset.zone": "reset.time_zone",
+    "keys.thread": "keys.per_thread",
+    "keys.user": "keys.per_user",
+    "gateway.arriving": "gateway.busy_mode",
+    "gateway.turns": "gateway.max_turns",
+    "processes.place": "processes.backend",
+    "warm.form": "warm.format",
+    "warm.patterns": "warm.max_examples",
+    "warm.tokens": "warm.max_tokens",
+    "warm.floor": "warm.min_score",
+    "warm.share_cold": "warm.control_share",
+}
+# Settings of one part that now hold for both: to take one for the other could widen what is allowed.
+MERGED: Mapping[str, str] = {
+    f"{section}.{key}": RENAMED.get(f"agent.{key}", f"agent.{key}")
     for section in ("chat", "gateway")
     for key in ("tools", "folders", "steps", "tokens", "context")
 }
+MOVED: Mapping[str, str] = {**RENAMED, **MERGED}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from rekindle.errors import InvalidSetting
 
@@ -14,6 +14,7 @@ from .lookup import (
     NAMED_TABLES,
     OVERRIDABLE_SECTIONS,
     explain_unknown,
+    find_new_name,
     get_setting,
     is_setting,
     is_table,
@@ -24,12 +25,19 @@ from .setting import Value, check_value
 _SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
 
-def read_values(file: Path) -> dict[str, Value]:
-    """Return every value of the file by its full name; empty if there is no file."""
+class FileSettings(NamedTuple):
+    """The values of a file by their full names, and a note on each that has an old name."""
+
+    values: Mapping[str, Value] = {}
+    notes: tuple[str, ...] = ()
+
+
+def read_settings(file: Path) -> FileSettings:
+    """Read the values of the file; none if there is no file."""
     try:
         text = file.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
-        return {}
+        return FileSettings()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidSetting(f"cannot read {file}: {error}") from error
     import tomllib
@@ -38,15 +46,25 @@ def read_values(file: Path) -> dict[str, Value]:
         tables = tomllib.loads(text, parse_float=Decimal)  # keep amounts exact
     except tomllib.TOMLDecodeError as error:
         raise InvalidSetting(f"{file}: not valid TOML: {error}") from error
+    pairs = _flatten_tables(tables)
+    written = {name for name, _ in pairs}
     values: dict[str, Value] = {}
-    for name, value in _flatten_tables(tables):
+    notes: list[str] = []
+    for name, value in pairs:
+        if new := find_new_name(name):
+            location = _find_location(file, text, name)
+            if new in written:
+                raise InvalidSetting(f"{name} in {location}: renamed to {new}, which is set too")
+            notes.append(f"{location}: {name} is now {new}")
+            values[new] = check_value(get_setting(new), value, location)
+            continue
         if not is_setting(name):
             raise InvalidSetting(
                 f"{name} in {_find_location(file, text, name)}: {explain_unknown(name)}"
             )
         values[name] = check_value(get_setting(name), value, _find_location(file, text, name))
     _check_servers(values, file, text)
-    return values
+    return FileSettings(values, tuple(notes))
 
 
 def _flatten_tables(tables: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -47,7 +47,7 @@ class Experiment(NamedTuple):
     ended: float | None = None
     calls: int = FIRST_CALLS
     planned: int = DEFAULT_PLANNED_SESSIONS  # number of sessions at which the interval is narrowest
-    smallest: float = 0.03  # the smallest difference worth detecting
+    min_effect: float = 0.03  # the smallest difference worth detecting
     template: str | None = None  # the one under test; it may be in quarantine
 
 
@@ -73,7 +73,7 @@ class ArmResult(NamedTuple):
     counted: int
     running: int
     without_calls: int
-    gone: int
+    deleted: int
     given: int
     rate: Rate
 
@@ -88,13 +88,13 @@ class Contrast(NamedTuple):
 
 
 class ExperimentReport(NamedTuple):
-    """The current result of an experiment; `words` describes it, the most important first."""
+    """The current result of an experiment; `summary` describes it, the most important first."""
 
-    trial: Experiment
+    experiment: Experiment
     arms: tuple[ArmResult, ...]
     contrasts: tuple[Contrast, ...]  # the first one is the main result
     is_balanced: bool
-    words: tuple[str, ...]
+    summary: tuple[str, ...]
 
     @property
     def verdict(self) -> str:
@@ -144,7 +144,7 @@ def build_report(experiment: Experiment, sessions: Sequence[AssignedSession]) ->
         contrasts.append(_compute_contrast(experiment, ordered, WARM, PLACEBO))
     balanced = _is_balanced(experiment, ordered)
     found = ExperimentReport(experiment, arms, tuple(contrasts), balanced, ())
-    return found._replace(words=tuple(_describe_report(found)))
+    return found._replace(summary=tuple(_describe_report(found)))
 
 
 def _summarize_arm(arm: str, sessions: Sequence[AssignedSession]) -> ArmResult:
@@ -192,7 +192,7 @@ def _compute_contrast(
         arm,
         other,
         effect,
-        compute_needed_sessions(experiment.smallest, effect.deviation, experiment.planned),
+        compute_needed_sessions(experiment.min_effect, effect.deviation, experiment.planned),
     )
 
 
@@ -232,8 +232,8 @@ def _describe_report(found: ExperimentReport) -> Iterable[str]:
             "part of the difference is not due to the content of the examples."
         )
     for arm in found.arms:
-        if arm.gone:
-            yield f"{arm.gone} sessions of the {arm.arm} arm were deleted and cannot be counted."
+        if arm.deleted:
+            yield f"{arm.deleted} sessions of the {arm.arm} arm were deleted and cannot be counted."
     if main.effect is not None and main.effect.owners == 1:
         yield "All sessions belong to one owner: the result applies to their work only."
 
@@ -243,9 +243,8 @@ def _describe_verdict(found: ExperimentReport, main: Contrast) -> str:
     effect, warm, cold = main.effect, rates[WARM], rates[COLD]
     if effect is None or warm.rate is None or cold.rate is None:
         return "No evidence yet: both arms need sessions with calls."
-    rates_text = (
-        f"{warm.rate:.1%} of the first {found.trial.calls} calls fail warm, {cold.rate:.1%} cold"
-    )
+    calls = f"of the first {found.experiment.calls} calls"
+    rates_text = f"{warm.rate:.1%} {calls} fail warm, {cold.rate:.1%} cold"
     if not effect.is_clear:
         return f"Not known yet: {rates_text}, which chance alone could explain."
     word = "helps" if effect.value < 0 else "harms"
@@ -260,7 +259,7 @@ def _describe_remaining(found: ExperimentReport, main: Contrast) -> str | None:
     effect = main.effect
     if effect is None or effect.is_clear or main.needed is None:
         return None
-    points = f"{found.trial.smallest * 100:g} points"
+    points = f"{found.experiment.min_effect * 100:g} points"
     if (more := main.needed - effect.sessions) > 0:
         return (
             f"About {more:,} more sessions are needed ({main.needed:,} in all) to detect "

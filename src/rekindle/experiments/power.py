@@ -25,7 +25,7 @@ class PowerPlan(NamedTuple):
 
     cold: float
     warm: float
-    alike: float
+    correlation: float
     calls: int
     sessions: int | None  # in each arm; None: impracticably many
 
@@ -36,24 +36,29 @@ class SimulationResult(NamedTuple):
     runs: int
     false_alarms: float  # share of runs that found a difference where there is none
     found: float  # share of runs that found the difference within the plan
-    usual: int | None  # median sessions in each arm at which they found it
+    median_sessions: int | None  # median sessions in each arm at which they found it
 
 
 def plan_experiment(
-    cold: float, warm: float, alike: float = DEFAULT_CORRELATION, calls: int = FIRST_CALLS
+    cold: float, warm: float, correlation: float = DEFAULT_CORRELATION, calls: int = FIRST_CALLS
 ) -> PowerPlan:
     """Compute the sessions each arm needs to detect the difference with 80% power."""
     for name, rate in (("cold", cold), ("warm", warm)):
         if not 0 < rate < 1:
             raise InvalidInput(f"{name}: expected a rate between 0 and 1, got {rate!r}")
-    if not 0 <= alike < 1:
-        raise InvalidInput(f"alike: expected a number from 0 to below 1, got {alike!r}")
+    if not 0 <= correlation < 1:
+        raise InvalidInput(f"correlation: expected a number from 0 to below 1, got {correlation!r}")
     if cold == warm:
         raise InvalidInput("cold and warm are equal: there is no difference to detect")
     # With equal arms, each session contributes twice its distance from the mean.
-    spread = sum(rate * (1 - rate) for rate in (cold, warm)) / 2 / calls * (1 + (calls - 1) * alike)
+    spread = (
+        sum(rate * (1 - rate) for rate in (cold, warm))
+        / 2
+        / calls
+        * (1 + (calls - 1) * correlation)
+    )
     total = compute_needed_sessions(cold - warm, sqrt(4 * spread))
-    return PowerPlan(cold, warm, alike, calls, None if total is None else (total + 1) // 2)
+    return PowerPlan(cold, warm, correlation, calls, None if total is None else (total + 1) // 2)
 
 
 def simulate_plan(
@@ -71,8 +76,8 @@ def simulate_plan(
         if progress:
             progress(number + 1, runs)
     detections.sort()
-    usual = (detections[len(detections) // 2] + 1) // 2 if detections else None
-    return SimulationResult(runs, alarms / runs, len(detections) / runs, usual)
+    median = (detections[len(detections) // 2] + 1) // 2 if detections else None
+    return SimulationResult(runs, alarms / runs, len(detections) / runs, median)
 
 
 def _find_first_clear(plan: PowerPlan, warm: float, limit: int, random: Random) -> int | None:
@@ -92,7 +97,7 @@ def _find_first_clear(plan: PowerPlan, warm: float, limit: int, random: Random) 
 
 def _simulate_failures(rate: float, plan: PowerPlan, random: Random) -> int:
     """Draw the failed calls of a session whose calls are correlated as planned."""
-    if plan.alike:
-        weight = 1 / plan.alike - 1
+    if plan.correlation:
+        weight = 1 / plan.correlation - 1
         rate = random.betavariate(rate * weight, (1 - rate) * weight)
     return sum(random.random() < rate for _ in range(plan.calls))

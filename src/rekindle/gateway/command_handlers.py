@@ -292,8 +292,8 @@ def _format_tokens(tokens: Tokens) -> str:
 def _format_reset(policy: ResetPolicy, due: float | None) -> str:
     if due is None:
         return "never" if policy.mode == "none" else "paused while background processes run"
-    moment = datetime.fromtimestamp(due, ZoneInfo(policy.zone))
-    return f"{policy.mode}; next at {moment:%Y-%m-%d %H:%M} ({policy.zone}) unless you write first"
+    moment = datetime.fromtimestamp(due, ZoneInfo(policy.time_zone))
+    return f"{policy.mode}; next at {moment:%Y-%m-%d %H:%M} ({policy.time_zone}) unless you write first"
 
 
 def _format_count(number: int, noun: str) -> str:

@@ -36,7 +36,7 @@ def _list_no_homes() -> Iterable[Source]:
 class GatewayContext(NamedTuple):
     """The services and settings of a gateway, or of a terminal chat.
 
-    `runner` identifies this process among those that share the store; its leases last `lease`
+    `instance` identifies this process among those that share the store; its leases last `lease`
     seconds. `build_tool_context` returns what tools may do in a conversation. `is_busy` returns
     whether a session of an owner has running background processes. `platforms` are the connected
     ones, `homes` reads their home chats. A message is abandoned after `max_attempts` crashes.
@@ -47,14 +47,14 @@ class GatewayContext(NamedTuple):
     model: Model
     toolbox: Toolbox
     build_tool_context: Callable[[Route], ToolContext]
-    runner: str
+    instance: str
     policies: Overridable[ResetPolicy] = Overridable(ResetPolicy())
     key_rules: Overridable[KeyRule] = Overridable(KeyRule())
     lease: float = 30.0
     prompt: str = DEFAULT_PROMPT
     limits: TurnLimits = TurnLimits()
     price: Price = Price()
-    arriving: BusyMode = "queue"
+    busy_mode: BusyMode = "queue"
     is_busy: Callable[[str, str], Awaitable[bool]] = _is_never_busy
     platforms: Iterable[str] = ()
     homes: Callable[[], Iterable[Source]] = _list_no_homes

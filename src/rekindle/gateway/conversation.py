@@ -118,7 +118,7 @@ class Conversation:
             opening=await self._build_opening(inbound.source, route, session),
             limits=self._context.limits,
             price=self._context.price,
-            steering=self._collect_steering if self._context.arriving == "steer" else None,
+            steering=self._collect_steering if self._context.busy_mode == "steer" else None,
             compress=self._compress,
         )
         try:

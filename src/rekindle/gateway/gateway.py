@@ -107,7 +107,7 @@ class Gateway:
     async def run(self) -> None:
         """Run until stopped. Work that a previous run of this gateway left is resumed at once."""
         await self._retry_until_stored(
-            lambda: self._executor.run(self._inbox.release_leases, self.context.runner)
+            lambda: self._executor.run(self._inbox.release_leases, self.context.instance)
         )
         loops = [
             *(self._listen(platform) for platform in self.platforms.values()),
@@ -169,7 +169,7 @@ class Gateway:
             key,
             incoming.source,
             incoming.message,
-            runner=self.context.runner,
+            instance=self.context.instance,
             lease_seconds=self.context.lease,
         )
 
@@ -211,7 +211,7 @@ class Gateway:
         turns = {key: worker.turn for key, worker in self._workers.items() if worker.turn}
         sending = self._sender.leased_keys
         renewed = await self._executor.run(
-            self._inbox.renew_leases, self.context.runner, self.context.lease
+            self._inbox.renew_leases, self.context.instance, self.context.lease
         )
         held = frozenset(renewed)
         for key, turn in turns.items():
@@ -235,7 +235,7 @@ class Gateway:
         context = self.context
         adopt = self._inbox.adopt_conversations
         for key in await self._executor.run(
-            adopt, context.runner, context.lease, prefixes=prefixes
+            adopt, context.instance, context.lease, prefixes=prefixes
         ):
             if key not in self._workers:
                 logger.info("adopted %s", key)
@@ -243,7 +243,7 @@ class Gateway:
         await self._sender.claim_pending(prefixes)
         if any(worker.turn for worker in self._workers.values()):
             for inbound in await self._executor.run(
-                self._inbox.list_waiting_for_runner, context.runner
+                self._inbox.list_waiting_for_instance, context.instance
             ):
                 if worker := self._workers.get(inbound.key):
                     worker.on_new_message(inbound)
@@ -286,7 +286,7 @@ class Gateway:
             await platform.close()
         try:
             await self._attempts.undo()
-            await self._executor.run(self._inbox.release_leases, self.context.runner)
+            await self._executor.run(self._inbox.release_leases, self.context.instance)
         except StoreError as error:
             logger.warning("cannot release leases: %s", error)
         logger.info("stopped; %d turns left for the next run", len(unfinished))

@@ -48,7 +48,7 @@ class OutboxSender:
     ) -> None:
         self._executor = context.executor
         self._inbox = context.executor.store.inbox
-        self._runner = context.runner
+        self._instance = context.instance
         self._lease = context.lease
         self._platforms = platforms
         self._retry_policy = retry_policy or SendRetryPolicy()
@@ -84,7 +84,7 @@ class OutboxSender:
         """Claim unsent messages in conversations whose keys begin with one of `key_prefixes`."""
         claim = self._inbox.claim_conversations
         for key in await self._executor.run(
-            claim, self._runner, self._lease, prefixes=key_prefixes
+            claim, self._instance, self._lease, prefixes=key_prefixes
         ):
             if key not in self._sending:
                 self._start_sending(key, claimed=True)
@@ -141,10 +141,10 @@ class OutboxSender:
             try:
                 if claimed:
                     return await self._executor.run(
-                        self._inbox.release_send_lease, key, self._runner
+                        self._inbox.release_send_lease, key, self._instance
                     )
                 return await self._executor.run(
-                    self._inbox.claim_unsent, key, self._runner, self._lease
+                    self._inbox.claim_unsent, key, self._instance, self._lease
                 )
             except StoreError as error:
                 logger.warning("cannot read the outbox: %s", error)

@@ -149,8 +149,8 @@ def _describe_ending(process: Process) -> str:
         return f"exited with {process.exit_code} after {duration}"
     if process.state == "killed":
         return f"was killed after {duration}"
-    why = f": {clean_text(process.why, 200)}" if process.why else ""
-    return f"is {process.state}{why}"
+    reason = f": {clean_text(process.reason, 200)}" if process.reason else ""
+    return f"is {process.state}{reason}"
 
 
 def _format_command(line: str) -> str:

@@ -82,7 +82,7 @@ class Worker:
         if not is_command(inbound.message):
             if is_report(inbound.message):
                 return
-            if self._context.gateway_context.arriving == "interrupt" and is_same_chat(
+            if self._context.gateway_context.busy_mode == "interrupt" and is_same_chat(
                 inbound, running
             ):
                 turn.cancel()
@@ -115,7 +115,7 @@ class Worker:
         while True:
             try:
                 return await self._executor.run(
-                    self._inbox.release_lease, self.key, self._context.gateway_context.runner
+                    self._inbox.release_lease, self.key, self._context.gateway_context.instance
                 )
             except StoreError as error:
                 logger.warning("cannot read the inbox: %s", error)
@@ -148,7 +148,7 @@ class Worker:
     async def _answer_first(self, inbound_messages: Sequence[InboundMessage]) -> None:
         """Run the turn of the first message; messages that interrupted it join."""
         first = inbound_messages[0]
-        if first.state == "running" and self._context.gateway_context.arriving == "interrupt":
+        if first.state == "running" and self._context.gateway_context.busy_mode == "interrupt":
             joining = [first]
             for inbound in inbound_messages[1:]:
                 if is_report(inbound.message):

@@ -137,7 +137,7 @@ def judge_calls(
             digest_call(call),
             *outcome,
             duration=_get_duration(result),
-            answered=answered,
+            result_position=answered,
         )
 
 
@@ -147,7 +147,9 @@ def find_rejudge_position(calls: Iterable[JudgedCall], end: int) -> int:
     This is the earliest call without a result, moved back until no call before it was answered
     after it.
     """
-    known = sorted(((call.position, call.answered) for call in calls), key=lambda one: one[0])
+    known = sorted(
+        ((call.position, call.result_position) for call in calls), key=lambda one: one[0]
+    )
     start = min((position for position, answered in known if answered is None), default=end)
     for position, answered in reversed(known):
         if position < start and answered is not None and answered >= start:

@@ -81,18 +81,18 @@ class CandidateReport(NamedTuple):
     patterns: int
     record: TemplateStats
     drawn: float | None  # the drawn share of successful calls; None without a draw
-    why: str
+    reason: str
 
 
 class Selection(NamedTuple):
     """The selected template and patterns, best first; no template if nothing fits.
 
-    `why` explains the result to people.
+    `reason` explains the result to people.
     """
 
     template: Template | None
     picked: tuple[SelectedPattern, ...]
-    why: str
+    reason: str
     considered: tuple[CandidateReport, ...] = ()
 
     @property
@@ -297,15 +297,15 @@ def _draw_template(
         one._replace(words=matcher.find_shared_words(weigh_pattern_words(one.pattern))[:6])
         for one in winner.picked
     )
-    why = _explain_selection(winner, picked, len(close))
+    reason = _explain_selection(winner, picked, len(close))
     final_reports = [
         one._replace(
             drawn=draws.get(one.template),
-            why=why if one.template == winner.template.id else one.why,
+            reason=reason if one.template == winner.template.id else one.reason,
         )
         for one in reports
     ]
-    return Selection(winner.template, picked, why, tuple(final_reports))
+    return Selection(winner.template, picked, reason, tuple(final_reports))
 
 
 def _sample_success_rate(random: Random, stats: TemplateStats) -> float:
@@ -314,7 +314,7 @@ def _sample_success_rate(random: Random, stats: TemplateStats) -> float:
 
 
 def _build_report(
-    contender: _ScoredTemplate, stats: Mapping[str, TemplateStats], drawn: float | None, why: str
+    contender: _ScoredTemplate, stats: Mapping[str, TemplateStats], drawn: float | None, reason: str
 ) -> CandidateReport:
     template, template_stats = contender.template, stats.get(contender.template.id, TemplateStats())
     return CandidateReport(
@@ -324,7 +324,7 @@ def _build_report(
         len(contender.picked),
         template_stats,
         drawn,
-        why,
+        reason,
     )
 
 

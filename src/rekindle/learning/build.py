@@ -467,7 +467,7 @@ def measure_usage(store: Store, template: str) -> TemplateUsage:
     for session, made, _ in store.iter_judged_sessions(where):
         if session.parent is not None or session.arm in ("cold", "placebo"):
             continue
-        known = [one for one in made if one.failed is not None and one.work != "bookkeeping"]
+        known = [one for one in made if one.failed is not None and one.kind != "bookkeeping"]
         sessions += 1
         calls += len(known)
         failed += sum(bool(one.failed) for one in known)

@@ -53,7 +53,9 @@ def aggregate_patterns(
 ) -> list[tuple[Pattern, Sequence[merge.Occurrence]]]:
     """Aggregate the patterns that these sessions share, each with its newest occurrences."""
     wanted = set(nums)
-    tally, attempts = store.mining_results.count_candidates(wanted, min_sessions, MAX_CANDIDATES)
+    tally, call_type_counts = store.mining_results.count_candidates(
+        wanted, min_sessions, MAX_CANDIDATES
+    )
     shapes = {one.shape: one.kind for one in tally}
     occurrences = store.mining_results.find_occurrences([*shapes], wanted, MAX_OCCURRENCES)
     sessions = {occurrence.num for found in occurrences.values() for occurrence in found}
@@ -61,7 +63,7 @@ def aggregate_patterns(
         num: _StoredCalls(blob)
         for num, blob in store.mining_results.load_calls([*sessions]).items()
     }
-    type_stats = {work: merge.CallTypeStats(*counts) for work, counts in attempts.items()}
+    type_stats = {name: merge.CallTypeStats(*counts) for name, counts in call_type_counts.items()}
     families = {one.shape: (one.families, one.support) for one in tally}
     built: list[Pattern] = []
     origins: dict[str, Sequence[merge.Occurrence]] = {}

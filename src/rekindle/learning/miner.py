@@ -55,7 +55,7 @@ FINISHED_REASONS = split_words(
     user_exit user_stop exit quit stop end_turn compression
     """
 )
-MAX_KIND_CHARS = 200  # characters of the name of a call type
+MAX_CALL_TYPE_CHARS = 200  # characters of the name of a call type
 
 
 def judge_sessions(
@@ -480,15 +480,19 @@ def _build_result(rows: SessionCallRows, calls: Sequence[MinedCall]) -> MiningRe
             count = counts.setdefault(call.signature.work, [0, 0])
             count[0] += 1
             count[1] += call.failed
-    attempts = [(work, a, b) for work, (a, b) in counts.items() if len(work) <= MAX_KIND_CHARS]
+    call_types = [
+        (name, made, failed)
+        for name, (made, failed) in counts.items()
+        if len(name) <= MAX_CALL_TYPE_CHARS
+    ]
     return MiningResult(
-        num, rows.parent, rows.changes, _compute_stats(rows), kept, candidates, attempts
+        num, rows.parent, rows.changes, _compute_stats(rows), kept, candidates, call_types
     )
 
 
 def _compute_stats(rows: SessionCallRows) -> SessionStats:
     calls = [call for call, _ in rows.calls]
-    known = [c.failed for c in calls if c.failed is not None and c.work != "bookkeeping"]
+    known = [c.failed for c in calls if c.failed is not None and c.kind != "bookkeeping"]
     gain = None
     if len(known) >= MIN_GAIN_CALLS:
         size = len(known) // END_DIVISOR

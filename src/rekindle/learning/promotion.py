@@ -115,7 +115,7 @@ def _is_randomized(one: JudgedSession) -> bool:
 
 def _to_assignment(one: JudgedSession, now: float) -> AssignedSession:
     session = one.session
-    known = [call for call in one.calls if call.failed is not None and call.work != "bookkeeping"]
+    known = [call for call in one.calls if call.failed is not None and call.kind != "bookkeeping"]
     first = known[:FIRST_CALLS]
     return AssignedSession(
         session.id,

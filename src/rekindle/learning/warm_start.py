@@ -67,11 +67,11 @@ class WarmStartConfig(NamedTuple):
     """The settings of warm starts."""
 
     enabled: bool = True
-    form: PreludeForm = "both"
-    patterns: int = DEFAULT_PATTERNS
-    tokens: int = DEFAULT_TOKENS
-    floor: float = DEFAULT_FLOOR
-    share_cold: float = 0.1
+    format: PreludeForm = "both"
+    max_examples: int = DEFAULT_PATTERNS
+    max_tokens: int = DEFAULT_TOKENS
+    min_score: float = DEFAULT_FLOOR
+    control_share: float = 0.1
 
 
 class ArmAssignment(NamedTuple):
@@ -94,7 +94,7 @@ class Prelude(NamedTuple):
     revision: int | None = None
     hash: str | None = None
     tokens: int = 0
-    why: str = ""
+    reason: str = ""
     patterns: tuple[str, ...] = ()
     experiment: trials.Experiment | None = None
 
@@ -118,11 +118,11 @@ def build_warm_start_config(config: Config) -> WarmStartConfig:
     settings = config.warm
     return WarmStartConfig(
         settings.enabled,
-        settings.form,
-        settings.patterns,
-        settings.tokens,
-        settings.floor,
-        float(settings.share_cold),
+        settings.format,
+        settings.max_examples,
+        settings.max_tokens,
+        settings.min_score,
+        float(settings.control_share),
     )
 
 
@@ -171,7 +171,7 @@ def assign_arm(store: Store, session: Session, config: WarmStartConfig) -> ArmAs
 
 def assign_cold_share(session: Session, config: WarmStartConfig) -> ArmAssignment | None:
     """Keep a share of all sessions cold outside of experiments."""
-    return ArmAssignment(COLD) if _hash_to_fraction(session.id) < config.share_cold else None
+    return ArmAssignment(COLD) if _hash_to_fraction(session.id) < config.control_share else None
 
 
 def _hash_to_fraction(name: str) -> float:
@@ -215,7 +215,7 @@ class WarmStarter:
         if self._template is not None:
             return self._build_requested(self._template, new_session, tools)
         if not self.config.enabled:
-            return Prelude(why="warm starts are disabled")
+            return Prelude(reason="warm starts are disabled")
         assignment = self._arm_policy(self._store, new_session.session, self.config)
         try:
             return self._build_for_arm(new_session, tools, assignment)
@@ -251,13 +251,13 @@ class WarmStarter:
         selection: Selection,
     ) -> Prelude:
         if selection.template is None:
-            return _make_cold_prelude(assignment, selection.why)
+            return _make_cold_prelude(assignment, selection.reason)
         if assignment is not None and assignment.arm == COLD:
             if assignment.experiment is not None:
                 return _make_cold_prelude(assignment, COLD_ARM_REASON)
             # Record the selected template, to know which sessions to compare it with.
-            reason = f"kept cold for comparison; {selection.why}"
-            return Prelude(arm=COLD, template=selection.template.id, why=reason)
+            reason = f"kept cold for comparison; {selection.reason}"
+            return Prelude(arm=COLD, template=selection.template.id, reason=reason)
         renderer = self._make_renderer(selection.template, selection, new_session.owner)
         if assignment is not None and assignment.arm == PLACEBO:
             renderer = self._render_placebo(new_session, tools, renderer)
@@ -269,7 +269,7 @@ class WarmStarter:
                 assignment,
             )
             return prelude._replace(template=None, revision=None)  # a placebo is not from it
-        return _make_prelude(renderer(tools), WARM, selection, selection.why, assignment)
+        return _make_prelude(renderer(tools), WARM, selection, selection.reason, assignment)
 
     def select(self, new_session: NewSession, tools: Tools) -> Selection:
         """Select what fits this session, with the reason."""
@@ -280,8 +280,8 @@ class WarmStarter:
             found.candidates,
             found.word_counts,
             self._store.template_search.load_stats,
-            patterns=self.config.patterns,
-            floor=self.config.floor,
+            patterns=self.config.max_examples,
+            floor=self.config.min_score,
         )
 
     def _select_from(self, template: str, new_session: NewSession, tools: Tools) -> Selection:
@@ -300,8 +300,8 @@ class WarmStarter:
                 [CandidatePattern(head, one) for one in whole.patterns]
             ),
             known,
-            patterns=self.config.patterns,
-            floor=self.config.floor,
+            patterns=self.config.max_examples,
+            floor=self.config.min_score,
         )
 
     def _build_request(self, new_session: NewSession, tools: Tools) -> SelectionRequest:
@@ -348,21 +348,21 @@ class WarmStarter:
 
     def _build_render_options(self, context: int, patterns: int | None = None) -> RenderOptions:
         config = self.config
-        max_patterns = config.patterns if patterns is None else patterns
+        max_patterns = config.max_examples if patterns is None else patterns
         return RenderOptions(
-            config.form, config.tokens, max_patterns, True, context, self._shows_calls
+            config.format, config.max_tokens, max_patterns, True, context, self._shows_calls
         )
 
     def _build_requested(
         self, template: Template, new_session: NewSession, tools: Tools
     ) -> Prelude:
         selection = select_from_template(
-            template, self._build_request(new_session, tools), self.config.patterns
+            template, self._build_request(new_session, tools), self.config.max_examples
         )
         found = render_prelude(
             template, selection.patterns, tools, self._build_render_options(MAX_CONTEXT_CHARS)
         )
-        return _make_prelude(found, REQUESTED, selection, selection.why, None)
+        return _make_prelude(found, REQUESTED, selection, selection.reason, None)
 
     def _render_placebo(
         self, new_session: NewSession, tools: Tools, renderer: Callable[[Tools], RenderedPrelude]
@@ -398,7 +398,7 @@ def begin_session(
         prelude = starter.build_prelude(new_session)
     except RECOVERABLE_ERRORS as error:
         logger.warning("session %s starts cold: %s", new_session.session.id, error)
-        prelude = Prelude(why=str(error))
+        prelude = Prelude(reason=str(error))
     session = new_session.session._replace(arm=prelude.arm, template=prelude.template)
 
     def store_session() -> T:
@@ -441,31 +441,31 @@ def select_from_template(
         key=lambda one: (-one.score, one.id),
     )[: min(max_patterns, MAX_PATTERNS)]
     picked = tuple(SelectedPattern(one, 0.0) for one in usable)
-    why = f"“{template.name}” was requested; nothing in it fits, so its best examples are shown"
-    return Selection(template, picked, why if picked else "its tools are not available")
+    reason = f"“{template.name}” was requested; nothing in it fits, so its best examples are shown"
+    return Selection(template, picked, reason if picked else "its tools are not available")
 
 
 def _is_safe(pattern: Pattern) -> bool:
     return not pattern.tainted
 
 
-def _make_cold_prelude(assignment: ArmAssignment | None, why: str) -> Prelude:
+def _make_cold_prelude(assignment: ArmAssignment | None, reason: str) -> Prelude:
     """Make an empty prelude; in an experiment the session still counts in its arm."""
     if assignment is None or assignment.experiment is None:
-        return Prelude(why=why)
-    return Prelude(arm=assignment.arm, why=why, experiment=assignment.experiment)
+        return Prelude(reason=reason)
+    return Prelude(arm=assignment.arm, reason=reason, experiment=assignment.experiment)
 
 
 def _make_prelude(
     rendered: RenderedPrelude,
     arm: str,
     selection: Selection,
-    why: str,
+    reason: str,
     assignment: ArmAssignment | None,
 ) -> Prelude:
     template = selection.template
     if not rendered.messages or template is None:
-        return _make_cold_prelude(assignment, f"nothing to show; {why}")
+        return _make_cold_prelude(assignment, f"nothing to show; {reason}")
     return Prelude(
         rendered.messages,
         arm,
@@ -473,7 +473,7 @@ def _make_prelude(
         template.revision,
         hash_prelude(encode_prelude(rendered.messages)),
         rendered.tokens,
-        why,
+        reason,
         rendered.patterns,
         assignment.experiment if assignment else None,
     )

@@ -42,7 +42,7 @@ class Process(NamedTuple):
     exit_code: int | None  # 128 + n if terminated by signal n; None: running or unknown
     command: str  # the command line, redacted
     owner: str
-    place: str
+    backend: str
     pid: int | None
     started: float
     ended: float | None = None
@@ -50,7 +50,7 @@ class Process(NamedTuple):
     dropped: int = 0  # of these, no longer retained
     cwd: str = ""
     pty: bool = False
-    why: str = ""  # explanation of the state for the user
+    reason: str = ""  # explanation of the state for the user
     session: str = ""  # the session that started it, if any
 
     @property

@@ -59,8 +59,8 @@ def build_key_parts(source: Source, rule: KeyRule) -> KeyParts:
         source.platform,
         source.chat_type,
         source.chat_id if has_chat else None,
-        (source.thread_id or None) if rule.thread else None,
-        (source.user_id or None) if rule.user else None,
+        (source.thread_id or None) if rule.per_thread else None,
+        (source.user_id or None) if rule.per_user else None,
     )
 
 

@@ -27,7 +27,7 @@ def build_model_notice(reason: ResetReason, policy: ResetPolicy) -> str:
 
 def _explain_reset(reason: ResetReason, policy: ResetPolicy) -> str:
     if reason == "daily":
-        return f"daily reset at {policy.hour:02}:00 ({policy.zone})"
+        return f"daily reset at {policy.hour:02}:00 ({policy.time_zone})"
     return f"no messages for {_format_duration(policy.idle_minutes)}"
 
 

@@ -74,13 +74,13 @@ def find_reset_time(
 
 
 def _find_next_daily_reset(policy: ResetPolicy, since: float) -> float:
-    zone = _load_zone(policy.zone)
+    zone = _load_zone(policy.time_zone)
     day = datetime.fromtimestamp(since, zone).date()
     for ahead in range(_MAX_DAYS_AHEAD):
         moment = _find_daily_reset(zone.key, day + timedelta(days=ahead), policy.hour)
         if moment is not None and moment > since:
             return moment
-    raise InvalidInput(f"policy.zone: {policy.zone} has no {policy.hour}:00 after {day}")
+    raise InvalidInput(f"policy.time_zone: {policy.time_zone} has no {policy.hour}:00 after {day}")
 
 
 @lru_cache(maxsize=1024)  # conversations share a few days and hours
@@ -117,4 +117,4 @@ def _load_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise InvalidInput(f"policy.zone: unknown time zone {name!r:.80}") from None
+        raise InvalidInput(f"policy.time_zone: unknown time zone {name!r:.80}") from None

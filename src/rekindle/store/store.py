@@ -526,7 +526,7 @@ class Store:
         """Copy everything, including routes and queued messages, into another store of either engine."""
         with self._engine.begin_read() as tx:
             total = tx.run("SELECT count(*) FROM messages")[0][0]
-            import_stamps = tx.run("SELECT path, stamp, time FROM imports")
+            import_stamps = tx.run("SELECT path, stamp, imported_at FROM imports")
         report = other.load(self.dump(), progress=progress and (lambda done: progress(done, total)))
         other._write(lambda tx: _write_ledger(tx, import_stamps))
         with self._engine.begin_read() as tx:
@@ -817,7 +817,7 @@ def _build_ledger_key(path: str) -> str:
 
 def _write_ledger(tx: Transaction, entries: Sequence[Sequence[Any]]) -> None:
     tx.run_many(
-        "INSERT INTO imports (path, stamp, time) VALUES (?, ?, ?)"
-        " ON CONFLICT (path) DO UPDATE SET stamp = excluded.stamp, time = excluded.time",
+        "INSERT INTO imports (path, stamp, imported_at) VALUES (?, ?, ?)"
+        " ON CONFLICT (path) DO UPDATE SET stamp = excluded.stamp, imported_at = excluded.imported_at",
         entries,
     )

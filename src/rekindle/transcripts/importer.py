@@ -53,7 +53,7 @@ class ImportFailure(NamedTuple):
     """A file that could not be imported, and why."""
 
     file: str
-    why: str
+    reason: str
 
 
 class FormatCount(NamedTuple):

@@ -36,7 +36,7 @@ def call(
         number=0,
         id=id or f"call_{number}",
         tool=tool[0],
-        work=tool[1],
+        kind=tool[1],
         digest=number if digest is None else digest,
         outcome=outcome or said,
         failed=failed,

@@ -55,7 +55,9 @@ def test_a_model_that_is_not_told_is_unknown() -> None:
 
 def test_positions_tell_how_many_sessions_are_still_alive() -> None:
     made = [judged(f"s{n}", [False] * length) for n, length in enumerate((5, 10, 11, 25, 120))]
-    found = [(step.first, step.alive, step.rate.calls) for step in compute_insights(made).positions]
+    found = [
+        (step.first, step.sessions, step.rate.calls) for step in compute_insights(made).positions
+    ]
     assert found == [
         (1, 5, 45), (11, 3, 21), (21, 2, 15), (31, 1, 20), (51, 1, 25), (76, 1, 25), (101, 1, 20),
     ]  # fmt: skip
@@ -64,7 +66,7 @@ def test_positions_tell_how_many_sessions_are_still_alive() -> None:
 def test_a_curve_that_falls_because_bad_sessions_end_is_flat_inside_sessions() -> None:
     made = survivors(3, 900, lambda chances: chances.betavariate(1.2, 12))
     first, *others = compute_insights(made).positions
-    steps = [step for step in others if step.change and step.alive >= 60]
+    steps = [step for step in others if step.change and step.sessions >= 60]
     last = steps[-1]
     assert first.rate.low is not None
     assert last.rate.high is not None

@@ -182,7 +182,7 @@ def test_a_program_gets_every_event_as_an_object(capfdbinary: pytest.CaptureFixt
     piped(JsonLinesView(), TURN)
     events = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
     assert [event["event"] for event in events] == [
-        "text", "call", "result", "again", "compressed", "answer",
+        "text", "call", "result", "retry", "compressed", "answer",
     ]  # fmt: skip
     assert events[1] == {"event": "call", "id": "1", "tool": "terminal", "arguments": LS.arguments}
     assert events[-1]["tokens"]["input"] == 1

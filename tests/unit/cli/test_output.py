@@ -1,17 +1,21 @@
 """How a command speaks."""
 
+import io
 import json
+import re
 
 import pytest
 
 from rekindle.cli.app import _move_store_option_first  # pyright: ignore[reportPrivateUsage]
 from rekindle.cli.output import (
+    Column,
     encode_json,
     format_age,
     format_size,
     session_to_dict,
     shorten_ids,
     to_one_line,
+    write_table,
 )
 from rekindle.cli.session_choice import is_filter
 from rekindle.types import Message, Session
@@ -55,6 +59,21 @@ def test_sizes_are_for_people(count: int, shown: str) -> None:
 def test_one_line_flattens_and_cuts() -> None:
     assert to_one_line("a\n b\tc", 10) == "a b c"
     assert to_one_line("x" * 20, 10) == "x" * 9 + "…"
+
+
+def write_long_row(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool) -> str:
+    out = io.StringIO()
+    monkeypatch.setattr(out, "isatty", lambda: is_terminal)
+    monkeypatch.setattr("sys.stdout", out)
+    monkeypatch.setenv("COLUMNS", "40")
+    write_table((Column("name", flexible=True), Column("n")), [("long " * 300, "1")])
+    return out.getvalue().splitlines()[1]
+
+
+def test_a_table_fits_the_terminal_and_is_whole_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(re.sub(r"\x1b\[\d+m", "", write_long_row(monkeypatch, is_terminal=True))) == 40
+    whole = write_long_row(monkeypatch, is_terminal=False)
+    assert whole == " ".join(["long"] * 300) + "  1"
 
 
 @pytest.mark.parametrize(

@@ -68,24 +68,24 @@ def test_a_real_difference_is_said_with_its_size() -> None:
     effect = found.contrasts[0].effect
     assert effect is not None
     assert effect.range.low < -0.05 < effect.range.high < 0
-    assert found.words[0].startswith("Warm helps: ")
+    assert found.summary[0].startswith("Warm helps: ")
 
 
 def test_harm_is_called_harm() -> None:
     found = build_report(TRIAL, drawn(TRIAL, 1500, {"warm": 0.12, "cold": 0.06}))
     assert found.verdict == "harms"
-    assert found.words[0].startswith("Warm harms")
+    assert found.summary[0].startswith("Warm harms")
 
 
 def test_without_evidence_the_report_says_so_and_how_much_is_missing() -> None:
     none = build_report(TRIAL, [])
     assert none.verdict == "unknown"
-    assert none.words[0].startswith("No evidence yet")
+    assert none.summary[0].startswith("No evidence yet")
     some = build_report(TRIAL, drawn(TRIAL, 200, {"warm": 0.09, "cold": 0.09}))
-    assert some.words[0].startswith("Not known")
-    assert "more sessions are needed" in some.words[1]
+    assert some.summary[0].startswith("Not known")
+    assert "more sessions are needed" in some.summary[1]
     many = build_report(TRIAL, drawn(TRIAL, 4000, {"warm": 0.09, "cold": 0.09}))
-    assert "smaller or zero" in many.words[1]
+    assert "smaller or zero" in many.summary[1]
 
 
 def test_sessions_without_calls_running_or_deleted_are_told_and_not_counted() -> None:
@@ -99,9 +99,9 @@ def test_sessions_without_calls_running_or_deleted_are_told_and_not_counted() ->
         *arms["cold"],
     ]
     warm = build_report(TRIAL, changed).arms[0]
-    assert (warm.running, warm.without_calls, warm.gone) == (1, 1, 1)
+    assert (warm.running, warm.without_calls, warm.deleted) == (1, 1, 1)
     assert warm.counted == warm.assigned - 3
-    assert any("deleted" in words for words in build_report(TRIAL, changed).words)
+    assert any("deleted" in words for words in build_report(TRIAL, changed).summary)
 
 
 def test_arms_that_chance_cannot_have_made_take_the_verdict_away() -> None:
@@ -110,7 +110,7 @@ def test_arms_that_chance_cannot_have_made_take_the_verdict_away() -> None:
     found = build_report(TRIAL, kept)
     assert not found.is_balanced
     assert found.verdict == "unknown"
-    assert "Chance cannot explain" in found.words[0]
+    assert "Chance cannot explain" in found.summary[0]
 
 
 def test_a_placebo_that_does_as_much_is_pointed_out() -> None:
@@ -120,7 +120,7 @@ def test_a_placebo_that_does_as_much_is_pointed_out() -> None:
         ("placebo", "cold"),
         ("warm", "placebo"),
     ]
-    assert any("Placebo" in words for words in found.words)
+    assert any("Placebo" in words for words in found.summary)
 
 
 def test_sessions_are_counted_in_the_order_of_their_draw_however_they_come() -> None:
@@ -206,5 +206,5 @@ def test_runs_looked_at_after_every_session_keep_what_the_plan_promises() -> Non
     assert result.false_alarms <= 0.05
     assert 0.75 <= result.found <= 0.95
     assert made.sessions is not None
-    assert result.usual is not None
-    assert result.usual < made.sessions
+    assert result.median_sessions is not None
+    assert result.median_sessions < made.sessions

@@ -46,7 +46,7 @@ def office_of(desk: StoreExecutor, model: Model, folder: Path, **more: Any) -> G
         return ToolContext(route.session, folder, store=desk.store, approval="refuse")
 
     homes = desk.store.routes.list_homes
-    given = {"runner": "one", "key_rules": SHARED, "lease": 5.0, "homes": homes, **more}
+    given = {"instance": "one", "key_rules": SHARED, "lease": 5.0, "homes": homes, **more}
     return GatewayContext(desk, model, ToolRegistry([PAUSE]).select(), tools_for, **given)
 
 

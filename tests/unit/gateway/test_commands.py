@@ -193,7 +193,7 @@ def test_a_number_means_the_list_shown_after_a_restart_and_on_another_gateway(
                 shown = (await talk.say("/resume")).splitlines()
                 assert shown[2].startswith("3. one")
             on.store.append(on.store.resolve("one"), Message("user", "x", timestamp=2e9))
-            async with on.gateway(platform=whole, runner="two"):
+            async with on.gateway(platform=whole, instance="two"):
                 assert "You are in “one”" in await talk.say("/resume 3")
 
     asyncio.run(act())

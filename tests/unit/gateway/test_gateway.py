@@ -256,10 +256,10 @@ def test_a_killed_gateway_is_continued_by_its_next_life(
 def test_another_gateway_takes_over_from_a_dead_one(db: Path, tmp_path: Path) -> None:
     async def play() -> None:
         async with stage(db, tmp_path, SLOW) as on:
-            async with on.gateway(kill=True, lease=0.6, runner="dead"):
+            async with on.gateway(kill=True, lease=0.6, instance="dead"):
                 on.server.post_message(ADA, "slow")
                 await until(lambda: on.store.inbox.get_counts().running == 1)
-            async with on.gateway(runner="heir"):
+            async with on.gateway(instance="heir"):
                 await on.reads("done slowly")
                 assert len(on.texts()) == 1
 
@@ -268,7 +268,7 @@ def test_another_gateway_takes_over_from_a_dead_one(db: Path, tmp_path: Path) ->
 
 def test_two_gateways_share_the_work_and_answer_once(db: Path, tmp_path: Path) -> None:
     async def play() -> None:
-        async with stage(db, tmp_path) as on, on.gateway(runner="a"), on.gateway(runner="b"):
+        async with stage(db, tmp_path) as on, on.gateway(instance="a"), on.gateway(instance="b"):
             for number in range(30):
                 on.server.post_message(ADA._replace(chat_id=f"c{number % 5}"), f"m{number}")
             for chat in range(5):
@@ -298,7 +298,7 @@ def test_a_turn_that_takes_too_long_is_parked_and_taken_up_again(db: Path, tmp_p
                 on.server.post_message(ADA, "slow")
                 await until(lambda: on.store.inbox.get_counts().running == 1)
             assert on.texts() == []
-            async with on.gateway(runner="another"):
+            async with on.gateway(instance="another"):
                 await on.reads("done slowly")
             await until(lambda: on.conversation() == ["slow", "done slowly"])
 
@@ -345,7 +345,7 @@ def test_what_is_said_during_a_turn_can_steer_it(db: Path, tmp_path: Path) -> No
     script = {"turns": [*TOOLS["turns"], {"user": "more", "steps": [{"text": "both heard"}]}]}
 
     async def play() -> None:
-        async with stage(db, tmp_path, script) as on, on.gateway(arriving="steer"):
+        async with stage(db, tmp_path, script) as on, on.gateway(busy_mode="steer"):
             on.server.post_message(ADA, "rest")
             await until(lambda: on.store.inbox.get_counts().running == 1)
             on.server.post_message(ADA, "more")
@@ -363,12 +363,12 @@ def test_steering_survives_a_crash_without_a_second_answer(db: Path, tmp_path: P
 
     async def play() -> None:
         async with stage(db, tmp_path, script) as on:
-            async with on.gateway(arriving="steer", kill=True):
+            async with on.gateway(busy_mode="steer", kill=True):
                 on.server.post_message(ADA, "rest")
                 await until(lambda: on.store.inbox.get_counts().running == 1)
                 on.server.post_message(ADA, "more")
                 await until(lambda: on.store.inbox.get_counts().running == 2)
-            async with on.gateway(arriving="steer"):
+            async with on.gateway(busy_mode="steer"):
                 await on.reads("both heard")
                 await until(lambda: on.store.inbox.get_counts() == (0, 0, 0, 0))
                 assert on.texts() == ["both heard"]
@@ -385,7 +385,7 @@ def test_what_is_said_during_a_turn_can_interrupt_it(db: Path, tmp_path: Path) -
     }
 
     async def play() -> None:
-        async with stage(db, tmp_path, script) as on, on.gateway(arriving="interrupt"):
+        async with stage(db, tmp_path, script) as on, on.gateway(busy_mode="interrupt"):
             on.server.post_message(ADA, "tell")
             await until(lambda: bool(on.texts()))
             on.server.post_message(ADA, "shorter")
@@ -400,7 +400,7 @@ def test_another_chat_of_the_same_person_is_answered_there(db: Path, tmp_path: P
     """One conversation for all direct messages: still each answer goes where it was asked."""
 
     async def play() -> None:
-        alone = {"arriving": "steer", "key_rules": Overridable(KeyRule())}
+        alone = {"busy_mode": "steer", "key_rules": Overridable(KeyRule())}
         async with stage(db, tmp_path, TOOLS) as on, on.gateway(**alone):
             on.server.post_message(ADA, "rest")
             await until(lambda: on.store.inbox.get_counts().running == 1)
@@ -567,7 +567,7 @@ def test_a_lease_that_nobody_works_on_is_taken_up(db: Path, tmp_path: Path) -> N
     async def play() -> None:
         async with stage(db, tmp_path) as on, on.gateway(lease=0.3):
             said = Message("user", "hello", platform_message_id="m1")
-            on.store.inbox.accept(ADA_KEY, ADA, said, runner="one", lease_seconds=30.0)
+            on.store.inbox.accept(ADA_KEY, ADA, said, instance="one", lease_seconds=30.0)
             await on.reads("You said: hello")
 
     asyncio.run(play())

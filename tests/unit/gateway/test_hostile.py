@@ -141,7 +141,7 @@ def test_what_a_stranger_types_cannot_draw_in_the_log() -> None:
 def test_messages_and_commands_that_are_replayed_change_nothing(db: Path, tmp_path: Path) -> None:
     async def scene() -> None:
         async with stage(db, tmp_path) as on:
-            async with on.gateway(), on.gateway(runner="two"):
+            async with on.gateway(), on.gateway(instance="two"):
                 on.server.post_message(ADA, "hello", "a")
                 await on.reads("You said: hello")
                 on.server.post_message(ADA, "/new", "b")
@@ -175,7 +175,7 @@ def test_a_day_that_a_clock_was_ahead_keeps_nobody_waiting(
                 on.server.post_message(ADA, "slow")
                 await until(lambda: on.store.inbox.get_counts().running == 1)
             monkeypatch.setattr(on.store.inbox, "_clock", now)
-            async with on.gateway(runner="two"):
+            async with on.gateway(instance="two"):
                 await on.reads("done slowly")
                 assert len(on.texts()) == 1
 

@@ -14,8 +14,8 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from rekindle.gateway.service.instance import claim_instance
-with claim_instance(Path(sys.argv[1])) as runner:
-    print(runner.name, flush=True)
+with claim_instance(Path(sys.argv[1])) as instance:
+    print(instance.name, flush=True)
     time.sleep(60)
 """
 
@@ -60,6 +60,6 @@ def test_only_the_living_are_told_of(tmp_path: Path) -> None:
 
 def test_a_damaged_name_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "gateway").mkdir()
-    (tmp_path / "gateway" / "1.runner").write_bytes(b"\xff\0 \n")
+    (tmp_path / "gateway" / "1.instance").write_bytes(b"\xff\0 \n")
     with claim_instance(tmp_path) as one:
         assert one.name.startswith("gateway-")

@@ -113,13 +113,15 @@ async def test_a_report_is_told_once_though_nobody_remembers_that_it_was(tmp_pat
     await processes.aclose()
 
 
-@pytest.mark.parametrize("arriving", ["queue", "steer", "interrupt"])
+@pytest.mark.parametrize("busy_mode", ["queue", "steer", "interrupt"])
 @runs
-async def test_a_report_during_a_turn_comes_after_its_answer(tmp_path: Path, arriving: str) -> None:
+async def test_a_report_during_a_turn_comes_after_its_answer(
+    tmp_path: Path, busy_mode: str
+) -> None:
     async with (
         embedded(tmp_path / "p") as processes,
         stage(tmp_path / "s.db", tmp_path, SCRIPT) as on,
-        on.gateway(processes=processes, arriving=arriving),
+        on.gateway(processes=processes, busy_mode=busy_mode),
     ):
         on.server.post_message(ADA, "rest")
         await until(lambda: on.store.inbox.get_counts().running == 1)
@@ -224,7 +226,7 @@ def test_reports_say_what_happened_in_plain_words() -> None:
     assert render_report(end) == "Background process pabc (make test) exited with 0 after 10 min."
     killed = end._replace(process=one._replace(state="killed", exit_code=137))
     assert render_report(killed).endswith("was killed after 10 min.")
-    lost = end._replace(process=one._replace(state="lost", exit_code=None, why="gone"))
+    lost = end._replace(process=one._replace(state="lost", exit_code=None, reason="gone"))
     assert render_report(lost).endswith("is lost: gone.")
     going = end._replace(kind="interval", process=one._replace(state="running"), at=160.0)
     assert render_report(going).endswith("has been running for 60 s. No new output.")

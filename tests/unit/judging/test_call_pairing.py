@@ -81,7 +81,7 @@ def test_a_judged_call_carries_its_places_its_kind_and_its_verdict() -> None:
             number=0,
             id="a",
             tool="Bash",
-            work="terminal",
+            kind="terminal",
             digest=digest_call(messages[1].tool_calls[0]),
             outcome="expected",
             failed=False,
@@ -90,14 +90,16 @@ def test_a_judged_call_carries_its_places_its_kind_and_its_verdict() -> None:
             rule="protocol/exit-code/search-without-hit",
             confidence=0.99,
             duration=0.5,
-            answered=2,
+            result_position=2,
         )
     ]
 
 
 def test_positions_of_the_store_are_kept() -> None:
     messages = [asks(("a", "x"), position=7), answers("a", position=9)]
-    assert [(call.position, call.answered) for call in judge_calls("s", messages)] == [(7, 9)]
+    assert [(call.position, call.result_position) for call in judge_calls("s", messages)] == [
+        (7, 9)
+    ]
     assert [call.position for call in judge_calls("s", [asks(("a", "x"))], first=5)] == [5]
 
 
@@ -191,4 +193,4 @@ def test_judging_again_from_where_it_must_gives_what_judging_all_gives(
 )
 def test_a_command_that_runs_code_counts_as_code(name: str, arguments: Any, work: str) -> None:
     said = [Message("assistant", tool_calls=[ToolCall("1", name, arguments)])]
-    assert [call.work for call in judge_calls("s", said)] == [work]
+    assert [call.kind for call in judge_calls("s", said)] == [work]

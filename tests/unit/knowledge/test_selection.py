@@ -98,7 +98,7 @@ def test_nothing_is_chosen_where_nothing_fits_and_the_reason_is_said() -> None:
     found = chosen("write a poem about the sea", EVERYTHING)
     assert found.template is None
     assert found.patterns == ()
-    assert "nothing fits" in found.why
+    assert "nothing fits" in found.reason
     assert chosen("ok", EVERYTHING).template is None
     assert chosen("count rows", template("empty")).template is None
 
@@ -113,7 +113,7 @@ def test_a_template_that_waits_or_is_retired_is_not_used() -> None:
     for state in ("quarantined", "retired"):
         found = chosen("count the rows of x.csv", replace_fields(EVERYTHING, state=state))
         assert found.template is None
-        assert found.considered[0].why == f"it is {state}"
+        assert found.considered[0].reason == f"it is {state}"
 
 
 def test_a_pattern_that_only_strangers_vouch_for_is_not_used() -> None:

@@ -35,7 +35,7 @@ def test_output_and_end_are_seen_as_they_come(tmp_path: Path) -> None:
     assert look(glance) == ("one\n", "running")
     assert look(glance) == ("", "running")
     ring.append(b"two\n")
-    journal.save(record.replace(state="exited", code=3))
+    journal.save(record.replace(state="exited", exit_code=3))
     assert look(glance) == ("two\n", "exited")
     assert ring.get_position("") == 8  # the keeper knows what was seen
     glance.close()
@@ -56,7 +56,7 @@ def test_the_keeper_is_asked_where_the_files_cannot_tell(tmp_path: Path) -> None
 
 
 def test_the_keeper_is_asked_about_other_places(tmp_path: Path) -> None:
-    kept(tmp_path, place="ssh:host")
+    kept(tmp_path, backend="ssh:host")
     assert look(DirectReader(tmp_path, str)) is None
 
 

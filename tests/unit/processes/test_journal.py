@@ -13,7 +13,7 @@ from rekindle.processes.types import Watch
 
 
 def record(id: str = "pone", **more: object) -> ProcessRecord:
-    known = {"owner": "ada", "argv": ("true",), "place": "local", "state": "starting"}
+    known = {"owner": "ada", "argv": ("true",), "backend": "local", "state": "starting"}
     return ProcessRecord(**{"id": id, "started": 1.5, **known, **more})  # type: ignore[arg-type]
 
 
@@ -28,9 +28,20 @@ def test_a_record_comes_back_as_it_was_written(journal: Journal) -> None:
     one = record(pty=TerminalSize(1, 2), ref={"pid": 3}, watches=(Watch("end", number=1),))
     journal.create(one)
     assert journal.load("pone") == one
-    two = one.replace(state="exited", code=3, ended=2.0)
+    two = one.replace(state="exited", exit_code=3, ended=2.0)
     journal.save(two, durable=True)
     assert journal.load_all() == [two]
+
+
+def test_the_record_of_a_process_that_an_older_version_started_is_read(journal: Journal) -> None:
+    folder = journal.folder / "pone"
+    folder.mkdir()
+    (folder / "record.json").write_text(
+        '{"id": "pone", "owner": "ada", "argv": ["make"], "place": "ssh:build", "state": "exited",'
+        ' "started": 1.5, "ended": 2.5, "code": 3, "why": "the host restarted"}'
+    )
+    one = journal.load("pone")
+    assert (one.backend, one.exit_code, one.reason) == ("ssh:build", 3, "the host restarted")
 
 
 def test_nobody_else_can_look_into_the_folder(journal: Journal) -> None:

@@ -30,7 +30,10 @@ SLOTS = st.builds(
     user=PARTS,
 )
 RULES = st.builds(
-    KeyRule, direct=st.sampled_from(["single", "shared"]), thread=st.booleans(), user=st.booleans()
+    KeyRule,
+    direct=st.sampled_from(["single", "shared"]),
+    per_thread=st.booleans(),
+    per_user=st.booleans(),
 )
 ALIKE = st.builds(
     Source,
@@ -40,7 +43,7 @@ ALIKE = st.builds(
     user_id=PARTS,
     thread_id=PARTS,
 )
-WITH_BOTH = KeyRule(thread=True, user=True)
+WITH_BOTH = KeyRule(per_thread=True, per_user=True)
 GROUP = Source("telegram", "-100", "Ops", "group", "7", "Ada", "42")
 
 
@@ -54,8 +57,8 @@ GROUP = Source("telegram", "-100", "Ops", "group", "7", "Ada", "42")
         (Source("WhatsApp", "49151"), KeyRule("single"), "agent:main:WhatsApp:dm:49151"),
         (GROUP, KeyRule(), "agent:main:telegram:group:-100"),
         (GROUP, KeyRule("shared"), "agent:main:telegram:group:-100"),
-        (GROUP, KeyRule(thread=True), "agent:main:telegram:group:-100:t=42"),
-        (GROUP, KeyRule(user=True), "agent:main:telegram:group:-100:u=7"),
+        (GROUP, KeyRule(per_thread=True), "agent:main:telegram:group:-100:t=42"),
+        (GROUP, KeyRule(per_user=True), "agent:main:telegram:group:-100:u=7"),
         (GROUP, WITH_BOTH, "agent:main:telegram:group:-100:t=42:u=7"),
         (GROUP._replace(thread_id=None, user_id=""), WITH_BOTH, "agent:main:telegram:group:-100"),
         (Source("slack", "D1", thread_id="9.1"), WITH_BOTH, "agent:main:slack:dm:t=9.1"),
@@ -63,7 +66,7 @@ GROUP = Source("telegram", "-100", "Ops", "group", "7", "Ada", "42")
         (Source("discord", "3", chat_type="thread"), KeyRule(), "agent:main:discord:thread:3"),
         (
             Source("matrix", "!r:example.org", chat_type="group", user_id="@ada:example.org"),
-            KeyRule(user=True),
+            KeyRule(per_user=True),
             "agent:main:matrix:group:!r%3Aexample.org:u=@ada%3Aexample.org",
         ),
         (Source("x", "t=42"), KeyRule("shared"), "agent:main:x:dm:t%3D42"),
@@ -159,13 +162,13 @@ def test_the_rule_of_a_source_is_that_of_the_nearest_place() -> None:
     rules = Overridable(
         KeyRule(),
         {
-            (None, "group"): {"user": True},
-            ("slack", None): {"thread": True, "direct": "shared"},
-            ("slack", "channel"): {"thread": False},
+            (None, "group"): {"per_user": True},
+            ("slack", None): {"per_thread": True, "direct": "shared"},
+            ("slack", "channel"): {"per_thread": False},
         },
     )
-    assert get_key_rule(rules, GROUP) == KeyRule(user=True)
-    assert get_key_rule(rules, Source("slack", "D1")) == KeyRule("shared", thread=True)
+    assert get_key_rule(rules, GROUP) == KeyRule(per_user=True)
+    assert get_key_rule(rules, Source("slack", "D1")) == KeyRule("shared", per_thread=True)
     assert get_key_rule(rules, Source("Slack", "C1", chat_type="channel")) == KeyRule("shared")
     assert get_key_rule(rules, Source("slack", "C1", chat_type="group")) == KeyRule(
         "shared", True, True

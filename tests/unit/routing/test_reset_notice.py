@@ -10,7 +10,9 @@ def test_the_user_is_told_in_one_short_line_why_and_the_one_word_that_leads_back
     assert build_user_notice("idle", ResetPolicy()) == (
         "New conversation: no messages for 24 hours. Send /back to return to the last one."
     )
-    assert build_user_notice("daily", ResetPolicy(hour=4, zone="Europe/Berlin"), "My Project") == (
+    assert build_user_notice(
+        "daily", ResetPolicy(hour=4, time_zone="Europe/Berlin"), "My Project"
+    ) == (
         "New conversation: daily reset at 04:00 (Europe/Berlin). "
         "Send /back to return to “My Project”."
     )

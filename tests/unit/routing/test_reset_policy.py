@@ -84,7 +84,7 @@ def test_in_a_whole_year_the_daily_resets_are_those_of_the_clock_on_the_wall(
     begin, end = at(f"{year - 1}-12-28"), at(f"{year + 1}-01-05")
     for hour in range(24):
         expected = [moment for moment in moments[hour] if begin < moment <= end]
-        policy = ResetPolicy("daily", hour=hour, zone=zone)
+        policy = ResetPolicy("daily", hour=hour, time_zone=zone)
         found: list[float] = []
         moment = begin
         while (moment := compute_next_reset(policy, moment, moment) or 0) <= end:
@@ -110,7 +110,7 @@ def test_a_session_is_stale_exactly_if_a_reset_came_after_its_last_activity(
     last = at(f"{year}-01-01") + offset
     now = last + silence
     came = bisect_right(moments, now) > bisect_right(moments, last)
-    policy = ResetPolicy("daily", hour=hour, zone=zone)
+    policy = ResetPolicy("daily", hour=hour, time_zone=zone)
     assert (find_reset_reason(policy, last, now) == "daily") == came
     assert compute_next_reset(policy, last, now) == max(now, moments[bisect_right(moments, last)])
 
@@ -165,13 +165,13 @@ def test_the_moment_of_the_next_reset_is_when_the_session_becomes_stale(
 def test_a_skipped_hour_is_made_up_for_at_once_and_of_a_repeated_one_the_first_counts(
     zone: str, hour: int, day: str, moment: str
 ) -> None:
-    policy = ResetPolicy("daily", hour=hour, zone=zone)
+    policy = ResetPolicy("daily", hour=hour, time_zone=zone)
     before = at(moment) - 2 * HOUR
     assert compute_next_reset(policy, before, before) == at(moment), day
 
 
 def test_between_the_two_occurrences_of_the_hour_nothing_is_reset_again() -> None:
-    policy = ResetPolicy("daily", hour=2, zone="Europe/Berlin")
+    policy = ResetPolicy("daily", hour=2, time_zone="Europe/Berlin")
     first = at("2024-10-27T02:00", "Europe/Berlin")
     second = at("2024-10-27T02:00", "Europe/Berlin", fold=1)
     assert second - first == HOUR
@@ -187,7 +187,7 @@ def test_between_the_two_occurrences_of_the_hour_nothing_is_reset_again() -> Non
     ],
 )
 def test_a_day_that_a_zone_left_out_has_no_reset(zone: str, before: str, after: str) -> None:
-    policy = ResetPolicy("daily", zone=zone)
+    policy = ResetPolicy("daily", time_zone=zone)
     first, second = at(before, zone), at(after, zone)
     assert second - first == DAY
     assert compute_next_reset(policy, first, first) == second
@@ -247,8 +247,8 @@ def test_a_clock_that_stood_at_the_epoch_leaves_a_stale_session() -> None:
 
 @pytest.mark.parametrize("zone", ["Europe/Berln", "", "../../etc/passwd", "/etc/localtime", "Asia"])
 def test_a_zone_that_does_not_exist_is_refused_by_name(zone: str) -> None:
-    with pytest.raises(InvalidInput, match=r"policy\.zone"):
-        find_reset_reason(ResetPolicy(zone=zone), 0.0, 1.0)
+    with pytest.raises(InvalidInput, match=r"policy\.time_zone"):
+        find_reset_reason(ResetPolicy(time_zone=zone), 0.0, 1.0)
 
 
 def test_the_policy_of_a_source_is_that_of_the_nearest_place() -> None:

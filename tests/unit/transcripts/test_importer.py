@@ -130,7 +130,7 @@ def test_one_bad_file_does_not_stop_the_rest(
         patch.setattr(type(FORMATS[0]), "read", read)
         intake = import_transcripts(store, [tmp_path / "in", tmp_path / "nowhere"])
     assert intake.messages == 1
-    assert {(Path(f.file).name, f.why) for f in intake.failed} == {
+    assert {(Path(f.file).name, f.reason) for f in intake.failed} == {
         ("a.jsonl", "RuntimeError: a shape nobody has seen"),
         ("nowhere", "file not found"),
     }
@@ -308,7 +308,7 @@ def test_a_session_that_the_store_refuses_costs_only_its_file(
     monkeypatch.setattr(type(FORMATS[0]), "read", read)
     intake = import_transcripts(store, [bad.parent])
     assert intake.messages == 2
-    assert [(failure.file, "session.cost" in failure.why) for failure in intake.failed] == [
+    assert [(failure.file, "session.cost" in failure.reason) for failure in intake.failed] == [
         (str(bad), True)
     ]
     assert import_transcripts(store, [bad.parent]).unchanged == 1, "only the good file is done"
@@ -504,7 +504,7 @@ def test_a_file_is_not_done_when_what_it_said_first_fails_after_its_end_was_read
         patch.setattr(store, "import_batch", taken)
         intake = import_transcripts(store, [path])
     assert (intake.files, intake.messages) == (0, 1)
-    assert [failure.why for failure in intake.failed] == ["session bad: no room"]
+    assert [failure.reason for failure in intake.failed] == ["session bad: no room"]
     assert import_transcripts(store, [path]).files == 1
 
 

@@ -92,10 +92,10 @@ class ChatConversation:
             view.show_note(text)
 
         await self.show_process_reports(show_report)
-        runner, lease = self.context.runner, self.context.lease
+        instance, lease = self.context.instance, self.context.lease
         accept = self._store.inbox.accept
         accepted = await self._execute(
-            accept, self.key, self.source, message, runner=runner, lease_seconds=lease
+            accept, self.key, self.source, message, instance=instance, lease_seconds=lease
         )
         return await self.process(accepted.inbound, view)
 
@@ -179,7 +179,7 @@ class ChatConversation:
     async def _finish_message(self, inbound: InboundMessage) -> None:
         self._attempts.finish([inbound])
         await self.mark_shown(await self._execute(self._store.inbox.list_outbound, inbound.key))
-        await self._execute(self._store.inbox.release_lease, self.key, self.context.runner)
+        await self._execute(self._store.inbox.release_lease, self.key, self.context.instance)
 
     async def mark_shown(self, outbound_messages: Iterable[OutboundMessage]) -> None:
         """Mark printed messages as delivered."""
@@ -211,7 +211,7 @@ class ChatConversation:
             while True:
                 await asyncio.sleep(self.context.lease / 3)
                 await self._execute(
-                    self._store.inbox.renew_leases, self.context.runner, self.context.lease
+                    self._store.inbox.renew_leases, self.context.instance, self.context.lease
                 )
 
         renewal = asyncio.create_task(renew_periodically())

@@ -26,7 +26,7 @@ class Leftovers(NamedTuple):
     is_shared: bool = False
 
 
-def format_runner_name(terminal: str) -> str:
+def format_instance_name(terminal: str) -> str:
     """Return the name under which a terminal holds leases."""
     return f"{_RUNNER_PREFIX}{terminal}"
 
@@ -62,7 +62,7 @@ def find_leftovers(
 
 
 def take_over_message(
-    store: Store, locks: TerminalLocks, inbound: InboundMessage, runner: str, lease: float
+    store: Store, locks: TerminalLocks, inbound: InboundMessage, instance: str, lease: float
 ) -> bool:
     """Take over a message from a terminal that is gone; return False if another is working on it."""
     holder = (
@@ -70,7 +70,7 @@ def take_over_message(
     )  # not always the terminal that received it
     if holder.startswith(_RUNNER_PREFIX) and locks.is_gone(holder.removeprefix(_RUNNER_PREFIX)):
         store.inbox.release_leases(holder)
-    return inbound.key in store.inbox.adopt_conversations(runner, lease, prefixes=[inbound.key])
+    return inbound.key in store.inbox.adopt_conversations(instance, lease, prefixes=[inbound.key])
 
 
 def clean_up_terminals(store: Store, locks: TerminalLocks, terminal: str) -> None:

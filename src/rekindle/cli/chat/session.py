@@ -38,7 +38,7 @@ from .recovery import (
     Leftovers,
     clean_up_terminals,
     find_leftovers,
-    format_runner_name,
+    format_instance_name,
     take_over_message,
 )
 from .terminal import set_echo
@@ -267,7 +267,7 @@ def _create_context(
         model=agent.model,
         toolbox=toolkit.toolbox,
         build_tool_context=create_tool_context,
-        runner=format_runner_name(setup.source.chat_id),
+        instance=format_instance_name(setup.source.chat_id),
         policies=setup.config.policies,
         key_rules=_separate_terminals(setup.config.key_rules),
         limits=toolkit.limits,
@@ -340,8 +340,8 @@ async def _catch_up(
     executor, store = conversation.context.executor, conversation.context.executor.store
     for inbound in _pick_first_per_key(leftovers.inbound):
         earlier = ChatConversation(conversation.context, inbound.source)
-        runner, lease = conversation.context.runner, conversation.context.lease
-        if not await executor.run(take_over_message, store, locks, inbound, runner, lease):
+        instance, lease = conversation.context.instance, conversation.context.lease
+        if not await executor.run(take_over_message, store, locks, inbound, instance, lease):
             view.show_note(f"Another terminal is answering: {inbound.message.text[:200]}")
             continue
         for one in await executor.run(store.inbox.list_waiting, inbound.key):

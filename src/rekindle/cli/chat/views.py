@@ -305,7 +305,7 @@ class JsonLinesView:
                 fields = {"id": call.id, "tool": call.name, "failed": failure}
                 self._write_event("result", **fields, content=result.content, meta=meta)
             case Retrying(error, seconds):
-                self._write_event("again", error=str(error), seconds=round(seconds, 3))
+                self._write_event("retry", error=str(error), seconds=round(seconds, 3))
             case Compacted(session, _):
                 self._write_event("compressed", session=session.id)
             case TurnEnded(session, message, tokens, reason):

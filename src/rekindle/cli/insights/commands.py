@@ -93,7 +93,7 @@ def _call_to_dict(call: JudgedCall) -> dict[str, object]:
         "position": call.position,
         "call_id": call.id,
         "tool": call.tool,
-        "work": call.work,
+        "kind": call.kind,
         "outcome": call.outcome,
         "failed": call.failed,
         "error_kind": call.error_kind,

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from rekindle.cli.output import (
     Column,
     escape_control_chars,
+    fit_ids,
+    fit_name,
     format_count,
     get_display_name,
     print_line,
-    shorten_ids,
     to_one_line,
     write_table,
 )
@@ -121,9 +122,7 @@ def find_scale_top(rates: Iterable[Rate]) -> float:
 
 def write_calls(calls: Sequence[JudgedCall], *, with_session: bool) -> None:
     """Print a table of calls, in order."""
-    ids = dict(
-        zip(names := list({c.session: None for c in calls}), shorten_ids(names), strict=True)
-    )
+    ids = dict(zip(names := list({c.session: None for c in calls}), fit_ids(names), strict=True))
     columns = [
         *([Column("session", style="cyan")] if with_session else []),
         Column("#", right=True),
@@ -142,7 +141,7 @@ def write_calls(calls: Sequence[JudgedCall], *, with_session: bool) -> None:
 
 def _format_call(call: JudgedCall) -> Iterator[str]:
     yield f"{call.position}"
-    yield to_one_line(call.tool, _MAX_NAME_LENGTH)
+    yield fit_name(call.tool, _MAX_NAME_LENGTH)
     yield call.outcome
     yield {True: "yes", False: "no", None: "?"}[call.failed]
     yield " · ".join(part for part in (call.error_kind, call.fault) if part)
@@ -398,7 +397,7 @@ def _write_positions(found: Insights) -> None:
     )
     rows = [
         (
-            f"{step.first}–{step.last}" if step.last else f"{step.first}+", f"{step.alive:,}",
+            f"{step.first}–{step.last}" if step.last else f"{step.first}+", f"{step.sessions:,}",
             format_rate(step.rate), draw_rate(step.rate, top), format_difference(step.change),
         )
         for step in found.positions

@@ -44,11 +44,11 @@ def register(app: typer.Typer) -> None:
 def start_process(
     command: Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]...", show_default=False)],
     pty: Annotated[bool, typer.Option("--pty", help="Run in a pseudo-terminal.")] = False,
-    place: Annotated[
+    backend: Annotated[
         str,
         typer.Option(
-            metavar="PLACE",
-            help="Where: local, container:NAME, ssh:HOST, apptainer:NAME, modal:ID.",
+            metavar="BACKEND",
+            help="Where to run it: local, container:NAME, ssh:HOST, apptainer:NAME, modal:ID.",
         ),
     ] = "local",
     cwd: Annotated[str | None, typer.Option(metavar="FOLDER", help="Working folder.")] = None,
@@ -67,12 +67,12 @@ def start_process(
     Examples:
       rekindle run -- make test
       rekindle run --pty -- python3 -i
-      rekindle run --place ssh:build-host --json -- ./train.sh
+      rekindle run --backend ssh:build-host --json -- ./train.sh
     """
     from rekindle.processes.backends.base import TerminalSize
 
     extra_env = dict(_parse_env_pair(each) for each in env or ())
-    is_local = place == "local"
+    is_local = backend == "local"
 
     async def start_command(processes: Processes) -> Process:
         from rekindle.config import get_home_and_env
@@ -83,7 +83,7 @@ def start_process(
             cwd=str(Path(cwd or ".").expanduser().absolute()) if is_local else cwd or "",
             env={**get_home_and_env()[1], **extra_env} if is_local else extra_env,
             pty=TerminalSize() if pty else None,
-            backend=place,
+            backend=backend,
         )
 
     started = _run_with_client(start_command)
@@ -272,7 +272,7 @@ def send(
 
     written, total = _run_with_client(send_input)
     if json:
-        print_line(encode_json({"taken": written, "of": total, "closed": eof}).decode())
+        print_line(encode_json({"written": written, "total": total, "closed": eof}).decode())
     if written < total:
         raise InvalidInput(f"{id} is not reading its input: accepted {written} of {total} bytes")
 
@@ -385,7 +385,7 @@ def _describe_end(one: Process) -> str:
     took = _format_duration((one.ended or one.started) - one.started)
     if one.state == "exited" and one.exit_code is not None:
         return f"exited with {one.exit_code} after {took}"
-    return f"{one.state} after {took}" + (f": {one.why}" if one.why else "")
+    return f"{one.state} after {took}" + (f": {one.reason}" if one.reason else "")
 
 
 def _get_age(one: Process, now: float) -> float:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rekindle.cli.help import CommandGroup
 from rekindle.cli.output import (
     JsonOption,
     OwnerOption,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 _PAGE_SIZE = 1000
 
 group = typer.Typer(
+    cls=CommandGroup,
     help="List, read, search, edit, export and repair stored sessions.",
     no_args_is_help=True,
     rich_markup_mode=None,

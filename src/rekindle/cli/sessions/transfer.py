@@ -295,7 +295,8 @@ def copy_store(
         held = new.stats().sessions
         if held:
             require_confirmation(
-                f"{mask_secrets(target_location)} already holds {format_count(held, 'session')}. Add to it?",
+                f"{mask_secrets(target_location)} already holds {format_count(held, 'session')}."
+                " Add to it?",
                 yes=yes,
             )
         with show_progress("Copying") as show:
@@ -313,11 +314,18 @@ def copy_store(
             ).decode()
         )
     else:
-        copied = f"{format_count(report.sessions, 'session')} and {format_count(report.messages, 'message')}"
-        if report.routes or report.mail:
-            copied += (
-                f", {format_count(report.routes, 'route')} and {report.mail:,} queued messages"
+        sessions, messages, routes, queued = (
+            format_count(count, noun)
+            for count, noun in (
+                (report.sessions, "session"),
+                (report.messages, "message"),
+                (report.routes, "route"),
+                (report.queued_messages, "queued message"),
             )
+        )
+        copied = f"{sessions} and {messages}"
+        if report.routes or report.queued_messages:
+            copied += f", {routes} and {queued}"
         print_line(f"{copied} copied to {mask_secrets(target_location)}")
     _print_skipped(report.skipped)
     if report.skipped:  # warn before the old store is deleted

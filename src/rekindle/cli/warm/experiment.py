@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rekindle.cli.help import CommandGroup
 from rekindle.cli.output import (
     Column,
     JsonOption,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from rekindle.store import Store
 
 group = typer.Typer(
+    cls=CommandGroup,
     help="Randomize new sessions to warm or cold and measure the effect.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -51,7 +53,7 @@ def start(
     placebo: Annotated[
         float, typer.Option(help="Share of sessions with an unrelated prelude of the same size.")
     ] = 0.0,
-    smallest: Annotated[
+    min_effect: Annotated[
         float, typer.Option(metavar="POINTS", help="Smallest difference worth detecting.")
     ] = 3.0,
     template: Annotated[
@@ -74,8 +76,8 @@ def start(
 
     from rekindle.experiments.experiment import Experiment, normalize_shares
 
-    if not 0 < smallest < 100:
-        raise typer.BadParameter("expected points between 0 and 100", param_hint="--smallest")
+    if not 0 < min_effect < 100:
+        raise typer.BadParameter("expected points between 0 and 100", param_hint="--min-effect")
     shares = {"warm": warm, "cold": cold, **({"placebo": placebo} if placebo else {})}
     with open_for_writing() as store:
         template_id = None if template is None else open_library().find(template).id
@@ -84,7 +86,7 @@ def start(
             normalize_shares(shares),
             token_hex(8),
             time.time(),
-            smallest=smallest / 100,
+            min_effect=min_effect / 100,
             template=template_id,
         )
         store.experiments.start(experiment)
@@ -112,9 +114,9 @@ def stop(name: ExperimentArgument = None, json: JsonOption = False) -> None:
         one = _review_template(store, experiment)
     if json:
         decision = (
-            None if one is None else {"template": one.template.id, "deed": one.action or None}
+            None if one is None else {"template": one.template.id, "action": one.action or None}
         )
-        print_line(encode_json({**experiment._asdict(), "tended": decision}).decode())
+        print_line(encode_json({**experiment._asdict(), "decision": decision}).decode())
         return
     print_line(f"Stopped experiment {experiment.name}.")
     if one is not None:
@@ -122,7 +124,7 @@ def stop(name: ExperimentArgument = None, json: JsonOption = False) -> None:
 
 
 @group.command()
-def tend(
+def review(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be done without doing it.")
     ] = False,
@@ -136,8 +138,8 @@ def tend(
 
     \b
     Examples:
-      rekindle warm experiment tend --dry-run
-      rekindle warm experiment tend
+      rekindle warm experiment review --dry-run
+      rekindle warm experiment review
     """
     from rekindle.learning import promotion
 
@@ -149,9 +151,9 @@ def tend(
                 "template": one.template.id,
                 "experiment": one.experiment,
                 "verdict": one.report.verdict,
-                "words": one.report.words,
-                "deed": one.action or None,
-                "done": bool(one.action) and not dry_run,
+                "summary": one.report.summary,
+                "action": one.action or None,
+                "applied": bool(one.action) and not dry_run,
             }
             for one in found
         )
@@ -224,7 +226,7 @@ def report(name: ExperimentArgument = None, json: JsonOption = False) -> None:
 def plan(
     cold: PercentOption = 9.0,
     warm: PercentOption = 6.0,
-    alike: Annotated[
+    correlation: Annotated[
         float, typer.Option(help="Correlation of failures within a session, 0 to 1.")
     ] = 0.10,
     runs: Annotated[
@@ -242,13 +244,13 @@ def plan(
     """
     from rekindle.experiments import power as plans
 
-    made = plans.plan_experiment(cold / 100, warm / 100, alike)
+    made = plans.plan_experiment(cold / 100, warm / 100, correlation)
     result: SimulationResult | None = None
     if runs:
         with show_progress("Simulating") as show:
             result = plans.simulate_plan(made, runs, seed=1, progress=show)
     if json:
-        print_line(encode_json({"plan": made, "tried": result}).decode())
+        print_line(encode_json({"plan": made, "simulation": result}).decode())
     else:
         _write_plan(made, result)
 
@@ -277,7 +279,7 @@ def _review_template(store: Store, experiment: Experiment) -> PromotionDecision 
 def format_decision(one: PromotionDecision) -> str:
     """Format the verdict on a template and the decision taken."""
     suffixes = {"accept": " Accepted.", "retire": " Retired.", "": ""}
-    summary = one.report.words[0]
+    summary = one.report.summary[0]
     if not one.action and one.report.verdict == "harms" and one.template.state == "active":
         return f"{one.template.id}: {summary} Retire it: `rekindle warm retire {one.template.id}`."
     return f"{one.template.id}: {summary}{suffixes[one.action]}"
@@ -301,8 +303,8 @@ def _format_shares(experiment: Experiment) -> str:
 def _write_report(found: ExperimentReport) -> None:
     from rekindle.cli.insights.render import format_rate
 
-    for words in found.words:
-        print_line(words)
+    for line in found.summary:
+        print_line(line)
     print_line()
     columns = (
         Column("arm"),
@@ -311,7 +313,7 @@ def _write_report(found: ExperimentReport) -> None:
         Column("still running", right=True),
         Column("no calls", right=True),
         Column("got a prelude", right=True),
-        Column(f"errors in the first {found.trial.calls} calls", right=True),
+        Column(f"errors in the first {found.experiment.calls} calls", right=True),
     )
     write_table(
         columns,
@@ -357,10 +359,10 @@ def _write_plan(made: PowerPlan, result: SimulationResult | None) -> None:
         "checked at any time."
     )
     if result is not None:
-        usual = "–" if result.usual is None else f"{result.usual:,}"
+        median = "–" if result.median_sessions is None else f"{result.median_sessions:,}"
         print_line(f"Simulated {result.runs:,} runs, checking after every session:")
         print_line(
-            f"  {result.found:.1%} detected it, half of those within {usual} sessions per arm"
+            f"  {result.found:.1%} detected it, half of those within {median} sessions per arm"
         )
         print_line(
             f"  {result.false_alarms:.1%} detected a difference where there was none (limit: 5%)"

@@ -95,12 +95,12 @@ def preview_template(
     """
     config = load_settings()
     template = _open_library(config).find(name)
-    previewed = template._replace(patterns=()) if no_examples else template
+    previewed = template._replace(max_examples=()) if no_examples else template
     with open_for_writing(may_create=True) as store:
         starter = _create_warm_starter(config, store, form, provider, max, tokens, previewed)
         prelude = starter.build_prelude(_create_new_session(config, store, message))
     if no_examples:
-        prelude = prelude._replace(why=_explain_without_examples(prelude))
+        prelude = prelude._replace(reason=_explain_without_examples(prelude))
     if template.state != "active":
         state = "quarantined" if template.state == "quarantined" else template.state
         print_notice(
@@ -116,10 +116,12 @@ def preview_template(
         print_line(encode_json(result).decode())
         return
     if not prelude.messages:
-        print_notice(f"The session would start cold: {prelude.why}.")
+        print_notice(f"The session would start cold: {prelude.reason}.")
         return
     _write_messages(sent)
-    print_line(f"About {prelude.tokens:,} tokens before the message. {_to_sentence(prelude.why)}")
+    print_line(
+        f"About {prelude.tokens:,} tokens before the message. {_to_sentence(prelude.reason)}"
+    )
 
 
 def _explain_without_examples(prelude: Prelude) -> str:
@@ -165,11 +167,11 @@ def print_template_messages(
     template = require_active(_open_library(config).find(name))
     known = {step.tool for one in template.patterns for step in one.steps}
     tools = dict.fromkeys(known if tool is None else tool, _accept_any_arguments)
-    most = _check_range("--max", max, 1, 15) or config.warm.patterns
+    most = _check_range("--max", max, 1, 15) or config.warm.max_examples
     selection = select_from_template(template, SelectionRequest(message, tools), most)
     options = RenderOptions(
-        _parse_form(form or config.warm.form),
-        _check_range("--tokens", tokens, 50, 100_000) or config.warm.tokens,
+        _parse_form(form or config.warm.format),
+        _check_range("--tokens", tokens, 50, 100_000) or config.warm.max_tokens,
         most,
         not no_examples,
         MAX_CONTEXT_CHARS,
@@ -229,13 +231,13 @@ def _create_warm_starter(
     from rekindle.agent.model.providers import PROVIDER_RULES
     from rekindle.learning.warm_start import WarmStarter, build_warm_start_config
 
-    warm_config = build_warm_start_config(config)._replace(share_cold=0.0, enabled=True)
+    warm_config = build_warm_start_config(config)._replace(control_share=0.0, enabled=True)
     if form is not None:
-        warm_config = warm_config._replace(form=_parse_form(form))
+        warm_config = warm_config._replace(format=_parse_form(form))
     if most is not None:
-        warm_config = warm_config._replace(patterns=_check_range("--max", most, 1, 8))
+        warm_config = warm_config._replace(max_examples=_check_range("--max", most, 1, 8))
     if tokens is not None:
-        warm_config = warm_config._replace(tokens=_check_range("--tokens", tokens, 50, 100_000))
+        warm_config = warm_config._replace(max_tokens=_check_range("--tokens", tokens, 50, 100_000))
     library = _open_library(config)
     return WarmStarter(
         store,
@@ -336,7 +338,7 @@ def _prelude_to_dict(prelude: Prelude) -> dict[str, Any]:
         "patterns": list(prelude.patterns),
         "tokens": prelude.tokens,
         "hash": prelude.hash,
-        "why": prelude.why,
+        "reason": prelude.reason,
     }
 
 
@@ -348,7 +350,7 @@ def _selection_to_dict(selection: Selection) -> dict[str, Any]:
         "template": template.id if template else None,
         "name": template.name if template else None,
         "revision": template.revision if template else None,
-        "why": selection.why,
+        "reason": selection.reason,
         "patterns": [
             {
                 **to_json_value(one.pattern),
@@ -374,9 +376,9 @@ def _write_messages(messages: Sequence[Message]) -> None:
 
 def _write_selection(selection: Selection) -> None:
     if selection.template is None:
-        print_line(f"No template: {selection.why}. The session would start cold.")
+        print_line(f"No template: {selection.reason}. The session would start cold.")
     else:
-        print_line(f"{selection.template.name} ({selection.template.id}): {selection.why}.")
+        print_line(f"{selection.template.name} ({selection.template.id}): {selection.reason}.")
         print_line()
         for one in selection.picked:
             what = one.pattern.asked or ", ".join(step.tool for step in one.pattern.steps)
@@ -391,7 +393,7 @@ def _write_selection(selection: Selection) -> None:
         print_line()
         print_line("Also considered:")
         for one in others:
-            print_line(f"  {one.fit:.2f}  {one.name}: {one.why}")
+            print_line(f"  {one.fit:.2f}  {one.name}: {one.reason}")
 
 
 def _to_sentence(text: str) -> str:

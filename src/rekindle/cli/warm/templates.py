@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
+from rekindle.cli.help import CommandGroup
 from rekindle.cli.insights import commands
 from rekindle.cli.output import (
     JsonOption,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from rekindle.types import Template
 
 group = typer.Typer(
+    cls=CommandGroup,
     help="Learn from past sessions and warm-start new ones.",
     no_args_is_help=True,
     rich_markup_mode=None,

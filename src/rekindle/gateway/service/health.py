@@ -19,7 +19,7 @@ async def collect_health(gateway: Gateway) -> dict[str, object]:
     """Collect the health report; `status` is ok, or store if the store is unavailable."""
     health: dict[str, object] = {
         "status": "ok",
-        "runner": gateway.context.runner,
+        "instance": gateway.context.instance,
         "uptime": round(time.time() - gateway.started, 1),
         "platforms": [*gateway.platforms],
         "conversations": gateway.worker_count,
@@ -30,7 +30,7 @@ async def collect_health(gateway: Gateway) -> dict[str, object]:
         counts = await gateway.context.executor.run(gateway.context.executor.store.inbox.get_counts)
     except StoreError as error:
         return {**health, "status": "store", "error": str(error)}
-    return {**health, "mail": counts._asdict()}
+    return {**health, "messages": counts._asdict()}
 
 
 @asynccontextmanager

@@ -42,7 +42,7 @@ def claim_instance(home: Path) -> Generator[GatewayInstance]:
     folder = home / "gateway"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for number in range(1, MAX_INSTANCES + 1):
-        path = folder / f"{number}.runner"
+        path = folder / f"{number}.instance"
         fd = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -68,7 +68,7 @@ def list_running_instances(home: Path) -> list[dict[str, object]]:
 
 
 def _list_lock_files(home: Path) -> list[Path]:
-    return sorted((home / "gateway").glob("*.runner"), key=lambda path: int(path.stem))
+    return sorted((home / "gateway").glob("*.instance"), key=lambda path: int(path.stem))
 
 
 def _is_locked(path: Path) -> bool:

@@ -68,8 +68,8 @@ async def _run_until_stopped(config: Config, store: Store, instance: GatewayInst
             )
             _install_signal_handlers(gateway)
             async with serve_health(gateway, config.gateway.health_port) as port:
-                instance.write_status({"pid": os.getpid(), "port": port, "runner": instance.name,
-                             "begun": time.time()})  # fmt: skip
+                instance.write_status({"pid": os.getpid(), "port": port, "instance": instance.name,
+                             "started": time.time()})  # fmt: skip
                 names = ", ".join(gateway.platforms)
                 logger.info("%s serving %s; http://127.0.0.1:%d/health", instance.name, names, port)
                 await gateway.run()
@@ -81,7 +81,7 @@ def build_gateway_context(
     config: Config,
     executor: StoreExecutor,
     model: Model,
-    runner: str,
+    instance: str,
     platforms: list[Platform],
     toolkit: Toolkit,
     price: Price,
@@ -113,13 +113,13 @@ def build_gateway_context(
         model=model,
         toolbox=toolkit.toolbox,
         build_tool_context=build_tool_context,
-        runner=runner,
+        instance=instance,
         policies=config.policies,
         key_rules=config.key_rules,
         lease=settings.lease_seconds,
         limits=toolkit.limits,
         price=price,
-        arriving=settings.arriving,
+        busy_mode=settings.busy_mode,
         platforms=[platform.name for platform in platforms],
         homes=executor.store.routes.list_homes,
         max_attempts=settings.turn_attempts,
@@ -133,7 +133,7 @@ def build_gateway_options(config: Config) -> GatewayOptions:
     """Build the gateway's options from the settings."""
     settings = config.gateway
     return GatewayOptions(
-        max_turns=settings.turns,
+        max_turns=settings.max_turns,
         edit_seconds=settings.edit_seconds,
         grace_seconds=settings.grace_seconds,
         keep_seconds=settings.keep_days * 86_400,

@@ -187,7 +187,7 @@ class _PreparedSession(NamedTuple):
 
     @classmethod
     def from_session(cls, session: SessionCalls) -> _PreparedSession:
-        calls = [pair for pair in session.calls if pair[0].work != "bookkeeping"]
+        calls = [pair for pair in session.calls if pair[0].kind != "bookkeeping"]
         # Reads matter at the start, and wherever an edit failed.
         failed_tools = [verdict.tool for verdict, _ in calls if verdict.failed]
         is_edit = (

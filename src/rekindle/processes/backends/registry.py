@@ -68,5 +68,5 @@ def open_backend(name: str) -> Backend:
     try:
         return RemoteBackend(name, _TRANSPORTS[kind](rest))
     except ImportError as error:
-        hint = "install rekindle[places]" if kind != "modal" else "install the package modal"
+        hint = "install rekindle[backends]" if kind != "modal" else "install the package modal"
         raise InvalidInput(f"backend {name!r:.80}: {error.name} is not installed; {hint}") from None

@@ -43,7 +43,7 @@ class DirectReader:
         if cached is None or owner not in (None, cached.record.owner):
             return None
         ring = cached.ring
-        if ring.is_record_stale or cached.record.place != "local" or not ring.has_reader(reader):
+        if ring.is_record_stale or cached.record.backend != "local" or not ring.has_reader(reader):
             return None
         try:
             return OutputReader(cached.record, ring, self._redact).poll(reader, plain=plain)

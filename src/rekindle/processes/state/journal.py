@@ -43,13 +43,17 @@ _ERROR_REASONS = {
 T = TypeVar("T")
 
 
-class ProcessRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+# On disk, so that a process started by an older version is found again.
+_FILE_KEYS = {"backend": "place", "exit_code": "code", "reason": "why"}
+
+
+class ProcessRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename=_FILE_KEYS):
     """What a later program must know about a process. Contains no environment values."""
 
     id: str
     owner: str
     argv: tuple[str, ...]
-    place: str
+    backend: str
     state: ProcessState
     started: float
     cwd: str = ""
@@ -58,8 +62,8 @@ class ProcessRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     pid: int | None = None
     killing: bool = False
     ended: float | None = None
-    code: int | None = None
-    why: str = ""
+    exit_code: int | None = None
+    reason: str = ""
     watches: tuple[Watch, ...] = ()
     session: str = ""
     total: int = 0  # bytes written, set at the exit

@@ -66,7 +66,7 @@ class ProcessRecovery:
         try:
             await self._query_backend(entry)
         except BackendUnreachable as error:
-            entry.record = entry.record.replace(why=str(error))
+            entry.record = entry.record.replace(reason=str(error))
             entry.following = asyncio.create_task(self._retry_find(entry))
         except RekindleError as error:  # the backend no longer exists
             await self._lifecycle.record_exit(entry, "lost", None, str(error))
@@ -82,7 +82,7 @@ class ProcessRecovery:
 
     async def _query_backend(self, entry: ProcessEntry) -> None:
         record = entry.record
-        backend = self._get_backend(record.place)
+        backend = self._get_backend(record.backend)
         found = await backend.find(self._journal.build_spec(record), record.ref, entry.ring.total)
         match found:
             case Exited(code, output):
@@ -91,12 +91,12 @@ class ProcessRecovery:
                 await self._lifecycle.record_exit(
                     entry, "exited" if code is not None else "lost", code
                 )
-            case Vanished(why):
+            case Vanished(reason):
                 self._lifecycle.restore_watches(entry)
                 state = "failed" if record.state == "starting" else "lost"
-                await self._lifecycle.record_exit(entry, state, None, why)
+                await self._lifecycle.record_exit(entry, state, None, reason)
             case _:
-                if record.state == "starting" or record.why:
+                if record.state == "starting" or record.reason:
                     self._lifecycle.record_start(entry, found)
                 else:
                     self._lifecycle.follow(entry, found)

@@ -68,10 +68,10 @@ def record_to_process(
     return Process(
         id=record.id,
         state=record.state,
-        exit_code=record.code,
+        exit_code=record.exit_code,
         command=redact(shlex.join(record.argv)),
         owner=record.owner,
-        place=record.place,
+        backend=record.backend,
         pid=record.pid,
         started=record.started,
         ended=record.ended,
@@ -79,6 +79,6 @@ def record_to_process(
         dropped=max(0, total - capacity),
         cwd=record.cwd,
         pty=record.pty is not None,
-        why=record.why,
+        reason=record.reason,
         session=record.session,
     )

@@ -56,7 +56,7 @@ class Lifecycle:
         """Record that the process is running, then copy its output and wait for its exit."""
         entry.running = running
         entry.record = entry.record.replace(
-            state="running", ref=dict(running.ref), pid=running.pid, why=""
+            state="running", ref=dict(running.ref), pid=running.pid, reason=""
         )
         self._journal.save(entry.record)
         self.follow(entry, running)
@@ -87,7 +87,7 @@ class Lifecycle:
         if entry.copying:
             # Locally, all output is in the ring buffer when `wait` returns, and surviving children
             # may hold the pipe open forever. Remotely, the rest is still in transit.
-            is_local = entry.record.place == "local"
+            is_local = entry.record.backend == "local"
             await asyncio.wait([entry.copying], timeout=0 if is_local else _DRAIN_SECONDS)
         if code is None and not entry.record.killing:
             reason = "the shim that records the exit code was killed; the exit code is unknown"
@@ -107,7 +107,7 @@ class Lifecycle:
             state, code, reason = "killed", code if code is not None else _KILLED_EXIT_CODE, ""
         entry.ring.is_record_stale = True  # until the record is saved
         entry.record = entry.record.replace(
-            state=state, code=code, why=reason, ended=time.time(), total=entry.ring.total
+            state=state, exit_code=code, reason=reason, ended=time.time(), total=entry.ring.total
         )
         watchers, entry.watchers = entry.watchers, []
         for watcher in watchers:
@@ -164,8 +164,10 @@ class Lifecycle:
         if not entry.live:
             raise InputClosed(f"process {entry.record.id} has ended ({entry.record.state})")
         if entry.running is None:
-            reason = entry.record.why or "still looking for it"
-            raise BackendUnreachable(f"process {entry.record.id} on {entry.record.place}: {reason}")
+            reason = entry.record.reason or "still looking for it"
+            raise BackendUnreachable(
+                f"process {entry.record.id} on {entry.record.backend}: {reason}"
+            )
         return entry.running
 
     # -- removal

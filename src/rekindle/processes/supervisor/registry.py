@@ -170,7 +170,7 @@ class ProcessRegistry:
             id=id or generate_id(),
             owner=owner,
             argv=argv,
-            place=backend,
+            backend=backend,
             state="starting",
             started=time.time(),
             cwd=cwd,

@@ -71,7 +71,7 @@ class Inbox(Outbox):
     # -- inbound messages
 
     def accept(
-        self, key: str, source: Source, message: Message, *, runner: str, lease_seconds: float
+        self, key: str, source: Source, message: Message, *, instance: str, lease_seconds: float
     ) -> AcceptResult:
         """Store an inbound message once, and acquire its conversation's lease if it is free."""
         validate_name("route.key", key)
@@ -99,7 +99,7 @@ class Inbox(Outbox):
                 )
                 return AcceptResult(row_to_inbound(known[0]), False, False)
             return AcceptResult(
-                row_to_inbound(rows[0]), True, acquire_lease(tx, key, runner, now, lease_seconds)
+                row_to_inbound(rows[0]), True, acquire_lease(tx, key, instance, now, lease_seconds)
             )
 
         return self._write(insert_message)
@@ -215,45 +215,47 @@ class Inbox(Outbox):
 
     # -- leases
 
-    def renew_leases(self, runner: str, lease_seconds: float) -> list[str]:
-        """Extend the leases of a runner and return the keys it still holds."""
-        until = self._clock() + lease_seconds
-        sql = "UPDATE leases SET until = ? WHERE runner = ? RETURNING key"
+    def renew_leases(self, instance: str, lease_seconds: float) -> list[str]:
+        """Extend the leases of an instance and return the keys it still holds."""
+        expires = self._clock() + lease_seconds
+        sql = "UPDATE leases SET expires = ? WHERE instance = ? RETURNING key"
         return self._write(
-            lambda tx: [unescape_text(key) for (key,) in tx.run(sql, (until, escape_text(runner)))]
+            lambda tx: [
+                unescape_text(key) for (key,) in tx.run(sql, (expires, escape_text(instance)))
+            ]
         )
 
     def get_lease_holder(self, key: str) -> str | None:
-        """Return the runner that holds, or last held, the lease of a conversation."""
+        """Return the instance that holds, or last held, the lease of a conversation."""
         with self._engine.begin_read() as tx:
-            rows = tx.run("SELECT runner FROM leases WHERE key = ?", (escape_text(key),))
+            rows = tx.run("SELECT instance FROM leases WHERE key = ?", (escape_text(key),))
         return unescape_text(rows[0][0]) if rows else None
 
-    def release_leases(self, runner: str) -> None:
-        """Release all leases of a runner that has ended, whatever is waiting."""
+    def release_leases(self, instance: str) -> None:
+        """Release all leases of an instance that has ended, whatever is waiting."""
         self._write(
-            lambda tx: tx.run("DELETE FROM leases WHERE runner = ?", (escape_text(runner),))
+            lambda tx: tx.run("DELETE FROM leases WHERE instance = ?", (escape_text(instance),))
         )
 
-    def list_waiting_for_runner(self, runner: str) -> list[InboundMessage]:
-        """Return the waiting messages of a runner's conversations, whoever accepted them."""
+    def list_waiting_for_instance(self, instance: str) -> list[InboundMessage]:
+        """Return the waiting messages of an instance's conversations, whoever accepted them."""
         columns = ", ".join(f"i.{name}" for name in INBOX_COLUMNS.split(", "))
         with self._engine.begin_read() as tx:
             rows = tx.run(
                 f"SELECT {columns} FROM leases l JOIN inbox i ON i.key = l.key"
-                " WHERE l.runner = ? AND i.state IN ('waiting', 'running')"
+                " WHERE l.instance = ? AND i.state IN ('waiting', 'running')"
                 " AND i.state = 'waiting' ORDER BY i.num",
-                (escape_text(runner),),
+                (escape_text(instance),),
             )
         return [row_to_inbound(row) for row in rows]
 
-    def release_lease(self, key: str, runner: str) -> list[InboundMessage]:
+    def release_lease(self, key: str, instance: str) -> list[InboundMessage]:
         """Release the lease of a conversation unless messages are waiting, and return those."""
 
         def release_if_idle(tx: Transaction) -> list[InboundMessage]:
             held = tx.run(
-                "UPDATE leases SET until = until WHERE key = ? AND runner = ? RETURNING key",
-                (escape_text(key), escape_text(runner)),
+                "UPDATE leases SET expires = expires WHERE key = ? AND instance = ? RETURNING key",
+                (escape_text(key), escape_text(instance)),
             )
             waiting = _select_open(tx, key)
             if held and not waiting:
@@ -263,7 +265,7 @@ class Inbox(Outbox):
         return self._write(release_if_idle)
 
     def adopt_conversations(
-        self, runner: str, lease_seconds: float, limit: int = 100, *, prefixes: Sequence[str] = ()
+        self, instance: str, lease_seconds: float, limit: int = 100, *, prefixes: Sequence[str] = ()
     ) -> list[str]:
         """Take over conversations that have waiting messages but no live lease, and return their keys.
 
@@ -274,12 +276,12 @@ class Inbox(Outbox):
         def acquire_leases(tx: Transaction) -> list[str]:
             rows = tx.run(
                 "SELECT DISTINCT key FROM inbox i WHERE state IN ('waiting', 'running')"
-                " AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.key = i.key AND l.until > ?"
-                f" AND l.until <= ?){condition} ORDER BY key LIMIT ?",
+                " AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.key = i.key AND l.expires > ?"
+                f" AND l.expires <= ?){condition} ORDER BY key LIMIT ?",
                 (now, now + lease_seconds + MAX_CLOCK_SKEW, *prefix_params, limit),
             )
             keys = [unescape_text(key) for (key,) in rows]
-            return [key for key in keys if acquire_lease(tx, key, runner, now, lease_seconds)]
+            return [key for key in keys if acquire_lease(tx, key, instance, now, lease_seconds)]
 
         return self._write(acquire_leases)
 
@@ -305,7 +307,8 @@ class Inbox(Outbox):
         """Return undeliverable messages, newest first; each has a reason."""
         with self._engine.begin_read() as tx:
             inbound_rows = tx.run(
-                f"SELECT {INBOX_COLUMNS} FROM inbox WHERE state = 'undeliverable' ORDER BY num DESC LIMIT ?",
+                f"SELECT {INBOX_COLUMNS} FROM inbox WHERE state = 'undeliverable'"
+                " ORDER BY num DESC LIMIT ?",
                 (limit,),
             )
             outbound_rows = tx.run(

@@ -77,14 +77,14 @@ def escape_optional(text: str | None) -> str | None:
 def encode_message(message: Message) -> str:
     """Encode a message, as it will be stored in its session, as one text."""
     row = message_to_row(message, 0, 0, message.timestamp or 0.0, None)
-    _, _, role, time, _, _, answers, platform_id, _, body, content = row
-    return encode_json([role, time or None, answers, platform_id, body, content])
+    _, _, role, time, _, _, tool_call_id, platform_id, _, body, content = row
+    return encode_json([role, time or None, tool_call_id, platform_id, body, content])
 
 
 def decode_message(text: str) -> Message:
     """Decode the text of `encode_message`."""
-    role, time, answers, platform_id, body, content = decode_json(text)
-    message = row_to_message((None, role, time, None, answers, platform_id, body, content))
+    role, time, tool_call_id, platform_id, body, content = decode_json(text)
+    message = row_to_message((None, role, time, None, tool_call_id, platform_id, body, content))
     return replace_fields(message, position=None)
 
 
@@ -123,19 +123,21 @@ def row_to_outbound(row: Row) -> OutboundMessage:
     )
 
 
-def acquire_lease(tx: Transaction, key: str, runner: str, now: float, lease_seconds: float) -> bool:
+def acquire_lease(
+    tx: Transaction, key: str, instance: str, now: float, lease_seconds: float
+) -> bool:
     """Acquire a lease if nobody holds it, and return whether that succeeded.
 
     A lease that ends in the far future counts as expired: a clock was set back.
     """
     return bool(
         tx.run(
-            "INSERT INTO leases (key, runner, until) VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE"
-            " SET runner = excluded.runner, until = excluded.until"
-            " WHERE leases.until <= ? OR leases.until > ? RETURNING key",
+            "INSERT INTO leases (key, instance, expires) VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE"
+            " SET instance = excluded.instance, expires = excluded.expires"
+            " WHERE leases.expires <= ? OR leases.expires > ? RETURNING key",
             (
                 escape_text(key),
-                escape_text(runner),
+                escape_text(instance),
                 now + lease_seconds,
                 now,
                 now + lease_seconds + MAX_CLOCK_SKEW,

@@ -48,7 +48,7 @@ class Outbox:
         return self._write(lambda tx: insert_outbound(tx, key, num, target, text, now))
 
     def claim_conversations(
-        self, runner: str, lease_seconds: float, limit: int = 100, *, prefixes: Sequence[str] = ()
+        self, instance: str, lease_seconds: float, limit: int = 100, *, prefixes: Sequence[str] = ()
     ) -> list[str]:
         """Acquire the send leases of conversations with due messages and no sender; return their keys.
 
@@ -60,8 +60,8 @@ class Outbox:
             rows = tx.run(
                 "SELECT DISTINCT key FROM outbox o WHERE state = 'waiting'"
                 " AND (next_try <= ? OR time > ?)"
-                " AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.key = ? || o.key AND l.until > ?"
-                f" AND l.until <= ?){condition} ORDER BY key LIMIT ?",
+                " AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.key = ? || o.key AND l.expires > ?"
+                f" AND l.expires <= ?){condition} ORDER BY key LIMIT ?",
                 (
                     now,
                     now + MAX_CLOCK_SKEW,
@@ -76,34 +76,34 @@ class Outbox:
             return [
                 key
                 for key in keys
-                if acquire_lease(tx, SEND_LEASE_PREFIX + key, runner, now, lease_seconds)
+                if acquire_lease(tx, SEND_LEASE_PREFIX + key, instance, now, lease_seconds)
             ]
 
         return self._write(acquire_leases)
 
-    def claim_unsent(self, key: str, runner: str, lease_seconds: float) -> list[OutboundMessage]:
+    def claim_unsent(self, key: str, instance: str, lease_seconds: float) -> list[OutboundMessage]:
         """Acquire a conversation's send lease and return its unsent messages; none if another sends.
 
-        A lease that the runner itself already holds counts as acquired.
+        A lease that the instance itself already holds counts as acquired.
         """
         now, send_key = self._clock(), SEND_LEASE_PREFIX + key
 
         def acquire_and_select(tx: Transaction) -> list[OutboundMessage]:
-            own_lease_sql = "SELECT 1 FROM leases WHERE key = ? AND runner = ?"
-            is_acquired = acquire_lease(tx, send_key, runner, now, lease_seconds)
-            if is_acquired or tx.run(own_lease_sql, (escape_text(send_key), escape_text(runner))):
+            own_lease_sql = "SELECT 1 FROM leases WHERE key = ? AND instance = ?"
+            is_acquired = acquire_lease(tx, send_key, instance, now, lease_seconds)
+            if is_acquired or tx.run(own_lease_sql, (escape_text(send_key), escape_text(instance))):
                 return select_unsent(tx, key)
             return []
 
         return self._write(acquire_and_select)
 
-    def release_send_lease(self, key: str, runner: str) -> list[OutboundMessage]:
+    def release_send_lease(self, key: str, instance: str) -> list[OutboundMessage]:
         """Release the send lease of a conversation unless messages are waiting, and return those."""
 
         def release_if_idle(tx: Transaction) -> list[OutboundMessage]:
             held = tx.run(
-                "UPDATE leases SET until = until WHERE key = ? AND runner = ? RETURNING key",
-                (escape_text(SEND_LEASE_PREFIX + key), escape_text(runner)),
+                "UPDATE leases SET expires = expires WHERE key = ? AND instance = ? RETURNING key",
+                (escape_text(SEND_LEASE_PREFIX + key), escape_text(instance)),
             )
             waiting = select_unsent(tx, key)
             if held and not waiting:

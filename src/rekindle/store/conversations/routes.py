@@ -177,13 +177,13 @@ class Routes:
 
     def save_listed_sessions(self, key: str, sessions: Sequence[str]) -> None:
         """Save the sessions last listed in a conversation, so that a number can select one."""
-        sql = "UPDATE routes SET shown = ? WHERE key = ?"
+        sql = "UPDATE routes SET listed_sessions = ? WHERE key = ?"
         self._write(lambda tx: tx.run(sql, (encode_json([*sessions]), escape_text(key))))
 
     def load_listed_sessions(self, key: str) -> list[str]:
         """Load the sessions last listed in a conversation, by whichever gateway."""
         with self._engine.begin_read() as tx:
-            rows = tx.run("SELECT shown FROM routes WHERE key = ?", (escape_text(key),))
+            rows = tx.run("SELECT listed_sessions FROM routes WHERE key = ?", (escape_text(key),))
         return decode_json(rows[0][0]) if rows and rows[0][0] is not None else []
 
     def set_home(self, source: Source) -> Source:
@@ -191,7 +191,7 @@ class Routes:
         home = source._replace(user_id=None, user_name=None)
         self._write(
             lambda tx: tx.run(
-                "INSERT INTO homes (platform, source) VALUES (?, ?)"
+                "INSERT INTO home_chats (platform, source) VALUES (?, ?)"
                 " ON CONFLICT (platform) DO UPDATE SET source = excluded.source",
                 (escape_text(home.platform), encode_json(to_json_value(home))),
             )
@@ -201,7 +201,7 @@ class Routes:
     def list_homes(self) -> list[Source]:
         """Return the home channels, at most one per platform."""
         with self._engine.begin_read() as tx:
-            rows = tx.run("SELECT source FROM homes ORDER BY platform")
+            rows = tx.run("SELECT source FROM home_chats ORDER BY platform")
         return [from_json(decode_json(source)) for (source,) in rows]
 
 

@@ -17,10 +17,10 @@ PREVIEW_LENGTH = 120
 NANO = 1_000_000_000
 
 MESSAGE_COLUMNS = (
-    "m.position, m.role, m.time, m.rewind, m.answers, m.platform_id, m.body, m.content"
+    "m.position, m.role, m.time, m.rewind, m.tool_call_id, m.platform_id, m.body, m.content"
 )
 MESSAGE_VALUES = (  # columns of a new row
-    "session, position, role, time, origin, calls, answers, platform_id, tools, body, content"
+    "session, position, role, time, origin, calls, tool_call_id, platform_id, tools, body, content"
 )
 INSERT_MESSAGE = f"INSERT INTO messages ({MESSAGE_VALUES}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # First the columns that need no conversion, in the order of the fields.
@@ -28,7 +28,7 @@ SESSION_COLUMNS = (
     "s.id, s.source, nullif(s.owner, ''), s.user_name, s.model, s.title, s.parent, s.forked_at,"
     " s.started, s.last_active, s.ended, s.end_reason, s.message_count, s.tool_call_count,"
     " s.template, s.arm, s.cwd, s.git_branch, s.preview, s.archived, s.pruned,"
-    " s.model_config, s.tokens_input, s.tokens_output, s.tokens_read, s.tokens_write,"
+    " s.model_config, s.tokens_input, s.tokens_output, s.tokens_cache_read, s.tokens_cache_write,"
     " s.tokens_reasoning, s.cost_nano, s.is_escaped"
 )
 _PLAIN_COLUMN_COUNT = 21
@@ -113,18 +113,18 @@ def message_to_values(
 
 def row_to_message(row: Row) -> Message:
     """Convert a row of MESSAGE_COLUMNS to a message."""
-    position, role, time, rewind, answers, platform_id, body, content = row
+    position, role, time, rewind, tool_call_id, platform_id, body, content = row
     if content is not None and ESCAPE in content:
         content = unescape_text(content)
     if not role.isascii():
         role = unescape_text(role)
-    if answers is not None:
-        answers = unescape_text(answers)
+    if tool_call_id is not None:
+        tool_call_id = unescape_text(tool_call_id)
     if platform_id is not None:
         platform_id = unescape_text(platform_id)
     rewound = rewind is not None
     if body is None:
-        fields = (role, content, (), answers, None, None, None, platform_id, None)
+        fields = (role, content, (), tool_call_id, None, None, None, platform_id, None)
         return _new(Message, (*fields, time, position, rewound))
     try:
         rest = _scan(body if ESCAPE not in body else unescape_text(body), 0)[0]
@@ -138,7 +138,7 @@ def row_to_message(row: Row) -> Message:
         role,
         get("content") if content is None else content,
         calls,
-        answers,
+        tool_call_id,
         get("name"),
         get("reasoning"),
         get("finish_reason"),

@@ -29,12 +29,14 @@ class CandidateCount(NamedTuple):
 
 def lock_counts(tx: Transaction) -> None:
     """Lock the counts until this transaction ends."""
-    tx.run("UPDATE summed SET sessions = sessions WHERE one = 1")
+    tx.run("UPDATE counts_state SET sessions = sessions WHERE id = 1")
 
 
 def load_families(tx: Transaction, nums: Sequence[int]) -> dict[int, int]:
     """Return the families of mined sessions."""
-    return dict(tx.run(f"SELECT session, family FROM mined WHERE {build_in_condition(nums)}"))
+    return dict(
+        tx.run(f"SELECT session, family FROM mining_results WHERE {build_in_condition(nums)}")
+    )
 
 
 def build_count_updates(tx: Transaction, families: Mapping[int, int], sign: int) -> list[str]:
@@ -43,14 +45,16 @@ def build_count_updates(tx: Transaction, families: Mapping[int, int], sign: int)
     Run them while the sessions' rows exist.
     """
     return [
-        "INSERT INTO tallies (shape, kind, families, support)"
+        "INSERT INTO candidate_counts (shape, kind, families, support)"
         f" {_build_shape_query(tx, families, sign)} ON CONFLICT (shape) DO UPDATE"
-        " SET families = tallies.families + excluded.families,"
-        " support = tallies.support + excluded.support",
-        f"INSERT INTO sorts (work, calls, failed) {_build_kind_query(families, sign)}"
-        " ON CONFLICT (work) DO UPDATE"
-        " SET calls = sorts.calls + excluded.calls, failed = sorts.failed + excluded.failed",
-        f"UPDATE summed SET sessions = sessions + {sign * len(families)} WHERE one = 1",
+        " SET families = candidate_counts.families + excluded.families,"
+        " support = candidate_counts.support + excluded.support",
+        "INSERT INTO call_type_totals (call_type, calls, failed)"
+        f" {_build_call_type_query(families, sign)}"
+        " ON CONFLICT (call_type) DO UPDATE"
+        " SET calls = call_type_totals.calls + excluded.calls,"
+        " failed = call_type_totals.failed + excluded.failed",
+        f"UPDATE counts_state SET sessions = sessions + {sign * len(families)} WHERE id = 1",
     ]
 
 
@@ -60,7 +64,8 @@ def _build_shape_query(tx: Transaction, families: Mapping[int, int], sign: int =
     if relatives := _find_relatives(tx, families):
         counted = "CASE WHEN k.shape IS NULL THEN c.family END"
         join = (
-            f" LEFT JOIN (SELECT DISTINCT family, shape FROM candidates WHERE {build_in_condition(relatives)}) k"
+            f" LEFT JOIN (SELECT DISTINCT family, shape FROM candidates"
+            f" WHERE {build_in_condition(relatives)}) k"
             " ON k.family = c.family AND k.shape = c.shape"
         )
     return (
@@ -72,28 +77,30 @@ def _build_shape_query(tx: Transaction, families: Mapping[int, int], sign: int =
 def _find_relatives(tx: Transaction, families: Mapping[int, int]) -> list[int]:
     """Return the other sessions of these families."""
     condition = build_in_condition(set(families.values()), "family")
-    rows = tx.run(f"SELECT session FROM mined WHERE {condition}")
+    rows = tx.run(f"SELECT session FROM mining_results WHERE {condition}")
     return [num for (num,) in rows if num not in families]
 
 
-def _build_kind_query(nums: Iterable[int], sign: int = 1) -> str:
+def _build_call_type_query(nums: Iterable[int], sign: int = 1) -> str:
     return (
-        f"SELECT work, {sign} * sum(calls), {sign} * sum(failed) FROM attempts"
-        f" WHERE {build_in_condition(nums)} GROUP BY work"
+        f"SELECT call_type, {sign} * sum(calls), {sign} * sum(failed) FROM call_type_counts"
+        f" WHERE {build_in_condition(nums)} GROUP BY call_type"
     )
 
 
 def reset_counts(tx: Transaction) -> None:
     """Reset all counts to zero."""
-    tx.run("DELETE FROM tallies")
-    tx.run("DELETE FROM sorts")
-    tx.run("DELETE FROM summed")  # a damaged file may have lost its row
-    tx.run("INSERT INTO summed (one, sessions) VALUES (1, 0)")
+    tx.run("DELETE FROM candidate_counts")
+    tx.run("DELETE FROM call_type_totals")
+    tx.run("DELETE FROM counts_state")  # a damaged file may have lost its row
+    tx.run("INSERT INTO counts_state (id, sessions) VALUES (1, 0)")
 
 
 def are_counts_current(tx: Transaction) -> bool:
     """Return whether the counts cover exactly the existing sessions."""
-    return tx.run("SELECT (SELECT count(*) FROM mined) = (SELECT max(sessions) FROM summed)") in (
+    return tx.run(
+        "SELECT (SELECT count(*) FROM mining_results) = (SELECT max(sessions) FROM counts_state)"
+    ) in (
         [(1,)],
         [(True,)],
     )
@@ -106,14 +113,14 @@ def rebuild_counts(tx: Transaction) -> None:
         return
     reset_counts(tx)
     tx.run(
-        "INSERT INTO tallies (shape, kind, families, support)"
+        "INSERT INTO candidate_counts (shape, kind, families, support)"
         " SELECT shape, min(kind), count(DISTINCT family), sum(support) FROM candidates GROUP BY shape"
     )
     tx.run(
-        "INSERT INTO sorts (work, calls, failed)"
-        " SELECT work, sum(calls), sum(failed) FROM attempts GROUP BY work"
+        "INSERT INTO call_type_totals (call_type, calls, failed)"
+        " SELECT call_type, sum(calls), sum(failed) FROM call_type_counts GROUP BY call_type"
     )
-    tx.run("UPDATE summed SET sessions = (SELECT count(*) FROM mined) WHERE one = 1")
+    tx.run("UPDATE counts_state SET sessions = (SELECT count(*) FROM mining_results) WHERE id = 1")
 
 
 def count_candidates(
@@ -125,8 +132,8 @@ def count_candidates(
     be current, and cover all these sessions.
     """
     others: list[int] = []
-    if tx.run("SELECT count(*) FROM mined") != [(len(nums),)]:
-        others = [num for (num,) in tx.run("SELECT session FROM mined") if num not in nums]
+    if tx.run("SELECT count(*) FROM mining_results") != [(len(nums),)]:
+        others = [num for (num,) in tx.run("SELECT session FROM mining_results") if num not in nums]
         if len(others) > MAX_EXCLUDED_SHARE * len(nums):
             return _count_from_scratch(tx, nums, min_families, limits)
     excluded_by_shape = (
@@ -145,13 +152,19 @@ def count_candidates(
             CandidateCount(shape, kind, families - excluded, int(support - excluded_support))
         )
     excluded_calls = {
-        work: (calls, failed) for work, calls, failed in tx.run(_build_kind_query(others))
+        call_type: (calls, failed)
+        for call_type, calls, failed in tx.run(_build_call_type_query(others))
     }
-    calls_by_kind: dict[str, tuple[int, int]] = {}
-    for work, calls, failed in tx.run("SELECT work, calls, failed FROM sorts WHERE calls > 0"):
-        excluded, excluded_support = excluded_calls.get(work, (0, 0))
-        calls_by_kind[unescape_text(work)] = int(calls - excluded), int(failed - excluded_support)
-    return _rank_candidates(found, min_families, limits), calls_by_kind
+    calls_by_type: dict[str, tuple[int, int]] = {}
+    for call_type, calls, failed in tx.run(
+        "SELECT call_type, calls, failed FROM call_type_totals WHERE calls > 0"
+    ):
+        excluded, excluded_support = excluded_calls.get(call_type, (0, 0))
+        calls_by_type[unescape_text(call_type)] = (
+            int(calls - excluded),
+            int(failed - excluded_support),
+        )
+    return _rank_candidates(found, min_families, limits), calls_by_type
 
 
 def _iter_top_candidates(
@@ -163,7 +176,8 @@ def _iter_top_candidates(
     """Yield the candidates of most sessions, with spare ones for those that exclusions demote."""
     for kind, count in limits.items():
         yield from tx.run(
-            "SELECT shape, kind, families, support FROM tallies WHERE kind = ? AND families >= ?"
+            "SELECT shape, kind, families, support FROM candidate_counts"
+            " WHERE kind = ? AND families >= ?"
             " ORDER BY families DESC, support DESC, shape LIMIT ?",
             (kind, 1 if kind == "retry" else min_families, count + excluded_by_kind.get(kind, 0)),
         )
@@ -180,11 +194,11 @@ def _count_from_scratch(
         CandidateCount(shape, kind, families, int(support))
         for shape, kind, families, support in rows
     ]
-    calls_by_kind = {
-        unescape_text(work): (int(calls), int(failed))
-        for work, calls, failed in tx.run(_build_kind_query(nums))
+    calls_by_type = {
+        unescape_text(call_type): (int(calls), int(failed))
+        for call_type, calls, failed in tx.run(_build_call_type_query(nums))
     }
-    return _rank_candidates(found, min_families, limits), calls_by_kind
+    return _rank_candidates(found, min_families, limits), calls_by_type
 
 
 def _rank_candidates(

@@ -18,13 +18,13 @@ IDLE_SECONDS = 3600.0  # a session idle for longer is not expected to continue
 # Only the columns that decide whether a call counts, for the sessions of one experiment.
 _SELECT_CALLS = (
     "SELECT s.num, c.failed FROM assignments a JOIN sessions s ON s.id = a.root"
-    " JOIN calls c ON c.session = s.num WHERE a.trial = ? AND c.failed IS NOT NULL"
-    " AND c.work <> 'bookkeeping' ORDER BY s.num, c.position, c.number"
+    " JOIN calls c ON c.session = s.num WHERE a.experiment = ? AND c.failed IS NOT NULL"
+    " AND c.tool_kind <> 'bookkeeping' ORDER BY s.num, c.position, c.number"
 )
 _SELECT_ASSIGNMENTS = (
     "SELECT a.root, a.owner, a.arm, a.time, s.num, s.ended, s.last_active, s.prelude"
     " FROM assignments a LEFT JOIN sessions s ON s.id = a.root AND s.pruned IS NULL"
-    " WHERE a.trial = ? ORDER BY a.time, a.root"
+    " WHERE a.experiment = ? ORDER BY a.time, a.root"
 )
 
 
@@ -46,15 +46,15 @@ class Experiments:
         validate_name("experiment.name", experiment.name)
 
         def insert_experiment(tx: Transaction) -> Experiment:
-            if rows := tx.run("SELECT name FROM trials WHERE ended IS NULL"):
+            if rows := tx.run("SELECT name FROM experiments WHERE ended IS NULL"):
                 running = unescape_text(rows[0][0])
                 raise InvalidInput(f"experiment {running!r} is running: stop it first")
-            if tx.run("SELECT 1 FROM trials WHERE name = ?", (escape_text(experiment.name),)):
+            if tx.run("SELECT 1 FROM experiments WHERE name = ?", (escape_text(experiment.name),)):
                 raise InvalidInput(
                     f"experiment {experiment.name!r} already exists: choose another name"
                 )
             tx.run(
-                "INSERT INTO trials (name, state, arms, seed, settings, started)"
+                "INSERT INTO experiments (name, state, arms, seed, settings, started)"
                 " VALUES (?, 'running', ?, ?, ?, ?)",
                 (
                     escape_text(experiment.name),
@@ -77,7 +77,7 @@ class Experiments:
             if experiment.ended is not None:
                 return experiment
             tx.run(
-                "UPDATE trials SET ended = ?, state = 'ended' WHERE name = ?",
+                "UPDATE experiments SET ended = ?, state = 'ended' WHERE name = ?",
                 (now, escape_text(name)),
             )
             return experiment._replace(ended=now)
@@ -87,7 +87,7 @@ class Experiments:
     def list_all(self) -> list[Experiment]:
         """Return all experiments, newest first."""
         with self._engine.begin_read() as tx:
-            rows = tx.run(f"SELECT {_EXPERIMENT_COLUMNS} FROM trials ORDER BY num DESC")
+            rows = tx.run(f"SELECT {_EXPERIMENT_COLUMNS} FROM experiments ORDER BY num DESC")
         return [_row_to_experiment(row) for row in rows]
 
     def get(self, name: str) -> Experiment:
@@ -98,7 +98,7 @@ class Experiments:
     def get_running(self) -> Experiment | None:
         """Return the running experiment, if there is one."""
         with self._engine.begin_read() as tx:
-            rows = tx.run(f"SELECT {_EXPERIMENT_COLUMNS} FROM trials WHERE ended IS NULL")
+            rows = tx.run(f"SELECT {_EXPERIMENT_COLUMNS} FROM experiments WHERE ended IS NULL")
         return _row_to_experiment(rows[0]) if rows else None
 
     def record_assignment(
@@ -110,8 +110,8 @@ class Experiments:
         def insert_assignment(tx: Transaction) -> None:
             num, _ = _find_experiment(tx, experiment.name)
             tx.run(
-                "INSERT INTO assignments (trial, root, owner, arm, time) VALUES (?, ?, ?, ?, ?)"
-                " ON CONFLICT (trial, root) DO NOTHING",
+                "INSERT INTO assignments (experiment, root, owner, arm, time) VALUES (?, ?, ?, ?, ?)"
+                " ON CONFLICT (experiment, root) DO NOTHING",
                 (num, escape_text(root), escape_text(owner or ""), arm, now),
             )
 
@@ -136,11 +136,12 @@ class Experiments:
 
 def _find_experiment(tx: Transaction, name: str) -> tuple[int, Experiment]:
     rows = tx.run(
-        f"SELECT num, {_EXPERIMENT_COLUMNS} FROM trials WHERE name = ?", (escape_text(name),)
+        f"SELECT num, {_EXPERIMENT_COLUMNS} FROM experiments WHERE name = ?", (escape_text(name),)
     )
     if not rows:
         known = [
-            unescape_text(row[0]) for row in tx.run("SELECT name FROM trials ORDER BY num DESC")
+            unescape_text(row[0])
+            for row in tx.run("SELECT name FROM experiments ORDER BY num DESC")
         ]
         hint = f"existing: {', '.join(known[:10])}" if known else "there are none yet"
         raise NotFound(f"no experiment {name!r:.80}; {hint}")
@@ -153,7 +154,7 @@ def _build_settings(experiment: Experiment) -> dict[str, Any]:
     return {
         "calls": experiment.calls,
         "planned": experiment.planned,
-        "smallest": experiment.smallest,
+        "min_effect": experiment.min_effect,
         **template_field,
     }
 

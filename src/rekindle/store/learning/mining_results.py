@@ -27,16 +27,16 @@ from .candidate_counts import CandidateCount
 BATCH_SIZE = 200  # sessions whose calls are read with one statement
 _MAX_LINEAGE = 100  # sessions in a chain of continuations
 _CALL_COLUMNS = (
-    "session, position, number, id, tool, work, digest, outcome, failed, error_kind, fault, rule,"
-    " confidence, duration, answered"
+    "session, position, number, id, tool, tool_kind, digest, outcome, failed, error_kind, fault, rule,"
+    " confidence, duration, result_position"
 )
 
 
-_TABLES = ("candidates", "attempts", "mined_calls", "mined")
-_MINED_COLUMNS = "session, rules, changes, family, task, judged, failed, gain"
-_MINED_CALLS_COLUMNS = "session, calls"
-_CANDIDATE_COLUMNS = "session, shape, family, kind, place, support, tainted"
-_ATTEMPT_COLUMNS = "session, work, calls, failed"
+_TABLES = ("candidates", "call_type_counts", "mining_calls", "mining_results")
+_RESULT_COLUMNS = "session, rules, changes, family, task, judged, failed, gain"
+_CALLS_COLUMNS = "session, calls"
+_CANDIDATE_COLUMNS = "session, shape, family, kind, location, support, tainted"
+_CALL_TYPE_COLUMNS = "session, call_type, calls, failed"
 
 
 class MiningCandidateSession(NamedTuple):
@@ -100,7 +100,7 @@ class MiningResult(NamedTuple):
     stats: SessionStats
     calls: bytes
     candidates: Sequence[Row]
-    kind_counts: Sequence[tuple[str, int, int]]  # tool kind, calls, failed calls
+    call_type_counts: Sequence[tuple[str, int, int]]  # call type, calls, failed calls
 
 
 class CandidateOccurrence(NamedTuple):
@@ -139,7 +139,7 @@ class MiningResults:
             rows = tx.run(
                 "SELECT s.num, s.id, s.source, s.message_count, s.end_reason, m.task, m.judged,"
                 " m.failed, m.gain, s.is_escaped, s.last_active"
-                " FROM sessions s LEFT JOIN mined m"
+                " FROM sessions s LEFT JOIN mining_results m"
                 " ON m.session = s.num AND m.rules = ? AND m.changes = s.changes"
                 f" WHERE {condition}",
                 (rules, *params),
@@ -223,8 +223,8 @@ class MiningResults:
             sessions = _select_session_ids(tx, {row[0] for rows in found.values() for row in rows})
         return {
             shape: [
-                CandidateOccurrence(num, *sessions[num], family, place, support, bool(tainted))
-                for num, family, place, support, tainted in rows
+                CandidateOccurrence(num, *sessions[num], family, location, support, bool(tainted))
+                for num, family, location, support, tainted in rows
             ]
             for shape, rows in found.items()
         }
@@ -237,7 +237,9 @@ class MiningResults:
                 some = build_in_condition(nums[start : start + BATCH_SIZE])
                 found |= {
                     num: bytes(calls)
-                    for num, calls in tx.run(f"SELECT session, calls FROM mined_calls WHERE {some}")
+                    for num, calls in tx.run(
+                        f"SELECT session, calls FROM mining_calls WHERE {some}"
+                    )
                 }
         return found
 
@@ -264,7 +266,7 @@ def _select_occurrences(tx: Transaction, shape: int, wanted: Set[int], limit: in
     before, count = 2**62, limit  # usually all rows are wanted
     while len(found) < limit:
         rows = tx.run(
-            "SELECT session, family, place, support, tainted FROM candidates"
+            "SELECT session, family, location, support, tainted FROM candidates"
             f" WHERE shape = ? AND session < ? ORDER BY session DESC LIMIT {count}",
             (shape, before),
         )
@@ -288,7 +290,8 @@ def _iter_session_calls(tx: Transaction, nums: Sequence[int]) -> Iterator[Sessio
     # As of the last judging: a session that has grown since then is stale again.
     sessions = tx.run(
         "SELECT s.num, s.cwd, s.parent, coalesce(j.changes, -1) FROM sessions s"
-        f" LEFT JOIN judged j ON j.session = s.num WHERE {build_in_condition(nums, 's.num')} ORDER BY s.num"
+        f" LEFT JOIN judged_sessions j ON j.session = s.num"
+        f" WHERE {build_in_condition(nums, 's.num')} ORDER BY s.num"
     )
     sql = f"SELECT {_CALL_COLUMNS} FROM calls WHERE {condition} ORDER BY session, position, number"
     verdicts = {num: list(rows) for num, rows in groupby(tx.run(sql), key=_get_session_num)}
@@ -364,7 +367,7 @@ def _save_results(tx: Transaction, rules: str, results: Sequence[MiningResult]) 
     kept = [one for one in results if one.num in existing]  # others were deleted in the meantime
     _delete_sessions(tx, _list_nums(kept))
     families = {one.num: _find_family(tx, one.num, one.parent) for one in kept}
-    mined_rows = [(one.num, rules, one.changes, families[one.num], *one.stats) for one in kept]
+    result_rows = [(one.num, rules, one.changes, families[one.num], *one.stats) for one in kept]
     candidates: list[Row] = []
     for one in kept:
         num, family = one.num, families[one.num]
@@ -372,15 +375,15 @@ def _save_results(tx: Transaction, rules: str, results: Sequence[MiningResult]) 
             candidates += one.candidates
         else:
             candidates += [(num, shape, family, *rest) for _, shape, _, *rest in one.candidates]
-    kind_counts = [
-        (one.num, escape_text(work), calls, failed)
+    call_type_counts = [
+        (one.num, escape_text(call_type), calls, failed)
         for one in kept
-        for work, calls, failed in one.kind_counts
+        for call_type, calls, failed in one.call_type_counts
     ]
-    tx.defer_insert("mined", _MINED_COLUMNS, mined_rows)
-    tx.defer_insert("mined_calls", _MINED_CALLS_COLUMNS, [(one.num, one.calls) for one in kept])
+    tx.defer_insert("mining_results", _RESULT_COLUMNS, result_rows)
+    tx.defer_insert("mining_calls", _CALLS_COLUMNS, [(one.num, one.calls) for one in kept])
     tx.defer_insert("candidates", _CANDIDATE_COLUMNS, candidates)
-    tx.defer_insert("attempts", _ATTEMPT_COLUMNS, kind_counts)
+    tx.defer_insert("call_type_counts", _CALL_TYPE_COLUMNS, call_type_counts)
     for sql in candidate_counts.build_count_updates(tx, families, 1):
         tx.defer_run(sql)
 
@@ -391,7 +394,9 @@ def _delete_sessions(tx: Transaction, nums: Sequence[int]) -> None:
     if old:
         for sql in candidate_counts.build_count_updates(tx, old, -1):
             tx.run(sql)
-        tx.run(f"DELETE FROM mined WHERE {build_in_condition(old)}")  # cascades to the other tables
+        tx.run(
+            f"DELETE FROM mining_results WHERE {build_in_condition(old)}"
+        )  # cascades to the other tables
 
 
 def _list_nums(results: Sequence[MiningResult]) -> list[int]:

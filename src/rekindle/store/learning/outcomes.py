@@ -20,8 +20,8 @@ _COUNT_REWINDS = (
     "(SELECT coalesce(2 * count(*) + count(r.restored), 0) FROM rewinds r WHERE r.session = s.num)"
 )
 _CALL_COLUMNS = (
-    "position, number, id, tool, work, digest, outcome, failed, error_kind, fault, rule,"
-    " confidence, duration, answered"
+    "position, number, id, tool, tool_kind, digest, outcome, failed, error_kind, fault, rule,"
+    " confidence, duration, result_position"
 )
 BATCH_SIZE = 200  # sessions whose calls are read with one statement
 
@@ -61,7 +61,8 @@ def find_stale_sessions(
         condition, params = "s.id = ? AND s.pruned IS NULL", [escape_text(session)]
     rows = tx.run(
         "SELECT s.num, s.id, s.message_count, s.changes, j.rules, j.rewinds, j.since, j.compressions,"
-        f" {_COUNT_REWINDS} FROM sessions s LEFT JOIN judged j ON j.session = s.num WHERE {condition}"
+        f" {_COUNT_REWINDS} FROM sessions s"
+        f" LEFT JOIN judged_sessions j ON j.session = s.num WHERE {condition}"
         f" AND {build_in_condition(nums, 's.num')}"
         " AND (j.session IS NULL OR j.rules <> ? OR j.changes <> s.changes) ORDER BY s.num",
         (*params, rules),
@@ -88,7 +89,7 @@ def save_verdicts(tx: Transaction, rules: str, verdicts: Sequence[JudgedCalls]) 
             [_call_to_row(num, call) for call in calls],
         )
         tx.run(
-            "INSERT INTO judged (session, rules, changes, rewinds, since, compressions)"
+            "INSERT INTO judged_sessions (session, rules, changes, rewinds, since, compressions)"
             " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (session) DO UPDATE SET rules = excluded.rules,"
             " changes = excluded.changes, rewinds = excluded.rewinds, since = excluded.since,"
             " compressions = excluded.compressions",
@@ -105,7 +106,7 @@ def iter_judged_sessions(
         condition, params = "s.id = ? AND s.pruned IS NULL", [escape_text(session)]
     rows = tx.run(
         f"SELECT s.num, j.compressions, {SESSION_COLUMNS} FROM sessions s"
-        f" LEFT JOIN judged j ON j.session = s.num WHERE {condition} ORDER BY s.started, s.num",
+        f" LEFT JOIN judged_sessions j ON j.session = s.num WHERE {condition} ORDER BY s.started, s.num",
         params,
     )
     for start in range(0, len(rows), BATCH_SIZE):
@@ -130,17 +131,17 @@ def iter_judged_sessions(
 def delete_verdicts(tx: Transaction) -> None:
     """Delete all verdicts; they are derived again when needed."""
     tx.run("DELETE FROM calls")
-    tx.run("DELETE FROM judged")
+    tx.run("DELETE FROM judged_sessions")
 
 
 def _call_to_row(num: int, call: JudgedCall) -> Row:
-    _, position, number, id, tool, work, digest, outcome, failed, *rest = call
-    texts = (escape_text(id), escape_text(tool), work, digest, outcome)
+    _, position, number, id, tool, kind, digest, outcome, failed, *rest = call
+    texts = (escape_text(id), escape_text(tool), kind, digest, outcome)
     return (num, position, number, *texts, None if failed is None else int(failed), *rest)
 
 
 def _row_to_call(session: str, row: Row) -> JudgedCall:
-    _, position, number, id, tool, work, digest, outcome, failed, *rest = row
+    _, position, number, id, tool, kind, digest, outcome, failed, *rest = row
     known: Any = None if failed is None else bool(failed)
     return JudgedCall(
         session,
@@ -148,7 +149,7 @@ def _row_to_call(session: str, row: Row) -> JudgedCall:
         number,
         unescape_text(id),
         unescape_text(tool),
-        work,
+        kind,
         digest,
         outcome,
         known,

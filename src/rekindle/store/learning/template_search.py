@@ -42,10 +42,11 @@ _SELECT_STATS = f"""
 SELECT count(DISTINCT s.num), count(c.failed), coalesce(sum(c.failed), 0)
 FROM ({_SELECT_WARM_SESSIONS}) s
 LEFT JOIN (SELECT session, failed,
-                  row_number() OVER (PARTITION BY session ORDER BY position, number) AS place
+                  row_number() OVER (PARTITION BY session ORDER BY position, number) AS call_index
            FROM calls
-           WHERE failed IS NOT NULL AND work <> 'bookkeeping' AND session IN ({_SELECT_WARM_SESSIONS})) c
-ON c.session = s.num AND c.place <= {_FIRST_CALLS}
+           WHERE failed IS NOT NULL AND tool_kind <> 'bookkeeping'
+             AND session IN ({_SELECT_WARM_SESSIONS})) c
+ON c.session = s.num AND c.call_index <= {_FIRST_CALLS}
 """
 
 

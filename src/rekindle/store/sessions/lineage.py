@@ -17,9 +17,9 @@ from .sessions import append_messages, create_session, end_session, get_session,
 MAX_POSITION = 2**62
 _COPY_MESSAGES = """
 INSERT INTO messages
-    (session, position, role, time, origin, calls, answers, platform_id, tools, body, content)
+    (session, position, role, time, origin, calls, tool_call_id, platform_id, tools, body, content)
 SELECT ?, row_number() OVER (ORDER BY position) - 1, role, time, coalesce(origin, id), calls,
-       answers, platform_id, tools, body, content
+       tool_call_id, platform_id, tools, body, content
 FROM messages WHERE session = ? AND position <= ? AND rewind IS NULL ORDER BY position
 """
 _UPDATE_COUNTS = """

@@ -36,7 +36,8 @@ class SessionListCache:
             batch = missing[start : start + BATCH_SIZE]
             placeholders = ", ".join("?" * len(batch))
             for num, changes, *columns in tx.run(
-                f"SELECT s.num, s.changes, {SESSION_COLUMNS} FROM sessions s WHERE s.num IN ({placeholders})",
+                f"SELECT s.num, s.changes, {SESSION_COLUMNS} FROM sessions s"
+                f" WHERE s.num IN ({placeholders})",
                 [num for num, _ in batch],
             ):
                 found[num, changes] = row_to_session(tuple(columns))

@@ -19,8 +19,8 @@ from . import sessions
 _NAMES = (
     "tokens_input",
     "tokens_output",
-    "tokens_read",
-    "tokens_write",
+    "tokens_cache_read",
+    "tokens_cache_write",
     "tokens_reasoning",
     "cost_nano",
 )

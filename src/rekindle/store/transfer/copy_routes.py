@@ -26,7 +26,7 @@ Write: TypeAlias = Callable[[Callable[[Transaction], Any]], Any]
 _BATCH_SIZE = 500
 _FULL_ROUTE_COLUMNS = (
     "key, session, previous, created, updated, origin, display_name, platform, chat_type, reset,"
-    " tokens, usage, shown"
+    " tokens, usage, listed_sessions"
 )
 _FULL_INBOX_COLUMNS = (
     "num, key, platform_id, source, body, state, session, position, reason, time, attempts"
@@ -60,8 +60,10 @@ def copy_conversations(tx: Transaction, engine: Engine, write: Write) -> CopiedC
         outbound_count += write(
             lambda tx, some=batch: sum(_copy_outbound(tx, row, numbers) for row in some)
         )
-    homes = tx.run("SELECT platform, source FROM homes")
-    sql = "INSERT INTO homes (platform, source) VALUES (?, ?) ON CONFLICT (platform) DO NOTHING"
+    homes = tx.run("SELECT platform, source FROM home_chats")
+    sql = (
+        "INSERT INTO home_chats (platform, source) VALUES (?, ?) ON CONFLICT (platform) DO NOTHING"
+    )
     write(lambda tx: tx.run_many(sql, homes))
     if engine.name == "postgresql":  # its sequences ignore explicitly inserted numbers
         write(_advance_sequences)
@@ -83,7 +85,8 @@ def _copy_route(tx: Transaction, row: Row) -> bool:
     newer = ", ".join(f"{name} = excluded.{name}" for name in names[1:])
     return bool(
         tx.run(
-            f"INSERT INTO routes ({_FULL_ROUTE_COLUMNS}) VALUES ({_build_placeholders(names)}) ON CONFLICT (key) DO UPDATE"
+            f"INSERT INTO routes ({_FULL_ROUTE_COLUMNS}) VALUES ({_build_placeholders(names)})"
+            " ON CONFLICT (key) DO UPDATE"
             f" SET {newer} WHERE excluded.updated > routes.updated RETURNING key",
             row,
         )
@@ -186,11 +189,11 @@ def verify_conversations(tx: Transaction) -> Iterator[Finding]:
         yield Finding(check="route", where=key, detail=detail)
     for num, key, session, state in tx.run(_SELECT_LOST_SESSIONS):
         detail = f"inbox message {num} ({state}) is in missing session {unescape_text(session)}"
-        yield Finding(check="mail", where=unescape_text(key), detail=detail)
+        yield Finding(check="queue", where=unescape_text(key), detail=detail)
     for num, key, session, position in tx.run(_SELECT_LOST_POSITIONS):
         where = f"position {position} of session {unescape_text(session)}"
         detail = f"inbox message {num} is being answered, but is not at {where}"
-        yield Finding(check="mail", where=unescape_text(key), detail=detail)
+        yield Finding(check="queue", where=unescape_text(key), detail=detail)
     yield from _check_readable(tx)
 
 
@@ -213,8 +216,8 @@ def _check_readable(tx: Transaction) -> Iterator[Finding]:
 
     readers: Iterable[tuple[str, str, Callable[[Row], object]]] = (
         ("route", f"SELECT {ROUTE_COLUMNS} FROM routes", row_to_route),
-        ("mail", f"SELECT {INBOX_COLUMNS} FROM inbox", row_to_inbound),
-        ("mail", f"SELECT {OUTBOX_COLUMNS} FROM outbox", row_to_outbound),
+        ("queue", f"SELECT {INBOX_COLUMNS} FROM inbox", row_to_inbound),
+        ("queue", f"SELECT {OUTBOX_COLUMNS} FROM outbox", row_to_outbound),
     )
     for check, sql, read in readers:
         for row in tx.stream(sql):

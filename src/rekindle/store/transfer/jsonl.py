@@ -67,7 +67,7 @@ class CopyReport(NamedTuple):
     messages: int
     skipped: list[str]
     routes: int
-    mail: int
+    queued_messages: int
 
 
 def dump_session(tx: Transaction, session_id: str) -> Iterator[bytes]:
@@ -422,7 +422,8 @@ def _update_session(tx: Transaction, num: int, session: Session, new: list[Messa
     tx.run(
         "UPDATE sessions SET changes = changes + 1,"
         " last_active = ?, ended = ?, end_reason = ?, tokens_input = ?,"
-        " tokens_output = ?, tokens_read = ?, tokens_write = ?, tokens_reasoning = ?, cost_nano = ?,"
+        " tokens_output = ?, tokens_cache_read = ?, tokens_cache_write = ?,"
+        " tokens_reasoning = ?, cost_nano = ?,"
         " archived = ?, pruned = ?, preview = coalesce(preview, ?), next_position = ("
         "   SELECT coalesce(max(m.position) + 1, 0) FROM messages m WHERE m.session = num)"
         " WHERE num = ?",

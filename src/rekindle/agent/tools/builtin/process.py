@@ -151,7 +151,7 @@ async def _run_on_backend(
         if process.live:  # timed out, or the turn was stopped
             await asyncio.shield(processes.kill(id, owner=owner))
     if process.state == "lost":
-        raise ToolError(f"{starter.backend}: lost the command: {process.why}")
+        raise ToolError(f"{starter.backend}: lost the command: {process.reason}")
     code = 137 if process.exit_code is None else process.exit_code
     return ChildResult(truncate_middle(log.output, OUTPUT_CHARACTERS), code, timed_out=process.live)
 
@@ -284,7 +284,7 @@ def _describe_process(process: Process) -> dict[str, JSON]:
         "seconds": round((process.ended or time.time()) - process.started, 1),
         "bytes": process.bytes,
     }
-    return {**fields, "why": process.why} if process.why else fields
+    return {**fields, "reason": process.reason} if process.reason else fields
 
 
 # -- the tools

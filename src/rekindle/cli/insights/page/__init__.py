@@ -227,7 +227,7 @@ def _render_positions(found: Insights) -> Iterator[str]:
         yield f'<tr><th scope="row">{step.first}{last}</th>'
         yield f'<td data-label="error rate">{_stack_interval(format_rate(step.rate))}</td>'
         yield f'<td data-label="errors">{step.rate.errors:,} of {step.rate.calls:,}</td>'
-        yield f'<td data-label="sessions">{step.alive:,}</td>'
+        yield f'<td data-label="sessions">{step.sessions:,}</td>'
         yield '<td data-label="change, same tool">'
         yield f"{_stack_interval(format_difference(step.change))}</td></tr>"
     yield "</tbody></table></details>\n</section>\n"
@@ -316,7 +316,7 @@ def _render_tools(found: Insights) -> Iterator[str]:
     for tool in shown:
         words = f"{tool.name}: {format_rate(tool.rate)}"
         yield f'<tr><th scope="row">{_escape_text(tool.name)}'
-        yield f"<small>{_escape_text(tool.work)}</small></th>"
+        yield f"<small>{_escape_text(tool.kind)}</small></th>"
         yield f'<td class="plot">{plots.render_intervals(scale, words, tool.rate)}</td>'
         yield f'<td data-label="error rate">{_stack_interval(format_rate(tool.rate))}</td>'
         yield f'<td class="num" data-label="agent errors">{tool.agent:,}</td>'

@@ -148,7 +148,7 @@ def render_positions(steps: Sequence[PositionRow]) -> str:
         0.0, min(max(tops), 3 * max(step.rate.rate or 0.0 for step in shown) + 0.02)
     )
     parts = [_render_grid(scale), _render_band([step.rate for step in shown], scale)]
-    most = max(step.alive for step in shown)
+    most = max(step.sessions for step in shown)
     width = (100 - _LABELS_WIDTH) / len(shown)
     for number, step in enumerate(shown):
         x = _LABELS_WIDTH + width * (number + 0.5)
@@ -164,7 +164,7 @@ def render_positions(steps: Sequence[PositionRow]) -> str:
 
 
 def _describe_step(step: PositionRow) -> str:
-    return f"from call {step.first}: {step.rate.rate or 0:.1%}, {step.alive} sessions"
+    return f"from call {step.first}: {step.rate.rate or 0:.1%}, {step.sessions} sessions"
 
 
 def _to_y(scale: Scale, value: float) -> float:
@@ -222,13 +222,13 @@ def _render_corrected_point(
 
 
 def _render_session_bar(step: PositionRow, x: float, width: float, most: int) -> Iterator[str]:
-    top, height = _CURVE_HEIGHT + 40, max(1.0, round(step.alive / most * _BARS_HEIGHT, 1))
+    top, height = _CURVE_HEIGHT + 40, max(1.0, round(step.sessions / most * _BARS_HEIGHT, 1))
     left = x - width * 0.4
     yield f'<text x="{x:.2f}%" y="{_CURVE_HEIGHT + 18}" text-anchor="middle">{step.first:,}</text>'
     yield f'<rect class="alive" x="{left:.2f}%" y="{top + _BARS_HEIGHT - height}"'
     yield f' width="{width * 0.8:.2f}%" height="{height}" rx="2"/>'
     y = top + _BARS_HEIGHT - height - 4
-    yield f'<text x="{x:.2f}%" y="{y}" text-anchor="middle">{abbreviate_count(step.alive)}</text>'
+    yield f'<text x="{x:.2f}%" y="{y}" text-anchor="middle">{abbreviate_count(step.sessions)}</text>'
 
 
 # ── around a compression
