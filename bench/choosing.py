@@ -58,7 +58,8 @@ def templates(seed: random.Random, count: int, patterns: int) -> Iterator[Templa
             Pattern(
                 f"p{number}-{place}",
                 "example",
-                (PatternStep("terminal", {"command": f"{seed.choice(words)} {' '.join(some(1, 3))} <path:py>"},
+                (PatternStep("terminal",
+                    {"command": f"{seed.choice(words)} {' '.join(some(1, 3))} <path:py>"},
                       "exit code 0"),),
                 " ".join(some(6, 18)),
                 support=seed.randint(1, 30),

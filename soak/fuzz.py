@@ -138,7 +138,7 @@ def _problem(
     stranger: TranscriptFormat,
     is_stored: bool,
 ) -> str | None:
-    """The promise that a file breaks, if it breaks one."""
+    """Return the promise that a file breaks, or None."""
     try:
         told = _events(path, damaged.data, format)
         _check_survivors(path, damaged, format, told)
@@ -151,7 +151,7 @@ def _problem(
 
 
 def _events(path: Path, data: bytes, format: TranscriptFormat) -> list[TranscriptEvent]:
-    """What a reader says of a file, if it says it soundly, soon and with little memory."""
+    """Return the events of a file, read soundly, in time and within memory."""
     path.write_bytes(data)
     before = _peak()
     try:

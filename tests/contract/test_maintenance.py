@@ -68,7 +68,12 @@ def test_nothing_is_found_in_an_empty_store(store: Store) -> None:
 @pytest.mark.parametrize(
     ("check", "where", "detail", "sql"),
     [
-        ("count", "a", "recorded 999 messages", "UPDATE sessions SET message_count = 999 WHERE id = 'a'"),
+        (
+            "count",
+            "a",
+            "recorded 999 messages",
+            "UPDATE sessions SET message_count = 999 WHERE id = 'a'",
+        ),
         ("count", "a", "recorded 9 tool calls",
          "UPDATE sessions SET tool_call_count = 9 WHERE id = 'a'"),
         ("order", "a", "next position is 1",

@@ -109,7 +109,8 @@ def _format_message(message: Message) -> str:
     text = f"{message.text}{calls}"
     if len(text) > _MAX_MESSAGE_CHARACTERS:
         half = _MAX_MESSAGE_CHARACTERS // 2
-        text = f"{text[:half]}\n[… {len(text) - _MAX_MESSAGE_CHARACTERS} characters omitted …]\n{text[-half:]}"
+        omitted = len(text) - _MAX_MESSAGE_CHARACTERS
+        text = f"{text[:half]}\n[… {omitted} characters omitted …]\n{text[-half:]}"
     return f"## {message.role}{f' ({message.name})' if message.name else ''}\n{text}"
 
 

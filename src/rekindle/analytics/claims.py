@@ -197,7 +197,8 @@ def _evaluate_task(grouping: Grouping, task: str, direction: int, verb: str, tex
     before = _subtract_groups(late, early)
     drift = _build_reading(
         "the mix", "the change of the rate caused by the change of tools alone",
-        _FIFTH_LABELS, early, late, subtract_estimates(before, mixed) if before and mixed else None, direction, coverage,
+        _FIFTH_LABELS, early, late,
+        subtract_estimates(before, mixed) if before and mixed else None, direction, coverage,
     )  # fmt: skip
     return _build_claim(
         f"{task}-{verb}", text, (plain, fixed, inside[1]), (_to_trap(drift), _build_end_trap(last))

@@ -122,7 +122,7 @@ def number_tools(sample: Sample) -> list[int]:
 
 
 def number_work_kinds(sample: Sample) -> list[int]:
-    """Assign a number to each kind of call by its kind of work, which different agents have in common."""
+    """Assign a number to each kind of call by its kind of work, which agents have in common."""
     numbers: dict[str, int] = {}
     return [numbers.setdefault(work, len(numbers)) for _, work in sample.kinds]
 

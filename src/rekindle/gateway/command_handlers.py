@@ -58,7 +58,10 @@ def start_new(context: CommandContext) -> str:
     """Start a new session."""
     context.store.routes.reset(context.inbound.key)
     way_back = " Use /back to return to the previous one." if context.session else ""
-    return f"{describe_stopped(context)}Started a new conversation.{way_back}\n{describe_conversation(None)}"
+    return (
+        f"{describe_stopped(context)}Started a new conversation.{way_back}\n"
+        f"{describe_conversation(None)}"
+    )
 
 
 def go_back(context: CommandContext) -> str:
@@ -79,7 +82,10 @@ def resume_session(context: CommandContext) -> str:
                 "None of your conversations has a title. Use /sessions to list all, or /title to"
                 f" name this one.\n{describe_conversation(context.session)}"
             )
-        return f"{_render_list(context, titled)}\nSend /resume and a number or title.\n{describe_conversation(context.session)}"
+        return (
+            f"{_render_list(context, titled)}\nSend /resume and a number or title.\n"
+            f"{describe_conversation(context.session)}"
+        )
     found = _find_by_number(context) or context.store.resolve(context.argument, owner=context.owner)
     return _switch_session(context, context.store.find_tip(found, owner=context.owner))
 
@@ -90,7 +96,10 @@ def list_sessions(context: CommandContext) -> str:
         found = _find_resumable(context, Filter())
         if not found:
             return f"You have no conversations yet.\n{describe_conversation(context.session)}"
-        return f"{_render_list(context, found)}\nSend /resume and a number.\n{describe_conversation(context.session)}"
+        return (
+            f"{_render_list(context, found)}\nSend /resume and a number.\n"
+            f"{describe_conversation(context.session)}"
+        )
     hits = context.store.search(
         context.argument, owner=context.owner, limit=_MAX_CANDIDATES, context=0
     )
@@ -108,7 +117,8 @@ def set_title(context: CommandContext) -> str:
         raise InvalidInput("nothing to name yet; send a message first")
     if not context.argument:
         return describe_conversation(context.session)
-    return f"Title set.\n{describe_conversation(context.store.rename(context.session, context.argument))}"
+    renamed = context.store.rename(context.session, context.argument)
+    return f"Title set.\n{describe_conversation(renamed)}"
 
 
 def undo_turns(context: CommandContext) -> str:
@@ -128,7 +138,8 @@ def undo_turns(context: CommandContext) -> str:
         raise NotFound("nothing to undo")
     rewind = context.store.undo(context.session, turns)
     left = context.session._replace(message_count=context.session.message_count - rewind.messages)
-    return f"{describe_stopped(context)}Removed {_format_count(rewind.messages, 'message')}.\n{describe_conversation(left)}"
+    removed = _format_count(rewind.messages, "message")
+    return f"{describe_stopped(context)}Removed {removed}.\n{describe_conversation(left)}"
 
 
 def fork_session(context: CommandContext) -> str:
@@ -152,7 +163,8 @@ def set_home(context: CommandContext) -> str:
         raise InvalidInput("a terminal cannot be the home chat: it cannot receive when closed")
     context.store.routes.set_home(context.inbound.source)
     chat = clean_text(describe_source(context.inbound.source))
-    return f"Home chat for {clean_text(context.inbound.source.platform)}: {chat}.\n{describe_conversation(context.session)}"
+    platform = clean_text(context.inbound.source.platform)
+    return f"Home chat for {platform}: {chat}.\n{describe_conversation(context.session)}"
 
 
 def show_status(context: CommandContext) -> str:
@@ -185,7 +197,8 @@ def _describe_start(context: CommandContext) -> str:
         return f"cold{note}"
     calls = sum(len(message.tool_calls) for message in start.messages)
     examples = f", {_format_count(calls, 'example call')}" if calls else ""
-    return f"warm, template “{clean_text(start.template or '', 100)}” (revision {start.revision}{examples})"
+    template = clean_text(start.template or "", 100)
+    return f"warm, template “{template}” (revision {start.revision}{examples})"
 
 
 def describe_conversation(session: Session | None) -> str:

@@ -183,7 +183,8 @@ def parse_template(fields: Mapping[str, JSON], where: str) -> Template:
         raise InvalidInput(f"{where}: format: expected {FORMAT_VERSION}; this is not a template")
     if version > FORMAT_VERSION:
         raise InvalidInput(
-            f"{where} has format {version}, this Rekindle reads format {FORMAT_VERSION}: upgrade Rekindle"
+            f"{where} has format {version}, this Rekindle reads format {FORMAT_VERSION}:"
+            " upgrade Rekindle"
         )
     reader = _FieldReader(where, given, Template._fields)
     return Template(

@@ -72,7 +72,8 @@ def validate_description(text: str) -> str:
     """Return a valid description, or raise InvalidInput."""
     if len(text) > file_format.MAX_TEXT_CHARS or not file_format.is_valid_text(text):
         raise InvalidInput(
-            f"description {text!r:.40}: expected at most {file_format.MAX_TEXT_CHARS:,} characters of text in UTF-8"
+            f"description {text!r:.40}: expected at most {file_format.MAX_TEXT_CHARS:,} characters"
+            " of text in UTF-8"
         )
     return text
 

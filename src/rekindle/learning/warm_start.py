@@ -102,8 +102,8 @@ class Prelude(NamedTuple):
 class NewSession(NamedTuple):
     """A new session: its first message, its tools and its folder.
 
-    `tools` checks the arguments of a call for each available tool. With an `owner`, nothing from sessions of
-    other owners is used.
+    `tools` checks the arguments of a call for each available tool. With an `owner`, nothing from
+    sessions of     other owners is used.
     """
 
     session: Session

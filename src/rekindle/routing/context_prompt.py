@@ -62,7 +62,8 @@ def _render_origin(source: Source) -> list[str]:
     if source.platform == LOCAL:
         return ["- This conversation: a terminal on this machine"]
     lines = [
-        f"- This conversation: {_CHAT_TYPE_NAMES[source.chat_type]} on {_clean_platform(source.platform)}"
+        f"- This conversation: {_CHAT_TYPE_NAMES[source.chat_type]}"
+        f" on {_clean_platform(source.platform)}"
     ]
     if source.chat_type != "dm":
         lines.append(

@@ -13,7 +13,8 @@ BACK_COMMAND = "/back"  # returns to the previous conversation
 def build_user_notice(reason: ResetReason, policy: ResetPolicy, title: str | None = None) -> str:
     """Return one short line: the conversation is new, why, and how to get the old one back."""
     previous = f"“{clean_text(title)}”" if clean_text(title) else "the last one"
-    return f"New conversation: {_explain_reset(reason, policy)}. Send {BACK_COMMAND} to return to {previous}."
+    explanation = _explain_reset(reason, policy)
+    return f"New conversation: {explanation}. Send {BACK_COMMAND} to return to {previous}."
 
 
 def build_model_notice(reason: ResetReason, policy: ResetPolicy) -> str:

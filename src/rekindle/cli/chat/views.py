@@ -253,7 +253,8 @@ class PipeView:
         match event:
             case ToolReturned(call, result):
                 tool = self._tools.get(call.name)
-                head = f"{tool.emoji if tool else _DEFAULT_EMOJI} {escape_invisible(call.name)}  {summarize_call(call)}"
+                emoji = tool.emoji if tool else _DEFAULT_EMOJI
+                head = f"{emoji} {escape_invisible(call.name)}  {summarize_call(call)}"
                 failure = describe_failure(result)
                 end = f"✓ {format_duration(result)}" if failure is None else f"✗ {failure}"
                 self.show_note(f"{fit_to_width(head.rstrip(), 100)} {end}")

@@ -262,7 +262,8 @@ def write_comparison(found: Comparison) -> None:
 def _describe_sample_sizes(found: Comparison) -> str:
     sides = (found.a, found.b)
     return " and ".join(
-        f"{format_count(side.rate.sessions, 'session')} with {format_count(side.rate.calls, 'judged call')}"
+        f"{format_count(side.rate.sessions, 'session')} with"
+        f" {format_count(side.rate.calls, 'judged call')}"
         for side in sides
     )
 
@@ -443,7 +444,8 @@ def _write_compression(found: Insights) -> None:
     print_line(f"after     {format_rate(after)}  {_format_sample_size(after)}")
     if around.change:
         print_line(
-            f"change    {format_difference(around.change)} points; same tool {format_difference(around.same_tool)}"
+            f"change    {format_difference(around.change)} points;"
+            f" same tool {format_difference(around.same_tool)}"
         )
     else:
         print_line("change    not enough data")

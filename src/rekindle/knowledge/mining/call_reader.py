@@ -113,7 +113,8 @@ class CallReader:
         known, folder, closely = self._known, session.folder, session.close_read_calls
         for index, (verdict, payload) in enumerate(session.calls):
             (
-                _, position, number, id, _, _, digest, outcome, _, kind, fault, _, confidence, _, answered,
+                _, position, number, id, _, _, digest, outcome, _, kind, fault, _, confidence, _,
+                answered,
             ) = verdict  # fmt: skip
             one = known.get((digest, folder))
             if one is None:

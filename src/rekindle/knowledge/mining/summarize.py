@@ -103,7 +103,8 @@ def _summarize_json(text: str) -> str:
             re.fullmatch(r"[A-Za-z_][\w-]{0,30}", name) for name in names[:MAX_JSON_KEYS]
         ):
             return "a JSON object"
-        return f"{JSON_FIELDS_PREFIX}{', '.join(names[:MAX_JSON_KEYS])}{', …' if len(names) > MAX_JSON_KEYS else ''}"
+        more = ", …" if len(names) > MAX_JSON_KEYS else ""
+        return f"{JSON_FIELDS_PREFIX}{', '.join(names[:MAX_JSON_KEYS])}{more}"
     count = len(cast("list[object]", value)) if isinstance(value, list) else 0
     return f"a JSON list of {count}" if count else ""
 

@@ -34,13 +34,15 @@ _FETCHERS = split_words(
     """
 )
 _FETCHING_SUBCOMMANDS: Mapping[str, frozenset[str]] = {
-    "git": split_words("clone"), "hg": split_words("clone"), "svn": split_words("checkout co export cat"),
+    "git": split_words("clone"), "hg": split_words("clone"),
+    "svn": split_words("checkout co export cat"),
     "npm": split_words("view info show v search pack"), "pnpm": split_words("view info show search"),
     "yarn": split_words("info search"), "pip": split_words("download search index"),
     "pip3": split_words("download search index"), "cargo": split_words("search info"),
     "gem": split_words("search info fetch"), "brew": split_words("info search desc"),
     "apt": split_words("show search download"), "apt-get": split_words("source download"),
-    "apt-cache": split_words("show search"), "docker": split_words("search"), "conda": split_words("search"),
+    "apt-cache": split_words("show search"), "docker": split_words("search"),
+    "conda": split_words("search"),
     "helm": split_words("show search pull"), "hf": split_words("download"),
     "huggingface-cli": split_words("download"), "kaggle": split_words("datasets competitions"),
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
 The process runs there independently, in its own OS session: it reads its input from a named pipe
 and writes its output and exit code to files. It therefore outlives the connection and this program,
-and is found again by its id. The work is done by small POSIX shell scripts in `remote_scripts/`; a *transport*
+and is found again by its id. The work is done by POSIX shell scripts in `remote_scripts/`; a *transport*
 runs them there and returns their output.
 """
 

@@ -50,7 +50,8 @@ _WEAK_KEY_QUALIFIERS = split_words(
     security ingest integration host function
     """
 )
-_BY_LAST_TWO_PARTS = {("seed", "phrase"): SECRET, ("recovery", "phrase"): SECRET, ("secret", "id"): SECRET,
+_BY_LAST_TWO_PARTS = {
+    ("seed", "phrase"): SECRET, ("recovery", "phrase"): SECRET, ("secret", "id"): SECRET,
           ("key", "data"): KEY, ("secret", "base"): KEY, ("key", "base"): KEY,
           ("connection", "string"): CREDENTIAL, ("webhook", "url"): CREDENTIAL,
           ("auth", "code"): TOKEN, ("one", "time"): TOKEN}  # fmt: skip

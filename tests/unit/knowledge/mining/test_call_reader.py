@@ -40,7 +40,8 @@ def kept_of(calls: list[ToolCall], redactor: Redactor, *, at_once: bool) -> str:
     judged: list[tuple[JudgedCall, ToolCall]] = []
     for place, call in enumerate(calls):
         verdict = JudgedCall(
-            "s", place, 0, call.id, call.name, get_call_work(call), digest_call(call), "ok", False, None, None,
+            "s", place, 0, call.id, call.name, get_call_work(call), digest_call(call), "ok", False,
+            None, None,
             "test", 1.0,
         )  # fmt: skip
         judged.append((verdict, call))

@@ -60,7 +60,8 @@ def format_tick(value: float, *, signed: bool = False) -> str:
 def render_axis(scale: Scale, *, signed: bool = False) -> str:
     """Render the tick labels above a column of plots."""
     labels = "".join(
-        f'<text x="{scale.to_percent(tick)}%" y="12" text-anchor="middle">{format_tick(tick, signed=signed)}</text>'
+        f'<text x="{scale.to_percent(tick)}%" y="12" text-anchor="middle">'
+        f"{format_tick(tick, signed=signed)}</text>"
         for tick in scale.ticks
     )
     return f'<svg height="16" aria-hidden="true">{labels}</svg>'
@@ -76,7 +77,8 @@ def render_intervals(
     """Render one or two intervals on a scale; `words` is the text alternative."""
     height = 26 if fair is None else 34
     lines = "".join(
-        f'<line class="{"zero" if tick == 0 else "grid"}" x1="{scale.to_percent(tick)}%" x2="{scale.to_percent(tick)}%"'
+        f'<line class="{"zero" if tick == 0 else "grid"}"'
+        f' x1="{scale.to_percent(tick)}%" x2="{scale.to_percent(tick)}%"'
         f' y1="0" y2="{height}"/>'
         for tick in scale.ticks
     )
@@ -173,7 +175,8 @@ def _to_y(scale: Scale, value: float) -> float:
 
 def _render_grid(scale: Scale) -> str:
     return "".join(
-        f'<line class="grid" x1="{_LABELS_WIDTH}%" x2="100%" y1="{_to_y(scale, tick)}" y2="{_to_y(scale, tick)}"/>'
+        f'<line class="grid" x1="{_LABELS_WIDTH}%" x2="100%"'
+        f' y1="{_to_y(scale, tick)}" y2="{_to_y(scale, tick)}"/>'
         f'<text x="{_LABELS_WIDTH - 1}%" y="{_to_y(scale, tick) + 4}" text-anchor="end">'
         f"{format_tick(tick)}</text>"
         for tick in scale.ticks
