@@ -128,7 +128,7 @@ async def stage(
 ) -> AsyncIterator[Stage]:
     with (
         open_store(target) as store,
-        ChatServer(**{"again": 0.3, **server}) as chats,
+        ChatServer(**{"redeliver_seconds": 0.3, **server}) as chats,
         ScriptedModel(script) as model,
     ):
         yield Stage(store, chats, model, folder)
