@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from rekindle.judging.rules.evidence import try_decode_json
+from rekindle.judging.rules.text_patterns import split_words
 from rekindle.knowledge.examples import JSON_FIELDS_PREFIX
 
 MAX_LINE_CHARS = 80
@@ -27,11 +28,11 @@ _HARNESS_HEADER = re.compile(
     r"(?s)\A(?:Chunk ID:.*?\n|Wall time:.*?\n|Process \w+ with.*?\n|Original token count:.*?\n"
     r"|Exit code: \d+\n|Command: [^\n]*\n|Total output lines: \d+\n)*(?:Output:\n|Stdout: )?"
 )
-_TASK_TAGS = frozenset(
+_TASK_TAGS = split_words(
     """
     pr_description issue issue_description task user_query user_request problem_statement question
     instruction instructions objective
-    """.split()
+    """
 )
 _CLOSING_LINE = re.compile(
     r"\s*(?:</?[A-Za-z][^>]*>|<[\w: ]+>|\[(?=[^\]]*exit\w{0,10} )[^\]]*\]|\S*[$#>]|\(.*\)|exit:? ?\d+)\s*"
