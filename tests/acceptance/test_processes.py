@@ -129,6 +129,14 @@ def test_only_the_last_part_of_much_output_is_kept_and_the_rest_is_counted(home:
     assert home.run("logs", "-n", "2", id) == "100000\nünd ende\n"
 
 
+def test_what_is_kept_does_not_begin_inside_a_character(home: Home) -> None:
+    id = home.start("--", sys.executable, "-X", "utf8", "-c", "print('ü' * 150_000, end='x')")
+    home.run("wait", id)
+    assert home.record(id)["dropped"] % 2 == 1
+    done = subprocess.run([REKINDLE, "logs", id], env=home.env, capture_output=True, check=True)
+    assert done.stdout.decode().strip("ü") == "x"
+
+
 def test_a_prompt_at_a_terminal_answers_what_is_sent(home: Home) -> None:
     id = home.start("--pty", "--", sys.executable, "-q")
     home.run("send", id, "print(6 * 7, __import__('sys').stdin.isatty())")

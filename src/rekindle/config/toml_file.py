@@ -122,7 +122,7 @@ def _find_location(file: Path, text: str, name: str) -> str:
     """Return the file and, if found, the line that sets `name`."""
     current = ""
     for number, line in enumerate(text.splitlines(), 1):
-        if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
+        if header := re.match(r"\s*\[([^\[\]]+)\]", line):
             current = re.sub(r"[\"'\s]", "", header[1])
             path = current if current == name else ""
         elif assigned := re.match(r"\s*([\w.\"'-]+)\s*=", line):

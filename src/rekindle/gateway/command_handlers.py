@@ -142,6 +142,22 @@ def undo_turns(context: CommandContext) -> str:
     return f"{describe_stopped(context)}Removed {removed}.\n{describe_conversation(left)}"
 
 
+def redo_turns(context: CommandContext) -> str:
+    """Restore the messages that the last undo removed."""
+    if context.argument:
+        raise InvalidInput("/redo takes no argument")
+    rewinds = context.store.rewinds(context.session) if context.session else []
+    undone = [one for one in rewinds if one.restored is None and one.kind in ("undo", "redo")]
+    if context.session is None or not undone:
+        raise NotFound("nothing to redo")
+    replaced = len(context.store.messages(context.session, after=undone[-1].since - 1))
+    rewind = context.store.redo(context.session, undone[-1].id)
+    count = context.session.message_count - replaced + rewind.messages
+    now = context.session._replace(message_count=count)
+    restored = _format_count(rewind.messages, "message")
+    return f"{describe_stopped(context)}Restored {restored}.\n{describe_conversation(now)}"
+
+
 def fork_session(context: CommandContext) -> str:
     """Continue in a copy of the session."""
     if context.session is None:

@@ -104,6 +104,14 @@ COMMANDS: Mapping[str, ChatCommand] = {
             True,
         ),
         ChatCommand(
+            "redo",
+            "",
+            "restore what the last /undo removed",
+            "stop_turn",
+            command_handlers.redo_turns,
+            True,
+        ),
+        ChatCommand(
             "fork", "", "continue in a copy", "after_turn", command_handlers.fork_session, True
         ),
         ChatCommand("compress", "", "summarize older messages to free context", "after_turn", None),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from rekindle.judging.rules.text_patterns import split_words
 from rekindle.knowledge.mining.summarize import extract_own_words
@@ -34,9 +33,8 @@ _IMPERATIVES = split_words(
     turn undo update upgrade use verify wire write
     """
 )
-_MARKER = re.compile(
-    r"https?://[^\s'\"<>)\]}|]+|(?:~|\.{1,2})?(?:[\w@+-][\w.@+-]*)?(?:/[\w.@+-]+)*/?[\w@+-]+\.[A-Za-z][A-Za-z0-9]{0,5}\b"
-)
+_URL_OR_NAME = re.compile(r"https?://[^\s'\"<>)\]}|]+|[\w.@+~/-]++")
+_EXTENSION = re.compile(r"(?<=[\w@+-])\.[A-Za-z][A-Za-z0-9]{0,5}\b")
 _NOT_A_FILE = re.compile(
     r"(?i)^(?:e\.g|i\.e|v?\d[\d.]*\w?|\w+\.(?:com|org|net|io|dev)|[\w.]+\(\)?)$"
 )
@@ -119,6 +117,17 @@ def _is_order(text: str) -> bool:
 
 def find_markers(text: str) -> list[str]:
     """Return the files and URLs that a text names."""
-    found: list[Any] = _MARKER.findall(text[:_MAX_MESSAGE_CHARS])
-    clean = (str(one).rstrip(".,;:") for one in found)
+    found: list[str] = _URL_OR_NAME.findall(text[:_MAX_MESSAGE_CHARS])
+    clean = (_trim_marker(one).rstrip(".,;:") for one in found)
     return [one for one in clean if 4 < len(one) <= 160 and not _NOT_A_FILE.match(one)]
+
+
+def _trim_marker(name: str) -> str:
+    """Return a URL as it is, and a name up to its last extension; nothing if it has none."""
+    if name.startswith(("http://", "https://")):
+        return name
+    ends = [found.end() for found in _EXTENSION.finditer(name)]
+    if not ends:
+        return ""
+    start = max(name.rfind("//") + 1, name.rfind("~"), 0)  # what is before is no part of a path
+    return name[start : ends[-1]]

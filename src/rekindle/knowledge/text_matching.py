@@ -29,7 +29,8 @@ _MIN_FUZZY_SIMILARITY = 0.6  # shared letter pairs that make two words one with 
 _TERM = re.compile(
     r"""
     (?P<url> \bhttps?://\S+)
-    | (?P<path> (?:~|\.{1,2})?(?:[\w.@+-]*/)+[\w.@+-]* | \b[\w-]+\.[A-Za-z]\w{0,5}\b)
+    | (?P<path> (?:~|(?<![\w.@+-]))(?:[\w.@+-]*/)+[\w.@+-]*
+      | (?<!\w)(?<!\w-)(?<!--)\b[\w-]+\.[A-Za-z]\w{0,5}\b)
     | (?P<flag> (?<!\S)--?[A-Za-z][\w-]*)
     | (?P<slot> <[a-z][a-z-]*(?::[\w.+-]+)?(?:\#\d+)?>)
     | (?P<word> [^\W_]+)

@@ -359,6 +359,6 @@ DESTRUCTIVE_CODE = re.compile(
 )
 # Secret files; a command that prints one puts it into the conversation.
 SECRET_PATHS = re.compile(
-    r"/proc/[^/]+/environ|/etc/(g?shadow|sudoers)|\.ssh/(id_|.*_rsa|.*_ed25519)|\.aws/credentials"
+    r"/proc/[^/]{1,20}/environ|/etc/(g?shadow|sudoers)|\.ssh/(id_|.{0,200}_rsa|.{0,200}_ed25519)|\.aws/credentials"
     r"|\.netrc|\.gnupg/|\.pgpass|\.docker/config\.json|\.kube/config|\.git-credentials"
 )

@@ -38,7 +38,12 @@ def open_store(
         raise InvalidInput(f"durability: expected full or relaxed, got {durability!r}")
     location = str(target)
     if location.startswith(("postgresql://", "postgres://")):
-        from rekindle.store.engines.postgres import PostgresEngine as Engine
+        try:
+            from rekindle.store.engines.postgres import PostgresEngine as Engine
+        except ImportError as error:
+            raise InvalidInput(
+                f"{error.name} is not installed; install it with: pip install 'rekindle[postgres]'"
+            ) from None
     else:
         from rekindle.store.engines.sqlite import SqliteEngine as Engine
     engine = Engine(location, durability=durability, readonly=readonly, busy_seconds=busy_seconds)

@@ -238,6 +238,41 @@ def test_undo_takes_back_turns(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
+def test_redo_restores_what_was_undone(tmp_path: Path) -> None:
+    async def act(on: Stage) -> None:
+        talk = Talk(on)
+        assert "Nothing to redo" in await talk.say("/redo")
+        for text in ("one", "two"):
+            await talk.say(text)
+        assert "Nothing to redo" in await talk.say("/redo")
+        await talk.say("/undo")
+        told = await talk.say("/redo")
+        assert told.startswith("Restored 2 messages.\n")
+        assert told.endswith("(4 messages).")
+        assert on.conversation() == ["one", "You said: one", "two", "You said: two"]
+        assert "Nothing to redo" in await talk.say("/redo")
+        assert "takes no argument" in await talk.say("/redo 2")
+        await talk.say("/undo 2")
+        await talk.say("three")
+        assert (await talk.say("/redo")).endswith("(4 messages).")
+        assert on.conversation() == ["one", "You said: one", "two", "You said: two"]
+
+    play(tmp_path, act)
+
+
+def test_back_never_leads_to_where_one_is(tmp_path: Path) -> None:
+    async def act(on: Stage) -> None:
+        talk = Talk(on)
+        await talk.say("hello")
+        await talk.say("/title Plan")
+        await talk.say("/new")
+        await talk.say("/resume")
+        assert "Switched" in await talk.say("/resume 1")
+        assert "No previous conversation" in await talk.say("/back")
+
+    play(tmp_path, act)
+
+
 def test_retry_asks_the_model_again(tmp_path: Path) -> None:
     async def act(on: Stage) -> None:
         talk = Talk(on)

@@ -97,3 +97,16 @@ def test_a_request_is_what_the_user_said_not_the_harness() -> None:
     )
     assert summarize.is_assent("Yes, please go ahead")
     assert not summarize.is_assent("Mend the parser in core")
+
+
+def test_markers_are_found_in_any_text_in_no_time() -> None:
+    """The sweep of all patterns measures; this one would not end."""
+    for unit in ("a", "a.", "a/", "./", "-"):
+        assert find_markers(unit * 4_000 + " src/core.py") == []
+        assert find_markers(f"src/core.py {unit * 4_000}")[0] == "src/core.py"
+    assert find_markers("see ~/notes/a.md, ../b.toml; x//tmp/c.log and https://a.b/c.") == [
+        "~/notes/a.md",
+        "../b.toml",
+        "/tmp/c.log",
+        "https://a.b/c",
+    ]

@@ -21,9 +21,7 @@ def to_chat_message(
     """
     fields = message.to_openai()
     if provider == "gemini":
-        for call, call_fields in zip(
-            message.tool_calls, fields.get("tool_calls", ()), strict=True
-        ):
+        for call, call_fields in zip(message.tool_calls, fields.get("tool_calls", ()), strict=True):
             if extra := get_signature(message, call):
                 call_fields[EXTRA_CONTENT] = extra
     if reasoning_field and message.reasoning and message.role == "assistant":

@@ -41,7 +41,7 @@ _MAX_TOOLS = 500
 _MAX_NAME_LENGTH = 64
 _MAX_DESCRIPTION_LENGTH = 4000
 # `${NAME}` and `${NAME:-default}`, as in other programs.
-_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^{}]*))?\}")
 
 
 class McpConnection:

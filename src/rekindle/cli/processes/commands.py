@@ -25,7 +25,7 @@ from rekindle.cli.store_access import load_settings
 from rekindle.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from rekindle.processes.types import Process, Processes
+    from rekindle.processes.types import OutputChunk, Process, Processes
 
 T = TypeVar("T")
 ProcessIdArgument = Annotated[str, typer.Argument(metavar="ID", help="Process id or id prefix.")]
@@ -170,6 +170,7 @@ async def _copy_output(
         return
     async for chunk in processes.attach(one.id, owner=owner, since=since):
         if chunk.dropped:
+            chunk = _trim_partial_character(chunk)
             print_notice(f"({format_size(chunk.dropped)} of earlier output dropped)")
         surplus = chunk.end - one.bytes
         data = chunk.data if follow or surplus <= 0 else chunk.data[: len(chunk.data) - surplus]
@@ -177,6 +178,16 @@ async def _copy_output(
         out.flush()
         if not follow and chunk.end >= one.bytes:
             return
+
+
+def _trim_partial_character(chunk: OutputChunk) -> OutputChunk:
+    """Drop the rest of a character whose beginning was dropped."""
+    from rekindle.processes.state.output_text import trim_partial
+    from rekindle.processes.state.ring_buffer import ByteRange
+
+    piece = ByteRange(chunk.data, chunk.end - len(chunk.data), chunk.end, chunk.dropped)
+    whole = trim_partial(piece, ended=True)
+    return chunk._replace(data=whole.data, dropped=whole.dropped)
 
 
 def wait(

@@ -266,6 +266,6 @@ def _render_context(message: Message) -> StyledText:
 
 def _render_snippet(snippet: str) -> Iterator[StyledText]:
     """Highlight the matches on a terminal; keep them between « » in a pipe."""
-    for piece in re.split(r"(«[^»]*»)", snippet):
+    for piece in re.split(r"(«[^«»]*»)", snippet):
         bright = piece.startswith("«") and sys.stdout.isatty()
         yield StyledText(piece[1:-1], "bold black on yellow") if bright else StyledText(piece)

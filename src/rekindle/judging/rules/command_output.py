@@ -45,7 +45,7 @@ FAILURE_HINTS = (
 )  # fmt: skip
 _COMMAND_LINE = re.compile(r"Command: (.+)")
 # The prompt that SWE-agent prints below every output.
-_PROMPT = re.compile(r"\n?(?:\((?:Open file|Current directory): .*\)\n)+bash-\$\Z")
+_PROMPT = re.compile(r"\n?(?:\((?:Open file|Current directory): .*\)\n){1,4}bash-\$\Z")
 _BLANK_LINES = re.compile(r"\n[ \t]*\n(?:[ \t]*\n)+")
 _TERMINAL_ESCAPES = re.compile(
     r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_=>])"
@@ -56,7 +56,8 @@ _PYTHON_SYNTAX_ERROR = re.compile(
 )
 # A stack trace at the very end, as Node and Deno print it.
 _FINAL_STACK = re.compile(
-    r"^\s+at .+:\d+:\d+\)?(?: \{(?:\n.*){0,12}\n\})?\s*(?:Node\.js v[\d.]+\s*)?\Z", re.MULTILINE
+    r"^[^\S\n]+at .+:\d+:\d+\)?(?: \{(?:\n.*){0,12}\n\})?\s*(?:Node\.js v[\d.]+\s*)?\Z",
+    re.MULTILINE,
 )
 _COMMITTED = re.compile(r"^\[\S+ (?:\(root-commit\) )?[0-9a-f]{7,}\] ", re.MULTILINE)
 _RULER = re.compile(r"([=\-_*.~#])\1{30,}")

@@ -15,8 +15,8 @@ from .text_patterns import TextPattern, TextPatterns, exclude_source, parse_patt
 from .verdict import Outcome, classify_error, make_expected, make_failure
 
 _WRAPPERS = (
-    r"\s*(?:<(?:tool_use_error|error|tool_error|system)>\s*)?"
-    r"(?:(?:Error|ERROR|error)(?: \[\w+\])?:\s+)?"
+    r"\s*+(?:<(?:tool_use_error|error|tool_error|system)>\s*+)?"
+    r"(?:(?:Error|ERROR|error)(?: \[\w+\])?:\s++)?"
 )
 _MAX_MESSAGE_CHARS = 700
 

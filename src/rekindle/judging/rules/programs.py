@@ -19,10 +19,12 @@ _SEARCHES = split_words(
     test [ [[ diff colordiff cmp sdiff
     """
 )
+# Each option has one reading only; with two, a long line of them would take for ever to give up on.
+_GIT_OPTIONS = r"(?:-[Cc] (?!-)\S+ |-\S+ )*"
 _GIT_SEARCH = _compile_commands(
-    r"""
-    git (?:-\S+ |-C \S+ )*grep\b
-    git (?:-\S+ |-C \S+ )*diff\b.*(?:--exit-code|--quiet|--no-index)\b
+    rf"""
+    git {_GIT_OPTIONS}grep\b
+    git {_GIT_OPTIONS}diff\b.*(?:--exit-code|--quiet|--no-index)\b
     """
 )
 # Their exit code says that something does not exist.
@@ -40,14 +42,14 @@ _LOOKUPS = _compile_commands(
 )
 # Typical names of a project's test and check scripts.
 _TEST_SCRIPT = r"\S*[-:_]?(?:tests?|spec|e2e|verify|ci|coverage)(?:[-:_]\S*)?(?:\s|$)"
-_CHECK_SCRIPT = (
-    r"\S*[-:_]?(?:lint|linter|check|typecheck|tsc|types|format|fmt|style|vet|validate|analy[sz]e|audit|knip)"
+_CHECK_NAME = (
+    r"(?:lint|linter|check|typecheck|tsc|types|format|fmt|style|vet|validate|analy[sz]e|audit|knip)"
     r"(?:[-:_]\S*)?(?:\s|$)"
 )
-_PACKAGE_RUNNER = r"(?:bun|npm|pnpm|yarn)(?: -\S+(?: \S+)?| --\S+)* (?:run |run-script )?"
+_CHECK_SCRIPT = rf"\S*{_CHECK_NAME}"
+_PACKAGE_RUNNER = r"(?:bun|npm|pnpm|yarn)(?: -\S+(?: (?!-)\S+)?)* (?:run |run-script )?"
 _TASK_RUNNER = (
-    r"(?:g?make|mise|just|task|rake|ninja|invoke|inv|bazel|poe|doit|nx|turbo|mix|composer)"
-    r"(?: -\S+(?: \S+)?)* (?:run |r )?(?:.* )?"
+    r"(?:g?make|mise|just|task|rake|ninja|invoke|inv|bazel|poe|doit|nx|turbo|mix|composer) (?:.* )?"
 )
 _TEST_COMMANDS = _compile_commands(
     rf"""
@@ -90,10 +92,10 @@ _LINT_COMMANDS = _compile_commands(
     deno (?:lint|check|fmt --check)
     {_PACKAGE_RUNNER}{_CHECK_SCRIPT}
     {_TASK_RUNNER}{_CHECK_SCRIPT}
-    (?:\./)?gradlew? .*{_CHECK_SCRIPT}
+    (?:\./)?gradlew? .*{_CHECK_NAME}
     terraform (?:fmt|validate|plan)\b
     (?:php -l|node --check|bash -n|sh -n)\b
-    (?:\./|\S+/)\S*lint\S*
+    \S[^\s/]*+/\S*lint
     """
 )
 
@@ -133,10 +135,10 @@ _READERS = split_words(
     """
 )
 _READER_COMMANDS = _compile_commands(
-    r"""
-    git (?:-\S+ |-C \S+ |--\S+ )*(?:log|show|diff|blame|status|branch|remote|tag|ls-files|ls-tree)\b
-    git (?:-\S+ |-C \S+ |--\S+ )*(?:cat-file|grep|reflog|shortlog|config|describe)\b
-    git (?:-\S+ |-C \S+ |--\S+ )*(?:rev-list|rev-parse|notes|stash (?:list|show)|whatchanged)\b
+    rf"""
+    git {_GIT_OPTIONS}(?:log|show|diff|blame|status|branch|remote|tag|ls-files|ls-tree)\b
+    git {_GIT_OPTIONS}(?:cat-file|grep|reflog|shortlog|config|describe)\b
+    git {_GIT_OPTIONS}(?:rev-list|rev-parse|notes|stash (?:list|show)|whatchanged)\b
     gh (?:api|search|pr (?:view|diff|list|checks)|issue (?:view|list)|run (?:view|list)|repo view)\b
     gh release (?:view|list)\b
     (?:docker|podman|kubectl|oc)(?: compose)? (?:logs|ps|images|inspect|get|describe)\b

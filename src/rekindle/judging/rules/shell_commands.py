@@ -31,7 +31,7 @@ class SimpleCommand(NamedTuple):
 
 _TOKEN = re.compile(
     r"""
-    (?P<skip> '[^']*(?:'|$) | "(?:\\.|[^"\\])*(?:"|$) | \\. | \$\{[^}]*\} | (?<![^\s;&|(])\#[^\n]* )
+    (?P<skip> '[^']*(?:'|$) | "(?:\\.|[^"\\])*(?:"|$) | \\. | \$\{[^}]{0,400}\} | (?<![^\s;&|(])\#[^\n]* )
     | <<-?[ \t]*\\?(?P<quote>['"]?)(?P<here>\w+)(?P=quote)
     | (?P<open>\$?\() | (?P<close>\))
     | (?P<joint> && | \|\|? (?:&)? | ;;? | (?<![<>&])&(?![>&]) | \n )
@@ -117,35 +117,35 @@ _LEADING = re.compile(
     r"""
     \s+ | \\\n | \#[^\n]* | [({!](?=\s|\() | \(+
     | (?:do|then|else|elif|if|while|until|time|not|and|or)\b(?=\s)
-    | [A-Za-z_]\w*\+?=(?:'[^']*'|"(?:\\.|[^"\\])*"|\$\([^)]*\)|[^\s'"])*(?=\s|$)
+    | [A-Za-z_]\w*\+?=(?:'[^']*'|"(?:\\.|[^"\\])*"|\$\([^)]{0,400}\)|[^\s'"])*(?=\s|$)
     | \d?>{1,2}&?\s*\S+
     """,
     re.VERBOSE | re.DOTALL,
 )
-_OPTIONS = r"(?:\s+-{1,2}[\w-]+(?:=\S*)?)*"
+_OPTIONS = r"(?:\s+-{1,2}[\w-]+(?:=\S*)?)*+"
 _WRAPPER = re.compile(
     rf"""
-    (?: env (?:\s+-u\s+\S+ | \s+-\S+)*
-      | (?:sudo|doas) (?:\s+-[ugh]\s+\S+ | \s+-\w+)*
-      | (?:time|nohup|setsid|exec|builtin|unbuffer|caffeinate|chronic|rtk) (?:\s+-\w+)*
+    (?: env (?:\s+-u\s+\S+ | \s+-\S+)*+
+      | (?:sudo|doas) (?:\s+-[ugh]\s+\S+ | \s+-\w+)*+
+      | (?:time|nohup|setsid|exec|builtin|unbuffer|caffeinate|chronic|rtk) (?:\s+-\w+)*+
       | command (?!\s+-[vV])
-      | nice (?:\s+-n\s+\S+ | \s+-\S+)* | ionice (?:\s+-\S+(?:\s+\d+)?)* | stdbuf (?:\s+-\S+)*
-      | g?timeout (?:\s+-[ks]\s+\S+ | \s+-\S+)* \s+ [\d.]+[smhd]?
+      | nice (?:\s+-n\s+\S+ | \s+-\S+)*+ | ionice (?:\s+-\S+(?:\s+\d+)?)*+ | stdbuf (?:\s+-\S+)*+
+      | g?timeout (?:\s+-[ks]\s+\S+ | \s+-\S+)*+ \s+ [\d.]+[smhd]?
       | xvfb-run {_OPTIONS}
-      | xargs (?:\s+-[InPLsdE]\s*\S+ | \s+-\S+)*
-      | (?:uv|poetry|pipenv|pdm|hatch|rye|pixi) \s+ run {_OPTIONS} (?:\s+--with\s+\S+)*
-      | conda \s+ run (?:\s+-[np]\s+\S+ | \s+--\S+)*
+      | xargs (?:\s+-[InPLsdE]\s*\S+ | \s+-\S+)*+
+      | (?:uv|poetry|pipenv|pdm|hatch|rye|pixi) \s+ run {_OPTIONS} (?:\s+--with\s+\S+)*+
+      | conda \s+ run (?:\s+-[np]\s+\S+ | \s+--\S+)*+
       | bundle \s+ exec | mise \s+ (?:exec|x) (?:\s+\S+)*? \s+ -- | direnv \s+ exec \s+ \S+
       | (?:npx|bunx|pnpx) {_OPTIONS} | (?:pnpm|yarn|npm) \s+ (?:exec|dlx|x) {_OPTIONS} (?:\s+--)?
-      | docker \s+ (?:compose\s+)? exec (?:\s+-\w+ (?:\s+\S+=\S+)?)* \s+ [\w.-]+
+      | docker \s+ (?:compose\s+)? exec (?:\s+-\w+ (?:\s+\S+=\S+)?)*+ \s+ [\w.-]+
     ) (?=\s+\S)
     """,
     re.VERBOSE,
 )
 _KEYWORDS = split_words("done fi esac } ) for case select function ;; in")
-_WORD = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|\$\([^)]*\)|[^\s'"\\])+""", re.DOTALL)
+_WORD = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|\$\([^)]{0,400}\)|[^\s'"\\])+""", re.DOTALL)
 _AMBIGUOUS_NAMES = split_words("test find diff cmp check time install which type")
-_PYTHON_MODULE = re.compile(r"(?:-[A-Zbdisu]+\s+|-W\s*\S+\s+|-X\s*\S+\s+)*-m\s+([\w.]+)")
+_PYTHON_MODULE = re.compile(r"(?:-[WX]\s*\S+\s+|-(?![WX])[A-Zbdisu]+\s+)*-m\s+([\w.]+)")
 
 
 def _parse_program(text: str) -> tuple[str, str]:

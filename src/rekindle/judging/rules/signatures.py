@@ -24,12 +24,12 @@ TESTS = (
         tests/pytest-case    (?:FAILED|ERROR) \S+\.py(?:::| - |$)
         tests/pytest-part    =+ (?:ERRORS|FAILURES) =+$|!+ Interrupted: \d+ error|E   \w+(?:Error|Exception)\b
         tests/unittest       FAILED \((?:failures|errors|unexpected)
-        tests/jest           (?:Tests|Test Suites|Snapshots):\s+.*\b[1-9]\d* failed\b
-        tests/vitest         \s*(?:Tests|Test Files)\s+.*\b[1-9]\d* failed\b
+        tests/jest           (?:Tests|Test Suites|Snapshots):\s.*\b[1-9]\d* failed\b
+        tests/vitest         \s*(?:Tests|Test Files)\s.*\b[1-9]\d* failed\b
         tests/jest-file      \s*FAIL {1,2}\S+\.[cm]?[jt]sx?\b|\s+● .* ›\s
         tests/mocha          \s+[1-9]\d* failing$
         tests/cargo          test result: FAILED|error: (?:\d+ targets? failed|test failed|doctest failed)
-        tests/nextest        \s+Summary \[.*\].*[1-9]\d* failed
+        tests/nextest        \s+Summary \[[^\]\n]*\].*[1-9]\d* failed
         tests/rspec          [1-9]\d* examples?, [1-9]\d* failures?
         tests/phpunit        (?:FAILURES|ERRORS)!$|Tests: \d+, .*(?:Failures|Errors): [1-9]
         tests/bun            \s*[1-9]\d* fail$
@@ -42,7 +42,7 @@ TESTS = (
         tests/exunit         \d+ tests?, .*[1-9]\d* failures?\b
         tests/xcode          \*\* TEST FAILED \*\*|Executed \d+ tests?, with [1-9]\d* failures?
         tests/tox            evaluation failed :\(|\s*\S+: (?:commands failed|FAIL code)
-        tests/nox            nox > .*(?:failed|Session .* aborted)
+        tests/nox            nox > (?:.*failed|Session .* aborted)
         tests/forge          Encountered (?:a total of )?[1-9]\d* failing tests?
         tests/some           Some tests (?:have )?failed|There (?:were|was) [1-9]\d* (?:failures?|errors?):
         """,
@@ -87,9 +87,9 @@ LINTERS = (
         lint/mypy            \S+\.pyi?:\d+: error:\s
         lint/flake8          \S+\.py:\d+:\d+: [A-Z]{1,3}\d{2,4}\s
         lint/isort           ERROR: \S+ Imports are incorrectly sorted
-        lint/pre-commit      .+\.{3,}Failed$
+        lint/pre-commit      .+\.{3}Failed$
         lint/swiftlint       Done linting! Found [1-9]\d* violations?, [1-9]\d* serious
-        lint/clippy          error: .* \(.*clippy
+        lint/clippy          error: (?:(?! \().)*+ \(.*clippy
         """,
         outcome="expected",
         confidence=0.9,
@@ -166,7 +166,7 @@ BUILDS = (
         build/go-module      go: (?:module|cannot find|no module|no such|errors parsing|unknown|go\.mod|updates to go\.mod|.*: (?:no such|invalid version|unknown revision|cannot find))
         build/go-package     (?:package|pattern) \S+(?: is not in|: )|no required module provides|.*: cannot find module providing
         build/java           \d+ errors?$|error: cannot find symbol
-        build/haskell        \S+\.hs:\d+:\d+: error|\S+\.ml.*line \d+.*error
+        build/haskell        \S+\.hs:\d+:\d+: error|\S+\.ml.{0,100}line \d+.{0,200}error
         build/swift          \S+\.swift:\d+:\d+: error:|error: (?:emit-module|link) command failed
         """,
         "syntax",
@@ -213,12 +213,12 @@ GIT = (
     *parse_patterns(
         r"git/nothing  nothing to commit|no changes added to commit|nothing added to commit|Aborting commit",
         "command",
-        command_pattern=r"git (?:-\S+ |-C \S+ |-c \S+ )*commit",
+        command_pattern=r"git (?:-[Cc] (?!-)\S+ |-\S+ )*commit",
     ),
     *parse_patterns(
         r"git/ignored  The following paths are ignored by one of your \.gitignore files",
         "path",
-        command_pattern=r"git (?:-\S+ |-C \S+ )*add",
+        command_pattern=r"git (?:-C (?!-)\S+ |-\S+ )*add",
         learned_from=("claude-code",),
     ),
     *parse_patterns(

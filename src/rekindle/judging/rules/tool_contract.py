@@ -50,10 +50,10 @@ _RUNNING = re.compile(r"^Process running with session ID", re.MULTILINE)
 _GEMINI_EXIT = re.compile(rf"^Exit Code: {_CODE}\s*$", re.MULTILINE)
 # Newer versions print the exit code only if it is not zero, but always the process group.
 _GEMINI_END = re.compile(
-    r"^(?:Process Group PGID|Background PIDs): [\d, ()a-z]+\s*\Z", re.MULTILINE
+    r"^(?:Process Group PGID|Background PIDs): [\d, ()a-z]++\s*\Z", re.MULTILINE
 )
 _EXIT_TRAILER = re.compile(
-    r"(?:^|\n)\s*(?:"
+    r"(?:\A|(?<=\S)(?=[^\S\n]*+\n))\s*+(?:"
     rf"<(?:shellId: \S+|command|process|shell)? ?(?:completed|exited|finished) with exit code {_CODE}>"
     r"|\[?(?:The )?(?:[Cc]ommand|[Pp]rocess|[Ss]hell)(?: \w+)?"
     r" (?:exited|completed|finished|failed|terminated)"

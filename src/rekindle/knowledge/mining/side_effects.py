@@ -17,18 +17,18 @@ _EXTERNAL_COMMANDS = re.compile(
       (?:create|merge|close|comment|edit|delete|review|run|upload)
     | (?:vercel|netlify|fly|flyctl|heroku|wrangler|serverless|sls|gcloud|aws|az)\s+
       \S*(?:deploy|publish|delete|create|rm|put|push)
-    | (?:deploy|release|publish)(?:\.\w+|\b) | sendmail | mailx? | mutt | scp | rsync\b[^|]*:
-    | curl\b[^|;]*(?:-X\s*(?:POST|PUT|DELETE|PATCH)|\s-d\b|--data|\s-T\b|\s-F\b) | wget\b[^|;]*--post
+    | (?:deploy|release|publish)(?:\.\w+|\b) | sendmail | mailx? | mutt | scp | rsync\b(?:(?!\brsync\b)[^|])*:
+    | curl\b(?:(?!\bcurl\b)[^|;])*(?:-X\s*(?:POST|PUT|DELETE|PATCH)|\s-d\b|--data|\s-T\b|\s-F\b) | wget\b(?:(?!\bwget\b)[^|;])*--post
     | systemctl\s+(?:start|stop|restart|enable|disable) | (?:shutdown|reboot|poweroff) )"""
 )
 _DESTRUCTIVE = re.compile(
     r"""(?x)\brm\s+(?:-\w+\s+)*-\w*[rRf]
     | \bgit\s+(?:reset\s+--hard|clean\s+-\w*f|checkout\s+(?:--\s+)?\.
-    |push\s+(?:\S+\s+)*(?:-f\b|--force)|branch\s+-D|stash\s+(?:drop|clear)|filter-branch)
+    |push\s+(?:(?!git\b)\S+\s+)*(?:-f\b|--force)|branch\s+-D|stash\s+(?:drop|clear)|filter-branch)
     | \b(?:mkfs|dd\s+if=|shred|truncate\s) | \bdrop\s+(?:table|database|schema)\b | \bdelete\s+from\b
     | \btruncate\s+table\b | \bdocker\s+(?:system|volume|image)\s+(?:prune|rm)\b
     | \bkillall\b | \bpkill\b
-    | >\s*/dev/sd | \bcurl\b[^|;]*\|\s*(?:sudo\s+)?(?:ba|z)?sh\b | \bsudo\b""",
+    | >\s*/dev/sd | \bcurl\b(?:(?!\bcurl\b)[^|;])*\|\s*(?:sudo\s+)?(?:ba|z)?sh\b | \bsudo\b""",
     re.IGNORECASE,
 )
 _DESTRUCTIVE_HINTS = (

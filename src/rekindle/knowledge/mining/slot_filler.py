@@ -21,13 +21,13 @@ SLOT = re.compile(r"<([a-z][a-z_-]*)(?::([\w.+-]{1,40}))?(?:#(\d{1,3}))?>")
 
 _URL = re.compile(r"https?://[^\s'\"<>)\]]+")
 _PATH = re.compile(
-    r"(?:~|\.{1,2}|(?<![\w@+-]))(?:[\w.@+-]*/)*[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,7}\b"
-    r"|(?:~|\.{1,2})?/[\w./@+-]*\w"
+    r"(?:~|(?<![\w./@+-]))(?:[\w.@+-]*/)*[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,7}\b"
+    r"|(?<![./@+-])(?:~|\.{1,2})?/[\w./@+-]*\w"
 )
 _NUMBER = re.compile(r"(?<![\w.-])-?\d+(?![\w.-])")
 _FRACTION = re.compile(r"(?<![\w.])-?\d+\.\d+(?![\w.])")
 _HASH = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{7,64}\b")
-_MAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+")
+_MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.]+")
 _QUOTED = re.compile(r"[\"“«`']([^\"”»`'\n]{2,80})[\"”»`']")
 # These arguments hold the work itself: a model would copy an example.
 _CONTENT_ARGUMENTS = split_words(

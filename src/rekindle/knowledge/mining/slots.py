@@ -21,7 +21,7 @@ MAX_ARGUMENT_CHARS = 240  # a longer argument is ignored
 MAX_ITEMS = 4  # of a list
 MAX_DEPTH = 4
 
-MARK = re.compile(f"{MARK_OPEN}([^{MARK_CLOSE}]*){MARK_CLOSE}")
+MARK = re.compile(f"{MARK_OPEN}([^{MARK_OPEN}{MARK_CLOSE}]*){MARK_CLOSE}")
 _SHORT_WORD = re.compile(r"[a-z][a-z0-9_:-]{0,24}")
 _OPTION_VALUE = re.compile(r"(--?[A-Za-z][\w.-]*)=(.+)", re.DOTALL)
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
@@ -33,7 +33,7 @@ _KIND_PATTERNS = (
     ("range", re.compile(r"\d+,\$?\d*p?|\d+:\d+")),
     ("uuid", re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")),
     ("hash", re.compile(r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,64}[~^]?")),
-    ("version", re.compile(r"v?\d+\.\d+(?:\.\d+)*(?:[-+.]\w+)*")),
+    ("version", re.compile(r"v?\d+\.\d+(?:[-+.]\w+)*")),
     ("mail", re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+|<mail>")),
     ("id", re.compile(r"(?=\D*\d)(?=[^A-Z]*[A-Z])[A-Z0-9]{5,12}|[a-z]+(?:_[a-z]+)*_\d+")),
 )

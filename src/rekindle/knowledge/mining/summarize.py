@@ -6,12 +6,13 @@ Text from untrusted sources is never quoted. A short line printed by a local too
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from rekindle.judging.rules.evidence import try_decode_json
+from rekindle.judging.rules.text_patterns import split_words
 from rekindle.knowledge.examples import JSON_FIELDS_PREFIX
 
 MAX_LINE_CHARS = 80
@@ -19,8 +20,7 @@ MAX_REQUEST_CHARS = 160
 MAX_JSON_KEYS = 8
 _MAX_CHARS = 4_000
 _QUOTABLE = frozenset(("shell", "code", "edit"))
-_TAGGED = re.compile(r"<([A-Za-z][\w-]*)(?:\s[^>]*)?>.*?</\1\s*>", re.DOTALL)
-_TAG = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^>]*)?>")
+_TAG = re.compile(r"</?([A-Za-z][\w-]*)(?:\s[^<>]*)?>")
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _HEADING = re.compile(r"(?m)^[ \t]*(?:#{1,6}|[-*>])[ \t]+|\*\*|__")
 _SPACES = re.compile(r"[^\S\n]+")
@@ -28,13 +28,14 @@ _HARNESS_HEADER = re.compile(
     r"(?s)\A(?:Chunk ID:.*?\n|Wall time:.*?\n|Process \w+ with.*?\n|Original token count:.*?\n"
     r"|Exit code: \d+\n|Command: [^\n]*\n|Total output lines: \d+\n)*(?:Output:\n|Stdout: )?"
 )
-_TASK_TAG = re.compile(
-    r"<(pr_description|issue|issue_description|task|user_query|user_request|problem_statement|question"
-    r"|instruction|instructions|objective)>(.*?)</\1>",
-    re.DOTALL,
+_TASK_TAGS = split_words(
+    """
+    pr_description issue issue_description task user_query user_request problem_statement question
+    instruction instructions objective
+    """
 )
 _CLOSING_LINE = re.compile(
-    r"\s*(?:</?[A-Za-z]\w*[^>]*>|<[\w: ]+>|\[[^\]]*exit\w* \w*[^\]]*\]|\S*[$#>]|\(.*\)|exit:? ?\d+)\s*"
+    r"\s*(?:</?[A-Za-z][^>]*>|<[\w: ]+>|\[(?=[^\]]*exit\w{0,10} )[^\]]*\]|\S*[$#>]|\(.*\)|exit:? ?\d+)\s*"
 )
 _ERROR_START = re.compile(r"(?i)\W*(?:fail|error|fatal|exception|traceback|not ok)")
 _SENTENCE = re.compile(r"(?<=[.!?])\s|\n")
@@ -111,10 +112,45 @@ def _summarize_json(text: str) -> str:
 
 def extract_own_words(text: str) -> str:
     """Return what the user wrote, without harness wrappers, quoted code and markup."""
-    if task := _TASK_TAG.search(text[: 10 * _MAX_CHARS]):
-        text = task[2]
-    own = _CODE.sub(" ", _TAGGED.sub(" ", text[:_MAX_CHARS]))
+    head = text[: 10 * _MAX_CHARS]
+    elements = (found for found in _iter_elements(head) if found.name in _TASK_TAGS)
+    if task := next(elements, None):
+        text = head[task.start_tag_end : task.end_tag_start]
+    own = _CODE.sub(" ", _remove_elements(text[:_MAX_CHARS]))
     return _TAG.sub(" ", _HEADING.sub("", own))
+
+
+class _Element(NamedTuple):
+    """A tag, what is between it and the tag that closes it, and the positions of both."""
+
+    name: str
+    start: int
+    start_tag_end: int
+    end_tag_start: int
+    end: int
+
+
+def _iter_elements(text: str) -> Iterator[_Element]:
+    """Yield the elements of a text in order, nested ones too; a tag without its end is none."""
+    tags = list(_TAG.finditer(text))
+    closing: dict[str, re.Match[str]] = {}
+    elements: list[_Element] = []
+    for tag in reversed(tags):
+        if tag[0][1] == "/":
+            closing[tag[1]] = tag
+        elif end := closing.get(tag[1]):
+            elements.append(_Element(tag[1], tag.start(), tag.end(), end.start(), end.end()))
+    yield from reversed(elements)
+
+
+def _remove_elements(text: str) -> str:
+    """Replace every element by a space, whatever it holds."""
+    kept, at = list[str](), 0
+    for element in _iter_elements(text):
+        if element.start >= at:
+            kept.append(text[at : element.start])
+            at = element.end
+    return " ".join((*kept, text[at:]))
 
 
 def summarize_request(text: str, redact: Callable[[str], str]) -> str:

@@ -39,12 +39,19 @@ class ContainerTransport:
             await self._docker.close()
             self._docker = None
 
+    def _connect(self) -> aiodocker.Docker:
+        try:
+            return aiodocker.Docker(url=self._url)
+        except (AssertionError, ValueError) as error:  # no socket, or not a URL
+            reason = str(error) or "no Docker or Podman service found; start it or set DOCKER_HOST"
+            raise BackendUnreachable(f"container:{self._container}: {reason}") from error
+
     @asynccontextmanager
     async def _exec(
         self, script: str, arguments: tuple[str, ...], env: Mapping[str, str] | None
     ) -> AsyncGenerator[Stream]:
         if self._docker is None:
-            self._docker = aiodocker.Docker(url=self._url)
+            self._docker = self._connect()
         try:
             container = DockerContainer(self._docker, id=self._container)
             run = await container.exec(

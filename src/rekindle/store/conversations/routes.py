@@ -267,6 +267,8 @@ def _redirect_route(
     tx: Transaction, route: Route, session: str, now: float, reset: str | None = None
 ) -> Route:
     previous = route.session if sessions.is_stored(tx, route.session) else route.previous
+    if previous == session:  # from an empty conversation back to the one before it
+        previous = None
     return replace_fields(route, session=session, previous=previous, updated=now, reset=reset)
 
 

@@ -113,7 +113,7 @@ class PostgresEngine:
     name = "postgresql"
 
     def __init__(self, url: str, *, durability: str, readonly: bool, busy_seconds: float) -> None:
-        self.location = re.sub(r"(//[^:/@]*):[^@]*@", r"\1:…@", url)
+        self.location = re.sub(r"\A(\w+://[^:/@]*):[^@]*@", r"\1:…@", url)
         self.location = re.sub(r"(password=)[^&]*", r"\1…", self.location)
         self.version = LATEST_VERSION
         self._url = url

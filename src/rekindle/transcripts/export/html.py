@@ -21,7 +21,8 @@ from .common import (
     replace_surrogates,
 )
 
-_FENCE = re.compile(r"^```[^\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+_FENCE_START = re.compile(r"^```[^\n]*\n", re.MULTILINE)
+_FENCE_END = re.compile(r"^```[ \t]*$", re.MULTILINE)
 _INLINE_MARKUP = re.compile(r"`([^`\n]+)`|\*\*(?=\S)([^*`\n]{1,200}?)(?<=\S)\*\*")
 # Only inline images: the page must never make a network request.
 _DATA_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]+\Z")
@@ -136,11 +137,13 @@ def _render_prose(text: str) -> str:
     text = replace_surrogates(text)
     chunks: list[str] = []
     end = 0
-    for match in _FENCE.finditer(text):
-        chunks.append(_render_inline(text[end : match.start()].removesuffix("\n")))
-        chunks.append(f"<pre>{escape(match[1])}</pre>")
+    while (opening := _FENCE_START.search(text, end)) and (
+        closing := _FENCE_END.search(text, opening.end())
+    ):
+        chunks.append(_render_inline(text[end : opening.start()].removesuffix("\n")))
+        chunks.append(f"<pre>{escape(text[opening.end() : closing.start()])}</pre>")
         # The block element already ends the line.
-        end = match.end() + (text[match.end() : match.end() + 1] == "\n")
+        end = closing.end() + (text[closing.end() : closing.end() + 1] == "\n")
     chunks.append(_render_inline(text[end:]))
     return "".join(chunks)
 

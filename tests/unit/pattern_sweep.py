@@ -1,0 +1,269 @@
+"""Find the patterns of the package whose time grows faster than the text; run as a program.
+
+It prints one JSON line per fault. A text that a pattern cannot finish is stopped by a timer of CPU time,
+which the matcher obeys, so the sweep ends whatever the patterns are.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import pkgutil
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from time import process_time
+from types import BuiltinMethodType, ModuleType
+from typing import Any, NamedTuple
+
+import rekindle
+from tests.unit.pattern_samples import HostileText, iter_hostile_texts
+
+FIRST_SIZE, LAST_SIZE = 250, 4_000
+CLEAR_SECONDS = 0.001  # of CPU: enough to compare; n^2 takes longer for LAST_SIZE characters
+MAX_GROWTH = 9.0  # when the text is four times as long: n^1.5 is 8, n^2 is 16
+ATTEMPTS = 3
+MAX_SECONDS = 1.0  # of CPU for one text
+ANCHORED = {"match", "fullmatch"}
+# Where the source does not tell, because the pattern is used under another name.
+USED_AS = {
+    "PROVIDER_RULES.tool": "fullmatch",
+    "_DEFAULT_JUDGE._phrases._shapes._regex": "match",
+    "_DEFAULT_JUDGE._signatures._by_command": "match",
+    "_EXCEPTION_AND_EXIT": "match",
+    "_KIND_PATTERNS": "fullmatch",
+    "_MODULE": "fullmatch",
+    "_PLACEHOLDER": "match",
+    "_SUBCOMMAND": "fullmatch",
+    "_TAGGED_EXIT": "match",
+    "_TRUNCATED": "match",
+}
+# Patterns that only ever read our own text, or a line of a bounded length.
+HARMLESS = {
+    "rekindle.judging.rules.command_output.SUCCESS",  # the last line, of at most 1,200 characters
+    "rekindle.judging.rules.text_patterns._TOKENS",  # the tables of rules
+}
+METHODS = frozenset(ANCHORED) | {"search", "finditer", "findall", "sub", "subn", "split"}
+
+
+class Use(NamedTuple):
+    """A pattern, the module that holds it, its name there, and the methods it is used with."""
+
+    pattern: re.Pattern[Any]
+    module: str
+    name: str
+    methods: frozenset[str]
+
+
+class TookTooLong(Exception):
+    """A text was not finished in its CPU time."""
+
+
+# ── finding the patterns
+
+
+def list_uses() -> list[Use]:
+    """List every pattern of the package in the same order each time."""
+    modules = list(import_all_modules())
+    trees = {one.__name__: ast.parse(Path(one.__file__ or "").read_text()) for one in modules}
+    methods = {name: dict(collect_methods(tree)) for name, tree in trees.items()}
+    uses: dict[re.Pattern[Any], Use] = {}
+    seen: set[int] = set()
+    for module in modules:
+        for name, value in list(vars(module).items()):
+            for path, pattern in iter_patterns(name, value, seen):
+                holders = [one.__name__ for one in modules if vars(one).get(name) is value]
+                used = find_methods(methods, module.__name__, holders, path)
+                uses.setdefault(pattern, Use(pattern, module.__name__, path, used))
+    for name, tree in trees.items():
+        for use in iter_inline_patterns(name, tree):
+            uses.setdefault(use.pattern, use)
+    return list(uses.values())
+
+
+def import_all_modules() -> Iterator[ModuleType]:
+    """Import every module of the package, except what needs an extra that is not installed."""
+    yield rekindle
+    for found in pkgutil.walk_packages(rekindle.__path__, "rekindle."):
+        if found.name.endswith("__main__"):
+            continue
+        try:
+            yield importlib.import_module(found.name)
+        except ModuleNotFoundError as missing:
+            if (missing.name or "rekindle").startswith("rekindle"):
+                raise
+
+
+def iter_patterns(
+    path: str, value: object, seen: set[int]
+) -> Iterator[tuple[str, re.Pattern[Any]]]:
+    """Yield the patterns inside a value, each with the fields that lead to it: `_RULES.where`."""
+    if isinstance(value, BuiltinMethodType):
+        value = value.__self__  # `re.compile(…).search` kept as a function
+    if isinstance(value, re.Pattern):
+        yield path, value
+    elif id(value) not in seen and not isinstance(value, str | bytes | int | ModuleType):
+        seen.add(id(value))
+        for field, part in iter_parts(value):
+            yield from iter_patterns(f"{path}.{field}" if field else path, part, seen)
+
+
+def iter_parts(value: object) -> Iterator[tuple[str, object]]:
+    """Yield the values that a value holds, each with the name of its field if it has one."""
+    if isinstance(value, Mapping):
+        yield from (("", part) for pair in value.items() for part in pair)
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        yield from zip(value._fields, value, strict=True)
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield from (("", part) for part in value)
+    elif is_ours(value) or is_ours(type(value)):
+        slots = (slot for kind in type(value).__mro__ for slot in getattr(kind, "__slots__", ()))
+        yield from ((slot, getattr(value, slot, None)) for slot in slots)
+        yield from getattr(value, "__dict__", {}).items()
+        cells = getattr(value, "__closure__", None) or ()
+        yield from (("", cell.cell_contents) for cell in cells)
+        yield "", getattr(value, "__defaults__", None)
+
+
+def is_ours(value: object) -> bool:
+    return str(getattr(value, "__module__", "")).startswith("rekindle")
+
+
+# ── how they are used
+
+
+def collect_methods(tree: ast.AST) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield the names on which a module calls methods of patterns, and those methods."""
+    methods: dict[str, set[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in METHODS:
+            methods.setdefault(get_last_name(node.value), set()).add(node.attr)
+        if is_re_call(node) and node.args:
+            methods.setdefault(get_last_name(node.args[0]), set()).add(node.func.attr)
+    yield from ((name, frozenset(used)) for name, used in methods.items())
+
+
+def find_methods(
+    methods: dict[str, dict[str, frozenset[str]]], module: str, holders: list[str], path: str
+) -> frozenset[str]:
+    """Return the methods used on every name of a path, as far as the source tells.
+
+    The first name counts in the modules that hold the value, the names of fields anywhere.
+    """
+    if path in USED_AS:
+        return frozenset({USED_AS[path]})
+    common = METHODS
+    for number, name in enumerate(path.split(".")):
+        places = holders if number == 0 else list(methods)
+        used = methods[module].get(name) if number else None
+        used = used or frozenset().union(*(methods[one].get(name, ()) for one in places))
+        common = common & (used or METHODS)
+    return common
+
+
+def get_last_name(node: ast.AST) -> str:
+    while isinstance(node, ast.Subscript | ast.Call):
+        node = node.value if isinstance(node, ast.Subscript) else node.func
+    return getattr(node, "attr", None) or getattr(node, "id", None) or ""
+
+
+def is_re_call(node: ast.AST) -> Any:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in METHODS
+        and getattr(node.func.value, "id", "") == "re"
+    )
+
+
+def iter_inline_patterns(module: str, tree: ast.AST) -> Iterator[Use]:
+    """Yield the patterns that are written where they are used: `re.match(r"…", text)`."""
+    for node in ast.walk(tree):
+        if is_re_call(node) and isinstance(node.args[0], ast.Constant):
+            pattern = re.compile(node.args[0].value)
+            yield Use(pattern, module, f"line {node.lineno}", frozenset({node.func.attr}))
+
+
+# ── measuring
+
+
+def list_measured_calls(use: Use) -> list[Callable[[str], object]]:
+    """Return the calls to measure: at the start of a text only, if the package does no more."""
+    methods = sorted(use.methods) if use.methods <= ANCHORED else ["findall"]
+    calls = [getattr(use.pattern, method) for method in methods]
+    if isinstance(use.pattern.pattern, bytes):
+        return [lambda text, call=call: call(text.encode()) for call in calls]
+    return calls
+
+
+def measure_call(call: Callable[[str], object], text: str) -> float:
+    """Return the CPU seconds of a call, which is stopped after `MAX_SECONDS`."""
+    start = process_time()
+    try:
+        signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)
+        call(text)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    except TookTooLong:
+        return MAX_SECONDS
+    return process_time() - start
+
+
+def grows_too_fast(call: Callable[[str], object], write: HostileText) -> bool:
+    """Whether the time grows clearly faster than the text, over two steps of four times the size.
+
+    A repetition with a limit looks like a square until its limit is reached: hence two steps.
+    """
+    size, seconds = FIRST_SIZE, measure_call(call, write(FIRST_SIZE))
+    while seconds < CLEAR_SECONDS and size < LAST_SIZE:
+        size *= 2
+        seconds = measure_call(call, write(size))
+    if seconds < CLEAR_SECONDS:
+        return False
+    for _ in range(2):
+        seconds = measure_growth(call, write(size), write(4 * size), seconds)
+        if not seconds or seconds >= MAX_SECONDS:
+            break
+        size *= 4
+    return seconds > 0
+
+
+def measure_growth(call: Callable[[str], object], short: str, long: str, before: float) -> float:
+    """Return the seconds for the long text if each of several attempts took far too long, or else 0."""
+    after = 0.0
+    for _ in range(ATTEMPTS):
+        after = measure_call(call, long)
+        if after < MAX_SECONDS and after < MAX_GROWTH * before:
+            return 0.0
+        # What else the machine does makes a call longer, never shorter.
+        before = min(before, measure_call(call, short))
+    return after
+
+
+def find_fault(use: Use) -> str | None:
+    """Describe the first hostile text for which a pattern's time grows too fast."""
+    for description, write in iter_hostile_texts(use.pattern):
+        if any(grows_too_fast(call, write) for call in list_measured_calls(use)):
+            return description
+    return None
+
+
+def raise_timeout(*_: object) -> None:
+    raise TookTooLong
+
+
+def main(part: int, parts: int, start: str = "") -> None:
+    """Sweep one of several parts of the patterns, those of modules whose name begins with `start`."""
+    signal.signal(signal.SIGPROF, raise_timeout)
+    uses = [use for use in list_uses() if use.module.startswith(start)][part::parts]
+    for use in uses:
+        if f"{use.module}.{use.name}" not in HARMLESS and (fault := find_fault(use)):
+            where = f"{use.module}.{use.name} ({', '.join(sorted(use.methods))})"
+            print(json.dumps(f"{where}: {fault}: {use.pattern.pattern!r:.200}"), flush=True)
+    print(json.dumps(len(uses)))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
