@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import msgspec
 
@@ -112,7 +112,9 @@ def read_json_object(path: Path) -> JsonObject | UnreadableEntry:
         return UnreadableEntry(str(path), 1, error.strerror or str(error))
     except ValueError as error:
         return UnreadableEntry(str(path), 1, f"not JSON: {error}")
-    return value if isinstance(value, dict) else _report_non_object(path, 1, value)
+    if isinstance(value, dict):
+        return cast(JsonObject, value)
+    return _report_non_object(path, 1, value)
 
 
 def _report_non_object(path: Path, number: int, value: object) -> UnreadableEntry:

@@ -70,9 +70,8 @@ def read_events(path: Path) -> Iterator[TranscriptEvent]:
             yield element
         elif element.position is None:
             run.update_session(element.key, element.value)
-        elif isinstance(element.value, dict):
-            position = element.position + 1
-            yield from run.read_entry(cast(JsonObject, element.value), f"item:{position}")
+        elif isinstance(value := element.value, dict):
+            yield from run.read_entry(cast(JsonObject, value), f"item:{element.position + 1}")
         else:
             reason = f"messages: item {element.position + 1} is not an object"
             yield UnreadableEntry(str(path), element.line, reason)
