@@ -89,6 +89,18 @@ def test_damage_between_lines_longer_than_the_head_costs_that_line_alone(
             assert damaged == [at + 1]
 
 
+def test_an_indented_document_with_lines_behind_it_is_still_read(tmp_path: Path) -> None:
+    path = tmp_path / "two files in one"
+    chat = {"sessionId": "s", "projectHash": "h", "messages": GOOD["gemini"]}
+    lines = "\n".join(map(json.dumps, GOOD["codex"]))
+    path.write_text(f"{json.dumps(chat, indent=2)}\n{lines}\n")
+    format = detect_format(path)
+    assert format is not None
+    assert_good_lines_are_read(
+        [event.text for event in format.read(path) if isinstance(event, Message)]
+    )
+
+
 def is_line_specimen(data: bytes) -> bool:
     lines = data.splitlines()
     return len(lines) > 1 and all(line.startswith(b"{") and line.endswith(b"}") for line in lines)

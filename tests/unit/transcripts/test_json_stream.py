@@ -163,3 +163,17 @@ def test_a_key_that_is_there_twice_costs_neither_of_its_values(tmp_path: Path) -
         iter_stream_values(io.BytesIO(path.read_bytes()), str(path), lambda _: True)
     )
     assert [step.value for step in given if isinstance(step, JsonValue)] == [1, 2, 3, 4]
+
+
+def test_text_between_documents_is_reported_once() -> None:
+    data = b'{"a": 1}\nKilled\nstarted again\n{"b": 2}\nKilled\n'
+    items = list(iter_stream_values(io.BytesIO(data), "log", lambda _: False))
+    assert [item.value for item in items if isinstance(item, JsonValue)] == [1, 2]
+    assert [item.line for item in items if isinstance(item, UnreadableEntry)] == [2, 5]
+
+
+def test_a_document_whose_beginning_is_lost_continues_at_its_next_key() -> None:
+    data = b'"x"\n  },\n  "messages": [\n    {"n": 1},\n    {"n": 2}\n  ]\n}\n'
+    items = list(iter_stream_values(io.BytesIO(data), "cut", lambda path: path == ("messages",)))
+    found = [(item.path, item.value) for item in items if isinstance(item, JsonValue)]
+    assert found == [(("messages", 0), {"n": 1}), (("messages", 1), {"n": 2})]

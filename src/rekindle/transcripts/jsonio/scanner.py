@@ -76,17 +76,18 @@ class JsonScanner:
         self.should_descend = should_descend
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.text = ""
-        self.offset = 0
+        self.offset: int = 0
         self.line = line
         self.counted_to = 0
         self.document = -1
         self.stack: list[_OpenContainer] = []
         # Text between documents is reported once.
         self.is_between_documents = False
-        self.value_start = 0
+        self.value_start: int = 0
         # Where the file ends inside a value, and the beginning of that value.
         self.cut_path: JsonPath | None = None
         self.cut_text = ""
+        self.cut_depth = 0
 
     @property
     def value_text(self) -> str:
@@ -111,7 +112,8 @@ class JsonScanner:
             else:
                 yield from self._read_child(self.stack[-1])
         if self.stack:
-            yield self._report(f"unexpected end of document, {len(self.stack)} levels deep")
+            depth = len(self.stack) + self.cut_depth
+            yield self._report(f"unexpected end of document, {depth} levels deep")
 
     def _read_document_start(self, char: str) -> Iterator[UnreadableEntry]:
         if char in "{[":
@@ -190,6 +192,7 @@ class JsonScanner:
                 if len(self.text) - self.offset > MAX_LINE_BYTES:
                     return None
                 if not self._read_more(size):
+                    self.cut_depth = depth
                     self.cut_text = self.text[self.offset : self.offset + _MAX_KEY_LENGTH]
                     self.offset = len(self.text)
                     return None

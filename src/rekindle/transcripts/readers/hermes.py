@@ -164,9 +164,8 @@ class _HermesThread(SessionBuilder):
         if raw.get("active") == 0 and not raw.get("compacted"):
             return
         if self._is_summary(raw):
-            self.pending_meta["compacted"] = {
-                "summary": _join_text(_parse_content(raw.get("content")))
-            }
+            summary = Message(role="user", content=_parse_content(raw.get("content"))).text
+            self.pending_meta["compacted"] = {"summary": summary}
             self.is_repeating = True
             return
         message = self._parse_message(raw, "tool" if role == "function" else cast(str, role))
@@ -202,7 +201,7 @@ class _HermesThread(SessionBuilder):
 
     def _parse_message(self, raw: JsonObject, role: str) -> Message:
         content = _parse_content(raw.get("content"))
-        calls = _parse_tool_calls(raw.get("tool_calls")) if role == "assistant" else ()
+        calls = (*_parse_tool_calls(raw.get("tool_calls")),) if role == "assistant" else ()
         call_id = get_text(raw, "tool_call_id") if role == "tool" else None
         self.tool_names.update((call.id, call.name) for call in calls)
         call_name = self.tool_names.pop(call_id, None) if call_id else None
@@ -242,21 +241,12 @@ def _parse_content(value: object) -> Content:
     return json.dumps(value)
 
 
-def _join_text(content: Content) -> str:
-    return Message(role="user", content=content).text
-
-
-def _parse_tool_calls(given: object) -> tuple[ToolCall, ...]:
-    calls = as_objects(decode_text(given))
-    return tuple(_parse_tool_call(call, index) for index, call in enumerate(calls))
-
-
-def _parse_tool_call(call: JsonObject, index: int) -> ToolCall:
-    function = as_object(call.get("function")) or call
-    id = get_text(call, "id", "call_id") or f"call:{index}"
-    return ToolCall(
-        id, get_text(function, "name") or "", to_arguments(function.get("arguments") or "")
-    )
+def _parse_tool_calls(given: object) -> Iterator[ToolCall]:
+    for index, call in enumerate(as_objects(decode_text(given))):
+        function = as_object(call.get("function")) or call
+        id = get_text(call, "id", "call_id") or f"call:{index}"
+        arguments = to_arguments(function.get("arguments") or "")
+        yield ToolCall(id, get_text(function, "name") or "", arguments)
 
 
 def _parse_result_meta(content: Content) -> dict[str, JSON] | None:
@@ -301,12 +291,10 @@ def _read_lines(path: Path) -> Iterator[TranscriptEvent]:
     for entry in read_json_lines(path):
         if isinstance(entry, UnreadableEntry):
             yield entry
-            continue
-        number, line = entry
-        if get_text(line, "role") is None:
-            yield UnreadableEntry(str(path), number, "expected a message with a role")
+        elif get_text(entry[1], "role") is None:
+            yield UnreadableEntry(str(path), entry[0], "expected a message with a role")
         else:
-            yield from thread.read_entry(line)
+            yield from thread.read_entry(entry[1])
     yield from thread.finish()
 
 
@@ -388,9 +376,8 @@ def _iter_index_entries(path: Path) -> Iterator[JsonObject | UnreadableEntry]:
             continue
         entry = as_object(element.value)
         if get_text(entry, "session_id") is None:
-            yield UnreadableEntry(
-                str(path), element.line, f"{element.key!r:.80}: expected a session_id"
-            )
+            reason = f"{element.key!r:.80}: expected a session_id"
+            yield UnreadableEntry(str(path), element.line, reason)
         else:
             yield {"session_key": element.key, **entry}
 
@@ -425,9 +412,8 @@ class _HermesDatabase:
             ("messages", self.message_columns, {"role", "content"}),
         ):
             if not needed <= {*columns}:
-                yield UnreadableEntry(
-                    str(self.path), 1, f"table {table} is missing or not from Hermes"
-                )
+                reason = f"table {table} is missing or not from Hermes"
+                yield UnreadableEntry(str(self.path), 1, reason)
                 return
         query = f"SELECT rowid, {_select_raw_columns(self.session_columns)} FROM sessions"
         id_query = "(SELECT id FROM sessions WHERE rowid = ?)"

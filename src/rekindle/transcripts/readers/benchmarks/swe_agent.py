@@ -90,11 +90,8 @@ def read_events(path: Path) -> Iterator[TranscriptEvent]:
             run.update_session(as_object(element.value))
         elif element.key == "replay_config":
             run.set_model(element.value)
-        elif element.position is not None and isinstance(element.value, dict):
-            yield from run.read_entry(
-                cast(JsonObject, element.value),  # pyright: ignore[reportUnknownMemberType]
-                element.position,
-            )
+        elif element.position is not None and isinstance(value := element.value, dict):
+            yield from run.read_entry(cast(JsonObject, value), element.position)
         else:
             yield UnreadableEntry(str(path), element.line, "trajectory: expected a step")
     yield from run.finish()

@@ -44,7 +44,6 @@ class OtelThread(SessionBuilder):
         # Digests and ids only, never content: needed to recognize repeated messages.
         self.digest_counts: Counter[str] = Counter()
         self.answer_count = 0
-        self.answered_calls: set[str] = set()
         self.held_answer: Message | None = None
         self.pending_calls: dict[str, ToolCall] = {}
         self.held_results: dict[str, Message] = {}
@@ -131,9 +130,7 @@ class OtelThread(SessionBuilder):
         id_match = _CALL_ID.match(message.text)
         id = message.tool_call_id or (id_match[1] if id_match else None)
         is_known = counts[digest] <= self.digest_counts[digest]
-        if (id in self.answered_calls and id not in self.pending_calls) or (
-            id is None and is_known
-        ):
+        if (self._is_answered(id) and id not in self.pending_calls) or (id is None and is_known):
             return
         self.digest_counts[digest] += not is_known
         if self.held_step is not None and not self.pending_calls:
@@ -210,7 +207,7 @@ class OtelThread(SessionBuilder):
             return
         given = next((attributes[key] for key in _ARGUMENT_KEYS if key in attributes), None)
         call = ToolCall(id or span.id, name, to_arguments(given))
-        if call.id not in self.answered_calls:
+        if not self._is_answered(call.id):
             self.orphan_calls.append((span, call, _parse_result(span, call, *_RESULT_KEYS)))
 
     def read_step_span(self, span: OtelSpan) -> None:
@@ -263,9 +260,12 @@ class OtelThread(SessionBuilder):
 
     def _finish_result(self, result: Message, fallback_id: str) -> Message:
         if result.tool_call_id:
-            self.answered_calls.add(result.tool_call_id)
+            self.seen.add(f"answered {result.tool_call_id}")
         name = self._make_message_id(f"result:{result.tool_call_id or fallback_id}", fallback_id)
         return replace_fields(result, platform_message_id=name)
+
+    def _is_answered(self, call_id: str | None) -> bool:
+        return f"answered {call_id}" in self.seen
 
     def _make_message_id(self, message_id: str, fallback_id: str) -> str:
         """Return an id that no other message of the thread has."""
