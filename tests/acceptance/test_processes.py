@@ -74,7 +74,7 @@ class Home:
         return [
             int(one.name)
             for one in Path("/proc").iterdir()
-            if one.name.isdigit() and f"processes.supervisor {self.folder}" in _words(one)
+            if one.name.isdigit() and f"supervisor.supervisor {self.folder}" in _words(one)
         ]
 
 
@@ -112,6 +112,20 @@ def test_what_cannot_be_started_is_an_error_and_no_process(home: Home) -> None:
     assert "NAME=VALUE" in home.run("run", "-e", "x", "--", "true", code=2)
     assert "expected local" in home.run("run", "--place", "moon", "--", "true", code=2)
     assert [one for one in home.json("ps", "--all") if one["state"] != "failed"] == []
+
+
+def test_a_shell_that_may_open_few_files_does_not_spoil_it_for_the_next(home: Home) -> None:
+    few = 'ulimit -n 24; exec "$0" run -- true'
+    done = subprocess.run(
+        ["sh", "-c", few, REKINDLE], env=home.env, cwd=home.folder, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "may open only 24 files and needs 64" in done.stderr
+    assert "ulimit -n" in done.stderr
+    assert home.supervisors() == []
+    id = home.start("--", "echo", "hi")
+    home.run("wait", id)
+    assert home.run("logs", id) == "hi\n"
 
 
 def test_output_comes_back_byte_for_byte(home: Home) -> None:
