@@ -128,6 +128,20 @@ def test_a_shell_that_may_open_few_files_does_not_spoil_it_for_the_next(home: Ho
     assert home.run("logs", id) == "hi\n"
 
 
+def test_a_folder_that_is_not_utf8_is_told_plainly_and_nothing_is_left_running(
+    home: Home,
+) -> None:
+    odd = os.fsencode(home.folder) + b"/\xff"
+    os.mkdir(odd)
+    for env in (home.env, {**home.env, "REKINDLE_HOME": os.fsdecode(odd)}):
+        done = subprocess.run([REKINDLE, "run", "--", "true"], env=env, cwd=odd, capture_output=True)
+        assert done.returncode == 2
+        assert done.stderr.startswith(b"rekindle: ")
+        assert b"UTF-8" in done.stderr
+        assert done.stderr.count(b"\n") == 1
+    assert home.supervisors() == []
+
+
 def test_output_comes_back_byte_for_byte(home: Home) -> None:
     script = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 40)"
     id = home.start("--", sys.executable, "-c", script)

@@ -1,5 +1,6 @@
 """Settings: where they come from, and how a wrong one is refused."""
 
+import os
 from decimal import Decimal
 from pathlib import Path
 
@@ -421,3 +422,9 @@ def test_a_limit_of_cost_needs_a_price(home: Path) -> None:
 def test_a_variable_that_has_moved_is_refused_with_its_new_name(home: Path) -> None:
     message = refusal({"REKINDLE_HOME": str(home), "REKINDLE_GATEWAY_TOKENS": "9"})
     assert "REKINDLE_GATEWAY_TOKENS was renamed to REKINDLE_AGENT_TOKENS" in message
+
+
+def test_a_home_that_is_not_utf8_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    home = os.fsdecode(os.fsencode(tmp_path) + b"/h\xff")
+    with pytest.raises(InvalidSetting, match=r"/h\\xff: the path is not UTF-8; set REKINDLE_HOME"):
+        load_config({"REKINDLE_HOME": home})

@@ -309,7 +309,7 @@ def _ignore_signal(number: int, frame: FrameType | None) -> None:
 def _raise_open_file_limit() -> int:
     """Raise the open file limit to the maximum and return the previous limit.
 
-    Every later shell would have to live with a supervisor that can open too few, so it refuses to be one.
+    Every later shell would have to live with a supervisor that can open too few: it refuses.
     """
     soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard_limit != resource.RLIM_INFINITY and hard_limit < MIN_OPEN_FILES:
