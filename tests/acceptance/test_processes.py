@@ -110,6 +110,36 @@ def test_what_cannot_be_started_is_an_error_and_no_process(home: Home) -> None:
     assert [one for one in home.json("ps", "--all") if one["state"] != "failed"] == []
 
 
+def test_a_shell_that_may_open_few_files_does_not_spoil_it_for_the_next(home: Home) -> None:
+    few = 'ulimit -n 24; exec "$0" run -- true'
+    done = subprocess.run(
+        ["sh", "-c", few, REKINDLE], env=home.env, cwd=home.folder, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "may open only 24 files and needs 64" in done.stderr
+    assert "ulimit -n" in done.stderr
+    assert home.supervisors() == []
+    id = home.start("--", "echo", "hi")
+    home.run("wait", id)
+    assert home.run("logs", id) == "hi\n"
+
+
+def test_a_folder_that_is_not_utf8_is_told_plainly_and_nothing_is_left_running(
+    home: Home,
+) -> None:
+    odd = os.fsencode(home.folder) + b"/\xff"
+    os.mkdir(odd)
+    for env in (home.env, {**home.env, "REKINDLE_HOME": os.fsdecode(odd)}):
+        done = subprocess.run(
+            [REKINDLE, "run", "--", "true"], env=env, cwd=odd, capture_output=True
+        )
+        assert done.returncode == 2
+        assert done.stderr.startswith(b"rekindle: ")
+        assert b"UTF-8" in done.stderr
+        assert done.stderr.count(b"\n") == 1
+    assert home.supervisors() == []
+
+
 def test_output_comes_back_byte_for_byte(home: Home) -> None:
     script = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 40)"
     id = home.start("--", sys.executable, "-c", script)
@@ -133,7 +163,7 @@ def test_what_is_kept_does_not_begin_inside_a_character(home: Home) -> None:
     id = home.start("--", sys.executable, "-X", "utf8", "-c", "print('ü' * 150_000, end='x')")
     home.run("wait", id)
     assert home.record(id)["dropped"] % 2 == 1
-    done = subprocess.run([REKINDLE, "logs", id], env=home.env, capture_output=True, check=True)
+    done = command.run(["logs", id], env=home.env, cwd=home.folder, capture_output=True)
     assert done.stdout.decode().strip("ü") == "x"
 
 

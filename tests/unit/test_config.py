@@ -1,5 +1,6 @@
 """Settings: where they come from, and how a wrong one is refused."""
 
+import os
 from decimal import Decimal
 from pathlib import Path
 
@@ -465,3 +466,9 @@ def test_an_old_and_a_new_name_together_are_refused(home: Path) -> None:
 def test_every_old_name_leads_to_a_setting() -> None:
     assert set(MOVED.values()) <= set(SETTINGS)
     assert not set(MOVED) & set(SETTINGS)
+
+
+def test_a_home_that_is_not_utf8_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    home = os.fsdecode(os.fsencode(tmp_path) + b"/h\xff")
+    with pytest.raises(InvalidSetting, match=r"/h\\xff: the path is not UTF-8; set REKINDLE_HOME"):
+        load_config({"REKINDLE_HOME": home})

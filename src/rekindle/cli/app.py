@@ -91,6 +91,9 @@ def run_command_line(arguments: list[str]) -> int:
         return _report_error(error, USAGE)
     except RekindleError as error:
         return _report_error(error, FAILED)
+    except UnicodeEncodeError as error:
+        text = error.object.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        return _report_error(f"{text}: not valid UTF-8", USAGE)
     except OSError as error:
         return _report_error(_describe_os_error(error), FAILED)
     except typer.Abort:

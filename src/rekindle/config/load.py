@@ -128,6 +128,17 @@ def find_home(env: Mapping[str, str] = os.environ) -> Path:
     return Path(platformdirs.user_data_dir("rekindle", appauthor=False))
 
 
+def _check_path_encoding(home: Path) -> None:
+    """Refuse a home whose path SQLite and the supervisor's protocol cannot express."""
+    try:
+        str(home).encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(home).decode("utf-8", "backslashreplace")
+        raise InvalidSetting(
+            f"home {shown}: the path is not UTF-8; set REKINDLE_HOME to another folder"
+        ) from None
+
+
 def get_home_and_env() -> tuple[Path, Mapping[str, str]]:
     """Return the user's home folder and environment, to locate files of other programs."""
     return Path.home(), os.environ
@@ -141,6 +152,7 @@ def allows_color(env: Mapping[str, str] = os.environ) -> bool:
 def load_config(env: Mapping[str, str] = os.environ, *, store: str | None = None) -> Config:
     """Load the settings; `store` comes from the command line and overrides everything."""
     home = find_home(env)
+    _check_path_encoding(home)
     values = {name: setting.default for name, setting in SETTINGS.items()}
     origins = dict.fromkeys(SETTINGS, "default")
     in_file = toml_file.read_settings(home / "config.toml")

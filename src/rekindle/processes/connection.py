@@ -82,14 +82,16 @@ class SupervisorConnection:
         self, method: str, arguments: dict[str, Any]
     ) -> AsyncGenerator[Any, None]:
         """Yield the parts of a response, then its result."""
-        writer = await self._ensure_connected()
         self._number += 1
         number, queue = self._number, asyncio.Queue[protocol.RpcResponse | None]()
+        # Before a supervisor is started: a request that cannot be expressed needs none.
+        frame = protocol.encode_frame(protocol.RpcRequest(number, method, arguments))
+        writer = await self._ensure_connected()
         self._responses[number] = queue
         is_complete = False
         try:
             try:
-                await _send_request(writer, protocol.RpcRequest(number, method, arguments))
+                await _send_frame(writer, frame)
             except ConnectionLost:
                 # Do not leave this to the reader task, which may not have run yet.
                 self._writer = None if self._writer is writer else self._writer
@@ -164,7 +166,8 @@ class SupervisorConnection:
                 f"the supervisor is newer ({hello.version}) than this Rekindle ({__version__})"
             )
         if hello.age < ours.age:
-            await _send_request(writer, protocol.RpcRequest(0, "step_down", {}))
+            step_down = protocol.encode_frame(protocol.RpcRequest(0, "step_down", {}))
+            await _send_frame(writer, step_down)
             with suppress(ConnectionError):
                 while True:
                     await protocol.read_frame(reader)
@@ -237,9 +240,9 @@ async def _close_writer(writer: asyncio.StreamWriter) -> None:
         await writer.wait_closed()
 
 
-async def _send_request(writer: asyncio.StreamWriter, request: protocol.RpcRequest) -> None:
+async def _send_frame(writer: asyncio.StreamWriter, frame: bytes) -> None:
     try:
-        writer.write(protocol.encode_frame(request))
+        writer.write(frame)
         await writer.drain()
     except ConnectionError as error:
         raise ConnectionLost from error

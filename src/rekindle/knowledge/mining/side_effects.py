@@ -17,8 +17,10 @@ _EXTERNAL_COMMANDS = re.compile(
       (?:create|merge|close|comment|edit|delete|review|run|upload)
     | (?:vercel|netlify|fly|flyctl|heroku|wrangler|serverless|sls|gcloud|aws|az)\s+
       \S*(?:deploy|publish|delete|create|rm|put|push)
-    | (?:deploy|release|publish)(?:\.\w+|\b) | sendmail | mailx? | mutt | scp | rsync\b(?:(?!\brsync\b)[^|])*:
-    | curl\b(?:(?!\bcurl\b)[^|;])*(?:-X\s*(?:POST|PUT|DELETE|PATCH)|\s-d\b|--data|\s-T\b|\s-F\b) | wget\b(?:(?!\bwget\b)[^|;])*--post
+    | (?:deploy|release|publish)(?:\.\w+|\b) | sendmail | mailx? | mutt | scp
+    | rsync\b(?:(?!\brsync\b)[^|])*:
+    | curl\b(?:(?!\bcurl\b)[^|;])*(?:-X\s*(?:POST|PUT|DELETE|PATCH)|\s-d\b|--data|\s-T\b|\s-F\b)
+    | wget\b(?:(?!\bwget\b)[^|;])*--post
     | systemctl\s+(?:start|stop|restart|enable|disable) | (?:shutdown|reboot|poweroff) )"""
 )
 _DESTRUCTIVE = re.compile(

@@ -35,7 +35,8 @@ _TASK_TAGS = split_words(
     """
 )
 _CLOSING_LINE = re.compile(
-    r"\s*(?:</?[A-Za-z][^>]*>|<[\w: ]+>|\[(?=[^\]]*exit\w{0,10} )[^\]]*\]|\S*[$#>]|\(.*\)|exit:? ?\d+)\s*"
+    r"\s*(?:</?[A-Za-z][^>]*>|<[\w: ]+>"
+    r"|\[(?=[^\]]*exit\w{0,10} )[^\]]*\]|\S*[$#>]|\(.*\)|exit:? ?\d+)\s*"
 )
 _ERROR_START = re.compile(r"(?i)\W*(?:fail|error|fatal|exception|traceback|not ok)")
 _SENTENCE = re.compile(r"(?<=[.!?])\s|\n")

@@ -11,6 +11,7 @@ to this user.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import resource
@@ -26,7 +27,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from rekindle import __version__
-from rekindle.errors import InvalidInput, RekindleError, SupervisorUnavailable
+from rekindle.errors import InvalidInput, ProcessError, RekindleError, SupervisorUnavailable
 from rekindle.processes import protocol
 from rekindle.processes.backends.base import PROCESS_ID_VARIABLE, Backend
 from rekindle.processes.backends.local import cgroup
@@ -40,6 +41,7 @@ from .registry import ProcessRegistry
 
 log = logging.getLogger(__name__)
 
+MIN_OPEN_FILES = 64  # the least with which it can run a few processes
 LINGER_SECONDS = 300.0  # seconds that it stays without processes and requests
 SOCKET = "supervisor.sock"
 KEEPER_SOCKET = "keeper.sock"
@@ -116,6 +118,20 @@ class Supervisor:
             handler.cancel_requests()
             writer.close()
 
+    def check_open_files(self, error: BaseException) -> None:
+        """Stop if `error` is that no more files can be opened, unless processes still run.
+
+        The next client then starts a supervisor with the limit of its own shell.
+        """
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE):
+                if not self._registry.is_needed:
+                    log.error("stopping: %s", cause)
+                    self.stopping.set()
+                return
+            cause = cause.__cause__ or cause.__context__
+
     def count_request(self, count: int) -> None:
         self._active_requests += count
         self._last_active = time.monotonic()
@@ -160,9 +176,11 @@ class _ClientHandler:
                     request.number, "result", await self._call_method(request)
                 )
         except RekindleError as error:
+            self._supervisor.check_open_files(error)
             response = protocol.RpcResponse(request.number, "error", protocol.encode_error(error))
         except Exception as error:  # one failing request must not stop the others
             log.exception("%s failed", request.method)
+            self._supervisor.check_open_files(error)
             message = f"internal error in the supervisor: {error!r}"
             response = protocol.RpcResponse(request.number, "error", ("ProcessError", message))
         finally:
@@ -207,12 +225,13 @@ async def run_supervisor(
     folder: Path, limits: ProcessLimits, linger: float, restart_command: list[str]
 ) -> None:
     """Manage the processes of a folder until nobody needs them any more."""
+    open_file_limit = _raise_open_file_limit()
     socket_folder = protocol.get_socket_folder(folder)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     protocol.prepare_socket_folder(socket_folder)
     lock = FolderLock.acquire(folder)
     fd_keeper = FdKeeperClient.open(socket_folder / KEEPER_SOCKET, restart_command, os.environ)
-    local = LocalBackend(fd_keeper, open_file_limit=_raise_open_file_limit())
+    local = LocalBackend(fd_keeper, open_file_limit=open_file_limit)
 
     def get_backend(name: str) -> Backend:
         return local if name == "local" else open_backend(name)
@@ -288,8 +307,16 @@ def _ignore_signal(number: int, frame: FrameType | None) -> None:
 
 
 def _raise_open_file_limit() -> int:
-    """Raise the open file limit to the maximum and return the previous limit."""
+    """Raise the open file limit to the maximum and return the previous limit.
+
+    Every later shell would have to live with a supervisor that can open too few: it refuses.
+    """
     soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard_limit != resource.RLIM_INFINITY and hard_limit < MIN_OPEN_FILES:
+        raise ProcessError(
+            f"it may open only {hard_limit} files and needs {MIN_OPEN_FILES};"
+            " raise the limit (`ulimit -n`) or use another shell"
+        )
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
     return soft_limit
 

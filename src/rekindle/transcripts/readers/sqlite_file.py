@@ -3,6 +3,9 @@
 Even reading SQLite writes: marks in the WAL's shared memory, or that file itself if it is missing. A
 database with a log or a journal is therefore copied together with it and the copy is read; one without
 is read in place as an immutable file.
+
+The file may be hostile: a view can run for ever, and an expression can make a value of any size. Views
+are refused, no value is longer than the file, and the work is limited by the size of the file.
 """
 
 from __future__ import annotations
@@ -25,14 +28,51 @@ if TYPE_CHECKING:
 _MAX_ATTEMPTS = 8
 _RETRY_SECONDS = 0.1
 _WAL_HEADER_BYTES = 32
+_SELECT_VIEWS = "SELECT name FROM sqlite_schema WHERE type = 'view'"
+_MIN_VALUE_BYTES = 1_000_000
+# Steps of SQLite's virtual machine; reading a row takes a few per column, far fewer than this.
+_MIN_STEPS, _STEPS_PER_BYTE, _STEPS_PER_CHECK = 20_000_000, 1_000, 100_000
 
 
 @contextmanager
 def open_sqlite_file(path: Path) -> Generator[apsw.Connection]:
     """Open a connection to what is committed now.
 
-    Raise InvalidInput if the file keeps changing.
+    Raise InvalidInput if the file keeps changing, or for a view or endless work in place of data.
     """
+    import apsw
+
+    try:
+        with _open_committed(path) as connection:
+            _limit_work(connection, path)
+            yield connection
+    except apsw.AuthError:
+        raise InvalidInput(f"{path}: expected a table, found a view") from None
+    except apsw.InterruptError:
+        raise InvalidInput(f"{path}: reading it takes far more work than its size allows") from None
+
+
+def _limit_work(connection: apsw.Connection, path: Path) -> None:
+    import apsw
+
+    size = sum(map(_get_size, (path, *_list_sidecars(path))))
+    steps = max(_MIN_STEPS, _STEPS_PER_BYTE * size)
+    checks = iter(range(steps // _STEPS_PER_CHECK))
+    connection.set_progress_handler(lambda: next(checks, None) is None, _STEPS_PER_CHECK)
+    connection.limit(apsw.SQLITE_LIMIT_LENGTH, max(_MIN_VALUE_BYTES, size))
+
+    views = {name for (name,) in connection.execute(_SELECT_VIEWS)}
+
+    def refuse_views(
+        operation: int, first: str | None, second: str | None, db: str | None, source: str | None
+    ) -> int:
+        return apsw.SQLITE_DENY if source in views else apsw.SQLITE_OK
+
+    connection.authorizer = refuse_views
+
+
+@contextmanager
+def _open_committed(path: Path) -> Generator[apsw.Connection]:
     if any(_get_size(sidecar) for sidecar in _list_sidecars(path)):
         with (
             TemporaryDirectory(prefix="rekindle-") as folder,
