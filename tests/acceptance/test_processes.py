@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -111,9 +112,13 @@ def test_what_cannot_be_started_is_an_error_and_no_process(home: Home) -> None:
 
 
 def test_a_shell_that_may_open_few_files_does_not_spoil_it_for_the_next(home: Home) -> None:
-    few = 'ulimit -n 24; exec "$0" run -- true'
+    few = 'ulimit -n 24; exec "$0" -m rekindle.cli run -- true'
     done = subprocess.run(
-        ["sh", "-c", few, REKINDLE], env=home.env, cwd=home.folder, capture_output=True, text=True
+        ["sh", "-c", few, sys.executable],
+        env=home.env,
+        cwd=home.folder,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 1
     assert "may open only 24 files and needs 64" in done.stderr
@@ -131,7 +136,10 @@ def test_a_folder_that_is_not_utf8_is_told_plainly_and_nothing_is_left_running(
     os.mkdir(odd)
     for env in (home.env, {**home.env, "REKINDLE_HOME": os.fsdecode(odd)}):
         done = subprocess.run(
-            [REKINDLE, "run", "--", "true"], env=env, cwd=odd, capture_output=True
+            [sys.executable, "-m", "rekindle.cli", "run", "--", "true"],
+            env=env,
+            cwd=odd,
+            capture_output=True,
         )
         assert done.returncode == 2
         assert done.stderr.startswith(b"rekindle: ")

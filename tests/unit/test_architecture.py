@@ -81,12 +81,13 @@ _VERBS = """
     cluster code coerce collapse collect combine commit compact compare compile complete compress
     compute configure connect control convert copy count create cut declare decode defer delete
     deliver demote derive descend describe detach detect diff digest disable discard disconnect draft
-    drain draw drop dump echo edit emit enable encode end ensure escape estimate evaluate evict
+    drain draw drop dump echo edit emit enable encode enqueue end ensure escape estimate evaluate evict
     exclude exec execute exit expand explain export extend extract fail feed fence fetch fill filter find
     fingerprint finish fit fix flatten flush fold follow forget fork format forward gather
-    generalize generate get glob go greet group guard hand handle hash hold ignore import increment
+    generalize generate get glob go greet group guard hand handle hash hold identify ignore import increment
     indent index inherit inline insert install interleave invent isolate iter join judge keep kill
     lead leave limit link list listen load localize lock log look main make map mark mask match measure
+    iterate notify remember survey
     merge migrate mine move next normalize number omit open optimize paint pair parse pass patch pause
     peek percent pick plan poll pop post prefix prepare prepend preview print probe process profile
     prune publish pump purge push put query queue quote raise rank rate read rebuild receive record
@@ -106,7 +107,7 @@ _PREFIXES = """
 """
 VERBS, PREFIXES = frozenset(_VERBS.split()), frozenset(_PREFIXES.split())
 BACK_UP = "back_up"  # a verb of two words
-DICTATED = {"fileno"}  # Python's own protocol
+DICTATED = {"fileno", "_asdict"}  # Python's own protocols
 SINGLE_WORDS = {"main", "register", "connect"}  # entry points: a program, a group, a platform
 
 

@@ -30,7 +30,7 @@ WRITERS = 16  # they share commits, and wait most of the time
 ITEMS_PER_CALL = 256  # that an iterator reads ahead
 
 
-def _read(
+def _wrap_read(
     method: Callable[Concatenate[Store, P], T],
 ) -> Callable[Concatenate[AsyncStore, P], Coroutine[Any, Any, T]]:
     """Return the coroutine of a method that reads."""
@@ -42,7 +42,7 @@ def _read(
     return call_method
 
 
-def _write(
+def _wrap_write(
     method: Callable[Concatenate[Store, P], T],
 ) -> Callable[Concatenate[AsyncStore, P], Coroutine[Any, Any, T]]:
     """Return the coroutine of a method that writes."""
@@ -54,7 +54,7 @@ def _write(
     return call_method
 
 
-def _iterate(
+def _wrap_iterator(
     method: Callable[Concatenate[Store, P], Iterator[T]],
 ) -> Callable[Concatenate[AsyncStore, P], AsyncGenerator[T]]:
     """Return the async generator of a method that yields."""
@@ -111,56 +111,56 @@ class AsyncStore:
             await asyncio.wait({future})
             raise
 
-    begin = _read(Store.begin)
-    messages = _read(Store.messages)
-    session = _read(Store.session)
-    resolve = _read(Store.resolve)
-    recent = _read(Store.recent)
-    search = _read(Store.search)
-    rename = _write(Store.rename)
-    end = _write(Store.end)
-    reopen = _write(Store.reopen)
-    update = _write(Store.update)
-    add_usage = _write(Store.add_usage)
-    usage = _read(Store.usage)
+    begin = _wrap_read(Store.begin)
+    messages = _wrap_read(Store.messages)
+    session = _wrap_read(Store.session)
+    resolve = _wrap_read(Store.resolve)
+    recent = _wrap_read(Store.recent)
+    search = _wrap_read(Store.search)
+    rename = _wrap_write(Store.rename)
+    end = _wrap_write(Store.end)
+    reopen = _wrap_write(Store.reopen)
+    update = _wrap_write(Store.update)
+    add_usage = _wrap_write(Store.add_usage)
+    usage = _wrap_read(Store.usage)
 
-    fork = _write(Store.fork)
-    compress = _write(Store.compress)
-    lineage = _read(Store.lineage)
-    children = _read(Store.children)
-    find_tip = _read(Store.find_tip)
-    next_title = _read(Store.next_title)
+    fork = _wrap_write(Store.fork)
+    compress = _wrap_write(Store.compress)
+    lineage = _wrap_read(Store.lineage)
+    children = _wrap_read(Store.children)
+    find_tip = _wrap_read(Store.find_tip)
+    next_title = _wrap_read(Store.next_title)
 
-    undo = _write(Store.undo)
-    retry = _write(Store.retry)
-    rewrite = _write(Store.rewrite)
-    redo = _write(Store.redo)
-    rewinds = _read(Store.rewinds)
+    undo = _wrap_write(Store.undo)
+    retry = _wrap_write(Store.retry)
+    rewrite = _wrap_write(Store.rewrite)
+    redo = _wrap_write(Store.redo)
+    rewinds = _wrap_read(Store.rewinds)
 
-    archive = _write(Store.archive)
-    prune = _write(Store.prune)
-    restore = _write(Store.restore)
-    purge = _write(Store.purge)
+    archive = _wrap_write(Store.archive)
+    prune = _wrap_write(Store.prune)
+    restore = _wrap_write(Store.restore)
+    purge = _wrap_write(Store.purge)
 
-    dump = _iterate(Store.dump)
-    load = _write(Store.load)
-    copy_to = _write(Store.copy_to)
-    import_batch = _write(Store.import_batch)
-    prepare_import = _read(Store.prepare_import)
-    get_import_stamp = _read(Store.get_import_stamp)
-    get_import_stamps = _read(Store.get_import_stamps)
-    mark_imported = _write(Store.mark_imported)
-    has_any_sessions = _read(Store.has_any_sessions)
+    dump = _wrap_iterator(Store.dump)
+    load = _wrap_write(Store.load)
+    copy_to = _wrap_write(Store.copy_to)
+    import_batch = _wrap_write(Store.import_batch)
+    prepare_import = _wrap_read(Store.prepare_import)
+    get_import_stamp = _wrap_read(Store.get_import_stamp)
+    get_import_stamps = _wrap_read(Store.get_import_stamps)
+    mark_imported = _wrap_write(Store.mark_imported)
+    has_any_sessions = _wrap_read(Store.has_any_sessions)
 
-    find_stale_sessions = _read(Store.find_stale_sessions)
-    save_verdicts = _write(Store.save_verdicts)
-    iter_judged_sessions = _iterate(Store.iter_judged_sessions)
+    find_stale_sessions = _wrap_read(Store.find_stale_sessions)
+    save_verdicts = _wrap_write(Store.save_verdicts)
+    iter_judged_sessions = _wrap_iterator(Store.iter_judged_sessions)
 
-    verify = _read(Store.verify)
-    repair = _write(Store.repair)
-    backup = _read(Store.backup)
-    stats = _read(Store.stats)
-    transaction = _write(Store.transaction)
+    verify = _wrap_read(Store.verify)
+    repair = _wrap_write(Store.repair)
+    backup = _wrap_read(Store.backup)
+    stats = _wrap_read(Store.stats)
+    transaction = _wrap_write(Store.transaction)
 
     async def close(self) -> None:
         """Wait for running calls, then close files and connections."""

@@ -61,7 +61,7 @@ def _limit_work(connection: apsw.Connection, path: Path) -> None:
     connection.set_progress_handler(lambda: next(checks, None) is None, _STEPS_PER_CHECK)
     connection.limit(apsw.SQLITE_LIMIT_LENGTH, max(_MIN_VALUE_BYTES, size))
 
-    views = {name for (name,) in connection.execute(_SELECT_VIEWS)}
+    views = {name for (name,) in connection.execute(_SELECT_VIEWS)}  # pyright: ignore[reportUnknownMemberType]
 
     def refuse_views(
         operation: int, first: str | None, second: str | None, db: str | None, source: str | None
