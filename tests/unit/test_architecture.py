@@ -84,7 +84,8 @@ _VERBS = """
     drain draw drop dump echo edit emit enable encode enqueue end ensure escape estimate evaluate evict
     exclude exec execute exit expand explain export extend extract fail feed fence fetch fill filter find
     fingerprint finish fit fix flatten flush fold follow forget fork format forward gather
-    generalize generate get glob go greet group guard hand handle hash hold identify ignore import increment
+    generalize generate get glob go greet group guard hand handle hash hold identify ignore
+    import increment
     indent index inherit inline insert install interleave invent isolate iter join judge keep kill
     lead leave limit link list listen load localize lock log look main make map mark mask match measure
     iterate notify remember survey

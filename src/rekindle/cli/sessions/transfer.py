@@ -41,6 +41,7 @@ from .read import iter_messages
 
 if TYPE_CHECKING:
     from rekindle.store import Store
+    from rekindle.store.transfer.jsonl import CopyReport
     from rekindle.types import Session
 
 _PAGE_SIZE, _PROGRESS_STEP_BYTES = 500, 1_000_000
@@ -314,19 +315,23 @@ def copy_store(
             ).decode()
         )
     else:
-        sessions, messages, routes, queued = (
-            format_count(count, noun)
-            for count, noun in (
-                (report.sessions, "session"),
-                (report.messages, "message"),
-                (report.routes, "route"),
-                (report.queued_messages, "queued message"),
-            )
-        )
-        copied = f"{sessions} and {messages}"
-        if report.routes or report.queued_messages:
-            copied += f", {routes} and {queued}"
-        print_line(f"{copied} copied to {mask_secrets(target_location)}")
+        print_line(f"{_format_copied(report)} copied to {mask_secrets(target_location)}")
     _print_skipped(report.skipped)
     if report.skipped:  # warn before the old store is deleted
         raise typer.Exit(1)
+
+
+def _format_copied(report: CopyReport) -> str:
+    sessions, messages, routes, queued = (
+        format_count(count, noun)
+        for count, noun in (
+            (report.sessions, "session"),
+            (report.messages, "message"),
+            (report.routes, "route"),
+            (report.queued_messages, "queued message"),
+        )
+    )
+    copied = f"{sessions} and {messages}"
+    if report.routes or report.queued_messages:
+        copied += f", {routes} and {queued}"
+    return copied

@@ -121,7 +121,7 @@ def extract_own_words(text: str) -> str:
     return _TAG.sub(" ", _HEADING.sub("", own))
 
 
-class _Element(NamedTuple):
+class _OutputElement(NamedTuple):
     """A tag, what is between it and the tag that closes it, and the positions of both."""
 
     name: str
@@ -131,16 +131,16 @@ class _Element(NamedTuple):
     end: int
 
 
-def _iter_elements(text: str) -> Iterator[_Element]:
+def _iter_elements(text: str) -> Iterator[_OutputElement]:
     """Yield the elements of a text in order, nested ones too; a tag without its end is none."""
     tags = list(_TAG.finditer(text))
     closing: dict[str, re.Match[str]] = {}
-    elements: list[_Element] = []
+    elements: list[_OutputElement] = []
     for tag in reversed(tags):
         if tag[0][1] == "/":
             closing[tag[1]] = tag
         elif end := closing.get(tag[1]):
-            elements.append(_Element(tag[1], tag.start(), tag.end(), end.start(), end.end()))
+            elements.append(_OutputElement(tag[1], tag.start(), tag.end(), end.start(), end.end()))
     yield from reversed(elements)
 
 
