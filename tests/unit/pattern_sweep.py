@@ -116,7 +116,7 @@ def iter_parts(value: object) -> Iterator[tuple[str, object]]:
     if isinstance(value, Mapping):
         yield from (("", part) for pair in value.items() for part in pair)
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
-        yield from zip(value._fields, value, strict=True)
+        yield from ((field, getattr(value, field)) for field in value._fields)
     elif isinstance(value, list | tuple | set | frozenset):
         yield from (("", part) for part in value)
     elif is_ours(value) or is_ours(type(value)):

@@ -45,9 +45,8 @@ SOURCE = "mini-swe-agent"
 
 _MARKERS = (b'"mini_version"', b'"minisweagent.', b'"trajectory_format": "mini-swe-agent')
 # Some prompts have the model write the block inside a function, so it may be indented.
-_COMMAND_BLOCK = re.compile(
-    r"```(?:bash|sh|shell|mswea_bash_command)\s*\n(.*?)\n[ \t]*```", re.DOTALL
-)
+_BLOCK_START = re.compile(r"```(?:bash|sh|shell|mswea_bash_command)[^\S\n]*\n")
+_BLOCK_END = re.compile(r"\n[ \t]*```")
 _RETURN_CODE = re.compile(r"\s*<returncode>(-?\d{1,9})</returncode>")
 _REJECTION_PREFIXES = ("Command not executed", "Commands not executed")
 _NOT_EXECUTED = "action was not executed"
@@ -276,11 +275,19 @@ def _parse_text_call(content: Content, extra: JsonObject, fallback_id: str) -> t
     actions = as_objects(extra.get("actions"))
     commands = [command for action in actions if (command := get_text(action, "command"))]
     if not commands:
-        found = _COMMAND_BLOCK.findall(Message(role="assistant", content=content).text)
-        commands = [command.strip() for command in found]
+        commands = list(_iter_command_blocks(Message(role="assistant", content=content).text))
     if len(commands) != 1:
         return ()
     return (ToolCall(f"{fallback_id}:0", "bash", {"command": commands[0]}),)
+
+
+def _iter_command_blocks(text: str) -> Iterator[str]:
+    at = 0
+    while (start := _BLOCK_START.search(text, at)) and (
+        end := _BLOCK_END.search(text, start.end() - 1)
+    ):
+        yield text[start.end() : end.start()].strip()
+        at = end.end()
 
 
 def _parse_result_meta(raw: JsonObject, extra: JsonObject) -> dict[str, JSON] | None:
