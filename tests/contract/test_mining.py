@@ -356,9 +356,9 @@ def test_the_best_without_some_sessions_are_those_of_a_sum_anew(
     for _ in range(20):
         among = {*draw.sample(range(1, 15), draw.randrange(9, 14))}
         rooms = dict.fromkeys(MOST, most)
-        monkeypatch.setattr(candidate_counts, "FEW", 1.0)
+        monkeypatch.setattr(candidate_counts, "MAX_EXCLUDED_SHARE", 1.0)
         taken_off = store.mining_results.count_candidates(among, 1, rooms)
-        monkeypatch.setattr(candidate_counts, "FEW", -1.0)
+        monkeypatch.setattr(candidate_counts, "MAX_EXCLUDED_SHARE", -1.0)
         shapes, sorts = store.mining_results.count_candidates(among, 1, rooms)
         assert taken_off[0] == shapes
         assert {name: counts for name, counts in taken_off[1].items() if any(counts)} == sorts

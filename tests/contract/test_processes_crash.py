@@ -277,12 +277,12 @@ async def test_after_a_restart_of_the_machine_nothing_is_taken_for_running(folde
     async with embedded(folder) as registry:
         (one,) = await registry.list()
         assert one.state == "lost"
-        assert "restarted" in one.reason
+        assert "rebooted" in one.reason
 
 
 @runs
 async def test_a_clock_that_was_set_back_keeps_nothing_for_ever(folder: Path) -> None:
-    planted(folder, state="exited", code=0, ended=time.time() + 86_400)
+    planted(folder, state="exited", exit_code=0, ended=time.time() + 86_400)
     async with embedded(folder, QUICK._replace(finished=0.3)) as registry:
         assert len(await registry.list()) == 1
 

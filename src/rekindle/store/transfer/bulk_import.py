@@ -303,7 +303,7 @@ def _fill_missing_fields(tx: Transaction, num: int, imported: Session) -> None:
 
 def _select_higher_counts(stored: Session, tokens: Tokens, cost: Decimal) -> dict[str, int]:
     """Return the columns of those counts that are higher than the stored ones."""
-    names = ("input", "output", "read", "write", "reasoning")
+    names = ("input", "output", "cache_read", "cache_write", "reasoning")
     counts = zip(names, tokens, stored.tokens, strict=True)
     columns = {f"tokens_{name}": says for name, says, has in counts if says > has}
     return {**columns, "cost_nano": to_nano(cost)} if cost > stored.cost else columns
