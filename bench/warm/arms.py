@@ -84,7 +84,7 @@ class Past(NamedTuple):
             )
 
         if arm == "digest":
-            return self.given("warm", session, task, folder, warming._replace(form="digest"))
+            return self.given("warm", session, task, folder, warming._replace(format="digest"))
 
         def drawn(_: Store, __: Session, ___: WarmStartConfig) -> ArmAssignment:
             return ArmAssignment(arm)

@@ -196,9 +196,7 @@ def test_a_new_session_starts_with_the_old_template(store: Store, tmp_path: Path
     starter = create_warm_starter(config, store)
     asked = "mend the lighthouse parser and build its docs with beacon"
     session = store.begin(source="local", owner="ada")
-    new = NewSession(
-        session, asked, build_tool_checks((TERMINAL,)), "/srv/lighthouse", "ada"
-    )
+    new = NewSession(session, asked, build_tool_checks((TERMINAL,)), "/srv/lighthouse", "ada")
     prelude = starter.build_prelude(new)
     assert (prelude.arm, prelude.template) == ("warm", "lighthouse-work")
     assert "beacon docs --out site" in repr(prelude.messages)

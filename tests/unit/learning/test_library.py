@@ -266,7 +266,7 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_parsed(folder: Templat
     large = replace_fields(
         TEMPLATE, id="large", patterns=(replace_fields(PATTERN, lesson="x" * 19_000),) * 300
     )
-    with pytest.raises(InvalidInput, match="larger than the 5,000,000"):
+    with pytest.raises(InvalidInput, match="exceeds the 5,000,000"):
         folder.create(large)
     assert not folder.get_path("large").exists()
 
