@@ -112,7 +112,7 @@ def test_the_exit_code_tells_whether_something_was_left_out(rekindle: Rekindle) 
         lines.write('{"type": "user", broken\n')
     done = rekindle.run("import", code=1)
     assert f"damaged: {file}, line 3: not JSON" in done.stderr.decode()
-    assert b"1 damaged place left out" in done.stdout
+    assert b"1 damaged record skipped" in done.stdout
     assert "Nothing new" in rekindle("import", code=0)
     (file.parent / "dangling.jsonl").symlink_to(file.parent / "nowhere")
     done = rekindle.run("import", code=1)

@@ -226,7 +226,7 @@ SPOILED: list[tuple[str, str, str]] = [
     ('"format": 2', '"format": 7', "upgrade Rekindle"),
     ('"tags"', '"taggs"', "unknown field 'taggs'"),
     ('"patterns"', "patterns", "is not JSON"),
-    ('"patterns"', " " * 10_000_000 + '"patterns"', "larger than the 5,000,000"),
+    ('"patterns"', " " * 10_000_000 + '"patterns"', "exceeds the 5,000,000"),
 ]
 
 

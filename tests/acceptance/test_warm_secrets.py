@@ -109,7 +109,15 @@ def test_no_canary_is_in_any_template_file(rekindle: Rekindle) -> None:
         assert leaks(file.read_text(encoding="utf-8")) == [], file.name
 
 
-LEARNED = ("mined", "candidates", "attempts", "patterns", "templates", "preludes", "pattern_words")
+LEARNED = (
+    "mining_results",
+    "candidates",
+    "call_type_counts",
+    "patterns",
+    "templates",
+    "preludes",
+    "pattern_words",
+)
 
 
 def no_leaks(name: str, rows: Iterable[Sequence[object]]) -> int:
@@ -133,7 +141,7 @@ def test_no_canary_is_in_any_table_of_what_was_learned(rekindle: Rekindle) -> No
         name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     ]
     learned = [name for name in names if name.startswith(LEARNED)]
-    assert {"mined", "mined_calls", "candidates", "patterns", "templates"} <= {*learned}
+    assert {"mining_results", "mining_calls", "candidates", "patterns", "templates"} <= {*learned}
     assert sum(no_leaks(name, database.execute(f'SELECT * FROM "{name}"')) for name in learned) > 50
 
 
@@ -149,7 +157,9 @@ def test_no_canary_is_in_any_table_of_a_server(
     with psycopg.connect(url) as server:
         named = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
         learned = [name for (name,) in server.execute(named) if name.startswith(LEARNED)]
-        assert {"mined", "mined_calls", "candidates", "patterns", "templates"} <= {*learned}
+        assert {"mining_results", "mining_calls", "candidates", "patterns", "templates"} <= {
+            *learned
+        }
         rows = (no_leaks(name, server.execute(f'SELECT * FROM "{name}"')) for name in learned)  # pyright: ignore
         assert sum(rows) > 50
 

@@ -95,7 +95,7 @@ def preview_template(
     """
     config = load_settings()
     template = _open_library(config).find(name)
-    previewed = template._replace(max_examples=()) if no_examples else template
+    previewed = template._replace(patterns=()) if no_examples else template
     with open_for_writing(may_create=True) as store:
         starter = _create_warm_starter(config, store, form, provider, max, tokens, previewed)
         prelude = starter.build_prelude(_create_new_session(config, store, message))
