@@ -110,9 +110,9 @@ def test_no_canary_is_in_any_template_file(rekindle: Rekindle) -> None:
 
 
 LEARNED = (
-    "mining_results",
-    "candidates",
-    "call_type_counts",
+    "mining_",
+    "candidate",
+    "call_type",
     "patterns",
     "templates",
     "preludes",
