@@ -77,14 +77,14 @@ def escape_optional(text: str | None) -> str | None:
 def encode_message(message: Message) -> str:
     """Encode a message, as it will be stored in its session, as one text."""
     row = message_to_row(message, 0, 0, message.timestamp or 0.0, None)
-    _, _, role, time, _, _, tool_call_id, platform_id, _, body, content = row
-    return encode_json([role, time or None, tool_call_id, platform_id, body, content])
+    _, _, role, time, _, _, tool_call_id, platform_id, _, body, content, *added = row
+    return encode_json([role, time or None, tool_call_id, platform_id, body, content, *added])
 
 
 def decode_message(text: str) -> Message:
     """Decode the text of `encode_message`."""
-    role, time, tool_call_id, platform_id, body, content = decode_json(text)
-    message = row_to_message((None, role, time, None, tool_call_id, platform_id, body, content))
+    role, time, *rest = decode_json(text)
+    message = row_to_message((None, role, time, None, *rest))
     return replace_fields(message, position=None)
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from rekindle.errors import InvalidInput
 from rekindle.store.core.engine import Engine, Transaction
-from rekindle.store.core.rows import SESSION_COLUMNS, row_to_session
+from rekindle.store.core.rows import MESSAGE_VALUES, SESSION_COLUMNS, row_to_session
 from rekindle.store.core.text_encoding import escape_text
 from rekindle.types import Message, Session, Tokens, replace_fields
 
@@ -15,13 +15,16 @@ from . import titles
 from .sessions import append_messages, create_session, end_session, get_session, get_session_by_num
 
 MAX_POSITION = 2**62
-_COPY_MESSAGES = """
-INSERT INTO messages
-    (session, position, role, time, origin, calls, tool_call_id, platform_id, tools, body, content)
-SELECT ?, row_number() OVER (ORDER BY position) - 1, role, time, coalesce(origin, id), calls,
-       tool_call_id, platform_id, tools, body, content
-FROM messages WHERE session = ? AND position <= ? AND rewind IS NULL ORDER BY position
-"""
+_COPIED_VALUES = {
+    "session": "?",
+    "position": "row_number() OVER (ORDER BY position) - 1",
+    "origin": "coalesce(origin, id)",
+}
+_COPY_MESSAGES = (
+    f"INSERT INTO messages ({MESSAGE_VALUES})"
+    f" SELECT {', '.join(_COPIED_VALUES.get(name, name) for name in MESSAGE_VALUES.split(', '))}"
+    " FROM messages WHERE session = ? AND position <= ? AND rewind IS NULL ORDER BY position"
+)
 _UPDATE_COUNTS = """
 UPDATE sessions SET changes = changes + 1,
     message_count = (SELECT count(*) FROM messages m WHERE m.session = num AND m.rewind IS NULL),
