@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 from rekindle.errors import InvalidInput, StoreDamaged
 from rekindle.types import (
@@ -23,8 +23,8 @@ from rekindle.types import (
 
 from . import columns
 from .columns import Table, TableColumn
-from .engine import Row
-from .tables import MESSAGES, SESSIONS
+from .engine import Row, Transaction
+from .tables import MESSAGES, SESSIONS, USAGE_COLUMNS
 from .text_encoding import ESCAPE, escape_text, replace_unstorable, unescape_text
 
 PREVIEW_LENGTH = 120
@@ -41,8 +41,8 @@ _READ_NAMES = (
     "body",
     "content",
 )
-USAGE_COLUMNS = (*(f"tokens_{name}" for name in Tokens._fields), "cost_nano")
 
+V = TypeVar("V", bound=tuple[Any, ...])
 _new = cast(Any, tuple).__new__
 _loads = json.JSONDecoder().decode
 _scan = cast(Any, json.JSONDecoder()).scan_once  # for JSON we wrote ourselves, without white space
@@ -266,6 +266,38 @@ def _decode_value(column: TableColumn, stored: Any) -> Any:
     return unescape_text(stored) if isinstance(stored, str) else stored
 
 
+class ValueRows(Generic[V]):
+    """The SELECT list of a table for a named tuple, and the conversion of its rows.
+
+    Texts are unescaped; `converters` convert the stored values of other fields.
+    """
+
+    def __init__(self, table: Table, value: type[V], **converters: Callable[[Any], Any]) -> None:
+        found = list_field_columns(table, value)
+        self.select = ", ".join(f"{table.name}.{column.name}" for column in found)
+        self._from = f"SELECT {self.select} FROM {table.name} "
+        self._value = value
+        self._converters = [
+            converters.get(column.value_field, unescape_text if str in column.kind.types else None)
+            for column in found
+        ]
+
+    def read(self, row: Row) -> V:
+        """Convert a row of `select`."""
+        pairs = zip(self._converters, row, strict=True)
+        return _new(
+            self._value,
+            [
+                stored if stored is None or not convert else convert(stored)
+                for convert, stored in pairs
+            ],
+        )
+
+    def find(self, tx: Transaction, rest: str, params: Sequence[Any] = ()) -> list[V]:
+        """Return the values that a statement finds; `rest` is what follows its FROM clause."""
+        return [self.read(row) for row in tx.run(self._from + rest, params)]
+
+
 # -- sessions
 
 
@@ -286,6 +318,11 @@ class SessionRows:
         self.read = _make_session_reader(len(plain), len(json_columns), value)
         self._ordered = (*self.columns.values(),)
         self._new_columns = [(i, one) for i, one in enumerate(self._ordered) if not one.derived]
+
+    def find(self, tx: Transaction, rest: str, params: Sequence[Any] = ()) -> list[Session]:
+        """Return the sessions that a statement finds; `rest` is what follows FROM sessions s."""
+        rows = tx.run(f"SELECT {self.select} FROM sessions s {rest}", params)
+        return [self.read(row) for row in rows]
 
     def check(self, session: Session) -> None:
         """Raise `InvalidInput` naming the first field that cannot be stored."""
@@ -354,6 +391,11 @@ class MessageRows:
         self._value = value
         self.read = self._read_added if self.added else _row_to_message
         self.write = self._write_added if self.added else _message_to_values
+
+    def find(self, tx: Transaction, rest: str, params: Sequence[Any] = ()) -> list[Message]:
+        """Return the messages that a statement finds; `rest` is what follows FROM messages m."""
+        rows = tx.run(f"SELECT {self.select} FROM messages m {rest}", params)
+        return [self.read(row) for row in rows]
 
     def _read_added(self, row: Row) -> Message:
         message = _row_to_message(row[: len(_READ_NAMES)])

@@ -7,6 +7,8 @@ migration built from the line. The search indexes differ by engine and stand in 
 
 from __future__ import annotations
 
+from rekindle.types import Tokens
+
 from .columns import (
     BLOB,
     INTEGER,
@@ -22,6 +24,7 @@ from .columns import (
     TableColumn,
 )
 
+USAGE_COLUMNS = (*(f"tokens_{name}" for name in Tokens._fields), "cost_nano")
 _OF_SESSION = "REFERENCES sessions (num) ON DELETE CASCADE"
 
 SESSIONS = Table(
@@ -47,12 +50,7 @@ SESSIONS = Table(
     TableColumn("next_position", INTEGER),
     TableColumn("message_count", INTEGER, derived=True),
     TableColumn("tool_call_count", INTEGER, derived=True),
-    TableColumn("tokens_input", INTEGER, default="0"),
-    TableColumn("tokens_output", INTEGER, default="0"),
-    TableColumn("tokens_cache_read", INTEGER, default="0"),
-    TableColumn("tokens_cache_write", INTEGER, default="0"),
-    TableColumn("tokens_reasoning", INTEGER, default="0"),
-    TableColumn("cost_nano", INTEGER, default="0"),
+    *(TableColumn(name, INTEGER, default="0") for name in USAGE_COLUMNS),
     TableColumn("template", TEXT, null=True, updatable=True),
     TableColumn("arm", TEXT, null=True, updatable=True),
     TableColumn("cwd", TEXT, null=True, updatable=True, imported=True),
@@ -122,12 +120,7 @@ USAGE = Table(
     "usage",
     TableColumn("session", INTEGER, constraint=_OF_SESSION),
     TableColumn("model", KEY),
-    TableColumn("tokens_input", INTEGER),
-    TableColumn("tokens_output", INTEGER),
-    TableColumn("tokens_cache_read", INTEGER),
-    TableColumn("tokens_cache_write", INTEGER),
-    TableColumn("tokens_reasoning", INTEGER),
-    TableColumn("cost_nano", INTEGER),
+    *(TableColumn(name, INTEGER) for name in USAGE_COLUMNS),
     key="session, model",
     has_rowid=False,
 )
@@ -162,8 +155,8 @@ INBOX = Table(
     TableColumn("key", KEY),
     TableColumn("platform_id", KEY, null=True),
     TableColumn("source", TEXT),
-    TableColumn("body", TEXT),
-    TableColumn("state", TEXT),  # waiting, running, done, failed
+    TableColumn("body", TEXT, field="message"),
+    TableColumn("state", TEXT),  # waiting, running, done, failed, undeliverable
     TableColumn("session", TEXT, null=True),  # where the message was stored when its turn began
     TableColumn("position", INTEGER, null=True),
     TableColumn("reason", TEXT, null=True),
@@ -178,13 +171,13 @@ OUTBOX = Table(
     "outbox",
     TableColumn("num", SERIAL),
     TableColumn("key", KEY),
-    TableColumn("inbox", INTEGER, null=True),  # number of the inbox message that it answers
+    TableColumn("inbox", INTEGER, null=True, field="reply_to"),  # number of the message it answers
     TableColumn("target", TEXT),
     TableColumn("text", TEXT),
     TableColumn("state", TEXT),  # waiting, sent, failed
     TableColumn("attempts", INTEGER, default="0"),
     TableColumn("next_try", REAL),
-    TableColumn("platform_id", KEY, null=True),
+    TableColumn("platform_id", KEY, null=True, field="platform_message_id"),
     TableColumn("reason", TEXT, null=True),
     TableColumn("time", REAL),
     Index("outbox_open", "next_try, num WHERE state = 'waiting'"),

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from rekindle.errors import InvalidInput
 from rekindle.store.core.engine import Engine, Transaction
-from rekindle.store.core.rows import MESSAGE_VALUES, SESSION_COLUMNS, row_to_session
+from rekindle.store.core.rows import MESSAGE_VALUES, SESSION_COLUMNS, SESSION_ROWS, row_to_session
 from rekindle.store.core.text_encoding import escape_text
 from rekindle.types import Message, Session, Tokens, replace_fields
 
@@ -144,26 +144,23 @@ def find_tip(tx: Transaction, session_id: str) -> Session:
     _, session = get_session(tx, session_id)
     seen = {session.id}
     while session.end_reason == "compression":
-        rows = tx.run(
-            f"SELECT {SESSION_COLUMNS} FROM sessions s WHERE s.parent = ? AND s.pruned IS NULL"
-            " AND s.forked_at IS NULL ORDER BY s.num DESC LIMIT 1",
+        children = SESSION_ROWS.find(
+            tx,
+            "WHERE s.parent = ? AND s.pruned IS NULL AND s.forked_at IS NULL"
+            " ORDER BY s.num DESC LIMIT 1",
             (escape_text(session.id),),
         )
-        if not rows or rows[0][0] in seen:
+        if not children or children[0].id in seen:
             break
-        session = row_to_session(rows[0])
+        session = children[0]
         seen.add(session.id)
     return session
 
 
 def list_children(tx: Transaction, session_id: str) -> list[Session]:
     """Return the sessions started from this one, in order of creation."""
-    rows = tx.run(
-        f"SELECT {SESSION_COLUMNS} FROM sessions s WHERE s.parent = ? AND s.pruned IS NULL"
-        " ORDER BY s.num",
-        (escape_text(session_id),),
-    )
-    return [row_to_session(row) for row in rows]
+    rest = "WHERE s.parent = ? AND s.pruned IS NULL ORDER BY s.num"
+    return SESSION_ROWS.find(tx, rest, (escape_text(session_id),))
 
 
 def list_lineage(tx: Transaction, session_id: str) -> list[Session]:

@@ -318,8 +318,7 @@ def resolve_session(
 def _select_sessions(
     tx: Transaction, state: str, condition: str, params: Sequence[Any]
 ) -> list[Session]:
-    sql = f"SELECT {SESSION_COLUMNS} FROM sessions s WHERE {state} AND {condition}"
-    return [row_to_session(row) for row in tx.run(sql, params)]
+    return SESSION_ROWS.find(tx, f"WHERE {state} AND {condition}", params)
 
 
 def _find_by_exact_id(tx: Transaction, name: str, state: str) -> list[Session]:
@@ -402,8 +401,7 @@ def set_columns(tx: Transaction, num: int, columns: dict[str, Any]) -> None:
 
 def get_session_by_num(tx: Transaction, num: int) -> Session:
     """Return a session by its number."""
-    rows = tx.run(f"SELECT {SESSION_COLUMNS} FROM sessions s WHERE s.num = ?", (num,))
-    return row_to_session(rows[0])
+    return SESSION_ROWS.find(tx, "WHERE s.num = ?", (num,))[0]
 
 
 def rename_session(tx: Transaction, session_id: str, title: str | None) -> Session:

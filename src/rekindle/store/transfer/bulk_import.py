@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 from rekindle.errors import InvalidInput
 from rekindle.store.core.engine import Engine, Row, Transaction
 from rekindle.store.core.rows import (
-    MESSAGE_COLUMNS,
+    MESSAGE_ROWS,
     MESSAGE_VALUES,
     SESSION_ROWS,
     USAGE_COLUMNS,
     measure_text,
     message_to_values,
-    row_to_message,
     usage_to_row,
 )
 from rekindle.store.core.text_encoding import escape_text
@@ -231,12 +230,8 @@ def _complete_partial_answers(
         if message.role != "assistant" or message.platform_message_id not in known:
             continue
         if answers is None:
-            rows = tx.run(
-                f"SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.session = ?"
-                " AND m.position >= ? AND m.role = 'assistant'",
-                (num, end - RECENT_POSITIONS),
-            )
-            answers = [row_to_message(row) for row in rows]
+            rest = "WHERE m.session = ? AND m.position >= ? AND m.role = 'assistant'"
+            answers = MESSAGE_ROWS.find(tx, rest, (num, end - RECENT_POSITIONS))
         if rest := _extract_missing_part(message, answers):
             yield rest
 

@@ -364,11 +364,8 @@ def _matches_stored(tx: Transaction, num: int, known: int, dump: SessionDump) ->
     """Return whether the stored messages are the beginning of the loaded ones."""
     shared = [message for message, _ in dump.messages if (message.position or 0) < known]
     for message in (shared[:1] + shared[-1:]) if shared else ():
-        rows = tx.run(
-            f"SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.session = ? AND m.position = ?",
-            (num, message.position),
-        )
-        if not rows or row_to_message(rows[0]) != message:
+        rest = "WHERE m.session = ? AND m.position = ?"
+        if MESSAGE_ROWS.find(tx, rest, (num, message.position)) != [message]:
             return False
     return True
 
