@@ -88,7 +88,11 @@ WRAPPERS: dict[str, ProgramWrapper] = {
     "direnv": _make_wrapper(subcommands="exec", operands=1),
     **dict.fromkeys(("npx", "bunx", "pnpx"), _make_wrapper("-p --package")),
     **dict.fromkeys(("npm", "pnpm", "yarn"), _make_wrapper(subcommands="exec dlx x")),
-    "docker": _make_wrapper(_CONTAINER_VALUES, subcommands="exec", operands=1),
+    **dict.fromkeys(
+        ("docker", "podman", "nerdctl", "docker-compose"),
+        _make_wrapper(_CONTAINER_VALUES, subcommands="exec", operands=1),
+    ),
+    **dict.fromkeys(("kubectl", "oc"), _make_wrapper("-n", subcommands="exec", needs_dashes=True)),
 }
 
 
