@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from rekindle.judging.call_pairing import MASKED_IDS, pair_calls
 from rekindle.judging.judge import RULES_VERSION, Judge, Outcome
-from rekindle.judging.rules import command_output, programs, shell_commands, tool_contract
+from rekindle.judging.rules import command_output, deciding_commands, programs, tool_contract
 from rekindle.judging.rules.error_lines import find_error_line
 from rekindle.judging.rules.evidence import Evidence
 from rekindle.transcripts import detect_format
@@ -103,7 +103,7 @@ def found_nothing(call: ToolCall, result: Message) -> bool:
     body = tool_contract.extract_output(evidence)
     if evidence.shape != "shell" or evidence.record:
         return False
-    end = shell_commands.find_deciding_commands(
+    end = deciding_commands.find_deciding_commands(
         evidence.command or command_output.parse_echoed_command(evidence.text)
     )
     plain = end.last is not None and programs.is_search(end.last)

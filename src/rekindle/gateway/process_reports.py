@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import shlex
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
@@ -20,6 +19,7 @@ from rekindle.platforms import PlatformMessage
 from rekindle.processes.types import Process, Processes, ProcessEvent
 from rekindle.routing.sanitize import clean_text
 from rekindle.routing.source import from_json, to_json
+from rekindle.shell.command_reader import unwrap_shell
 from rekindle.store import Store
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import Message, Source
@@ -155,13 +155,7 @@ def _describe_ending(process: Process) -> str:
 
 def _format_command(line: str) -> str:
     """Format a command as it was typed, without the shell that runs it."""
-    try:
-        words = shlex.split(line)
-    except ValueError:
-        words = []
-    if len(words) == 3 and words[1] == "-c":
-        line = words[2]
-    return clean_text(line, _MAX_COMMAND_CHARS)
+    return clean_text(unwrap_shell(line), _MAX_COMMAND_CHARS)
 
 
 def _quote_output(text: str, title: str) -> str:

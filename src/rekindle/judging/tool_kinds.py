@@ -18,8 +18,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from rekindle.judging.rules.text_patterns import split_words
-
-from .rules import shell_commands
+from rekindle.shell.command_reader import split_commands
 
 
 class ToolKind(NamedTuple):
@@ -135,10 +134,7 @@ _PACKAGE_MANAGERS = frozenset(("npm", "pnpm", "yarn", "bunx", "npx", "pnpx"))
 
 def runs_code(command: str) -> bool:
     """Return whether a shell command runs code: a script, a build, a test, an interpreter."""
-    return any(
-        _program_runs_code(step.program, step.arguments)
-        for step in shell_commands.split_commands(command)
-    )
+    return any(_program_runs_code(step.program, step.arguments) for step in split_commands(command))
 
 
 def _program_runs_code(program: str, rest: str) -> bool:

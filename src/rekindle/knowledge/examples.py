@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias, cast
 from rekindle.judging.tool_kinds import classify_tool
 from rekindle.knowledge.mining.side_effects import has_external_effect, is_destructive
 from rekindle.knowledge.mining.slot_filler import SlotFiller
+from rekindle.shell.command_reader import join_words
 from rekindle.types import JSON, Pattern, PatternStep
 
 # The available tools by name, each with a check whether it accepts some arguments.
@@ -87,7 +88,7 @@ def build_example(pattern: Pattern, tools: Tools) -> Example | None:
 
 def _is_repeatable(step: PatternStep) -> bool:
     """Return whether this call may be shown as one to repeat."""
-    return not has_external_effect(step) and not is_destructive(step.arguments)
+    return not has_external_effect(step) and not is_destructive(step.tool, step.arguments)
 
 
 def adapt_step(step: PatternStep, tools: Tools) -> PatternStep | None:
@@ -170,7 +171,9 @@ def _show_failed_call(
         return None
     filled = PatternStep(before.tool, _as_mapping(filler.fill_value(before.arguments)))
     usable = filled if before.tool in tools else adapt_step(filled, tools)
-    return _step_to_shown_call(usable) if usable else None
+    if usable is None or is_destructive(usable.tool, usable.arguments):
+        return None
+    return _step_to_shown_call(usable)
 
 
 def _build_request(pattern: Pattern, filler: SlotFiller, calls: Sequence[ShownCall]) -> str:
@@ -191,10 +194,7 @@ def _iter_tool_names(calls: Sequence[ShownCall]) -> Iterator[str]:
 def _argument_to_text(value: JSON) -> str | None:
     """Return an argument as one text; for `["bash", "-lc", "ls"]`, the command itself."""
     if isinstance(value, (list, tuple)):
-        words = [str(word) for word in cast("Sequence[object]", value)]
-        if len(words) == 3 and words[1].startswith("-") and words[1].endswith("c"):
-            return words[2]
-        return " ".join(words) or None
+        return join_words(cast("Sequence[object]", value)) or None
     return value if isinstance(value, str) and value else None
 
 

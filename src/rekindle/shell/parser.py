@@ -1,9 +1,9 @@
-"""Parse a command line into every simple command that a shell would run.
+"""Parse a command line exactly: find every simple command that a shell would run.
 
 Supports quotes, escapes, pipes, lists, groups, loops, nested substitutions, redirections and
 here-documents. Anything beyond (functions, `case`, arrays) is rejected rather than guessed: the caller
 treats an unparsable line as dangerous. Nothing is expanded; a word whose value only the shell will
-know is marked as unknown.
+know is marked as unknown. `command_reader.py` reads lines for which a guess is good enough.
 """
 
 from __future__ import annotations
@@ -21,6 +21,19 @@ _ENDING = frozenset(["fi", "done", "}"])
 _UNSUPPORTED = frozenset(["case", "esac", "select", "function", "coproc"])
 # A line continuation inside a word can hide what the shell makes of it.
 _BROKEN_WORD = re.compile(r"[^\s\\]\\\n")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+# A whole word without surprises, which most are: plain, or in one pair of quotes.
+_WHOLE_WORD = re.compile(
+    r"""[ \t]*(?:([^\s;&|()<>\\'"$`*?\[{~\#\d][^\s;&|()<>\\'"$`*?\[{]*)|'([^']*)'|"([^"\\$`]*)")"""
+    r"(?=[ \t\n;&|)]|\Z)"
+)
+# Runs of characters without a meaning of their own: in a word, and by what closes the quotes.
+_PLAIN = re.compile(r"[^ \t\n;&|()<>\\'\"$`*?\[{]+")
+_PLAIN_QUOTED = {
+    '"': re.compile(r"[^\"\\$`]+"),
+    "}": re.compile(r"[^}\\$`\"'<>]+"),
+    None: re.compile(r"[^\\$`]+"),
+}
 
 
 class UnparsableCommand(Exception):
@@ -51,13 +64,13 @@ class ShellCommand(NamedTuple):
     assignments: tuple[ShellWord, ...] = ()  # NAME=value before it
 
 
-def split_commands(line: str, depth: int = 0) -> tuple[ShellCommand, ...]:
+def parse_commands(line: str, depth: int = 0) -> tuple[ShellCommand, ...]:
     """Return every simple command at any depth; raise UnparsableCommand if one could be missed."""
     if len(line) > _MAX_LENGTH or depth > _MAX_DEPTH:
         raise UnparsableCommand("too long or too deep")
-    if any(char < " " and char not in "\t\n" for char in line) or "\x7f" in line:
+    if _CONTROL.search(line):
         raise UnparsableCommand("control characters")
-    if _BROKEN_WORD.search(line):
+    if "\\\n" in line and _BROKEN_WORD.search(line):
         raise UnparsableCommand("a word split across lines")
     reader = _ShellParser(line, depth)
     reader.read_list(None)
@@ -150,6 +163,10 @@ class _ShellParser:
         index = len(self.commands)
         self.commands.append(ShellCommand(()))  # reserves the index for here-documents
         while True:
+            if words and (whole := _WHOLE_WORD.match(self.line, self.position)):
+                words.append(ShellWord(whole[whole.lastindex or 0]))
+                self.position = whole.end()
+                continue
             self.skip_blanks_in_command()
             if self.position >= len(self.line) or (
                 self.peek() in "\n;&|)" and self.peek(2) != "&>"
@@ -210,6 +227,8 @@ class _ShellParser:
 
     def read_redirect(self, index: int) -> Redirect | None:
         start = self.position
+        if self.peek() not in "<>&0123456789":
+            return None  # most words need no closer look
         while self.peek().isdigit():
             self.position += 1
         if self.position > start and self.peek() not in ("<", ">"):
@@ -307,12 +326,19 @@ class _ShellParser:
                 known = known and part.known
             elif char in "$`":
                 known = self.read_expansion(text) and known
+            elif run := _PLAIN.match(self.line, self.position):
+                text.append(run[0])
+                self.position = run.end()
             else:
-                if char in "*?[{" and self.peek(2) != "{}":
+                if self.peek(2) != "{}" and not self.is_lone_bracket():
                     known = False  # expands to files, or to several words
                 text.append(char)
                 self.position += 1
         return ShellWord("".join(text), known, is_pipe)
+
+    def is_lone_bracket(self) -> bool:
+        """Return whether this is the command `[`, which expands to nothing."""
+        return self.peek() == "[" and self.peek(2)[1:] in ("", *_META)
 
     def read_single(self) -> str:
         end = self.line.find("'", self.position + 1)
@@ -326,16 +352,20 @@ class _ShellParser:
         """Read the inside of double quotes, ${…} or a here-document, up to its end."""
         text: list[str] = []
         known = True
+        plain = _PLAIN_QUOTED[closing]
         while True:
             if self.position >= len(self.line):
                 if closing:
                     raise UnparsableCommand("unclosed quote")
                 return ShellWord("".join(text), known)
             char = self.peek()
-            if char == closing:
+            if run := plain.match(self.line, self.position):
+                text.append(run[0])
+                self.position = run.end()
+            elif char == closing:
                 self.position += 1
                 return ShellWord("".join(text), known)
-            if char == "\\":
+            elif char == "\\":
                 following = self.peek(2)[1:]
                 escapes = following in ("$", "`", "\\", "\n") or following == closing
                 text.append("" if following == "\n" else following if escapes else char + following)
@@ -391,7 +421,7 @@ class _ShellParser:
                 self.position += 1
             inner.append(self.peek())
             self.position += 1
-        self.commands += split_commands("".join(inner), self.depth + 1)
+        self.commands += parse_commands("".join(inner), self.depth + 1)
 
     def read_arithmetic(self) -> None:
         """Skip $((…)); reject it if it could contain a substitution."""

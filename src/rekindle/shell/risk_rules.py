@@ -1,70 +1,21 @@
 """Risk rules: for each program, the arguments that make it destructive.
 
 A rule returns why a person should be asked, or None. It sees the arguments as far as they are known;
-an unknown word counts as the worst possible value.
+an unknown word counts as the worst possible value. This is the only list of side effects: approval,
+mining and examples all apply it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
 
+from .effects import GIT_VALUES, CommandArguments, CommandEffect, EffectLevel
+from .external_rules import find_external_effect
 from .parser import ShellWord
-
-
-class CommandArguments(NamedTuple):
-    """The arguments of a program, with a check of the paths it may write to."""
-
-    words: tuple[ShellWord, ...]
-    is_inside: Callable[[ShellWord], bool]
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        return tuple(word.text for word in self.words)
-
-    @property
-    def has_unknown(self) -> bool:
-        return any(not word.known for word in self.words)
-
-    @property
-    def operands(self) -> tuple[ShellWord, ...]:
-        """The arguments that are not options."""
-        texts = self.texts
-        end = texts.index("--") if "--" in texts else len(texts)
-        before = [w for w in self.words[:end] if not (w.text.startswith("-") and w.text != "-")]
-        return (*before, *self.words[end + 1 :])
-
-    def has_option(self, letters: str, *names: str) -> bool:
-        """Return whether one of these short options, or a long one (or its prefix), is given."""
-        for text in self.texts:
-            if text == "--":
-                return False
-            if text.startswith("--"):
-                given = text.partition("=")[0]
-                if any(name.startswith(given) and len(given) > 3 for name in names):
-                    return True
-            elif text.startswith("-") and any(letter in text[1:] for letter in letters):
-                return True
-        return False
-
-    def list_subcommands(self, value_options: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return the subcommands: the operands without the values of options that take one."""
-        found: list[str] = []
-        texts = iter(self.texts)
-        for text in texts:
-            if text in value_options:
-                next(texts, None)
-            elif not text.startswith("-"):
-                found.append(text)
-        return tuple(found)
-
+from .wrappers import split_names
 
 RiskRule = Callable[[CommandArguments], str | None]
-
-
-def _split_names(text: str) -> list[str]:
-    return text.split()
 
 
 def _make_constant_rule(reason: str) -> RiskRule:
@@ -122,9 +73,30 @@ def _check_dd(given: CommandArguments) -> str | None:
     return None
 
 
-def _is_forced_push(given: CommandArguments, references: Sequence[str]) -> bool:
-    names = ("--force", "--force-with-lease", "--delete", "--mirror", "--prune")
-    return given.has_option("fd", *names) or any(one.startswith(("+", ":")) for one in references)
+_LOSES_CHANGES = "discards uncommitted changes"
+# By subcommand: the short and long options that make it destructive, and why.
+_GIT_OPTIONS: dict[str, tuple[str, str, str]] = {
+    "push": (
+        "fd",
+        "--force --force-with-lease --delete --mirror --prune",
+        "overwrites or deletes pushed commits",
+    ),
+    "reset": ("", "--hard --merge --keep", _LOSES_CHANGES),
+    "checkout": ("f", "--force", _LOSES_CHANGES),
+    "switch": ("fC", "--force --discard-changes --force-create", _LOSES_CHANGES),
+    "branch": ("D", "", "deletes a branch"),
+    "tag": ("df", "--delete --force", "deletes or moves a tag"),
+    "gc": ("", "--prune", "deletes old commits"),
+    "rm": ("rf", "--force", "deletes files"),
+    "update-ref": ("d", "", "deletes a reference"),
+}
+# By subcommand: the first operands that make it destructive, and why.
+_GIT_OPERANDS: dict[str, tuple[str, str]] = {
+    "stash": ("drop clear", "discards stashed changes"),
+    "reflog": ("expire delete", "deletes references to old commits"),
+    "worktree": ("remove", "deletes a working tree"),
+    "remote": ("remove rm", "removes a remote"),
+}
 
 
 def _check_git(given: CommandArguments) -> str | None:
@@ -134,51 +106,34 @@ def _check_git(given: CommandArguments) -> str | None:
         for one in settings
     ):
         return "lets git run another program"
-    names = given.list_subcommands(("-C", "-c", "--git-dir", "--work-tree"))
-    subcommand, rest = (names[0], names[1:]) if names else ("", ())
     if given.words and not given.words[0].known:
         return "runs a git command that is not known in advance"
-    unknown = given.has_unknown
-    checks: dict[str, tuple[bool, str]] = {
-        "push": (
-            unknown or _is_forced_push(given, rest),
-            "overwrites or deletes pushed commits",
-        ),
-        "reset": (
-            unknown or given.has_option("", "--hard", "--merge", "--keep"),
-            "discards uncommitted changes",
-        ),
-        "clean": (not given.has_option("n", "--dry-run"), "deletes untracked files"),
-        "checkout": (
-            given.has_option("f", "--force") or "--" in given.texts or "." in rest,
-            "discards uncommitted changes",
-        ),
-        "switch": (
-            given.has_option("fC", "--force", "--discard-changes", "--force-create"),
-            "discards uncommitted changes",
-        ),
-        "restore": (
-            not given.has_option("S", "--staged") or given.has_option("W", "--worktree"),
-            "discards uncommitted changes",
-        ),
-        "branch": (
-            given.has_option("D")
-            or (given.has_option("d", "--delete") and given.has_option("f", "--force")),
-            "deletes a branch",
-        ),
-        "tag": (given.has_option("df", "--delete", "--force"), "deletes or moves a tag"),
-        "stash": (rest[:1] in (("drop",), ("clear",)), "discards stashed changes"),
-        "reflog": (rest[:1] in (("expire",), ("delete",)), "deletes references to old commits"),
-        "worktree": (rest[:1] == ("remove",), "deletes a working tree"),
-        "remote": (rest[:1] in (("remove",), ("rm",)), "removes a remote"),
-        "gc": (any(t.startswith("--prune") for t in given.texts), "deletes old commits"),
-        "rm": (given.has_option("rf", "--force"), "deletes files"),
-        "update-ref": (given.has_option("d"), "deletes a reference"),
-        "filter-branch": (True, "rewrites history"),
-        "filter-repo": (True, "rewrites history"),
-    }
-    applies, reason = checks.get(subcommand, (False, ""))
-    return reason if applies else None
+    subcommand, *rest = given.list_subcommands(GIT_VALUES) or ("",)
+    if subcommand in ("filter-branch", "filter-repo"):
+        return "rewrites history"
+    if subcommand == "clean":
+        return None if given.has_option("n", "--dry-run") else "deletes untracked files"
+    if subcommand == "restore":
+        only_staged = given.has_option("S", "--staged") and not given.has_option("W", "--worktree")
+        return None if only_staged else _LOSES_CHANGES
+    operands, reason = _GIT_OPERANDS.get(subcommand, ("", ""))
+    if rest and rest[0] in operands.split():
+        return reason
+    letters, options, reason = _GIT_OPTIONS.get(subcommand, ("", "", ""))
+    applies = given.has_option(letters, *options.split()) or _has_risky_operands(
+        subcommand, given, rest
+    )
+    return reason if reason and applies else None
+
+
+def _has_risky_operands(subcommand: str, given: CommandArguments, rest: Sequence[str]) -> bool:
+    if subcommand == "push":
+        return given.has_unknown or any(one.startswith(("+", ":")) for one in rest)
+    if subcommand == "branch":
+        return given.has_option("d", "--delete") and given.has_option("f", "--force")
+    if subcommand == "checkout":
+        return "--" in given.texts or "." in rest
+    return subcommand == "reset" and given.has_unknown
 
 
 def _make_subcommand_rule(reason: str, *verbs: str) -> RiskRule:
@@ -187,7 +142,9 @@ def _make_subcommand_rule(reason: str, *verbs: str) -> RiskRule:
     def rule(given: CommandArguments) -> str | None:
         if any(not word.known for word in given.words[:1]):
             return reason
-        return reason if any(name in verbs for name in given.list_subcommands()[:3]) else None
+        return (
+            reason if any(name.lower() in verbs for name in given.list_subcommands()[:3]) else None
+        )
 
     return rule
 
@@ -277,7 +234,7 @@ RISK_RULES: dict[str, RiskRule] = {
     **dict.fromkeys(("chmod", "chown", "chgrp", "setfacl", "chattr"), _check_permissions),
     "dd": _check_dd,
     **dict.fromkeys(
-        _split_names(
+        split_names(
             "fdisk parted sfdisk cfdisk gdisk sgdisk wipefs mke2fs mkswap swapoff swapon mount umount "
             "losetup cryptsetup lvremove vgremove pvremove blkdiscard hdparm zpool zfs"
         ),
@@ -290,7 +247,7 @@ RISK_RULES: dict[str, RiskRule] = {
         ("systemctl", "service", "launchctl", "rc-service", "supervisorctl"), _check_services
     ),
     **dict.fromkeys(
-        _split_names(
+        split_names(
             "useradd userdel usermod adduser deluser groupadd groupdel passwd chpasswd visudo"
         ),
         _USER_RULE,
@@ -309,7 +266,7 @@ RISK_RULES: dict[str, RiskRule] = {
     "git": _check_git,
     **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose"), _check_containers),
     **dict.fromkeys(
-        _split_names(
+        split_names(
             "apt apt-get aptitude yum dnf zypper apk brew snap flatpak port pip pip3 pipx uv conda "
             "mamba npm pnpm yarn bun cargo gem poetry pdm composer choco winget twine nix-env"
         ),
@@ -317,7 +274,7 @@ RISK_RULES: dict[str, RiskRule] = {
     ),
     **dict.fromkeys(("dpkg", "rpm", "pacman"), _check_package_files),
     **dict.fromkeys(
-        _split_names(
+        split_names(
             "kubectl oc helm aws gcloud az gh glab doctl flyctl heroku vercel rclone gsutil s3cmd"
         ),
         _check_cloud,
@@ -329,8 +286,9 @@ RISK_RULES: dict[str, RiskRule] = {
     **dict.fromkeys(
         ("dropdb", "dropuser"), _make_constant_rule("deletes a database or one of its users")
     ),
-    "redis-cli": _make_subcommand_rule(
-        "deletes data", "flushall", "flushdb", "FLUSHALL", "FLUSHDB", "del", "DEL"
+    **dict.fromkeys(
+        ("redis-cli", "valkey-cli", "keydb-cli"),
+        _make_subcommand_rule("deletes data", "flushall", "flushdb", "del", "unlink"),
     ),
     "tmux": _make_subcommand_rule(
         "kills sessions or types into them", "kill-server", "kill-session", "send-keys"
@@ -342,10 +300,11 @@ RISK_RULES: dict[str, RiskRule] = {
 # By name prefix, as in mkfs.ext4.
 PREFIX_RULES: dict[str, RiskRule] = {"mkfs": _DISK_RULE, "fsck": _DISK_RULE}
 
-DATABASE_CLIENTS = frozenset(
-    _split_names(
-        "psql mysql mariadb sqlite3 sqlite duckdb sqlcmd clickhouse-client cockroach mongosh mongo"
-    )
+# Not asked about in the allowed folders, but nothing to teach.
+DELETING_PROGRAMS = frozenset(["rm", "unlink", "trash", "rmdir", "truncate"])
+
+DATABASE_CLIENTS = split_names(
+    "psql mysql mariadb sqlite3 sqlite duckdb sqlcmd clickhouse-client cockroach mongosh mongo"
 )
 DESTRUCTIVE_SQL = re.compile(
     r"\b(drop|truncate)\s+(table|database|schema|index|view|materialized|user|role|column|if)\b"
@@ -353,12 +312,30 @@ DESTRUCTIVE_SQL = re.compile(
     r"|\bdropDatabase\b|\.drop\(|\.deleteMany\(\s*\{\s*\}",
     re.IGNORECASE,
 )
+DELETING_SQL = re.compile(rf"{DESTRUCTIVE_SQL.pattern}|\bdelete\s+from\s", re.IGNORECASE)
+DELETING_CODE = re.compile(
+    r"rmtree|os\.(remove|unlink|rmdir|removedirs|kill)|\.unlink\(|fs\.(rm|unlink|rmdir)"
+    r"|(rm|rmdir|unlink)Sync|FileUtils\.rm|\bunlink\b"
+)
 DESTRUCTIVE_CODE = re.compile(
-    r"rmtree|os\.(remove|unlink|rmdir|removedirs|kill|system|exec\w*|spawn\w*|popen)|\.unlink\(|subprocess"
-    r"|fs\.(rm|unlink|rmdir)|(rm|rmdir|unlink)Sync|child_process|FileUtils\.rm|\bunlink\b|\bsystem\s*\(|\bsystem\s+[\"']|`|\bexec\b"
+    rf"{DELETING_CODE.pattern}|os\.(system|exec\w*|spawn\w*|popen)|subprocess"
+    r"|child_process|\bsystem\s*\(|\bsystem\s+[\"']|`|\bexec\b"
 )
 # Secret files; a command that prints one puts it into the conversation.
 SECRET_PATHS = re.compile(
     r"/proc/[^/]{1,20}/environ|/etc/(g?shadow|sudoers)|\.ssh/(id_|.{0,200}_rsa|.{0,200}_ed25519)|\.aws/credentials"
     r"|\.netrc|\.gnupg/|\.pgpass|\.docker/config\.json|\.kube/config|\.git-credentials"
 )
+
+
+def apply_rules(program: str, given: CommandArguments) -> Iterator[CommandEffect]:
+    """Yield the effects of a program with these arguments, by its own rules."""
+    rule = RISK_RULES.get(program) or next(
+        (one for start, one in PREFIX_RULES.items() if program.startswith(start)), None
+    )
+    if rule and (reason := rule(given)):
+        yield CommandEffect(f"{program} {reason}")
+    elif program in DELETING_PROGRAMS:
+        yield CommandEffect(f"{program} deletes files", EffectLevel.DESTRUCTIVE)
+    if reason := find_external_effect(program, given):
+        yield CommandEffect(f"{program} {reason}", EffectLevel.EXTERNAL)

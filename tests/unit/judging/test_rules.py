@@ -23,7 +23,7 @@ CORPUS = Path(__file__).resolve().parents[4] / "shared" / "corpus"
 _JUDGING = Path(rekindle.judging.__file__).parent
 # Verdicts are kept with the version that gave them. When this fails, a verdict may have changed:
 # raise RULES_VERSION and write down the new print.
-PRINTS = {3: "a51ba8643b45a4b6"}
+PRINTS = {4: "57fc8bf368af2d79"}
 
 
 def fingerprint() -> str:
@@ -32,6 +32,7 @@ def fingerprint() -> str:
         _JUDGING / "judge.py",
         _JUDGING / "tool_kinds.py",
         *sorted((_JUDGING / "rules").glob("*.py")),
+        *(_JUDGING.parent / "shell" / name for name in ("command_reader.py", "wrappers.py")),
     ]
     summed = hashlib.sha256()
     for file in files:

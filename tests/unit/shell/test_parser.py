@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rekindle.shell.parser import UnparsableCommand, split_commands
+from rekindle.shell.parser import UnparsableCommand, parse_commands
 from tests.waiting import PATIENCE
 
 
 def programs(line: str) -> list[str]:
-    return sorted(command.words[0].text for command in split_commands(line) if command.words)
+    return sorted(command.words[0].text for command in parse_commands(line) if command.words)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def programs(line: str) -> list[str]:
 def test_every_command_of_a_line_is_found(line: str, expected: list[str] | None) -> None:
     if expected is None:
         with pytest.raises(UnparsableCommand):
-            split_commands(line)
+            parse_commands(line)
     else:
         assert programs(line) == expected
 
@@ -79,7 +79,7 @@ def test_every_command_of_a_line_is_found(line: str, expected: list[str] | None)
 )
 def test_what_cannot_be_read_for_sure_is_not_read(line: str) -> None:
     with pytest.raises(UnparsableCommand):
-        split_commands(line)
+        parse_commands(line)
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ def test_what_cannot_be_read_for_sure_is_not_read(line: str) -> None:
     ["$x", "${x}", "a$(b)", "`b`", "*.py", "a?", "[ab]", "{a,b}", "~bob/x", "$'\\x41'", '"$x"'],
 )
 def test_a_word_that_only_the_shell_knows_is_marked(word: str) -> None:
-    command = next(one for one in split_commands(f"echo {word}") if one.words[0].text == "echo")
+    command = next(one for one in parse_commands(f"echo {word}") if one.words[0].text == "echo")
     assert not command.words[1].known
 
 
 @pytest.mark.parametrize("word", ["'$x'", "\\*", '"*"', "a=b", "{}", "~/x", "a#b", "$'abc'", "$"])
 def test_a_word_that_is_what_it_looks_like_is_known(word: str) -> None:
-    assert split_commands(f"echo {word}")[0].words[1].known
+    assert parse_commands(f"echo {word}")[0].words[1].known
 
 
 quoted = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12).filter(
@@ -116,7 +116,7 @@ def test_words_are_those_that_bash_gives_to_a_program(texts: list[str], random) 
     line = "printf '%s\\0' " + " ".join(map(quote, texts))
     done = subprocess.run(["bash", "-c", line], capture_output=True, check=True)
     assert done.stdout.decode().split("\0")[:-1] == [
-        word.text for word in split_commands(line)[0].words[2:]
+        word.text for word in parse_commands(line)[0].words[2:]
     ]
 
 
@@ -277,7 +277,7 @@ def test_no_command_that_bash_runs_is_missed(tmp_path: Path, pieces: list[str]) 
     if not sung.exists():
         return
     try:
-        commands = split_commands(line)
+        commands = parse_commands(line)
     except UnparsableCommand:
         return
     # `eval` hands its words on: whoever judges looks into them.
@@ -291,7 +291,7 @@ def test_no_command_that_bash_runs_is_missed(tmp_path: Path, pieces: list[str]) 
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        split_commands(text)
+        parse_commands(text)
     except UnparsableCommand:
         pass
     else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from itertools import takewhile
 
-from . import programs, shell_commands
+from . import deciding_commands, programs
 from .error_lines import find_error_line, find_program_error, find_syntax_error
 from .evidence import TAIL_CHARS, Evidence, get_last_lines, trim_middle
 from .signatures import ALL_SIGNATURES, SUCCESS, SignatureRules
@@ -105,7 +105,7 @@ def has_failure_hint(text: str) -> bool:
 
 def find_signature(
     body: str,
-    deciding: shell_commands.DecidingCommands,
+    deciding: deciding_commands.DecidingCommands,
     signatures: SignatureRules = ALL_SIGNATURES,
     script: str = "",
 ) -> SignatureMatch | None:
@@ -167,7 +167,7 @@ def _is_caught(before: str, exception: str) -> bool:
 
 
 def _find_reader_failure(
-    body: str, deciding: shell_commands.DecidingCommands, signatures: SignatureRules
+    body: str, deciding: deciding_commands.DecidingCommands, signatures: SignatureRules
 ) -> SignatureMatch | None:
     """Find the failure of a command that prints other text; only its first line counts."""
     if len(body) > 1_000:
@@ -200,14 +200,14 @@ def judge_output(evidence: Evidence, signatures: SignatureRules) -> Outcome:
     deciding = (
         evidence.deciding_commands
         if evidence.shape == "shell"
-        else shell_commands.find_deciding_commands("")
+        else deciding_commands.find_deciding_commands("")
     )
     if syntax_error := find_syntax_error(body):
         return make_error(classify_error(syntax_error), "text/complaint", 0.9)
     if deciding.always_succeeds:
         # The last command of a pipe may still reject its own options.
         last = deciding.last.program if deciding.last else ""
-        error_line = find_program_error(body, {last}) if last in shell_commands.FILTERS else None
+        error_line = find_program_error(body, {last}) if last in deciding_commands.FILTERS else None
         if error_line is None:
             return make_ok("text/masked", 0.85)
         return make_error(classify_error(error_line), "text/complaint", 0.9)
@@ -230,7 +230,7 @@ def judge_output(evidence: Evidence, signatures: SignatureRules) -> Outcome:
 
 
 def _is_expected_finding(
-    deciding: shell_commands.DecidingCommands, pattern: TextPattern, body: str
+    deciding: deciding_commands.DecidingCommands, pattern: TextPattern, body: str
 ) -> bool:
     """Return whether the failure is what a test runner or linter was run to find."""
     if pattern.name.startswith("build/") and not has_run_tests(body):

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Set
 
+from .deciding_commands import DecidingCommands
 from .evidence import get_last_lines, trim_middle
 from .programs import is_inline_script
-from .shell_commands import DecidingCommands
 from .text_patterns import split_words
 
 _MULTILINE = re.MULTILINE

@@ -8,9 +8,10 @@ from typing import Any, cast
 import msgspec
 
 from rekindle.judging.tool_kinds import classify_tool
+from rekindle.shell.command_reader import join_words
 from rekindle.types import JSON, Message, ToolCall
 
-from . import shell_commands
+from . import deciding_commands
 
 HEAD_CHARS = 1_500
 TAIL_CHARS = 3_000
@@ -81,18 +82,18 @@ class Evidence:
             if isinstance(value, str) and value:
                 return value
             if isinstance(value, Sequence) and value and not isinstance(value, str):
-                return _join_arguments([str(word) for word in cast("Sequence[object]", value)])
+                return join_words(cast("Sequence[object]", value))
             if isinstance(value, Mapping):
                 words = cast("Mapping[str, JSON]", value).get("command")
                 if isinstance(words, list):
-                    return _join_arguments([str(word) for word in cast("list[object]", words)])
+                    return join_words(cast("list[object]", words))
         given = self.call.arguments
         return given if isinstance(given, str) and given[:1] not in ("{", "") else ""
 
     @property
-    def deciding_commands(self) -> shell_commands.DecidingCommands:
+    def deciding_commands(self) -> deciding_commands.DecidingCommands:
         """The commands that decide the exit code."""
-        return shell_commands.find_deciding_commands(self.command)
+        return deciding_commands.find_deciding_commands(self.command)
 
     @property
     def record(self) -> Mapping[str, JSON]:
@@ -105,14 +106,6 @@ class Evidence:
                 if isinstance(value, dict):
                     self._record = cast("dict[str, Any]", value)
         return self._record
-
-
-def _join_arguments(words: list[str]) -> str:
-    """Join an argument vector into one command; for `sh -c`, return the inner command."""
-    name = words[0].rsplit("/", 1)[-1]
-    if len(words) >= 3 and name in ("bash", "sh", "zsh", "dash") and words[1].endswith("c"):
-        return words[2]
-    return " ".join(word if word and " " not in word else repr(word) for word in words)
 
 
 def trim_middle(text: str, head: int = HEAD_CHARS, tail: int = TAIL_CHARS) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import command_output, programs, shell_commands
+from . import command_output, deciding_commands, programs
 from .error_lines import find_error_line
 from .evidence import Evidence, get_last_lines, trim_middle
 from .verdict import Outcome, classify_error, make_error, make_expected
@@ -17,10 +17,10 @@ def judge_exit_code(
     deciding = (
         evidence.deciding_commands
         if evidence.shape in ("shell", "call")
-        else shell_commands.find_deciding_commands("")
+        else deciding_commands.find_deciding_commands("")
     )
     if not deciding.commands and (text := command_output.parse_echoed_command(evidence.text)):
-        deciding = shell_commands.find_deciding_commands(text)
+        deciding = deciding_commands.find_deciding_commands(text)
     body = command_output.clean_output(body)
     error_line = find_error_line(body, deciding)
     if error_line is None and _is_empty_search(code, deciding, body):
@@ -42,7 +42,7 @@ def judge_exit_code(
     return make_error(classify_error(text), rule, confidence)
 
 
-def _is_empty_search(code: int, deciding: shell_commands.DecidingCommands, body: str) -> bool:
+def _is_empty_search(code: int, deciding: deciding_commands.DecidingCommands, body: str) -> bool:
     if code != 1 or deciding.last is None or not programs.is_search(deciding.last):
         return False
     # If an earlier command had ended the chain before the search, its failure would be visible.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from .shell_commands import SimpleCommand
+from rekindle.shell.command_reader import SimpleCommand
+
 from .text_patterns import split_words
 
 

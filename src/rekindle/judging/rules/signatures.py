@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from .shell_commands import DecidingCommands
+from .deciding_commands import DecidingCommands
 from .text_patterns import TextPattern, TextPatterns, exclude_source, parse_patterns
 
 _RUNS_GO = r"go |gotestsum|ginkgo|g?make|mise|just|task|\./|bash|sh |[\w./-]+/"

@@ -15,11 +15,11 @@ import msgspec
 
 from rekindle.judging.rules.text_patterns import split_words
 from rekindle.judging.tool_kinds import ToolKind, classify_tool
-from rekindle.knowledge.mining.side_effects import is_destructive
 from rekindle.types import JSON, ToolCall
 
 from . import command_skeleton
 from .command_skeleton import INFORMATIVE, PLAIN, TRIVIAL
+from .side_effects import find_command_key, is_destructive, join_command
 from .slots import (
     COMMENT_ARGUMENTS,
     FLEETING_KINDS,
@@ -36,7 +36,6 @@ _BATCH_SIZE, _MIN_SPLIT_SIZE = 200, 4  # texts redacted at once; smaller batches
 
 Redact = Callable[[JSON], JSON]
 
-_COMMAND_KEYS = ("command", "cmd", "script", "bash_command", "code", "input", "chars")
 # These names never make their value a secret.
 _HARMLESS_NAMES = split_words(
     """
@@ -71,8 +70,9 @@ class SignatureDraft(NamedTuple):
     tool: str
     kind: ToolKind
     key: str  # name of the argument with the command line, if any
-    command: str
+    command: str  # without the `cd` to the folder, here-documents and the handling of output
     arguments: Mapping[str, JSON]  # without the command line
+    whole_command: str = ""  # as it ran
 
     @property
     def texts(self) -> list[str]:
@@ -99,9 +99,9 @@ def draft_signature(call: ToolCall, cwd: str | None) -> SignatureDraft:
     )
     key = command = ""
     if kind.shape in ("shell", "code"):
-        key = next((key for key in _COMMAND_KEYS if arguments.get(key)), "")
+        key = find_command_key(arguments)
         if key:
-            command = _join_command(arguments[key])
+            command = join_command(arguments[key])
             arguments = {
                 name: part
                 for name, part in arguments.items()
@@ -112,9 +112,8 @@ def draft_signature(call: ToolCall, cwd: str | None) -> SignatureDraft:
     if cwd and len(cwd) > 3 and not (isinstance(raw_arguments, str) and cwd not in raw_arguments):
         arguments = cast("Mapping[str, JSON]", _relativize_value(arguments, cwd))
         command = _relativize_text(command, cwd)
-    return SignatureDraft(
-        call.name, kind, key, command_skeleton.strip_command(command) if command else "", arguments
-    )
+    stripped = command_skeleton.strip_command(command) if command else ""
+    return SignatureDraft(call.name, kind, key, stripped, arguments, command)
 
 
 def build_signature(draft: SignatureDraft, redact: Redact) -> CallSignature:
@@ -181,9 +180,9 @@ def _build_command_signature(draft: SignatureDraft, redact: Redact) -> CallSigna
     if draft.kind.shape == "code" or command_skeleton.is_script(command):
         found = command_skeleton.SCRIPT_SKELETON
     elif command_skeleton.is_everyday_command(command):
-        return _build_bare_signature(
-            draft.tool, f"{draft.tool} {command.split(None, 1)[0]}", draft.kind.shape
-        )
+        program = command.split(None, 1)[0]
+        bare = _build_bare_signature(draft.tool, f"{draft.tool} {program}", draft.kind.shape)
+        return bare._replace(destructive=_is_destructive(draft))
     else:
         found = _build_skeleton_cached(str(redact(command)))
     skeleton: dict[str, JSON] = {draft.key: found.skeleton}
@@ -207,8 +206,12 @@ def _build_command_signature(draft: SignatureDraft, redact: Redact) -> CallSigna
         call_digest,
         digest_value((draft.tool, found.skeleton, found.values)) if stable else 0,
         stable,
-        is_destructive(command),
+        _is_destructive(draft),
     )
+
+
+def _is_destructive(draft: SignatureDraft) -> bool:
+    return is_destructive(draft.tool, {draft.key: draft.whole_command})
 
 
 _build_skeleton_cached = lru_cache(maxsize=CACHE_SIZE)(command_skeleton.build_skeleton)
@@ -241,15 +244,6 @@ def _generalize_skeleton(skeleton: JSON) -> JSON:
     if isinstance(skeleton, list):
         return [_generalize_skeleton(part) for part in cast("list[JSON]", skeleton)[:1]]
     return skeleton
-
-
-def _join_command(command: JSON) -> str:
-    if isinstance(command, list):
-        parts = [str(part) for part in cast("list[object]", command)]
-        if len(parts) >= 3 and parts[1].startswith("-") and parts[1].endswith("c"):
-            return parts[2]
-        return " ".join(part if part and " " not in part else repr(part) for part in parts)
-    return command if isinstance(command, str) else ""
 
 
 def _parse_arguments(raw_arguments: str | Mapping[str, JSON]) -> Mapping[str, JSON]:

@@ -19,7 +19,7 @@ from .command_skeleton import INFORMATIVE, PLAIN, TRIVIAL
 from .recoveries import find_recoveries
 
 # Raise with every change that may change a candidate: results of older versions are mined again.
-RULES_VERSION = 3
+RULES_VERSION = 4
 
 MAX_OPENING_CALLS = 5
 MAX_CLOSING_CALLS = 3

@@ -10,6 +10,15 @@ import re
 from typing import NamedTuple
 
 from rekindle.judging.rules.text_patterns import split_words
+from rekindle.shell.command_reader import drop_heredocs, iter_tokens, unwrap_shell
+from rekindle.shell.wrappers import (
+    INTERPRETERS,
+    SHELLS,
+    WRAPPERS,
+    ProgramWrapper,
+    get_basename,
+    is_assignment,
+)
 
 from .slots import make_mark, slot_word
 
@@ -17,10 +26,6 @@ TRIVIAL, PLAIN, INFORMATIVE = 0, 1, 2
 MAX_COMMAND_CHARS = 320  # a longer command is a script, not an example
 MAX_LINES = 2
 
-_SHELL_WRAPPER = re.compile(r"""\s*(?:\S*/)?(?:ba|z)?sh\s+-\w*c\s+(['"])(.*)\1\s*$""", re.DOTALL)
-_HEREDOC = re.compile(
-    r"<<-?[ \t]*\\?(['\"]?)(\w++)\1([^\n]{0,400})\n.*?(?:^[ \t]*\2[ \t]*$|\Z)", re.S | re.M
-)
 _CD_PREFIX = re.compile(r"^\s*cd\s+(\"[^\"]*\"|'[^']*'|[^\s;&|]+)\s*(?:&&|;|\n)\s*")
 _OUTPUT_SUFFIX = re.compile(
     r"""(?<!\s)\s*+(?: 2>\s*&1 | [12&]?>{1,2}\s*/dev/null | \|\s*(?:head|tail)(?:\s+-\w*)*(?:\s+\d+)?
@@ -28,14 +33,6 @@ _OUTPUT_SUFFIX = re.compile(
     | ;\s*echo\s(?=[^;&|]*\$\?)[^;&|]*+ | ;\s*echo\s+(?:"[^"]*"|'[^']*') | [;&] )\s*$""",
     re.VERBOSE,
 )
-_TOKEN = re.compile(
-    r"""(?P<joint>&&|\|\|?|;|\n|\(|\)|&(?!>))
-    | (?P<mask><(?:secret:[\w.-]+|mail|phone|card|user)>)
-    | (?P<stream>\d?>{1,2}(?:&\d)?|<{1,3}|&>)
-    | (?P<word>(?:\\.|\$\([^)]{0,400}\)|'[^']*(?:'|$)|"(?:\\.|[^"\\])*(?:"|$)|[^\s'"|&;<>()\\]|\\$)+)""",
-    re.VERBOSE | re.DOTALL,
-)
-_ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 _OPERATOR = re.compile(r"[|>;&]")
 _SPECIAL_CHARACTER = re.compile(r"['\"|&;<>()\\\n]")
 _COMPOUND = re.compile(r"[|;&\n<>`]|\$\(")
@@ -43,12 +40,6 @@ _SUBCOMMAND = re.compile(r"[a-z][a-z0-9:_-]{0,24}")
 _MODULE = re.compile(r"[A-Za-z_][\w.]{0,60}")
 _PROGRAM = re.compile(r"[\w./@+~-]{1,60}")
 
-# Programs that run another: `uv run pytest` is pytest.
-_RUNS_ANOTHER = split_words(
-    "sudo doas time nohup env command exec xargs npx bunx pnpx timeout nice stdbuf"
-)
-_RUN_BY = {"uv": "run", "poetry": "run", "pipenv": "run", "pdm": "run", "hatch": "run",
-           "rye": "run", "bundle": "exec", "mise": "exec"}  # fmt: skip
 # Well known, and their output matters only in the moment.
 _EVERYDAY = split_words(
     """
@@ -69,10 +60,7 @@ _GIT_READ_COMMANDS = split_words(
     stash fetch grep cat-file ls-tree merge-base rev-list for-each-ref symbolic-ref
     """
 )
-INTERPRETERS = split_words(
-    "python python2 python3 pypy3 node ruby perl php bash sh zsh java deno bun tsx ts-node"
-)
-_NO_SUBCOMMAND = INTERPRETERS | {"pytest"}
+_NO_SUBCOMMAND = INTERPRETERS | SHELLS | {"pytest"}
 _HELP_OPTION = re.compile(r"(?:--version|-V|--help|-h|version|help)")
 # After their subcommand come its operands.
 _SINGLE_SUBCOMMAND = split_words(
@@ -124,11 +112,7 @@ def is_everyday_command(command: str) -> bool:
 
 def strip_command(command: str) -> str:
     """Strip the `cd` to the folder and the handling of output from a command."""
-    text = command.strip()
-    if "sh -" in text[:40] and (inner := _SHELL_WRAPPER.match(text)):
-        text = inner[2].strip()
-    if "<<" in text:
-        text = _HEREDOC.sub(lambda found: f"<<{found[2]}{found[3]}", text)
+    text = drop_heredocs(unwrap_shell(command)).strip()
     while (
         text.startswith("cd ") and (prefix := _CD_PREFIX.match(text)) and prefix.end() < len(text)
     ):
@@ -143,7 +127,7 @@ def strip_command(command: str) -> str:
 
 def split_command(command: str) -> list[str]:
     """Split a command line into words and operators; quoted text stays together."""
-    return [found[0] for found in _TOKEN.finditer(command)]
+    return [token.text for token in iter_tokens(command)]
 
 
 class _SkeletonBuilder:
@@ -155,24 +139,28 @@ class _SkeletonBuilder:
         self._tier = TRIVIAL
         self._work = ""
         self._expects_program = True
+        self._wrapper, self._before = ProgramWrapper(), ""  # whose program is expected; last word
         self._program = ""
         self._subcommands = 0  # number of further words that may be subcommands
-        self._after_option = self._after_heredoc = False
+        self._after_option = False
 
     def build(self, text: str) -> CommandSkeleton:
         if _SPECIAL_CHARACTER.search(text) is None:
             for word in text.split():
                 self._add_word(word)
             return self._finish()
-        for found in _TOKEN.finditer(text):
-            if sign := found["joint"]:
-                self._parts.append(";" if sign == "\n" else sign)
+        for kind, sign, _ in iter_tokens(text):
+            if kind == "word" or kind == "mask":
+                self._add_word(sign)
+            elif kind == "operator" or kind == "bracket":
+                if sign != "\n" or self._parts:
+                    self._parts.append(";" if sign == "\n" else sign)
                 self._end_command()
-            elif sign := found["stream"]:
+            elif kind == "here":
+                self._add_heredoc()
+            elif kind != "comment":
                 self._parts.append(sign)
-                self._subcommands, self._after_heredoc = 0, sign == "<<"
-            else:
-                self._add_word(found["mask"] or found["word"])
+                self._subcommands = 0
         return self._finish()
 
     def _finish(self) -> CommandSkeleton:
@@ -185,12 +173,6 @@ class _SkeletonBuilder:
         if self._expects_program:
             self._begin_command(word)
             return
-        if self._after_heredoc:
-            self._after_heredoc = False
-            self._tier = max(self._tier, PLAIN)
-            self._values.append("")
-            self._parts.append(make_mark("text"))
-            return
         form = _MODULE if self._program.endswith(" -m") else _SUBCOMMAND
         is_sub = self._subcommands > 0 and form.fullmatch(word) is not None
         if is_sub:
@@ -202,12 +184,23 @@ class _SkeletonBuilder:
             self._program, self._subcommands = f"{self._program} -m", 1
         self._parts.append(slot_word(word, self._values, literal=is_sub))
 
+    def _add_heredoc(self) -> None:
+        self._parts += ("<<", make_mark("text"))
+        self._values.append("")
+        self._subcommands, self._tier = 0, max(self._tier, PLAIN)
+
     def _begin_command(self, word: str) -> None:
-        self._parts.append(slot_word(word, self._values, literal=not _ASSIGNED.match(word)))
-        if _ASSIGNED.match(word) or word in _RUNS_ANOTHER or word[0] == "-" or word.isdigit():
+        is_value = is_assignment(word) or self._before in self._wrapper.value_options
+        self._parts.append(slot_word(word, self._values, literal=not is_value))
+        self._before = word
+        if is_value or word[0] == "-" or word.isdigit():
+            return
+        wrapper = WRAPPERS.get(word)
+        if wrapper is not None and not wrapper.subcommands:
+            self._wrapper = wrapper
             return
         self._expects_program = False
-        self._program = word.rsplit("/", 1)[-1] if word[0] == "/" else word
+        self._program = get_basename(word) if word[0] == "/" else word
         known = self._program in _EVERYDAY or self._program in _NO_SUBCOMMAND
         self._subcommands = 0 if known else 2
 
@@ -215,8 +208,10 @@ class _SkeletonBuilder:
         if self._program.endswith(" -m"):
             self._program, self._subcommands = f"{self._program} {word}", 0
             return
-        if _RUN_BY.get(self._program) == word:
+        wrapper = WRAPPERS.get(self._program)
+        if wrapper is not None and word in wrapper.subcommands and not wrapper.operands:
             self._expects_program, self._program, self._subcommands = True, "", 0
+            self._wrapper = wrapper
             return
         is_first = " " not in self._program
         self._program = f"{self._program} {word}"
@@ -228,6 +223,7 @@ class _SkeletonBuilder:
         if self._program and (tier > self._tier or not self._work):
             self._tier, self._work = max(tier, self._tier), self._program
         self._expects_program, self._program, self._subcommands = True, "", 0
+        self._wrapper, self._before = ProgramWrapper(), ""
 
 
 def _rate_program(program: str) -> int:

@@ -16,11 +16,12 @@ from typing import NamedTuple, cast
 
 from rekindle.analytics.sample import is_unique_id
 from rekindle.judging.tool_kinds import classify_tool
+from rekindle.shell.wrappers import INTERPRETERS, SHELLS
 from rekindle.types import JSON, Pattern, PatternKind, PatternStep
 
 from .call_reader import MinedCall
 from .call_signature import CallSignature, digest_value
-from .command_skeleton import INFORMATIVE, INTERPRETERS
+from .command_skeleton import INFORMATIVE
 from .recoveries import write_lesson
 from .slots import COMMENT_ARGUMENTS, FLEETING_KINDS, MARK_OPEN, fill_slots, list_slot_kinds
 
@@ -250,7 +251,7 @@ def _rate_step(step: PatternStep, signatures: Sequence[CallSignature]) -> float:
     if signature.tier == INFORMATIVE and signature.family in ("shell", "code"):
         program = signature.work.removeprefix(signature.tool).split()
         rest = [word for word in literal.split() if word not in program and word not in _OPERATORS]
-        if program and program[-1] in INTERPRETERS:
+        if program and program[-1] in INTERPRETERS | SHELLS:
             rest = [word for word in rest if word[0] == "-" or "/" in word]
             if not rest or rest in (["-c"], ["-e"], ["-"]):
                 return 0.0  # a one-off script

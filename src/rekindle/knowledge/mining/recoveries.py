@@ -34,7 +34,7 @@ def find_recoveries(
 ) -> Iterator[ErrorRecovery]:
     """Yield every error of the agent's own that a later call of its turn fixed."""
     for index, (number, call) in enumerate(numbered):
-        if not call.failed or call.blame == "environment":
+        if not call.failed or call.blame == "environment" or call.signature.destructive:
             continue
         tool, turn = call.signature.tool, call.turn
         between: list[int] = []

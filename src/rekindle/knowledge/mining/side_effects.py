@@ -3,46 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 from rekindle.judging.tool_kinds import classify_tool
+from rekindle.shell.command_reader import join_words
+from rekindle.shell.effects import CommandEffect, EffectLevel
+from rekindle.shell.risk import find_line_effects, find_text_effects
 from rekindle.types import JSON, PatternStep
 
-_EXTERNAL_COMMANDS = re.compile(
-    r"""(?x)\b(?: git\s+(?:-\S+\s+)*push
-    | (?:npm|pnpm|yarn|cargo|uv|poetry|gem|twine)\s+(?:publish|upload)
-    | docker\s+(?:image\s+)?push | kubectl\s+(?:apply|create|delete|scale|rollout|patch|drain)
-    | helm\s+(?:install|upgrade|uninstall|rollback) | terraform\s+(?:apply|destroy|import)
-    | gh\s+(?:pr|issue|release|repo|gist|workflow)\s+
-      (?:create|merge|close|comment|edit|delete|review|run|upload)
-    | (?:vercel|netlify|fly|flyctl|heroku|wrangler|serverless|sls|gcloud|aws|az)\s+
-      \S*(?:deploy|publish|delete|create|rm|put|push)
-    | (?:deploy|release|publish)(?:\.\w+|\b) | sendmail | mailx? | mutt | scp
-    | rsync\b(?:(?!\brsync\b)[^|])*:
-    | curl\b(?:(?!\bcurl\b)[^|;])*(?:-X\s*(?:POST|PUT|DELETE|PATCH)|\s-d\b|--data|\s-T\b|\s-F\b)
-    | wget\b(?:(?!\bwget\b)[^|;])*--post
-    | systemctl\s+(?:start|stop|restart|enable|disable) | (?:shutdown|reboot|poweroff) )"""
-)
-_DESTRUCTIVE = re.compile(
-    r"""(?x)\brm\s+(?:-\w+\s+)*-\w*[rRf]
-    | \bgit\s+(?:reset\s+--hard|clean\s+-\w*f|checkout\s+(?:--\s+)?\.
-    |push\s+(?:(?!git\b)\S+\s+)*(?:-f\b|--force)|branch\s+-D|stash\s+(?:drop|clear)|filter-branch)
-    | \b(?:mkfs|dd\s+if=|shred|truncate\s) | \bdrop\s+(?:table|database|schema)\b | \bdelete\s+from\b
-    | \btruncate\s+table\b | \bdocker\s+(?:system|volume|image)\s+(?:prune|rm)\b
-    | \bkillall\b | \bpkill\b
-    | >\s*/dev/sd | \bcurl\b(?:(?!\bcurl\b)[^|;])*\|\s*(?:sudo\s+)?(?:ba|z)?sh\b | \bsudo\b""",
-    re.IGNORECASE,
-)
-_DESTRUCTIVE_HINTS = (
-    "rm ", "git ", "mkfs", "dd ", "shred", "truncate", "drop", "delete", "docker", "kill", "/dev/sd",
-    "curl", "sudo",
-)  # fmt: skip
+_COMMAND_KEYS = ("command", "cmd", "script", "bash_command", "code", "input", "chars")
+
 # Verbs in the names of functions that change something for others.
 _EXTERNAL_VERBS = re.compile(
     r"""(?ix)(?:^|[_.-])(?: send | post | publish | delete | remove | cancel | book | buy | order | pay
     | purchase | transfer | refund | deploy | push | merge | invite | reply | forward | schedule | submit
     | update | create | modify | exchange | return | grant | revoke | drop | kill | stop )(?:[_.-]|$)"""
 )
+
+
+def find_command_key(arguments: Mapping[str, JSON]) -> str:
+    """Return the name of the argument with the command line or code; empty if there is none."""
+    return next((key for key in _COMMAND_KEYS if arguments.get(key)), "")
+
+
+def join_command(value: JSON) -> str:
+    """Return the command line in an argument that may also be a list of words."""
+    if isinstance(value, (list, tuple)):
+        return join_words(cast("Sequence[object]", value))
+    return value if isinstance(value, str) else ""
 
 
 def collect_texts(arguments: JSON) -> list[str]:
@@ -56,17 +45,9 @@ def collect_texts(arguments: JSON) -> list[str]:
     return []
 
 
-def is_destructive(arguments: JSON) -> bool:
-    """Return whether the call destroys data for good; such a call is never an example."""
-    if isinstance(arguments, str):
-        return _may_be_destructive(arguments) and _DESTRUCTIVE.search(arguments) is not None
-    return any(is_destructive(text) for text in collect_texts(arguments))
-
-
-def _may_be_destructive(text: str) -> bool:
-    """Return whether the slow pattern is worth running: most texts contain none of these words."""
-    lower = text.lower()
-    return any(word in lower for word in _DESTRUCTIVE_HINTS)
+def is_destructive(tool: str, arguments: JSON) -> bool:
+    """Return whether the call destroys something or needs approval; it is never an example."""
+    return any(effect.level >= EffectLevel.DESTRUCTIVE for effect in _iter_effects(tool, arguments))
 
 
 def has_external_effect(step: PatternStep) -> bool:
@@ -76,5 +57,14 @@ def has_external_effect(step: PatternStep) -> bool:
     """
     kind = classify_tool(step.tool)
     if kind.shape in ("shell", "code"):
-        return any(_EXTERNAL_COMMANDS.search(text) for text in collect_texts(step.arguments))
+        return any(_iter_effects(step.tool, step.arguments))
     return kind.work == "general" and _EXTERNAL_VERBS.search(step.tool) is not None
+
+
+def _iter_effects(tool: str, arguments: JSON) -> Iterator[CommandEffect]:
+    if classify_tool(tool).shape == "shell" and isinstance(arguments, Mapping):
+        parts = dict(cast("Mapping[str, JSON]", arguments))
+        yield from find_line_effects(join_command(parts.pop(find_command_key(parts), None)))
+        arguments = parts
+    for text in collect_texts(arguments):
+        yield from find_text_effects(text)

@@ -14,13 +14,12 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-from rekindle.judging.rules import shell_commands
 from rekindle.judging.rules.evidence import Evidence
 from rekindle.judging.rules.text_patterns import split_words
 from rekindle.judging.tool_kinds import classify_tool
+from rekindle.shell.command_reader import split_commands, split_substitutions
+from rekindle.shell.wrappers import SHELLS, is_interpreter
 from rekindle.types import Message, ToolCall
-
-from .command_skeleton import INTERPRETERS
 
 _NO_RESULT = Message("tool")
 _MAX_CHARS = 100_000  # of the arguments
@@ -57,7 +56,6 @@ _HTTP_CODE = re.compile(
     | \bhttp\.client\b | \bnode-fetch\b | \bfetch\( | \bhttps?\.get\( | \bnet::http\b | \bopen-uri\b
     | \blwp::  | \bweb_(?:search|extract|fetch|crawl)\b | \(\s*[rfbu]?["'`]https?://"""
 )
-_SUBSTITUTION = re.compile(r"[$<]\(([^()]*)\)")
 _LOCAL_HOST = re.compile(r"(?i)\blocalhost\b|\b127\.0\.0\.1\b|\b0\.0\.0\.0\b|\[::1\]")
 _REMOTE_URL = re.compile(
     r"(?i)\b(?:https?|ftp|git|ssh)://(?!(?:[^/@\s]*@)?(?:localhost\b|127\.0\.0\.1|0\.0\.0\.0|\[::1\]))"
@@ -205,16 +203,12 @@ def _is_action(name: list[str]) -> bool:
 
 
 def _command_fetches(command: str) -> bool:
-    steps = shell_commands.split_commands(command)
-    inner = [
-        step
-        for text in _SUBSTITUTION.findall(command)
-        for step in shell_commands.split_commands(text)
-    ]
-    if any(_is_fetch_command(step.program.lower(), step.arguments) for step in (*steps, *inner)):
+    steps = split_commands(command)
+    every_step = (*steps, *split_substitutions(command))
+    if any(_is_fetch_command(step.program.lower(), step.arguments) for step in every_step):
         return True
     # A script in the command line, or one that gets a URL.
-    scripts = [step for step in steps if _is_interpreter(step.program)]
+    scripts = [step for step in steps if _runs_script(step.program)]
     if not scripts:
         return False
     return _code_fetches(command) or any(_REMOTE_URL.search(step.arguments) for step in scripts)
@@ -232,8 +226,8 @@ def _is_fetch_command(program: str, rest: str) -> bool:
     )
 
 
-def _is_interpreter(program: str) -> bool:
-    return program in INTERPRETERS or program.startswith(("./", "python"))
+def _runs_script(program: str) -> bool:
+    return is_interpreter(program) or program in SHELLS or program.startswith("./")
 
 
 def _code_fetches(code: str) -> bool:
