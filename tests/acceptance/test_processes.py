@@ -17,7 +17,7 @@ import pytest
 from tests import command, remote_hosts
 from tests.acceptance.terminals import Terminal
 from tests.servers import Missing
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, wait_until
 
 
 class Home:
@@ -123,7 +123,7 @@ def test_a_shell_that_may_open_few_files_does_not_spoil_it_for_the_next(home: Ho
     assert done.returncode == 1
     assert "may open only 24 files and needs 64" in done.stderr
     assert "ulimit -n" in done.stderr
-    assert home.supervisors() == []
+    wait_until(lambda: home.supervisors() == [])
     id = home.start("--", "echo", "hi")
     home.run("wait", id)
     assert home.run("logs", id) == "hi\n"
@@ -145,7 +145,7 @@ def test_a_folder_that_is_not_utf8_is_told_plainly_and_nothing_is_left_running(
         assert done.stderr.startswith(b"rekindle: ")
         assert b"UTF-8" in done.stderr
         assert done.stderr.count(b"\n") == 1
-    assert home.supervisors() == []
+    wait_until(lambda: home.supervisors() == [])
 
 
 def test_output_comes_back_byte_for_byte(home: Home) -> None:

@@ -45,7 +45,9 @@ FAILURE_HINTS = (
 )  # fmt: skip
 _COMMAND_LINE = re.compile(r"Command: (.+)")
 # The prompt that SWE-agent prints below every output.
-_PROMPT = re.compile(r"\n?(?:\((?:Open file|Current directory): .*\)\n){1,4}bash-\$\Z")
+_PROMPT = re.compile(
+    r"\n?(?:^\((?:Open file|Current directory): .*\)\n){1,4}bash-\$\Z", re.MULTILINE
+)
 _BLANK_LINES = re.compile(r"\n[ \t]*\n(?:[ \t]*\n)+")
 _TERMINAL_ESCAPES = re.compile(
     r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_=>])"
