@@ -25,6 +25,7 @@ from rekindle.store.core.tables import IMPORTS
 from rekindle.store.core.text_encoding import escape_text, unescape_text
 from rekindle.store.sessions.list_cache import SessionListCache
 from rekindle.store.sessions.search import search_messages as find_messages
+from rekindle.store.sessions.sessions import get_session_id as _get_id
 from rekindle.store.transfer.bulk_import import (
     SessionImport,
     SessionImportResult,
@@ -242,8 +243,7 @@ class Store:
 
     def resolve(self, name: str, *, owner: str | None = None) -> Session:
         """Find a session by id, by title (the newest of its series) or by id prefix."""
-        with self._engine.begin_read() as tx:
-            return sessions.resolve_session(tx, name, owner)
+        return self._read(lambda tx: sessions.resolve_session(tx, name, owner))
 
     def recent(
         self,
@@ -353,10 +353,11 @@ class Store:
 
     def usage(self, session: Session | str, *, owner: str | None = None) -> dict[str, Usage]:
         """Return the usage of a session by model; usage without a known model is under ""."""
-        with self._engine.begin_read() as tx:
-            return usage.compute_session_usage(
+        return self._read(
+            lambda tx: usage.compute_session_usage(
                 tx, *sessions.get_session(tx, _get_id(session), owner)
             )
+        )
 
     # -- lineage
 
@@ -383,18 +384,17 @@ class Store:
 
     def lineage(self, session: Session | str, *, owner: str | None = None) -> list[Session]:
         """Return the ancestors of a session, the session itself and its descendants, oldest first."""
-        with self._engine.begin_read() as tx:
-            return _filter_by_owner(lineage.list_lineage(tx, _get_id(session)), owner)
+        found = self._read(lambda tx: lineage.list_lineage(tx, _get_id(session)))
+        return _filter_by_owner(found, owner)
 
     def children(self, session: Session | str, *, owner: str | None = None) -> list[Session]:
         """Return the sessions that were started from this one."""
-        with self._engine.begin_read() as tx:
-            return _filter_by_owner(lineage.list_children(tx, _get_id(session)), owner)
+        found = self._read(lambda tx: lineage.list_children(tx, _get_id(session)))
+        return _filter_by_owner(found, owner)
 
     def find_tip(self, session: Session | str, *, owner: str | None = None) -> Session:
         """Return the session in which a conversation continues after all its compressions."""
-        with self._engine.begin_read() as tx:
-            found = lineage.find_tip(tx, _get_id(session))
+        found = self._read(lambda tx: lineage.find_tip(tx, _get_id(session)))
         if not _filter_by_owner([found], owner):
             raise NotFound(f"no session {_get_id(session)!r}")
         return found
@@ -495,8 +495,8 @@ class Store:
 
     def _list_ids(self, owner: str | None = None) -> list[str]:
         scope, params = ("", ()) if owner is None else (" WHERE owner = ?", (escape_text(owner),))
-        with self._engine.begin_read() as tx:
-            rows = tx.run(f"SELECT id FROM sessions{scope} ORDER BY num", params)
+        sql = f"SELECT id FROM sessions{scope} ORDER BY num"
+        rows = self._read(lambda tx: tx.run(sql, params))
         return [unescape_text(name) for (name,) in rows]
 
     def load(
@@ -644,11 +644,9 @@ class Store:
 
     def has_any_sessions(self, excluding: Session | str | None = None) -> bool:
         """Return whether any session, except `excluding`, has ever been stored."""
-        with self._engine.begin_read() as tx:
-            sql = "SELECT 1 FROM sessions WHERE id <> ? LIMIT 1"
-            return bool(
-                tx.run(sql, ("" if excluding is None else escape_text(_get_id(excluding)),))
-            )
+        excluded = "" if excluding is None else escape_text(_get_id(excluding))
+        sql = "SELECT 1 FROM sessions WHERE id <> ? LIMIT 1"
+        return bool(self._read(lambda tx: tx.run(sql, (excluded,))))
 
     # -- judged calls
 
@@ -775,13 +773,13 @@ class Store:
 
         return self._write(run_changes)
 
+    def _read(self, query: Callable[[Transaction], T]) -> T:
+        with self._engine.begin_read() as tx:
+            return query(tx)
+
     def _write(self, operation: Callable[[Transaction], T]) -> T:
         current: Transaction | None = getattr(self._thread_state, "transaction", None)
         return self._committer.run(operation) if current is None else operation(current)
-
-
-def _get_id(session: Session | str) -> str:
-    return session if isinstance(session, str) else session.id
 
 
 def _check_page(limit: int | None, offset: int = 0) -> None:

@@ -43,8 +43,10 @@ from .message_rows import (
     MessageCounts,
     OutboundMessage,
     acquire_lease,
+    acquire_leases,
     encode_message,
     escape_optional,
+    release_if_idle,
 )
 from .outbox import Outbox, build_prefix_condition, insert_outbound, select_unsent
 
@@ -245,18 +247,7 @@ class Inbox(Outbox):
 
     def release_lease(self, key: str, instance: str) -> list[InboundMessage]:
         """Release the lease of a conversation unless messages are waiting, and return those."""
-
-        def release_if_idle(tx: Transaction) -> list[InboundMessage]:
-            held = tx.run(
-                "UPDATE leases SET expires = expires WHERE key = ? AND instance = ? RETURNING key",
-                (escape_text(key), escape_text(instance)),
-            )
-            waiting = _select_open(tx, key)
-            if held and not waiting:
-                tx.run("DELETE FROM leases WHERE key = ?", (escape_text(key),))
-            return waiting if held else []
-
-        return self._write(release_if_idle)
+        return self._write(lambda tx: release_if_idle(tx, key, instance, key, _select_open))
 
     def adopt_conversations(
         self, instance: str, lease_seconds: float, limit: int = 100, *, prefixes: Sequence[str] = ()
@@ -267,17 +258,16 @@ class Inbox(Outbox):
         """
         now, (condition, prefix_params) = self._clock(), build_prefix_condition(prefixes)
 
-        def acquire_leases(tx: Transaction) -> list[str]:
+        def adopt_waiting(tx: Transaction) -> list[str]:
             rows = tx.run(
                 "SELECT DISTINCT key FROM inbox i WHERE state IN ('waiting', 'running')"
                 " AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.key = i.key AND l.expires > ?"
                 f" AND l.expires <= ?){condition} ORDER BY key LIMIT ?",
                 (now, now + lease_seconds + MAX_CLOCK_SKEW, *prefix_params, limit),
             )
-            keys = [unescape_text(key) for (key,) in rows]
-            return [key for key in keys if acquire_lease(tx, key, instance, now, lease_seconds)]
+            return acquire_leases(tx, rows, "", instance, now, lease_seconds)
 
-        return self._write(acquire_leases)
+        return self._write(adopt_waiting)
 
     def get_counts(self) -> MessageCounts:
         """Return the numbers of pending and undeliverable messages."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 from rekindle.routing.source import from_json
-from rekindle.store.core.engine import Transaction
+from rekindle.store.core.engine import Row, Transaction
 from rekindle.store.core.rows import (
     ValueRows,
     decode_json,
@@ -14,8 +15,10 @@ from rekindle.store.core.rows import (
     row_to_message,
 )
 from rekindle.store.core.tables import INBOX, OUTBOX
-from rekindle.store.core.text_encoding import escape_text
+from rekindle.store.core.text_encoding import escape_text, unescape_text
 from rekindle.types import Message, Source, replace_fields
+
+T = TypeVar("T")
 
 MAX_CLOCK_SKEW = 300.0  # seconds
 SEND_LEASE_PREFIX = "out:"  # prefix of a key for the sender's lease; no key starts like this
@@ -121,3 +124,34 @@ def acquire_lease(
             ),
         )
     )
+
+
+def acquire_leases(
+    tx: Transaction,
+    rows: Sequence[Row],
+    prefix: str,
+    instance: str,
+    now: float,
+    lease_seconds: float,
+) -> list[str]:
+    """Acquire the free leases of conversations, given as rows of their keys; return those keys."""
+    keys = [unescape_text(key) for (key,) in rows]
+    return [key for key in keys if acquire_lease(tx, prefix + key, instance, now, lease_seconds)]
+
+
+def release_if_idle(
+    tx: Transaction,
+    lease: str,
+    instance: str,
+    key: str,
+    select_waiting: Callable[[Transaction, str], list[T]],
+) -> list[T]:
+    """Release a lease unless the conversation has waiting messages, and return those."""
+    held = tx.run(
+        "UPDATE leases SET expires = expires WHERE key = ? AND instance = ? RETURNING key",
+        (escape_text(lease), escape_text(instance)),
+    )
+    waiting = select_waiting(tx, key)
+    if held and not waiting:
+        tx.run("DELETE FROM leases WHERE key = ?", (escape_text(lease),))
+    return waiting if held else []

@@ -11,7 +11,7 @@ from typing import Any
 
 from rekindle.store.core.engine import StorePart, Transaction
 from rekindle.store.core.rows import encode_json
-from rekindle.store.core.text_encoding import escape_text, unescape_text
+from rekindle.store.core.text_encoding import escape_text
 from rekindle.types import Source, to_json_value
 
 from .message_rows import (
@@ -22,6 +22,8 @@ from .message_rows import (
     InboundMessage,
     OutboundMessage,
     acquire_lease,
+    acquire_leases,
+    release_if_idle,
 )
 
 
@@ -44,7 +46,7 @@ class Outbox(StorePart):
         """
         now, (condition, prefix_params) = self._clock(), build_prefix_condition(prefixes)
 
-        def acquire_leases(tx: Transaction) -> list[str]:
+        def claim_due(tx: Transaction) -> list[str]:
             rows = tx.run(
                 "SELECT DISTINCT key FROM outbox o WHERE state = 'waiting'"
                 " AND (next_try <= ? OR time > ?)"
@@ -60,14 +62,9 @@ class Outbox(StorePart):
                     limit,
                 ),
             )
-            keys = [unescape_text(key) for (key,) in rows]
-            return [
-                key
-                for key in keys
-                if acquire_lease(tx, SEND_LEASE_PREFIX + key, instance, now, lease_seconds)
-            ]
+            return acquire_leases(tx, rows, SEND_LEASE_PREFIX, instance, now, lease_seconds)
 
-        return self._write(acquire_leases)
+        return self._write(claim_due)
 
     def claim_unsent(self, key: str, instance: str, lease_seconds: float) -> list[OutboundMessage]:
         """Acquire a conversation's send lease and return its unsent messages; none if another sends.
@@ -87,18 +84,8 @@ class Outbox(StorePart):
 
     def release_send_lease(self, key: str, instance: str) -> list[OutboundMessage]:
         """Release the send lease of a conversation unless messages are waiting, and return those."""
-
-        def release_if_idle(tx: Transaction) -> list[OutboundMessage]:
-            held = tx.run(
-                "UPDATE leases SET expires = expires WHERE key = ? AND instance = ? RETURNING key",
-                (escape_text(SEND_LEASE_PREFIX + key), escape_text(instance)),
-            )
-            waiting = select_unsent(tx, key)
-            if held and not waiting:
-                tx.run("DELETE FROM leases WHERE key = ?", (escape_text(SEND_LEASE_PREFIX + key),))
-            return waiting if held else []
-
-        return self._write(release_if_idle)
+        lease = SEND_LEASE_PREFIX + key
+        return self._write(lambda tx: release_if_idle(tx, lease, instance, key, select_unsent))
 
     def is_all_sent(self, key: str) -> bool:
         """Return whether everything posted in a conversation was sent or given up."""

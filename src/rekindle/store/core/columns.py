@@ -6,7 +6,8 @@ The columns of a table stand in the order of the database, so a new one goes to 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple
 
 
 class Kind(NamedTuple):
@@ -33,13 +34,14 @@ _NO_ROWID = " STRICT, WITHOUT ROWID"
 
 
 class TableColumn(NamedTuple):
-    """A column. Those from `field` on describe how it appears in the value of its row."""
+    """A column. The fields from `field` on say how values of its rows hold it."""
 
     name: str
     kind: Kind
     null: bool = False
     default: str | None = None  # an SQL literal
     primary: bool = False
+    unique: bool = False
     constraint: str = ""
     since: int = 1  # the schema version that added it
     field: str | None = None  # of the value, if it has another name
@@ -63,7 +65,33 @@ class TableColumn(NamedTuple):
             parts.append("NOT NULL")
         if self.default is not None:
             parts.append(f"DEFAULT {self.default}")
+        if self.unique:
+            parts.append("UNIQUE")
         return " ".join(filter(None, [*parts, self.constraint]))
+
+
+_KINDS = {
+    "serial": SERIAL,
+    "rowid": ROWID,
+    "integer": INTEGER,
+    "small": SMALL,
+    "real": REAL,
+    "text": TEXT,
+    "key": KEY,
+    "json": JSON,
+    "blob": BLOB,
+}
+
+
+def parse_columns(text: str) -> Iterator[TableColumn]:
+    """Yield the columns of a text such as "state text, reason text null, tries integer default=0"."""
+    for part in text.split(", "):
+        name, kind, *options = part.split()
+        settings: dict[str, Any] = {}
+        for option in options:
+            key, _, value = option.partition("=")
+            settings[key] = int(value) if key == "since" else value or True
+        yield TableColumn(name, _KINDS[kind], **settings)
 
 
 class Index(NamedTuple):
@@ -81,14 +109,18 @@ class Table:
     def __init__(
         self,
         name: str,
-        *parts: TableColumn | Index,
+        *parts: TableColumn | Index | str,  # a text holds columns, see `parse_columns`
         key: str = "",  # the primary key, if it has several columns
         has_rowid: bool = True,  # on SQLite
     ) -> None:
         self.name = name
-        self.parts = parts
-        self.columns = tuple(part for part in parts if isinstance(part, TableColumn))
-        self.indexes = tuple(part for part in parts if isinstance(part, Index))
+        self.parts = tuple(
+            chain.from_iterable(
+                parse_columns(part) if isinstance(part, str) else (part,) for part in parts
+            )
+        )
+        self.columns = tuple(part for part in self.parts if isinstance(part, TableColumn))
+        self.indexes = tuple(part for part in self.parts if isinstance(part, Index))
         self.names = tuple(column.name for column in self.columns)
         self._key = key
         self._has_rowid = has_rowid
@@ -99,7 +131,7 @@ class Table:
         versions = [column.since for column in self.columns]
         return {sum(version <= latest for version in versions) for latest in versions}
 
-    def extend(self, *parts: TableColumn | Index) -> Table:
+    def extend(self, *parts: TableColumn | Index | str) -> Table:
         """Return a copy with more columns or indexes."""
         return Table(self.name, *self.parts, *parts, key=self._key, has_rowid=self._has_rowid)
 

@@ -1,67 +1,57 @@
-"""The tables of the store: one line per column, for both engines.
+"""The tables of the store, for both engines.
 
-To add a column, append its line to the columns of its table with `since` one higher than the latest
-version; if values have it as a field, add the field to the value's class too. Databases get it by a
-migration built from the line. The search indexes differ by engine and stand in `migrations/*.sql`.
+A column is its name, its kind and its options, the fields of `TableColumn`. To add one, append it to
+the columns of its table with `since` one higher than the latest version; if values have it as a
+field, add the field to the value's class too. Old databases get it by a migration built from here.
+The search indexes differ by engine and stand in `migrations/*.sql`.
 """
 
 from __future__ import annotations
 
 from rekindle.types import Tokens
 
-from .columns import (
-    BLOB,
-    INTEGER,
-    JSON,
-    KEY,
-    REAL,
-    ROWID,
-    SERIAL,
-    SMALL,
-    TEXT,
-    Index,
-    Table,
-    TableColumn,
-)
+from .columns import INTEGER, Index, Table, TableColumn
 
 USAGE_COLUMNS = (*(f"tokens_{name}" for name in Tokens._fields), "cost_nano")
 _OF_SESSION = "REFERENCES sessions (num) ON DELETE CASCADE"
+_SESSION = TableColumn("session", INTEGER, constraint=_OF_SESSION)
+_SESSION_KEY = _SESSION._replace(primary=True)
 
 SESSIONS = Table(
     "sessions",
-    TableColumn("num", SERIAL),
-    TableColumn("id", KEY, constraint="UNIQUE", is_name=True),
-    TableColumn("source", KEY, is_name=True),
-    TableColumn("owner", KEY, is_name=True, is_blank=True, imported=True),
-    TableColumn("user_name", TEXT, null=True, field="user", updatable=True, imported=True),
-    TableColumn("model", TEXT, null=True, updatable=True, imported=True),
-    TableColumn("model_config", JSON, null=True, updatable=True, imported=True),
-    TableColumn("title", KEY, null=True, derived=True),
+    "num serial",
+    "id key unique is_name",
+    "source key is_name",
+    "owner key is_name is_blank imported",
+    "user_name text null field=user updatable imported",
+    "model text null updatable imported",
+    "model_config json null updatable imported",
+    "title key null derived",
     # The title without its number, case-folded: the same for "Plan" and "plan #2".
-    TableColumn("title_base", KEY, null=True),
-    TableColumn("title_number", INTEGER, null=True),
+    "title_base key null",
+    "title_number integer null",
     # An id: the parent may be outside this store.
-    TableColumn("parent", KEY, null=True, is_name=True, imported=True),
-    TableColumn("forked_at", INTEGER, null=True),
-    TableColumn("started", REAL),
-    TableColumn("last_active", REAL),
-    TableColumn("ended", REAL, null=True),
-    TableColumn("end_reason", TEXT, null=True),
-    TableColumn("next_position", INTEGER),
-    TableColumn("message_count", INTEGER, derived=True),
-    TableColumn("tool_call_count", INTEGER, derived=True),
+    "parent key null is_name imported",
+    "forked_at integer null",
+    "started real",
+    "last_active real",
+    "ended real null",
+    "end_reason text null",
+    "next_position integer",
+    "message_count integer derived",
+    "tool_call_count integer derived",
     *(TableColumn(name, INTEGER, default="0") for name in USAGE_COLUMNS),
-    TableColumn("template", TEXT, null=True, updatable=True),
-    TableColumn("arm", TEXT, null=True, updatable=True),
-    TableColumn("cwd", TEXT, null=True, updatable=True, imported=True),
-    TableColumn("git_branch", TEXT, null=True, updatable=True, imported=True),
-    TableColumn("preview", TEXT, null=True, derived=True),
-    TableColumn("archived", REAL, null=True),
-    TableColumn("pruned", REAL, null=True),
-    TableColumn("changes", INTEGER, default="0"),  # incremented by every UPDATE of the row
-    TableColumn("is_escaped", SMALL, default="0"),  # 1 if a text in this row must be unescaped
-    TableColumn("template_revision", INTEGER, null=True, since=6),
-    TableColumn("prelude", TEXT, null=True, since=6),  # a hash
+    "template text null updatable",
+    "arm text null updatable",
+    "cwd text null updatable imported",
+    "git_branch text null updatable imported",
+    "preview text null derived",
+    "archived real null",
+    "pruned real null",
+    "changes integer default=0",  # incremented by every UPDATE of the row
+    "is_escaped small default=0",  # 1 if a text in this row must be unescaped
+    "template_revision integer null since=6",
+    "prelude text null since=6",  # a hash
     # One for lists of all sources and of one: a second would have to be written with every message.
     Index("sessions_recent", "last_active, source WHERE pruned IS NULL"),
     Index("sessions_owner", "owner, last_active WHERE owner <> ''"),
@@ -76,50 +66,38 @@ SESSIONS = Table(
 # end of the file, and small ids keep the search index small.
 MESSAGES = Table(
     "messages",
-    TableColumn("id", ROWID),
+    "id rowid",
     TableColumn("session", INTEGER, constraint="REFERENCES sessions (num)"),
-    TableColumn("position", INTEGER),
-    TableColumn("role", TEXT),
-    TableColumn("time", REAL),
-    TableColumn("rewind", INTEGER, null=True),  # the rewind that removed it from the conversation
-    TableColumn("origin", INTEGER, null=True),  # the message that a fork copied it from
-    TableColumn("calls", SMALL, default="0"),
-    TableColumn(
-        "tool_call_id", TEXT, null=True
-    ),  # id of the call that this message is the result of
-    TableColumn("platform_id", KEY, null=True, field="platform_message_id"),
+    "position integer",
+    "role text",
+    "time real",
+    "rewind integer null",  # the rewind that removed it from the conversation
+    "origin integer null",  # the message that a fork copied it from
+    "calls small default=0",
+    "tool_call_id text null",  # id of the call that this message is the result of
+    "platform_id key null field=platform_message_id",
     # Names of the tools it calls or has results of, each between spaces.
-    TableColumn("tools", TEXT, null=True),
-    TableColumn("body", TEXT, null=True),  # everything except plain text content, as JSON
-    TableColumn("content", TEXT, null=True),
+    "tools text null",
+    "body text null",  # everything except plain text content, as JSON
+    "content text null",
     Index("messages_place", "session, position", unique=True),
     # Not unique: a rewrite may repeat messages. `append` checks for duplicates in its transaction.
     Index("messages_platform", "session, platform_id WHERE platform_id IS NOT NULL"),
 )
 REWINDS = Table(
     "rewinds",
-    TableColumn("num", SERIAL),
-    TableColumn("session", INTEGER, constraint=_OF_SESSION),
-    TableColumn("kind", TEXT),
-    TableColumn("since", INTEGER),
-    TableColumn("messages", INTEGER),
-    TableColumn("time", REAL),
-    TableColumn("restored", REAL, null=True),
+    "num serial",
+    _SESSION,
+    "kind text, since integer, messages integer, time real, restored real null",
     Index("rewinds_session", "session, num"),
 )
-IMPORTS = Table(
-    "imports",
-    TableColumn("path", KEY, primary=True),
-    TableColumn("stamp", TEXT),
-    TableColumn("imported_at", REAL),
-    has_rowid=False,
-)
+IMPORTS = Table("imports", "path key primary, stamp text, imported_at real", has_rowid=False)
 # Usage of each model in a session. Usage that is not listed here (imported with the session, or
 # counted by an older version) belongs to the model of the session.
 USAGE = Table(
     "usage",
-    TableColumn("session", INTEGER, constraint=_OF_SESSION),
-    TableColumn("model", KEY),
+    _SESSION,
+    "model key",
     *(TableColumn(name, INTEGER) for name in USAGE_COLUMNS),
     key="session, model",
     has_rowid=False,
@@ -127,41 +105,26 @@ USAGE = Table(
 # A route maps the key of a conversation to its current session.
 ROUTES = Table(
     "routes",
-    TableColumn("key", KEY, primary=True),
-    TableColumn("session", TEXT),  # an id: the session row is created with the first message
-    TableColumn("previous", TEXT, null=True),  # the previous session, for /back
-    TableColumn("created", REAL),
-    TableColumn("updated", REAL),
-    TableColumn("origin", TEXT),
-    TableColumn("display_name", TEXT),
-    TableColumn("platform", TEXT),
-    TableColumn("chat_type", TEXT),
-    TableColumn(
-        "reset", TEXT, null=True
-    ),  # reason of an automatic reset, until the user is notified
-    TableColumn("tokens", TEXT),
-    TableColumn("changes", INTEGER, default="0"),
-    TableColumn("usage", TEXT, default="'{}'", since=5),  # per model, over all sessions
-    TableColumn(
-        "listed_sessions", TEXT, null=True, since=5
-    ),  # the sessions listed last, for selection by number
+    "key key primary",
+    "session text",  # an id: the session row is created with the first message
+    "previous text null",  # the previous session, for /back
+    "created real, updated real, origin text, display_name text, platform text",
+    "chat_type text",
+    "reset text null",  # reason of an automatic reset, until the user is notified
+    "tokens text, changes integer default=0",
+    "usage text default='{}' since=5",  # per model, over all sessions
+    "listed_sessions text null since=5",  # the sessions listed last, for selection by number
     Index("routes_updated", "updated"),
 )
 # Received messages in order of arrival. Answered ones are kept for a while, so that a message which
 # a platform delivers twice is not answered twice.
 INBOX = Table(
     "inbox",
-    TableColumn("num", SERIAL),
-    TableColumn("key", KEY),
-    TableColumn("platform_id", KEY, null=True),
-    TableColumn("source", TEXT),
-    TableColumn("body", TEXT, field="message"),
-    TableColumn("state", TEXT),  # waiting, running, done, failed, undeliverable
-    TableColumn("session", TEXT, null=True),  # where the message was stored when its turn began
-    TableColumn("position", INTEGER, null=True),
-    TableColumn("reason", TEXT, null=True),
-    TableColumn("time", REAL),
-    TableColumn("attempts", INTEGER, default="0", since=5),  # how often its turn was started
+    "num serial, key key, platform_id key null, source text, body text field=message",
+    "state text",  # waiting, running, done, failed, undeliverable
+    "session text null",  # where the message was stored when its turn began
+    "position integer null, reason text null, time real",
+    "attempts integer default=0 since=5",  # how often its turn was started
     Index("inbox_platform", "key, platform_id WHERE platform_id IS NOT NULL", unique=True),
     Index("inbox_open", "key, num WHERE state IN ('waiting', 'running')"),
     Index("inbox_time", "time WHERE state IN ('done', 'failed')"),
@@ -169,98 +132,69 @@ INBOX = Table(
 )
 OUTBOX = Table(
     "outbox",
-    TableColumn("num", SERIAL),
-    TableColumn("key", KEY),
-    TableColumn("inbox", INTEGER, null=True, field="reply_to"),  # number of the message it answers
-    TableColumn("target", TEXT),
-    TableColumn("text", TEXT),
-    TableColumn("state", TEXT),  # waiting, sent, failed
-    TableColumn("attempts", INTEGER, default="0"),
-    TableColumn("next_try", REAL),
-    TableColumn("platform_id", KEY, null=True, field="platform_message_id"),
-    TableColumn("reason", TEXT, null=True),
-    TableColumn("time", REAL),
+    "num serial, key key",
+    "inbox integer null field=reply_to",  # number of the message it answers
+    "target text, text text",
+    "state text",  # waiting, sent, failed
+    "attempts integer default=0, next_try real",
+    "platform_id key null field=platform_message_id, reason text null, time real",
     Index("outbox_open", "next_try, num WHERE state = 'waiting'"),
     Index("outbox_key", "key, num"),
     Index("outbox_time", "time WHERE state IN ('sent', 'failed')"),
 )
 # Which gateway works on a conversation: one at a time, and only while it renews its lease.
-LEASES = Table(
-    "leases",
-    TableColumn("key", KEY, primary=True),
-    TableColumn("instance", TEXT),
-    TableColumn("expires", REAL),
-    has_rowid=False,
-)
+LEASES = Table("leases", "key key primary, instance text, expires real", has_rowid=False)
 # The chat of each platform for messages that belong to no conversation.
-HOME_CHATS = Table(
-    "home_chats",
-    TableColumn("platform", KEY, primary=True),
-    TableColumn("source", TEXT),
-    has_rowid=False,
-)
+HOME_CHATS = Table("home_chats", "platform key primary, source text", has_rowid=False)
 # Verdicts on tool calls. Derived data: may be deleted at any time.
 CALLS = Table(
     "calls",
-    TableColumn("session", INTEGER, constraint=_OF_SESSION),
-    TableColumn("position", INTEGER),  # position of the message that makes the call
-    TableColumn("number", INTEGER),
-    TableColumn("id", TEXT),
-    TableColumn("tool", TEXT),
-    TableColumn("tool_kind", TEXT),
-    TableColumn("digest", INTEGER),
-    TableColumn("outcome", TEXT),
-    TableColumn("failed", INTEGER, null=True),
-    TableColumn("error_kind", TEXT, null=True),
-    TableColumn("fault", TEXT, null=True),
-    TableColumn("rule", TEXT),
-    TableColumn("confidence", REAL),
-    TableColumn("duration", REAL, null=True),
-    TableColumn("result_position", INTEGER, null=True),
+    _SESSION,
+    "position integer",  # position of the message that makes the call
+    "number integer, id text, tool text, tool_kind text, digest integer, outcome text",
+    "failed integer null, error_kind text null, fault text null, rule text, confidence real",
+    "duration real null, result_position integer null",
     key="session, position, number",
     has_rowid=False,
 )
 # How far a session was judged, by which rules, and its state at that time.
 JUDGED_SESSIONS = Table(
     "judged_sessions",
-    TableColumn("session", INTEGER, primary=True, constraint=_OF_SESSION),
-    TableColumn("rules", TEXT),
-    TableColumn("changes", INTEGER),
+    _SESSION_KEY,
+    "rules text, changes integer",
     # Rewinds made and restored: if this changes, the whole session is judged again.
-    TableColumn("rewinds", INTEGER),
-    TableColumn("since", INTEGER),  # first position to judge again when there are new messages
-    TableColumn("compressions", TEXT),
+    "rewinds integer",
+    "since integer",  # first position to judge again when there are new messages
+    "compressions text",
 )
 # Mined sessions. Derived data, like the next six tables. Rows of the next three are deleted by
 # a trigger: a foreign key would look up the session for each of the many inserted rows.
 MINING_RESULTS = Table(
     "mining_results",
-    TableColumn("session", INTEGER, primary=True, constraint=_OF_SESSION),
-    TableColumn("rules", TEXT),
-    TableColumn("changes", INTEGER),
-    TableColumn("family", INTEGER),  # sessions that continue each other count once
-    TableColumn("task", TEXT),
-    TableColumn("judged", INTEGER),  # number of judged calls, and of failed ones
-    TableColumn("failed", INTEGER),
+    _SESSION_KEY,
+    "rules text, changes integer",
+    "family integer",  # sessions that continue each other count once
+    "task text",
+    "judged integer",  # number of judged calls, and of failed ones
+    "failed integer",
     # Error rate of the last fifth of the calls minus that of the first.
-    TableColumn("gain", REAL, null=True),
+    "gain real null",
     Index("mining_results_family", "family"),
 )
 MINING_CALLS = Table(
     "mining_calls",
-    TableColumn("session", INTEGER, primary=True),
-    TableColumn("calls", BLOB),  # calls used by candidates, as JSON, redacted
+    "session integer primary",
+    "calls blob",  # calls used by candidates, as JSON, redacted
 )
 # Candidates of the same shape differ only in their slot values.
 CANDIDATES = Table(
     "candidates",
-    TableColumn("session", INTEGER),
-    TableColumn("shape", INTEGER),  # a digest
-    TableColumn("family", INTEGER),
-    TableColumn("kind", TEXT),
-    TableColumn("location", TEXT),  # positions of its calls among those of the session
-    TableColumn("support", INTEGER),  # how often in this session
-    TableColumn("tainted", INTEGER),
+    "session integer",
+    "shape integer",  # a digest
+    "family integer, kind text",
+    "location text",  # positions of its calls among those of the session
+    "support integer",  # how often in this session
+    "tainted integer",
     Index("candidates_shape", "shape, session"),
     key="session, shape",
     has_rowid=False,
@@ -268,84 +202,66 @@ CANDIDATES = Table(
 # How often each type of call was made and failed: an example helps most where many fail.
 CALL_TYPE_COUNTS = Table(
     "call_type_counts",
-    TableColumn("session", INTEGER),
-    TableColumn("call_type", TEXT),
-    TableColumn("calls", INTEGER),
-    TableColumn("failed", INTEGER),
+    "session integer, call_type text, calls integer, failed integer",
     key="session, call_type",
     has_rowid=False,
 )
 # Sums over mining results, so that the cost of a run depends only on what is new.
 CANDIDATE_COUNTS = Table(
     "candidate_counts",
-    TableColumn("shape", INTEGER, primary=True),
-    TableColumn("kind", TEXT),
-    TableColumn("families", INTEGER),  # independent sessions that had it
-    TableColumn("support", INTEGER),
+    "shape integer primary, kind text",
+    "families integer",  # independent sessions that had it
+    "support integer",
 )
 CALL_TYPE_TOTALS = Table(
     "call_type_totals",
-    TableColumn("call_type", KEY, primary=True),
-    TableColumn("calls", INTEGER),
-    TableColumn("failed", INTEGER),
+    "call_type key primary, calls integer, failed integer",
     has_rowid=False,
 )
 # The number of sessions in the sums. If fewer exist, because some were deleted, they are rebuilt.
 COUNTS_STATE = Table(
     "counts_state",
     TableColumn("id", INTEGER, primary=True, constraint="CHECK (id = 1)"),
-    TableColumn("sessions", INTEGER),
+    "sessions integer",
 )
 # The index of the template files, for selection. It is always rebuilt from the files.
 TEMPLATES = Table(
     "templates",
-    TableColumn("num", SERIAL),
-    TableColumn("id", KEY, constraint="UNIQUE"),
-    TableColumn("revision", INTEGER),
-    TableColumn("stamp", TEXT),  # stamp of the file it was read from
-    TableColumn("state", TEXT),
-    TableColumn("task_type", TEXT),
-    TableColumn("head", TEXT),  # everything except the patterns, as JSON
+    "num serial",
+    "id key unique",
+    "revision integer",
+    "stamp text",  # stamp of the file it was read from
+    "state text, task_type text",
+    "head text",  # everything except the patterns, as JSON
 )
 PATTERNS = Table(
     "patterns",
-    TableColumn("num", SERIAL),
+    "num serial",
     TableColumn("template", INTEGER, constraint="REFERENCES templates (num) ON DELETE CASCADE"),
-    TableColumn("id", TEXT),
-    TableColumn("kind", TEXT),
-    TableColumn("tools", TEXT),  # names, each between spaces
-    TableColumn("tainted", INTEGER),
-    TableColumn("score", REAL),
-    TableColumn("body", TEXT),  # the pattern, as JSON
+    "id text, kind text",
+    "tools text",  # names, each between spaces
+    "tainted integer, score real",
+    "body text",  # the pattern, as JSON
     Index("patterns_template", "template, score"),
 )
 # The exact bytes of the messages that warm sessions were started with.
-PRELUDES = Table(
-    "preludes",
-    TableColumn("hash", KEY, primary=True),
-    TableColumn("body", BLOB),
-    TableColumn("time", REAL),
-    has_rowid=False,
-)
+PRELUDES = Table("preludes", "hash key primary, body blob, time real", has_rowid=False)
 EXPERIMENTS = Table(
     "experiments",
-    TableColumn("num", SERIAL),
-    TableColumn("name", KEY, constraint="UNIQUE"),
-    TableColumn("state", TEXT),
-    TableColumn("arms", TEXT),  # names and shares, as JSON
-    TableColumn("seed", TEXT),
-    TableColumn("settings", TEXT),  # as JSON
-    TableColumn("started", REAL),
-    TableColumn("ended", REAL, null=True),
+    "num serial",
+    "name key unique",
+    "state text",
+    "arms text",  # names and shares, as JSON
+    "seed text",
+    "settings text",  # as JSON
+    "started real, ended real null",
 )
 # The arm each session was assigned to before its first message.
 ASSIGNMENTS = Table(
     "assignments",
     TableColumn("experiment", INTEGER, constraint="REFERENCES experiments (num) ON DELETE CASCADE"),
-    TableColumn("root", KEY),  # the first session of a lineage: its children share the arm
-    TableColumn("owner", TEXT),
-    TableColumn("arm", TEXT),
-    TableColumn("time", REAL),
+    "root key",  # the first session of a lineage: its children share the arm
+    "owner text, arm text, time real",
     key="experiment, root",
     has_rowid=False,
 )

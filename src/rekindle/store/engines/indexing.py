@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rekindle.store.core.engine import Progress, Row, Transaction
+from rekindle.types import Finding
 
 INDEX_BATCH_SIZE = 500
 
@@ -26,3 +27,12 @@ def index_all_messages(
         if progress:
             progress(done, total)
     return done
+
+
+def compare_index(tx: Transaction, *, missing: str, extra: str) -> Iterator[Finding]:
+    """Report messages that only the table or only the index has; the arguments select their ids."""
+    for source, what in ((missing, "missing from the index"), (extra, "only in the index")):
+        count, first = tx.run(f"SELECT count(*), min(id) FROM {source}")[0]
+        if count:
+            detail = f"{count} messages are {what}; the first id is {first}"
+            yield Finding(check="search index", where="words", detail=detail)

@@ -24,14 +24,13 @@ from rekindle.errors import (
     StoreUnavailable,
 )
 from rekindle.store.core import bulk
-from rekindle.store.core.engine import Clause, Operation, Progress, Row, Transaction
+from rekindle.store.core.engine import Operation, Progress, Row, Transaction
 from rekindle.store.core.migrations import (
     LAST_REINDEX_VERSION,
     LATEST_VERSION,
     apply_migrations,
     refuse_newer,
 )
-from rekindle.store.core.search_query import Query
 from rekindle.types import Finding, Message
 
 from . import postgres_search
@@ -319,16 +318,9 @@ class PostgresEngine:
     def extract_words(self, messages: Sequence[Message]) -> Sequence[str]:
         return ()
 
-    def unindex(self, tx: Transaction, num: int) -> None:
-        postgres_search.delete_session_words(tx, num)
-
-    def reindex(self, tx: Transaction, progress: Progress | None = None) -> int:
-        return postgres_search.rebuild_index(tx, progress)
-
-    def find(
-        self, tx: Transaction, query: Query, clause: Clause | None, newest: bool, expected: int
-    ) -> Iterator[int]:
-        return postgres_search.find_messages(tx, query, clause, newest)
+    unindex = staticmethod(postgres_search.delete_session_words)
+    reindex = staticmethod(postgres_search.rebuild_index)
+    find = staticmethod(postgres_search.find_messages)
 
     # -- maintenance
 

@@ -11,7 +11,7 @@ from rekindle.store.core.search_query import Query, Term
 from rekindle.store.core.text_encoding import split_words
 from rekindle.types import Finding
 
-from .indexing import index_all_messages
+from .indexing import compare_index, index_all_messages
 
 MAX_POSITIONS = 4_000  # words in a part: a tsvector counts positions up to 16,383 and keeps at most
 MAX_POSITIONS_PER_WORD = 255  # positions of one word
@@ -48,16 +48,16 @@ def delete_session_words(tx: Transaction, num: int) -> None:
     tx.run("DELETE FROM words WHERE id IN (SELECT id FROM messages WHERE session = ?)", (num,))
 
 
-def rebuild_index(tx: Transaction, progress: Progress | None) -> int:
+def rebuild_index(tx: Transaction, progress: Progress | None = None) -> int:
     """Rebuild the index and return the number of messages it covers."""
     tx.run("DELETE FROM words")
     return index_all_messages(tx, _index_rows, progress)
 
 
 def find_messages(
-    tx: Transaction, query: Query, clause: Clause | None, newest: bool
+    tx: Transaction, query: Query, clause: Clause | None, newest: bool, expected: int
 ) -> Iterator[int]:
-    """Yield ids of messages that match a query."""
+    """Yield ids of messages that match a query; the server needs no `expected` number."""
     if not query.groups:
         return
     condition, params = clause or ("true", ())
@@ -77,14 +77,11 @@ def find_messages(
 
 def check_index(tx: Transaction) -> Iterator[Finding]:
     """Check that the index holds every message and nothing else."""
-    for sql, what in (
-        ("SELECT id FROM messages EXCEPT SELECT id FROM words", "missing from the index"),
-        ("SELECT id FROM words EXCEPT SELECT id FROM messages", "only in the index"),
-    ):
-        count, first = tx.run(f"SELECT count(*), min(id) FROM ({sql}) lost")[0]
-        if count:
-            detail = f"{count} messages are {what}; the first id is {first}"
-            yield Finding(check="search index", where="words", detail=detail)
+    return compare_index(
+        tx,
+        missing="(SELECT id FROM messages EXCEPT SELECT id FROM words) lost",
+        extra="(SELECT id FROM words EXCEPT SELECT id FROM messages) lost",
+    )
 
 
 def _build_vectors(text: str) -> Iterator[str]:

@@ -333,11 +333,8 @@ class SqliteEngine:
     def extract_words(self, messages: Sequence[Message]) -> Sequence[str]:
         return [sqlite_search.get_index_text(message) for message in messages]
 
-    def unindex(self, tx: Transaction, num: int) -> None:
-        sqlite_search.delete_session_words(tx, num)
-
-    def reindex(self, tx: Transaction, progress: Progress | None = None) -> int:
-        return sqlite_search.rebuild_index(tx, progress)
+    unindex = staticmethod(sqlite_search.delete_session_words)
+    reindex = staticmethod(sqlite_search.rebuild_index)
 
     def find(
         self, tx: Transaction, query: Query, clause: Clause | None, newest: bool, expected: int

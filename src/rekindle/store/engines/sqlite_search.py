@@ -27,7 +27,7 @@ from rekindle.store.core.search_query import Query
 from rekindle.store.core.text_encoding import prepare_for_index
 from rekindle.types import Finding, Message
 
-from .indexing import index_all_messages
+from .indexing import compare_index, index_all_messages
 
 BATCH_MESSAGES = 64  # messages in a batch, or
 BATCH_BYTES = 256 * 1024  # bytes of text in a batch
@@ -144,7 +144,7 @@ def delete_session_words(tx: Transaction, num: int) -> None:
     )
 
 
-def rebuild_index(tx: Transaction, progress: Progress | None) -> int:
+def rebuild_index(tx: Transaction, progress: Progress | None = None) -> int:
     """Rebuild the index and return the number of messages it covers."""
     tx.run("INSERT INTO words (words) VALUES ('delete-all')")
     return index_all_messages(tx, _index_rows, progress)
@@ -298,18 +298,12 @@ def _quote_phrase(words: Sequence[str]) -> str:
 
 def check_index(tx: Transaction) -> Iterator[Finding]:
     """Check that the index holds every message it should and nothing else."""
-    missing = tx.run(
-        f"SELECT count(*), min(id) FROM messages m WHERE id <= {_LAST_INDEXED}"
-        " AND NOT EXISTS (SELECT 1 FROM words_docsize d WHERE d.id = m.id)"
-    )[0]
-    extra = tx.run(
-        "SELECT count(*), min(id) FROM words_docsize d"
-        " WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.id = d.id)"
-    )[0]
-    for (count, first), what in ((missing, "missing from the index"), (extra, "only in the index")):
-        if count:
-            detail = f"{count} messages are {what}; the first id is {first}"
-            yield Finding(check="search index", where="words", detail=detail)
+    return compare_index(
+        tx,
+        missing=f"messages m WHERE id <= {_LAST_INDEXED}"
+        " AND NOT EXISTS (SELECT 1 FROM words_docsize d WHERE d.id = m.id)",
+        extra="words_docsize d WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.id = d.id)",
+    )
 
 
 def measure_index(tx: Transaction) -> int:

@@ -17,6 +17,7 @@ from rekindle.store.core.engine import StorePart, Transaction
 from rekindle.store.core.rows import decode_json, encode_json
 from rekindle.store.core.tables import PRELUDES
 from rekindle.store.core.text_encoding import escape_text, unescape_text
+from rekindle.store.sessions.sessions import get_session_id
 from rekindle.types import Message, Session, ToolCall
 
 
@@ -100,10 +101,10 @@ class Preludes(StorePart):
         if not messages:
             return None
         stored_hash = self._write(
-            lambda tx: store_prelude(tx, _get_id(session), messages, revision, self._clock())
+            lambda tx: store_prelude(tx, get_session_id(session), messages, revision, self._clock())
         )
         if stored_hash is None:
-            raise NotFound(f"no session {_get_id(session)!r}")
+            raise NotFound(f"no session {get_session_id(session)!r}")
         return stored_hash
 
     def load(self, session: Session | str) -> StoredPrelude:
@@ -111,7 +112,7 @@ class Preludes(StorePart):
         rows = self._select(
             "SELECT s.arm, s.template, s.template_revision, s.prelude, p.body FROM sessions s"
             " LEFT JOIN preludes p ON p.hash = s.prelude WHERE s.id = ?",
-            (escape_text(_get_id(session)),),
+            (escape_text(get_session_id(session)),),
         )
         if not rows:
             return StoredPrelude()
@@ -124,12 +125,8 @@ class Preludes(StorePart):
     def is_new(self, session: Session | str) -> bool:
         """Return whether a session has no messages yet."""
         sql = "SELECT 1 FROM sessions WHERE id = ?"
-        return not self._select(sql, (escape_text(_get_id(session)),))
+        return not self._select(sql, (escape_text(get_session_id(session)),))
 
 
 def _unescape_optional(value: str | None) -> str | None:
     return None if value is None else unescape_text(value)
-
-
-def _get_id(session: Session | str) -> str:
-    return session if isinstance(session, str) else session.id

@@ -76,7 +76,7 @@ def append_messages(
     count, calls, latest, preview = compute_delta(new, now)
     updated = tx.run(_EXTEND_SESSION, (count, count, calls, latest, latest, preview, num))
     if not updated:
-        raise NotFound(f"session {_get_id(session)} was deleted")
+        raise NotFound(f"session {get_session_id(session)} was deleted")
     start = updated[0][0] - count
     write_messages(engine, tx, num, start, new, now, pending_calls)
     if len(new) == len(messages):
@@ -139,12 +139,13 @@ def _collect_positions(
     ]
 
 
-def _get_id(session: Session | str) -> str:
+def get_session_id(session: Session | str) -> str:
+    """Return the id of a session that is given by its value or its id."""
     return session if isinstance(session, str) else session.id
 
 
 def _find_or_create_session(tx: Transaction, session: Session | str) -> int:
-    found = tx.run("SELECT num FROM sessions WHERE id = ?", (escape_text(_get_id(session)),))
+    found = tx.run("SELECT num FROM sessions WHERE id = ?", (escape_text(get_session_id(session)),))
     if found:
         return found[0][0]
     if isinstance(session, str):
