@@ -13,9 +13,10 @@ import socket
 import struct
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
@@ -27,7 +28,17 @@ _LENGTH = struct.Struct(">I")
 _MAX_FRAME = 64 * 1024 * 1024
 _MAX_SOCKET_PATH = 100  # bytes that fit into a socket address on every system
 
-_encoder = msgspec.msgpack.Encoder()
+
+def _to_builtin(value: object) -> object:
+    """Convert a collection that msgspec cannot encode, such as `os.environ`."""
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[object, object]", value))
+    if isinstance(value, Sequence):
+        return list(cast("Sequence[object]", value))
+    raise TypeError(f"cannot be sent: {value!r:.80}")
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_to_builtin)
 
 
 class Hello(NamedTuple):
@@ -47,7 +58,7 @@ class RpcRequest(NamedTuple):
 
     number: int
     method: str
-    arguments: dict[str, Any]
+    arguments: Any  # an operation when encoded, its fields by name when decoded
 
 
 class RpcResponse(NamedTuple):

@@ -25,7 +25,8 @@ from rekindle.cli.store_access import load_settings
 from rekindle.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from rekindle.processes.types import OutputChunk, Process, Processes
+    from rekindle.processes.operations import Processes
+    from rekindle.processes.types import OutputChunk, Process
 
 T = TypeVar("T")
 ProcessIdArgument = Annotated[str, typer.Argument(metavar="ID", help="Process id or id prefix.")]
