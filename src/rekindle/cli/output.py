@@ -124,6 +124,11 @@ def print_line(text: str = "") -> None:
     sys.stdout.write(f"{escape_control_chars(text)}\n")
 
 
+def print_json(value: Any) -> None:
+    """Print a value as one line of JSON to stdout."""
+    print_line(encode_json(value).decode())
+
+
 def print_notice(text: str) -> None:
     """Print a line to stderr, apart from the data."""
     sys.stdout.flush()

@@ -14,8 +14,8 @@ import typer
 from rekindle.cli.output import (
     Column,
     JsonOption,
-    encode_json,
     format_size,
+    print_json,
     print_line,
     print_notice,
     write_json_array,
@@ -89,7 +89,7 @@ def start_process(
 
     started = _run_with_client(start_command)
     if json:
-        print_line(encode_json(started).decode())
+        print_json(started)
     else:
         print_line(started.id)
         print_notice(f"Started. Follow its output: rekindle logs -f {started.id}")
@@ -152,7 +152,7 @@ def logs(
         one = await _find_process(processes, id, owner)
         if json:
             output = await processes.read_log(one.id, owner=owner, tail=tail)
-            print_line(encode_json(output).decode())
+            print_json(output)
         else:
             await _copy_output(processes, one, owner, follow, tail)
 
@@ -222,7 +222,7 @@ def wait(
 
     one = _run_with_client(wait_for_end)
     if json:
-        print_line(encode_json({**one._asdict(), "timed_out": one.live}).decode())
+        print_json({**one._asdict(), "timed_out": one.live})
     else:
         print_line(_describe_end(one))
     return 1 if one.live else 0
@@ -284,7 +284,7 @@ def send(
 
     written, total = _run_with_client(send_input)
     if json:
-        print_line(encode_json({"written": written, "total": total, "closed": eof}).decode())
+        print_json({"written": written, "total": total, "closed": eof})
     if written < total:
         raise InvalidInput(f"{id} is not reading its input: accepted {written} of {total} bytes")
 
