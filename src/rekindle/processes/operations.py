@@ -266,7 +266,6 @@ OPERATIONS: Mapping[str, type[Operation[Any]]] = {
     },
 }
 _NAMES = {kind: name for name, kind in OPERATIONS.items()}
-_HANDLERS = {kind: f"handle_{name}" for name, kind in OPERATIONS.items()}
 
 
 def get_operation_name(request: Operation[Any]) -> str:
@@ -281,4 +280,4 @@ def get_response_type(kind: type[Operation[Any]]) -> Any:
 
 def find_handler(target: object, request: Operation[Any]) -> Callable[[Operation[Any]], Any]:
     """Return the method of an implementation that handles a request: `handle_` and its name."""
-    return getattr(target, _HANDLERS[type(request)])
+    return getattr(target, f"handle_{_NAMES[type(request)]}")
