@@ -14,6 +14,7 @@ import typer
 from rekindle.cli.output import (
     Column,
     JsonOption,
+    build_number_columns,
     format_size,
     print_json,
     print_line,
@@ -366,8 +367,7 @@ def _write_processes(found: list[Process]) -> None:
         Column("state"),
         Column("command", flexible=True),
         Column("owner"),
-        Column("age", right=True),
-        Column("output", right=True),
+        *build_number_columns("age", "output"),
     )
     write_table(
         columns,

@@ -11,6 +11,7 @@ from rekindle.cli.help import create_group
 from rekindle.cli.output import (
     Column,
     JsonOption,
+    build_number_columns,
     format_count,
     format_time,
     print_json,
@@ -303,11 +304,7 @@ def _write_report(found: ExperimentReport) -> None:
     print_line()
     columns = (
         Column("arm"),
-        Column("assigned", right=True),
-        Column("counted", right=True),
-        Column("still running", right=True),
-        Column("no calls", right=True),
-        Column("got a prelude", right=True),
+        *build_number_columns("assigned", "counted", "still running", "no calls", "got a prelude"),
         Column(f"errors in the first {found.experiment.calls} calls", right=True),
     )
     write_table(
