@@ -21,7 +21,8 @@ from rekindle.errors import (
     TooManyProcesses,
 )
 from rekindle.processes.backends.base import TerminalSize
-from rekindle.processes.types import Process, Processes, ProcessEvent, Watch
+from rekindle.processes.operations import Processes
+from rekindle.processes.types import Process, ProcessEvent, Watch
 from tests.processes import (
     NASTY,
     OWNER,

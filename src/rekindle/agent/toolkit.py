@@ -17,7 +17,7 @@ from rekindle.agent.tools.builtin.toolset import BUILTIN_TOOLS
 from rekindle.agent.tools.registry import ALL_TOOLS, Toolbox, ToolRegistry
 from rekindle.agent.tools.tool import Tool
 from rekindle.config import Config, McpServer, get_home_and_env
-from rekindle.processes.types import Processes
+from rekindle.processes.operations import Processes
 
 from .turn import TurnLimits
 

@@ -13,10 +13,10 @@ from .help import CommandGroup
 from .output import (
     Column,
     JsonOption,
-    encode_json,
     escape_control_chars,
     format_count,
     format_usage_lines,
+    print_json,
     print_line,
     usage_to_dict,
     write_json_array,
@@ -87,7 +87,7 @@ def show_status(json: JsonOption = False) -> None:
         result = {"gateways": gateways, "messages": counts._asdict(), "active_routes": active_count,
                 "usage": usage_to_dict(usage),
                 "undeliverable": [_undeliverable_to_dict(one) for one in undeliverable]}  # fmt: skip
-        print_line(encode_json(result).decode())
+        print_json(result)
     else:
         for one in gateways:
             print_line(_format_gateway(one))

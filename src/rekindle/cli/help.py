@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import typer
 from typer.core import TyperGroup
 
 _NO_LIMIT = 10_000
@@ -23,3 +24,8 @@ class CommandGroup(TyperGroup):
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
+
+
+def create_group(help: str) -> typer.Typer:
+    """Create a group of commands that shows its help if none is given."""
+    return typer.Typer(cls=CommandGroup, help=help, no_args_is_help=True, rich_markup_mode=None)

@@ -119,9 +119,19 @@ class Column(NamedTuple):
     style: str = ""
 
 
+def build_number_columns(*titles: str) -> tuple[Column, ...]:
+    """Build columns of numbers, aligned to the right."""
+    return tuple(Column(title, right=True) for title in titles)
+
+
 def print_line(text: str = "") -> None:
     """Print a line to stdout."""
     sys.stdout.write(f"{escape_control_chars(text)}\n")
+
+
+def print_json(value: Any) -> None:
+    """Print a value as one line of JSON to stdout."""
+    print_line(encode_json(value).decode())
 
 
 def print_notice(text: str) -> None:

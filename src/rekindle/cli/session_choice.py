@@ -49,6 +49,11 @@ FilterArgument = Annotated[
     list[str] | None, typer.Argument(metavar="[WHERE]...", help=FILTER_HELP, show_default=False)
 ]
 
+SessionOrFilterArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[WHAT]...", help=f"Session or filter. {FILTER_HELP}"),
+]
+
 
 def parse_filter(words: list[str] | None, owner: str | None = None) -> Filter:
     """Parse the words of a command line into a filter."""

@@ -13,9 +13,9 @@ from rekindle.config import get_home_and_env, mask_secrets
 from .output import (
     Column,
     JsonOption,
-    encode_json,
     escape_control_chars,
     format_count,
+    print_json,
     print_line,
     print_notice,
     shorten_ids,
@@ -93,7 +93,7 @@ def import_files(
     asked_for = [str(path.resolve()) for path in paths or ()]
     unrecognized = [path for path in asked_for if path in report.unknown]
     if json:
-        print_line(encode_json(report._asdict()).decode())
+        print_json(report._asdict())
     else:
         _print_report(report, unrecognized)
     if report.failed or report.damaged or unrecognized:

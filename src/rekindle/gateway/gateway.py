@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar
 
 from rekindle.errors import InvalidInput, StoreError
 from rekindle.platforms import Platform, PlatformMessage
-from rekindle.processes.types import Processes
+from rekindle.processes.operations import Processes
 from rekindle.routing.key import KeyParts, join_key
 from rekindle.store.conversations.inbox import AcceptResult
 

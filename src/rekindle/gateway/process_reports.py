@@ -16,7 +16,8 @@ from contextlib import suppress
 
 from rekindle.errors import InvalidInput, NotFound, ProcessError
 from rekindle.platforms import PlatformMessage
-from rekindle.processes.types import Process, Processes, ProcessEvent
+from rekindle.processes.operations import Processes
+from rekindle.processes.types import Process, ProcessEvent
 from rekindle.routing.sanitize import clean_text
 from rekindle.routing.source import from_json, to_json
 from rekindle.shell.command_reader import unwrap_shell

@@ -8,9 +8,9 @@ import select
 import socket
 import subprocess
 from collections.abc import AsyncGenerator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,7 +20,10 @@ from rekindle.processes.backends.base import PROCESS_ID_VARIABLE
 from rekindle.processes.supervisor.supervisor import ALREADY_RUNNING, COMMAND, READY, SOCKET
 
 from . import protocol
+from .operations import Operation, get_operation_name, get_response_type
 from .types import ProcessLimits
+
+R = TypeVar("R")
 
 _TIMEOUT = 30.0  # seconds for a supervisor to respond
 
@@ -55,37 +58,31 @@ class SupervisorConnection:
         async with self._connect_lock:
             return self._writer is not None or await self._connect()
 
-    async def call(self, method: str, type: Any, arguments: dict[str, Any]) -> Any:
-        """Call a method and return its result; raise ConnectionLost if the supervisor dies first."""
-        responses = self._iter_response(method, arguments)
-        try:
-            async for value in responses:
-                if isinstance(value, _CallResult):
-                    return msgspec.convert(value.value, type)
-            raise ConnectionLost
-        finally:
-            await responses.aclose()
+    async def call(self, request: Operation[R]) -> R:
+        """Send a request and return its result; raise ConnectionLost if the supervisor dies first."""
+        async with aclosing(self._iter_response(request)) as responses:
+            async for response in responses:
+                if response.kind == "result":
+                    return msgspec.convert(response.value, get_response_type(type(request)))
+        raise ConnectionLost
 
-    async def stream(
-        self, method: str, type: Any, arguments: dict[str, Any]
-    ) -> AsyncGenerator[Any, None]:
-        responses = self._iter_response(method, arguments)
-        try:
-            async for value in responses:
-                if isinstance(value, _CallResult):
-                    return
-                yield msgspec.convert(value, type)
-        finally:
-            await responses.aclose()
+    async def stream(self, request: Operation[R]) -> AsyncGenerator[R, None]:
+        """Send a request and yield the parts of its response."""
+        async with aclosing(self._iter_response(request)) as responses:
+            async for response in responses:
+                if response.kind == "part":
+                    yield msgspec.convert(response.value, get_response_type(type(request)))
 
     async def _iter_response(
-        self, method: str, arguments: dict[str, Any]
-    ) -> AsyncGenerator[Any, None]:
+        self, request: Operation[Any]
+    ) -> AsyncGenerator[protocol.RpcResponse, None]:
         """Yield the parts of a response, then its result."""
         self._number += 1
         number, queue = self._number, asyncio.Queue[protocol.RpcResponse | None]()
         # Before a supervisor is started: a request that cannot be expressed needs none.
-        frame = protocol.encode_frame(protocol.RpcRequest(number, method, arguments))
+        frame = protocol.encode_frame(
+            protocol.RpcRequest(number, get_operation_name(request), request)
+        )
         writer = await self._ensure_connected()
         self._responses[number] = queue
         is_complete = False
@@ -103,7 +100,7 @@ class SupervisorConnection:
                     raise ConnectionLost
                 if response.kind == "error":
                     raise protocol.decode_error(response.value)
-                yield response.value if response.kind == "part" else _CallResult(response.value)
+                yield response
                 if is_complete:
                     return
         finally:
@@ -201,11 +198,6 @@ class SupervisorConnection:
         if self._reader_task:
             self._reader_task.cancel()
             await asyncio.gather(self._reader_task, return_exceptions=True)
-
-
-class _CallResult:
-    def __init__(self, value: Any) -> None:
-        self.value = value
 
 
 class _OutdatedSupervisor(Exception):

@@ -11,11 +11,11 @@ import asyncio
 import os
 import socket
 import struct
-import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
@@ -24,10 +24,21 @@ from rekindle.errors import ProcessError, RekindleError, SupervisorUnavailable
 
 PROTOCOL = 3
 _LENGTH = struct.Struct(">I")
+_CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid
 _MAX_FRAME = 64 * 1024 * 1024
 _MAX_SOCKET_PATH = 100  # bytes that fit into a socket address on every system
 
-_encoder = msgspec.msgpack.Encoder()
+
+def _to_builtin(value: object) -> object:
+    """Convert a collection that msgspec cannot encode, such as `os.environ`."""
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[object, object]", value))
+    if isinstance(value, Sequence):
+        return list(cast("Sequence[object]", value))
+    raise TypeError(f"cannot be sent: {value!r:.80}")
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_to_builtin)
 
 
 class Hello(NamedTuple):
@@ -47,7 +58,7 @@ class RpcRequest(NamedTuple):
 
     number: int
     method: str
-    arguments: dict[str, Any]
+    arguments: Any  # an operation when encoded, its fields by name when decoded
 
 
 class RpcResponse(NamedTuple):
@@ -90,10 +101,9 @@ def decode_error(value: Any) -> RekindleError:
 
 def get_peer_credentials(connection: socket.socket) -> tuple[int, int]:
     """Return the process id and user id of the peer, as reported by the kernel."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    return tuple(  # pyright: ignore[reportReturnType]
-        int.from_bytes(credentials[at : at + 4], sys.byteorder) for at in (0, 4)
-    )
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(credentials)
+    return pid, uid
 
 
 def get_socket_folder(folder: Path) -> Path:

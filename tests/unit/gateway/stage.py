@@ -15,7 +15,7 @@ from rekindle.agent.tools.tool import Tool, ToolContext, build_schema
 from rekindle.gateway.context import GatewayContext
 from rekindle.gateway.gateway import Gateway, GatewayOptions
 from rekindle.gateway.outbox_sender import SendRetryPolicy
-from rekindle.processes.types import Processes
+from rekindle.processes.operations import Processes
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.testing import ChatServer, MemoryPlatform, ScriptedModel
 from rekindle.types import KeyRule, Overridable, Route, Source

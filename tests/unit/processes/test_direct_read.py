@@ -6,6 +6,7 @@ import threading
 import time
 from pathlib import Path
 
+from rekindle.processes.operations import PollOutput
 from rekindle.processes.state.direct_read import DirectReader
 from rekindle.processes.state.journal import Journal, ProcessRecord
 from rekindle.processes.state.ring_buffer import RingBuffer
@@ -24,7 +25,7 @@ def kept(folder: Path, **fields: object) -> tuple[Journal, RingBuffer, ProcessRe
 def look(
     glance: DirectReader, reader: str = "", owner: str | None = None
 ) -> tuple[str, str] | None:
-    polled = glance.poll("p1", owner, reader, True)
+    polled = glance.poll(PollOutput("p1", owner=owner, reader=reader))
     return polled and (polled.output, polled.process.state)
 
 

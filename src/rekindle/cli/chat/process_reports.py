@@ -10,7 +10,7 @@ from rekindle.errors import NotFound, ProcessError
 from rekindle.gateway.process_reports import report_to_message
 
 if TYPE_CHECKING:
-    from rekindle.processes.types import Processes
+    from rekindle.processes.operations import Processes
     from rekindle.store import Store
     from rekindle.store.store_executor import StoreExecutor
 

@@ -25,7 +25,7 @@ from rekindle.gateway.process_reports import make_busy_check
 from rekindle.learning.warm_session_tool import create_tool_from_config
 from rekindle.learning.warm_start import WarmStarter, create_warm_starter
 from rekindle.processes.from_config import create_client
-from rekindle.processes.types import Processes
+from rekindle.processes.operations import Processes
 from rekindle.routing.source import LOCAL
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import JSON, KeyRule, Message, Overridable, Price, Route, Session, Source

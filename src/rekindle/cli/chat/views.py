@@ -38,8 +38,8 @@ class ChatView(Protocol):
     """A way to show a conversation."""
 
     def begin_turn(self) -> None:
-        """Begin a turn."""
-        ...
+        """Begin a turn; nothing to show by default."""
+        return
 
     def show_event(self, event: TurnEvent) -> None:
         """Show an event of the turn."""
@@ -47,7 +47,8 @@ class ChatView(Protocol):
 
     def end_turn(self, why: str | None = None) -> None:
         """End the turn; `why` says what interrupted it, if anything."""
-        ...
+        if why:
+            self.show_note(why)
 
     def show_reply(self, text: str, *, ok: bool = True) -> None:
         """Show the reply of a command or a late answer; not `ok` if the command was rejected."""
@@ -240,14 +241,12 @@ class TerminalView:
         self._out.flush()
 
 
-class PipeView:
+class PipeView(ChatView):
     """A conversation in a pipe: only the answer goes to stdout, everything else to stderr."""
 
     def __init__(self, tools: Mapping[str, Tool], out: TextIO | None = None) -> None:
         self._tools = tools
         self._out = out or sys.stdout
-
-    def begin_turn(self) -> None: ...
 
     def show_event(self, event: TurnEvent) -> None:
         match event:
@@ -270,10 +269,6 @@ class PipeView:
             case _:
                 pass
 
-    def end_turn(self, why: str | None = None) -> None:
-        if why:
-            self.show_note(why)
-
     def show_reply(self, text: str, *, ok: bool = True) -> None:
         if not ok:
             self.show_note(f"rekindle: {text}")
@@ -288,10 +283,8 @@ class PipeView:
         sys.stderr.flush()
 
 
-class JsonLinesView:
+class JsonLinesView(ChatView):
     """A conversation for a program: one JSON object per event and line."""
-
-    def begin_turn(self) -> None: ...
 
     def show_event(self, event: TurnEvent) -> None:
         match event:
@@ -314,10 +307,6 @@ class JsonLinesView:
                 self._write_event("answer", **fields, ok=reason is None, reason=reason)
             case _:
                 pass
-
-    def end_turn(self, why: str | None = None) -> None:
-        if why:
-            self.show_note(why)
 
     def show_reply(self, text: str, *, ok: bool = True) -> None:
         self._write_event("reply", text=text, ok=ok)

@@ -13,16 +13,16 @@ import typer
 from rekindle.cli.output import (
     JsonOption,
     OwnerOption,
-    encode_json,
+    print_json,
     print_line,
     print_notice,
     show_progress,
     write_json_lines,
 )
 from rekindle.cli.session_choice import (
-    FILTER_HELP,
     FilterArgument,
     SessionArgument,
+    SessionOrFilterArgument,
     is_filter,
     parse_filter,
 )
@@ -49,10 +49,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_calls(
-    what: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[WHAT]...", help=f"Session or filter. {FILTER_HELP}"),
-    ] = None,
+    what: SessionOrFilterArgument = None,
     all: Annotated[bool, typer.Option("--all", help="Include all sessions.")] = False,
     failed: Annotated[bool, typer.Option("--failed", help="Only calls that failed.")] = False,
     owner: OwnerOption = None,
@@ -117,7 +114,7 @@ def profile(name: SessionArgument, owner: OwnerOption = None, json: JsonOption =
     with open_for_reading() as store:
         found = profiles.build_profile(_judge_session(store, name, owner))
     if json:
-        print_line(encode_json(found).decode())
+        print_json(found)
     else:
         from .render import write_profile
 
@@ -150,7 +147,7 @@ def compare(
             (a, b),
         )
     if json:
-        print_line(encode_json(found).decode())
+        print_json(found)
     else:
         from .render import write_comparison
 
@@ -178,7 +175,7 @@ def compress_check(
             [_judge_session(store, one.id, owner) for one in chain]
         )
     if json:
-        print_line(encode_json(found).decode())
+        print_json(found)
     else:
         from .render import write_compression_check
 
@@ -217,7 +214,7 @@ def show_insights(
         html = html.expanduser()
         html.write_text("".join(render_page(found, " ".join(where or ()))), encoding="utf-8")
     if json:
-        print_line(encode_json(found).decode())
+        print_json(found)
     elif html is not None:
         print_line(f"Wrote {html}")
     elif found.totals.sessions:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rekindle.cli.output import (
     Column,
+    build_number_columns,
     escape_control_chars,
     fit_ids,
     fit_name,
@@ -131,8 +132,7 @@ def write_calls(calls: Sequence[JudgedCall], *, with_session: bool) -> None:
         Column("failed"),
         Column("error"),
         Column("rule", flexible=True, style="dim"),
-        Column("conf.", right=True),
-        Column("time", right=True),
+        *build_number_columns("conf.", "time"),
     ]
     write_table(
         columns, ([*([ids[c.session]] if with_session else []), *_format_call(c)] for c in calls)
@@ -166,9 +166,7 @@ def write_profile(profile: Profile) -> None:
         columns = (
             Column("tool", flexible=True),
             Column("kind"),
-            Column("calls", right=True),
-            Column("unknown", right=True),
-            Column("errors", right=True),
+            *build_number_columns("calls", "unknown", "errors"),
             Column("error rate"),
             Column("", style="cyan"),
         )
@@ -232,10 +230,7 @@ def write_comparison(found: Comparison) -> None:
     columns = (
         Column("", style="cyan"),
         Column("name", flexible=True),
-        Column("sessions", right=True),
-        Column("messages", right=True),
-        Column("calls", right=True),
-        Column("errors", right=True),
+        *build_number_columns("sessions", "messages", "calls", "errors"),
         Column("error rate"),
     )
     write_table(
@@ -366,8 +361,7 @@ def _write_rows(title: str, label: str, rows: Sequence[SessionGroupRow]) -> None
     print_line(title)
     columns = (
         Column(label, flexible=True),
-        Column("sess.", right=True),
-        Column("calls", right=True),
+        *build_number_columns("sess.", "calls"),
         Column("error rate"),
         Column("same mix"),
         Column("late − early"),
@@ -415,10 +409,7 @@ def _write_tools(found: Insights) -> None:
     top = find_scale_top(tool.rate for tool in shown)
     columns = (
         Column("tool", flexible=True),
-        Column("sess.", right=True),
-        Column("calls", right=True),
-        Column("errors", right=True),
-        Column("agent", right=True),
+        *build_number_columns("sess.", "calls", "errors", "agent"),
         Column("error rate"),
         Column("", style="cyan"),
     )
@@ -462,8 +453,7 @@ def _write_claim(claim: Claim) -> None:
     columns = (
         Column("reading"),
         Column("difference"),
-        Column("sessions", right=True),
-        Column("calls", right=True),
+        *build_number_columns("sessions", "calls"),
         Column("verdict", style="bold"),
     )
     rows = [_format_reading(reading) for reading in claim.readings]

@@ -17,7 +17,8 @@ from rekindle.errors import InputClosed, InvalidInput, NotFound
 from rekindle.processes.backends.base import TerminalSize
 
 if TYPE_CHECKING:
-    from rekindle.processes.types import Process, Processes
+    from rekindle.processes.operations import Processes
+    from rekindle.processes.types import Process
 
 DETACH_KEY = 0x1D  # Ctrl-]
 REPLAYED_BYTES = 16 * 1024  # of earlier output shown on attach

@@ -14,8 +14,9 @@ import typer
 from rekindle.cli.output import (
     Column,
     JsonOption,
-    encode_json,
+    build_number_columns,
     format_size,
+    print_json,
     print_line,
     print_notice,
     write_json_array,
@@ -25,7 +26,8 @@ from rekindle.cli.store_access import load_settings
 from rekindle.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from rekindle.processes.types import OutputChunk, Process, Processes
+    from rekindle.processes.operations import Processes
+    from rekindle.processes.types import OutputChunk, Process
 
 T = TypeVar("T")
 ProcessIdArgument = Annotated[str, typer.Argument(metavar="ID", help="Process id or id prefix.")]
@@ -88,7 +90,7 @@ def start_process(
 
     started = _run_with_client(start_command)
     if json:
-        print_line(encode_json(started).decode())
+        print_json(started)
     else:
         print_line(started.id)
         print_notice(f"Started. Follow its output: rekindle logs -f {started.id}")
@@ -151,7 +153,7 @@ def logs(
         one = await _find_process(processes, id, owner)
         if json:
             output = await processes.read_log(one.id, owner=owner, tail=tail)
-            print_line(encode_json(output).decode())
+            print_json(output)
         else:
             await _copy_output(processes, one, owner, follow, tail)
 
@@ -221,7 +223,7 @@ def wait(
 
     one = _run_with_client(wait_for_end)
     if json:
-        print_line(encode_json({**one._asdict(), "timed_out": one.live}).decode())
+        print_json({**one._asdict(), "timed_out": one.live})
     else:
         print_line(_describe_end(one))
     return 1 if one.live else 0
@@ -283,7 +285,7 @@ def send(
 
     written, total = _run_with_client(send_input)
     if json:
-        print_line(encode_json({"written": written, "total": total, "closed": eof}).decode())
+        print_json({"written": written, "total": total, "closed": eof})
     if written < total:
         raise InvalidInput(f"{id} is not reading its input: accepted {written} of {total} bytes")
 
@@ -365,8 +367,7 @@ def _write_processes(found: list[Process]) -> None:
         Column("state"),
         Column("command", flexible=True),
         Column("owner"),
-        Column("age", right=True),
-        Column("output", right=True),
+        *build_number_columns("age", "output"),
     )
     write_table(
         columns,

@@ -11,12 +11,12 @@ from rekindle.cli.output import (
     Column,
     JsonOption,
     YesOption,
-    encode_json,
     escape_control_chars,
     format_count,
     format_size,
     format_time,
     format_usage_lines,
+    print_json,
     print_line,
     print_notice,
     require_confirmation,
@@ -139,8 +139,7 @@ def backup(
         stats_of_copy = copy.stats()
     size = file.stat().st_size
     if json:
-        result = {"file": str(file), "bytes": size, "sessions": stats_of_copy.sessions}
-        print_line(encode_json(result).decode())
+        print_json({"file": str(file), "bytes": size, "sessions": stats_of_copy.sessions})
     else:
         print_line(
             f"{format_count(stats_of_copy.sessions, 'session')} copied to {file} ({format_size(size)})"
@@ -157,8 +156,7 @@ def stats(json: JsonOption = False) -> None:
     with open_for_reading() as store:
         held = store.stats()
     if json:
-        result = {**held._asdict(), "by_model": usage_to_dict(held.by_model)}
-        print_line(encode_json(result).decode())
+        print_json({**held._asdict(), "by_model": usage_to_dict(held.by_model)})
         return
     for label, value in _format_stats(held):
         print_line(f"{label:<12}{value}")

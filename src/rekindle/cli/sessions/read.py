@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rekindle.cli.help import CommandGroup
+from rekindle.cli.help import create_group
 from rekindle.cli.output import (
     JsonOption,
     OwnerOption,
@@ -40,12 +40,7 @@ if TYPE_CHECKING:
 
 _PAGE_SIZE = 1000
 
-group = typer.Typer(
-    cls=CommandGroup,
-    help="List, read, search, edit, export and repair stored sessions.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+group = create_group("List, read, search, edit, export and repair stored sessions.")
 
 
 def register(app: typer.Typer) -> None:

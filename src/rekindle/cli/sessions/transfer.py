@@ -17,16 +17,16 @@ from rekindle.cli.output import (
     OwnerOption,
     ProgressCallback,
     YesOption,
-    encode_json,
     escape_control_chars,
     escape_json_control_chars,
     format_count,
+    print_json,
     print_line,
     print_notice,
     require_confirmation,
     show_progress,
 )
-from rekindle.cli.session_choice import FILTER_HELP, is_filter, parse_filter
+from rekindle.cli.session_choice import SessionOrFilterArgument, is_filter, parse_filter
 from rekindle.cli.store_access import (
     connect_store,
     load_settings,
@@ -64,10 +64,7 @@ def register(app: typer.Typer) -> None:
 
 
 def export_sessions(
-    what: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[WHAT]...", help=f"Session or filter. {FILTER_HELP}"),
-    ] = None,
+    what: SessionOrFilterArgument = None,
     format: Annotated[
         ExportFormat, typer.Option("--format", "-f", help="Output format; jsonl is lossless.")
     ] = ExportFormat.jsonl,
@@ -229,8 +226,7 @@ def import_sessions(
             messages += report.messages
             skipped += [f"{name}: {line}" if len(files) > 1 else line for line in report.skipped]
     if json:
-        result = {"sessions": sessions, "messages": messages, "skipped": skipped}
-        print_line(encode_json(result).decode())
+        print_json({"sessions": sessions, "messages": messages, "skipped": skipped})
     else:
         print_line(
             f"{format_count(sessions, 'session')} and {format_count(messages, 'message')} imported"
@@ -305,14 +301,12 @@ def copy_store(
     if json:
         counts = report._asdict()
         del counts["skipped"]
-        print_line(
-            encode_json(
-                {
-                    "from": mask_secrets(source_location),
-                    "to": mask_secrets(target_location),
-                    **counts,
-                }
-            ).decode()
+        print_json(
+            {
+                "from": mask_secrets(source_location),
+                "to": mask_secrets(target_location),
+                **counts,
+            }
         )
     else:
         print_line(f"{_format_copied(report)} copied to {mask_secrets(target_location)}")

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rekindle.cli.help import CommandGroup
+from rekindle.cli.help import create_group
 from rekindle.cli.output import (
     Column,
     JsonOption,
-    encode_json,
+    build_number_columns,
     format_count,
     format_time,
+    print_json,
     print_line,
     print_notice,
     show_progress,
@@ -30,12 +31,7 @@ if TYPE_CHECKING:
     from rekindle.learning.promotion import PromotionDecision
     from rekindle.store import Store
 
-group = typer.Typer(
-    cls=CommandGroup,
-    help="Randomize new sessions to warm or cold and measure the effect.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+group = create_group("Randomize new sessions to warm or cold and measure the effect.")
 
 PercentOption = Annotated[
     float, typer.Option(metavar="PERCENT", help="Error rate of calls in percent.")
@@ -91,7 +87,7 @@ def start(
         )
         store.experiments.start(experiment)
     if json:
-        print_line(encode_json(experiment).decode())
+        print_json(experiment)
         return
     which = "new sessions" if template_id is None else f"new sessions that match {template_id}"
     print_line(f"Started experiment {name}: {which} are {_format_shares(experiment)}.")
@@ -116,7 +112,7 @@ def stop(name: ExperimentArgument = None, json: JsonOption = False) -> None:
         decision = (
             None if one is None else {"template": one.template.id, "action": one.action or None}
         )
-        print_line(encode_json({**experiment._asdict(), "decision": decision}).decode())
+        print_json({**experiment._asdict(), "decision": decision})
         return
     print_line(f"Stopped experiment {experiment.name}.")
     if one is not None:
@@ -217,7 +213,7 @@ def report(name: ExperimentArgument = None, json: JsonOption = False) -> None:
             miner.judge_sessions(store, Filter(archived=None), progress=show)
         found = trials.build_report(experiment, store.experiments.list_assignments(experiment.name))
     if json:
-        print_line(encode_json({**found._asdict(), "verdict": found.verdict}).decode())
+        print_json({**found._asdict(), "verdict": found.verdict})
     else:
         _write_report(found)
 
@@ -250,7 +246,7 @@ def plan(
         with show_progress("Simulating") as show:
             result = plans.simulate_plan(made, runs, seed=1, progress=show)
     if json:
-        print_line(encode_json({"plan": made, "simulation": result}).decode())
+        print_json({"plan": made, "simulation": result})
     else:
         _write_plan(made, result)
 
@@ -308,11 +304,7 @@ def _write_report(found: ExperimentReport) -> None:
     print_line()
     columns = (
         Column("arm"),
-        Column("assigned", right=True),
-        Column("counted", right=True),
-        Column("still running", right=True),
-        Column("no calls", right=True),
-        Column("got a prelude", right=True),
+        *build_number_columns("assigned", "counted", "still running", "no calls", "got a prelude"),
         Column(f"errors in the first {found.experiment.calls} calls", right=True),
     )
     write_table(

@@ -10,8 +10,8 @@ import typer
 
 from rekindle.cli.output import (
     JsonOption,
-    encode_json,
     escape_control_chars,
+    print_json,
     print_line,
     print_notice,
     to_one_line,
@@ -113,7 +113,7 @@ def preview_template(
             "state": template.state,
             "messages": _to_wire_messages(sent, provider),
         }
-        print_line(encode_json(result).decode())
+        print_json(result)
         return
     if not prelude.messages:
         print_notice(f"The session would start cold: {prelude.reason}.")
@@ -178,7 +178,7 @@ def print_template_messages(
         not PROVIDER_RULES[_parse_provider(provider)].needs_signature,
     )
     rendered = render_prelude(template, selection.patterns, tools, options)
-    print_line(encode_json(_to_wire_messages(rendered.messages, provider)).decode())
+    print_json(_to_wire_messages(rendered.messages, provider))
 
 
 def pick_template(
@@ -205,7 +205,7 @@ def pick_template(
         new_session = _create_new_session(config, store, message, folder)
         selection = starter.select(new_session, new_session.tools)
     if json:
-        print_line(encode_json(_selection_to_dict(selection)).decode())
+        print_json(_selection_to_dict(selection))
         return
     _write_selection(selection)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rekindle.cli.output import (
     Column,
+    build_number_columns,
     escape_control_chars,
     format_count,
     format_time,
@@ -115,10 +116,7 @@ def write_template_list(rows: Iterable[tuple[Template, TemplateUsage]]) -> None:
         Column("id", style="cyan"),
         Column("name", flexible=True),
         Column("type"),
-        Column("patterns", right=True),
-        Column("sessions", right=True),
-        Column("used", right=True),
-        Column("success", right=True),
+        *build_number_columns("patterns", "sessions", "used", "success"),
         Column("state"),
     )
     write_table(columns, (_format_row(*row) for row in rows))

@@ -9,7 +9,14 @@ from typing import Annotated
 
 import typer
 
-from rekindle.cli.output import JsonOption, encode_json, format_count, print_line, print_notice
+from rekindle.cli.output import (
+    JsonOption,
+    encode_json,
+    format_count,
+    print_json,
+    print_line,
+    print_notice,
+)
 from rekindle.cli.store_access import open_for_writing
 
 from .options import NameOption, TemplateArgument, create_redactor, open_library, require_at_least
@@ -93,7 +100,7 @@ def import_template_file(
     template, missing, removed = imported
     if json:
         result = {"id": template.id, "name": template.name, "state": template.state}
-        print_line(encode_json({**result, "missing_tools": missing, "removed": removed}).decode())
+        print_json({**result, "missing_tools": missing, "removed": removed})
         return
     print_line(
         f"Imported {template.id!r}: {format_count(len(template.patterns), 'pattern')}, quarantined."
@@ -167,8 +174,6 @@ def merge(
             store, open_library(), create_redactor(), names, name, max_patterns=max
         )
     if json:
-        print_line(
-            encode_json({"id": template.id, "pattern_count": len(template.patterns)}).decode()
-        )
+        print_json({"id": template.id, "pattern_count": len(template.patterns)})
     else:
         print_line(f"Template {template.id!r}: {format_count(len(template.patterns), 'pattern')}.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from rekindle.cli.help import CommandGroup
+from rekindle.cli.help import create_group
 from rekindle.cli.insights import commands
 from rekindle.cli.output import (
     JsonOption,
@@ -17,6 +17,7 @@ from rekindle.cli.output import (
     YesOption,
     encode_json,
     format_count,
+    print_json,
     print_line,
     print_notice,
     require_confirmation,
@@ -49,12 +50,7 @@ if TYPE_CHECKING:
     from rekindle.store import Store
     from rekindle.types import Template
 
-group = typer.Typer(
-    cls=CommandGroup,
-    help="Learn from past sessions and warm-start new ones.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+group = create_group("Learn from past sessions and warm-start new ones.")
 
 
 def register(app: typer.Typer) -> None:
@@ -125,7 +121,7 @@ def build(
     removed = build.count_redactions(redactor)
     if json:
         details = {"metrics": result.scan, "removed": removed, "kept": result.kept}
-        print_line(encode_json({**_template_to_dict(result.template), **details}).decode())
+        print_json({**_template_to_dict(result.template), **details})
         return
     from .render import write_build_result
 
@@ -157,7 +153,7 @@ def extract(
         )  # fmt: skip
     removed = build.count_redactions(redactor)
     if json:
-        print_line(encode_json({**_template_to_dict(template), "removed": removed}).decode())
+        print_json({**_template_to_dict(template), "removed": removed})
         return
     from .render import write_inactive_notice, write_redactions
 
@@ -294,7 +290,7 @@ def show(name: TemplateArgument, json: JsonOption = False) -> None:
     if json:
         from rekindle.knowledge.file_format import template_to_fields
 
-        print_line(encode_json({**template_to_fields(template), "use": use}).decode())
+        print_json({**template_to_fields(template), "use": use})
         return
     from .render import write_template
 
@@ -332,7 +328,7 @@ def edit(
         template = build.edit_template(store, open_library(), redactor, name, wanted)
     removed = build.count_redactions(redactor)
     if json:
-        print_line(encode_json({**_template_to_dict(template), "removed": removed}).decode())
+        print_json({**_template_to_dict(template), "removed": removed})
         return
     if removed:
         from .render import write_redactions

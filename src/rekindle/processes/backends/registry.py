@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rekindle.errors import InvalidInput
@@ -14,43 +13,26 @@ if TYPE_CHECKING:
 LOCAL_BACKEND = "local"
 
 
-def _create_container_transport(name: str) -> ScriptTransport:
-    from .container import ContainerTransport
-
-    return ContainerTransport(name)
+_KINDS = ("container", "ssh", "apptainer", "singularity", "modal")
 
 
-def _create_ssh_transport(target: str) -> ScriptTransport:
-    from .ssh import SshTransport
+def _create_transport(kind: str, target: str) -> ScriptTransport:
+    """Create a transport; each module is loaded only if it is used, as it may not be installed."""
+    if kind == "container":
+        from .container import ContainerTransport
 
-    return SshTransport(target)
+        return ContainerTransport(target)
+    if kind == "ssh":
+        from .ssh import SshTransport
 
+        return SshTransport(target)
+    if kind == "modal":
+        from .modal import ModalTransport
 
-def _create_apptainer_transport(instance: str) -> ScriptTransport:
+        return ModalTransport(target)
     from .exec_command import create_apptainer_transport
 
-    return create_apptainer_transport(instance)
-
-
-def _create_singularity_transport(instance: str) -> ScriptTransport:
-    from .exec_command import create_apptainer_transport
-
-    return create_apptainer_transport(instance, "singularity")
-
-
-def _create_modal_transport(sandbox: str) -> ScriptTransport:
-    from .modal import ModalTransport
-
-    return ModalTransport(sandbox)
-
-
-_TRANSPORTS: dict[str, Callable[[str], ScriptTransport]] = {
-    "container": _create_container_transport,
-    "ssh": _create_ssh_transport,
-    "apptainer": _create_apptainer_transport,
-    "singularity": _create_singularity_transport,
-    "modal": _create_modal_transport,
-}
+    return create_apptainer_transport(target, kind)
 
 
 def open_backend(name: str) -> Backend:
@@ -60,13 +42,13 @@ def open_backend(name: str) -> Backend:
 
         return LocalBackend()
     kind, _, rest = name.partition(":")
-    if kind not in _TRANSPORTS or not rest:
-        kinds = ", ".join(f"{one}:…" for one in _TRANSPORTS)
+    if kind not in _KINDS or not rest:
+        kinds = ", ".join(f"{one}:…" for one in _KINDS)
         raise InvalidInput(f"backend {name!r:.80}: expected {LOCAL_BACKEND} or {kinds}")
     from .remote import RemoteBackend
 
     try:
-        return RemoteBackend(name, _TRANSPORTS[kind](rest))
+        return RemoteBackend(name, _create_transport(kind, rest))
     except ImportError as error:
         hint = "install rekindle[backends]" if kind != "modal" else "install the package modal"
         raise InvalidInput(f"backend {name!r:.80}: {error.name} is not installed; {hint}") from None

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from rekindle.processes.operations import PollOutput
 from rekindle.processes.types import PollResult
 
 from .journal import Journal, ProcessRecord
@@ -34,19 +35,19 @@ class DirectReader:
         self._redact = redact
         self._cache: dict[str, _CachedProcess] = {}
 
-    def poll(self, id: str, owner: str | None, reader: str, plain: bool) -> PollResult | None:
+    def poll(self, request: PollOutput) -> PollResult | None:
         """Return the state and new output; return None if the supervisor must be asked.
 
         Only the supervisor allocates a slot for a new reader, so that two readers never share one.
         """
-        cached = self._load(id)
-        if cached is None or owner not in (None, cached.record.owner):
+        cached = self._load(request.id)
+        if cached is None or not request.may_see(cached.record.owner):
             return None
-        ring = cached.ring
-        if ring.is_record_stale or cached.record.backend != "local" or not ring.has_reader(reader):
+        record, ring = cached.record, cached.ring
+        if ring.is_record_stale or record.backend != "local" or not ring.has_reader(request.reader):
             return None
         try:
-            return OutputReader(cached.record, ring, self._redact).poll(reader, plain=plain)
+            return OutputReader(record, ring, self._redact).poll(request)
         except BufferOverrun:
             return None
 

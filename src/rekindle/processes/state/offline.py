@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
 from rekindle.errors import NotFound
+from rekindle.processes import operations
 from rekindle.processes.supervisor.entry import record_to_process
 from rekindle.processes.types import (
     LIVE,
     LogResult,
+    OutputChunk,
     PollResult,
     Process,
     ProcessEvent,
     ProcessLimits,
+    WaitResult,
 )
 
 from .events import EventLog
 from .journal import Journal, ProcessRecord
 from .output_reader import OutputReader
 from .ring_buffer import RingBuffer
+
+R = TypeVar("R")
 
 
 class OfflineReader:
@@ -35,78 +42,74 @@ class OfflineReader:
         """Return whether processes were running when the last supervisor stopped."""
         return any(record.state in LIVE for record in self._journal.load_all())
 
-    def list(self, owner: str | None, live: bool) -> list[Process]:
+    def execute(self, request: operations.Operation[R]) -> R:
+        """Execute a request that the state on disk can answer."""
+        return operations.find_handler(self, request)(request)
+
+    def handle_list(self, request: operations.ListProcesses) -> list[Process]:
         return [
             self._to_process(record)
             for record in self._journal.load_all()
-            if owner in (None, record.owner)
-            and (record.state in LIVE or not live)
+            if request.may_see(record.owner)
+            and (record.state in LIVE or not request.live)
             and not self._is_expired(record)
         ]
 
-    def get_process(self, id: str, owner: str | None) -> Process:
-        return self._to_process(self._load_record(id, owner))
+    def handle_kill(self, request: operations.KillProcess) -> Process:
+        return self._to_process(self._load_record(request))
 
-    def poll(
-        self, id: str, owner: str | None, reader: str, plain: bool, request_id: int = 0
-    ) -> PollResult:
-        record = self._load_record(id, owner)
+    def handle_count_live(self, request: operations.CountLive | operations.KillAll) -> int:
+        return 0
+
+    handle_kill_all = handle_count_live
+
+    def handle_poll(self, request: operations.PollOutput) -> PollResult:
+        with self._open_output(request) as (output, writable):
+            return output.poll(request, remember=writable)
+
+    def handle_wait(self, request: operations.WaitForExit) -> WaitResult:
+        with self._open_output(request) as (output, writable):
+            return output.wait(request, self._limits.wait, remember=writable)
+
+    def handle_read_log(self, request: operations.ReadLog) -> LogResult:
+        with self._open_output(request) as (output, _):
+            return output.read_log(request)
+
+    def handle_attach(self, request: operations.AttachOutput) -> OutputChunk:
+        with self._open_output(request) as (output, _):
+            return output.read_chunk(request)
+
+    def handle_fetch_events(self, request: operations.FetchEvents) -> list[ProcessEvent]:
+        log = EventLog(self._journal.folder / "events")
+        return log.list_pending(request.owner, request.limit, request.notes)
+
+    def _load_record(self, request: operations.ProcessOperation[Any]) -> ProcessRecord:
+        record = self._journal.load(request.id)
+        if record is None or not request.may_see(record.owner) or self._is_expired(record):
+            raise NotFound(f"process not found: {request.id!r:.40}")
+        return record
+
+    @contextmanager
+    def _open_output(
+        self, request: operations.ProcessOperation[Any]
+    ) -> Generator[tuple[OutputReader, bool], None, None]:
+        """Open the output of a process; the flag says whether positions can be stored."""
+        record = self._load_record(request)
         ring, writable = self._open_ring(record)
         try:
-            output_reader = OutputReader(record, ring, self._redact)
-            return output_reader.poll(reader, plain=plain, remember=writable, request_id=request_id)
+            yield OutputReader(record, ring, self._redact), writable
         finally:
             ring.close()
-
-    def read_log(
-        self,
-        id: str,
-        owner: str | None,
-        lines: tuple[int | None, int | None, int | None],
-        since: int | None,
-        plain: bool,
-    ) -> LogResult:
-        record = self._load_record(id, owner)
-        ring, _ = self._open_ring(record)
-        try:
-            return OutputReader(record, ring, self._redact).read_log(*lines, since, plain=plain)
-        finally:
-            ring.close()
-
-    def read_bytes(self, id: str, owner: str | None, since: int) -> tuple[bytes, int, int]:
-        """Return the output after byte `since`: the bytes, their end, and the number dropped."""
-        ring, _ = self._open_ring(self._load_record(id, owner))
-        try:
-            piece = ring.read(since)
-            return piece.data, piece.end, piece.dropped
-        finally:
-            ring.close()
-
-    def fetch_events(
-        self, owner: str | None, limit: int, notes: Sequence[str]
-    ) -> list[ProcessEvent]:
-        return EventLog(self._journal.folder / "events").list_pending(owner, limit, notes)
-
-    def _load_record(self, id: str, owner: str | None) -> ProcessRecord:
-        record = self._journal.load(id)
-        if record is None or owner not in (None, record.owner) or self._is_expired(record):
-            raise NotFound(f"process not found: {id!r:.40}")
-        return record
 
     def _is_expired(self, record: ProcessRecord) -> bool:
         return record.ended is not None and record.ended + self._limits.finished < time.time()
 
     def _open_ring(self, record: ProcessRecord) -> tuple[RingBuffer, bool]:
         path = self._journal.get_ring_path(record.id)
-        try:
-            return RingBuffer.open(path, writing=True), True
-        except PermissionError:
-            return RingBuffer.open(path), False
-        except OSError:
-            try:
-                return RingBuffer.open(path), False
-            except (OSError, ValueError):
-                raise NotFound(f"output of process {record.id} not found") from None
+        for writing in (True, False):
+            with suppress(OSError, ValueError):
+                return RingBuffer.open(path, writing=writing), writing
+        raise NotFound(f"output of process {record.id} not found")
 
     def _to_process(self, record: ProcessRecord) -> Process:
         return record_to_process(record, record.total, self._limits.ring, self._redact)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
 from rekindle.errors import (
@@ -16,6 +16,7 @@ from rekindle.errors import (
     ProcessError,
 )
 from rekindle.processes.backends.base import RunningProcess
+from rekindle.processes.operations import FetchEvents
 from rekindle.processes.state.events import EventLog
 from rekindle.processes.state.journal import Journal
 from rekindle.processes.types import EventKind, ProcessEvent, ProcessLimits, ProcessState, Watch
@@ -272,13 +273,11 @@ class Lifecycle:
             with suppress(JournalUnwritable):
                 self.unwatch(entry, watch.number)
 
-    async def fetch_events(
-        self, owner: str | None, wait: float, limit: int, notes: Sequence[str]
-    ) -> list[ProcessEvent]:
-        end = time.monotonic() + wait
+    async def fetch_events(self, request: FetchEvents) -> list[ProcessEvent]:
+        end = time.monotonic() + min(request.wait, self._limits.wait)
         while True:
             self._event_added.clear()
-            found = self.log.list_pending(owner, limit, notes)
+            found = self.log.list_pending(request.owner, request.limit, request.notes)
             left = end - time.monotonic()
             if found or left <= 0:
                 return found

@@ -11,13 +11,17 @@ import os
 import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from rekindle.errors import InvalidInput, NotFound, ProcessStartFailed, TooManyProcesses
-from rekindle.processes.backends.base import CHUNK_SIZE, Backend, ProcessSpec, TerminalSize
+from rekindle.processes import operations
+from rekindle.processes.backends.base import CHUNK_SIZE, Backend, ProcessSpec
 from rekindle.processes.backends.local.executable import validate_command
 from rekindle.processes.backends.registry import open_backend
 from rekindle.processes.state.events import EventLog
@@ -50,7 +54,7 @@ _ID_LENGTH = 7
 _ID_PATTERN = re.compile(r"[a-z0-9-]{3,40}")
 
 
-class ProcessRegistry:
+class ProcessRegistry(operations.Processes):
     """Background processes, embedded in this program. Created by `ProcessRegistry.open`."""
 
     def __init__(
@@ -112,11 +116,14 @@ class ProcessRegistry:
             self._backends[name] = self._backend_factory(name)
         return self._backends[name]
 
-    def _get_entry(self, id: str, owner: str | None) -> ProcessEntry:
-        entry = self._entries.get(id)
-        if entry is None or owner not in (None, entry.record.owner):
-            raise NotFound(f"process not found: {id!r:.40}")
+    def _get_entry(self, request: operations.ProcessOperation[Any]) -> ProcessEntry:
+        entry = self._entries.get(request.id)
+        if entry is None or not request.may_see(entry.record.owner):
+            raise NotFound(f"process not found: {request.id!r:.40}")
         return entry
+
+    def _open_output(self, entry: ProcessEntry) -> OutputReader:
+        return OutputReader(entry.record, entry.ring, self._redact)
 
     def _to_process(self, entry: ProcessEntry) -> Process:
         return record_to_process(entry.record, entry.ring.total, entry.ring.capacity, self._redact)
@@ -139,53 +146,43 @@ class ProcessRegistry:
 
     # -- starting
 
-    async def start(
-        self,
-        argv: Sequence[str],
-        *,
-        owner: str,
-        cwd: str = "",
-        env: Mapping[str, str] | None = None,
-        pty: TerminalSize | None = None,
-        backend: str = "local",
-        watches: Sequence[Watch] = (),
-        session: str = "",
-        id: str = "",
-    ) -> Process:
-        argv = tuple(argv)
-        if id and (id in self._entries or not _ID_PATTERN.fullmatch(id)):
-            raise InvalidInput(f"id: {id!r:.40} is already used or is not a valid process id")
-        if env is None:
-            env = dict(os.environ) if backend == "local" else {}
-        validate_command(argv, cwd, env)
+    async def handle_start(self, request: operations.StartProcess) -> Process:
+        if request.id and (request.id in self._entries or not _ID_PATTERN.fullmatch(request.id)):
+            raise InvalidInput(
+                f"id: {request.id!r:.40} is already used or is not a valid process id"
+            )
+        env = request.resolve_env()
+        validate_command(request.argv, request.cwd, env)
+        pty = request.pty
         if pty and not (0 < pty.rows < 10_000 and 0 < pty.columns < 10_000):
             raise InvalidInput(f"pty: {pty.rows} × {pty.columns} is not a valid terminal size")
         numbered_watches = tuple(
             validate_watch(watch, self.limits.gap)._replace(number=number)
-            for number, watch in enumerate(watches, 1)
+            for number, watch in enumerate(request.watches, 1)
         )
-        target = self._get_backend(backend)
-        cwd = cwd or (os.getcwd() if backend == "local" else "")
+        target = self._get_backend(request.backend)
         record = ProcessRecord(
-            id=id or generate_id(),
-            owner=owner,
-            argv=argv,
-            backend=backend,
+            id=request.id or generate_id(),
+            owner=request.owner,
+            argv=tuple(request.argv),
+            backend=request.backend,
             state="starting",
             started=time.time(),
-            cwd=cwd,
+            cwd=request.cwd or (os.getcwd() if request.backend == "local" else ""),
             pty=pty,
             watches=numbered_watches,
-            session=session,
+            session=request.session,
         )
-        self._check_limits(owner)
-        task = asyncio.create_task(self._start(record, target, dict(env)))
-        self._starting[task] = owner
+        self._check_limits(request.owner)
+        task = asyncio.create_task(self._run_program(record, target, dict(env)))
+        self._starting[task] = request.owner
         task.add_done_callback(self._starting.pop)
         # Finish the start even if the caller is cancelled.
         return await asyncio.shield(task)
 
-    async def _start(self, record: ProcessRecord, backend: Backend, env: dict[str, str]) -> Process:
+    async def _run_program(
+        self, record: ProcessRecord, backend: Backend, env: dict[str, str]
+    ) -> Process:
         ring = await asyncio.to_thread(self._create_files, record)
         entry = self._entries[record.id] = ProcessEntry(record, ring)
         try:
@@ -226,79 +223,37 @@ class ProcessRegistry:
 
     # -- reading
 
-    async def list(self, *, owner: str | None = None, live: bool = False) -> list[Process]:
+    async def handle_list(self, request: operations.ListProcesses) -> list[Process]:
         return [
             self._to_process(entry)
             for entry in sorted(
                 self._entries.values(), key=lambda e: (e.record.started, e.record.id)
             )
-            if owner in (None, entry.record.owner) and (entry.live or not live)
+            if request.may_see(entry.record.owner) and (entry.live or not request.live)
         ]
 
-    async def poll(
-        self,
-        id: str,
-        *,
-        owner: str | None = None,
-        reader: str = "",
-        plain: bool = True,
-        request_id: int = 0,
-    ) -> PollResult:
-        """Return the state and the output since this reader's last poll.
+    async def handle_poll(self, request: operations.PollOutput) -> PollResult:
+        return self._open_output(self._get_entry(request)).poll(request)
 
-        Repeat `request_id` to get the same output again if the answer was lost.
-        """
-        entry = self._get_entry(id, owner)
-        output_reader = OutputReader(entry.record, entry.ring, self._redact)
-        return output_reader.poll(reader, plain=plain, request_id=request_id)
+    async def handle_read_log(self, request: operations.ReadLog) -> LogResult:
+        return self._open_output(self._get_entry(request)).read_log(request)
 
-    async def read_log(
-        self,
-        id: str,
-        *,
-        owner: str | None = None,
-        tail: int | None = None,
-        offset: int | None = None,
-        limit: int | None = None,
-        since: int | None = None,
-        plain: bool = True,
-    ) -> LogResult:
-        entry = self._get_entry(id, owner)
-        output_reader = OutputReader(entry.record, entry.ring, self._redact)
-        return output_reader.read_log(tail, offset, limit, since, plain=plain)
-
-    async def wait(
-        self,
-        id: str,
-        seconds: float,
-        *,
-        owner: str | None = None,
-        reader: str = "",
-        plain: bool = True,
-        request_id: int = 0,
-    ) -> WaitResult:
-        entry = self._get_entry(id, owner)
-        if not seconds >= 0:
-            raise InvalidInput(f"wait: {seconds} is not a number of seconds")
-        clamped = self.limits.wait if seconds > self.limits.wait else None
-        try:
-            async with asyncio.timeout(clamped or seconds):
+    async def handle_wait(self, request: operations.WaitForExit) -> WaitResult:
+        entry = self._get_entry(request)
+        if not request.seconds >= 0:
+            raise InvalidInput(f"wait: {request.seconds} is not a number of seconds")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(request.seconds, self.limits.wait)):
                 await entry.done.wait()
-        except TimeoutError:
-            pass
-        output_reader = OutputReader(entry.record, entry.ring, self._redact)
-        polled = output_reader.poll(reader, plain=plain, request_id=request_id)
-        return WaitResult(polled.process, polled.output, polled.dropped, entry.live, clamped)
+        return self._open_output(entry).wait(request, self.limits.wait)
 
-    async def attach(
-        self, id: str, *, owner: str | None = None, since: int = 0
-    ) -> AsyncGenerator[OutputChunk, None]:
-        entry = self._get_entry(id, owner)
+    async def stream(self, request: operations.AttachOutput) -> AsyncGenerator[OutputChunk, None]:
+        entry = self._get_entry(request)
         while True:
-            piece = entry.ring.read(since, CHUNK_SIZE)
-            if piece.data:
-                since = piece.end
-                yield OutputChunk(piece.data, piece.end, piece.dropped)
+            chunk = self._open_output(entry).read_chunk(request, CHUNK_SIZE)
+            if chunk.data:
+                request = replace(request, since=chunk.end)
+                yield chunk
             elif not entry.live:
                 return
             else:
@@ -306,64 +261,55 @@ class ProcessRegistry:
 
     # -- controlling
 
-    async def kill(self, id: str, *, owner: str | None = None) -> Process:
-        entry = self._get_entry(id, owner)
+    async def handle_kill(self, request: operations.KillProcess) -> Process:
+        entry = self._get_entry(request)
         await self._lifecycle.kill(entry)
         return self._to_process(entry)
 
-    async def write(self, id: str, data: str | bytes, *, owner: str | None = None) -> WriteResult:
-        running = self._lifecycle.require_running(self._get_entry(id, owner))
-        encoded = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
-        return WriteResult(await running.write(encoded), len(encoded))
+    async def handle_write(self, request: operations.WriteInput) -> WriteResult:
+        running = self._lifecycle.require_running(self._get_entry(request))
+        return WriteResult(await running.write(request.data), len(request.data))
 
-    async def submit(self, id: str, line: str, *, owner: str | None = None) -> WriteResult:
-        entry = self._get_entry(id, owner)
-        end = "\r" if entry.record.pty else "\n"
-        return await self.write(id, line + end, owner=owner)
+    async def handle_submit(self, request: operations.SubmitLine) -> WriteResult:
+        end = "\r" if self._get_entry(request).record.pty else "\n"
+        return await self.write(request.id, request.line + end, owner=request.owner)
 
-    async def close_stdin(self, id: str, *, owner: str | None = None) -> None:
-        entry = self._get_entry(id, owner)
+    async def handle_close_stdin(self, request: operations.CloseStdin) -> None:
+        entry = self._get_entry(request)
         if entry.live:
             await self._lifecycle.require_running(entry).close_stdin()
 
-    async def resize(self, id: str, size: TerminalSize, *, owner: str | None = None) -> None:
-        entry = self._get_entry(id, owner)
+    async def handle_resize(self, request: operations.ResizeTerminal) -> None:
+        entry = self._get_entry(request)
         if entry.record.pty is None:
-            raise InvalidInput(f"process {id} has no terminal")
+            raise InvalidInput(f"process {request.id} has no terminal")
         if entry.live:
-            await self._lifecycle.require_running(entry).resize(size)
+            await self._lifecycle.require_running(entry).resize(request.size)
 
     # -- watching
 
-    async def watch(self, id: str, watch: Watch, *, owner: str | None = None) -> Watch:
-        entry = self._get_entry(id, owner)
-        return self._lifecycle.watch(entry, validate_watch(watch, self.limits.gap))
+    async def handle_watch(self, request: operations.AddWatch) -> Watch:
+        entry = self._get_entry(request)
+        return self._lifecycle.watch(entry, validate_watch(request.watch, self.limits.gap))
 
-    async def unwatch(self, id: str, number: int, *, owner: str | None = None) -> None:
-        self._lifecycle.unwatch(self._get_entry(id, owner), number)
+    async def handle_unwatch(self, request: operations.RemoveWatch) -> None:
+        self._lifecycle.unwatch(self._get_entry(request), request.number)
 
-    async def fetch_events(
-        self,
-        *,
-        owner: str | None = None,
-        wait: float = 0.0,
-        limit: int = 100,
-        notes: Sequence[str] = (),
-    ) -> list[ProcessEvent]:
-        return await self._lifecycle.fetch_events(owner, min(wait, self.limits.wait), limit, notes)
+    async def handle_fetch_events(self, request: operations.FetchEvents) -> list[ProcessEvent]:
+        return await self._lifecycle.fetch_events(request)
 
-    async def ack_events(self, numbers: Sequence[int], *, owner: str | None = None) -> None:
-        self._lifecycle.log.acknowledge(numbers, owner)
+    async def handle_ack_events(self, request: operations.AckEvents) -> None:
+        self._lifecycle.log.acknowledge(request.numbers, request.owner)
 
     # -- owners
 
-    async def count_live(self, owner: str) -> int:
-        return self._count_owned(owner)
+    async def handle_count_live(self, request: operations.CountLive) -> int:
+        return self._count_owned(request.owner)
 
-    async def kill_all(self, owner: str) -> int:
-        starting = [task for task, task_owner in self._starting.items() if task_owner == owner]
+    async def handle_kill_all(self, request: operations.KillAll) -> int:
+        starting = [task for task, owner in self._starting.items() if owner == request.owner]
         await asyncio.gather(*starting, return_exceptions=True)
-        mine = [e for e in self._entries.values() if e.record.owner == owner]
+        mine = [e for e in self._entries.values() if e.record.owner == request.owner]
         live = sum(entry.live for entry in mine)
         await asyncio.gather(*(self._lifecycle.kill(entry) for entry in mine))
         return live

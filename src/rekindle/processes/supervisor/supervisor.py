@@ -19,10 +19,10 @@ import signal
 import socket
 import sys
 import time
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, get_type_hints
+from typing import Any
 
 import msgspec
 
@@ -34,6 +34,7 @@ from rekindle.processes.backends.local import cgroup
 from rekindle.processes.backends.local.fd_keeper_client import FdKeeperClient
 from rekindle.processes.backends.local.local import LocalBackend
 from rekindle.processes.backends.registry import open_backend
+from rekindle.processes.operations import OPERATIONS, AttachOutput, Operation
 from rekindle.processes.state.lock import FolderLock
 from rekindle.processes.types import ProcessLimits
 
@@ -51,21 +52,7 @@ READY = "ready"
 # -P: do not import from the current folder, which may contain files named like our modules.
 COMMAND = (sys.executable, "-P", "-m", "rekindle.processes.supervisor.supervisor")
 
-_METHODS = (
-    *("start", "list", "poll", "read_log", "wait", "kill", "write", "submit", "close_stdin"),
-    *("resize", "watch", "unwatch", "fetch_events", "ack_events", "count_live", "kill_all"),
-)
 _IDLE_METHODS = frozenset(("fetch_events",))  # requests that do not keep it alive
-
-
-def _get_parameter_types(method: str) -> dict[str, Any]:
-    hints = get_type_hints(getattr(ProcessRegistry, method))
-    hints.pop("return")
-    return {**hints, "data": bytes} if method == "write" else hints
-
-
-_PARAMETER_TYPES = {method: _get_parameter_types(method) for method in _METHODS}
-_ATTACH_TYPES = {"id": str, "owner": str | None, "since": int}
 
 
 class Supervisor:
@@ -168,13 +155,12 @@ class _ClientHandler:
         count = 0 if request.method in _IDLE_METHODS else 1
         self._supervisor.count_request(count)
         try:
-            if request.method == "attach":
-                await self._stream_output(request)
-                response = protocol.RpcResponse(request.number, "result")
+            operation, value = decode_operation(request), None
+            if isinstance(operation, AttachOutput):
+                await self._stream_output(request.number, operation)
             else:
-                response = protocol.RpcResponse(
-                    request.number, "result", await self._call_method(request)
-                )
+                value = await self._registry.execute(operation)
+            response = protocol.RpcResponse(request.number, "result", value)
         except RekindleError as error:
             self._supervisor.check_open_files(error)
             response = protocol.RpcResponse(request.number, "error", protocol.encode_error(error))
@@ -187,20 +173,10 @@ class _ClientHandler:
             self._supervisor.count_request(-count)
         await self._send(response)
 
-    async def _call_method(self, request: protocol.RpcRequest) -> Any:
-        if request.method not in _PARAMETER_TYPES:
-            raise InvalidInput(f"{request.method!r:.40} is not a supervisor method")
-        return await getattr(self._registry, request.method)(
-            **_convert_arguments(request, _PARAMETER_TYPES[request.method])
-        )
-
-    async def _stream_output(self, request: protocol.RpcRequest) -> None:
-        chunks = self._registry.attach(**_convert_arguments(request, _ATTACH_TYPES))
-        try:
+    async def _stream_output(self, number: int, operation: AttachOutput) -> None:
+        async with aclosing(self._registry.stream(operation)) as chunks:
             async for chunk in chunks:
-                await self._send(protocol.RpcResponse(request.number, "part", chunk))
-        finally:
-            await chunks.aclose()
+                await self._send(protocol.RpcResponse(number, "part", chunk))
 
     async def _send(self, response: protocol.RpcResponse) -> None:
         self._writer.write(protocol.encode_frame(response))
@@ -212,12 +188,13 @@ class _ClientHandler:
             task.cancel()
 
 
-def _convert_arguments(request: protocol.RpcRequest, types: dict[str, Any]) -> dict[str, Any]:
+def decode_operation(request: protocol.RpcRequest) -> Operation[Any]:
+    """Decode and validate the operation of a request; raise InvalidInput if it is invalid."""
     try:
-        return {
-            name: msgspec.convert(value, types[name]) for name, value in request.arguments.items()
-        }
-    except (KeyError, msgspec.ValidationError) as error:
+        return msgspec.convert(request.arguments, OPERATIONS[request.method])
+    except KeyError:
+        raise InvalidInput(f"{request.method!r:.40} is not a supervisor method") from None
+    except msgspec.ValidationError as error:
         raise InvalidInput(f"{request.method}: {error}") from None
 
 

@@ -19,8 +19,9 @@ from rekindle.agent.tools.registry import ToolRegistry as Tools
 from rekindle.agent.tools.tool import ToolContext, ToolResult
 from rekindle.errors import BackendUnreachable
 from rekindle.processes.backends.base import Backend
+from rekindle.processes.operations import Processes
 from rekindle.processes.supervisor.registry import ProcessRegistry
-from rekindle.processes.types import Processes, ProcessLimits
+from rekindle.processes.types import ProcessLimits
 from rekindle.types import ToolCall
 from tests.processes import QUICK, alive, embedded, output_of, runs, supervised
 from tests.remote_hosts import Podman

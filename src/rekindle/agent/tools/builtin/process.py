@@ -20,7 +20,8 @@ from rekindle.agent.tools.tool import Tool, ToolContext, ToolResult, build_schem
 from rekindle.agent.tools.truncate import truncate_middle
 from rekindle.errors import InvalidInput, NotFound, ProcessError, ToolError
 from rekindle.processes.backends.base import TerminalSize
-from rekindle.processes.types import Process, Processes, Watch
+from rekindle.processes.operations import Processes
+from rekindle.processes.types import Process, Watch
 from rekindle.types import JSON
 
 from .terminal import (

@@ -11,7 +11,6 @@ process that writes to a pipe without a reader would soon block.
 The keeper exits when it holds nothing and nobody is connected.
 """
 
-import array
 import os
 import resource
 import select
@@ -73,7 +72,7 @@ class FdKeeper:
 
     def handle_message(self, connection: socket.socket) -> bool:
         try:
-            message, fds = _receive_message(connection)
+            message, fds = receive_message(connection)
         except OSError:
             return False
         if not message:
@@ -105,8 +104,7 @@ class FdKeeper:
     def hand_over(self, connection: socket.socket) -> bool:
         try:
             for id, fds in self.held_fds.items():
-                rights = array.array("i", fds)
-                connection.sendmsg([id], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+                socket.send_fds(connection, [id], fds)
             connection.send(b".")
         except OSError:
             return False
@@ -138,15 +136,12 @@ class FdKeeper:
             pass
 
 
-def _receive_message(connection: socket.socket) -> tuple[bytes, list[int]]:
-    message, extra, _, _ = connection.recvmsg(65536, socket.CMSG_SPACE(_MAX_FDS * 4))
-    fds = array.array("i")
-    for level, kind, data in extra:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            fds.frombytes(data[: len(data) - len(data) % 4])
+def receive_message(connection: socket.socket) -> tuple[bytes, list[int]]:
+    """Receive a message with at most _MAX_FDS descriptors."""
+    message, fds, _, _ = socket.recv_fds(connection, 65536, _MAX_FDS)
     for fd in fds:
         os.set_inheritable(fd, False)
-    return message, list(fds)
+    return message, fds
 
 
 def _get_peer_uid(connection: socket.socket) -> int:

@@ -1,20 +1,17 @@
-"""The supervisor's connection to its fd keeper (keeper.py)."""
+"""The supervisor's connection to its fd keeper (fd_keeper.py)."""
 
 from __future__ import annotations
 
-import array
-import fcntl
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from . import fd_keeper as program
+from rekindle.processes.protocol import get_peer_credentials
 
-_MAX_FDS = 4
+from . import fd_keeper as program
+from .helper_program import start_helper
 
 
 class FdKeeperClient:
@@ -23,12 +20,14 @@ class FdKeeperClient:
     def __init__(
         self, connection: socket.socket, path: Path, restart_command: Sequence[str], pid: int | None
     ) -> None:
-        self.pid = pid or get_peer_pid(connection)  # spared when a process tree is killed
+        self.pid = (
+            pid or get_peer_credentials(connection)[0]
+        )  # spared when a process tree is killed
         self._connection = connection
         self._path = path
         self._restart_command = restart_command
         self._held_fds: dict[str, tuple[int, ...]] = {}
-        self._send(b"revive " + b"\0".join(os.fsencode(word) for word in restart_command))
+        self._send(self._build_revive_message())
 
     @classmethod
     def open(
@@ -46,10 +45,8 @@ class FdKeeperClient:
     def keep(self, id: str, *files: int) -> None:
         """Hold copies of these descriptors, which survive this program from now on."""
         self._held_fds[id] = files
-        rights = array.array("i", files)
-        extra = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)]
         try:
-            self._connection.sendmsg([f"keep {id}".encode()], extra)
+            socket.send_fds(self._connection, [f"keep {id}".encode()], files)
         except OSError:
             self.restart_keeper()
 
@@ -71,14 +68,9 @@ class FdKeeperClient:
         try:
             self._connection.send(b"hand")
             while True:
-                id, extra, _, _ = self._connection.recvmsg(4096, socket.CMSG_SPACE(_MAX_FDS * 4))
+                id, fds = program.receive_message(self._connection)
                 if id in (b".", b""):
                     break
-                fds = array.array("i")
-                for _, _, data in extra:
-                    fds.frombytes(data[: len(data) - len(data) % 4])
-                for fd in fds:
-                    os.set_inheritable(fd, False)
                 taken_fds[id.decode()] = tuple(fds)
         except OSError:
             pass
@@ -115,18 +107,13 @@ class FdKeeperClient:
         if connection is None:
             return
         self._connection = connection
-        message = b"revive " + b"\0".join(os.fsencode(word) for word in self._restart_command)
         with suppress(OSError):
-            self._connection.send(message)
+            connection.send(self._build_revive_message())
             for id, fds in self._held_fds.items():
-                extra = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
-                self._connection.sendmsg([f"keep {id}".encode()], extra)
+                socket.send_fds(connection, [f"keep {id}".encode()], fds)
 
-
-def get_peer_pid(connection: socket.socket) -> int:
-    """Return the process id of the peer, as reported by the kernel."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    return int.from_bytes(credentials[:4], sys.byteorder)
+    def _build_revive_message(self) -> bytes:
+        return b"revive " + b"\0".join(os.fsencode(word) for word in self._restart_command)
 
 
 def _connect_keeper(path: Path) -> socket.socket | None:
@@ -143,30 +130,13 @@ def _start_keeper(path: Path, env: Mapping[str, str]) -> int:
     """Start a keeper that listens at `path` and return its pid; the caller holds the folder lock."""
     with suppress(FileNotFoundError):
         path.unlink()
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         old_umask = os.umask(0o177)
         try:
             listener.bind(str(path))
         finally:
             os.umask(old_umask)
         listener.listen(8)
-        # A number above the standard streams.
-        fd = fcntl.fcntl(listener, fcntl.F_DUPFD_CLOEXEC, 10)
-        try:
-            started = subprocess.Popen(
-                [sys.executable, "-I", "-S", program.__file__, str(fd)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(fd,),
-                start_new_session=True,
-                env=dict(env),
-                cwd="/",
-            )
-        finally:
-            os.close(fd)
+        started = start_helper(program.__file__, listener, env)
         started.returncode = 0  # it outlives this program; suppress the ResourceWarning
         return started.pid
-    finally:
-        listener.close()

@@ -17,7 +17,8 @@ input and output. The response is two process ids, of the shim and of the progra
 errno if the program could not be executed. The pipe closes when the program is executed.
 """
 
-import array
+# Before the forks, which receive descriptors with it.
+import array  # noqa: F401  # pyright: ignore[reportUnusedImport]
 import ctypes
 import errno
 import gc
@@ -174,16 +175,12 @@ def _write_file(path: bytes, data: bytes) -> None:
 
 
 def _receive_head(connection: socket.socket) -> tuple[bytes, list[int]]:
-    head, extra, _, _ = connection.recvmsg(_LENGTH.size, socket.CMSG_SPACE(12))
-    fds = array.array("i")
-    for level, kind, data in extra:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            fds.frombytes(data[: len(data) - len(data) % 4])
+    head, fds, _, _ = socket.recv_fds(connection, _LENGTH.size, 3)
     for fd in fds:
         os.set_inheritable(fd, False)
     if head and len(head) < _LENGTH.size:
         head += _read_exactly(connection, _LENGTH.size - len(head))
-    return head, list(fds)
+    return head, fds
 
 
 def _read_exactly(connection: socket.socket, length: int) -> bytes:

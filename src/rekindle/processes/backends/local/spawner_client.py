@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import array
 import asyncio
 import errno
-import fcntl
 import os
 import socket
 import struct
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,6 +15,7 @@ from rekindle.errors import ProcessStartFailed
 from rekindle.processes.backends.base import PROCESS_ID_VARIABLE
 
 from . import spawner as program
+from .helper_program import start_helper
 
 _LENGTH = struct.Struct(">I")
 _DIED = "the spawner died; try again"
@@ -69,25 +67,11 @@ class SpawnerClient:
         raise ProcessStartFailed(f"{request.argv[0]}: {_DIED}") from cause
 
     def _open(self) -> socket.socket:
+        # Its shims must not count as children of a process that this program runs in.
+        env = {name: value for name, value in os.environ.items() if name != PROCESS_ID_VARIABLE}
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        fd = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, 10)
-        try:
-            self._program = subprocess.Popen(
-                [sys.executable, "-I", "-S", program.__file__, str(fd)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(fd,),
-                start_new_session=True,
-                cwd="/",
-                # Its shims must not count as children of a process that this program runs in.
-                env={
-                    name: value for name, value in os.environ.items() if name != PROCESS_ID_VARIABLE
-                },
-            )
-        finally:
-            os.close(fd)
-            theirs.close()
+        with theirs:
+            self._program = start_helper(program.__file__, theirs, env)
         self._connection = ours
         return ours
 
@@ -111,8 +95,7 @@ async def _send_request(
     response, theirs = os.pipe()
     try:
         try:
-            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", (theirs, *fds)))]
-            connection.sendmsg([_LENGTH.pack(len(encoded))], rights)
+            socket.send_fds(connection, [_LENGTH.pack(len(encoded))], [theirs, *fds])
             connection.sendall(encoded)
         finally:
             os.close(theirs)
