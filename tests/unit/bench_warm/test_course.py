@@ -21,9 +21,9 @@ from bench.warm.tasks import FAMILIES, Task, tasks
 
 from rekindle import Message, Store
 from rekindle.learning.library import TemplateLibrary, update_index
-from rekindle.store import open_store
 from rekindle.testing import ScriptedModel
 from rekindle.types import Pattern, PatternStep, Template, ToolCall
+from tests.new_store import open_new_store
 from tests.unit.bench_warm.solving import words_for
 
 BELL = Task("bell-test-00", "prove", "test", "Ring the bell of tower 7.", {"held": "7"})
@@ -48,7 +48,7 @@ def served() -> Iterator[Served]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(str(tmp_path / "s.db")) as store:
+    with open_new_store(str(tmp_path / "s.db")) as store:
         yield store
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle.analytics.anytime_interval import (
@@ -139,7 +139,6 @@ def test_nothing_is_claimed_before_there_are_some_dozens_in_each_arm() -> None:
     assert not effect.is_clear
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.lists(
         st.tuples(st.booleans(), st.integers(0, 10), st.sampled_from(["a", "b", "c", None])),

@@ -320,7 +320,7 @@ def valid(template: Template, form: Any, provider: Any, budget: int) -> None:
             assert not SLOT.search(str(call.arguments)) or "odd-kind" in str(template)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=_SLOW, database=None)
+@settings(suppress_health_check=_SLOW, database=None)
 @given(
     _template, st.sampled_from(PRELUDE_FORMS), st.sampled_from(PROVIDERS), st.integers(50, 2_000)
 )

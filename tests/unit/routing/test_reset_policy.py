@@ -6,7 +6,7 @@ from functools import cache
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle.errors import InvalidInput
@@ -95,7 +95,6 @@ def test_in_a_whole_year_the_daily_resets_are_those_of_the_clock_on_the_wall(
     assert len(of_the_year) == whole - (zone in ("Pacific/Apia", "Pacific/Kwajalein"))
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from(YEARS),
     st.integers(0, 23),
@@ -115,7 +114,6 @@ def test_a_session_is_stale_exactly_if_a_reset_came_after_its_last_activity(
     assert compute_next_reset(policy, last, now) == max(now, moments[bisect_right(moments, last)])
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.sampled_from(["none", "idle", "daily", "both"]),
     st.integers(1, 5000),
