@@ -23,6 +23,7 @@ from rekindle.experiments.experiment import (
     normalize_shares,
 )
 from rekindle.experiments.power import plan_experiment, simulate_plan
+from tests.counts import choose_count
 
 TRIAL = Experiment("t", normalize_shares({"warm": 1, "cold": 1}), "seed", 0.0)
 THREE = Experiment("t", normalize_shares({"warm": 2, "cold": 2, "placebo": 1}), "seed", 0.0)
@@ -201,7 +202,7 @@ def test_runs_looked_at_after_every_session_keep_what_the_plan_promises() -> Non
     made = plan_experiment(0.09, 0.057)
     # With 200 runs a plan that finds what is there only 7 times in 10, or raises a false alarm in
     # 8% of all runs, leaves these bounds with more than nine seeds of ten.
-    result = simulate_plan(made, runs=200, seed=7)
+    result = simulate_plan(made, runs=choose_count(60, 200), seed=7)
     assert result.false_alarms <= 0.05
     assert 0.75 <= result.found <= 0.95
     assert made.sessions is not None

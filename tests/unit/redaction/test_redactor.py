@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from rekindle.redaction.detectors.environment import iter_encodings
 from rekindle.redaction.redactor import Redactor, find_secret_values
+from tests.counts import choose_count
 from tests.unit.redaction.canaries import ALNUM, Canary, Lot, planted
 
 CANARIES = tuple(planted())
@@ -35,7 +37,7 @@ def test_a_planted_secret_is_gone_in_every_form(canary: Canary) -> None:
     assert {place for _, place in redactor.report} == {"result"}
 
 
-@pytest.mark.parametrize("seed", range(100, 110))
+@pytest.mark.parametrize("seed", range(100, 100 + choose_count(3, 10)))
 def test_other_draws_of_the_same_shapes_are_gone_too(seed: int) -> None:
     left = [one.kind for one in planted(seed) if leaks(one, Redactor().redact_text(one.text))]
     assert left == []
@@ -252,11 +254,12 @@ HOSTILE = (
 )  # fmt: skip
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_hostile_text_is_done_in_time_that_grows_with_its_length_alone(piece: str) -> None:
-    """A rule whose time grows with the square of the length would take hours here."""
+    """A rule whose time grows with the square of the length would take minutes here."""
     redactor = Redactor(home="/root")
-    size = 300_000 // len(piece)
+    size = choose_count(60_000, 300_000) // len(piece)
+    began = process_time()
     text = redactor.redact_text(piece * size)
     assert len(text) <= len(f"{piece}<secret:authorization>") * size
+    assert process_time() - began < 5

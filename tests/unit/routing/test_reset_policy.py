@@ -1,7 +1,8 @@
 """When a conversation is stale, beside an oracle that looks at a clock on the wall every minute."""
 
 from bisect import bisect_right
-from datetime import UTC, date, datetime
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from zoneinfo import ZoneInfo
 
@@ -48,6 +49,24 @@ def at(text: str, zone: str = "UTC", fold: int = 0) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone), fold=fold).timestamp()
 
 
+def iter_changes(zone: ZoneInfo, start: int, end: int) -> Iterator[tuple[int, tuple[date, int]]]:
+    """Yield each minute at which the clock shows another day or hour, and what it shows.
+
+    In an hour after which the clock shows one hour more, it is looked at only where the hour changes.
+    """
+    before = (date.min, 0)
+    for hour in range(start, end, HOUR):
+        wall = datetime.fromtimestamp(hour, zone)
+        after = datetime.fromtimestamp(hour + HOUR, zone)
+        is_plain = after.replace(tzinfo=None) - wall.replace(tzinfo=None) == timedelta(hours=1)
+        minutes = (0, 60 - wall.minute) if is_plain else range(60)
+        for minute in (hour + 60 * one for one in minutes):
+            wall = datetime.fromtimestamp(minute, zone)
+            if (shows := (wall.date(), wall.hour)) != before and minute < end:
+                before = shows
+                yield minute, shows
+
+
 @cache
 def clock_on_the_wall(zone_name: str, year: int) -> tuple[dict[int, list[int]], set[date]]:
     """For each hour the moments of its daily reset, and the days there were.
@@ -60,13 +79,7 @@ def clock_on_the_wall(zone_name: str, year: int) -> tuple[dict[int, list[int]], 
     moments: dict[int, list[int]] = {hour: [] for hour in range(24)}
     waiting: set[tuple[date, int]] = set()
     days: set[date] = set()
-    before = (date.min, 0)
-    for minute in range(int(start), int(end), 60):
-        wall = datetime.fromtimestamp(minute, zone)
-        shows = (wall.date(), wall.hour)
-        if shows == before:
-            continue
-        before = shows
+    for minute, shows in iter_changes(zone, int(start), int(end)):
         if shows[0] not in days:
             days.add(shows[0])
             waiting |= {(shows[0], hour) for hour in range(24)}
