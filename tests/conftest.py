@@ -24,11 +24,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 # To compile the tests and the package takes longer than to run most tests. If bytecode is not wanted
-# beside the source, keep it with what else pytest keeps, for us and for every command a test starts.
+# beside the source, keep it with what else pytest keeps.
 if sys.dont_write_bytecode:
-    bytecode = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = bytecode
+    sys.pycache_prefix = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
     sys.dont_write_bytecode = False
 
 # A run of the suite repeats the last one, and so needs few examples: what many and fresh ones find

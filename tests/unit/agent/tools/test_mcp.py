@@ -25,6 +25,7 @@ from rekindle.config import McpServer
 from rekindle.errors import McpServerUnreachable
 from rekindle.types import ToolCall
 from tests import command
+from tests.waiting import PATIENCE
 
 pytest.importorskip("mcp")
 SCRIPT = str(Path(__file__).with_name("mcp_server.py"))
@@ -33,7 +34,8 @@ CONTEXT = ToolContext(session="s", cwd=Path("/tmp"))
 
 def small(**fields: Any) -> McpConnection:
     runner = command.get_script_runner()
-    return McpConnection("small", McpServer(command=runner, args=(SCRIPT,), **fields))
+    server = McpServer(command=runner, args=(SCRIPT,), **fields)
+    return McpConnection("small", server, connect_seconds=PATIENCE)
 
 
 async def ask(box: Toolbox, tool: str, **arguments: Any) -> ToolResult:
