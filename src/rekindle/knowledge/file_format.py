@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, cast, get_args
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Annotated, Any, Literal, NoReturn, TypeAlias, TypeVar, cast, get_args
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import asdict
 
 from rekindle.errors import InvalidInput
 from rekindle.types import (
@@ -38,7 +43,14 @@ SOURCES_KEY = "sources"
 
 # A lone surrogate, escaped or as bytes, or a NUL byte (as in UTF-16).
 _MAYBE_INVALID_TEXT = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]|\0")
-_MADE_VALUES = ("built", "extracted", "merged", "imported", "automatic")
+_PROBLEM = re.compile(r"(.*?)(?: - at `\$([\w.\[\]]*)`)?", re.DOTALL)  # of msgspec, and its place
+
+F = TypeVar("F", bound=msgspec.Struct)
+_Id: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
+_Text: TypeAlias = Annotated[str, Meta(max_length=MAX_TEXT_CHARS)]
+_Count: TypeAlias = Annotated[int, Meta(ge=0, lt=2**53)]
+_Number: TypeAlias = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]  # finite
+_Made: TypeAlias = Literal["built", "extracted", "merged", "imported", "automatic"]
 
 
 def format_template(template: Template) -> str:
@@ -175,6 +187,102 @@ def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
+class _FileFields(msgspec.Struct, forbid_unknown_fields=True):
+    """The fields of an object in the file, with their limits."""
+
+
+class _StepFields(_FileFields):
+    tool: Annotated[str, Meta(min_length=1, max_length=200)]
+    arguments: dict[str, Any] = {}
+    result: _Text = ""
+    example: dict[str, Any] | None = None
+
+
+class _PatternFields(_FileFields):
+    id: _Id
+    kind: PatternKind
+    steps: Annotated[tuple[_StepFields, ...], Meta(min_length=1, max_length=MAX_STEPS)]
+    asked: _Text = ""
+    before: _StepFields | None = None
+    lesson: _Text = ""
+    support: _Count = 1
+    sessions: Annotated[tuple[_Text, ...], Meta(max_length=10_000)] = ()
+    seen_in: _Count = 1
+    last_seen: _Number = 0.0
+    error_rate: _Number = 0.0
+    score: _Number = 0.0
+    tainted: bool = False
+    also: Annotated[tuple[_Text, ...], Meta(max_length=20)] = ()
+
+
+class _StyleFields(_FileFields):
+    messages: _Count = 0
+    mean_length: _Number = 0.0
+    questions: _Number = 0.0
+    commands: _Number = 0.0
+    preferred: _Text = ""
+
+
+class _SeedFields(_FileFields):
+    system: _Text = ""
+    instructions: Annotated[tuple[_Text, ...], Meta(max_length=50)] = ()
+    markers: Annotated[tuple[_Text, ...], Meta(max_length=500)] = ()
+    style: _StyleFields = msgspec.field(default_factory=_StyleFields)
+
+
+class _OriginFields(msgspec.Struct):
+    """Where a template was exported: program, time and former state."""
+
+    program: Annotated[str, Meta(max_length=200)] = ""
+    exported: _Number = 0.0
+    made: Annotated[str, Meta(max_length=40)] = ""
+    sessions: _Count = 0
+    revision: _Count = 0
+
+
+class _ScanFields(msgspec.Struct):
+    """The parts of `scan` that are read again."""
+
+    sources: dict[str, Any] = {}
+    dropped: Annotated[tuple[_Text, ...], Meta(max_length=MAX_TEMPLATE_PATTERNS)] = ()
+    origin: _OriginFields = msgspec.field(default_factory=_OriginFields)
+
+
+class _TemplateFields(_FileFields):
+    id: _Id
+    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    description: _Text = ""
+    task_type: Annotated[str, Meta(max_length=40)] = "mixed"
+    tags: Annotated[tuple[_Text, ...], Meta(max_length=50)] = ()
+    patterns: Annotated[tuple[_PatternFields, ...], Meta(max_length=MAX_TEMPLATE_PATTERNS)] = ()
+    seed: _SeedFields = msgspec.field(default_factory=_SeedFields)
+    sources: Annotated[tuple[_Text, ...], Meta(max_length=100_000)] = ()
+    state: TemplateState = "active"
+    made: _Made = "built"
+    revision: Annotated[int, Meta(ge=1, lt=2**53)] = 1
+    created: _Number = 0.0
+    updated: _Number = 0.0
+    scan: _ScanFields = msgspec.field(default_factory=_ScanFields)
+
+
+_NESTED_FIELDS = {
+    "patterns": _PatternFields,
+    "steps": _StepFields,
+    "before": _StepFields,
+    "seed": _SeedFields,
+    "style": _StyleFields,
+}
+_CHOICES = {"kind": PatternKind, "state": TemplateState, "made": _Made}
+_TYPE_NAMES = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "a whole number",
+    "object": "an object",
+    "str": "text",
+}
+
+
 def parse_template(fields: Mapping[str, JSON], where: str) -> Template:
     """Build the template from the fields of a file, or raise an error that names the field."""
     given = dict(fields)
@@ -186,183 +294,50 @@ def parse_template(fields: Mapping[str, JSON], where: str) -> Template:
             f"{where} has format {version}, this Rekindle reads format {FORMAT_VERSION}:"
             " upgrade Rekindle"
         )
-    reader = _FieldReader(where, given, Template._fields)
-    return Template(
-        id=reader.read_text("id", min_length=1, max_length=64),
-        name=reader.read_text("name", min_length=1, max_length=100),
-        description=reader.read_text("description", ""),
-        task_type=reader.read_text("task_type", "mixed", max_length=40),
-        tags=reader.read_texts("tags", max_items=50),
-        patterns=tuple(
-            _parse_pattern(one, f"{where}: patterns[{n}]")
-            for n, one in enumerate(reader.read_list("patterns", max_items=MAX_TEMPLATE_PATTERNS))
-        ),
-        seed=_parse_seed(reader.read_object("seed"), f"{where}: seed"),
-        sources=reader.read_texts("sources", max_items=100_000),
-        state=cast("TemplateState", reader.read_choice("state", get_args(TemplateState), "active")),
-        made=reader.read_choice("made", _MADE_VALUES, "built"),
-        revision=reader.read_integer("revision", 1, minimum=1),
-        created=reader.read_number("created"),
-        updated=reader.read_number("updated"),
-        scan=_check_scan(reader.read_object("scan"), f"{where}: scan"),
+    read = _convert_fields(given, _TemplateFields, where)
+    style = UserStyle(**asdict(read.seed.style))
+    return Template(**asdict(read))._replace(
+        patterns=tuple(map(_build_pattern, read.patterns)),
+        seed=Seed(**asdict(read.seed))._replace(style=style),
+        scan=given.get("scan", {}),  # as it is: it may hold more than we read again
     )
-
-
-def _check_scan(fields: Mapping[str, JSON], where: str) -> Mapping[str, JSON]:
-    """Validate the parts of `scan` that are read again; keep the rest as it is."""
-    ours = (SOURCES_KEY, DROPPED_KEY, ORIGIN_KEY)
-    reader = _FieldReader(where, {name: fields[name] for name in ours if name in fields}, ours)
-    reader.read_object(SOURCES_KEY)
-    reader.read_texts(DROPPED_KEY, max_items=MAX_TEMPLATE_PATTERNS)
-    parse_origin(reader.read_object(ORIGIN_KEY), f"{where}.{ORIGIN_KEY}")
-    return fields
 
 
 def parse_origin(fields: JSON, where: str) -> dict[str, JSON]:
     """Parse where a template was exported: program, time and former state. Drop the rest."""
-    known = ("program", "exported", "made", "sessions", "revision")
-    given = {name: one for name, one in _require_object(fields, where).items() if name in known}
-    reader = _FieldReader(where, given, known)
-    found = {
-        "program": reader.read_text("program", "", max_length=200),
-        "exported": reader.read_number("exported"),
-        "made": reader.read_text("made", "", max_length=40),
-        "sessions": reader.read_integer("sessions", 0),
-        "revision": reader.read_integer("revision", 0),
-    }
-    return {name: found[name] for name in given}
+    origin = asdict(_convert_fields(fields, _OriginFields, where))
+    return {name: origin[name] for name in fields if name in origin}
 
 
-def _parse_seed(fields: Mapping[str, JSON], where: str) -> Seed:
-    reader = _FieldReader(where, fields, Seed._fields)
-    style_reader = _FieldReader(f"{where}.style", reader.read_object("style"), UserStyle._fields)
-    return Seed(
-        reader.read_text("system", ""),
-        reader.read_texts("instructions", max_items=50),
-        reader.read_texts("markers", max_items=500),
-        UserStyle(
-            style_reader.read_integer("messages", 0),
-            style_reader.read_number("mean_length"),
-            style_reader.read_number("questions"),
-            style_reader.read_number("commands"),
-            style_reader.read_text("preferred", ""),
-        ),
+def _build_pattern(read: _PatternFields) -> Pattern:
+    return Pattern(**asdict(read))._replace(
+        steps=tuple(PatternStep(**asdict(step)) for step in read.steps),
+        before=None if read.before is None else PatternStep(**asdict(read.before)),
     )
 
 
-def _parse_pattern(value: JSON, where: str) -> Pattern:
-    reader = _FieldReader(where, _require_object(value, where), Pattern._fields)
-    steps = reader.read_list("steps", max_items=MAX_STEPS)
-    if not steps:
-        raise InvalidInput(f"{where}.steps: expected 1 to {MAX_STEPS} steps, got none")
-    before = reader.given.get("before")
-    return Pattern(
-        id=reader.read_text("id", min_length=1, max_length=64),
-        kind=cast("PatternKind", reader.read_choice("kind", get_args(PatternKind))),
-        steps=tuple(_parse_step(one, f"{where}.steps[{n}]") for n, one in enumerate(steps)),
-        asked=reader.read_text("asked", ""),
-        before=None if before is None else _parse_step(before, f"{where}.before"),
-        lesson=reader.read_text("lesson", ""),
-        support=reader.read_integer("support", 1),
-        sessions=reader.read_texts("sessions", max_items=10_000),
-        seen_in=reader.read_integer("seen_in", 1),
-        last_seen=reader.read_number("last_seen"),
-        error_rate=reader.read_number("error_rate"),
-        score=reader.read_number("score"),
-        tainted=reader.read_flag("tainted"),
-        also=reader.read_texts("also", max_items=20),
-    )
+def _convert_fields(fields: JSON, kind: type[F], where: str) -> F:
+    try:
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:
+        found = _PROBLEM.fullmatch(str(error))
+        problem, path = found.groups("") if found else (str(error), "")
+        raise _make_field_error(problem, path.lstrip("."), fields, where) from None
 
 
-def _parse_step(value: JSON, where: str) -> PatternStep:
-    reader = _FieldReader(where, _require_object(value, where), PatternStep._fields)
-    return PatternStep(
-        reader.read_text("tool", min_length=1, max_length=200),
-        reader.read_object("arguments"),
-        reader.read_text("result", ""),
-        reader.read_object("example") if "example" in reader.given else None,
-    )
-
-
-def _require_object(value: JSON, where: str) -> Mapping[str, JSON]:
-    if not isinstance(value, dict):
-        raise InvalidInput(f"{where}: expected an object, got {_quote_value(value)}")
-    return cast("dict[str, JSON]", value)
-
-
-def _quote_value(value: object) -> str:
-    return f"{value!r:.40}"
-
-
-class _FieldReader:
-    """Reads the fields of one object by name; unknown fields are rejected at once."""
-
-    def __init__(self, where: str, given: Mapping[str, JSON], known: Sequence[str]) -> None:
-        self.where = where
-        self.given = given
-        for name in given:
-            if name not in known:
-                raise InvalidInput(
-                    f"{where}: unknown field {name!r:.60}; known fields: {', '.join(known)}"
-                )
-
-    def _reject(self, name: str, expected: str) -> NoReturn:
-        got = _quote_value(self.given.get(name)) if name in self.given else "nothing"
-        raise InvalidInput(f"{self.where}: {name}: expected {expected}, got {got}")
-
-    def read_text(
-        self,
-        name: str,
-        default: str | None = None,
-        *,
-        min_length: int = 0,
-        max_length: int = MAX_TEXT_CHARS,
-    ) -> str:
-        value = self.given.get(name, default)
-        if not isinstance(value, str) or not min_length <= len(value) <= max_length:
-            self._reject(name, f"text of {min_length} to {max_length} characters")
-        return value
-
-    def read_texts(self, name: str, *, max_items: int) -> tuple[str, ...]:
-        values = self.read_list(name, max_items=max_items)
-        if not all(isinstance(value, str) and len(value) <= MAX_TEXT_CHARS for value in values):
-            self._reject(name, "a list of strings")
-        return tuple(values)
-
-    def read_list(self, name: str, *, max_items: int) -> list[Any]:
-        value = self.given.get(name, [])
-        if not isinstance(value, list) or len(cast("list[Any]", value)) > max_items:
-            self._reject(name, f"a list of at most {max_items} items")
-        return cast("list[Any]", value)
-
-    def read_object(self, name: str) -> Mapping[str, JSON]:
-        value = self.given.get(name, {})
-        if not isinstance(value, dict):
-            self._reject(name, "an object")
-        return cast("dict[str, JSON]", value)
-
-    def read_choice(self, name: str, allowed: Sequence[str], default: str | None = None) -> str:
-        value = self.given.get(name, default)
-        if value not in allowed:
-            self._reject(name, f"one of {', '.join(allowed)}")
-        return cast("str", value)
-
-    def read_integer(self, name: str, default: int, *, minimum: int = 0) -> int:
-        value = self.given.get(name, default)
-        if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value < 2**53:
-            self._reject(name, f"a whole number from {minimum}")
-        return value
-
-    def read_number(self, name: str) -> float:
-        value = self.given.get(name, 0.0)
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
-            self._reject(name, "a number")
-        if not math.isfinite(value):
-            self._reject(name, "a number")
-        return float(value)
-
-    def read_flag(self, name: str) -> bool:
-        value = self.given.get(name, False)
-        if not isinstance(value, bool):
-            self._reject(name, "true or false")
-        return value
+def _make_field_error(problem: str, path: str, fields: JSON, where: str) -> InvalidInput:
+    """Explain a problem of `msgspec` in the file's terms, with what is allowed and what is given."""
+    place = f"{where}: {path}" if path else where
+    name = (re.findall(r"[a-z_]+", path) or [""])[-1]
+    if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", problem, re.DOTALL):
+        known = ", ".join(_NESTED_FIELDS.get(name, _TemplateFields).__struct_fields__)
+        return InvalidInput(f"{place}: unknown field {unknown[1]!r:.60}; known fields: {known}")
+    if missing := re.fullmatch(r"Object missing required field `(.*)`", problem):
+        return InvalidInput(f"{place}: missing field {missing[1]}")
+    if problem.startswith("Invalid enum"):
+        problem = f"expected one of {', '.join(get_args(_CHOICES[name]))}"
+    limit = re.sub(r"`(\w+).*?`", lambda type: _TYPE_NAMES[type[1]], problem.partition(", got")[0])
+    with suppress(LookupError, TypeError):
+        for index, key in re.findall(r"\[(\d+)\]|(\w+)", path):
+            fields = fields[int(index)] if index else fields[key]
+    return InvalidInput(f"{place}: {limit[0].lower()}{limit[1:]}, got {fields!r:.40}")

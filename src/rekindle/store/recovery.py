@@ -16,19 +16,16 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from rekindle.errors import NotFound, StoreDamaged, StoreError
+from rekindle.store.core.columns import JSON, Table
 from rekindle.store.core.engine import Progress, Row, Transaction
+from rekindle.store.core.tables import MESSAGES, REWINDS, SESSIONS
 from rekindle.store.engines.sqlite import SqliteEngine
 
 from .consistency import create_recovered_session
 from .engines import sqlite_pages
 from .store import Store
 
-_COLUMN_TYPES: dict[str, dict[int, type | tuple[type, ...]]] = {
-    # Types that the columns of a row must have to be recognised as one of the table.
-    "sessions": {1: str, 2: str, 3: str},
-    "messages": {1: int, 2: int, 3: str, 4: (int, float)},
-    "rewinds": {1: int, 2: str, 3: int},
-}
+_TABLES = (SESSIONS, MESSAGES, REWINDS)  # sessions first: the others reference them
 
 
 def repair_file(path: str, progress: Progress | None = None) -> list[str]:
@@ -123,19 +120,26 @@ def _merge_wal(copy: str) -> None:
 
 def _import_rows(tx: Transaction, data: mmap.mmap) -> dict[str, int]:
     """Insert the rows that belong to our tables, and return their number per table."""
-    for table in _COLUMN_TYPES:  # sessions first: the other tables reference them
+    for table in _TABLES:
         known = {num for (num,) in tx.run("SELECT num FROM sessions")}
-        width = tx.run("SELECT count(*) FROM pragma_table_info(?)", (table,))[0][0]
-        for number, row in sqlite_pages.iter_rows(data, width):
+        for number, row in sqlite_pages.iter_rows(data, table.widths):
             if _matches_table(table, row):
-                if table == "messages" and row[1] not in known:
+                if table is MESSAGES and row[1] not in known:
                     create_recovered_session(tx, row[1], row[4], row[4])
                     known.add(row[1])
-                if table == "sessions" or row[1] in known:
-                    marks = ", ".join("?" * len(row))
-                    tx.run(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", (number, *row[1:]))
-    return {table: tx.run(f"SELECT count(*) FROM {table}")[0][0] for table in _COLUMN_TYPES}
+                if table is SESSIONS or row[1] in known:
+                    names, marks = table.names[: len(row)], ", ".join("?" * len(row))
+                    sql = (
+                        f"INSERT OR REPLACE INTO {table.name} ({', '.join(names)}) VALUES ({marks})"
+                    )
+                    tx.run(sql, (number, *row[1:]))
+    return {table.name: tx.run(f"SELECT count(*) FROM {table.name}")[0][0] for table in _TABLES}
 
 
-def _matches_table(table: str, row: Row) -> bool:
-    return all(isinstance(row[column], kind) for column, kind in _COLUMN_TYPES[table].items())
+def _matches_table(table: Table, row: Row) -> bool:
+    pairs = zip(table.columns[1:], row[1:], strict=False)
+    return all(
+        isinstance(value, str if column.kind is JSON else column.kind.types)
+        or (value is None and column.null)
+        for column, value in pairs
+    )

@@ -21,6 +21,7 @@ from rekindle.store.core.filter import Filter
 from rekindle.store.core.group_commit import GroupCommitter, make_done_future
 from rekindle.store.core.rows import MESSAGE_COLUMNS, row_to_message
 from rekindle.store.core.search_query import SNIPPET_LENGTH
+from rekindle.store.core.tables import IMPORTS
 from rekindle.store.core.text_encoding import escape_text, unescape_text
 from rekindle.store.sessions.list_cache import SessionListCache
 from rekindle.store.sessions.search import search_messages as find_messages
@@ -70,6 +71,7 @@ DAY = 86_400.0
 MAX_REMEMBERED = 10_000
 STAMP_BATCH_SIZE = 500
 _DEFAULT_FILTER = Filter()
+_SAVE_STAMP = IMPORTS.build_upsert("path")
 
 __all__ = ["SNIPPET_LENGTH", "Store"]
 
@@ -596,7 +598,7 @@ class Store:
             Routes,  # loaded only when used
         )
 
-        return Routes(self._engine, self._write, self._make_id, self._clock)
+        return Routes(self._engine, self._write, self._clock, self._make_id)
 
     @cached_property
     def inbox(self) -> Inbox:
@@ -617,7 +619,7 @@ class Store:
         """The index of templates and their patterns."""
         from rekindle.store.learning.template_index import TemplateIndex
 
-        return TemplateIndex(self._engine, self._write)
+        return TemplateIndex(self._engine, self._write, self._clock)
 
     @cached_property
     def template_search(self) -> TemplateSearch:
@@ -816,8 +818,4 @@ def _build_ledger_key(path: str) -> str:
 
 
 def _write_ledger(tx: Transaction, entries: Sequence[Sequence[Any]]) -> None:
-    tx.run_many(
-        "INSERT INTO imports (path, stamp, imported_at) VALUES (?, ?, ?)"
-        " ON CONFLICT (path) DO UPDATE SET stamp = excluded.stamp, imported_at = excluded.imported_at",
-        entries,
-    )
+    tx.run_many(_SAVE_STAMP, entries)

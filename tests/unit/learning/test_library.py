@@ -211,14 +211,27 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"state": "great"}, "state: expected one of active, quarantined, retired"),
     ({"id": "other"}, "the name of the file"),
     ({"patterns": [{"id": "x", "kind": "retry", "steps": []}]}, r"patterns\[0\].steps"),
-    ({"patterns": [{"id": "x", "kind": "odd", "steps": [{}]}]}, r"patterns\[0\]: kind"),
-    ({"patterns": [{"id": "x", "kind": "init", "steps": [{"tool": ""}]}]}, r"steps\[0\]: tool"),
+    (
+        {"patterns": [{"id": "x", "kind": "odd", "steps": [{}]}]},
+        r"patterns\[0\]\.kind: expected one of init, ",
+    ),
+    (
+        {"patterns": [{"id": "x", "kind": "init", "steps": [{"tool": ""}]}]},
+        r"steps\[0\]\.tool: expected text of length >= 1",
+    ),
+    (
+        {"patterns": [{"kind": "init", "steps": [{"tool": "a"}]}]},
+        r"patterns\[0\]: missing field id",
+    ),
+    ({"seed": {"x": 1}}, "seed: unknown field 'x'; known fields: system, instructions"),
+    ({"x` - at `$.y[0]": 1}, "unknown field .*; known fields: "),
     ({"revision": True}, "revision: expected a whole number"),
+    ({"updated": 10**400}, "updated: number out of range, got 1000"),
     ({"created": "now"}, "created: expected a number"),
     ({"tags": ["a", "\ud800"]}, r"tags\[1\]: expected valid UTF-8 text"),
     ({"scan": {"x": {"\udfff": 1}}}, "scan.x.*: expected valid UTF-8 text"),
-    ({"scan": {"dropped": "all"}}, "scan: dropped: expected a list"),
-    ({"scan": {"sources": ["codex"]}}, "scan: sources: expected an object"),
+    ({"scan": {"dropped": "all"}}, r"scan\.dropped: expected a list"),
+    ({"scan": {"sources": ["codex"]}}, r"scan\.sources: expected an object"),
     ({"scan": {"origin": {"exported": "today"}}}, "exported: expected a number"),
 ]
 

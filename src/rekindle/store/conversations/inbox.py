@@ -16,9 +16,10 @@ so that messages go out in order and one at a time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from rekindle.errors import NotFound
-from rekindle.store.core.engine import Row, Transaction
+from rekindle.store.core.engine import Transaction
 from rekindle.store.core.rows import encode_json
 from rekindle.store.core.text_encoding import escape_text, unescape_text
 from rekindle.store.sessions import sessions
@@ -33,9 +34,9 @@ from rekindle.types import (
 )
 
 from .message_rows import (
-    INBOX_COLUMNS,
+    INBOX_ROWS,
     MAX_CLOCK_SKEW,
-    OUTBOX_COLUMNS,
+    OUTBOX_ROWS,
     SEND_LEASE_PREFIX,
     AcceptResult,
     InboundMessage,
@@ -44,8 +45,6 @@ from .message_rows import (
     acquire_lease,
     encode_message,
     escape_optional,
-    row_to_inbound,
-    row_to_outbound,
 )
 from .outbox import Outbox, build_prefix_condition, insert_outbound, select_unsent
 
@@ -57,6 +56,8 @@ __all__ = [
     "MessageCounts",
     "OutboundMessage",
 ]
+
+T = TypeVar("T")
 
 # A conversation that receives a message is not idle, even if the turn never finishes.
 _TOUCH_ROUTE = (
@@ -83,7 +84,7 @@ class Inbox(Outbox):
                 "INSERT INTO inbox (key, platform_id, source, body, state, time)"
                 " VALUES (?, ?, ?, ?, 'waiting', ?)"
                 " ON CONFLICT (key, platform_id) WHERE platform_id IS NOT NULL DO NOTHING"
-                f" RETURNING {INBOX_COLUMNS}",
+                f" RETURNING {INBOX_ROWS.select}",
                 (
                     escape_text(key),
                     escape_optional(message.platform_message_id),
@@ -93,14 +94,11 @@ class Inbox(Outbox):
                 ),
             )
             if not rows:
-                known = tx.run(
-                    f"SELECT {INBOX_COLUMNS} FROM inbox WHERE key = ? AND platform_id = ?",
-                    (escape_text(key), escape_optional(message.platform_message_id)),
-                )
-                return AcceptResult(row_to_inbound(known[0]), False, False)
-            return AcceptResult(
-                row_to_inbound(rows[0]), True, acquire_lease(tx, key, instance, now, lease_seconds)
-            )
+                params = (escape_text(key), escape_optional(message.platform_message_id))
+                known = INBOX_ROWS.find(tx, "WHERE key = ? AND platform_id = ?", params)
+                return AcceptResult(known[0], False, False)
+            has_lease = acquire_lease(tx, key, instance, now, lease_seconds)
+            return AcceptResult(INBOX_ROWS.read(rows[0]), True, has_lease)
 
         return self._write(insert_message)
 
@@ -129,8 +127,7 @@ class Inbox(Outbox):
         now = self._clock()
 
         def append_message(tx: Transaction) -> InboundMessage:
-            sql = f"SELECT {INBOX_COLUMNS} FROM inbox WHERE num = ?"
-            current = row_to_inbound(_require_row(tx.run(sql, (inbound.num,)), inbound.num))
+            current = _get_only(INBOX_ROWS.find(tx, "WHERE num = ?", (inbound.num,)), inbound.num)
             if current.state != "waiting":
                 return current  # after a crash: the message is already in the session
             tx.run(_TOUCH_ROUTE, (now, now, escape_text(inbound.key)))
@@ -140,10 +137,10 @@ class Inbox(Outbox):
             appended = sessions.append_messages(self._engine, tx, session, [message], now)
             rows = tx.run(
                 "UPDATE inbox SET state = 'running', session = ?, position = ? WHERE num = ?"
-                f" RETURNING {INBOX_COLUMNS}",
+                f" RETURNING {INBOX_ROWS.select}",
                 (escape_text(session.id), appended.positions[0], inbound.num),
             )
-            return row_to_inbound(rows[0])
+            return INBOX_ROWS.read(rows[0])
 
         return self._write(append_message)
 
@@ -155,10 +152,10 @@ class Inbox(Outbox):
             tx.run(_TOUCH_ROUTE, (now, now, escape_text(inbound.key)))
             rows = tx.run(
                 "UPDATE inbox SET state = 'running', session = ?, position = ? WHERE num = ?"
-                f" AND state IN ('waiting', 'running') RETURNING {INBOX_COLUMNS}",
+                f" AND {_IS_OPEN} RETURNING {INBOX_ROWS.select}",
                 (escape_text(session), position, inbound.num),
             )
-            return row_to_inbound(_require_row(rows, inbound.num))
+            return INBOX_ROWS.read(_get_only(rows, inbound.num))
 
         return self._write(mark_running)
 
@@ -227,8 +224,7 @@ class Inbox(Outbox):
 
     def get_lease_holder(self, key: str) -> str | None:
         """Return the instance that holds, or last held, the lease of a conversation."""
-        with self._engine.begin_read() as tx:
-            rows = tx.run("SELECT instance FROM leases WHERE key = ?", (escape_text(key),))
+        rows = self._select("SELECT instance FROM leases WHERE key = ?", (escape_text(key),))
         return unescape_text(rows[0][0]) if rows else None
 
     def release_leases(self, instance: str) -> None:
@@ -239,15 +235,13 @@ class Inbox(Outbox):
 
     def list_waiting_for_instance(self, instance: str) -> list[InboundMessage]:
         """Return the waiting messages of an instance's conversations, whoever accepted them."""
-        columns = ", ".join(f"i.{name}" for name in INBOX_COLUMNS.split(", "))
         with self._engine.begin_read() as tx:
-            rows = tx.run(
-                f"SELECT {columns} FROM leases l JOIN inbox i ON i.key = l.key"
-                " WHERE l.instance = ? AND i.state IN ('waiting', 'running')"
-                " AND i.state = 'waiting' ORDER BY i.num",
+            return INBOX_ROWS.find(
+                tx,
+                f"JOIN leases l ON l.key = inbox.key WHERE l.instance = ? AND {_IS_OPEN}"
+                " AND state = 'waiting' ORDER BY num",
                 (escape_text(instance),),
             )
-        return [row_to_inbound(row) for row in rows]
 
     def release_lease(self, key: str, instance: str) -> list[InboundMessage]:
         """Release the lease of a conversation unless messages are waiting, and return those."""
@@ -306,21 +300,15 @@ class Inbox(Outbox):
     def list_undeliverable(self, limit: int = 20) -> list[InboundMessage | OutboundMessage]:
         """Return undeliverable messages, newest first; each has a reason."""
         with self._engine.begin_read() as tx:
-            inbound_rows = tx.run(
-                f"SELECT {INBOX_COLUMNS} FROM inbox WHERE state = 'undeliverable'"
-                " ORDER BY num DESC LIMIT ?",
+            inbound = INBOX_ROWS.find(
+                tx, "WHERE state = 'undeliverable' ORDER BY num DESC LIMIT ?", (limit,)
+            )
+            outbound = OUTBOX_ROWS.find(
+                tx,
+                "WHERE state IN ('sent', 'failed') AND state = 'failed' ORDER BY time DESC LIMIT ?",
                 (limit,),
             )
-            outbound_rows = tx.run(
-                f"SELECT {OUTBOX_COLUMNS} FROM outbox WHERE state IN ('sent', 'failed')"
-                " AND state = 'failed' ORDER BY time DESC LIMIT ?",
-                (limit,),
-            )
-        found: list[InboundMessage | OutboundMessage] = [
-            *map(row_to_inbound, inbound_rows),
-            *map(row_to_outbound, outbound_rows),
-        ]
-        return sorted(found, key=lambda one: -one.time)[:limit]
+        return sorted([*inbound, *outbound], key=lambda one: -one.time)[:limit]
 
     def delete_conversation(self, key: str) -> bool:
         """Delete a conversation's route and finished messages, unless something is still pending.
@@ -361,14 +349,10 @@ class Inbox(Outbox):
 
 
 def _select_open(tx: Transaction, key: str) -> list[InboundMessage]:
-    rows = tx.run(
-        f"SELECT {INBOX_COLUMNS} FROM inbox WHERE key = ? AND {_IS_OPEN} ORDER BY num",
-        (escape_text(key),),
-    )
-    return [row_to_inbound(row) for row in rows]
+    return INBOX_ROWS.find(tx, f"WHERE key = ? AND {_IS_OPEN} ORDER BY num", (escape_text(key),))
 
 
-def _require_row(rows: list[Row], num: int) -> Row:
-    if not rows:
+def _get_only(found: list[T], num: int) -> T:
+    if not found:
         raise NotFound(f"inbox message {num} no longer exists")
-    return rows[0]
+    return found[0]

@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rekindle.routing.source import from_json
-from rekindle.store.core.engine import Row, Transaction
-from rekindle.store.core.rows import decode_json, encode_json, message_to_row, row_to_message
-from rekindle.store.core.text_encoding import escape_text, unescape_text
+from rekindle.store.core.engine import Transaction
+from rekindle.store.core.rows import (
+    ValueRows,
+    decode_json,
+    encode_json,
+    message_to_row,
+    row_to_message,
+)
+from rekindle.store.core.tables import INBOX, OUTBOX
+from rekindle.store.core.text_encoding import escape_text
 from rekindle.types import Message, Source, replace_fields
 
-INBOX_COLUMNS = "num, key, source, body, state, session, position, reason, time, attempts"
-OUTBOX_COLUMNS = (
-    "num, key, inbox, target, text, state, attempts, next_try, platform_id, reason, time"
-)
 MAX_CLOCK_SKEW = 300.0  # seconds
 SEND_LEASE_PREFIX = "out:"  # prefix of a key for the sender's lease; no key starts like this
 
@@ -77,50 +80,24 @@ def escape_optional(text: str | None) -> str | None:
 def encode_message(message: Message) -> str:
     """Encode a message, as it will be stored in its session, as one text."""
     row = message_to_row(message, 0, 0, message.timestamp or 0.0, None)
-    _, _, role, time, _, _, tool_call_id, platform_id, _, body, content = row
-    return encode_json([role, time or None, tool_call_id, platform_id, body, content])
+    _, _, role, time, _, _, tool_call_id, platform_id, _, body, content, *added = row
+    return encode_json([role, time or None, tool_call_id, platform_id, body, content, *added])
 
 
 def decode_message(text: str) -> Message:
     """Decode the text of `encode_message`."""
-    role, time, tool_call_id, platform_id, body, content = decode_json(text)
-    message = row_to_message((None, role, time, None, tool_call_id, platform_id, body, content))
+    role, time, *rest = decode_json(text)
+    message = row_to_message((None, role, time, None, *rest))
     return replace_fields(message, position=None)
 
 
-def row_to_inbound(row: Row) -> InboundMessage:
-    """Convert a row of INBOX_COLUMNS to an inbound message."""
-    num, key, source, body, state, session, position, reason, time, attempts = row
-    return InboundMessage(
-        num=num,
-        key=unescape_text(key),
-        source=from_json(decode_json(source)),
-        message=decode_message(body),
-        state=state,
-        session=None if session is None else unescape_text(session),
-        position=position,
-        reason=None if reason is None else unescape_text(reason),
-        time=time,
-        attempts=attempts,
-    )
+def decode_source(text: str) -> Source:
+    """Decode the source of a message or a route."""
+    return from_json(decode_json(text))
 
 
-def row_to_outbound(row: Row) -> OutboundMessage:
-    """Convert a row of OUTBOX_COLUMNS to an outbound message."""
-    num, key, reply_to, target, text, state, attempts, next_try, platform_id, reason, time = row
-    return OutboundMessage(
-        num=num,
-        key=unescape_text(key),
-        reply_to=reply_to,
-        target=from_json(decode_json(target)),
-        text=unescape_text(text),
-        state=state,
-        attempts=attempts,
-        next_try=next_try,
-        platform_message_id=None if platform_id is None else unescape_text(platform_id),
-        reason=None if reason is None else unescape_text(reason),
-        time=time,
-    )
+INBOX_ROWS = ValueRows(INBOX, InboundMessage, source=decode_source, message=decode_message)
+OUTBOX_ROWS = ValueRows(OUTBOX, OutboundMessage, target=decode_source)
 
 
 def acquire_lease(

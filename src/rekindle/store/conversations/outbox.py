@@ -6,39 +6,27 @@ one at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from rekindle.store.core.engine import Engine, Transaction
+from rekindle.store.core.engine import StorePart, Transaction
 from rekindle.store.core.rows import encode_json
 from rekindle.store.core.text_encoding import escape_text, unescape_text
 from rekindle.types import Source, to_json_value
 
 from .message_rows import (
-    INBOX_COLUMNS,
+    INBOX_ROWS,
     MAX_CLOCK_SKEW,
-    OUTBOX_COLUMNS,
+    OUTBOX_ROWS,
     SEND_LEASE_PREFIX,
     InboundMessage,
     OutboundMessage,
     acquire_lease,
-    row_to_inbound,
-    row_to_outbound,
 )
 
 
-class Outbox:
+class Outbox(StorePart):
     """The outbound messages of a store."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        write: Callable[[Callable[[Transaction], Any]], Any],
-        clock: Callable[[], float],
-    ) -> None:
-        self._engine = engine
-        self._write = write
-        self._clock = clock
 
     def post(
         self, key: str, target: Source, text: str, reply_to: InboundMessage | None = None
@@ -114,32 +102,27 @@ class Outbox:
 
     def is_all_sent(self, key: str) -> bool:
         """Return whether everything posted in a conversation was sent or given up."""
-        with self._engine.begin_read() as tx:
-            sql = "SELECT 1 FROM outbox WHERE key = ? AND state = 'waiting' LIMIT 1"
-            return not tx.run(sql, (escape_text(key),))
+        sql = "SELECT 1 FROM outbox WHERE key = ? AND state = 'waiting' LIMIT 1"
+        return not self._select(sql, (escape_text(key),))
 
     def find_answered(self, outbound: OutboundMessage) -> InboundMessage | None:
         """Return the inbound message whose answer starts with this message, if it starts one."""
         if outbound.reply_to is None:
             return None
-        columns = ", ".join(f"i.{name}" for name in INBOX_COLUMNS.split(", "))
         with self._engine.begin_read() as tx:
-            rows = tx.run(
-                f"SELECT {columns} FROM inbox i WHERE i.num = ? AND NOT EXISTS"
-                " (SELECT 1 FROM outbox o WHERE o.key = ? AND o.inbox = i.num AND o.num < ?)",
+            found = INBOX_ROWS.find(
+                tx,
+                "WHERE num = ? AND NOT EXISTS"
+                " (SELECT 1 FROM outbox o WHERE o.key = ? AND o.inbox = inbox.num AND o.num < ?)",
                 (outbound.reply_to, escape_text(outbound.key), outbound.num),
             )
-        return row_to_inbound(rows[0]) if rows else None
+        return found[0] if found else None
 
     def list_due(self, limit: int = 100) -> list[OutboundMessage]:
         """Return the messages that are due, oldest first."""
         with self._engine.begin_read() as tx:
-            rows = tx.run(
-                f"SELECT {OUTBOX_COLUMNS} FROM outbox WHERE state = 'waiting' AND next_try <= ?"
-                " ORDER BY num LIMIT ?",
-                (self._clock(), limit),
-            )
-        return [row_to_outbound(row) for row in rows]
+            rest = "WHERE state = 'waiting' AND next_try <= ? ORDER BY num LIMIT ?"
+            return OUTBOX_ROWS.find(tx, rest, (self._clock(), limit))
 
     def mark_sent(self, outbound: OutboundMessage, platform_message_id: str) -> None:
         """Record that a message was delivered under the platform's id."""
@@ -169,14 +152,13 @@ class Outbox:
     def list_outbound(self, key: str) -> list[OutboundMessage]:
         """Return all outbound messages of a conversation."""
         with self._engine.begin_read() as tx:
-            sql = f"SELECT {OUTBOX_COLUMNS} FROM outbox WHERE key = ? ORDER BY num"
-            return [row_to_outbound(row) for row in tx.run(sql, (escape_text(key),))]
+            return OUTBOX_ROWS.find(tx, "WHERE key = ? ORDER BY num", (escape_text(key),))
 
 
 def select_unsent(tx: Transaction, key: str) -> list[OutboundMessage]:
     """Return the unsent messages of a conversation, in order."""
-    sql = f"SELECT {OUTBOX_COLUMNS} FROM outbox WHERE key = ? AND state = 'waiting' ORDER BY num"
-    return [row_to_outbound(row) for row in tx.run(sql, (escape_text(key),))]
+    rest = "WHERE key = ? AND state = 'waiting' ORDER BY num"
+    return OUTBOX_ROWS.find(tx, rest, (escape_text(key),))
 
 
 def build_prefix_condition(prefixes: Sequence[str]) -> tuple[str, list[Any]]:
@@ -196,7 +178,7 @@ def insert_outbound(
     """Insert a message into the outbox."""
     rows = tx.run(
         "INSERT INTO outbox (key, inbox, target, text, state, next_try, time)"
-        f" VALUES (?, ?, ?, ?, 'waiting', ?, ?) RETURNING {OUTBOX_COLUMNS}",
+        f" VALUES (?, ?, ?, ?, 'waiting', ?, ?) RETURNING {OUTBOX_ROWS.select}",
         (
             escape_text(key),
             reply_to,
@@ -206,4 +188,4 @@ def insert_outbound(
             now,
         ),
     )
-    return row_to_outbound(rows[0])
+    return OUTBOX_ROWS.read(rows[0])

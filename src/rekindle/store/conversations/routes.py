@@ -7,10 +7,10 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from rekindle.errors import InvalidInput, NotFound
-from rekindle.routing.source import from_json
-from rekindle.store.core.engine import Engine, Row, Transaction
-from rekindle.store.core.rows import decode_json, encode_json
-from rekindle.store.core.text_encoding import escape_text, unescape_text
+from rekindle.store.core.engine import Engine, Operation, StorePart, Transaction
+from rekindle.store.core.rows import ValueRows, decode_json, encode_json
+from rekindle.store.core.tables import HOME_CHATS, ROUTES
+from rekindle.store.core.text_encoding import escape_text
 from rekindle.store.sessions import sessions
 from rekindle.types import (
     Route,
@@ -23,30 +23,43 @@ from rekindle.types import (
     validate_name,
 )
 
+from .message_rows import decode_source, escape_optional
+
 ResetCheck: TypeAlias = Callable[[Route], str | None]  # reason to reset a route, if any
 
 _NO_USAGE: Mapping[str, Usage] = {}
-ROUTE_COLUMNS = (
-    "key, session, origin, display_name, created, updated, previous, reset, tokens, usage"
+
+
+def _decode_usage(text: str) -> dict[str, Usage]:
+    return {
+        model: Usage(Tokens(*tokens), Decimal(cost))
+        for model, (*tokens, cost) in decode_json(text).items()
+    }
+
+
+ROUTE_ROWS = ValueRows(
+    ROUTES,
+    Route,
+    origin=decode_source,
+    tokens=lambda text: Tokens(*decode_json(text)),
+    usage=_decode_usage,
 )
 # Updating the row locks it: on PostgreSQL other writers of this key wait here.
-_LOCK_ROUTE = f"UPDATE routes SET changes = changes + 1 WHERE key = ? RETURNING {ROUTE_COLUMNS}"
+_LOCK_ROUTE = f"UPDATE routes SET changes = changes + 1 WHERE key = ? RETURNING {ROUTE_ROWS.select}"
 
 
-class Routes:
+class Routes(StorePart):
     """The routes of a store. Concurrent requests for one key get the same answer."""
 
     def __init__(
         self,
         engine: Engine,
-        write: Callable[[Callable[[Transaction], Any]], Any],
-        make_id: Callable[[float], str],
+        write: Callable[[Operation], Any],
         clock: Callable[[], float],
+        make_id: Callable[[float], str],
     ) -> None:
-        self._engine = engine
-        self._write = write
+        super().__init__(engine, write, clock)
         self._make_id = make_id
-        self._clock = clock
 
     def open(
         self,
@@ -80,10 +93,10 @@ class Routes:
     def get(self, key: str) -> Route:
         """Return the route of a key."""
         with self._engine.begin_read() as tx:
-            rows = tx.run(f"SELECT {ROUTE_COLUMNS} FROM routes WHERE key = ?", (escape_text(key),))
-        if not rows:
+            found = ROUTE_ROWS.find(tx, "WHERE key = ?", (escape_text(key),))
+        if not found:
             raise NotFound(f"no conversation {key!r}")
-        return row_to_route(rows[0])
+        return found[0]
 
     def touch(self, key: str, usage: Mapping[str, Usage] = _NO_USAGE) -> Route:
         """Record activity in a conversation, and add the usage of each model."""
@@ -156,22 +169,15 @@ class Routes:
         """Return routes by last activity, newest first."""
         since = -1.0 if active_minutes is None else self._clock() - active_minutes * 60
         with self._engine.begin_read() as tx:
-            rows = tx.run(
-                f"SELECT {ROUTE_COLUMNS} FROM routes WHERE updated >= ?"
-                " ORDER BY updated DESC, key LIMIT ? OFFSET ?",
-                (since, limit, offset),
-            )
-        return [row_to_route(row) for row in rows]
+            rest = "WHERE updated >= ? ORDER BY updated DESC, key LIMIT ? OFFSET ?"
+            return ROUTE_ROWS.find(tx, rest, (since, limit, offset))
 
     def list_by_prefix(self, prefix: str) -> list[Route]:
         """Return the routes whose keys start with `prefix`, ordered by key."""
         first = escape_text(prefix)
         with self._engine.begin_read() as tx:
-            rows = tx.run(
-                f"SELECT {ROUTE_COLUMNS} FROM routes WHERE key >= ? AND key < ? ORDER BY key",
-                (first, first[:-1] + chr(ord(first[-1]) + 1)),
-            )
-        return [row_to_route(row) for row in rows]
+            rest = "WHERE key >= ? AND key < ? ORDER BY key"
+            return ROUTE_ROWS.find(tx, rest, (first, first[:-1] + chr(ord(first[-1]) + 1)))
 
     # -- listed sessions and home channels
 
@@ -182,8 +188,7 @@ class Routes:
 
     def load_listed_sessions(self, key: str) -> list[str]:
         """Load the sessions last listed in a conversation, by whichever gateway."""
-        with self._engine.begin_read() as tx:
-            rows = tx.run("SELECT listed_sessions FROM routes WHERE key = ?", (escape_text(key),))
+        rows = self._select("SELECT listed_sessions FROM routes WHERE key = ?", (escape_text(key),))
         return decode_json(rows[0][0]) if rows and rows[0][0] is not None else []
 
     def set_home(self, source: Source) -> Source:
@@ -191,8 +196,7 @@ class Routes:
         home = source._replace(user_id=None, user_name=None)
         self._write(
             lambda tx: tx.run(
-                "INSERT INTO home_chats (platform, source) VALUES (?, ?)"
-                " ON CONFLICT (platform) DO UPDATE SET source = excluded.source",
+                HOME_CHATS.build_upsert("platform"),
                 (escape_text(home.platform), encode_json(to_json_value(home))),
             )
         )
@@ -200,14 +204,13 @@ class Routes:
 
     def list_homes(self) -> list[Source]:
         """Return the home channels, at most one per platform."""
-        with self._engine.begin_read() as tx:
-            rows = tx.run("SELECT source FROM home_chats ORDER BY platform")
-        return [from_json(decode_json(source)) for (source,) in rows]
+        rows = self._select("SELECT source FROM home_chats ORDER BY platform")
+        return [decode_source(source) for (source,) in rows]
 
 
 def _lock_route(tx: Transaction, key: str) -> Route | None:
     rows = tx.run(_LOCK_ROUTE, (escape_text(key),))
-    return row_to_route(rows[0]) if rows else None
+    return ROUTE_ROWS.read(rows[0]) if rows else None
 
 
 def _require_route(tx: Transaction, key: str) -> Route:
@@ -243,9 +246,9 @@ def _save_route(tx: Transaction, route: Route) -> Route:
         " origin = ?, display_name = ?, platform = ?, chat_type = ? WHERE key = ?",
         (
             escape_text(route.session),
-            None if route.previous is None else escape_text(route.previous),
+            escape_optional(route.previous),
             route.updated,
-            None if route.reset is None else escape_text(route.reset),
+            escape_optional(route.reset),
             encode_json(route.tokens),
             encode_json(
                 {
@@ -280,25 +283,3 @@ def _is_pruned(tx: Transaction, session: str) -> bool:
 def _end_session(tx: Transaction, session: str, reason: str, now: float) -> None:
     if sessions.is_stored(tx, session):  # a session without messages has nothing to end
         sessions.end_session(tx, session, reason, now)
-
-
-def row_to_route(row: Row) -> Route:
-    """Convert a row of ROUTE_COLUMNS to a route."""
-    key, session, origin, name, created, updated, previous, reset, tokens, usage = row
-    return Route(
-        key=unescape_text(key),
-        session=unescape_text(session),
-        origin=from_json(decode_json(origin)),
-        display_name=unescape_text(name),
-        created=created,
-        updated=updated,
-        previous=None if previous is None else unescape_text(previous),
-        reset=None if reset is None else unescape_text(reset),
-        tokens=Tokens(*decode_json(tokens)),
-        usage={model: _parse_usage(*used) for model, used in decode_json(usage).items()},
-    )
-
-
-def _parse_usage(*told: Any) -> Usage:
-    *tokens, cost = told
-    return Usage(Tokens(*tokens), Decimal(cost))

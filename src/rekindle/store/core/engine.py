@@ -129,3 +129,18 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class StorePart:
+    """A part of the store with methods of its own, such as `store.inbox`."""
+
+    def __init__(
+        self, engine: Engine, write: Callable[[Operation], Any], clock: Callable[[], float]
+    ) -> None:
+        self._engine = engine
+        self._write = write
+        self._clock = clock
+
+    def _select(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
+        with self._engine.begin_read() as tx:
+            return tx.run(sql, params)

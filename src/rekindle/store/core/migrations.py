@@ -1,32 +1,55 @@
-"""Numbered migrations, one folder per engine. The highest number is the schema version of a database."""
+"""Numbered migrations. The highest number is the schema version of a database.
+
+A migration is an SQL file in the folder of its engine, or is built from the columns and indexes that
+name its number in `tables`. A new database is created from the tables, without migrations.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rekindle.errors import StoreTooNew
 
+from .columns import Table
+from .tables import TABLES
 
-def load_migrations(engine: str) -> dict[int, str]:
-    """Load the SQL of every migration, by number."""
-    folder = os.path.join(os.path.dirname(os.path.dirname(__file__)), "migrations", engine)
-    found: dict[int, str] = {}
-    for name in sorted(os.listdir(folder)):
-        with open(os.path.join(folder, name), encoding="utf-8") as file:
-            found[int(name[:4])] = file.read()
+_FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "migrations")
+LAST_FILE = 10  # the last migration in a file; a test compares this with the folders
+LATEST_VERSION = max(LAST_FILE, *(part.since for table in TABLES for part in table.parts))
+LAST_REINDEX_VERSION = 2  # the last migration that changes the contents of the search index
+
+
+def load_migrations(engine: str, tables: Sequence[Table] = TABLES) -> dict[int, str]:
+    """Load or build the SQL of every migration, by number."""
+    names = sorted(os.listdir(os.path.join(_FOLDER, engine)))
+    found = {int(name[:4]): _read_file(engine, name) for name in names}
+    versions = {part.since for table in tables for part in table.parts if part.since > LAST_FILE}
+    for version in sorted(versions):
+        added = [sql for table in tables for sql in table.build_migration(engine, version)]
+        found[version] = ";\n".join(added)
     return found
 
 
+def build_schema(engine: str, tables: Sequence[Table] = TABLES) -> str:
+    """Build the SQL that creates the tables of a new database."""
+    created = [sql for table in tables for sql in table.build_definition(engine)]
+    return ";\n".join([*created, _read_file(f"{engine}.sql")])
+
+
+def _read_file(*path: str) -> str:
+    with open(os.path.join(_FOLDER, *path), encoding="utf-8") as file:
+        return file.read()
+
+
 def apply_migrations(engine: str, version: int, apply: Callable[[str], None]) -> None:
-    """Apply the migrations that a database of `version` lacks, in order."""
+    """Create the tables of a new database (version 0), or apply the migrations that it lacks."""
+    if version == 0:
+        apply(build_schema(engine))
+        return
     for number, sql in load_migrations(engine).items():
         if number > version:
             apply(sql)
-
-
-LATEST_VERSION = 10  # a test compares this with the folder, so opening need not list it
-LAST_REINDEX_VERSION = 2  # the last migration that changes the contents of the search index
 
 
 def refuse_newer(location: str, version: int) -> None:

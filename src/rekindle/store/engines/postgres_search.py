@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from rekindle.store.core.engine import Clause, Progress, Row, Transaction
-from rekindle.store.core.indexing import index_all_messages
 from rekindle.store.core.rows import get_row_search_text
 from rekindle.store.core.search_query import Query, Term
 from rekindle.store.core.text_encoding import split_words
 from rekindle.types import Finding
+
+from .indexing import index_all_messages
 
 MAX_POSITIONS = 4_000  # words in a part: a tsvector counts positions up to 16,383 and keeps at most
 MAX_POSITIONS_PER_WORD = 255  # positions of one word

@@ -7,7 +7,7 @@ and a record, and a long record continues in a chain of overflow pages. Invalid 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rekindle.store.core.engine import Row
@@ -21,8 +21,8 @@ Data: TypeAlias = "bytes | mmap.mmap"
 MAGIC = b"SQLite format 3\0"
 
 
-def iter_rows(data: Data, width: int) -> Iterator[tuple[int, Row]]:
-    """Yield the number and values of each readable row of `width` columns, of any table."""
+def iter_rows(data: Data, widths: Set[int]) -> Iterator[tuple[int, Row]]:
+    """Yield the number and values of each readable row, of any table with so many columns."""
     for start in range(0, len(data) - PAGE_SIZE + 1, PAGE_SIZE):
         header = start + (100 if start == 0 else 0)
         if data[header] != LEAF_PAGE:
@@ -31,7 +31,7 @@ def iter_rows(data: Data, width: int) -> Iterator[tuple[int, Row]]:
             pointer = header + 8 + 2 * index
             at = int.from_bytes(data[pointer : pointer + 2], "big")
             try:
-                number, row = _read_cell(data, start + at, start + PAGE_SIZE, width)
+                number, row = _read_cell(data, start + at, start + PAGE_SIZE, widths)
             except (IndexError, ValueError, OverflowError, struct.error):
                 continue
             yield number, row
@@ -48,7 +48,7 @@ def _read_varint(data: Data, at: int) -> tuple[int, int]:
     return value - (1 << 64) if value >= 1 << 63 else value, at + 9
 
 
-def _read_cell(data: Data, at: int, end: int, width: int) -> tuple[int, Row]:
+def _read_cell(data: Data, at: int, end: int, widths: Set[int]) -> tuple[int, Row]:
     size, at = _read_varint(data, at)
     number, at = _read_varint(data, at)
     if not 0 < size <= len(data):
@@ -57,12 +57,12 @@ def _read_cell(data: Data, at: int, end: int, width: int) -> tuple[int, Row]:
     if at + local > end:
         raise ValueError("record exceeds its page")
     payload = data[at : at + local]
-    _read_serial_types(payload, width)  # check first, to avoid reading a long chain for nothing
+    _read_serial_types(payload, widths)  # check first, to avoid reading a long chain for nothing
     if local < size:
         payload += _read_overflow(
             data, int.from_bytes(data[at + local : at + local + 4], "big"), size - local
         )
-    return number, _read_record(payload, width)
+    return number, _read_record(payload, widths)
 
 
 def _compute_local_size(size: int) -> int:
@@ -87,20 +87,20 @@ def _read_overflow(data: Data, page: int, size: int) -> bytes:
     return b"".join(found)
 
 
-def _read_serial_types(payload: bytes, width: int) -> tuple[list[int], int]:
+def _read_serial_types(payload: bytes, widths: Set[int]) -> tuple[list[int], int]:
     """Return the types of a record's values and their offset; noise rarely has the right count."""
     length, at = _read_varint(payload, 0)
     kinds: list[int] = []
-    while at < length and len(kinds) <= width:
+    while at < length and len(kinds) <= max(widths):
         kind, at = _read_varint(payload, at)
         kinds.append(kind)
-    if len(kinds) != width:
+    if len(kinds) not in widths:
         raise ValueError("row of another table")
     return kinds, length
 
 
-def _read_record(payload: bytes, width: int) -> Row:
-    kinds, at = _read_serial_types(payload, width)
+def _read_record(payload: bytes, widths: Set[int]) -> Row:
+    kinds, at = _read_serial_types(payload, widths)
     values: list[Any] = []
     for kind in kinds:
         value, at = _read_value(payload, kind, at)

@@ -22,11 +22,12 @@ from typing import Any
 import apsw
 
 from rekindle.store.core.engine import Clause, Progress, Row, Transaction
-from rekindle.store.core.indexing import index_all_messages
 from rekindle.store.core.rows import get_row_search_text, get_search_text
 from rekindle.store.core.search_query import Query
 from rekindle.store.core.text_encoding import prepare_for_index
 from rekindle.types import Finding, Message
+
+from .indexing import index_all_messages
 
 BATCH_MESSAGES = 64  # messages in a batch, or
 BATCH_BYTES = 256 * 1024  # bytes of text in a batch

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.experiments.experiment import ArmShare, AssignedSession, Experiment
-from rekindle.store.core.engine import Engine, Row, Transaction
+from rekindle.store.core.engine import Row, StorePart, Transaction
 from rekindle.store.core.rows import decode_json, encode_json
+from rekindle.store.core.tables import ASSIGNMENTS, EXPERIMENTS
 from rekindle.store.core.text_encoding import escape_text, unescape_text
 from rekindle.types import validate_name
 
-_EXPERIMENT_COLUMNS = "name, arms, seed, settings, started, ended"
+_EXPERIMENT_COLUMNS = EXPERIMENTS.list_names("num", "state")
 IDLE_SECONDS = 3600.0  # a session idle for longer is not expected to continue
 # Only the columns that decide whether a call counts, for the sessions of one experiment.
 _SELECT_CALLS = (
@@ -28,18 +29,8 @@ _SELECT_ASSIGNMENTS = (
 )
 
 
-class Experiments:
+class Experiments(StorePart):
     """The experiments of a store. One runs at a time: a session cannot be in two."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        write: Callable[[Callable[[Transaction], Any]], Any],
-        clock: Callable[[], float],
-    ) -> None:
-        self._engine = engine
-        self._write = write
-        self._clock = clock
 
     def start(self, experiment: Experiment) -> Experiment:
         """Start an experiment; new sessions take part from now on."""
@@ -54,10 +45,10 @@ class Experiments:
                     f"experiment {experiment.name!r} already exists: choose another name"
                 )
             tx.run(
-                "INSERT INTO experiments (name, state, arms, seed, settings, started)"
-                " VALUES (?, 'running', ?, ?, ?, ?)",
+                EXPERIMENTS.build_insert("num", "ended"),
                 (
                     escape_text(experiment.name),
+                    "running",
                     encode_json([list(share) for share in experiment.shares]),
                     experiment.seed,
                     encode_json(_build_settings(experiment)),
@@ -86,8 +77,7 @@ class Experiments:
 
     def list_all(self) -> list[Experiment]:
         """Return all experiments, newest first."""
-        with self._engine.begin_read() as tx:
-            rows = tx.run(f"SELECT {_EXPERIMENT_COLUMNS} FROM experiments ORDER BY num DESC")
+        rows = self._select(f"SELECT {_EXPERIMENT_COLUMNS} FROM experiments ORDER BY num DESC")
         return [_row_to_experiment(row) for row in rows]
 
     def get(self, name: str) -> Experiment:
@@ -97,8 +87,7 @@ class Experiments:
 
     def get_running(self) -> Experiment | None:
         """Return the running experiment, if there is one."""
-        with self._engine.begin_read() as tx:
-            rows = tx.run(f"SELECT {_EXPERIMENT_COLUMNS} FROM experiments WHERE ended IS NULL")
+        rows = self._select(f"SELECT {_EXPERIMENT_COLUMNS} FROM experiments WHERE ended IS NULL")
         return _row_to_experiment(rows[0]) if rows else None
 
     def record_assignment(
@@ -110,8 +99,7 @@ class Experiments:
         def insert_assignment(tx: Transaction) -> None:
             num, _ = _find_experiment(tx, experiment.name)
             tx.run(
-                "INSERT INTO assignments (experiment, root, owner, arm, time) VALUES (?, ?, ?, ?, ?)"
-                " ON CONFLICT (experiment, root) DO NOTHING",
+                f"{ASSIGNMENTS.build_insert()} ON CONFLICT (experiment, root) DO NOTHING",
                 (num, escape_text(root), escape_text(owner or ""), arm, now),
             )
 

@@ -15,9 +15,16 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from rekindle.store.core.engine import Engine, Row, Transaction
+from rekindle.store.core.engine import Row, StorePart, Transaction
 from rekindle.store.core.filter import Filter, build_in_condition
 from rekindle.store.core.rows import decode_json
+from rekindle.store.core.tables import (
+    CALL_TYPE_COUNTS,
+    CALLS,
+    CANDIDATES,
+    MINING_CALLS,
+    MINING_RESULTS,
+)
 from rekindle.store.core.text_encoding import ESCAPE, escape_text, unescape_text
 from rekindle.types import JudgedCall, ToolCall
 
@@ -26,17 +33,7 @@ from .candidate_counts import CandidateCount
 
 BATCH_SIZE = 200  # sessions whose calls are read with one statement
 _MAX_LINEAGE = 100  # sessions in a chain of continuations
-_CALL_COLUMNS = (
-    "session, position, number, id, tool, tool_kind, digest, outcome, failed, error_kind, fault, rule,"
-    " confidence, duration, result_position"
-)
-
-
-_TABLES = ("candidates", "call_type_counts", "mining_calls", "mining_results")
-_RESULT_COLUMNS = "session, rules, changes, family, task, judged, failed, gain"
-_CALLS_COLUMNS = "session, calls"
-_CANDIDATE_COLUMNS = "session, shape, family, kind, location, support, tainted"
-_CALL_TYPE_COLUMNS = "session, call_type, calls, failed"
+_TABLES = (CANDIDATES, CALL_TYPE_COUNTS, MINING_CALLS, MINING_RESULTS)
 
 
 class MiningCandidateSession(NamedTuple):
@@ -115,18 +112,8 @@ class CandidateOccurrence(NamedTuple):
     tainted: bool
 
 
-class MiningResults:
+class MiningResults(StorePart):
     """The stored results of mining. Use `store.mining_results`."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        write: Callable[[Callable[[Transaction], Any]], Any],
-        clock: Callable[[], float],
-    ) -> None:
-        self._engine = engine
-        self._write = write
-        self._clock = clock
 
     def list_candidate_sessions(
         self, rules: str, where: Filter, *, session: str | None = None
@@ -135,18 +122,16 @@ class MiningResults:
         condition, params = where.to_sql(self._clock())
         if session is not None:
             condition, params = "s.id = ? AND s.pruned IS NULL", [escape_text(session)]
-        with self._engine.begin_read() as tx:
-            rows = tx.run(
-                "SELECT s.num, s.id, s.source, s.message_count, s.end_reason, m.task, m.judged,"
-                " m.failed, m.gain, s.is_escaped, s.last_active"
-                " FROM sessions s LEFT JOIN mining_results m"
-                " ON m.session = s.num AND m.rules = ? AND m.changes = s.changes"
-                f" WHERE {condition}",
-                (rules, *params),
-            )
-        rows.sort(
-            key=_get_recency, reverse=True
-        )  # faster than ORDER BY: rows are read in storage order
+        rows = self._select(
+            "SELECT s.num, s.id, s.source, s.message_count, s.end_reason, m.task, m.judged,"
+            " m.failed, m.gain, s.is_escaped, s.last_active"
+            " FROM sessions s LEFT JOIN mining_results m"
+            " ON m.session = s.num AND m.rules = ? AND m.changes = s.changes"
+            f" WHERE {condition}",
+            (rules, *params),
+        )
+        # Faster than ORDER BY: rows are read in storage order.
+        rows.sort(key=_get_recency, reverse=True)
         found: list[MiningCandidateSession] = [_new(MiningCandidateSession, row) for row in rows]
         if any(map(_is_escaped, rows)):
             found = [
@@ -245,8 +230,7 @@ class MiningResults:
 
     def list_tools(self) -> set[str]:
         """Return the names of all tools called in judged sessions."""
-        with self._engine.begin_read() as tx:
-            return {unescape_text(tool) for (tool,) in tx.run("SELECT DISTINCT tool FROM calls")}
+        return {unescape_text(tool) for (tool,) in self._select("SELECT DISTINCT tool FROM calls")}
 
     def clear(self) -> None:
         """Delete all results; they are mined again when needed."""
@@ -256,7 +240,7 @@ class MiningResults:
 def delete_all_results(tx: Transaction) -> None:
     """Delete everything that mining derived from the sessions."""
     for table in _TABLES:
-        tx.run(f"DELETE FROM {table}")
+        tx.run(f"DELETE FROM {table.name}")
     candidate_counts.reset_counts(tx)
 
 
@@ -293,7 +277,7 @@ def _iter_session_calls(tx: Transaction, nums: Sequence[int]) -> Iterator[Sessio
         f" LEFT JOIN judged_sessions j ON j.session = s.num"
         f" WHERE {build_in_condition(nums, 's.num')} ORDER BY s.num"
     )
-    sql = f"SELECT {_CALL_COLUMNS} FROM calls WHERE {condition} ORDER BY session, position, number"
+    sql = f"SELECT {CALLS.list_names()} FROM calls WHERE {condition} ORDER BY session, position, number"
     verdicts = {num: list(rows) for num, rows in groupby(tx.run(sql), key=_get_session_num)}
     message_rows = tx.stream(
         "SELECT session, position, CASE WHEN calls > 0 THEN body END FROM messages"
@@ -380,10 +364,11 @@ def _save_results(tx: Transaction, rules: str, results: Sequence[MiningResult]) 
         for one in kept
         for call_type, calls, failed in one.call_type_counts
     ]
-    tx.defer_insert("mining_results", _RESULT_COLUMNS, result_rows)
-    tx.defer_insert("mining_calls", _CALLS_COLUMNS, [(one.num, one.calls) for one in kept])
-    tx.defer_insert("candidates", _CANDIDATE_COLUMNS, candidates)
-    tx.defer_insert("call_type_counts", _CALL_TYPE_COLUMNS, call_type_counts)
+    calls = [(one.num, one.calls) for one in kept]
+    for table, rows in zip(
+        _TABLES, (candidates, call_type_counts, calls, result_rows), strict=True
+    ):
+        tx.defer_insert(table.name, table.list_names(), rows)
     for sql in candidate_counts.build_count_updates(tx, families, 1):
         tx.defer_run(sql)
 
@@ -394,9 +379,8 @@ def _delete_sessions(tx: Transaction, nums: Sequence[int]) -> None:
     if old:
         for sql in candidate_counts.build_count_updates(tx, old, -1):
             tx.run(sql)
-        tx.run(
-            f"DELETE FROM mining_results WHERE {build_in_condition(old)}"
-        )  # cascades to the other tables
+        # A trigger deletes the rows of the other tables.
+        tx.run(f"DELETE FROM mining_results WHERE {build_in_condition(old)}")
 
 
 def _list_nums(results: Sequence[MiningResult]) -> list[int]:

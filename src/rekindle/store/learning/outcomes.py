@@ -13,16 +13,15 @@ from typing import Any, NamedTuple
 from rekindle.store.core.engine import Row, Transaction
 from rekindle.store.core.filter import Filter, build_in_condition
 from rekindle.store.core.rows import SESSION_COLUMNS, decode_json, encode_json, row_to_session
+from rekindle.store.core.tables import CALLS, JUDGED_SESSIONS
 from rekindle.store.core.text_encoding import escape_text, unescape_text
 from rekindle.types import JudgedCall, JudgedSession
 
 _COUNT_REWINDS = (
     "(SELECT coalesce(2 * count(*) + count(r.restored), 0) FROM rewinds r WHERE r.session = s.num)"
 )
-_CALL_COLUMNS = (
-    "position, number, id, tool, tool_kind, digest, outcome, failed, error_kind, fault, rule,"
-    " confidence, duration, result_position"
-)
+_INSERT_CALL = CALLS.build_insert()
+_SAVE_STATE = JUDGED_SESSIONS.build_upsert("session")
 BATCH_SIZE = 200  # sessions whose calls are read with one statement
 
 
@@ -85,16 +84,11 @@ def save_verdicts(tx: Transaction, rules: str, verdicts: Sequence[JudgedCalls]) 
         num = rows[0][0]
         tx.run("DELETE FROM calls WHERE session = ? AND position >= ?", (num, stale.since))
         tx.run_many(
-            f"INSERT INTO calls (session, {_CALL_COLUMNS}) VALUES ({', '.join('?' * 15)})",
+            _INSERT_CALL,
             [_call_to_row(num, call) for call in calls],
         )
-        tx.run(
-            "INSERT INTO judged_sessions (session, rules, changes, rewinds, since, compressions)"
-            " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (session) DO UPDATE SET rules = excluded.rules,"
-            " changes = excluded.changes, rewinds = excluded.rewinds, since = excluded.since,"
-            " compressions = excluded.compressions",
-            (num, rules, stale.changes, stale.rewinds, since, encode_json(list(compressions))),
-        )
+        state = (rules, stale.changes, stale.rewinds, since, encode_json(list(compressions)))
+        tx.run(_SAVE_STATE, (num, *state))
 
 
 def iter_judged_sessions(
@@ -113,7 +107,7 @@ def iter_judged_sessions(
         batch = rows[start : start + BATCH_SIZE]
         placeholders = ", ".join("?" * len(batch))
         found = tx.run(
-            f"SELECT session, {_CALL_COLUMNS} FROM calls WHERE session IN ({placeholders})"
+            f"SELECT {CALLS.list_names()} FROM calls WHERE session IN ({placeholders})"
             " ORDER BY session, position, number",
             [row[0] for row in batch],
         )
@@ -142,16 +136,6 @@ def _call_to_row(num: int, call: JudgedCall) -> Row:
 
 def _row_to_call(session: str, row: Row) -> JudgedCall:
     _, position, number, id, tool, kind, digest, outcome, failed, *rest = row
+    about = (unescape_text(id), unescape_text(tool), kind, digest, outcome)
     known: Any = None if failed is None else bool(failed)
-    return JudgedCall(
-        session,
-        position,
-        number,
-        unescape_text(id),
-        unescape_text(tool),
-        kind,
-        digest,
-        outcome,
-        known,
-        *rest,
-    )
+    return JudgedCall(session, position, number, *about, known, *rest)

@@ -7,14 +7,15 @@ is written in the transaction of the first message; children share the prelude o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rekindle.errors import NotFound
-from rekindle.store.core.engine import Engine, Transaction
+from rekindle.store.core.engine import StorePart, Transaction
 from rekindle.store.core.rows import decode_json, encode_json
+from rekindle.store.core.tables import PRELUDES
 from rekindle.store.core.text_encoding import escape_text, unescape_text
 from rekindle.types import Message, Session, ToolCall
 
@@ -64,7 +65,7 @@ def store_prelude(
     """Store a session's prelude unless it has one; return its hash, or None without a session."""
     body = encode_prelude(messages)
     tx.run(
-        "INSERT INTO preludes (hash, body, time) VALUES (?, ?, ?) ON CONFLICT (hash) DO NOTHING",
+        f"{PRELUDES.build_insert()} ON CONFLICT (hash) DO NOTHING",
         (hash_prelude(body), body, now),
     )
     rows = tx.run(
@@ -86,18 +87,8 @@ def load_prelude(tx: Transaction, num: int) -> tuple[int | None, tuple[Message, 
     return (rows[0][0], decode_prelude(bytes(rows[0][1]))) if rows else (None, ())
 
 
-class Preludes:
+class Preludes(StorePart):
     """The preludes of a store. Use `store.preludes`."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        write: Callable[[Callable[[Transaction], Any]], Any],
-        clock: Callable[[], float],
-    ) -> None:
-        self._engine = engine
-        self._write = write
-        self._clock = clock
 
     def save(
         self, session: Session | str, messages: Sequence[Message], *, revision: int | None = None
@@ -117,12 +108,11 @@ class Preludes:
 
     def load(self, session: Session | str) -> StoredPrelude:
         """Load how a session was started; empty for a session that is not stored yet."""
-        with self._engine.begin_read() as tx:
-            rows = tx.run(
-                "SELECT s.arm, s.template, s.template_revision, s.prelude, p.body FROM sessions s"
-                " LEFT JOIN preludes p ON p.hash = s.prelude WHERE s.id = ?",
-                (escape_text(_get_id(session)),),
-            )
+        rows = self._select(
+            "SELECT s.arm, s.template, s.template_revision, s.prelude, p.body FROM sessions s"
+            " LEFT JOIN preludes p ON p.hash = s.prelude WHERE s.id = ?",
+            (escape_text(_get_id(session)),),
+        )
         if not rows:
             return StoredPrelude()
         arm, template, revision, prelude_hash, body = rows[0]
@@ -133,10 +123,8 @@ class Preludes:
 
     def is_new(self, session: Session | str) -> bool:
         """Return whether a session has no messages yet."""
-        with self._engine.begin_read() as tx:
-            return not tx.run(
-                "SELECT 1 FROM sessions WHERE id = ?", (escape_text(_get_id(session)),)
-            )
+        sql = "SELECT 1 FROM sessions WHERE id = ?"
+        return not self._select(sql, (escape_text(_get_id(session)),))
 
 
 def _unescape_optional(value: str | None) -> str | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from rekindle.knowledge.pattern_index import build_index_tokens, weigh_pattern_words
 from rekindle.knowledge.text_matching import WeightedWords
-from rekindle.store.core.engine import Engine, Transaction
+from rekindle.store.core.engine import StorePart, Transaction
 from rekindle.store.core.rows import encode_json
+from rekindle.store.core.tables import PATTERNS, TEMPLATES
 from rekindle.store.core.text_encoding import escape_text, unescape_text
 from rekindle.types import Pattern, Template, to_json_value
 
@@ -17,22 +18,15 @@ WORDS_KEY = "said"  # key of the words in the stored fields of a pattern
 _OPTIMIZE_SHARE = 0.1  # share of new templates from which on the index is optimized
 
 
-class TemplateIndex:
+class TemplateIndex(StorePart):
     """Updates the index. Use `store.template_index`."""
-
-    def __init__(
-        self, engine: Engine, write: Callable[[Callable[[Transaction], Any]], Any]
-    ) -> None:
-        self._engine = engine
-        self._write = write
 
     def load_stamps(self) -> dict[str, str]:
         """Return the indexed templates and the stamps of the files they were read from.
 
         Templates indexed with an older word format have an empty stamp.
         """
-        with self._engine.begin_read() as tx:
-            rows = tx.run("SELECT id, stamp FROM templates")
+        rows = self._select("SELECT id, stamp FROM templates")
         parts = {
             unescape_text(id): unescape_text(stamp).partition(STAMP_PREFIX) for id, stamp in rows
         }
@@ -64,8 +58,7 @@ class TemplateIndex:
             "seed": to_json_value(template.seed),
         }
         rows = tx.run(
-            "INSERT INTO templates (id, revision, stamp, state, task_type, head)"
-            " VALUES (?, ?, ?, ?, ?, ?) RETURNING num",
+            f"{TEMPLATES.build_insert('num')} RETURNING num",
             (
                 escape_text(template.id),
                 template.revision,
@@ -94,8 +87,7 @@ class TemplateIndex:
     def _insert_pattern_sqlite(tx: Transaction, num: int, pattern: Pattern) -> None:
         words = weigh_pattern_words(pattern)
         rows = tx.run(
-            "INSERT INTO patterns (template, id, kind, tools, tainted, score, body)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING num",
+            f"{PATTERNS.build_insert('num')} RETURNING num",
             _pattern_to_row(num, pattern, words),
         )
         tx.run(

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from rekindle.errors import InvalidInput
 from rekindle.store.core.engine import Engine, Transaction
-from rekindle.store.core.rows import SESSION_COLUMNS, row_to_session
+from rekindle.store.core.rows import MESSAGE_VALUES, SESSION_COLUMNS, SESSION_ROWS, row_to_session
 from rekindle.store.core.text_encoding import escape_text
 from rekindle.types import Message, Session, Tokens, replace_fields
 
@@ -15,13 +15,16 @@ from . import titles
 from .sessions import append_messages, create_session, end_session, get_session, get_session_by_num
 
 MAX_POSITION = 2**62
-_COPY_MESSAGES = """
-INSERT INTO messages
-    (session, position, role, time, origin, calls, tool_call_id, platform_id, tools, body, content)
-SELECT ?, row_number() OVER (ORDER BY position) - 1, role, time, coalesce(origin, id), calls,
-       tool_call_id, platform_id, tools, body, content
-FROM messages WHERE session = ? AND position <= ? AND rewind IS NULL ORDER BY position
-"""
+_COPIED_VALUES = {
+    "session": "?",
+    "position": "row_number() OVER (ORDER BY position) - 1",
+    "origin": "coalesce(origin, id)",
+}
+_COPY_MESSAGES = (
+    f"INSERT INTO messages ({MESSAGE_VALUES})"
+    f" SELECT {', '.join(_COPIED_VALUES.get(name, name) for name in MESSAGE_VALUES.split(', '))}"
+    " FROM messages WHERE session = ? AND position <= ? AND rewind IS NULL ORDER BY position"
+)
 _UPDATE_COUNTS = """
 UPDATE sessions SET changes = changes + 1,
     message_count = (SELECT count(*) FROM messages m WHERE m.session = num AND m.rewind IS NULL),
@@ -141,26 +144,23 @@ def find_tip(tx: Transaction, session_id: str) -> Session:
     _, session = get_session(tx, session_id)
     seen = {session.id}
     while session.end_reason == "compression":
-        rows = tx.run(
-            f"SELECT {SESSION_COLUMNS} FROM sessions s WHERE s.parent = ? AND s.pruned IS NULL"
-            " AND s.forked_at IS NULL ORDER BY s.num DESC LIMIT 1",
+        children = SESSION_ROWS.find(
+            tx,
+            "WHERE s.parent = ? AND s.pruned IS NULL AND s.forked_at IS NULL"
+            " ORDER BY s.num DESC LIMIT 1",
             (escape_text(session.id),),
         )
-        if not rows or rows[0][0] in seen:
+        if not children or children[0].id in seen:
             break
-        session = row_to_session(rows[0])
+        session = children[0]
         seen.add(session.id)
     return session
 
 
 def list_children(tx: Transaction, session_id: str) -> list[Session]:
     """Return the sessions started from this one, in order of creation."""
-    rows = tx.run(
-        f"SELECT {SESSION_COLUMNS} FROM sessions s WHERE s.parent = ? AND s.pruned IS NULL"
-        " ORDER BY s.num",
-        (escape_text(session_id),),
-    )
-    return [row_to_session(row) for row in rows]
+    rest = "WHERE s.parent = ? AND s.pruned IS NULL ORDER BY s.num"
+    return SESSION_ROWS.find(tx, rest, (escape_text(session_id),))
 
 
 def list_lineage(tx: Transaction, session_id: str) -> list[Session]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.store.core.engine import Engine, Row, Transaction
-from rekindle.store.core.rows import MESSAGE_COLUMNS, row_to_message
+from rekindle.store.core.rows import MESSAGE_ROWS
 from rekindle.store.core.text_encoding import unescape_text
 from rekindle.types import Message, Rewind
 
@@ -18,16 +18,8 @@ _FROM_REWINDS = "FROM rewinds r JOIN sessions s ON s.num = r.session"
 
 
 def _row_to_rewind(row: Row) -> Rewind:
-    num, session, kind, since, messages, time, restored = row
-    return Rewind(
-        id=num,
-        session=unescape_text(session),
-        kind=kind,
-        since=since,
-        messages=messages,
-        time=time,
-        restored=restored,
-    )
+    num, session, *rest = row  # in the order of the fields
+    return Rewind(num, unescape_text(session), *rest)
 
 
 def _rewind_from(tx: Transaction, num: int, since: int, kind: str, now: float) -> Rewind | None:
@@ -48,10 +40,11 @@ def _rewind_from(tx: Transaction, num: int, since: int, kind: str, now: float) -
     )
 
 
-def _select_user_messages(tx: Transaction, num: int, limit: int) -> list[Row]:
-    return tx.run(
-        f"SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.session = ? AND m.rewind IS NULL"
-        " AND m.role = 'user' ORDER BY m.position DESC LIMIT ?",
+def _find_user_messages(tx: Transaction, num: int, limit: int) -> list[Message]:
+    return MESSAGE_ROWS.find(
+        tx,
+        "WHERE m.session = ? AND m.rewind IS NULL AND m.role = 'user'"
+        " ORDER BY m.position DESC LIMIT ?",
         (num, limit),
     )
 
@@ -61,10 +54,10 @@ def undo_turns(tx: Transaction, session_id: str, turns: int, now: float) -> Rewi
     if turns < 1:
         raise InvalidInput(f"turns: expected 1 or more, got {turns}")
     num, _ = get_session(tx, session_id)
-    user_rows = _select_user_messages(tx, num, turns)
-    if not user_rows:
+    found = _find_user_messages(tx, num, turns)
+    if not found:
         raise InvalidInput(f"session {session_id} has no turn to undo")
-    rewind = _rewind_from(tx, num, user_rows[-1][0], "undo", now)
+    rewind = _rewind_from(tx, num, found[-1].position or 0, "undo", now)
     assert rewind is not None
     return rewind
 
@@ -72,13 +65,11 @@ def undo_turns(tx: Transaction, session_id: str, turns: int, now: float) -> Rewi
 def retry_turn(tx: Transaction, session_id: str, now: float) -> Message:
     """Remove the answer to the last user message and return that message, to answer it again."""
     num, _ = get_session(tx, session_id)
-    user_rows = _select_user_messages(tx, num, 1)
-    if not user_rows:
+    found = _find_user_messages(tx, num, 1)
+    if not found:
         raise InvalidInput(f"session {session_id} has no user message to retry")
-    message = row_to_message(user_rows[0])
-    assert message.position is not None
-    _rewind_from(tx, num, message.position + 1, "retry", now)
-    return message
+    _rewind_from(tx, num, (found[0].position or 0) + 1, "retry", now)
+    return found[0]
 
 
 def rewrite_session(

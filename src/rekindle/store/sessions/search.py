@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rekindle.errors import InvalidInput
 from rekindle.store.core.engine import Clause, Engine, Row, Transaction
 from rekindle.store.core.filter import Filter
-from rekindle.store.core.rows import MESSAGE_COLUMNS, get_search_text, row_to_message
+from rekindle.store.core.rows import MESSAGE_COLUMNS, MESSAGE_ROWS, get_search_text, row_to_message
 from rekindle.store.core.search_query import Query, SnippetMaker, parse_query
 from rekindle.store.core.text_encoding import escape_text
 from rekindle.types import Hit, Message
@@ -26,12 +26,12 @@ _SELECT_CONTEXT = (
     " AND m.position BETWEEN h.position - ? AND h.position + ? AND m.id <> h.id"
     " WHERE m.rewind IS NULL AND h.id IN"
 )
-_SELECT_NEIGHBORS = (
-    f"SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.session = ? AND m.position {{side}} ?"
-    " AND m.rewind IS NULL ORDER BY m.position {order} LIMIT ?"
+_NEIGHBORS = (
+    "WHERE m.session = ? AND m.position {side} ? AND m.rewind IS NULL"
+    " ORDER BY m.position {order} LIMIT ?"
 )
-_BEFORE = _SELECT_NEIGHBORS.format(side="<", order="DESC")
-_AFTER = _SELECT_NEIGHBORS.format(side=">", order="ASC")
+_BEFORE = _NEIGHBORS.format(side="<", order="DESC")
+_AFTER = _NEIGHBORS.format(side=">", order="ASC")
 _DEFAULT_FILTER = Filter()
 BATCH_SIZE = 100  # rows read with one statement
 
@@ -189,8 +189,7 @@ def _load_neighbors(
     before = tuple([m for p in range(at - context, at) if (m := get((num, p)))])
     after = tuple([m for p in range(at + 1, at + context + 1) if (m := get((num, p)))])
     if len(before) < context and at > len(before):  # a message in between was rewound
-        rows = tx.run(_BEFORE, (num, at, context))
-        before = tuple([row_to_message(row) for row in reversed(rows)])
+        before = tuple(reversed(MESSAGE_ROWS.find(tx, _BEFORE, (num, at, context))))
     if len(after) < context:  # likewise, or the end of the session
-        after = tuple([row_to_message(row) for row in tx.run(_AFTER, (num, at, context))])
+        after = tuple(MESSAGE_ROWS.find(tx, _AFTER, (num, at, context)))
     return before, after

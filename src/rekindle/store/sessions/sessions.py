@@ -11,16 +11,16 @@ from rekindle.store.core.engine import Engine, Transaction
 from rekindle.store.core.rows import (
     INSERT_MESSAGE,
     SESSION_COLUMNS,
+    SESSION_ROWS,
+    check_value,
     decode_json,
-    encode_json,
-    escape_columns,
     make_preview,
+    measure_text,
     message_to_row,
     row_to_session,
-    session_to_columns,
 )
 from rekindle.store.core.text_encoding import escape_text
-from rekindle.types import MAX_TIMESTAMP, Message, Session, validate_name
+from rekindle.types import Message, Session
 
 from . import titles
 
@@ -35,7 +35,7 @@ _EXTEND_SESSION = (
 MAX_PENDING_CALLS = 10_000
 MAX_COST = 10**9  # limit of a column of billionths
 _BATCH_SIZE = 250
-UPDATABLE_FIELDS = ("user", "model", "model_config", "cwd", "git_branch", "template", "arm")
+UPDATABLE_FIELDS = [field for field, column in SESSION_ROWS.columns.items() if column.updatable]
 
 
 class AppendResult(NamedTuple):
@@ -125,8 +125,7 @@ def write_messages(
         for index, message in enumerate(messages)
     ]
     tx.run_many(INSERT_MESSAGE, rows)
-    size = sum([len(row[-1] or row[-2] or "") for row in rows])
-    engine.index(tx, num, start, len(rows), size, messages)
+    engine.index(tx, num, start, len(rows), measure_text(rows), messages)
 
 
 def _collect_positions(
@@ -163,7 +162,7 @@ def insert_session(
     tx: Transaction, session: Session, extra_columns: Mapping[str, Any]
 ) -> int | None:
     """Insert the row of a new session with `extra_columns`; return its number, or None if it exists."""
-    columns = session_to_columns(session)
+    columns = SESSION_ROWS.build_new(session)
     columns |= {"next_position": 0, "message_count": 0, "tool_call_count": 0, **extra_columns}
     title = titles.clean_title(session.title) if session.title else None
     if title:
@@ -319,8 +318,7 @@ def resolve_session(
 def _select_sessions(
     tx: Transaction, state: str, condition: str, params: Sequence[Any]
 ) -> list[Session]:
-    sql = f"SELECT {SESSION_COLUMNS} FROM sessions s WHERE {state} AND {condition}"
-    return [row_to_session(row) for row in tx.run(sql, params)]
+    return SESSION_ROWS.find(tx, f"WHERE {state} AND {condition}", params)
 
 
 def _find_by_exact_id(tx: Transaction, name: str, state: str) -> list[Session]:
@@ -372,19 +370,9 @@ def is_stored(tx: Transaction, session_id: str) -> bool:
 
 def check_session(session: Session) -> Session:
     """Return `session`, or raise `InvalidInput` naming the invalid field."""
-    for field in ("id", "source", "owner", "parent"):
-        if (name := getattr(session, field)) is not None:
-            validate_name(f"session.{field}", name)
+    SESSION_ROWS.check(session)
     if session.id == session.parent:
         raise InvalidInput(f"session.parent: {session.id!r:.80} cannot be its own parent")
-    for field in ("user", "model", "title", "cwd", "git_branch", "template", "arm", "end_reason"):
-        check_text(f"session.{field}", getattr(session, field))
-    for field in ("started", "ended"):
-        moment = getattr(session, field)
-        if moment is not None and not (
-            isinstance(moment, (int, float)) and abs(moment) < MAX_TIMESTAMP
-        ):
-            raise InvalidInput(f"session.{field}: expected UTC seconds, got {moment!r:.80}")
     if not (session.cost.is_finite() and 0 <= session.cost < MAX_COST):
         raise InvalidInput(f"session.cost: expected an amount up to {MAX_COST}, got {session.cost}")
     if not all(0 <= count < 2**62 for count in session.tokens):
@@ -413,8 +401,7 @@ def set_columns(tx: Transaction, num: int, columns: dict[str, Any]) -> None:
 
 def get_session_by_num(tx: Transaction, num: int) -> Session:
     """Return a session by its number."""
-    rows = tx.run(f"SELECT {SESSION_COLUMNS} FROM sessions s WHERE s.num = ?", (num,))
-    return row_to_session(rows[0])
+    return SESSION_ROWS.find(tx, "WHERE s.num = ?", (num,))[0]
 
 
 def rename_session(tx: Transaction, session_id: str, title: str | None) -> Session:
@@ -441,7 +428,7 @@ def end_session(tx: Transaction, session_id: str, reason: str, now: float) -> Se
     num, session = get_session(tx, session_id)
     if session.ended is not None:
         return session
-    return change_session(tx, num, {"ended": now, **escape_columns({"end_reason": reason})})
+    return change_session(tx, num, SESSION_ROWS.build_columns({"ended": now, "end_reason": reason}))
 
 
 def reopen_session(tx: Transaction, session_id: str) -> Session:
@@ -452,15 +439,10 @@ def reopen_session(tx: Transaction, session_id: str) -> Session:
 
 def update_session(tx: Transaction, session_id: str, fields: dict[str, Any]) -> Session:
     """Change fields of a session."""
-    columns: dict[str, Any] = {}
     for name, value in fields.items():
         if name not in UPDATABLE_FIELDS:
             raise InvalidInput(f"{name} cannot be changed; allowed: {', '.join(UPDATABLE_FIELDS)}")
-        if name != "model_config":
-            check_text(f"session.{name}", value)
-        if name == "model_config":
-            columns[name] = None if value is None else encode_json(value)
-        else:
-            columns |= escape_columns({"user_name" if name == "user" else name: value})
+        check_value("session", SESSION_ROWS.columns[name], value)
+    columns = SESSION_ROWS.build_columns(fields)
     num, session = get_session(tx, session_id)
     return change_session(tx, num, columns) if columns else session

@@ -10,43 +10,36 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 
 from rekindle.store.core.engine import Transaction
-from rekindle.store.core.rows import NANO, to_nano
+from rekindle.store.core.rows import NANO, USAGE_COLUMNS, usage_to_row
 from rekindle.store.core.text_encoding import escape_text, unescape_text
 from rekindle.types import Finding, Session, Tokens, Usage
 
 from . import sessions
 
-_NAMES = (
-    "tokens_input",
-    "tokens_output",
-    "tokens_cache_read",
-    "tokens_cache_write",
-    "tokens_reasoning",
-    "cost_nano",
-)
-_COLUMNS = ", ".join(_NAMES)
+_COLUMNS = ", ".join(USAGE_COLUMNS)
 _ADD_TO_SESSION = (
-    f"UPDATE sessions SET changes = changes + 1, {', '.join(f'{n} = {n} + ?' for n in _NAMES)}"
+    f"UPDATE sessions SET changes = changes + 1, {', '.join(f'{n} = {n} + ?' for n in USAGE_COLUMNS)}"
     " WHERE num = ?"
 )
 _ADD_TO_MODEL = (
     f"INSERT INTO usage (session, model, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (session, model) DO UPDATE SET"
-    f" {', '.join(f'{n} = usage.{n} + excluded.{n}' for n in _NAMES)}"
+    f" {', '.join(f'{n} = usage.{n} + excluded.{n}' for n in USAGE_COLUMNS)}"
 )
-_SUMS = ", ".join(f"coalesce(sum({n}), 0)" for n in _NAMES)
+_SUMS = ", ".join(f"coalesce(sum({n}), 0)" for n in USAGE_COLUMNS)
 # Sessions whose models used more than the session's total.
 _SELECT_EXCEEDING = (
-    f"SELECT s.num, s.id, {', '.join(f'u.{n}' for n in _NAMES)} FROM sessions s JOIN (SELECT session,"
-    f" {', '.join(f'sum({n}) AS {n}' for n in _NAMES)} FROM usage GROUP BY session) u"
-    f" ON u.session = s.num WHERE {' OR '.join(f'u.{n} > s.{n}' for n in _NAMES)}"
+    f"SELECT s.num, s.id, {', '.join(f'u.{n}' for n in USAGE_COLUMNS)} FROM sessions s"
+    f" JOIN (SELECT session, {', '.join(f'sum({n}) AS {n}' for n in USAGE_COLUMNS)} FROM usage"
+    " GROUP BY session) u"
+    f" ON u.session = s.num WHERE {' OR '.join(f'u.{n} > s.{n}' for n in USAGE_COLUMNS)}"
 )
 
 
 def add_usage(tx: Transaction, session_id: str, added: Usage, model: str | None) -> Session:
     """Add usage to a session and to the model."""
     num, _ = sessions.get_session(tx, session_id)
-    row = _usage_to_row(added)
+    row = usage_to_row(*added)
     tx.run(_ADD_TO_SESSION, (*row, num))
     if model is not None:
         tx.run(_ADD_TO_MODEL, (num, escape_text(model), *row))
@@ -90,7 +83,7 @@ def sum_by_model(tx: Transaction) -> dict[str, Usage]:
     for model, *row in of_sessions:
         _add_to_model(found, model, _row_to_usage(row))
     known = tx.run(
-        f"SELECT s.model, u.model, {', '.join(f'sum(u.{n})' for n in _NAMES)} FROM usage u"
+        f"SELECT s.model, u.model, {', '.join(f'sum(u.{n})' for n in USAGE_COLUMNS)} FROM usage u"
         " JOIN sessions s ON s.num = u.session WHERE s.pruned IS NULL GROUP BY s.model, u.model"
     )
     for own, model, *row in known:  # … which counts for those models
@@ -111,7 +104,7 @@ def replace_usage(tx: Transaction, num: int, models: Mapping[str, Usage]) -> Non
     tx.run("DELETE FROM usage WHERE session = ?", (num,))
     tx.run_many(
         _ADD_TO_MODEL,
-        [(num, escape_text(model), *_usage_to_row(used)) for model, used in models.items()],
+        [(num, escape_text(model), *usage_to_row(*used)) for model, used in models.items()],
     )
 
 
@@ -126,17 +119,13 @@ def repair_usage(tx: Transaction) -> list[str]:
     """Raise totals that are less than the usage of the models, and return what was repaired."""
     repairs: list[str] = []
     tx.run("DELETE FROM usage WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.num = session)")
-    raised = ", ".join(f"{n} = CASE WHEN {n} < ? THEN ? ELSE {n} END" for n in _NAMES)
+    raised = ", ".join(f"{n} = CASE WHEN {n} < ? THEN ? ELSE {n} END" for n in USAGE_COLUMNS)
     for num, name, *row in tx.run(_SELECT_EXCEEDING):
         counts = [int(count) for count in row]
         twice = [count for count in counts for _ in range(2)]
         tx.run(f"UPDATE sessions SET changes = changes + 1, {raised} WHERE num = ?", (*twice, num))
         repairs.append(f"{unescape_text(name)}: recomputed tokens and cost")
     return repairs
-
-
-def _usage_to_row(used: Usage) -> tuple[int, ...]:
-    return (*used.tokens, to_nano(used.cost))
 
 
 def _row_to_usage(row: Iterable[int]) -> Usage:

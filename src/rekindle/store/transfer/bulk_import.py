@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 from rekindle.errors import InvalidInput
 from rekindle.store.core.engine import Engine, Row, Transaction
 from rekindle.store.core.rows import (
-    MESSAGE_COLUMNS,
+    MESSAGE_ROWS,
     MESSAGE_VALUES,
-    encode_json,
-    escape_columns,
+    SESSION_ROWS,
+    USAGE_COLUMNS,
+    measure_text,
     message_to_values,
-    row_to_message,
-    to_nano,
+    usage_to_row,
 )
 from rekindle.store.core.text_encoding import escape_text
 from rekindle.store.sessions import titles
@@ -154,8 +154,7 @@ def _write_messages(
     """Write the messages of a new session at the end of the transaction."""
     rows: list[Row] = [(num, position, *row) for position, row in enumerate(prepared.rows)]
     tx.defer_insert("messages", MESSAGE_VALUES, rows)
-    size = sum([len(row[-1] or row[-2] or "") for row in rows])
-    engine.index(tx, num, 0, len(rows), size, prepared.words)
+    engine.index(tx, num, 0, len(rows), measure_text(rows), prepared.words)
     pending_calls |= {(num, id): name for id, name in prepared.pending_calls.items()}
     if len(pending_calls) > MAX_PENDING_CALLS:
         pending_calls.clear()
@@ -231,12 +230,8 @@ def _complete_partial_answers(
         if message.role != "assistant" or message.platform_message_id not in known:
             continue
         if answers is None:
-            rows = tx.run(
-                f"SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.session = ?"
-                " AND m.position >= ? AND m.role = 'assistant'",
-                (num, end - RECENT_POSITIONS),
-            )
-            answers = [row_to_message(row) for row in rows]
+            rest = "WHERE m.session = ? AND m.position >= ? AND m.role = 'assistant'"
+            answers = MESSAGE_ROWS.find(tx, rest, (num, end - RECENT_POSITIONS))
         if rest := _extract_missing_part(message, answers):
             yield rest
 
@@ -274,23 +269,18 @@ def _fill_missing_fields(tx: Transaction, num: int, imported: Session) -> None:
     Tokens and cost are raised to the imported values, never added; the first end and title are kept.
     """
     stored = get_session_by_num(tx, num)
-    columns: dict[str, Any] = {}
-    texts = {
-        name: value
-        for name in ("owner", "user", "model", "parent", "cwd", "git_branch")
-        if (value := getattr(imported, name)) and not getattr(stored, name)
+    values = {
+        field: value
+        for field, column in SESSION_ROWS.columns.items()
+        if column.imported and (value := getattr(imported, field)) and not getattr(stored, field)
     }
-    if texts.get("parent") == imported.id:
-        del texts["parent"]
-    columns |= escape_columns(
-        {"user_name" if name == "user" else name: v for name, v in texts.items()}
-    )
-    if imported.model_config and not stored.model_config:
-        columns["model_config"] = encode_json(imported.model_config)
+    if values.get("parent") == imported.id:
+        del values["parent"]
     if 0 < imported.started < stored.started:
-        columns["started"] = imported.started
+        values["started"] = imported.started
     if imported.ended is not None and stored.ended is None:
-        columns |= {"ended": imported.ended, **escape_columns({"end_reason": imported.end_reason})}
+        values |= {"ended": imported.ended, "end_reason": imported.end_reason}
+    columns = SESSION_ROWS.build_columns(values)
     columns |= _select_higher_counts(stored, imported.tokens, imported.cost)
     title = titles.clean_title(imported.title) if imported.title and not stored.title else None
     if title:
@@ -303,7 +293,6 @@ def _fill_missing_fields(tx: Transaction, num: int, imported: Session) -> None:
 
 def _select_higher_counts(stored: Session, tokens: Tokens, cost: Decimal) -> dict[str, int]:
     """Return the columns of those counts that are higher than the stored ones."""
-    names = ("input", "output", "cache_read", "cache_write", "reasoning")
-    counts = zip(names, tokens, stored.tokens, strict=True)
-    columns = {f"tokens_{name}": says for name, says, has in counts if says > has}
-    return {**columns, "cost_nano": to_nano(cost)} if cost > stored.cost else columns
+    said, known = usage_to_row(tokens, cost), usage_to_row(stored.tokens, stored.cost)
+    counts = zip(USAGE_COLUMNS, said, known, strict=True)
+    return {name: says for name, says, has in counts if says > has}

@@ -11,26 +11,21 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from rekindle.errors import RekindleError
-from rekindle.store.conversations.message_rows import (
-    INBOX_COLUMNS,
-    OUTBOX_COLUMNS,
-    row_to_inbound,
-    row_to_outbound,
-)
+from rekindle.store.conversations.message_rows import INBOX_ROWS, OUTBOX_ROWS
+from rekindle.store.core.bulk import build_insert
 from rekindle.store.core.engine import Engine, Row, Transaction
+from rekindle.store.core.tables import HOME_CHATS, INBOX, OUTBOX, ROUTES
 from rekindle.store.core.text_encoding import unescape_text
 from rekindle.types import Finding
 
 Write: TypeAlias = Callable[[Callable[[Transaction], Any]], Any]
 
 _BATCH_SIZE = 500
-_FULL_ROUTE_COLUMNS = (
-    "key, session, previous, created, updated, origin, display_name, platform, chat_type, reset,"
-    " tokens, usage, listed_sessions"
+_ROUTE_COLUMNS = ROUTES.list_names("changes")
+_UPSERT_ROUTE = (
+    f"{ROUTES.build_upsert('key', 'changes')} WHERE excluded.updated > routes.updated RETURNING key"
 )
-_FULL_INBOX_COLUMNS = (
-    "num, key, platform_id, source, body, state, session, position, reason, time, attempts"
-)
+_INBOX_COLUMNS, _OUTBOX_COLUMNS = INBOX.list_names(), OUTBOX.list_names()
 _OPEN_STATES = ("waiting", "running")
 
 
@@ -47,23 +42,23 @@ class CopiedCounts(NamedTuple):
 def copy_conversations(tx: Transaction, engine: Engine, write: Write) -> CopiedCounts:
     """Copy all routes and messages into another store. Newer data there is kept."""
     route_count = inbound_count = outbound_count = 0
-    for batch in _iter_batches(tx.stream(f"SELECT {_FULL_ROUTE_COLUMNS} FROM routes ORDER BY key")):
-        route_count += write(lambda tx, some=batch: sum(_copy_route(tx, row) for row in some))
+    for batch in _iter_batches(tx.stream(f"SELECT {_ROUTE_COLUMNS} FROM routes ORDER BY key")):
+        route_count += write(
+            lambda tx, some=batch: sum(len(tx.run(_UPSERT_ROUTE, r)) for r in some)
+        )
     numbers: dict[int, int] = {}  # number of an inbox message here -> in the target
-    for batch in _iter_batches(tx.stream(f"SELECT {_FULL_INBOX_COLUMNS} FROM inbox ORDER BY num")):
+    for batch in _iter_batches(tx.stream(f"SELECT {_INBOX_COLUMNS} FROM inbox ORDER BY num")):
         copied: list[_CopiedRow] = write(
             lambda tx, some=batch: [_copy_inbound(tx, r) for r in some]
         )
         numbers |= {row[0]: one.num for row, one in zip(batch, copied, strict=True)}
         inbound_count += sum(one.is_new for one in copied)
-    for batch in _iter_batches(tx.stream(f"SELECT {OUTBOX_COLUMNS} FROM outbox ORDER BY num")):
+    for batch in _iter_batches(tx.stream(f"SELECT {_OUTBOX_COLUMNS} FROM outbox ORDER BY num")):
         outbound_count += write(
             lambda tx, some=batch: sum(_copy_outbound(tx, row, numbers) for row in some)
         )
     homes = tx.run("SELECT platform, source FROM home_chats")
-    sql = (
-        "INSERT INTO home_chats (platform, source) VALUES (?, ?) ON CONFLICT (platform) DO NOTHING"
-    )
+    sql = f"{HOME_CHATS.build_insert()} ON CONFLICT (platform) DO NOTHING"
     write(lambda tx: tx.run_many(sql, homes))
     if engine.name == "postgresql":  # its sequences ignore explicitly inserted numbers
         write(_advance_sequences)
@@ -78,19 +73,6 @@ class _CopiedRow(NamedTuple):
 def _iter_batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
     while batch := [*islice(rows, _BATCH_SIZE)]:
         yield batch
-
-
-def _copy_route(tx: Transaction, row: Row) -> bool:
-    names = _FULL_ROUTE_COLUMNS.split(", ")
-    newer = ", ".join(f"{name} = excluded.{name}" for name in names[1:])
-    return bool(
-        tx.run(
-            f"INSERT INTO routes ({_FULL_ROUTE_COLUMNS}) VALUES ({_build_placeholders(names)})"
-            " ON CONFLICT (key) DO UPDATE"
-            f" SET {newer} WHERE excluded.updated > routes.updated RETURNING key",
-            row,
-        )
-    )
 
 
 def _copy_inbound(tx: Transaction, row: Row) -> _CopiedRow:
@@ -110,7 +92,7 @@ def _copy_inbound(tx: Transaction, row: Row) -> _CopiedRow:
             (*row[5:9], target_num),
         )
         return _CopiedRow(target_num, True)
-    return _CopiedRow(_insert_row(tx, "inbox", _FULL_INBOX_COLUMNS, row), True)
+    return _CopiedRow(_insert_row(tx, "inbox", _INBOX_COLUMNS, row), True)
 
 
 def _copy_outbound(tx: Transaction, row: Row, inbound_nums: dict[int, int]) -> bool:
@@ -122,7 +104,7 @@ def _copy_outbound(tx: Transaction, row: Row, inbound_nums: dict[int, int]) -> b
         (key, time, text, target, row[2]),
     )
     if not known:
-        _insert_row(tx, "outbox", OUTBOX_COLUMNS, row)
+        _insert_row(tx, "outbox", _OUTBOX_COLUMNS, row)
         return True
     target_num, target_state = known[0]
     if target_state != "waiting" or state == "waiting":
@@ -140,16 +122,12 @@ def _insert_row(tx: Transaction, table: str, columns: str, row: Sequence[Any]) -
     names = columns.split(", ")
     if _is_num_taken(tx, table, row[0]):
         names, row = names[1:], row[1:]
-    sql = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({_build_placeholders(names)}) RETURNING num"
+    sql = f"{build_insert(table, ', '.join(names))} RETURNING num"
     return tx.run(sql, row)[0][0]
 
 
 def _is_num_taken(tx: Transaction, table: str, num: int) -> bool:
     return bool(tx.run(f"SELECT 1 FROM {table} WHERE num = ?", (num,)))
-
-
-def _build_placeholders(names: Sequence[str]) -> str:
-    return ", ".join("?" * len(names))
 
 
 def _advance_sequences(tx: Transaction) -> None:
@@ -212,12 +190,12 @@ def _find_lost_routes(tx: Transaction) -> list[tuple[str, str]]:
 
 
 def _check_readable(tx: Transaction) -> Iterator[Finding]:
-    from rekindle.store.conversations.routes import ROUTE_COLUMNS, row_to_route
+    from rekindle.store.conversations.routes import ROUTE_ROWS
 
     readers: Iterable[tuple[str, str, Callable[[Row], object]]] = (
-        ("route", f"SELECT {ROUTE_COLUMNS} FROM routes", row_to_route),
-        ("queue", f"SELECT {INBOX_COLUMNS} FROM inbox", row_to_inbound),
-        ("queue", f"SELECT {OUTBOX_COLUMNS} FROM outbox", row_to_outbound),
+        ("route", f"SELECT {ROUTE_ROWS.select} FROM routes", ROUTE_ROWS.read),
+        ("queue", f"SELECT {INBOX_ROWS.select} FROM inbox", INBOX_ROWS.read),
+        ("queue", f"SELECT {OUTBOX_ROWS.select} FROM outbox", OUTBOX_ROWS.read),
     )
     for check, sql, read in readers:
         for row in tx.stream(sql):

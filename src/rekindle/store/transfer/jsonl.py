@@ -23,20 +23,24 @@ from rekindle.store.core.engine import Engine, Row, Transaction
 from rekindle.store.core.rows import (
     INSERT_MESSAGE,
     MESSAGE_COLUMNS,
+    MESSAGE_ROWS,
     SESSION_COLUMNS,
+    SESSION_ROWS,
+    USAGE_COLUMNS,
     decode_json,
     encode_json,
     make_preview,
+    measure_text,
     message_to_row,
     row_to_message,
     row_to_session,
-    to_nano,
+    usage_to_row,
 )
 from rekindle.store.core.text_encoding import escape_text, replace_unstorable, unescape_text
 from rekindle.store.learning import preludes
 from rekindle.store.sessions import titles, usage
 from rekindle.store.sessions.lineage import recount_session
-from rekindle.store.sessions.sessions import collect_tool_names, create_session
+from rekindle.store.sessions.sessions import collect_tool_names, create_session, set_columns
 from rekindle.types import (
     Message,
     Session,
@@ -207,16 +211,15 @@ _TEXT = (str, type(None))
 _NUMBER = (int, float, type(None))
 _OBJECT = (dict, type(None))
 _SESSION_TYPES: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(Session._fields, _TEXT),
-    **dict.fromkeys(("started", "last_active", "ended", "archived", "pruned"), _NUMBER),
-    **dict.fromkeys(("forked_at", "message_count", "tool_call_count"), (int, type(None))),
-    "model_config": _OBJECT,
-    "tokens": (dict,),
+    **{name: (*one.kind.types, type(None)) for name, one in SESSION_ROWS.columns.items()},
     "id": (str,),
     "source": (str,),
+    "tokens": (dict,),
+    "cost": _TEXT,
 }
 _MESSAGE_TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(Message._fields, _TEXT),
+    **{one.value_field: (*one.kind.types, type(None)) for one in MESSAGE_ROWS.added},
     "content": (str, list, type(None)),
     "tool_calls": (list,),
     "meta": _OBJECT,
@@ -361,11 +364,8 @@ def _matches_stored(tx: Transaction, num: int, known: int, dump: SessionDump) ->
     """Return whether the stored messages are the beginning of the loaded ones."""
     shared = [message for message, _ in dump.messages if (message.position or 0) < known]
     for message in (shared[:1] + shared[-1:]) if shared else ():
-        rows = tx.run(
-            f"SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.session = ? AND m.position = ?",
-            (num, message.position),
-        )
-        if not rows or row_to_message(rows[0]) != message:
+        rest = "WHERE m.session = ? AND m.position = ?"
+        if MESSAGE_ROWS.find(tx, rest, (num, message.position)) != [message]:
             return False
     return True
 
@@ -412,30 +412,20 @@ def _build_message_row(
 def _insert_messages(engine: Engine, tx: Transaction, rows: list[Row]) -> None:
     tx.run_many(INSERT_MESSAGE, rows)
     if rows:
-        size = sum(len(row[-1] or row[-2] or "") for row in rows)
-        engine.index(tx, rows[0][0], rows[0][1], len(rows), size)
+        engine.index(tx, rows[0][0], rows[0][1], len(rows), measure_text(rows))
 
 
 def _update_session(tx: Transaction, num: int, session: Session, new: list[Message]) -> None:
     """Update the session's row with the fields that creating it did not set."""
     recount_session(tx, num)
+    kept = ("last_active", "ended", "end_reason", "archived", "pruned")
+    counts = usage_to_row(session.tokens, session.cost)
+    columns = SESSION_ROWS.build_columns({name: getattr(session, name) for name in kept})
+    set_columns(tx, num, columns | dict(zip(USAGE_COLUMNS, counts, strict=True)))
+    preview = replace_unstorable(session.preview) if session.preview else make_preview(new)
     tx.run(
-        "UPDATE sessions SET changes = changes + 1,"
-        " last_active = ?, ended = ?, end_reason = ?, tokens_input = ?,"
-        " tokens_output = ?, tokens_cache_read = ?, tokens_cache_write = ?,"
-        " tokens_reasoning = ?, cost_nano = ?,"
-        " archived = ?, pruned = ?, preview = coalesce(preview, ?), next_position = ("
+        "UPDATE sessions SET changes = changes + 1, preview = coalesce(preview, ?), next_position = ("
         "   SELECT coalesce(max(m.position) + 1, 0) FROM messages m WHERE m.session = num)"
         " WHERE num = ?",
-        (
-            session.last_active,
-            session.ended,
-            None if session.end_reason is None else escape_text(session.end_reason),
-            *session.tokens,
-            to_nano(session.cost),
-            session.archived,
-            session.pruned,
-            replace_unstorable(session.preview) if session.preview else make_preview(new),
-            num,
-        ),
+        (preview, num),
     )

@@ -223,6 +223,10 @@ def test_null_stands_for_an_optional_argument_that_is_left_out() -> None:
         ({"exclusiveMinimum": 0}, 0, "x: 0 is not allowed; allowed: above 0"),
         ({"const": 1}, 2, "x: 2 is not allowed; allowed: 1"),
         ({"allOf": [{"type": "integer"}]}, "a", "x: expected integer"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, ["a"], "x: expected string, got"),
+        ({"enum": [1]}, True, "x: true is not allowed; allowed: 1"),
+        ({"uniqueItems": True}, [1, 1], "x: [1, 1] has non-unique elements"),
+        ({"type": "object", "patternProperties": {"^a": {"type": "null"}}}, {"ab": 1}, "x.ab: exp"),
     ],
 )
 def test_common_keywords_of_json_schema_are_checked(one: Any, value: Any, said: str) -> None:
@@ -230,6 +234,33 @@ def test_common_keywords_of_json_schema_are_checked(one: Any, value: Any, said: 
     with pytest.raises(ToolError) as caught:
         schema_check.parse_arguments(parameters, {"x": value})
     assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        True,
+        5,
+        {"type": 5},
+        {"type": "nonsense"},
+        {"required": True},
+        {"maximum": "9"},
+        {"pattern": "("},
+        {"$ref": "#/properties/x"},
+        {"$ref": "http://localhost:9/schema"},
+        {"$schema": {}},
+    ],
+)
+def test_a_schema_that_cannot_be_checked_leaves_the_arguments_to_the_tool(
+    one: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers choose their schemas: none may end a turn, load a page or recurse forever."""
+    loaded: list[object] = []
+    monkeypatch.setattr("urllib.request.urlopen", loaded.append)
+    assert schema_check.parse_arguments(build_schema(x=one), {"x": "a"}) == {"x": "a"}
+    root = one if isinstance(one, dict) else {"required": one}
+    assert schema_check.parse_arguments(root, {"x": "a"}) == {"x": "a"}
+    assert loaded == []
 
 
 @given(

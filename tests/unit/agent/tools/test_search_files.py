@@ -160,7 +160,15 @@ def test_a_pattern_that_takes_for_ever_is_ended(
         ("[ab].txt", "b.txt", False, True),
         ("foo", "x/foo", True, True),
         ("doc/*.txt", "doc/sub/a.txt", False, False),
-        ("[", "[", False, True),
+        ("[", "[", False, False),
+        ("{a,b}", "a", False, False),
+        ("{a,b}", "{a,b}", False, True),
+        ("a**z", "a/z", False, False),
+        ("a/**", "a", True, False),
+        ("a/**", "a/b/c", False, True),
+        ("a[!b]c", "a/c", False, False),
+        ("a\\ ", "a ", False, True),
+        ("!\na", "a", False, True),
     ],
 )
 def test_rules_of_gitignore(rules: str, path: str, is_folder: bool, ignored: bool) -> None:

@@ -49,15 +49,22 @@ class GitignoreFile(NamedTuple):
         return None
 
 
-def glob_to_regex(glob: str) -> str:
-    """Convert a glob to a regular expression over paths: * stays in its folder, ** does not."""
+def glob_to_regex(glob: str, *, for_git: bool = False) -> str:
+    """Convert a glob to a regular expression over paths: * stays in its folder, ** does not.
+
+    In a rule of git, `**` must be a whole part of the path, braces have no meaning, and an unclosed
+    character class is an error.
+    """
     parts: list[str] = []
     index = 0
     while index < len(glob):
-        if glob.startswith("**/", index) and (index == 0 or glob[index - 1] == "/"):
+        starts_part = index == 0 or glob[index - 1] == "/"
+        if glob.startswith("**/", index) and starts_part:
             parts.append("(?:.*/)?")
             index += 3
-        elif glob.startswith("**", index):
+        elif glob.startswith("**", index) and (
+            not for_git or (starts_part and index + 2 == len(glob))
+        ):
             parts.append(".*")
             index += 2
         elif glob[index] == "*":
@@ -68,9 +75,11 @@ def glob_to_regex(glob: str) -> str:
             index += 1
         elif glob[index] == "[" and (end := glob.find("]", index + 2)) > 0:
             inside = glob[index + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
-            parts.append(f"[{'^' + inside[1:] if inside[0] == '!' else inside}]")
+            parts.append(f"(?!/)[{'^' + inside[1:] if inside[0] == '!' else inside}]")
             index = end + 1
-        elif glob[index] == "{" and (end := glob.find("}", index)) > 0:
+        elif for_git and glob[index] == "[":
+            raise re.error("unclosed character class")
+        elif not for_git and glob[index] == "{" and (end := glob.find("}", index)) > 0:
             choices = glob[index + 1 : end].split(",")
             parts.append("(?:" + "|".join(glob_to_regex(choice) for choice in choices) + ")")
             index = end + 1
@@ -87,7 +96,7 @@ def parse_gitignore(text: str, base: str) -> GitignoreFile:
     """Parse the rules of a .gitignore, skipping invalid lines."""
     rules: list[GitignoreRule] = []
     for line in text.splitlines()[:5000]:
-        line = line.rstrip()
+        line = re.sub(r"(?<!\\)\s+$", "", line)
         if not line or line.startswith("#"):
             continue
         negated = line.startswith("!")
@@ -99,7 +108,8 @@ def parse_gitignore(text: str, base: str) -> GitignoreFile:
         if not line:
             continue
         try:
-            pattern = re.compile(("" if anchored else "(?:.*/)?") + glob_to_regex(line), re.DOTALL)
+            expression = ("" if anchored else "(?:.*/)?") + glob_to_regex(line, for_git=True)
+            pattern = re.compile(expression, re.DOTALL)
         except re.error:
             continue
         rules.append(GitignoreRule(pattern, negated, folders_only))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .engine import Progress, Row, Transaction
+from rekindle.store.core.engine import Progress, Row, Transaction
 
 INDEX_BATCH_SIZE = 500
 
