@@ -62,3 +62,8 @@ soak *ARGS:
 # Feed damaged and hostile files to every transcript reader
 fuzz *ARGS:
     {{ python }} -m soak fuzz "$@"
+
+# Look for faults with many fresh examples, and in every pattern of the package
+properties *ARGS:
+    REKINDLE_FUZZ=1 {{ python }} -m pytest tests/unit -n 2 "$@"
+    {{ python }} -m tests.unit.pattern_sweep --all

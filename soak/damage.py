@@ -10,6 +10,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -304,11 +305,7 @@ def _altered(data: bytes, change: Callable[[apsw.Connection], str]) -> Damaged:
 
 def _member(rng: random.Random, data: bytes, other: bytes) -> Damaged:
     """One member of an archive damaged, with a sound archive around it."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as file:
-            members = {name: file.read(name) for name in file.namelist()}
-    except _UNZIPPABLE:
-        return _cut(rng, data, other)
+    members = _unpacked(data)
     if not members:
         return _cut(rng, data, other)
     name = rng.choice(list(members))
@@ -318,18 +315,30 @@ def _member(rng: random.Random, data: bytes, other: bytes) -> Damaged:
 
 def _bomb(rng: random.Random, data: bytes, other: bytes) -> Damaged:
     """Add a member that no reader uses and that expands a thousandfold."""
-    changed = io.BytesIO(data)
-    try:
-        with zipfile.ZipFile(changed, "a", zipfile.ZIP_DEFLATED) as file:
-            file.writestr(f"attachments/bomb-{rng.getrandbits(32)}", bytes(200_000_000))
-    except _UNZIPPABLE:
+    members = _unpacked(data)
+    if not members:
         return _cut(rng, data, other)
-    return Damaged("a bomb", data, changed.getvalue(), 0)
+    return Damaged("a bomb", data, _packed(members, _bomb_archive()), 0)
 
 
-def _packed(members: dict[str, bytes]) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+@cache
+def _bomb_archive() -> bytes:
+    return _packed({"attachments/bomb": bytes(200_000_000)})
+
+
+def _unpacked(data: bytes) -> dict[str, bytes]:
+    """Return the members of an archive, or none if it cannot be read."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as file:
+            return {name: file.read(name) for name in file.namelist()}
+    except _UNZIPPABLE:
+        return {}
+
+
+def _packed(members: dict[str, bytes], archive: bytes = b"") -> bytes:
+    """Pack members into an archive, behind those of another one."""
+    packed = io.BytesIO(archive)
+    with zipfile.ZipFile(packed, "a", zipfile.ZIP_DEFLATED) as file:
         for name, content in members.items():
             file.writestr(name, content)
     return packed.getvalue()

@@ -11,6 +11,7 @@ import os
 import random
 import shutil
 import sys
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,6 +65,7 @@ class Facts(NamedTuple):
     prices: tuple[tuple[str, int], ...]
 
 
+@cache
 def facts(seed: str) -> Facts:
     chance = random.Random(f"world {seed}")
     numbers = chance.sample(range(3, 980), len(SHIPS))

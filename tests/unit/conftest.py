@@ -7,13 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from rekindle import Store, open_store
+from rekindle import Store
 from rekindle.learning.library import TemplateLibrary
+from tests.new_store import open_new_store
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Spare every model client the reading of all certificates: no unit test speaks TLS."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SSL_CERT_FILE", raising=False)  # it would come first
+        patch.setenv("SSL_CERT_DIR", str(tmp_path_factory.mktemp("certificates")))
+        yield
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(tmp_path / "sessions.db") as store:
+    with open_new_store(tmp_path / "sessions.db") as store:
         yield store
 
 

@@ -1,28 +1,40 @@
 """Find the patterns of the package whose time grows faster than the text; run as a program.
 
-It prints one JSON line per fault. A text that a pattern cannot finish is stopped by a timer of CPU time,
-which the matcher obeys, so the sweep ends whatever the patterns are.
+    python -m tests.unit.pattern_sweep            sweep the patterns that are not recorded
+    python -m tests.unit.pattern_sweep --record   the same, and record those without a fault
+    python -m tests.unit.pattern_sweep --all      sweep all; with --record, record them anew
+
+It prints a line per fault, and then exits with 1. A sweep of all patterns takes minutes, so the file
+`swept_patterns.txt` keeps a digest of each that passed: of the pattern, of how it is used, and of the
+texts that it is tried with. A text that a pattern cannot finish is stopped by a timer of CPU time, which
+the matcher obeys, so the sweep ends whatever the patterns are.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import importlib
-import json
 import pkgutil
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from hashlib import sha256
+from multiprocessing import Pool
 from pathlib import Path
 from time import process_time
 from types import BuiltinMethodType, ModuleType
 from typing import Any, NamedTuple
 
 import rekindle
+from tests.unit import pattern_samples
 from tests.unit.pattern_samples import HostileText, iter_hostile_texts
+from tests.unit.source_trees import parse_modules
 
-FIRST_SIZE, LAST_SIZE = 250, 4_000
+RECORD = Path(__file__).with_name("swept_patterns.txt")
+# Up to a size at which a square is plain on any machine.
+FIRST_SIZE, LAST_SIZE = 250, 32_000
 CLEAR_SECONDS = 0.001  # of CPU: enough to compare; n^2 takes longer for LAST_SIZE characters
 MAX_GROWTH = 9.0  # when the text is four times as long: n^1.5 is 8, n^2 is 16
 ATTEMPTS = 3
@@ -68,7 +80,8 @@ class TookTooLong(Exception):
 def list_uses() -> list[Use]:
     """List every pattern of the package in the same order each time."""
     modules = list(import_all_modules())
-    trees = {one.__name__: ast.parse(Path(one.__file__ or "").read_text()) for one in modules}
+    parsed = parse_modules()
+    trees = {one.__name__: parsed[Path(one.__file__ or "")] for one in modules}
     methods = {name: dict(collect_methods(tree)) for name, tree in trees.items()}
     uses: dict[re.Pattern[Any], Use] = {}
     seen: set[int] = set()
@@ -190,10 +203,13 @@ def iter_inline_patterns(module: str, tree: ast.AST) -> Iterator[Use]:
 # ── measuring
 
 
+def list_measured_methods(use: Use) -> list[str]:
+    """Return the methods to measure: at the start of a text only, if the package does no more."""
+    return sorted(use.methods) if use.methods <= ANCHORED else ["findall"]
+
+
 def list_measured_calls(use: Use) -> list[Callable[[str], object]]:
-    """Return the calls to measure: at the start of a text only, if the package does no more."""
-    methods = sorted(use.methods) if use.methods <= ANCHORED else ["findall"]
-    calls = [getattr(use.pattern, method) for method in methods]
+    calls = [getattr(use.pattern, method) for method in list_measured_methods(use)]
     if isinstance(use.pattern.pattern, bytes):
         return [lambda text, call=call: call(text.encode()) for call in calls]
     return calls
@@ -216,18 +232,18 @@ def grows_too_fast(call: Callable[[str], object], write: HostileText) -> bool:
 
     A repetition with a limit looks like a square until its limit is reached: hence two steps.
     """
+    if measure_call(call, write(LAST_SIZE)) < CLEAR_SECONDS:
+        return False
     size, seconds = FIRST_SIZE, measure_call(call, write(FIRST_SIZE))
     while seconds < CLEAR_SECONDS and size < LAST_SIZE:
         size *= 2
         seconds = measure_call(call, write(size))
-    if seconds < CLEAR_SECONDS:
-        return False
     for _ in range(2):
-        seconds = measure_growth(call, write(size), write(4 * size), seconds)
-        if not seconds or seconds >= MAX_SECONDS:
+        if not CLEAR_SECONDS <= seconds < MAX_SECONDS:
             break
+        seconds = measure_growth(call, write(size), write(4 * size), seconds)
         size *= 4
-    return seconds > 0
+    return seconds >= CLEAR_SECONDS
 
 
 def measure_growth(call: Callable[[str], object], short: str, long: str, before: float) -> float:
@@ -254,16 +270,60 @@ def raise_timeout(*_: object) -> None:
     raise TookTooLong
 
 
-def main(part: int, parts: int, start: str = "") -> None:
-    """Sweep one of several parts of the patterns, those of modules whose name begins with `start`."""
+def set_timer() -> None:
+    """Let the timer of CPU time stop a call in this process."""
     signal.signal(signal.SIGPROF, raise_timeout)
-    uses = [use for use in list_uses() if use.module.startswith(start)][part::parts]
-    for use in uses:
-        if f"{use.module}.{use.name}" not in HARMLESS and (fault := find_fault(use)):
-            where = f"{use.module}.{use.name} ({', '.join(sorted(use.methods))})"
-            print(json.dumps(f"{where}: {fault}: {use.pattern.pattern!r:.200}"), flush=True)
-    print(json.dumps(len(uses)))
+
+
+# ── what was swept
+
+
+def compute_digest(use: Use) -> str:
+    """Return the digest of all that a sweep of a pattern depends on."""
+    parts = (use.pattern.pattern, use.pattern.flags, list_measured_methods(use))
+    return sha256(f"{Path(pattern_samples.__file__).read_text()}{parts}".encode()).hexdigest()[:16]
+
+
+def read_record() -> set[str]:
+    return set(RECORD.read_text().split()) if RECORD.exists() else set()
+
+
+def list_unrecorded(uses: Iterable[Use]) -> list[Use]:
+    recorded = read_record()
+    return [use for use in uses if not is_harmless(use) and compute_digest(use) not in recorded]
+
+
+def is_harmless(use: Use) -> bool:
+    return f"{use.module}.{use.name}" in HARMLESS
+
+
+def sweep_patterns(uses: list[Use]) -> dict[Use, str]:
+    """Return the patterns that have a fault, each with its description."""
+    with Pool(initializer=set_timer) as pool:
+        faults = dict(zip(uses, pool.imap(find_fault, uses), strict=True))
+    return {
+        use: f"{use.module}.{use.name} ({', '.join(sorted(use.methods))}): {fault}:"
+        f" {use.pattern.pattern!r:.200}"
+        for use, fault in faults.items()
+        if fault
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--all", action="store_true", help="recorded patterns too")
+    parser.add_argument("--record", action="store_true", help="record patterns without a fault")
+    options = parser.parse_args()
+    uses = [use for use in list_uses() if not is_harmless(use)]
+    swept = uses if options.all else list_unrecorded(uses)
+    faults = sweep_patterns(swept)
+    if options.record:
+        RECORD.write_text(
+            "\n".join(sorted({compute_digest(one) for one in uses if one not in faults})) + "\n"
+        )
+    print(*faults.values(), f"{len(swept)} patterns swept, {len(faults)} faults", sep="\n")
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
+    sys.exit(main())

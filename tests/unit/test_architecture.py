@@ -8,14 +8,12 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-import rekindle
-
-PACKAGE = Path(rekindle.__file__).parent
+from tests.unit import source_trees
+from tests.unit.source_trees import PACKAGE
 
 # From the ground up: a module imports only from its own room and from those above it here.
 LAYERS = (
@@ -123,10 +121,8 @@ class Function(NamedTuple):
 
 @cache
 def parse_modules() -> dict[str, ast.Module]:
-    return {
-        file.relative_to(PACKAGE).as_posix(): ast.parse(file.read_text(encoding="utf-8"))
-        for file in sorted(PACKAGE.rglob("*.py"))
-    }
+    trees = source_trees.parse_modules()
+    return {file.relative_to(PACKAGE).as_posix(): tree for file, tree in trees.items()}
 
 
 def to_module(file: str) -> str:
@@ -166,26 +162,28 @@ def resolve_base(node: ast.ImportFrom, package: str) -> str | None:
     return ".".join([*parts, *([node.module] if node.module else [])])
 
 
-def iter_functions() -> Iterator[Function]:
-    for file, tree in parse_modules().items():
-        yield from _iter_functions(file, tree, "", is_method=False)
+@cache
+def list_functions() -> list[Function]:
+    return [
+        function
+        for file, tree in parse_modules().items()
+        for function in iter_functions(file, tree, "", is_method=False)
+    ]
 
 
-def _iter_functions(
-    file: str, node: ast.AST, prefix: str, *, is_method: bool
-) -> Iterator[Function]:
+def iter_functions(file: str, node: ast.AST, prefix: str, *, is_method: bool) -> Iterator[Function]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef):
-            yield from _iter_functions(file, child, f"{prefix}{child.name}.", is_method=True)
+            yield from iter_functions(file, child, f"{prefix}{child.name}.", is_method=True)
         elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             decorators = [ast.unparse(one) for one in child.decorator_list]
             exempt = any("property" in one or "command" in one for one in decorators)
             lines = (child.end_lineno or child.lineno) - child.lineno + 1
             qualified = f"{prefix}{child.name}"
             yield Function(file, qualified, child.name, lines, is_method, exempt)
-            yield from _iter_functions(file, child, f"{qualified}.", is_method=False)
+            yield from iter_functions(file, child, f"{qualified}.", is_method=False)
         else:
-            yield from _iter_functions(file, child, prefix, is_method=is_method)
+            yield from iter_functions(file, child, prefix, is_method=is_method)
 
 
 def is_checked(function: Function) -> bool:
@@ -255,7 +253,7 @@ def test_files_and_functions_stay_short() -> None:
     lengths = {file: text.count("\n") for file, text in sources.items()}
     long_files = {file for file, lines in lengths.items() if lines > MAX_FILE_LINES}
     assert long_files <= LONG_FILES
-    functions = list(iter_functions())
+    functions = list_functions()
     assert [one for one in functions if one.lines > MAX_FUNCTION_LINES] == []
     assert statistics.median(one.lines for one in functions) <= MAX_MEDIAN_LINES
 
@@ -274,7 +272,7 @@ def test_functions_begin_with_a_verb() -> None:
     assert len(NOUN_METHODS) <= 10
     wrong = [
         f"{one.file}: {one.qualified}"
-        for one in iter_functions()
+        for one in list_functions()
         if is_checked(one)
         and one.qualified not in NOUN_METHODS
         and "." not in one.qualified.replace(".", "", one.is_method)
@@ -286,7 +284,7 @@ def test_functions_begin_with_a_verb() -> None:
 def test_functions_of_a_module_name_their_object() -> None:
     wrong = [
         f"{one.file}: {one.qualified}"
-        for one in iter_functions()
+        for one in list_functions()
         if is_checked(one)
         and "." not in one.qualified
         and "_" not in one.name.strip("_")

@@ -336,7 +336,9 @@ def _make_field_error(problem: str, path: str, fields: JSON, where: str) -> Inva
         return InvalidInput(f"{place}: missing field {missing[1]}")
     if problem.startswith("Invalid enum"):
         problem = f"expected one of {', '.join(get_args(_CHOICES[name]))}"
-    limit = re.sub(r"`(\w+).*?`", lambda type: _TYPE_NAMES[type[1]], problem.partition(", got")[0])
+    limit = re.sub(
+        r"`(\w++)[^`]*+`", lambda type: _TYPE_NAMES[type[1]], problem.partition(", got")[0]
+    )
     with suppress(LookupError, TypeError):
         for index, key in re.findall(r"\[(\d+)\]|(\w+)", path):
             fields = fields[int(index)] if index else fields[key]

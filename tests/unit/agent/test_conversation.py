@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from rekindle import Message, Store, ToolCall, format_conversation, load_conversation, open_store
+from rekindle import Message, Store, ToolCall, format_conversation, load_conversation
 from rekindle.agent.model.chat_completions import from_chat_message
 from rekindle.agent.model.providers import PROVIDERS, Provider, find_violations
 from rekindle.errors import InvalidInput
+from tests.new_store import open_new_store
 
 LOOK = Message(
     "assistant", "I look.", [ToolCall("1", "ls", "{}"), ToolCall("2", "cat", '{"n": 1}')]
@@ -32,7 +33,7 @@ def saved(store: Store, *messages: Message) -> str:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Any:
-    with open_store(tmp_path / "sessions.db") as opened:
+    with open_new_store(tmp_path / "sessions.db") as opened:
         yield opened
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rekindle import Message, Session, Store, open_store
+from rekindle import Message, Session, Store
 from rekindle.agent.compaction import compress_session
 from rekindle.agent.model.client import Endpoint, Model, RetryPolicy, TextDelta
 from rekindle.agent.model.normalize import normalize_messages
@@ -31,6 +31,7 @@ from rekindle.agent.turn import (
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.testing import ScriptedModel
 from rekindle.types import Price, Tokens, Usage
+from tests.new_store import open_new_store
 
 USAGE = {"prompt_tokens": 100, "completion_tokens": 10}
 
@@ -98,7 +99,7 @@ class Stage:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Any:
-    with open_store(tmp_path / "sessions.db") as store:
+    with open_new_store(tmp_path / "sessions.db") as store:
         yield Stage(store, tmp_path)
 
 

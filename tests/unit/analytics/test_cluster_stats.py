@@ -16,8 +16,10 @@ from rekindle.analytics.cluster_stats import (
     to_estimate,
 )
 from rekindle.analytics.statistics import compute_wilson_interval
+from tests.counts import choose_count
 
 Part = list[float]
+TRIES = choose_count(150, 400)
 
 
 def sessions(
@@ -80,22 +82,22 @@ def test_too_few_calls_or_sessions_get_a_rate_without_an_interval() -> None:
 @pytest.mark.parametrize(("count", "rate"), [(12, 0.08), (60, 0.06), (60, 0.3)])
 def test_an_interval_of_a_rate_holds_the_truth_as_often_as_it_says(count: int, rate: float) -> None:
     held = 0
-    for seed in range(400):
+    for seed in range(TRIES):
         found = compute_rate(sessions(seed, count, rate, 0.1), count).range
         assert found is not None
         held += found.contains(rate)
     # 95% promised; three standard errors of 400 tries are 3.3 points.
-    assert 0.917 <= held / 400 <= 0.99
+    assert 0.917 <= held / TRIES <= 0.99
 
 
 def test_an_interval_of_a_difference_holds_the_truth_as_often_as_it_says() -> None:
     held = 0
-    for seed in range(400):
+    for seed in range(TRIES):
         a, b = sessions(seed, 25, 0.09, 0.1), sessions(seed + 1000, 40, 0.06, 0.1)
         found = estimate_difference(a, b)
         assert found is not None
         held += found.range.contains(0.03)
-    assert 0.917 <= held / 400 <= 0.99
+    assert 0.917 <= held / TRIES <= 0.99
 
 
 def test_intervals_that_took_calls_as_independent_would_not() -> None:

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import shlex
+import shutil
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -21,9 +22,9 @@ from bench.warm.tasks import FAMILIES, Task, tasks
 
 from rekindle import Message, Store
 from rekindle.learning.library import TemplateLibrary, update_index
-from rekindle.store import open_store
 from rekindle.testing import ScriptedModel
 from rekindle.types import Pattern, PatternStep, Template, ToolCall
+from tests.new_store import open_new_store
 from tests.unit.bench_warm.solving import words_for
 
 BELL = Task("bell-test-00", "prove", "test", "Ring the bell of tower 7.", {"held": "7"})
@@ -39,16 +40,39 @@ def solved(task: Task) -> dict[str, Any]:
     return {"user": task.ask, "steps": [calling(command), {"text": "It says: {result}"}]}
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True, scope="module")
+def new_stores() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(course, "open_store", open_new_store)
+        yield
+
+
+@pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
     script = {"turns": [solved(task) for task in [*tasks("train"), *tasks("test")]]}
     with ScriptedModel(script) as model:
         yield Served(model.url, "scripted", 0)
 
 
+@pytest.fixture(scope="module")
+def recorded_once(
+    served: Served, tmp_path_factory: pytest.TempPathFactory, new_stores: None
+) -> Course:
+    one = Course("scripted", is_slice=True, root=tmp_path_factory.mktemp("recorded"))
+    course.record(one, served)
+    return one
+
+
+@pytest.fixture
+def recorded(recorded_once: Course, tmp_path: Path) -> Course:
+    """A course of which all training tasks are recorded."""
+    shutil.copytree(recorded_once.folder, tmp_path / recorded_once.folder.name)
+    return recorded_once._replace(root=tmp_path)
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(str(tmp_path / "s.db")) as store:
+    with open_new_store(str(tmp_path / "s.db")) as store:
         yield store
 
 
@@ -189,9 +213,8 @@ def test_a_task_without_an_answer_is_not_done_and_nobody_learns_from_it(
 # -- the course
 
 
-def test_a_course_is_taken_up_where_it_was_stopped(tmp_path: Path, served: Served) -> None:
-    one = Course("scripted", is_slice=True, root=tmp_path)
-    first = course.record(one, served)
+def test_a_course_is_taken_up_where_it_was_stopped(recorded: Course, served: Served) -> None:
+    one, first = recorded, course.rows(recorded.recorded)
     assert [row["task"] for row in first] == [task.id for task in one.tasks("train")]
     assert all(row["success"] for row in first)
 
@@ -208,12 +231,13 @@ def test_a_course_is_taken_up_where_it_was_stopped(tmp_path: Path, served: Serve
         assert len(store.recent(100)) == len(first) + 1
 
 
-def test_what_another_agent_recorded_is_not_mixed_with_ours(tmp_path: Path, served: Served) -> None:
-    one = Course("scripted", is_slice=True, root=tmp_path)
-    first = course.record(one, served)
-    one.recorded.write_text(json.dumps({**first[0], "begun": "other"}) + "\n")
+def test_what_another_agent_recorded_is_not_mixed_with_ours(
+    recorded: Course, served: Served
+) -> None:
+    first = course.rows(recorded.recorded)
+    recorded.recorded.write_text(json.dumps({**first[0], "begun": "other"}) + "\n")
     with pytest.raises(NoModel, match="remove it"):
-        course.record(one, served)
+        course.record(recorded, served)
 
 
 def test_a_failing_engine_stops_the_run_and_counts_for_no_arm(tmp_path: Path, store: Store) -> None:
@@ -227,13 +251,12 @@ def test_a_failing_engine_stops_the_run_and_counts_for_no_arm(tmp_path: Path, st
             asyncio.run(doing)
 
 
-def test_a_session_that_was_killed_is_no_example(tmp_path: Path, served: Served) -> None:
-    one = Course("scripted", is_slice=True, root=tmp_path)
-    with one.store("past") as store:
+def test_a_session_that_was_killed_is_no_example(recorded: Course, served: Served) -> None:
+    with recorded.store("past") as store:
         half = store.begin(source=course.TRAINING)
         store.append(half, Message("user", "x"))
-    course.record(one, served)
-    with one.store("past") as store:
+    course.record(recorded, served)
+    with recorded.store("past") as store:
         assert store.resolve(half.id).end_reason == "killed"
 
 
@@ -286,10 +309,9 @@ def test_a_task_is_run_again_when_its_beginning_changed(tmp_path: Path, served: 
 
 
 def test_no_way_to_show_examples_is_tried_on_what_taught_them(
-    tmp_path: Path, served: Served
+    recorded: Course, served: Served
 ) -> None:
-    one = Course("scripted", is_slice=True, root=tmp_path)
-    course.record(one, served)
+    one = recorded
     names = ("cold", "digest, 3", "turns, 3", "both, 3")
     rows = forms.run(one, served, names)
     wanted = {(task.id, name) for task in one.tasks("train") for name in names}

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import os
 import re
 import subprocess
+import sys
 from collections import Counter
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from bench.warm import world
@@ -15,9 +20,28 @@ from bench.warm.world import World
 from tests.unit.bench_warm.solving import words_for
 
 ALL = [*tasks("train"), *tasks("test")]
+PROGRAM = compile(world.PROGRAM.read_text(), "quay", "exec")
 
 
 def quay(place: World, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the program in this process: to start one for each task would take most of the time."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with (
+        patch.dict(os.environ, place.environment),
+        patch.object(sys, "argv", ["quay", *words]),
+        chdir(place.work),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            exec(PROGRAM, {"__name__": "__main__"})
+        except SystemExit as left:
+            code = int(left.code or 0)
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
+
+
+def start_quay(place: World, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the program as an agent does."""
     return subprocess.run(
         [str(place.root / "bin" / "quay"), *words],
         env=place.environment,
@@ -113,9 +137,22 @@ def test_a_wrong_way_fails_with_a_hint_at_the_right_one(
 
 @pytest.mark.parametrize("verb", ["prove", "berth", "knob", "log", "load"])
 def test_help_is_to_be_had(verb: str, tmp_path: Path) -> None:
-    done = quay(world.build(tmp_path / "w", "x"), verb, "--help")
+    place = world.build(tmp_path / "w", "x")
+    done = quay(place, verb, "--help")
     assert done.returncode == 0
     assert "usage: quay " + verb in done.stdout
+
+
+def test_the_program_stands_in_the_world_and_does_the_same_there(tmp_path: Path) -> None:
+    for number, words in enumerate((["load", "MARIGOLD", "salt", "--kg", "5"], ["prove", "tides"])):
+        here, there = (world.build(tmp_path / f"{number}{one}", "x") for one in "ab")
+        done, started = quay(here, *words), start_quay(there, *words)
+        assert (done.returncode, done.stdout, done.stderr) == (
+            started.returncode,
+            started.stdout,
+            started.stderr,
+        )
+        assert (here.books / "loads.csv").read_bytes() == (there.books / "loads.csv").read_bytes()
 
 
 def test_there_are_enough_tasks_and_one_family_is_never_learned_from() -> None:

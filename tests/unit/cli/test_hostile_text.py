@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rekindle import Message, ToolCall, open_store
+from rekindle import Message, ToolCall
 from rekindle.cli.app import run_command_line
 from rekindle.cli.session_choice import complete_session
+from tests.new_store import open_new_store
 
 CLIPBOARD = "\x1b]52;c;ZXZpbA==\x07"
 C1_CLIPBOARD = "\x9d52;c;ZXZpbA==\x9c"
@@ -62,7 +63,7 @@ WRITING_VERBS = (
 @pytest.fixture(autouse=True)
 def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REKINDLE_HOME", str(tmp_path))
-    with open_store(tmp_path / "sessions.db") as store:
+    with open_new_store(tmp_path / "sessions.db") as store:
         session = store.begin(
             id=ID, source=HOSTILE, owner=HOSTILE, user=HOSTILE, model=HOSTILE, title=HOSTILE,
             cwd=f"/{HOSTILE}", git_branch=HOSTILE,

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from rekindle import Message, Store, open_store
+from rekindle import Message, Store
 from rekindle.agent.model.client import Endpoint, Model, RetryPolicy
 from rekindle.agent.tools.registry import ToolRegistry
 from rekindle.agent.tools.tool import Tool, ToolContext, build_schema
@@ -19,6 +19,7 @@ from rekindle.processes.operations import Processes
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.testing import ChatServer, MemoryPlatform, ScriptedModel
 from rekindle.types import KeyRule, Overridable, Route, Source
+from tests.new_store import open_new_store
 from tests.waiting import until
 
 ADA = Source("memory", "ada", user_id="1", user_name="Ada")
@@ -127,7 +128,7 @@ async def stage(
     target: str | Path, folder: Path, script: Mapping[str, Any] | None = None, **server: Any
 ) -> AsyncIterator[Stage]:
     with (
-        open_store(target) as store,
+        open_new_store(target) as store,
         ChatServer(**{"redeliver_seconds": 0.3, **server}) as chats,
         ScriptedModel(script) as model,
     ):

@@ -8,7 +8,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rekindle.judging
@@ -81,7 +81,6 @@ _given = st.one_of(
 )
 
 
-@settings(max_examples=400)
 @given(_tools, _given, st.one_of(_texts, st.just([{"type": "text", "text": "x"}])), _meta)
 def test_every_result_gets_a_verdict_that_is_sound(
     tool: str, given: object, text: object, meta: dict[str, object]

@@ -25,6 +25,7 @@ from rekindle.knowledge.render import (
     render_prelude,
 )
 from rekindle.types import JSON, Message, Pattern, PatternStep, Seed, Template
+from tests.counts import choose_count
 
 
 def anything(_: Mapping[str, JSON]) -> bool:
@@ -320,7 +321,7 @@ def valid(template: Template, form: Any, provider: Any, budget: int) -> None:
             assert not SLOT.search(str(call.arguments)) or "odd-kind" in str(template)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=_SLOW, database=None)
+@settings(suppress_health_check=_SLOW, database=None)
 @given(
     _template, st.sampled_from(PRELUDE_FORMS), st.sampled_from(PROVIDERS), st.integers(50, 2_000)
 )
@@ -405,10 +406,11 @@ class Chance:
 
 def test_random_templates_break_no_rule_of_any_provider() -> None:
     shown = 0
-    for number in range(1_500):  # each budget once, each form with each provider 125 times
+    count = choose_count(300, 1_500)  # each form with each provider 25 or 125 times
+    for number in range(count):
         template = Chance(number).template()
         form, provider = PRELUDE_FORMS[number % 3], PROVIDERS[number % 4]
-        valid(template, form, provider, 50 + number % 1_500)
+        valid(template, form, provider, 50 + number * 1_500 // count)
         tools = dict.fromkeys(TOOLS, anything)
         shown += bool(render_prelude(template, template.patterns, tools).messages)
-    assert shown > 750  # else it would say nothing
+    assert shown > count / 2  # else it would say nothing

@@ -99,11 +99,10 @@ class RingLikeBytes(RuleBasedStateMachine):
 
 
 TestRingLikeBytes = RingLikeBytes.TestCase
-TestRingLikeBytes.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestRingLikeBytes.settings = settings(stateful_step_count=25)
 
 
 @given(st.lists(st.text(max_size=8), unique=True, min_size=1, max_size=300))
-@settings(max_examples=30, deadline=None)
 def test_the_last_hundred_readers_are_remembered(names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         ring = RingBuffer.create(Path(folder) / "ring", CAPACITY)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+from time import process_time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle.redaction.detectors.environment import iter_encodings
 from rekindle.redaction.redactor import Redactor, find_secret_values
+from tests.counts import choose_count
 from tests.unit.redaction.canaries import ALNUM, Canary, Lot, planted
 
 CANARIES = tuple(planted())
@@ -35,7 +37,7 @@ def test_a_planted_secret_is_gone_in_every_form(canary: Canary) -> None:
     assert {place for _, place in redactor.report} == {"result"}
 
 
-@pytest.mark.parametrize("seed", range(100, 110))
+@pytest.mark.parametrize("seed", range(100, 100 + choose_count(3, 10)))
 def test_other_draws_of_the_same_shapes_are_gone_too(seed: int) -> None:
     left = [one.kind for one in planted(seed) if leaks(one, Redactor().redact_text(one.text))]
     assert left == []
@@ -232,14 +234,12 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_redacting_twice_gives_the_same(text: str) -> None:
     once = Redactor(home="/root", user="adalove").redact_text(text)
     assert Redactor(home="/root", user="adalove").redact_text(once) == once
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.text(max_size=400))
 def test_any_text_is_redacted_without_a_fault_and_in_the_same_way(text: str) -> None:
     assert Redactor().redact_text(text) == Redactor().redact_text(text)
@@ -254,11 +254,12 @@ HOSTILE = (
 )  # fmt: skip
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_hostile_text_is_done_in_time_that_grows_with_its_length_alone(piece: str) -> None:
-    """A rule whose time grows with the square of the length would take hours here."""
+    """A rule whose time grows with the square of the length would take minutes here."""
     redactor = Redactor(home="/root")
-    size = 300_000 // len(piece)
+    size = choose_count(60_000, 300_000) // len(piece)
+    began = process_time()
     text = redactor.redact_text(piece * size)
     assert len(text) <= len(f"{piece}<secret:authorization>") * size
+    assert process_time() - began < 5

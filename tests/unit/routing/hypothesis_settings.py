@@ -2,4 +2,4 @@
 
 from hypothesis import HealthCheck, settings
 
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(suppress_health_check=[HealthCheck.too_slow])

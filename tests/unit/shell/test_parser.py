@@ -101,7 +101,6 @@ quoted = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(quoted, min_size=1, max_size=5), st.randoms(use_true_random=False))
 def test_words_are_those_that_bash_gives_to_a_program(texts: list[str], random) -> None:
     def quote(text: str) -> str:
@@ -226,9 +225,7 @@ lines = st.lists(st.sampled_from(PIECES), min_size=1, max_size=14) | st.builds(
 )
 
 
-@settings(
-    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(["echo", " ", '"', "$", "\\\n", "(", "canary", ")", '"'])
 @example(
     [
@@ -287,7 +284,6 @@ def test_no_command_that_bash_runs_is_missed(tmp_path: Path, pieces: list[str]) 
     assert "canary" in named or any("canary" in text for text in handed) or unknown, line
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:

@@ -143,9 +143,7 @@ PREFIXES = ["", "env ", "nohup ", "nice ", "timeout 3 ", "command ", "time ", "e
 nested = st.lists(st.sampled_from(WAYS), max_size=4)
 
 
-@settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(["rm -r x", "git push --force", "kill 1", "dd of=a"]),
     st.sampled_from(PREFIXES),
@@ -160,9 +158,7 @@ def test_danger_is_found_however_it_is_wrapped(
     assert find_risks(line, context, str(work)) != (), line
 
 
-@settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(["ls -l", "git status", "grep -r rm .", "echo 'rm -r x'"]),
     st.sampled_from(PREFIXES),
@@ -175,9 +171,7 @@ def test_harmless_commands_stay_so_when_wrapped(
     assert find_risks(line, context, str(work)) == (), line
 
 
-@settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(alphabet="rm -f$()`'\"\\;|&<>{}[]~*ab/\n=#!c0", max_size=40))
 def test_any_line_gets_an_answer(context: ToolContext, work: Path, line: str) -> None:
     assert all(

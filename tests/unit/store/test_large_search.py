@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rekindle import Message, Store, open_store
+from rekindle import Message, Store
 from rekindle.store.engines import sqlite_search
+from tests.new_store import open_new_store
 
 EACH = 40
 
@@ -17,7 +18,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A store that counts as large, with 40 messages about rivers, of which 8 are ranked at a time."""
     monkeypatch.setattr(sqlite_search, "LARGE_STORE", 10)
     monkeypatch.setattr(sqlite_search, "RANKED_MATCHES", 8)
-    store = open_store(tmp_path / "sessions.db")
+    store = open_new_store(tmp_path / "sessions.db")
     store.append(
         store.begin(id="rivers", owner="ada"),
         *(

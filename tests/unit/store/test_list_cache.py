@@ -2,8 +2,9 @@ import re
 from pathlib import Path
 
 import rekindle.store
-from rekindle import Message, open_store
+from rekindle import Message
 from rekindle.types import Tokens
+from tests.new_store import open_new_store
 
 FOLDER = Path(rekindle.store.__file__).parent
 
@@ -20,7 +21,7 @@ def test_every_update_of_a_session_counts_as_a_change() -> None:
 
 
 def test_a_list_shows_what_another_store_has_changed(tmp_path: Path) -> None:
-    with open_store(tmp_path / "s.db") as store, open_store(tmp_path / "s.db") as other:
+    with open_new_store(tmp_path / "s.db") as store, open_new_store(tmp_path / "s.db") as other:
         sessions = [store.begin(title=f"t{n}") for n in range(5)]
         for session in sessions:
             store.append(session, Message(role="user", content="hi"))

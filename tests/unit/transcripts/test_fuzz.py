@@ -14,9 +14,15 @@ from soak.specimens import Specimen, made
 
 from rekindle.transcripts import FORMATS, SessionStarted, TranscriptEvent, detect_format
 from rekindle.types import Message, Session
+from tests.new_store import open_new_store
 
 SEED = 20261
 SPECIMENS = made(SEED)
+
+
+@pytest.fixture(autouse=True)
+def new_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzz, "open_store", open_new_store)
 
 
 @pytest.mark.parametrize("format", [format.name for format in FORMATS])
@@ -104,7 +110,7 @@ def test_a_reader_that_breaks_a_promise_is_found(
 
     monkeypatch.setattr(type(FORMATS[0]), "read", instead)
     monkeypatch.setattr(fuzz, "FOUND", tmp_path / "found")
-    monkeypatch.setattr(fuzz, "_SECONDS", 0.2)
+    monkeypatch.setattr(fuzz, "_SECONDS", 0.05)
     monkeypatch.setattr(fuzz, "_known", {})
     lines = b"".join(
         b'{"sessionId": "s", "message": {"content": "a line of its own, number %d"}}\n' % number

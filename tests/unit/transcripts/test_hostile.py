@@ -146,7 +146,7 @@ ONLY_DOCUMENTS = {"mini-swe-agent", "swe-agent"}
 BY_LINE = [format for format in FORMATS if format.name not in ONLY_DOCUMENTS]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), bad=st.lists(VALUES | st.binary(max_size=60), min_size=4, max_size=4))
 def test_hostile_lines_never_raise_and_good_lines_survive(data: st.DataObject, bad: Any) -> None:
     format = data.draw(st.sampled_from(BY_LINE))
@@ -187,7 +187,7 @@ DOCUMENTS = {
 }
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(DOCUMENTS)), st.lists(VALUES, min_size=4, max_size=4))
 def test_hostile_elements_of_a_document_never_raise_and_good_ones_survive(
     name: str, bad: list[Any]
@@ -205,7 +205,6 @@ def test_hostile_elements_of_a_document_never_raise_and_good_ones_survive(
         assert any(f"good {n}" in text for text in texts)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode), st.sampled_from(FORMATS))
 def test_garbage_gives_damage_and_nothing_else(data: bytes, format: Any) -> None:
     assume(b"#### " not in data)  # to Aider's format that is a prompt
@@ -215,7 +214,6 @@ def test_garbage_gives_damage_and_nothing_else(data: bytes, format: Any) -> None
         assert all(isinstance(event, UnreadableEntry) for event in format.read(path))
 
 
-@settings(max_examples=60, deadline=None)
 @given(cut=st.integers(min_value=0, max_value=400), format=st.sampled_from(BY_LINE))
 def test_a_file_cut_anywhere_gives_every_whole_line(cut: int, format: Any) -> None:
     lines = [written(line).encode() + b"\n" for line in GOOD[format.name]]

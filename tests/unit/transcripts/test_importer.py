@@ -15,12 +15,13 @@ from rekindle.transcripts import importer as module
 from rekindle.transcripts.discovery import SAMPLE
 from rekindle.transcripts.importer import FormatCount, import_transcripts
 from rekindle.types import Tokens
+from tests.new_store import open_new_store
 from tests.unit.transcripts.conftest import Claude, Write, call, said
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(tmp_path / "store.db") as store:
+    with open_new_store(tmp_path / "store.db") as store:
         yield store
 
 
@@ -355,11 +356,11 @@ def test_an_intake_that_is_interrupted_anywhere_is_completed_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_BATCH_MESSAGES", 10)
-    with open_store(tmp_path / "whole.db") as store:
+    with open_new_store(tmp_path / "whole.db") as store:
         import_transcripts(store, [SAMPLE])
         wanted = [*store.dump()]
     real, stops = Store.import_batch, 0
-    with open_store(tmp_path / "store.db") as store:
+    with open_new_store(tmp_path / "store.db") as store:
         for allowed in range(100):
 
             def stopping(*args: Any, left: list[int] = [allowed]) -> Any:  # noqa: B006
@@ -394,7 +395,7 @@ def test_two_intakes_of_one_tree_at_once_write_it_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert sum(counts) == 62
-    with open_store(tmp_path / "store.db") as store:
+    with open_new_store(tmp_path / "store.db") as store:
         assert sum(session.message_count for session in store.recent()) == 62
         assert store.verify() == []
 

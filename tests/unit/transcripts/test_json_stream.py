@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle.transcripts import UnreadableEntry
@@ -48,7 +48,6 @@ def taken(document: Any, place: JsonPath = ()) -> dict[JsonPath, Any]:
     return out
 
 
-@settings(max_examples=200, deadline=None)
 @given(TREE, st.sampled_from([1, 2, 3, 7, 64]), st.sampled_from([None, 1]))
 def test_a_walk_gives_every_value_wherever_the_text_is_cut_into_chunks(
     tree: Any, chunk: int, indent: int | None

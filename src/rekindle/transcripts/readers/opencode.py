@@ -62,7 +62,7 @@ _ABORTED_ERROR = "MessageAbortedError"
 # Every SQLite file begins with this name and, five bytes later, three constant bytes.
 _SQLITE_HEADER = re.compile(rb"SQLite format 3\0.{5}@  ", re.DOTALL)
 # The CREATE statements are at the beginning of a database.
-_PART_TABLE = re.compile(rb"""CREATE TABLE [`"]?part[`"]? ?\([^)]*message_id""")
+_PART_TABLE = re.compile(rb"""CREATE TABLE [`"]?part[`"]? ?\([^()]*message_id""")
 _SELECT_SESSIONS = "SELECT * FROM session ORDER BY time_created, id"
 # As bytes: text may not be UTF-8, and one bad row must not lose the others.
 _SELECT_MESSAGES = (

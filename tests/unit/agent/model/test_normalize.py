@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle.agent.model import normalize
@@ -28,7 +28,6 @@ def result(content: str | None, id: str | None = "abcdef123", **fields: str) -> 
 
 
 @every_provider
-@settings(max_examples=80, deadline=None)
 @given(messages=broken())
 def test_an_interrupted_conversation_is_valid_after_repair(
     provider: Provider, messages: list[Message]
@@ -41,7 +40,6 @@ def test_an_interrupted_conversation_is_valid_after_repair(
 
 
 @every_provider
-@settings(max_examples=80, deadline=None)
 @given(messages=odd)
 def test_messages_of_any_shape_are_valid_after_repair(provider: Provider, messages: list[Message]):
     sent = normalize_messages(messages, provider)
@@ -52,7 +50,6 @@ def test_messages_of_any_shape_are_valid_after_repair(provider: Provider, messag
 
 
 @every_provider
-@settings(max_examples=50, deadline=None)
 @given(messages=sound())
 def test_a_valid_conversation_comes_back_unchanged(provider: Provider, messages: list[Message]):
     if not find_violations(provider, messages):
@@ -60,7 +57,6 @@ def test_a_valid_conversation_comes_back_unchanged(provider: Provider, messages:
 
 
 @every_provider
-@settings(max_examples=80, deadline=None)
 @given(messages=st.one_of(broken(), odd, sound()))
 def test_the_short_way_takes_only_what_the_long_way_would_not_change(
     provider: Provider, messages: list[Message]
@@ -73,7 +69,6 @@ def test_the_short_way_takes_only_what_the_long_way_would_not_change(
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])
-@settings(max_examples=100, deadline=None)
 @given(messages=sound())
 def test_what_agents_say_takes_the_short_way(provider: Provider, messages: list[Message]):
     texts = all(isinstance(message.content, str | None) for message in messages)
@@ -81,7 +76,6 @@ def test_what_agents_say_takes_the_short_way(provider: Provider, messages: list[
         assert can_send_unchanged(messages, PROVIDER_RULES[provider])
 
 
-@settings(max_examples=100, deadline=None)
 @given(messages=sound())
 def test_a_sound_conversation_needs_no_repair_for_most_providers(messages: list[Message]):
     for provider in ("openai", "anthropic", "gemini", "mistral"):
@@ -89,7 +83,6 @@ def test_a_sound_conversation_needs_no_repair_for_most_providers(messages: list[
 
 
 @every_provider
-@settings(max_examples=60, deadline=None)
 @given(messages=broken(), more=sound())
 def test_a_conversation_that_grows_keeps_the_bytes_already_sent(
     provider: Provider, messages: list[Message], more: list[Message]
@@ -105,7 +98,6 @@ def test_a_conversation_that_grows_keeps_the_bytes_already_sent(
 
 
 @every_provider
-@settings(max_examples=60, deadline=None)
 @given(messages=broken())
 def test_no_words_of_a_person_are_lost(provider: Provider, messages: list[Message]):
     sent = "\n".join(message.text for message in normalize_messages(messages, provider))

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rekindle import Message, Store, open_store
+from rekindle import Message, Store
 from rekindle.agent.tools.builtin.session_search import SESSION_SEARCH
 from rekindle.agent.tools.builtin.todo import TODO
 from rekindle.agent.tools.tool import ToolContext
+from tests.new_store import open_new_store
 from tests.unit.agent.tools.calling import error, text
 
 # -- todo
@@ -49,7 +50,7 @@ def test_without_a_place_for_notes_there_is_no_list(context: ToolContext) -> Non
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    opened = open_store(str(tmp_path / "s.db"), clock=lambda: 1_790_000_000.0)
+    opened = open_new_store(str(tmp_path / "s.db"), clock=lambda: 1_790_000_000.0)
     for owner, word in (("ada", "zebra"), ("bob", "giraffe")):
         session = opened.begin(id=f"of-{owner}", owner=owner, title=f"{owner}'s plan")
         opened.append(session, Message(role="user", content=f"the {word} needs a home"))

@@ -226,9 +226,7 @@ PARTS = [
 ]
 
 
-@settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.sampled_from(PARTS) | st.text(max_size=3), max_size=7),
     st.sampled_from(["", "/", "~/", "//", "./"]),

@@ -11,7 +11,6 @@ from typing import Any
 import apsw
 import pytest
 
-from rekindle import open_store
 from rekindle.errors import InvalidInput
 from rekindle.transcripts import (
     SessionStarted,
@@ -23,6 +22,7 @@ from rekindle.transcripts import (
 from rekindle.transcripts.importer import import_transcripts
 from rekindle.transcripts.readers import sqlite_file as foreign
 from rekindle.types import Tokens
+from tests.new_store import open_new_store
 from tests.unit.transcripts.conftest import Write, messages
 
 OLD_SCHEMA = """
@@ -439,7 +439,7 @@ def test_a_folder_is_taken_in_once_whatever_lies_in_it(
     write({"key": ENTRY}, name="home/sessions/sessions.json")
     snapshot = {"session_id": ID, "session_start": "2026-03-01T10:10:10", "messages": SAID[1:]}
     write(snapshot, name=f"home/sessions/session_{ID}.json")
-    with open_store(tmp_path / "store.db") as store:
+    with open_new_store(tmp_path / "store.db") as store:
         intake = import_transcripts(store, [tmp_path / "home"])
         assert (intake.failed, intake.damage, intake.unknown) == ((), (), ())
         assert [session.id for session in store.recent()] == [ID]
@@ -451,7 +451,7 @@ def test_the_files_alone_reach_the_store_with_owner_and_source(
 ) -> None:
     write(*SAID, name=f"in/{ID}.jsonl")
     write({"key": ENTRY}, name="in/sessions.json")
-    with open_store(tmp_path / "store.db") as store:
+    with open_new_store(tmp_path / "store.db") as store:
         import_transcripts(store, [tmp_path / "in"])
         (session,) = store.recent()
     assert (session.id, session.source, session.owner) == (ID, "telegram", ENTRY["session_key"])

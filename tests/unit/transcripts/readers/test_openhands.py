@@ -5,7 +5,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from rekindle import open_store
 from rekindle.transcripts import (
     SessionStarted,
     SessionUpdated,
@@ -15,6 +14,7 @@ from rekindle.transcripts import (
 )
 from rekindle.transcripts.importer import import_transcripts
 from rekindle.types import Tokens
+from tests.new_store import open_new_store
 from tests.unit.transcripts.conftest import Write, messages
 
 TIME = "2026-03-01T10:00:00.000000"
@@ -273,7 +273,7 @@ def test_a_folder_of_events_is_one_conversation_in_the_order_of_its_numbers(
     ]  # fmt: skip
     for n, one in enumerate(said):
         write(one, name=f"conversations/abc123/events/{n}.json")
-    with open_store(tmp_path / "store.db") as store:
+    with open_new_store(tmp_path / "store.db") as store:
         intake = import_transcripts(store, [tmp_path / "conversations"])
         assert (intake.failed, intake.unknown) == ((), ())
         assert [m.text for m in store.messages("abc123")] == [str(n) for n in range(12)]
@@ -287,7 +287,7 @@ def test_a_folder_of_new_events_keeps_the_calls_of_an_answer_together(
 ) -> None:
     for n, one in enumerate(NEWEST):
         write(one, name=f"conversations/abc123/events/event-{n:05}-uuid{n}.json")
-    with open_store(tmp_path / "store.db") as store:
+    with open_new_store(tmp_path / "store.db") as store:
         import_transcripts(store, [tmp_path / "conversations"])
         told = store.messages("abc123")
     assert [[call.id for call in m.tool_calls] for m in told if m.tool_calls] == [

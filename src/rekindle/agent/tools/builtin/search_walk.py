@@ -96,7 +96,8 @@ def parse_gitignore(text: str, base: str) -> GitignoreFile:
     """Parse the rules of a .gitignore, skipping invalid lines."""
     rules: list[GitignoreRule] = []
     for line in text.splitlines()[:5000]:
-        line = re.sub(r"(?<!\\)\s+$", "", line)
+        kept = line.rstrip()
+        line = line[: len(kept) + kept.endswith("\\")]  # with the blank that a backslash escapes
         if not line or line.startswith("#"):
             continue
         negated = line.startswith("!")
