@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, cast, get_args
 
 import msgspec
@@ -273,6 +274,7 @@ def get_operation_name(request: Operation[Any]) -> str:
     return _NAMES[type(request)]
 
 
+@cache
 def get_response_type(kind: type[Operation[Any]]) -> Any:
     """Return the type of the response to a kind of request."""
     return get_args(kind.__orig_bases__[0])[0]
