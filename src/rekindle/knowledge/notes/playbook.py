@@ -1,0 +1,139 @@
+"""A project's playbook: what its sessions ran, used and fixed, ready to be recalled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from .observations import Fix, Observation
+
+MAX_SESSIONS = 300  # the newest ones; older ones say little about today
+MAX_FORMS = 4  # per command
+MAX_PATHS = 3_000
+
+
+class PlaybookSession(msgspec.Struct, array_like=True, frozen=True):
+    """A session that the playbook was learned from."""
+
+    id: str
+    started: float
+    words: tuple[int, ...]
+
+
+class CommandForms(msgspec.Struct, array_like=True, frozen=True):
+    """A form of a command: its text and folder, and how often it worked and failed."""
+
+    text: str
+    folder: str
+    sessions: int
+    worked: int
+    failed: int
+
+
+class PlaybookItem(msgspec.Struct, array_like=True, frozen=True):
+    """A command or a file, and the numbers of the sessions that used it, oldest first."""
+
+    name: str
+    sessions: tuple[int, ...]
+    uses: int
+    worked: int = 0
+    failed: int = 0
+    forms: tuple[CommandForms, ...] = ()
+
+
+class KnownFix(msgspec.Struct, array_like=True, frozen=True):
+    """A failure and its fix, seen in one or more sessions."""
+
+    fix: Fix
+    sessions: tuple[int, ...]
+
+
+class Playbook(msgspec.Struct, array_like=True, frozen=True):
+    """Everything that is recalled in a project."""
+
+    sessions: tuple[PlaybookSession, ...] = ()
+    commands: tuple[PlaybookItem, ...] = ()
+    files: tuple[PlaybookItem, ...] = ()
+    fixes: tuple[KnownFix, ...] = ()
+    paths: tuple[str, ...] = ()  # every file that a session used, by a tool or by a command
+
+
+def build_playbook(observations: Iterable[Observation]) -> Playbook:
+    """Build a playbook from the newest of a project's sessions."""
+    newest = sorted(observations, key=lambda one: (one.started, one.session))[-MAX_SESSIONS:]
+    return Playbook(
+        sessions=tuple(PlaybookSession(one.session, one.started, one.words) for one in newest),
+        commands=tuple(_collect_commands(newest)),
+        files=tuple(_collect_files(newest)),
+        fixes=tuple(_collect_fixes(newest)),
+        paths=tuple(_collect_paths(newest)),
+    )
+
+
+def _collect_commands(observations: Sequence[Observation]) -> Iterable[PlaybookItem]:
+    forms: dict[str, dict[tuple[str, str], list[int]]] = {}
+    used: dict[str, list[int]] = {}
+    totals: dict[str, list[int]] = {}
+    for number, one in enumerate(observations):
+        for use in one.commands:
+            total = totals.setdefault(use.key, [0, 0])
+            total[0] += use.worked
+            total[1] += use.failed
+            if not use.worked:
+                continue
+            sessions = used.setdefault(use.key, [])
+            if not sessions or sessions[-1] != number:
+                sessions.append(number)
+            counts = forms.setdefault(use.key, {}).setdefault((use.text, use.folder), [0, 0, 0])
+            counts[0] += 1
+            counts[1] += use.worked
+            counts[2] += use.failed
+    for key, sessions in used.items():
+        ranked = sorted(
+            forms[key].items(), key=lambda one: (-one[1][0], -one[1][1], len(one[0][0]))
+        )
+        yield PlaybookItem(
+            name=key,
+            sessions=tuple(sessions),
+            uses=sum(totals[key]),
+            worked=totals[key][0],
+            failed=totals[key][1],
+            forms=tuple(
+                CommandForms(text, folder, *counts) for (text, folder), counts in ranked[:MAX_FORMS]
+            ),
+        )
+
+
+def _collect_files(observations: Sequence[Observation]) -> Iterable[PlaybookItem]:
+    used: dict[str, tuple[list[int], list[int]]] = {}
+    for number, one in enumerate(observations):
+        for file in one.files:
+            sessions, counts = used.setdefault(file.path, ([], []))
+            sessions.append(number)
+            counts.append(file.count)
+    for path, (sessions, counts) in used.items():
+        yield PlaybookItem(path, tuple(sessions), sum(counts), worked=sum(counts))
+
+
+def _collect_fixes(observations: Sequence[Observation]) -> Iterable[KnownFix]:
+    known: dict[tuple[str, ...], tuple[Fix, list[int]]] = {}
+    for number, one in enumerate(observations):
+        for fix in one.fixes:
+            identity = (
+                fix.failed_text, fix.failed_folder, fix.fixed_text, fix.fixed_folder, fix.kind,
+            )  # fmt: skip
+            _, sessions = known.setdefault(identity, (fix, []))
+            if not sessions or sessions[-1] != number:
+                sessions.append(number)
+    for fix, sessions in known.values():
+        yield KnownFix(fix, tuple(sessions))
+
+
+def _collect_paths(observations: Sequence[Observation]) -> list[str]:
+    """Return the paths of files, those of the newest sessions first."""
+    found: dict[str, None] = {}
+    for one in reversed(observations):
+        found.update(dict.fromkeys(file.path for file in one.files))
+        found.update(dict.fromkeys(one.shell_files))
+    return [path for path in found if "." in path.rsplit("/", 1)[-1]][:MAX_PATHS]

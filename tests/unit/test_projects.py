@@ -1,0 +1,118 @@
+"""Which project a folder belongs to."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rekindle.projects import (
+    assign_projects,
+    find_reported_remotes,
+    find_repository,
+    matches_project,
+    normalize_folder,
+    normalize_remote,
+    shorten_project,
+)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "git@github.com:Owner/Name.git",
+        "https://github.com/owner/name",
+        "https://github.com/owner/name.git/",
+        "https://user:token@github.com/owner/name.git",
+        "ssh://git@github.com:22/owner/name",
+        "git+ssh://git@github.com/owner/name.git",
+        "github.com:owner/name.git",
+    ],
+)
+def test_every_form_of_a_remote_is_one_key(url: str) -> None:
+    assert normalize_remote(url) == "github.com/owner/name"
+
+
+def test_groups_of_groups_are_kept() -> None:
+    assert normalize_remote("git@gitlab.com:a/b/c.git") == "gitlab.com/a/b/c"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "/srv/git/name.git", "../name", "file:///srv/x/y", "name", "https://host.org", "a b"],
+)
+def test_a_path_is_no_remote(url: str) -> None:
+    assert normalize_remote(url) is None
+
+
+def run_git(*arguments: str, folder: Path) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def test_clones_worktrees_and_subfolders_are_one_repository(tmp_path: Path) -> None:
+    main = tmp_path / "main"
+    (main / "deep" / "down").mkdir(parents=True)
+    run_git("init", "-q", folder=main)
+    run_git("remote", "add", "origin", "git@example.org:a/b.git", folder=main)
+    run_git("commit", "-q", "--allow-empty", "-m", "x", folder=main)
+    run_git("worktree", "add", "-q", str(tmp_path / "other"), folder=main)
+    expected = (str(main.resolve()), "example.org/a/b")
+    assert find_repository(main) == expected
+    assert find_repository(main / "deep" / "down") == expected
+    assert find_repository(tmp_path / "other") == expected
+
+
+def test_a_folder_outside_any_repository_has_none(tmp_path: Path) -> None:
+    assert find_repository(tmp_path / "gone") is None
+
+
+def test_a_damaged_config_costs_the_remote_alone(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").write_bytes(b"[remote \xff\n===")
+    assert find_repository(tmp_path) == (str(tmp_path.resolve()), None)
+
+
+def test_git_names_remotes_in_its_reports() -> None:
+    output = "To github.com:a/b.git\n   1..2  main -> main\n"
+    assert find_reported_remotes("git push origin main", output) == ["github.com/a/b"]
+    listed = "origin\thttps://github.com/a/b (fetch)\norigin\thttps://github.com/a/b (push)\n"
+    assert set(find_reported_remotes("cd x && git remote -v", listed)) == {"github.com/a/b"}
+    assert find_reported_remotes("cat notes.txt", output) == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "expected"),
+    [
+        ("/home/me/x/", "/home/me/x"),
+        ("C:\\Users\\me\\x", "c:/Users/me/x"),
+        ("/home/me/x/.worktrees/2", "/home/me/x"),
+        ("/home/me/x/.claude/worktrees/fix/deep", "/home/me/x"),
+    ],
+)
+def test_folders_have_one_form(folder: str, expected: str) -> None:
+    assert normalize_folder(folder) == expected
+
+
+def test_a_folder_gets_the_remote_its_sessions_name_most() -> None:
+    remotes = {
+        "/x/cli": Counter({"github.com/a/cli": 5, "github.com/a/tap": 1}),
+        "/y/cli/.worktrees/2": Counter({"github.com/a/cli": 2}),
+    }
+    folders = ["/x/cli", "/x/cli/cmd", "/y/cli", "/z/other"]
+    assert assign_projects(folders, remotes) == {
+        "/x/cli": "github.com/a/cli",
+        "/x/cli/cmd": "github.com/a/cli",
+        "/y/cli": "github.com/a/cli",
+        "/z/other": "folder:/z/other",
+    }
+
+
+def test_people_name_projects_as_they_like() -> None:
+    assert shorten_project("github.com/a/cli") == "a/cli"
+    assert shorten_project("folder:/z/other") == "other"
+    for wanted in ("a/cli", "cli", "github.com/a/cli", "https://github.com/a/cli.git"):
+        assert matches_project("github.com/a/cli", wanted)
+    assert not matches_project("github.com/a/cli", "b/cli")
