@@ -31,9 +31,10 @@ _LOOPS = split_words("for select case function")  # what follows on this line is
 # They say nothing about a project: everybody knows them.
 _EVERYDAY = split_words(
     """
-    : cd echo ls cat head tail grep rg sed wc find true false pwd sort xargs mkdir awk nl tr test cp mv rm
-    touch which type printf uniq cut tee sleep kill ps diff read export source exit wait chmod less more
-    stat file basename dirname date env realpath tree du df fd ln column jq yq open clear history man
+    : cd echo ls cat head tail grep rg sed wc find true false pwd sort xargs mkdir awk nl tr test cp
+    mv rm touch which type printf uniq cut tee sleep kill ps diff read export source exit wait chmod
+    less more stat file basename dirname date env realpath tree du df fd ln column jq yq open clear
+    history man
     """
 )
 _EVERYDAY_GIT = split_words(

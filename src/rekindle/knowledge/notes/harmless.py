@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from rekindle.judging.rules.text_patterns import split_words
+
 MAX_PATH_CHARS = 160
 MAX_WORD_CHARS = 40
 
@@ -21,45 +23,46 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
 _SMALL_NUMBER = re.compile(r"\d{1,2}[smhkMG]?")
 _SEGMENT = re.compile(r"\.{0,3}[A-Za-z0-9_@+~*?-]+(?:\.[A-Za-z0-9_*+-]+)*|\.{1,3}|\*{1,2}")
 _WORD_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-_PLAIN_VALUE = frozenset(
+_PLAIN_VALUE = split_words(
     """
     0 1 true false yes no on off none all auto always never short long line json text yaml plain table
     debug info warn warning error trace release dev development prod production test testing ci local
     linux darwin windows amd64 arm64 x86 wasm main master head origin utf-8 unit integration e2e
-    """.split()
+    """
 )
 # Words that programs take as subcommands; any other word may be somebody's value.
-_SUBCOMMANDS = frozenset(
+_SUBCOMMANDS = split_words(
     """
-    add api apply archive attach audit auth bench benchmark branch browse build bump bundle cache call
-    cat check checkout ci clean clear clone codegen collect commit compile complete compose config
-    configure connect console container context convert copy coverage cover create db debug delete deny
-    deploy dependencies deps describe dev develop diff disable dist dlx doc docs doctor down download
-    dump e2e edit enable env eval exec expand export fetch filter fix fmt format gen generate get graph
-    help history image images import info init inspect install integration intellij issue jobs js kill
-    label launch lint link list lock log login logout logs ls make manage merge metadata migrate migration
-    migrations mod module modules new network node note notes outdated pack package packages patch plan
-    play policy pr prepare preview print process profile project projects prune ps publish pull push
-    query rebuild record refresh release remote remove rename repl replay repo report request reset resolve
-    restart restore resume review rm rollback route run run-script runs sbom scaffold scan schema search
-    secrets seed serve server service session set setup shell show sign smoke snapshot src start stat stats
-    status stop storybook submodule switch sync tag target task tasks template test tests tidy tool
-    toolchain top trace tree tsc tunnel type-check typecheck types uninstall unit unlink unlock unpack up
-    update upgrade upload use validate vendor verify version versions vet view visualize volume wait watch
-    web why work workflow workflows worktree workspace workspaces write x
-    """.split()
+    add api apply archive attach audit auth bench benchmark branch browse build bump bundle cache
+    call cat check checkout ci clean clear clone codegen collect commit compile complete compose
+    config configure connect console container context convert copy coverage cover create db debug
+    delete deny deploy dependencies deps describe dev develop diff disable dist dlx doc docs doctor
+    down download dump e2e edit enable env eval exec expand export fetch filter fix fmt format gen
+    generate get graph help history image images import info init inspect install integration
+    intellij issue jobs js kill label launch lint link list lock log login logout logs ls make
+    manage merge metadata migrate migration migrations mod module modules new network node note
+    notes outdated pack package packages patch plan play policy pr prepare preview print process
+    profile project projects prune ps publish pull push query rebuild record refresh release remote
+    remove rename repl replay repo report request reset resolve restart restore resume review rm
+    rollback route run run-script runs sbom scaffold scan schema search secrets seed serve server
+    service session set setup shell show sign smoke snapshot src start stat stats status stop
+    storybook submodule switch sync tag target task tasks template test tests tidy tool toolchain
+    top trace tree tsc tunnel type-check typecheck types uninstall unit unlink unlock unpack up
+    update upgrade upload use validate vendor verify version versions vet view visualize volume wait
+    watch web why work workflow workflows worktree workspace workspaces write x
+    """
 )
-_SCRIPT_RUNNERS = frozenset(
+_SCRIPT_RUNNERS = split_words(
     """
     make gmake just task rake nox invoke poe composer ninja mage ant gulp grunt lerna yarn pnpm bun
-    """.split()
+    """
 )  # their first word is the name of a script
 _SCRIPT_WORDS = frozenset(
     ("run", "run-script", "task", "x", "exec", "-m")
 )  # as is the word behind these
 # Programs whose options are words behind one dash.
-_WORD_OPTION_PROGRAMS = frozenset(
-    "go gofmt java javac find terraform ffmpeg ffprobe openssl clang gcc vet xcodebuild".split()
+_WORD_OPTION_PROGRAMS = split_words(
+    "go gofmt java javac find terraform ffmpeg ffprobe openssl clang gcc vet xcodebuild"
 )
 
 

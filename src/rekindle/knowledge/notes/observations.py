@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 from functools import lru_cache
+from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
 
 from rekindle.judging.rules.evidence import Evidence
+from rekindle.judging.rules.text_patterns import split_words
 from rekindle.judging.tool_kinds import classify_tool
 from rekindle.types import Message, ToolCall
 
@@ -30,15 +31,15 @@ _NO_RESULT = Message("tool")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
 _WORD_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _ERROR_LINE = re.compile(
-    r"(?i)error|fail|not found|denied|cannot|can't|no such|unknown|invalid|undefined|fatal|unable|refused"
-    r"|missing|expected|panic|not permitted|no matches|unrecognized|must|usage|exception|warning"
+    r"(?i)error|fail|not found|denied|cannot|can't|no such|unknown|invalid|undefined|fatal|unable"
+    r"|refused|missing|expected|panic|not permitted|no matches|unrecognized|must|usage|exception|warning"
 )
-_STOP_WORDS = frozenset(
+_STOP_WORDS = split_words(
     """
     the and for that this with you can are not but have from was will all use what when should then into
     also only just like don need would make there about has its them they some more how out our now any
     see get add one please let were been being does did doing want
-    """.split()
+    """
 )
 
 

@@ -29,7 +29,8 @@ MIN_LOOK_SIMILARITY = 0.45
 COMMAND_WEIGHTS = Weights(1.354, 1.499, 0.34, 0.351, 2.143, -0.512, 0.099)
 FILE_WEIGHTS = Weights(-0.261, 0.908, 0.753, 0.422, 1.908, 0.816, 0.15)
 _MISSING_FILE = re.compile(
-    r"(?i)no such file|does not exist|not found|cannot find|can't open|no matches found|did not match any"
+    r"(?i)no such file|does not exist|not found|cannot find|can't open|no matches found"
+    r"|did not match any"
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rekindle.knowledge.notes.command_forms import (
+    CommandForm,
     is_everyday,
     parse_command_line,
     relativize_path,
@@ -13,8 +14,8 @@ from rekindle.knowledge.notes.command_forms import (
 ROOT = "/home/me/project"
 
 
-def parse(command: str) -> list[tuple[str, str, str]]:
-    return [tuple(form) for form in parse_command_line(command, ROOT).forms]
+def parse(command: str) -> list[CommandForm]:
+    return list(parse_command_line(command, ROOT).forms)
 
 
 @pytest.mark.parametrize(
