@@ -8,7 +8,6 @@ of one repository share one key.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from configparser import ConfigParser
 from configparser import Error as ConfigError
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FOLDER_PREFIX = "folder:"
+MIN_MENTIONS = 3  # of a remote whose name is not that of the folder
 _MAX_CONFIG_BYTES = 100_000
 _SCHEME = re.compile(r"(?i)(?:git\+)?(https?|ssh|git|file|ftps?)://")
 _HOST_AND_PATH = re.compile(
@@ -24,7 +24,11 @@ _HOST_AND_PATH = re.compile(
 _REPOSITORY_PATH = re.compile(r"[\w.~-]{1,100}(?:/[\w.~-]{1,100}){1,5}")
 # Where git and its helpers keep worktrees, below the repository that they belong to.
 _WORKTREE = re.compile(r"/\.(?:claude/|cursor/|codex/)?worktrees/.+$")
-_GIT_COMMAND = re.compile(r"(?:^|[;&|\s(])git\s+(?:-\S+\s+)*(?:push|fetch|pull|remote|clone)\b")
+# Commands that speak of the repository in which they run, unless they go elsewhere first.
+_GIT_COMMAND = re.compile(r"(?:^|[;&|\s(])git\s+(?:push|fetch|pull|remote)\b")
+_PULL_REQUEST_COMMAND = re.compile(r"(?:^|[;&|\s(])gh\s+pr\s+(?:create|view|status|list)\b")
+_ELSEWHERE = re.compile(r"(?:^|[;&|\s(])(?:cd|pushd)\s|\s(?:-C|--repo|-R|--git-dir)\b|mktemp")
+_PULL_REQUEST = re.compile(r"https?://[\w.-]{1,100}/[\w.-]{1,100}/[\w.-]{1,100}(?=/pull/\d)")
 _GIT_REPORT = re.compile(r"^(?:To|From|origin\t|\s*(?:Fetch|Push)\s+URL:) ?(\S+)", re.MULTILINE)
 _MAX_REPORT_CHARS = 8_000
 
@@ -102,10 +106,15 @@ def _read_remote(git_folder: Path) -> str | None:
 
 
 def find_reported_remotes(command: str, output: str) -> list[str]:
-    """Return the keys of the remotes that git names in the output of this command."""
-    if _GIT_COMMAND.search(command) is None:
+    """Return the keys of the remotes that git or gh names in the output of this command."""
+    if _ELSEWHERE.search(command):
         return []
-    found = (normalize_remote(url) for url in _GIT_REPORT.findall(output[:_MAX_REPORT_CHARS]))
+    urls: list[str] = []
+    if _GIT_COMMAND.search(command):
+        urls += _GIT_REPORT.findall(output[:_MAX_REPORT_CHARS])
+    if _PULL_REQUEST_COMMAND.search(command):
+        urls += _PULL_REQUEST.findall(output[:_MAX_REPORT_CHARS])
+    found = (normalize_remote(url) for url in urls)
     return [key for key in found if key is not None]
 
 
@@ -118,27 +127,27 @@ def normalize_folder(folder: str) -> str:
     return _WORKTREE.sub("", path) or path
 
 
-def assign_projects(folders: Iterable[str], remotes: Mapping[str, Counter[str]]) -> dict[str, str]:
-    """Return the project of each folder.
+def list_folders_above(folder: str) -> list[str]:
+    """Return the folders above one (see `normalize_folder`), the nearest first, without the root."""
+    parts = folder.split("/")
+    return ["/".join(parts[:end]) for end in range(len(parts) - 1, 1, -1)]
 
-    `remotes` counts how often each folder's sessions name a remote. A folder without one belongs to the
-    project of the folder above it, if that one is known as a repository.
+
+def choose_project(folder: str, remotes: Mapping[str, int], known: Iterable[str]) -> str:
+    """Return the project of a folder (see `normalize_folder`).
+
+    That is the remote its sessions name most, above all one with the name of the folder; else a known
+    project with which the path ends; else the folder itself.
     """
-    counts: dict[str, Counter[str]] = {}
-    names = {folder: normalize_folder(folder) for folder in folders}
-    for folder, counter in remotes.items():
-        counts.setdefault(normalize_folder(folder), Counter()).update(counter)
-    keys = {name: counter.most_common(1)[0][0] for name, counter in counts.items() if counter}
-    return {folder: _find_key(name, keys) for folder, name in names.items()}
-
-
-def _find_key(name: str, keys: Mapping[str, str]) -> str:
-    above = name
-    while above:
-        if above in keys:
-            return keys[above]
-        above = above.rpartition("/")[0]
-    return FOLDER_PREFIX + name
+    last = folder.rpartition("/")[2].lower()
+    ranked = sorted(remotes, key=lambda key: (key.rpartition("/")[2] == last, remotes[key]))
+    if ranked:
+        best = ranked[-1]
+        if best.rpartition("/")[2] == last or remotes[best] >= MIN_MENTIONS:
+            return best
+    path = folder.lower()
+    ending = (key for key in known if path.endswith("/" + shorten_project(key).lower()))
+    return max(ending, key=len, default=FOLDER_PREFIX + folder)
 
 
 def shorten_project(key: str) -> str:

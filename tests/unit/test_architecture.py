@@ -23,6 +23,7 @@ LAYERS = (
     "types",
     "json_fields",
     "config",
+    "projects",
     "routing",
     "shell",
     "redaction",

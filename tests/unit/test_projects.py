@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import subprocess
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from rekindle.projects import (
-    assign_projects,
+    choose_project,
     find_reported_remotes,
     find_repository,
+    list_folders_above,
     matches_project,
     normalize_folder,
     normalize_remote,
@@ -79,7 +79,10 @@ def test_git_names_remotes_in_its_reports() -> None:
     output = "To github.com:a/b.git\n   1..2  main -> main\n"
     assert find_reported_remotes("git push origin main", output) == ["github.com/a/b"]
     listed = "origin\thttps://github.com/a/b (fetch)\norigin\thttps://github.com/a/b (push)\n"
-    assert set(find_reported_remotes("cd x && git remote -v", listed)) == {"github.com/a/b"}
+    assert set(find_reported_remotes("git remote -v", listed)) == {"github.com/a/b"}
+    opened = "https://github.com/a/b/pull/17\n"
+    assert find_reported_remotes("gh pr create --title x", opened) == ["github.com/a/b"]
+    assert find_reported_remotes("cd /elsewhere && git remote -v", listed) == []
     assert find_reported_remotes("cat notes.txt", output) == []
 
 
@@ -96,18 +99,21 @@ def test_folders_have_one_form(folder: str, expected: str) -> None:
     assert normalize_folder(folder) == expected
 
 
-def test_a_folder_gets_the_remote_its_sessions_name_most() -> None:
-    remotes = {
-        "/x/cli": Counter({"github.com/a/cli": 5, "github.com/a/tap": 1}),
-        "/y/cli/.worktrees/2": Counter({"github.com/a/cli": 2}),
-    }
-    folders = ["/x/cli", "/x/cli/cmd", "/y/cli", "/z/other"]
-    assert assign_projects(folders, remotes) == {
-        "/x/cli": "github.com/a/cli",
-        "/x/cli/cmd": "github.com/a/cli",
-        "/y/cli": "github.com/a/cli",
-        "/z/other": "folder:/z/other",
-    }
+def test_a_folder_gets_the_remote_with_its_name_or_the_commonest() -> None:
+    remotes = {"github.com/a/cli": 1, "github.com/a/tap": 5}
+    assert choose_project("/x/cli", remotes, []) == "github.com/a/cli"
+    assert choose_project("/x/other", remotes, []) == "github.com/a/tap"
+    assert choose_project("/x/other", {"github.com/a/cli": 1}, []) == "folder:/x/other"
+
+
+def test_a_path_that_ends_with_a_known_project_belongs_to_it() -> None:
+    assert choose_project("/src/a/cli", {}, ["github.com/a/cli"]) == "github.com/a/cli"
+    assert choose_project("/src/b/cli", {}, ["github.com/a/cli"]) == "folder:/src/b/cli"
+
+
+def test_the_folders_above_are_listed_without_the_root() -> None:
+    assert list_folders_above("/a/b/c") == ["/a/b", "/a"]
+    assert list_folders_above("/a") == []
 
 
 def test_people_name_projects_as_they_like() -> None:

@@ -17,9 +17,11 @@ import msgspec
 from rekindle.judging.rules.evidence import Evidence
 from rekindle.judging.rules.text_patterns import split_words
 from rekindle.judging.tool_kinds import classify_tool
+from rekindle.projects import find_reported_remotes
 from rekindle.types import Message, ToolCall
 
 from .command_forms import CommandForm, is_everyday, parse_command_line, relativize_path
+from .programs import get_program
 
 OBSERVATION_VERSION = 1
 MAX_REQUEST_CHARS = 6_000
@@ -29,6 +31,7 @@ MAX_CALLS_TO_FIX = 6
 _PATH_KEYS = ("file_path", "path", "filePath", "filename", "notebook_path", "target_file")
 _NO_RESULT = Message("tool")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*[A-Za-z0-9_+]")
 _WORD_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _ERROR_LINE = re.compile(
     r"(?i)error|fail|not found|denied|cannot|can't|no such|unknown|invalid|undefined|fatal|unable"
@@ -93,12 +96,19 @@ class Observation(msgspec.Struct, array_like=True, frozen=True):
     files: tuple[FileUse, ...]
     fixes: tuple[Fix, ...]
     shell_files: tuple[str, ...] = ()  # read or searched by a command, not by a tool for files
+    programs: tuple[int, ...] = ()  # programs that the user named, hashed
+    remotes: tuple[str, ...] = ()  # that git named
 
 
 def observe_session(
-    session: str, started: float, root: str, request: str, calls: Sequence[ObservedCall]
+    session: str,
+    started: float,
+    root: str,
+    request: str,
+    calls: Sequence[ObservedCall],
+    said: str = "",
 ) -> Observation:
-    """Observe a session that worked in the folder `root`."""
+    """Observe a session that worked in the folder `root`; `said` is all that its user said."""
     commands: dict[CommandForm, list[int]] = {}
     files: dict[str, int] = {}
     shell_files: dict[str, None] = {}
@@ -123,6 +133,8 @@ def observe_session(
         files=tuple(FileUse(path, count) for path, count in files.items()),
         fixes=tuple(_find_fixes(calls, lines)),
         shell_files=tuple(path for path in shell_files if path not in files),
+        programs=_find_named_programs(commands, f"{request}\n{said}"),
+        remotes=tuple(_find_remotes(calls)),
     )
 
 
@@ -161,6 +173,20 @@ def _find_fixes(
                     describe_look(one.result), fixed.key, fixed.text, fixed.folder,
                 )  # fmt: skip
             break
+
+
+def _find_named_programs(forms: Iterable[CommandForm], said: str) -> tuple[int, ...]:
+    """Return the programs of a session that its user named, hashed."""
+    words = frozenset(_NAME.findall(said))
+    programs = {get_program(form.key) for form in forms}
+    return tuple(sorted(hash_word(program) for program in programs if program in words))
+
+
+def _find_remotes(calls: Sequence[ObservedCall]) -> Iterable[str]:
+    for one in calls:
+        if classify_tool(one.call.name).shape == "shell" and "git" in one.call.name + one.result:
+            command = Evidence(one.call, _NO_RESULT).command
+            yield from find_reported_remotes(command, one.result)
 
 
 def hash_request(text: str) -> tuple[int, ...]:

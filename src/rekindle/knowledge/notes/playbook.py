@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from .observations import Fix, Observation
+from .observations import Fix, Observation, hash_word
+from .programs import get_program, is_known_program
 
 MAX_SESSIONS = 300  # the newest ones; older ones say little about today
 MAX_FORMS = 4  # per command
@@ -62,21 +63,31 @@ class Playbook(msgspec.Struct, array_like=True, frozen=True):
 def build_playbook(observations: Iterable[Observation]) -> Playbook:
     """Build a playbook from the newest of a project's sessions."""
     newest = sorted(observations, key=lambda one: (one.started, one.session))[-MAX_SESSIONS:]
+    named = {program for one in newest for program in one.programs}
+
+    def is_trusted(form: str, key: str) -> bool:
+        own = form.split()[0]
+        return is_known_program(key) or "/" in own or hash_word(get_program(key)) in named
+
     return Playbook(
         sessions=tuple(PlaybookSession(one.session, one.started, one.words) for one in newest),
-        commands=tuple(_collect_commands(newest)),
+        commands=tuple(_collect_commands(newest, is_trusted)),
         files=tuple(_collect_files(newest)),
-        fixes=tuple(_collect_fixes(newest)),
+        fixes=tuple(_collect_fixes(newest, is_trusted)),
         paths=tuple(_collect_paths(newest)),
     )
 
 
-def _collect_commands(observations: Sequence[Observation]) -> Iterable[PlaybookItem]:
+def _collect_commands(
+    observations: Sequence[Observation], is_trusted: Callable[[str, str], bool]
+) -> Iterable[PlaybookItem]:
     forms: dict[str, dict[tuple[str, str], list[int]]] = {}
     used: dict[str, list[int]] = {}
     totals: dict[str, list[int]] = {}
     for number, one in enumerate(observations):
         for use in one.commands:
+            if not is_trusted(use.text, use.key):
+                continue
             total = totals.setdefault(use.key, [0, 0])
             total[0] += use.worked
             total[1] += use.failed
@@ -116,10 +127,14 @@ def _collect_files(observations: Sequence[Observation]) -> Iterable[PlaybookItem
         yield PlaybookItem(path, tuple(sessions), sum(counts), worked=sum(counts))
 
 
-def _collect_fixes(observations: Sequence[Observation]) -> Iterable[KnownFix]:
+def _collect_fixes(
+    observations: Sequence[Observation], is_trusted: Callable[[str, str], bool]
+) -> Iterable[KnownFix]:
     known: dict[tuple[str, ...], tuple[Fix, list[int]]] = {}
     for number, one in enumerate(observations):
         for fix in one.fixes:
+            if not is_trusted(fix.fixed_text, fix.fixed_key):
+                continue
             identity = (
                 fix.failed_text, fix.failed_folder, fix.fixed_text, fix.fixed_folder, fix.kind,
             )  # fmt: skip

@@ -62,7 +62,7 @@ class _Candidate(NamedTuple):
     item: PlaybookItem
 
 
-def recall_at_start(playbook: Playbook, request: str) -> Recall:
+def recall_start(playbook: Playbook, request: str) -> Recall:
     """Recall what a session with this request is likely to need."""
     if not playbook.sessions:
         return Recall()
@@ -138,7 +138,7 @@ def _render_start(playbook: Playbook, notes: Sequence[RecalledNote]) -> Recall:
     return Recall(text, estimate_text_tokens(text), tuple(kept))
 
 
-def recall_at_failure(playbook: Playbook, root: str, call: ToolCall, result: str) -> Recall:
+def recall_failure(playbook: Playbook, root: str, call: ToolCall, result: str) -> Recall:
     """Recall how a failure like this one was fixed here before; nothing if it is a new one."""
     forms = read_forms(call, root)
     look = frozenset(describe_look(result))

@@ -19,7 +19,7 @@ from rekindle.types import Message, ToolCall
 from .command_forms import is_everyday, parse_command_line
 from .observations import MAX_CALLS_TO_FIX, Observation, ObservedCall, read_forms
 from .playbook import Playbook, build_playbook
-from .recall import Recall, RecalledNote, recall_at_failure, recall_at_start
+from .recall import Recall, RecalledNote, recall_failure, recall_start
 
 MIN_EARLIER_SESSIONS = 5
 MAX_PROJECTS_OF_OWN = 2  # a command that more projects use is nobody's own
@@ -91,11 +91,11 @@ class ReplayResult(NamedTuple):
 class Recaller(Protocol):
     """A way to answer at the start and at a failure."""
 
-    def recall_start(self, playbook: Playbook, request: str) -> Recall:
+    def answer_start(self, playbook: Playbook, request: str) -> Recall:
         """Return what to say at the start."""
         ...
 
-    def recall_failure(self, playbook: Playbook, root: str, call: ToolCall, result: str) -> Recall:
+    def answer_failure(self, playbook: Playbook, root: str, call: ToolCall, result: str) -> Recall:
         """Return what to say when this call failed."""
         ...
 
@@ -103,11 +103,11 @@ class Recaller(Protocol):
 class NotesRecaller:
     """Recall as it is."""
 
-    def recall_start(self, playbook: Playbook, request: str) -> Recall:
-        return recall_at_start(playbook, request)
+    def answer_start(self, playbook: Playbook, request: str) -> Recall:
+        return recall_start(playbook, request)
 
-    def recall_failure(self, playbook: Playbook, root: str, call: ToolCall, result: str) -> Recall:
-        return recall_at_failure(playbook, root, call, result)
+    def answer_failure(self, playbook: Playbook, root: str, call: ToolCall, result: str) -> Recall:
+        return recall_failure(playbook, root, call, result)
 
 
 class NaiveRecaller:
@@ -116,7 +116,7 @@ class NaiveRecaller:
     def __init__(self, commands: int = NAIVE_COMMANDS, files: int = NAIVE_FILES) -> None:
         self._commands, self._files = commands, files
 
-    def recall_start(self, playbook: Playbook, request: str) -> Recall:
+    def answer_start(self, playbook: Playbook, request: str) -> Recall:
         """List the commonest commands and files."""
         commands = sorted(playbook.commands, key=lambda one: -len(one.sessions))[: self._commands]
         files = sorted(playbook.files, key=lambda one: -len(one.sessions))[: self._files]
@@ -125,7 +125,7 @@ class NaiveRecaller:
             [one.name for one in files if len(one.sessions) > 1],
         )
 
-    def recall_failure(self, playbook: Playbook, root: str, call: ToolCall, result: str) -> Recall:
+    def answer_failure(self, playbook: Playbook, root: str, call: ToolCall, result: str) -> Recall:
         """List the commonest forms of the failed command."""
         keys = {form.key for form in read_forms(call, root)}
         known = [one for one in playbook.commands if one.name in keys]
@@ -135,13 +135,13 @@ class NaiveRecaller:
 class LimitRecaller:
     """Everything that was known before: no way to answer, only the limit of all."""
 
-    def recall_start(self, playbook: Playbook, request: str) -> Recall:
+    def answer_start(self, playbook: Playbook, request: str) -> Recall:
         """List every known command and file."""
         return _list_plainly(
             [one.name for one in playbook.commands], [one.name for one in playbook.files]
         )
 
-    def recall_failure(self, playbook: Playbook, root: str, call: ToolCall, result: str) -> Recall:
+    def answer_failure(self, playbook: Playbook, root: str, call: ToolCall, result: str) -> Recall:
         """List every known fix of the failed command and every form of it."""
         keys = {form.key for form in read_forms(call, root)}
         fixes = [one.fix.fixed_text for one in playbook.fixes if one.fix.key in keys]
@@ -188,14 +188,14 @@ def replay_project(
 def _replay_session(
     one: ReplaySession, playbook: Playbook, recaller: Recaller, is_own: Callable[[str], bool]
 ) -> SessionScore:
-    start = recaller.recall_start(playbook, one.request)
+    start = recaller.answer_start(playbook, one.request)
     counts: Counter[str] = Counter()
     recalls = [_score_start(one, start, is_own, counts)]
     failure_tokens = answered = 0
     for index, call in enumerate(one.calls):
         if not call.failed:
             continue
-        recall = recaller.recall_failure(playbook, one.root, call.call, call.result)
+        recall = recaller.answer_failure(playbook, one.root, call.call, call.result)
         failure_tokens += recall.tokens
         answered += bool(recall.notes)
         if (difference := _find_difference(one, index)) is not None:

@@ -1,0 +1,204 @@
+"""Learn from stored sessions: observe what is new, find its projects, and renew their playbooks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from rekindle.judging.judge import RULES_VERSION as JUDGE_VERSION
+from rekindle.knowledge.notes.observations import (
+    OBSERVATION_VERSION,
+    Observation,
+    ObservedCall,
+    observe_session,
+)
+from rekindle.knowledge.notes.playbook import MAX_SESSIONS, Playbook, build_playbook
+from rekindle.projects import (
+    FOLDER_PREFIX,
+    choose_project,
+    find_repository,
+    list_folders_above,
+    normalize_folder,
+    normalize_remote,
+)
+from rekindle.store import Store
+from rekindle.store.learning.observations import StoredFolder, UnobservedSession
+from rekindle.types import JudgedCall, Message
+
+from .miner import judge_sessions, load_judged_session
+
+Progress = Callable[[int, int], None]
+
+VERSION = f"{JUDGE_VERSION}.{OBSERVATION_VERSION}"
+SESSIONS_PER_COMMIT = 50
+LOCAL_REMOTE_WEIGHT = 100  # of a remote that the folder on this machine has
+# Texts in the role of the user that no user wrote.
+_GENERATED_STARTS = ("<", "Caveat:", "# AGENTS", "[Request interrupted")
+
+_encode = msgspec.msgpack.encode
+_decode_observation = msgspec.msgpack.Decoder(Observation).decode
+_decode_playbook = msgspec.msgpack.Decoder(Playbook).decode
+
+
+class LearnReport(NamedTuple):
+    """What a run of learning did."""
+
+    sessions: int  # observed in this run
+    projects: tuple[str, ...]  # whose playbook was renewed
+
+
+class LoadedSession(NamedTuple):
+    """A session as learning sees it: its request, all that its user said, and its judged calls."""
+
+    request: str
+    said: str
+    calls: Sequence[ObservedCall]
+
+
+def learn_from_sessions(
+    store: Store, *, session: str | None = None, progress: Progress | None = None
+) -> LearnReport:
+    """Observe sessions that are new or have changed, and renew the playbooks of their projects."""
+    judge_sessions(store, session=session)
+    waiting = store.observations.find_stale(VERSION, session)
+    folders: dict[str, Counter[str]] = {}
+    touched: set[str] = set()
+    batch: list[tuple[UnobservedSession, bytes]] = []
+    for number, one in enumerate(waiting):
+        observation = observe_stored_session(store, one)
+        batch.append((one, _encode(observation)))
+        if one.cwd:
+            remotes = [normalize_remote(one.repository or ""), *observation.remotes]
+            folders.setdefault(one.cwd, Counter()).update(key for key in remotes if key)
+        if one.project:
+            touched.add(one.project)
+        if len(batch) >= SESSIONS_PER_COMMIT:
+            store.observations.save(VERSION, batch)
+            batch = []
+        if progress:
+            progress(number + 1, len(waiting))
+    store.observations.save(VERSION, batch)
+    touched |= _assign_projects(store, folders)
+    for project in sorted(touched):
+        renew_playbook(store, project)
+    return LearnReport(len(waiting), tuple(sorted(touched)))
+
+
+def renew_playbook(store: Store, project: str) -> Playbook:
+    """Build the playbook of a project from the observations of its newest sessions."""
+    playbook = build_playbook(load_observations(store, project))
+    store.observations.save_playbook(project, VERSION, _encode(playbook))
+    return playbook
+
+
+def load_observations(store: Store, project: str) -> list[Observation]:
+    """Return the observations of a project's newest sessions."""
+    found = store.observations.load_newest(project, MAX_SESSIONS)
+    return [_decode_observation(data) for data in found]
+
+
+def load_playbook(store: Store, project: str) -> Playbook:
+    """Return the playbook of a project; an empty one if nothing was learned there."""
+    data = store.observations.load_playbook(project, VERSION)
+    return Playbook() if data is None else _decode_playbook(data)
+
+
+# ── observing
+
+
+def observe_stored_session(store: Store, one: UnobservedSession) -> Observation:
+    """Observe a session of the store."""
+    loaded = load_session(store, one.id)
+    return observe_session(
+        one.id, one.started, one.cwd or "", loaded.request, loaded.calls, loaded.said
+    )
+
+
+def load_session(store: Store, id: str) -> LoadedSession:
+    """Load a session's request and its calls with their verdicts and results."""
+    messages = store.messages(id)
+    said = [message.text for message in messages if _is_said(message)]
+    verdicts = {(one.position, one.number): one for one in load_judged_session(store, id).calls}
+    results = {message.position: message.text for message in messages if message.role == "tool"}
+    return LoadedSession(
+        said[0] if said else "", "\n".join(said), list(_iter_calls(messages, verdicts, results))
+    )
+
+
+def _is_said(message: Message) -> bool:
+    text = message.text.lstrip() if message.role == "user" else ""
+    return bool(text) and not text.startswith(_GENERATED_STARTS)
+
+
+def _iter_calls(
+    messages: Iterable[Message],
+    verdicts: dict[tuple[int, int], JudgedCall],
+    results: dict[int | None, str],
+) -> Iterator[ObservedCall]:
+    turn = -1
+    for message in messages:
+        if message.role == "user":
+            turn = message.position or 0
+        for number, call in enumerate(message.tool_calls):
+            verdict = verdicts.get((message.position or 0, number))
+            if verdict is not None:
+                result = results.get(verdict.result_position, "")
+                yield ObservedCall(call, result, verdict.failed, verdict.error_kind or "", turn)
+
+
+# ── projects
+
+
+def find_project(store: Store, folder: str) -> str | None:
+    """Return the project that a folder belongs to, if it is known or a repository."""
+    name = normalize_folder(folder)
+    above = list_folders_above(name)
+    known = store.observations.find_folder_projects([name, *above])
+    if name in known:
+        return known[name]
+    repository = find_repository(folder)
+    if repository is not None:
+        root = known.get(normalize_folder(repository.root))
+        return repository.remote or root
+    return next((known[one] for one in above if _is_repository(known.get(one))), None)
+
+
+def _assign_projects(store: Store, folders: dict[str, Counter[str]]) -> set[str]:
+    """Assign the sessions of folders to their projects; return the projects that gained or lost."""
+    known = store.observations.load_folders()
+    names = {cwd: normalize_folder(cwd) for cwd in folders}
+    remotes = {name: Counter(known[name].remotes) for name in names.values() if name in known}
+    for cwd, name in names.items():
+        if name not in remotes:
+            remotes[name] = _read_local_remote(cwd)
+        remotes[name].update(folders[cwd])
+    projects = {name: one.project for name, one in known.items()}
+    for name in (*remotes, *remotes):  # again, because a project may be known only after the first
+        projects[name] = _choose_project(name, remotes[name], projects)
+    touched = {projects[name] for name in names.values()}
+    changed = {name: StoredFolder(projects[name], remotes[name]) for name in remotes}
+    if changed:
+        store.observations.save_folders(changed)
+    for cwd, name in names.items():
+        touched.update(one for one in store.observations.assign_project(cwd, projects[name]) if one)
+    return touched
+
+
+def _read_local_remote(cwd: str) -> Counter[str]:
+    repository = find_repository(cwd)
+    remote = repository.remote if repository else None
+    return Counter({remote: LOCAL_REMOTE_WEIGHT} if remote else {})
+
+
+def _choose_project(name: str, remotes: Counter[str], projects: dict[str, str]) -> str:
+    for above in list_folders_above(name):
+        if not remotes and _is_repository(projects.get(above)):
+            return projects[above]
+    return choose_project(name, remotes, filter(_is_repository, set(projects.values())))
+
+
+def _is_repository(project: str | None) -> bool:
+    return project is not None and not project.startswith(FOLDER_PREFIX)

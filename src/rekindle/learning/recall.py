@@ -1,0 +1,87 @@
+"""Recall what a project's sessions learned: at the start of a session, and when a call failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rekindle.knowledge.notes import recall
+from rekindle.knowledge.notes.recall import Recall
+from rekindle.knowledge.notes.replay import (
+    LimitRecaller,
+    NaiveRecaller,
+    NotesRecaller,
+    ReplayResult,
+    ReplaySession,
+    find_own_commands,
+    replay_project,
+)
+from rekindle.projects import matches_project
+from rekindle.store import Filter, Store
+from rekindle.types import JSON, ToolCall
+
+from .learner import (
+    Progress,
+    find_project,
+    learn_from_sessions,
+    load_observations,
+    load_playbook,
+    load_session,
+)
+
+
+def recall_at_start(store: Store, folder: str, message: str) -> Recall:
+    """Return what a session in this folder should be told before it begins; empty if nothing."""
+    project = find_project(store, folder)
+    return Recall() if project is None else recall.recall_start(load_playbook(store, project), message)
+
+
+def recall_at_failure(
+    store: Store, folder: str, tool: str, arguments: Mapping[str, JSON] | str, result: str
+) -> Recall:
+    """Return how a failure like this one was fixed in this project before; empty if it was not."""
+    project = find_project(store, folder)
+    if project is None:
+        return Recall()
+    call = ToolCall("", tool, arguments if isinstance(arguments, str) else dict(arguments))
+    return recall.recall_failure(load_playbook(store, project), folder, call, result)
+
+
+def replay_projects(
+    store: Store, wanted: str | None = None, *, progress: Progress | None = None
+) -> list[ReplayResult]:
+    """Replay the history of one project, or of all, and return how each way to answer did."""
+    learn_from_sessions(store, progress=progress)
+    histories = {
+        project: list(_iter_replay_sessions(store, project))
+        for project, _, _ in store.observations.list_projects()
+    }
+    is_own = find_own_commands(histories)
+    chosen = {
+        project: sessions
+        for project, sessions in histories.items()
+        if wanted is None or matches_project(project, wanted)
+    }
+    total, done = sum(map(len, chosen.values())), 0
+
+    def advance() -> None:
+        nonlocal done
+        done += 1
+        if progress:
+            progress(done, total)
+
+    recallers = {"notes": NotesRecaller(), "naive list": NaiveRecaller(), "limit": LimitRecaller()}
+    results = {name: ReplayResult(name, []) for name in recallers}
+    for sessions in chosen.values():
+        for name, score in replay_project(sessions, recallers, is_own, advance):
+            results[name].scores.append(score)
+    return list(results.values())
+
+
+def _iter_replay_sessions(store: Store, project: str) -> Iterator[ReplaySession]:
+    observations = {one.session: one for one in load_observations(store, project)}
+    for session in store.recent(len(observations) or 1, where=Filter(project=project)):
+        observation = observations.get(session.id)
+        if observation is None:
+            continue
+        loaded = load_session(store, session.id)
+        yield ReplaySession(observation, session.cwd or "", loaded.request, loaded.calls)
