@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from configparser import ConfigParser
 from configparser import Error as ConfigError
 from pathlib import Path
 from typing import NamedTuple
 
 FOLDER_PREFIX = "folder:"
+MIN_CLONE_FILES, MIN_CLONE_SHARE, MIN_CLONE_DEPTH = 5, 0.3, 2  # that a clone has in common
 MIN_MENTIONS = 3  # of a remote whose name is not that of the folder
 _MAX_CONFIG_BYTES = 100_000
 _SCHEME = re.compile(r"(?i)(?:git\+)?(https?|ssh|git|file|ftps?)://")
@@ -148,6 +150,28 @@ def choose_project(folder: str, remotes: Mapping[str, int], known: Iterable[str]
     path = folder.lower()
     ending = (key for key in known if path.endswith("/" + shorten_project(key).lower()))
     return max(ending, key=len, default=FOLDER_PREFIX + folder)
+
+
+def find_clone(
+    folder: str, paths: AbstractSet[str], projects: Mapping[str, AbstractSet[str]]
+) -> str | None:
+    """Return the project of which a folder is a clone: named alike, and with the same files."""
+    deep = {path for path in paths if path.count("/") >= MIN_CLONE_DEPTH}
+    shared = {
+        project: len(deep & files)
+        for project, files in projects.items()
+        if _is_named_like(folder, project.rpartition("/")[2])
+    }
+    best = max(shared, key=lambda project: shared[project], default=None)
+    if best is None or shared[best] < max(MIN_CLONE_FILES, MIN_CLONE_SHARE * len(deep)):
+        return None
+    return best
+
+
+def _is_named_like(folder: str, name: str) -> bool:
+    words = re.split(r"[/._-]+", folder.lower())
+    wanted = re.split(r"[._-]+", name.lower())
+    return "".join(wanted) in words or all(word in words for word in wanted)
 
 
 def shorten_project(key: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from rekindle.projects import (
     choose_project,
+    find_clone,
     find_reported_remotes,
     find_repository,
     list_folders_above,
@@ -109,6 +110,16 @@ def test_a_folder_gets_the_remote_with_its_name_or_the_commonest() -> None:
 def test_a_path_that_ends_with_a_known_project_belongs_to_it() -> None:
     assert choose_project("/src/a/cli", {}, ["github.com/a/cli"]) == "github.com/a/cli"
     assert choose_project("/src/b/cli", {}, ["github.com/a/cli"]) == "folder:/src/b/cli"
+
+
+def test_a_clone_has_the_name_and_the_files_of_its_project() -> None:
+    files = {f"src/app/{letter}.go" for letter in "abcdefgh"}
+    projects = {"github.com/a/cli": files, "github.com/a/web": {"src/app/a.go"}}
+    assert find_clone("/x/test-cli/cli", files, projects) == "github.com/a/cli"
+    assert find_clone("/x/20260205-cli", files, projects) == "github.com/a/cli"
+    assert find_clone("/x/other", files, projects) is None
+    assert find_clone("/x/cli", {"src/app/a.go", "src/app/z.go"}, projects) is None
+    assert find_clone("/x/cli", {"a.go", "b.go", "c.go", "d.go", "e.go", "f.go"}, projects) is None
 
 
 def test_the_folders_above_are_listed_without_the_root() -> None:

@@ -15,10 +15,11 @@ from rekindle.knowledge.notes.observations import (
     ObservedCall,
     observe_session,
 )
-from rekindle.knowledge.notes.playbook import MAX_SESSIONS, Playbook, build_playbook
+from rekindle.knowledge.notes.playbook import MAX_SESSIONS, Playbook, build_playbook, list_paths
 from rekindle.projects import (
     FOLDER_PREFIX,
     choose_project,
+    find_clone,
     find_repository,
     list_folders_above,
     normalize_folder,
@@ -50,6 +51,13 @@ class LearnReport(NamedTuple):
     projects: tuple[str, ...]  # whose playbook was renewed
 
 
+class FolderEvidence(NamedTuple):
+    """What sessions say about the repository of their folder: remotes that git named, and files."""
+
+    remotes: Counter[str]
+    paths: set[str]
+
+
 class LoadedSession(NamedTuple):
     """A session as learning sees it: its request, all that its user said, and its judged calls."""
 
@@ -64,7 +72,7 @@ def learn_from_sessions(
     """Observe sessions that are new or have changed, and renew the playbooks of their projects."""
     judge_sessions(store, session=session)
     waiting = store.observations.find_stale(VERSION, session)
-    folders: dict[str, Counter[str]] = {}
+    folders: dict[str, FolderEvidence] = {}
     touched: set[str] = set()
     batch: list[tuple[UnobservedSession, bytes]] = []
     for number, one in enumerate(waiting):
@@ -72,7 +80,9 @@ def learn_from_sessions(
         batch.append((one, _encode(observation)))
         if one.cwd:
             remotes = [normalize_remote(one.repository or ""), *observation.remotes]
-            folders.setdefault(one.cwd, Counter()).update(key for key in remotes if key)
+            evidence = folders.setdefault(one.cwd, FolderEvidence(Counter(), set()))
+            evidence.remotes.update(key for key in remotes if key)
+            evidence.paths.update(list_paths(observation))
         if one.project:
             touched.add(one.project)
         if len(batch) >= SESSIONS_PER_COMMIT:
@@ -166,25 +176,44 @@ def find_project(store: Store, folder: str) -> str | None:
     return next((known[one] for one in above if _is_repository(known.get(one))), None)
 
 
-def _assign_projects(store: Store, folders: dict[str, Counter[str]]) -> set[str]:
+def _assign_projects(store: Store, folders: dict[str, FolderEvidence]) -> set[str]:
     """Assign the sessions of folders to their projects; return the projects that gained or lost."""
     known = store.observations.load_folders()
     names = {cwd: normalize_folder(cwd) for cwd in folders}
     remotes = {name: Counter(known[name].remotes) for name in names.values() if name in known}
+    paths: dict[str, set[str]] = {}
     for cwd, name in names.items():
         if name not in remotes:
             remotes[name] = _read_local_remote(cwd)
-        remotes[name].update(folders[cwd])
+        remotes[name].update(folders[cwd].remotes)
+        paths.setdefault(name, set()).update(folders[cwd].paths)
     projects = {name: one.project for name, one in known.items()}
     for name in (*remotes, *remotes):  # again, because a project may be known only after the first
         projects[name] = _choose_project(name, remotes[name], projects)
+    _join_clones(store, projects, paths)
     touched = {projects[name] for name in names.values()}
-    changed = {name: StoredFolder(projects[name], remotes[name]) for name in remotes}
-    if changed:
-        store.observations.save_folders(changed)
+    if remotes:
+        store.observations.save_folders(
+            {name: StoredFolder(projects[name], remotes[name]) for name in remotes}
+        )
     for cwd, name in names.items():
         touched.update(one for one in store.observations.assign_project(cwd, projects[name]) if one)
     return touched
+
+
+def _join_clones(store: Store, projects: dict[str, str], paths: dict[str, set[str]]) -> None:
+    """Join folders without a remote to the repository whose files they use, if they are named alike."""
+    files: dict[str, set[str]] = {}
+    for name, used in paths.items():
+        files.setdefault(projects[name], set()).update(used)
+    lonely = [name for name in paths if not _is_repository(projects[name]) and len(paths[name]) > 1]
+    known = {one for one in projects.values() if _is_repository(one)} if lonely else set[str]()
+    for project in known:
+        files.setdefault(project, set()).update(load_playbook(store, project).paths)
+    for name in lonely:
+        project = find_clone(name, paths[name], {one: files[one] for one in known})
+        if project is not None:
+            projects[name] = project
 
 
 def _read_local_remote(cwd: str) -> Counter[str]:

@@ -147,8 +147,11 @@ def _collect_fixes(
 
 def _collect_paths(observations: Sequence[Observation]) -> list[str]:
     """Return the paths of files, those of the newest sessions first."""
-    found: dict[str, None] = {}
-    for one in reversed(observations):
-        found.update(dict.fromkeys(file.path for file in one.files))
-        found.update(dict.fromkeys(one.shell_files))
-    return [path for path in found if "." in path.rsplit("/", 1)[-1]][:MAX_PATHS]
+    found = dict.fromkeys(path for one in reversed(observations) for path in list_paths(one))
+    return list(found)[:MAX_PATHS]
+
+
+def list_paths(observation: Observation) -> list[str]:
+    """Return the paths of the files that a session used, by a tool or by a command."""
+    paths = (*(file.path for file in observation.files), *observation.shell_files)
+    return [path for path in paths if "." in path.rsplit("/", 1)[-1]]
