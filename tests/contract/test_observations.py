@@ -78,7 +78,12 @@ def test_assigning_a_project_makes_nothing_stale(store: Store) -> None:
 
 
 def test_a_known_failure_recalls_its_fix(store: Store) -> None:
-    tell(store, "a", ("go list ./...", DENIED, False), ("env GOCACHE=/tmp/c go list ./...", "ok", True))
+    tell(
+        store,
+        "a",
+        ("go list ./...", DENIED, False),
+        ("env GOCACHE=/tmp/c go list ./...", "ok", True),
+    )
     learn_from_sessions(store)
     recall = recall_at_failure(store, FOLDER, "Bash", {"command": "go list ./x"}, DENIED)
     assert recall.notes[0].command == "env GOCACHE=/tmp/c go list ./..."

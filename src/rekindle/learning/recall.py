@@ -12,6 +12,7 @@ from rekindle.knowledge.notes.replay import (
     NotesRecaller,
     ReplayResult,
     ReplaySession,
+    SessionScore,
     find_own_commands,
     replay_project,
 )
@@ -32,7 +33,9 @@ from .learner import (
 def recall_at_start(store: Store, folder: str, message: str) -> Recall:
     """Return what a session in this folder should be told before it begins; empty if nothing."""
     project = find_project(store, folder)
-    return Recall() if project is None else recall.recall_start(load_playbook(store, project), message)
+    return (
+        Recall() if project is None else recall.recall_start(load_playbook(store, project), message)
+    )
 
 
 def recall_at_failure(
@@ -70,11 +73,11 @@ def replay_projects(
             progress(done, total)
 
     recallers = {"notes": NotesRecaller(), "naive list": NaiveRecaller(), "limit": LimitRecaller()}
-    results = {name: ReplayResult(name, []) for name in recallers}
+    scores: dict[str, list[SessionScore]] = {name: [] for name in recallers}
     for sessions in chosen.values():
         for name, score in replay_project(sessions, recallers, is_own, advance):
-            results[name].scores.append(score)
-    return list(results.values())
+            scores[name].append(score)
+    return [ReplayResult(name, found) for name, found in scores.items()]
 
 
 def _iter_replay_sessions(store: Store, project: str) -> Iterator[ReplaySession]:

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 import typer
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rekindle.knowledge.notes.recall import Recall
     from rekindle.knowledge.notes.replay import ReplayedRecall, ReplayResult
     from rekindle.store import Store
+    from rekindle.types import JSON
 
 _FolderOption = Annotated[
     Path | None,
@@ -87,7 +88,8 @@ def recall_notes(
         ),
     ] = None,
     batch: Annotated[
-        bool, typer.Option("--batch", help="Read questions from stdin and answer each, as JSON lines.")
+        bool,
+        typer.Option("--batch", help="Read questions from stdin and answer each, as JSON lines."),
     ] = False,
     json: JsonOption = False,
 ) -> None:
@@ -140,11 +142,11 @@ def _answer_question(store: Store, question: Mapping[str, Any]) -> Recall:
         return recall_at_start(store, folder, _get_text(question, "message"))
     if question["at"] != "failure":
         raise InvalidInput(f"question: at: expected start or failure, got {question['at']!r:.40}")
-    arguments = question.get("arguments") or {}
+    arguments: Any = question.get("arguments") or {}
     if not isinstance(arguments, dict | str):
         raise InvalidInput("question: arguments: expected an object")
     tool, result = _get_text(question, "tool"), _get_text(question, "result")
-    return recall_at_failure(store, folder, tool, arguments, result)
+    return recall_at_failure(store, folder, tool, cast("dict[str, JSON] | str", arguments), result)
 
 
 def _get_text(question: Mapping[str, Any], field: str) -> str:

@@ -24,6 +24,7 @@ from .command_forms import CommandForm, is_everyday, parse_command_line, relativ
 from .programs import get_program
 
 OBSERVATION_VERSION = 1
+ADVICE_MARK = "[From earlier sessions in this project]"  # before advice in the result of a call
 MAX_REQUEST_CHARS = 6_000
 MAX_REQUEST_WORDS = 120
 MAX_LOOK_WORDS = 24
@@ -213,6 +214,7 @@ def hash_word(word: str) -> int:
 
 def describe_look(result: str) -> tuple[int, ...]:
     """Return the hashed words of the lines in which a result reports its failure."""
+    result = result.partition(ADVICE_MARK)[0]
     lines = [line for line in result[-6_000:].splitlines() if _ERROR_LINE.search(line[:400])]
     chosen = [*lines[:2], *lines[-3:]] or result.splitlines()[-3:]
     found: dict[int, None] = {}

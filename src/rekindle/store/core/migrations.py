@@ -16,9 +16,7 @@ from .tables import TABLES
 
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "migrations")
 LAST_FILE = 10  # the last migration in a file; a test compares this with the folders
-LATEST_VERSION = max(
-    LAST_FILE, *(part.since for table in TABLES for part in (table, *table.parts))
-)
+LATEST_VERSION = max(LAST_FILE, *(part.since for table in TABLES for part in (table, *table.parts)))
 LAST_REINDEX_VERSION = 2  # the last migration that changes the contents of the search index
 
 

@@ -106,9 +106,7 @@ def test_a_form_that_never_worked_recalls_those_that_did() -> None:
 def test_a_missing_file_recalls_the_one_that_is_there() -> None:
     playbook = build([read("internal/net/smarthttp.go")])
     result = "sed: internal/net/http.go: No such file or directory"
-    recall = recall_failure(
-        playbook, ROOT, bash("sed -n 1,9p internal/net/http.go").call, result
-    )
+    recall = recall_failure(playbook, ROOT, bash("sed -n 1,9p internal/net/http.go").call, result)
     assert recall.notes[0].path == "internal/net/smarthttp.go"
 
 
