@@ -22,8 +22,9 @@ from typing import Any
 
 from rekindle import Message, ToolCall, open_store
 from rekindle.knowledge.notes.replay import METRICS, ReplayResult
-from rekindle.learning.learner import learn_from_sessions
-from rekindle.learning.recall import recall_at_failure, recall_at_start, replay_projects
+from rekindle.learning.notes.learner import learn_from_sessions
+from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
+from rekindle.learning.notes.replay import replay_projects
 from rekindle.store import Store
 from rekindle.transcripts.importer import import_transcripts
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from rekindle import Filter, Message, Store, ToolCall
-from rekindle.learning.learner import find_project, learn_from_sessions, load_playbook
-from rekindle.learning.recall import recall_at_failure, recall_at_start, replay_projects
+from rekindle.learning.notes.learner import learn_from_sessions
+from rekindle.learning.notes.playbooks import find_project, load_playbook
+from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
+from rekindle.learning.notes.replay import replay_projects
 
 FOLDER = "/gone/work/app"
 DENIED = "cache: operation not permitted\nerror: build failed"

@@ -17,14 +17,13 @@ from rekindle.agent.model.client import Model, ModelResponse, Retrying, StreamEn
 from rekindle.agent.tools.registry import Toolbox
 from rekindle.agent.tools.tool import ToolContext, ToolResult
 from rekindle.errors import ContextTooLong, ModelError
-from rekindle.judging.judge import judge_call
 from rekindle.knowledge.notes.observations import ADVICE_MARK
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import Message, Price, Session, Tokens, ToolCall, Usage, replace_fields
 
 SteeringSource: TypeAlias = Callable[[], Awaitable[Sequence[Message]]]
-# Returns what is known about the failure of a call with this result; empty if nothing.
-Advisor: TypeAlias = Callable[[ToolCall, str], str]
+# Returns what is known about the failure of a call; empty if nothing, or if it did not fail.
+Advisor: TypeAlias = Callable[[ToolCall, ToolResult], str]
 CompressCallback: TypeAlias = Callable[[Session, Sequence[Message]], Awaitable["Compacted | None"]]
 
 MAX_EMPTY_RESPONSES = 2  # consecutive; then the turn ends
@@ -195,9 +194,7 @@ class _TurnRunner:
     async def _add_advice(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Add what is known about such a failure to the result of a call that failed."""
         advise = self._context.advise
-        if advise is None or not judge_call(call, result.to_message(call)).failed:
-            return result
-        advice = await self._executor.run(advise, call, result.content)
+        advice = "" if advise is None else await self._executor.run(advise, call, result)
         if not advice:
             return result
         return result._replace(content=f"{result.content}\n\n{ADVICE_MARK} {advice}")

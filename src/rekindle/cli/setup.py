@@ -119,7 +119,7 @@ def _shorten_path(path: Path) -> str:
 
 
 def _import_paths(store: Store, paths: Sequence[Path]) -> ImportReport:
-    from rekindle.learning.learner import learn_from_sessions
+    from rekindle.learning.notes.learner import learn_from_sessions
     from rekindle.transcripts.importer import ImportReport, import_transcripts
 
     if not paths:

@@ -47,7 +47,7 @@ from rekindle.store.learning.preludes import encode_prelude, hash_prelude
 from rekindle.types import Message, Pattern, Session, Template
 
 from .library import TemplateLibrary, update_index
-from .recall import recall_at_start
+from .notes.recall import recall_at_start
 
 logger = logging.getLogger(__name__)
 

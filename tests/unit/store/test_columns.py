@@ -59,8 +59,8 @@ def test_an_old_database_gets_the_column() -> None:
 
 
 def test_rows_of_all_versions_are_recognised() -> None:
-    assert tables.SESSIONS.widths == {34, 36}
-    assert SESSIONS.widths == {34, 36, 38}
+    assert tables.SESSIONS.widths == {34, 36, 38}
+    assert SESSIONS.widths == {34, 36, 38, 40}
     assert tables.MESSAGES.widths == {13}
 
 

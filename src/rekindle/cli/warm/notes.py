@@ -63,7 +63,7 @@ def learn_sessions(json: JsonOption = False) -> None:
       rekindle warm learn
       rekindle warm learn --json
     """
-    from rekindle.learning.learner import learn_from_sessions
+    from rekindle.learning.notes.learner import learn_from_sessions
 
     with open_for_writing(may_create=True) as store, show_progress("Learning") as progress:
         report = learn_from_sessions(store, progress=progress)
@@ -135,7 +135,7 @@ def _read_question(data: bytes) -> dict[str, Any]:
 
 
 def _answer_question(store: Store, question: Mapping[str, Any]) -> Recall:
-    from rekindle.learning.recall import recall_at_failure, recall_at_start
+    from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
 
     folder = _get_text(question, "folder") or os.getcwd()
     if question.get("at", "start") == "start":
@@ -179,7 +179,7 @@ def replay_history(
       rekindle warm replay
       rekindle warm replay --project owner/name --json
     """
-    from rekindle.learning.recall import replay_projects
+    from rekindle.learning.notes.replay import replay_projects
 
     with open_for_writing(may_create=True) as store, show_progress("Replaying") as progress:
         results = replay_projects(store, project, progress=progress)

@@ -87,7 +87,7 @@ class Fix(msgspec.Struct, array_like=True, frozen=True):
     fixed_folder: str
 
 
-class Observation(msgspec.Struct, array_like=True, frozen=True):
+class SessionObservation(msgspec.Struct, array_like=True, frozen=True):
     """What learning keeps of one session."""
 
     session: str
@@ -108,7 +108,7 @@ def observe_session(
     request: str,
     calls: Sequence[ObservedCall],
     said: str = "",
-) -> Observation:
+) -> SessionObservation:
     """Observe a session that worked in the folder `root`; `said` is all that its user said."""
     commands: dict[CommandForm, list[int]] = {}
     files: dict[str, int] = {}
@@ -122,7 +122,7 @@ def observe_session(
                 shell_files.update(dict.fromkeys(form.files))
         if one.failed is False and (path := read_path(one.call, root)):
             files[path] = files.get(path, 0) + 1
-    return Observation(
+    return SessionObservation(
         session=session,
         started=started,
         words=hash_request(request),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from .observations import Fix, Observation, hash_word
+from .observations import Fix, SessionObservation, hash_word
 from .programs import get_program, is_known_program
 
 MAX_SESSIONS = 300  # the newest ones; older ones say little about today
@@ -60,7 +60,7 @@ class Playbook(msgspec.Struct, array_like=True, frozen=True):
     paths: tuple[str, ...] = ()  # every file that a session used, by a tool or by a command
 
 
-def build_playbook(observations: Iterable[Observation]) -> Playbook:
+def build_playbook(observations: Iterable[SessionObservation]) -> Playbook:
     """Build a playbook from the newest of a project's sessions."""
     newest = sorted(observations, key=lambda one: (one.started, one.session))[-MAX_SESSIONS:]
     named = {program for one in newest for program in one.programs}
@@ -79,7 +79,7 @@ def build_playbook(observations: Iterable[Observation]) -> Playbook:
 
 
 def _collect_commands(
-    observations: Sequence[Observation], is_trusted: Callable[[str, str], bool]
+    observations: Sequence[SessionObservation], is_trusted: Callable[[str, str], bool]
 ) -> Iterable[PlaybookItem]:
     forms: dict[str, dict[tuple[str, str], list[int]]] = {}
     used: dict[str, list[int]] = {}
@@ -116,7 +116,7 @@ def _collect_commands(
         )
 
 
-def _collect_files(observations: Sequence[Observation]) -> Iterable[PlaybookItem]:
+def _collect_files(observations: Sequence[SessionObservation]) -> Iterable[PlaybookItem]:
     used: dict[str, tuple[list[int], list[int]]] = {}
     for number, one in enumerate(observations):
         for file in one.files:
@@ -128,7 +128,7 @@ def _collect_files(observations: Sequence[Observation]) -> Iterable[PlaybookItem
 
 
 def _collect_fixes(
-    observations: Sequence[Observation], is_trusted: Callable[[str, str], bool]
+    observations: Sequence[SessionObservation], is_trusted: Callable[[str, str], bool]
 ) -> Iterable[KnownFix]:
     known: dict[tuple[str, ...], tuple[Fix, list[int]]] = {}
     for number, one in enumerate(observations):
@@ -145,13 +145,13 @@ def _collect_fixes(
         yield KnownFix(fix, tuple(sessions))
 
 
-def _collect_paths(observations: Sequence[Observation]) -> list[str]:
+def _collect_paths(observations: Sequence[SessionObservation]) -> list[str]:
     """Return the paths of files, those of the newest sessions first."""
     found = dict.fromkeys(path for one in reversed(observations) for path in list_paths(one))
     return list(found)[:MAX_PATHS]
 
 
-def list_paths(observation: Observation) -> list[str]:
+def list_paths(observation: SessionObservation) -> list[str]:
     """Return the paths of the files that a session used, by a tool or by a command."""
     paths = (*(file.path for file in observation.files), *observation.shell_files)
     return [path for path in paths if "." in path.rsplit("/", 1)[-1]]

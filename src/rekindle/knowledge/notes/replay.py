@@ -17,7 +17,7 @@ from rekindle.judging.rules.evidence import Evidence
 from rekindle.types import Message, ToolCall
 
 from .command_forms import is_everyday, parse_command_line
-from .observations import MAX_CALLS_TO_FIX, Observation, ObservedCall, read_forms
+from .observations import MAX_CALLS_TO_FIX, ObservedCall, SessionObservation, read_forms
 from .playbook import Playbook, build_playbook
 from .recall import Recall, RecalledNote, recall_failure, recall_start
 
@@ -33,7 +33,7 @@ _PLAIN_WORDS = frozenset(("&&", "cd", "||", "2>&1", "echo", "head", "tail"))
 class ReplaySession(NamedTuple):
     """A session to replay: what was observed, and what it really said and did."""
 
-    observation: Observation
+    observation: SessionObservation
     root: str
     request: str
     calls: Sequence[ObservedCall]

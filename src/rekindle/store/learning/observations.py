@@ -65,9 +65,9 @@ class Observations:
                 id=unescape_text(id),
                 changes=changes,
                 messages=messages,
-                cwd=_unescape(cwd),
-                repository=_unescape(repository),
-                project=_unescape(project),
+                cwd=_unescape_optional(cwd),
+                repository=_unescape_optional(repository),
+                project=_unescape_optional(project),
                 started=started,
             )
             for num, id, changes, messages, cwd, repository, project, started in rows
@@ -193,8 +193,8 @@ def _assign_project(tx: Transaction, cwd: str, project: str) -> list[str | None]
     )
     for table in _DERIVED_TABLES:
         tx.run_many(f"UPDATE {table} SET changes = changes + 1 WHERE session = ?", changed)
-    return [_unescape(before) for before in Counter(before for _, before in rows)]
+    return [_unescape_optional(before) for before in Counter(before for _, before in rows)]
 
 
-def _unescape(value: str | None) -> str | None:
+def _unescape_optional(value: str | None) -> str | None:
     return None if value is None else unescape_text(value)

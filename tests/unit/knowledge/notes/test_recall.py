@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rekindle.knowledge.notes.observations import Observation, ObservedCall, observe_session
+from rekindle.knowledge.notes.observations import ObservedCall, SessionObservation, observe_session
 from rekindle.knowledge.notes.playbook import Playbook, build_playbook
 from rekindle.knowledge.notes.recall import (
     MAX_FAILURE_TOKENS,
@@ -28,7 +28,7 @@ def read(path: str) -> ObservedCall:
     )
 
 
-def observe(number: int, request: str, *calls: ObservedCall) -> Observation:
+def observe(number: int, request: str, *calls: ObservedCall) -> SessionObservation:
     return observe_session(f"s{number}", number * DAY, ROOT, request, calls)
 
 

@@ -11,13 +11,13 @@ import msgspec
 from rekindle.judging.judge import RULES_VERSION as JUDGE_VERSION
 from rekindle.knowledge.notes.observations import (
     OBSERVATION_VERSION,
-    Observation,
     ObservedCall,
+    SessionObservation,
     observe_session,
 )
-from rekindle.knowledge.notes.playbook import MAX_SESSIONS, Playbook, build_playbook, list_paths
+from rekindle.knowledge.notes.playbook import MAX_SESSIONS, build_playbook, list_paths
+from rekindle.learning.miner import judge_sessions, load_judged_session
 from rekindle.projects import (
-    FOLDER_PREFIX,
     choose_project,
     find_clone,
     find_repository,
@@ -29,7 +29,7 @@ from rekindle.store import Store
 from rekindle.store.learning.observations import StoredFolder, UnobservedSession
 from rekindle.types import JudgedCall, Message
 
-from .miner import judge_sessions, load_judged_session
+from .playbooks import is_repository, load_playbook, save_playbook
 
 Progress = Callable[[int, int], None]
 
@@ -40,8 +40,7 @@ LOCAL_REMOTE_WEIGHT = 100  # of a remote that the folder on this machine has
 _GENERATED_STARTS = ("<", "Caveat:", "# AGENTS", "[Request interrupted")
 
 _encode = msgspec.msgpack.encode
-_decode_observation = msgspec.msgpack.Decoder(Observation).decode
-_decode_playbook = msgspec.msgpack.Decoder(Playbook).decode
+_decode_observation = msgspec.msgpack.Decoder(SessionObservation).decode
 
 
 class LearnReport(NamedTuple):
@@ -97,29 +96,21 @@ def learn_from_sessions(
     return LearnReport(len(waiting), tuple(sorted(touched)))
 
 
-def renew_playbook(store: Store, project: str) -> Playbook:
+def renew_playbook(store: Store, project: str) -> None:
     """Build the playbook of a project from the observations of its newest sessions."""
-    playbook = build_playbook(load_observations(store, project))
-    store.observations.save_playbook(project, VERSION, _encode(playbook))
-    return playbook
+    save_playbook(store, project, build_playbook(load_observations(store, project)))
 
 
-def load_observations(store: Store, project: str) -> list[Observation]:
+def load_observations(store: Store, project: str) -> list[SessionObservation]:
     """Return the observations of a project's newest sessions."""
     found = store.observations.load_newest(project, MAX_SESSIONS)
     return [_decode_observation(data) for data in found]
 
 
-def load_playbook(store: Store, project: str) -> Playbook:
-    """Return the playbook of a project; an empty one if nothing was learned there."""
-    data = store.observations.load_playbook(project, VERSION)
-    return Playbook() if data is None else _decode_playbook(data)
-
-
 # ── observing
 
 
-def observe_stored_session(store: Store, one: UnobservedSession) -> Observation:
+def observe_stored_session(store: Store, one: UnobservedSession) -> SessionObservation:
     """Observe a session of the store."""
     loaded = load_session(store, one.id)
     return observe_session(
@@ -162,20 +153,6 @@ def _iter_calls(
 # ── projects
 
 
-def find_project(store: Store, folder: str) -> str | None:
-    """Return the project that a folder belongs to, if it is known or a repository."""
-    name = normalize_folder(folder)
-    above = list_folders_above(name)
-    known = store.observations.find_folder_projects([name, *above])
-    if name in known:
-        return known[name]
-    repository = find_repository(folder)
-    if repository is not None:
-        root = known.get(normalize_folder(repository.root))
-        return repository.remote or root
-    return next((known[one] for one in above if _is_repository(known.get(one))), None)
-
-
 def _assign_projects(store: Store, folders: dict[str, FolderEvidence]) -> set[str]:
     """Assign the sessions of folders to their projects; return the projects that gained or lost."""
     known = store.observations.load_folders()
@@ -206,8 +183,8 @@ def _join_clones(store: Store, projects: dict[str, str], paths: dict[str, set[st
     files: dict[str, set[str]] = {}
     for name, used in paths.items():
         files.setdefault(projects[name], set()).update(used)
-    lonely = [name for name in paths if not _is_repository(projects[name]) and len(paths[name]) > 1]
-    known = {one for one in projects.values() if _is_repository(one)} if lonely else set[str]()
+    lonely = [name for name in paths if not is_repository(projects[name]) and len(paths[name]) > 1]
+    known = {one for one in projects.values() if is_repository(one)} if lonely else set[str]()
     for project in known:
         files.setdefault(project, set()).update(load_playbook(store, project).paths)
     for name in lonely:
@@ -224,10 +201,6 @@ def _read_local_remote(cwd: str) -> Counter[str]:
 
 def _choose_project(name: str, remotes: Counter[str], projects: dict[str, str]) -> str:
     for above in list_folders_above(name):
-        if not remotes and _is_repository(projects.get(above)):
+        if not remotes and is_repository(projects.get(above)):
             return projects[above]
-    return choose_project(name, remotes, filter(_is_repository, set(projects.values())))
-
-
-def _is_repository(project: str | None) -> bool:
-    return project is not None and not project.startswith(FOLDER_PREFIX)
+    return choose_project(name, remotes, filter(is_repository, set(projects.values())))
