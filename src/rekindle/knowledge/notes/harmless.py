@@ -14,6 +14,8 @@ from rekindle.judging.rules.text_patterns import split_words
 
 MAX_PATH_CHARS = 160
 MAX_WORD_CHARS = 40
+MAX_SEGMENT_CHARS = 60
+MAX_RUN_CHARS = 24
 
 _SUBCOMMAND = re.compile(r"[a-z][a-z_]*(?:[:.-][a-z0-9_]+){0,5}")
 _LONG_OPTION = re.compile(r"--[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
@@ -23,6 +25,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
 _SMALL_NUMBER = re.compile(r"\d{1,2}[smhkMG]?")
 _SEGMENT = re.compile(r"\.{0,3}[A-Za-z0-9_@+~*?-]+(?:\.[A-Za-z0-9_*+-]+)*|\.{1,3}|\*{1,2}")
 _WORD_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_PIECE = re.compile(r"[A-Za-z0-9]+")
 _PLAIN_VALUE = split_words(
     """
     0 1 true false yes no on off none all auto always never short long line json text yaml plain table
@@ -131,11 +134,16 @@ def _looks_like_path(word: str) -> bool:
 
 
 def _is_random(segment: str) -> bool:
-    """Return whether a name looks generated: digits and letters in turns, or one long run."""
-    parts = _WORD_PART.findall(segment)
-    digits = sum(part.isdigit() for part in parts)
-    if digits >= 3 and digits * 2 >= len(parts):
+    """Return whether a name looks generated: letters, digits and capitals in turns, or one long run."""
+    if len(segment) > MAX_SEGMENT_CHARS:
         return True
-    longest = max((len(part) for part in parts), default=0)
-    singles = sum(len(part) == 1 for part in parts)
-    return longest > 24 or (len(segment) >= 16 and singles * 2 >= len(parts))
+    for piece in _PIECE.findall(segment):
+        parts = _WORD_PART.findall(piece)
+        digits = sum(part.isdigit() for part in parts)
+        if max(map(len, parts), default=0) > MAX_RUN_CHARS or (digits > 1 and len(parts) > 3):
+            return True
+        if len(piece) >= 8 and len(parts) >= 4 and len(piece) < 3.5 * len(parts):
+            return True
+    whole = _WORD_PART.findall(segment)
+    digits = sum(part.isdigit() for part in whole)
+    return digits >= 3 and digits * 2 >= len(whole)
