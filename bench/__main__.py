@@ -7,7 +7,18 @@ import json
 import sys
 from datetime import UTC, datetime
 
-from . import choosing, gateway, growth, importing, judging, mining, processes, report, store_run
+from . import (
+    choosing,
+    gateway,
+    growth,
+    importing,
+    judging,
+    mining,
+    processes,
+    recall,
+    report,
+    store_run,
+)
 from .contestants import PEERS
 from .runner import WORK, alone
 from .warm import command as warm
@@ -38,6 +49,7 @@ def parse() -> argparse.Namespace:
     importing.add_arguments(commands.add_parser("import", help="an import against its floor"))
     gateway.add_arguments(commands.add_parser("gateway", help="time before the model, and a crowd"))
     choosing.add_arguments(commands.add_parser("choose", help="the start of a warm session"))
+    recall.add_arguments(commands.add_parser("recall", help="recall on real histories"))
     mining.add_arguments(commands.add_parser("mine", help="mining against reading the rows"))
     processes.add_arguments(commands.add_parser("processes", help="background processes and peers"))
     warm.add_arguments(commands.add_parser("warm", help="warm starts with a real model"))
@@ -110,6 +122,7 @@ if __name__ == "__main__":
         if section := {
             "gateway": gateway,
             "choose": choosing,
+            "recall": recall,
             "mine": mining,
             "processes": processes,
             "warm": warm,

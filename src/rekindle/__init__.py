@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from rekindle.learning.build import build_template
     from rekindle.learning.library import TemplateLibrary
     from rekindle.learning.miner import iter_judged_sessions
+    from rekindle.learning.notes.learner import learn_from_sessions
+    from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
     from rekindle.learning.warm_start import (
         NewSession,
         WarmStartConfig,
@@ -192,10 +194,13 @@ __all__ = [
     "format_conversation",
     "import_transcripts",
     "iter_judged_sessions",
+    "learn_from_sessions",
     "load_conversation",
     "open_async_store",
     "open_store",
     "read_transcript",
+    "recall_at_failure",
+    "recall_at_start",
     "run_turn",
     "to_json_value",
 ]
@@ -235,6 +240,8 @@ _NAMES = {  # by module
     "learning.miner": "iter_judged_sessions",
     "learning.build": "build_template",
     "learning.library": "TemplateLibrary",
+    "learning.notes.learner": "learn_from_sessions",
+    "learning.notes.recall": "recall_at_failure recall_at_start",
     "learning.warm_start": (
         "NewSession WarmStartConfig WarmStarter begin_session build_opening_messages"
     ),

@@ -99,6 +99,8 @@ class Session(NamedTuple):
     arm: str | None = None
     cwd: str | None = None
     git_branch: str | None = None
+    repository: str | None = None  # as the transcript names it
+    project: str | None = None  # assigned by learning
     preview: str | None = None
     archived: float | None = None
     pruned: float | None = None

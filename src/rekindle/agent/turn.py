@@ -17,10 +17,13 @@ from rekindle.agent.model.client import Model, ModelResponse, Retrying, StreamEn
 from rekindle.agent.tools.registry import Toolbox
 from rekindle.agent.tools.tool import ToolContext, ToolResult
 from rekindle.errors import ContextTooLong, ModelError
+from rekindle.knowledge.notes.observations import ADVICE_MARK
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import Message, Price, Session, Tokens, ToolCall, Usage, replace_fields
 
 SteeringSource: TypeAlias = Callable[[], Awaitable[Sequence[Message]]]
+# Returns what is known about the failure of a call; empty if nothing, or if it did not fail.
+Advisor: TypeAlias = Callable[[ToolCall, ToolResult], str]
 CompressCallback: TypeAlias = Callable[[Session, Sequence[Message]], Awaitable["Compacted | None"]]
 
 MAX_EMPTY_RESPONSES = 2  # consecutive; then the turn ends
@@ -89,6 +92,7 @@ class TurnContext(NamedTuple):
     price: Price = Price()
     steering: SteeringSource | None = None  # messages that arrived during the turn
     compress: CompressCallback | None = None
+    advise: Advisor | None = None
 
 
 async def run_turn(
@@ -184,7 +188,16 @@ class _TurnRunner:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run_call(self, call: ToolCall) -> tuple[ToolCall, ToolResult]:
-        return call, await self._context.toolbox.run(call, self._context.tool_context)
+        result = await self._context.toolbox.run(call, self._context.tool_context)
+        return call, await self._add_advice(call, result)
+
+    async def _add_advice(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        """Add what is known about such a failure to the result of a call that failed."""
+        advise = self._context.advise
+        advice = "" if advise is None else await self._executor.run(advise, call, result)
+        if not advice:
+            return result
+        return result._replace(content=f"{result.content}\n\n{ADVICE_MARK} {advice}")
 
     async def _store_message(self, message: Message) -> None:
         await self._executor.run(self._executor.store.append, self._session, message)

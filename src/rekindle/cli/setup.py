@@ -119,12 +119,17 @@ def _shorten_path(path: Path) -> str:
 
 
 def _import_paths(store: Store, paths: Sequence[Path]) -> ImportReport:
+    from rekindle.learning.notes.learner import learn_from_sessions
     from rekindle.transcripts.importer import ImportReport, import_transcripts
 
     if not paths:
         return ImportReport()
     with show_progress("Importing") as show:
-        return import_transcripts(store, paths, progress=show)
+        report = import_transcripts(store, paths, progress=show)
+    if report.files:
+        with show_progress("Learning") as show:
+            learn_from_sessions(store, progress=show)
+    return report
 
 
 def _print_report(report: ImportReport, unrecognized: Sequence[str] = ()) -> None:

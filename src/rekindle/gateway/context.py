@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from rekindle.agent.model.client import Model
 from rekindle.agent.tools.registry import Toolbox
 from rekindle.agent.tools.tool import ToolContext
-from rekindle.agent.turn import TurnLimits
+from rekindle.agent.turn import Advisor, TurnLimits
 from rekindle.learning.warm_start import WarmStarter
 from rekindle.routing.key import KeyParts, build_key, get_key_rule, join_key
 from rekindle.routing.reset_policy import get_policy
@@ -40,7 +40,7 @@ class GatewayContext(NamedTuple):
     seconds. `build_tool_context` returns what tools may do in a conversation. `is_busy` returns
     whether a session of an owner has running background processes. `platforms` are the connected
     ones, `homes` reads their home chats. A message is abandoned after `max_attempts` crashes.
-    `starter` warms up new sessions.
+    `starter` warms up new sessions, `advise` knows how failures were fixed before.
     """
 
     executor: StoreExecutor
@@ -60,6 +60,7 @@ class GatewayContext(NamedTuple):
     homes: Callable[[], Iterable[Source]] = _list_no_homes
     max_attempts: int = 3
     starter: WarmStarter | None = None
+    advise: Advisor | None = None
 
     def build_key(self, source: Source) -> str:
         """Build the key of the conversation that a source belongs to."""

@@ -47,6 +47,7 @@ from rekindle.store.learning.preludes import encode_prelude, hash_prelude
 from rekindle.types import Message, Pattern, Session, Template
 
 from .library import TemplateLibrary, update_index
+from .notes.recall import recall_at_start
 
 logger = logging.getLogger(__name__)
 
@@ -218,11 +219,30 @@ class WarmStarter:
             return Prelude(reason="warm starts are disabled")
         assignment = self._arm_policy(self._store, new_session.session, self.config)
         try:
-            return self._build_for_arm(new_session, tools, assignment)
+            prelude = self._build_for_arm(new_session, tools, assignment)
+            is_warm = assignment is None or assignment.arm == WARM
+            return self._add_notes(prelude, new_session) if is_warm else prelude
         except RECOVERABLE_ERRORS as error:
             # Keep the assignment: dropping sessions from one arm only would bias the experiment.
             logger.warning("session %s starts cold: %s", new_session.session.id, error)
             return _make_cold_prelude(assignment, str(error))
+
+    def _add_notes(self, prelude: Prelude, new_session: NewSession) -> Prelude:
+        """Add what is known about the project of the session's folder, unless many people share it."""
+        if self._shared or not new_session.folder:
+            return prelude
+        recall = recall_at_start(self._store, new_session.folder, new_session.text)
+        if not recall.notes:
+            return prelude
+        messages = tuple(build_opening_messages(recall.text, prelude.messages))
+        notes = f"{len(recall.notes)} notes of the project"
+        return prelude._replace(
+            messages=messages,
+            arm=WARM,
+            hash=hash_prelude(encode_prelude(messages)),
+            tokens=prelude.tokens + recall.tokens,
+            reason=f"{notes}; {prelude.reason}" if prelude.messages else notes,
+        )
 
     def _build_for_arm(
         self, new_session: NewSession, tools: Tools, assignment: ArmAssignment | None

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from rekindle.store.conversations.routes import Routes
     from rekindle.store.learning.experiments import Experiments
     from rekindle.store.learning.mining_results import MiningResults
+    from rekindle.store.learning.observations import Observations
     from rekindle.store.learning.preludes import Preludes
     from rekindle.store.learning.template_index import TemplateIndex
     from rekindle.store.learning.template_search import TemplateSearch
@@ -613,6 +614,13 @@ class Store:
         from rekindle.store.learning.mining_results import MiningResults
 
         return MiningResults(self._engine, self._write, self._clock)
+
+    @cached_property
+    def observations(self) -> Observations:
+        """The observations of sessions, and the projects and playbooks that follow from them."""
+        from rekindle.store.learning.observations import Observations
+
+        return Observations(self._engine, self._write)
 
     @cached_property
     def template_index(self) -> TemplateIndex:

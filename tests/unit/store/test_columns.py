@@ -37,7 +37,7 @@ def widen(session: Session, harbour: str | None, depth: float) -> Any:
 
 def test_a_new_database_has_the_column() -> None:
     sqlite, postgres = build_schema("sqlite", ALL), build_schema("postgres", ALL)
-    assert "prelude TEXT, harbour TEXT, depth REAL NOT NULL DEFAULT 0) STRICT" in sqlite
+    assert ", harbour TEXT, depth REAL NOT NULL DEFAULT 0) STRICT" in sqlite
     assert 'harbour TEXT COLLATE "C", depth DOUBLE PRECISION NOT NULL DEFAULT 0)' in postgres
     for sql in (sqlite, postgres):
         assert "content TEXT, mood TEXT)" in sql
@@ -59,8 +59,8 @@ def test_an_old_database_gets_the_column() -> None:
 
 
 def test_rows_of_all_versions_are_recognised() -> None:
-    assert tables.SESSIONS.widths == {34, 36}
-    assert SESSIONS.widths == {34, 36, 38}
+    assert tables.SESSIONS.widths == {34, 36, 38}
+    assert SESSIONS.widths == {34, 36, 38, 40}
     assert tables.MESSAGES.widths == {13}
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rekindle.agent.model.client import Endpoint, Model
 from rekindle.agent.toolkit import Toolkit, open_toolkit
-from rekindle.agent.tools.tool import Approver, Tool, ToolContext
+from rekindle.agent.tools.tool import Approver, Tool, ToolContext, ToolResult
+from rekindle.agent.turn import Advisor
 from rekindle.cli.store_access import ignore_sigpipe, load_settings, open_for_writing
 from rekindle.config import Config, get_home_and_env
 from rekindle.errors import InvalidInput, InvalidSetting, NotFound, StoreError
@@ -22,13 +23,24 @@ from rekindle.gateway.commands import COMMANDS, describe_unknown_command, parse_
 from rekindle.gateway.context import GatewayContext, derive_owner
 from rekindle.gateway.conversation import is_command
 from rekindle.gateway.process_reports import make_busy_check
+from rekindle.learning.notes.recall import recall_at_failure
 from rekindle.learning.warm_session_tool import create_tool_from_config
 from rekindle.learning.warm_start import WarmStarter, create_warm_starter
 from rekindle.processes.from_config import create_client
 from rekindle.processes.operations import Processes
 from rekindle.routing.source import LOCAL
 from rekindle.store.store_executor import StoreExecutor
-from rekindle.types import JSON, KeyRule, Message, Overridable, Price, Route, Session, Source
+from rekindle.types import (
+    JSON,
+    KeyRule,
+    Message,
+    Overridable,
+    Price,
+    Route,
+    Session,
+    Source,
+    ToolCall,
+)
 
 from .conversation import ChatConversation, TurnInterrupted, TurnResult
 from .history import InputHistory
@@ -275,7 +287,25 @@ def _create_context(
         is_busy=make_busy_check(agent.processes, executor),
         max_attempts=setup.config.gateway.turn_attempts,
         starter=_create_warm_starter(setup, agent.model),
+        advise=_create_advisor(setup),
     )
+
+
+def _create_advisor(setup: _ChatSetup) -> Advisor | None:
+    """Return what recalls how failures were fixed in this folder's project."""
+    if setup.options.cold or not setup.config.warm.enabled:
+        return None
+    folder = str(Path.cwd())
+
+    def advise(call: ToolCall, result: ToolResult) -> str:
+        from rekindle.judging.judge import judge_call
+
+        if not judge_call(call, result.to_message(call)).failed:
+            return ""
+        arguments, text = call.arguments, result.content
+        return recall_at_failure(setup.store, folder, call.name, arguments, text).text
+
+    return advise
 
 
 def _create_warm_starter(setup: _ChatSetup, model: Model) -> WarmStarter | None:

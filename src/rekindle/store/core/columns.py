@@ -112,6 +112,7 @@ class Table:
         *parts: TableColumn | Index | str,  # a text holds columns, see `parse_columns`
         key: str = "",  # the primary key, if it has several columns
         has_rowid: bool = True,  # on SQLite
+        since: int = 1,  # the schema version that added it
     ) -> None:
         self.name = name
         self.parts = tuple(
@@ -124,6 +125,7 @@ class Table:
         self.names = tuple(column.name for column in self.columns)
         self._key = key
         self._has_rowid = has_rowid
+        self.since = since
 
     @property
     def widths(self) -> set[int]:
@@ -133,7 +135,14 @@ class Table:
 
     def extend(self, *parts: TableColumn | Index | str) -> Table:
         """Return a copy with more columns or indexes."""
-        return Table(self.name, *self.parts, *parts, key=self._key, has_rowid=self._has_rowid)
+        return Table(
+            self.name,
+            *self.parts,
+            *parts,
+            key=self._key,
+            has_rowid=self._has_rowid,
+            since=self.since,
+        )
 
     def list_names(self, *without: str) -> str:
         """Return the column names for a statement, except some."""
@@ -168,6 +177,9 @@ class Table:
 
     def build_migration(self, engine: str, version: int) -> Iterator[str]:
         """Yield the statements that add what the table has since a version."""
+        if self.since == version > 1:
+            yield from self.build_definition(engine)
+            return
         for part in self.parts:
             if part.since != version:
                 continue

@@ -7,6 +7,7 @@
     ended=no ended=yes ended=compression      whether it ended, or its end reason
     titled=no parent=yes archived=any         yes or no (archived: also any; defaults to no)
     arm=warm template=review                  how it was started
+    project=github.com/owner/name             the repository it worked in
     since=2026-01-31 until=2026-02-28T12:00   last activity, local time; a bare date covers the whole day
 
 Terms are separated by spaces and must all match; quote a value that contains spaces.
@@ -48,6 +49,7 @@ class Filter(NamedTuple):
     pruned: bool = False
     arm: str | None = None
     template: str | None = None
+    project: str | None = None
     idle: tuple[tuple[str, float], ...] = ()
     messages: tuple[tuple[str, int], ...] = ()
     calls: tuple[tuple[str, int], ...] = ()
@@ -82,7 +84,7 @@ class Filter(NamedTuple):
             conditions.append(condition)
             params.extend(values)
 
-        for name in ("source", "owner", "model", "arm", "template"):
+        for name in ("source", "owner", "model", "arm", "template", "project"):
             value = getattr(self, name)
             if value is not None:
                 require(f"s.{name} = ?", escape_text(value))
@@ -209,6 +211,7 @@ _FIELD_PARSERS: dict[str, tuple[tuple[str, ...], Callable[[str, str, str], Any]]
     "archived": (_EQUALITY, _parse_flag),
     "arm": (_EQUALITY, _parse_text),
     "template": (_EQUALITY, _parse_text),
+    "project": (_EQUALITY, _parse_text),
     "since": (_EQUALITY, _parse_time_bound),
     "until": (_EQUALITY, _parse_time_bound),
 }

@@ -16,7 +16,7 @@ from .tables import TABLES
 
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "migrations")
 LAST_FILE = 10  # the last migration in a file; a test compares this with the folders
-LATEST_VERSION = max(LAST_FILE, *(part.since for table in TABLES for part in table.parts))
+LATEST_VERSION = max(LAST_FILE, *(part.since for table in TABLES for part in (table, *table.parts)))
 LAST_REINDEX_VERSION = 2  # the last migration that changes the contents of the search index
 
 
@@ -24,8 +24,8 @@ def load_migrations(engine: str, tables: Sequence[Table] = TABLES) -> dict[int, 
     """Load or build the SQL of every migration, by number."""
     names = sorted(os.listdir(os.path.join(_FOLDER, engine)))
     found = {int(name[:4]): _read_file(engine, name) for name in names}
-    versions = {part.since for table in tables for part in table.parts if part.since > LAST_FILE}
-    for version in sorted(versions):
+    versions = {part.since for table in tables for part in (table, *table.parts)}
+    for version in sorted(one for one in versions if one > LAST_FILE):
         added = [sql for table in tables for sql in table.build_migration(engine, version)]
         found[version] = ";\n".join(added)
     return found

@@ -52,6 +52,9 @@ SESSIONS = Table(
     "is_escaped small default=0",  # 1 if a text in this row must be unescaped
     "template_revision integer null since=6",
     "prelude text null since=6",  # a hash
+    # The key of the repository's remote as the transcript names it, and of the project it belongs to.
+    "repository text null updatable imported since=11",
+    "project key null since=11",
     # One for lists of all sources and of one: a second would have to be written with every message.
     Index("sessions_recent", "last_active, source WHERE pruned IS NULL"),
     Index("sessions_owner", "owner, last_active WHERE owner <> ''"),
@@ -61,6 +64,8 @@ SESSIONS = Table(
     Index("sessions_pruned", "pruned WHERE pruned IS NOT NULL"),
     Index("sessions_template", "template, last_active WHERE template IS NOT NULL"),
     Index("sessions_prelude", "prelude WHERE prelude IS NOT NULL"),
+    Index("sessions_project", "project, last_active WHERE project IS NOT NULL", since=11),
+    Index("sessions_folder", "cwd WHERE cwd IS NOT NULL", since=11),
 )
 # `position` orders the messages of a session. Ids follow the order of arrival: new rows go to the
 # end of the file, and small ids keep the search index small.
@@ -264,6 +269,33 @@ ASSIGNMENTS = Table(
     "owner text, arm text, time real",
     key="experiment, root",
     has_rowid=False,
+)
+# What learning keeps of a session: no text that is not known to be harmless. Derived data.
+OBSERVATIONS = Table(
+    "observations",
+    _SESSION_KEY,
+    "version text",
+    "changes integer",
+    "data blob",
+    since=11,
+)
+# The project of each folder, with how often its sessions named each remote, as JSON.
+FOLDERS = Table(
+    "folders",
+    "folder key primary",
+    "project key",
+    "remotes text",
+    has_rowid=False,
+    since=11,
+)
+# What is recalled in a project, built from the observations of its sessions. Derived data.
+PLAYBOOKS = Table(
+    "playbooks",
+    "project key primary",
+    "version text",
+    "data blob",
+    has_rowid=False,
+    since=11,
 )
 
 # In the order above, which is that of their references.

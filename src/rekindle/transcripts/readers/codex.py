@@ -25,6 +25,7 @@ from rekindle.json_fields import (
     parse_timestamp,
     to_content,
 )
+from rekindle.projects import normalize_remote
 from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import TranscriptEvent
 from rekindle.transcripts.jsonio.jsonl import read_line_events
@@ -121,12 +122,14 @@ class _CodexRollout(SessionBuilder):
         spawned = as_object(
             as_object(as_object(meta.get("source")).get("subagent")).get("thread_spawn")
         )
+        git = as_object(meta.get("git"))
         self.set_fields(
             id=get_text(meta, "id") or self.session.id,
             parent=get_text(meta, "forked_from_id", "parent_thread_id")
             or get_text(spawned, "parent_thread_id"),
             cwd=get_text(meta, "cwd"),
-            git_branch=get_text(as_object(meta.get("git")), "branch"),
+            git_branch=get_text(git, "branch"),
+            repository=normalize_remote(get_text(git, "repository_url") or ""),
             started=parse_timestamp(meta.get("timestamp")) or time or 0.0,
         )
 

@@ -27,6 +27,7 @@ from rekindle.json_fields import (
     parse_timestamp,
     to_content,
 )
+from rekindle.projects import normalize_remote
 from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import TranscriptEvent
 from rekindle.transcripts.jsonio.jsonl import read_line_events
@@ -179,6 +180,7 @@ class _CopilotThread(SessionBuilder):
             model=get_text(data, "selectedModel"),
             cwd=get_text(metadata, "cwd"),
             git_branch=get_text(metadata, "branch"),
+            repository=_find_repository(metadata),
             started=parse_timestamp(data.get("startTime")) or time,
         )
 
@@ -369,3 +371,8 @@ def _parse_result_meta(data: JsonObject) -> dict[str, JSON]:
     elif _RUNNING.search(tail):
         meta["running"] = True
     return meta
+
+
+def _find_repository(metadata: JsonObject) -> str | None:
+    host, name = get_text(metadata, "repositoryHost"), get_text(metadata, "repository")
+    return normalize_remote(f"https://{host or 'github.com'}/{name}") if name else None

@@ -1,0 +1,1 @@
+"""Notes: statements about a project, learned from its sessions and recalled in later ones."""

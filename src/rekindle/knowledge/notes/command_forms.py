@@ -1,0 +1,217 @@
+"""Reduce command lines to what a note may say of them: program, subcommands, options, files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from rekindle.judging.rules.text_patterns import split_words
+
+from .harmless import is_subcommand, keep_assignment, keep_option, keep_path, keep_value
+
+MAX_COMMAND_CHARS = 4_000
+MAX_FORMS = 12
+MAX_FORM_CHARS = 200
+
+_HEREDOC = re.compile(r"<<-?\s*['\"]?(\w{1,40})['\"]?")
+_TOKEN = re.compile(
+    r"""(?P<joint>&&|\|\|?&?|;;?|\n|&(?!>))|(?P<redirect>\d?>{1,2}&?\d?|&>|<)
+    |(?P<word>(?:'[^']*'?|"(?:\\.|[^"\\])*"?|\\.|\$\([^)]{0,400}\)?|`[^`]{0,400}`?|[^\s;&|<>'"\\`$]|\$)+)""",
+    re.VERBOSE | re.DOTALL,
+)
+_PROGRAM = re.compile(r"(?:\.{0,2}/)?[A-Za-z0-9_.+-]{1,40}(?:/[A-Za-z0-9_.+-]{1,40}){0,6}")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w{0,40}=")
+_WRAPPERS = split_words("sudo time timeout env nohup command exec nice stdbuf")
+_KEYWORDS = split_words(
+    "if then fi do done else elif while until esac export return in set { } ( ) ! [ [["
+)
+_LOOPS = split_words("for select case function")  # what follows on this line is no command
+# They say nothing about a project: everybody knows them.
+_EVERYDAY = split_words(
+    """
+    : cd echo ls cat head tail grep rg sed wc find true false pwd sort xargs mkdir awk nl tr test cp
+    mv rm touch which type printf uniq cut tee sleep kill ps diff read export source exit wait chmod
+    less more stat file basename dirname date env realpath tree du df fd ln column jq yq open clear
+    history man
+    """
+)
+_EVERYDAY_GIT = split_words(
+    """
+    status diff log show add commit branch checkout switch stash fetch pull push rev-parse remote blame
+    merge rebase reset restore config init ls-files rev-list merge-base tag describe clone mv rm grep
+    reflog shortlog cherry-pick worktree
+    """
+)
+# The word behind these belongs to the command: `gh pr view`, `go mod tidy`.
+_DEEP_WORDS = split_words(
+    """
+    run exec x tool task compose workspace mod work pr issue repo release workflow stash remote worktree
+    submodule image container volume network run-script
+    """
+)
+_INTERPRETERS = split_words("python python3 node bash sh zsh ruby perl deno bun tsx ts-node php")
+
+
+class CommandForm(NamedTuple):
+    """One command of a line: its key (`go test`), its words with slots, the folder it ran in."""
+
+    key: str
+    text: str
+    folder: str
+
+    @property
+    def files(self) -> list[str]:
+        """The files of the repository that it names."""
+        words = (word.removeprefix("./") for word in self.text.split()[1:])
+        named = [one for one in words if "." in one.rsplit("/", 1)[-1] and "*" not in one]
+        folder = f"{self.folder}/" if self.folder else ""
+        return [folder + one for one in named if one[0] not in "-/.<" and "=" not in one]
+
+
+class CommandLine(NamedTuple):
+    """The commands of a line that say something about the project."""
+
+    forms: tuple[CommandForm, ...]
+    folder: str  # the folder that the line changed to, below the project's root
+
+
+@lru_cache(maxsize=8_192)
+def parse_command_line(command: str, root: str) -> CommandLine:
+    """Reduce a command line to its forms; `root` is the folder in which the session works."""
+    forms: list[CommandForm] = []
+    folder = ""
+    for words in _iter_simple_commands(_cut_heredocs(command[:MAX_COMMAND_CHARS])):
+        if words[0] == "cd" and len(words) == 2:
+            folder = _resolve_folder(words[1].strip("'\""), folder, root)
+            continue
+        form = _build_form(words, folder, root)
+        if form is not None and len(forms) < MAX_FORMS:
+            forms.append(form)
+    return CommandLine(tuple(forms), folder)
+
+
+def is_everyday(key: str) -> bool:
+    """Return whether everybody knows the command, so that it is no news about a project."""
+    program, _, rest = key.partition(" ")
+    return program in _EVERYDAY or (program == "git" and (not rest or rest in _EVERYDAY_GIT))
+
+
+def relativize_path(path: str, root: str) -> str | None:
+    """Return a path below the project's root, with slashes, or None if it is elsewhere."""
+    path, root = path.replace("\\", "/").rstrip("/"), root.replace("\\", "/").rstrip("/")
+    if path.startswith("./"):
+        path = path[2:]
+    if root and path.startswith(root + "/"):
+        path = path[len(root) + 1 :]
+    if not path or path[0] in "/~$" or path.startswith("..") or path[1:2] == ":":
+        return None
+    return keep_path(path)
+
+
+def _cut_heredocs(command: str) -> str:
+    """Cut out the bodies of here-documents, which are data."""
+    if "<<" not in command:
+        return command
+    kept: list[str] = []
+    lines = iter(command.split("\n"))
+    for line in lines:
+        kept.append(line)
+        for tag in _HEREDOC.findall(line):
+            for body in lines:
+                if body.strip() == tag:
+                    break
+    return "\n".join(kept)
+
+
+def _iter_simple_commands(command: str) -> Iterator[list[str]]:
+    words: list[str] = []
+    skips_target = False
+    for match in _TOKEN.finditer(command):
+        if match["joint"]:
+            if words:
+                yield words
+            words, skips_target = [], False
+        elif redirect := match["redirect"]:
+            skips_target = not redirect.endswith(("&1", "&2"))
+        elif skips_target:
+            skips_target = False
+        elif match["word"] in _LOOPS and not words:
+            words.append(":")
+        elif words or match["word"] not in _KEYWORDS:
+            words.append(match["word"])
+    if words:
+        yield words
+
+
+def _resolve_folder(target: str, folder: str, root: str) -> str:
+    if target.replace("\\", "/").rstrip("/") == root.replace("\\", "/").rstrip("/"):
+        return ""
+    below = relativize_path(target, root)
+    if below is None:
+        return "" if target[:1] in "/~$-" else folder
+    is_absolute = target[:1] == "/"
+    return below if is_absolute or not folder else f"{folder}/{below}"
+
+
+def _build_form(words: list[str], folder: str, root: str) -> CommandForm | None:
+    shown: list[str] = []
+    index = 0
+    while index < len(words) and (
+        _ASSIGNMENT.match(words[index]) or words[index] in _WRAPPERS or words[index].isdigit()
+    ):
+        kept = keep_assignment(words[index]) if "=" in words[index] else words[index]
+        shown += [kept] if kept and words[index] not in ("time", "sudo") else []
+        index += 1
+    if index >= len(words) or not _PROGRAM.fullmatch(words[index]):
+        return None
+    program = words[index].rsplit("/", 1)[-1] if words[index][0] == "/" else words[index]
+    name = program.rsplit("/", 1)[-1]
+    if name in _KEYWORDS or keep_path(program) is None:
+        return None
+    key, rest = _read_arguments(name, program, words[index + 1 :], root)
+    text = " ".join([*shown, program, *rest])
+    return CommandForm(key, text, folder) if len(text) <= MAX_FORM_CHARS else None
+
+
+def _read_arguments(name: str, program: str, words: list[str], root: str) -> tuple[str, list[str]]:
+    """Return the key of a command and its arguments with slots."""
+    key, shown = [name], list[str]()
+    depth = 0 if name in _EVERYDAY or name in _INTERPRETERS else 1
+    takes_value = False
+    for word in words[:24]:
+        if word in ("-", "--"):
+            shown.append(word)
+            continue
+        if word[0] == "-":
+            option = keep_option(word, name)
+            if option is None:
+                option = "<option>"
+            takes_value = "=" not in word
+            if word == "-m" and name.startswith("python"):
+                key.append("-m")
+                depth, takes_value = 1, False
+            shown.append(option)
+            continue
+        if depth and not takes_value and is_subcommand(word, name, key[-1] if key[1:] else ""):
+            key.append(word)
+            shown.append(word)
+            depth = int(word in _DEEP_WORDS)
+            continue
+        path = _keep_argument_path(word.strip("'\""), root)
+        if path and name in _INTERPRETERS and len(key) == 1 and not takes_value:
+            key.append(path)
+        depth = depth if takes_value else 0
+        shown.append(path or keep_value(word))
+        takes_value = False
+    return " ".join(key), shown
+
+
+def _keep_argument_path(word: str, root: str) -> str | None:
+    """Return an argument that is a path as it was written, if it is below the root or harmless."""
+    if not any(sign in word for sign in "/.*"):
+        return None
+    if word.startswith("./"):
+        return word if keep_path(word) else None
+    return relativize_path(word, root)

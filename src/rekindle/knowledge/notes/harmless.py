@@ -1,0 +1,149 @@
+"""Decide which words of a transcript may stay in a note.
+
+A note needs the structure of what happened (programs, subcommands, options, files of the repository)
+and almost none of its values. So nothing is searched for that might be secret: a word stays only if its
+form is known to be harmless, and becomes a slot such as `<path>` otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from rekindle.judging.rules.text_patterns import split_words
+
+MAX_PATH_CHARS = 160
+MAX_WORD_CHARS = 40
+MAX_SEGMENT_CHARS = 60
+MAX_RUN_CHARS = 24
+
+_SUBCOMMAND = re.compile(r"[a-z][a-z_]*(?:[:.-][a-z0-9_]+){0,5}")
+_LONG_OPTION = re.compile(r"--[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_SHORT_OPTIONS = re.compile(r"-[A-Za-z]{1,3}")
+_WORD_OPTION = re.compile(r"-[a-z]{2,16}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
+_SMALL_NUMBER = re.compile(r"\d{1,2}[smhkMG]?")
+_SEGMENT = re.compile(r"\.{0,3}[A-Za-z0-9_@+~*?-]+(?:\.[A-Za-z0-9_*+-]+)*|\.{1,3}|\*{1,2}")
+_WORD_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_PIECE = re.compile(r"[A-Za-z0-9]+")
+_PLAIN_VALUE = split_words(
+    """
+    0 1 true false yes no on off none all auto always never short long line json text yaml plain table
+    debug info warn warning error trace release dev development prod production test testing ci local
+    linux darwin windows amd64 arm64 x86 wasm main master head origin utf-8 unit integration e2e
+    """
+)
+# Words that programs take as subcommands; any other word may be somebody's value.
+_SUBCOMMANDS = split_words(
+    """
+    add api apply archive attach audit auth bench benchmark branch browse build bump bundle cache
+    call cat check checkout ci clean clear clone codegen collect commit compile complete compose
+    config configure connect console container context convert copy coverage cover create db debug
+    delete deny deploy dependencies deps describe dev develop diff disable dist dlx doc docs doctor
+    down download dump e2e edit enable env eval exec expand export fetch filter fix fmt format gen
+    generate get graph help history image images import info init inspect install integration
+    intellij issue jobs js kill label launch lint link list lock log login logout logs ls make
+    manage merge metadata migrate migration migrations mod module modules new network node note
+    notes outdated pack package packages patch plan play policy pr prepare preview print process
+    profile project projects prune ps publish pull push query rebuild record refresh release remote
+    remove rename repl replay repo report request reset resolve restart restore resume review rm
+    rollback route run run-script runs sbom scaffold scan schema search secrets seed serve server
+    service session set setup shell show sign smoke snapshot src start stat stats status stop
+    storybook submodule switch sync tag target task tasks template test tests tidy tool toolchain
+    top trace tree tsc tunnel type-check typecheck types uninstall unit unlink unlock unpack up
+    update upgrade upload use validate vendor verify version versions vet view visualize volume wait
+    watch web why work workflow workflows worktree workspace workspaces write x
+    """
+)
+_SCRIPT_RUNNERS = split_words(
+    """
+    make gmake just task rake nox invoke poe composer ninja mage ant gulp grunt lerna yarn pnpm bun
+    """
+)  # their first word is the name of a script
+_SCRIPT_WORDS = frozenset(
+    ("run", "run-script", "task", "x", "exec", "-m")
+)  # as is the word behind these
+# Programs whose options are words behind one dash.
+_WORD_OPTION_PROGRAMS = split_words(
+    "go gofmt java javac find terraform ffmpeg ffprobe openssl clang gcc vet xcodebuild"
+)
+
+
+def keep_option(option: str, program: str) -> str | None:
+    """Return an option as a note may show it, with a slot for its value, or None."""
+    name, sign, value = option.partition("=")
+    if not (
+        _LONG_OPTION.fullmatch(name)
+        or _SHORT_OPTIONS.fullmatch(name)
+        or (program in _WORD_OPTION_PROGRAMS and _WORD_OPTION.fullmatch(name))
+    ):
+        return None
+    return f"{name}={keep_value(value)}" if sign else name
+
+
+def keep_value(word: str) -> str:
+    """Return a value if it is harmless, or else a slot for it."""
+    bare = word.strip("'\"")
+    if bare.lower() in _PLAIN_VALUE or _SMALL_NUMBER.fullmatch(bare):
+        return bare
+    if _looks_like_path(bare) and (path := keep_path(bare)):
+        return path
+    return "<path>" if "/" in bare and " " not in bare else "<value>"
+
+
+def keep_assignment(word: str) -> str | None:
+    """Return `NAME=value` with a slot for any value that is not harmless, or None."""
+    name, _, value = word.partition("=")
+    return f"{name}={keep_value(value)}" if _VARIABLE.fullmatch(name) else None
+
+
+def is_subcommand(word: str, program: str, previous: str) -> bool:
+    """Return whether a word is a known subcommand, or a script's name behind a runner of scripts."""
+    if word in _SUBCOMMANDS:
+        return True
+    names_script = previous in _SCRIPT_WORDS if previous else program in _SCRIPT_RUNNERS
+    return (
+        names_script
+        and len(word) <= MAX_WORD_CHARS
+        and _SUBCOMMAND.fullmatch(word) is not None
+        and not _is_random(word)
+    )
+
+
+@lru_cache(maxsize=50_000)
+def keep_path(path: str) -> str | None:
+    """Return a path of a repository or of /tmp if each of its parts is harmless, or None."""
+    if len(path) > MAX_PATH_CHARS or not path or "://" in path:
+        return None
+    parts = path.split("/")
+    if parts[0] == "":
+        if parts[1:2] != ["tmp"]:
+            return None
+        parts = parts[1:]
+    if parts[-1] == "":
+        parts.pop()
+    if any(part.isdigit() and len(part) > 2 for part in parts):
+        return None
+    if not parts or any(_SEGMENT.fullmatch(part) is None or _is_random(part) for part in parts):
+        return None
+    return path
+
+
+def _looks_like_path(word: str) -> bool:
+    return "/" in word or "." in word or "*" in word
+
+
+def _is_random(segment: str) -> bool:
+    """Return whether a name looks generated: letters, digits and capitals in turns, or one long run."""
+    if len(segment) > MAX_SEGMENT_CHARS:
+        return True
+    for piece in _PIECE.findall(segment):
+        parts = _WORD_PART.findall(piece)
+        digits = sum(part.isdigit() for part in parts)
+        if max(map(len, parts), default=0) > MAX_RUN_CHARS or (digits > 1 and len(parts) > 3):
+            return True
+        if len(piece) >= 8 and len(parts) >= 4 and len(piece) < 3.5 * len(parts):
+            return True
+    whole = _WORD_PART.findall(segment)
+    digits = sum(part.isdigit() for part in whole)
+    return digits >= 3 and digits * 2 >= len(whole)

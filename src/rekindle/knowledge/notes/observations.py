@@ -1,0 +1,225 @@
+"""Observe a session: the commands it ran, the files it used, and what fixed its failures.
+
+An observation is small, holds no value that is not known to be harmless, and is all that learning
+keeps of a session; a project's playbook is built from the observations of its sessions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import NamedTuple
+
+import msgspec
+
+from rekindle.judging.rules.evidence import Evidence
+from rekindle.judging.rules.text_patterns import split_words
+from rekindle.judging.tool_kinds import classify_tool
+from rekindle.projects import find_reported_remotes
+from rekindle.types import Message, ToolCall
+
+from .command_forms import CommandForm, is_everyday, parse_command_line, relativize_path
+from .programs import get_program
+
+OBSERVATION_VERSION = 1
+ADVICE_MARK = "[From earlier sessions in this project]"  # before advice in the result of a call
+MAX_REQUEST_CHARS = 6_000
+MAX_REQUEST_WORDS = 120
+MAX_LOOK_WORDS = 24
+MAX_CALLS_TO_FIX = 6
+_PATH_KEYS = ("file_path", "path", "filePath", "filename", "notebook_path", "target_file")
+_NO_RESULT = Message("tool")
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*[A-Za-z0-9_+]")
+_WORD_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_ERROR_LINE = re.compile(
+    r"(?i)error|fail|not found|denied|cannot|can't|no such|unknown|invalid|undefined|fatal|unable"
+    r"|refused|missing|expected|panic|not permitted|no matches|unrecognized|must|usage|exception|warning"
+)
+_STOP_WORDS = split_words(
+    """
+    the and for that this with you can are not but have from was will all use what when should then into
+    also only just like don need would make there about has its them they some more how out our now any
+    see get add one please let were been being does did doing want
+    """
+)
+
+
+class ObservedCall(NamedTuple):
+    """A call with its verdict: `failed` is None if nobody knows."""
+
+    call: ToolCall
+    result: str
+    failed: bool | None
+    error_kind: str
+    turn: int
+
+
+class CommandUse(msgspec.Struct, array_like=True, frozen=True):
+    """How often a session ran a form of a command."""
+
+    key: str
+    text: str
+    folder: str
+    worked: int
+    failed: int
+
+
+class FileUse(msgspec.Struct, array_like=True, frozen=True):
+    """How often a session used a file."""
+
+    path: str
+    count: int
+
+
+class Fix(msgspec.Struct, array_like=True, frozen=True):
+    """A command that failed, how the failure looked, and the command that worked soon after."""
+
+    key: str
+    failed_text: str
+    failed_folder: str
+    kind: str
+    look: tuple[int, ...]
+    fixed_key: str
+    fixed_text: str
+    fixed_folder: str
+
+
+class SessionObservation(msgspec.Struct, array_like=True, frozen=True):
+    """What learning keeps of one session."""
+
+    session: str
+    started: float
+    words: tuple[int, ...]  # of the request, hashed
+    commands: tuple[CommandUse, ...]
+    files: tuple[FileUse, ...]
+    fixes: tuple[Fix, ...]
+    shell_files: tuple[str, ...] = ()  # read or searched by a command, not by a tool for files
+    programs: tuple[int, ...] = ()  # programs that the user named, hashed
+    remotes: tuple[str, ...] = ()  # that git named
+
+
+def observe_session(
+    session: str,
+    started: float,
+    root: str,
+    request: str,
+    calls: Sequence[ObservedCall],
+    said: str = "",
+) -> SessionObservation:
+    """Observe a session that worked in the folder `root`; `said` is all that its user said."""
+    commands: dict[CommandForm, list[int]] = {}
+    files: dict[str, int] = {}
+    shell_files: dict[str, None] = {}
+    lines = [read_forms(one.call, root) for one in calls]
+    for one, forms in zip(calls, lines, strict=True):
+        for form in forms:
+            counts = commands.setdefault(form, [0, 0])
+            counts[bool(one.failed)] += 1
+            if one.failed is False and is_everyday(form.key):
+                shell_files.update(dict.fromkeys(form.files))
+        if one.failed is False and (path := read_path(one.call, root)):
+            files[path] = files.get(path, 0) + 1
+    return SessionObservation(
+        session=session,
+        started=started,
+        words=hash_request(request),
+        commands=tuple(
+            CommandUse(form.key, form.text, form.folder, *counts)
+            for form, counts in commands.items()
+            if not is_everyday(form.key)
+        ),
+        files=tuple(FileUse(path, count) for path, count in files.items()),
+        fixes=tuple(_find_fixes(calls, lines)),
+        shell_files=tuple(path for path in shell_files if path not in files),
+        programs=_find_named_programs(commands, f"{request}\n{said}"),
+        remotes=tuple(_find_remotes(calls)),
+    )
+
+
+def read_forms(call: ToolCall, root: str) -> tuple[CommandForm, ...]:
+    """Return the forms of the commands that a call runs; none if it runs no command."""
+    if classify_tool(call.name).shape != "shell":
+        return ()
+    command = Evidence(call, _NO_RESULT).command
+    return parse_command_line(command, root).forms if command else ()
+
+
+def read_path(call: ToolCall, root: str) -> str | None:
+    """Return the file of the repository that a call uses, if it names one."""
+    arguments = Evidence(call, _NO_RESULT).arguments
+    value = next((arguments[key] for key in _PATH_KEYS if arguments.get(key)), None)
+    return relativize_path(value, root) if isinstance(value, str) else None
+
+
+def _find_fixes(
+    calls: Sequence[ObservedCall], lines: Sequence[tuple[CommandForm, ...]]
+) -> Iterable[Fix]:
+    for index, one in enumerate(calls):
+        if not one.failed or not lines[index]:
+            continue
+        keys = {form.key for form in lines[index] if not is_everyday(form.key)}
+        for later in range(index + 1, min(index + 1 + MAX_CALLS_TO_FIX, len(calls))):
+            if calls[later].failed is not False:
+                continue
+            fixed = next((form for form in lines[later] if form.key in keys), None)
+            if fixed is None:
+                continue
+            failed = next(form for form in lines[index] if form.key == fixed.key)
+            if failed != fixed:
+                yield Fix(
+                    failed.key, failed.text, failed.folder, one.error_kind,
+                    describe_look(one.result), fixed.key, fixed.text, fixed.folder,
+                )  # fmt: skip
+            break
+
+
+def _find_named_programs(forms: Iterable[CommandForm], said: str) -> tuple[int, ...]:
+    """Return the programs of a session that its user named, hashed."""
+    words = frozenset(_NAME.findall(said))
+    programs = {get_program(form.key) for form in forms}
+    return tuple(sorted(hash_word(program) for program in programs if program in words))
+
+
+def _find_remotes(calls: Sequence[ObservedCall]) -> Iterable[str]:
+    for one in calls:
+        if classify_tool(one.call.name).shape == "shell" and "git" in one.call.name + one.result:
+            command = Evidence(one.call, _NO_RESULT).command
+            yield from find_reported_remotes(command, one.result)
+
+
+def hash_request(text: str) -> tuple[int, ...]:
+    """Return the hashed words of a request, so that requests can be compared and not read."""
+    return tuple(sorted(hash_words(text[:MAX_REQUEST_CHARS])))[:MAX_REQUEST_WORDS]
+
+
+def hash_words(text: str) -> set[int]:
+    """Return the hashes of a text's words and of the parts of its compound words."""
+    found: set[int] = set()
+    for word in _WORD.findall(text):
+        parts = _WORD_PART.findall(word)
+        for part in (*parts, word) if len(parts) > 1 else (word,):
+            plain = part.lower()
+            if len(plain) > 2 and plain not in _STOP_WORDS:
+                found.add(hash_word(plain.removesuffix("s") if len(plain) > 4 else plain))
+    return found
+
+
+@lru_cache(maxsize=100_000)
+def hash_word(word: str) -> int:
+    return int.from_bytes(blake2b(word.encode(), digest_size=4).digest(), "big")
+
+
+def describe_look(result: str) -> tuple[int, ...]:
+    """Return the hashed words of the lines in which a result reports its failure."""
+    result = result.partition(ADVICE_MARK)[0]
+    lines = [line for line in result[-6_000:].splitlines() if _ERROR_LINE.search(line[:400])]
+    chosen = [*lines[:2], *lines[-3:]] or result.splitlines()[-3:]
+    found: dict[int, None] = {}
+    for line in chosen:
+        for word in _WORD.findall(line[:400]):
+            if 2 < len(word) <= 24:
+                found[hash_word(word.lower())] = None
+    return tuple(list(found)[:MAX_LOOK_WORDS])

@@ -1,0 +1,48 @@
+"""Programs that a note may name.
+
+Whatever an agent reads (a page, a log, a README) can make it run a program, so a name that nobody
+vouches for is never repeated. Known are the tools of the trade, the repository's own scripts, and what
+the user named in their own words.
+"""
+
+from __future__ import annotations
+
+from rekindle.judging.rules.text_patterns import split_words
+
+# Tools of the trade. Some run what others wrote: their arguments are slots unless they are known.
+_KNOWN_PROGRAMS = split_words(
+    """
+    act air alembic ansible ansible-playbook ant apt apt-get artisan asdf astro autoconf automake
+    ava aws az babel bash bats bazel bazelisk biome black brew buck buf bun bunx bundle bundler
+    cabal caddy cargo cargo-nextest changeset clang clang-format clang-tidy clippy clj cmake
+    codespell commitlint composer conan conda corepack coverage cpplint crystal ctest curl cypress
+    dart delve deno detekt dbt direnv dlv django-admin docker docker-compose dotnet dprint
+    drizzle-kit elixir elm erl esbuild eslint expo fastlane ffmpeg flake8 flask flutter flux fly
+    flyctl forge foundry gatsby gcc gcloud gdb gem gh ghc git gitleaks glab gleam go gofmt gofumpt
+    goimports golangci-lint golint goreleaser gradle gradlew grunt gulp hadolint hardhat hatch helm
+    heroku hugo hypothesis iex invoke ipython isort jasmine java javac jekyll jest jq julia jupyter
+    just k3d k6 k9s karma kind knip ko kotlin ktlint kubectl kustomize lefthook lein lerna libtool
+    lint-staged lldb lua luacheck luarocks mage make mariadb markdownlint maturin meson migrate
+    minikube mise mix mkdocs mocha mongosh mvn mvnw mypy mysql mysqldump nest netlify next next-lint
+    ng nim ninja node nodemon nox npm npx nuxt nx nyc ocaml opam openapi-generator openssl ormolu
+    oxlint pants pdm perl pg_dump phoenix php phpcs phpstan phpunit pip pip3 pip-compile pipenv pipx
+    pixi playwright pnpm podman poe poetry pre-commit prettier prisma protoc psalm psql pulumi pyenv
+    pylint pyre pyright pytest python python3 R racket rails rake rbenv rebar3 redis-cli remix
+    revive rg rollup rspec Rscript rubocop ruby ruff rustc rustfmt rustup rye sbt scala scalafmt
+    scons sea-orm semgrep serverless sequelize sh shellcheck shfmt skaffold snyk solc sphinx-build
+    sqlfluff sqlite3 sqlx ssh stack standard staticcheck storybook stylelint supabase svelte-check
+    svn swc swift swiftformat swiftlint tailwindcss taplo task terraform terragrunt tilt tox trivy
+    tsc tsup tsx ts-node turbo twine typedoc typescript uv uvx uvicorn vagrant vercel vale vite
+    vitest vue-tsc wasm-pack webpack wrangler xcodebuild yamllint yarn zig zola zsh
+    """
+)
+
+
+def is_known_program(key: str) -> bool:
+    """Return whether the program of a command's key is one that a note may name."""
+    return get_program(key) in _KNOWN_PROGRAMS
+
+
+def get_program(key: str) -> str:
+    """Return the program of a command's key."""
+    return key.partition(" ")[0]

@@ -1,0 +1,258 @@
+"""Recall notes from a playbook: at the start of a session, and when a call failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import NamedTuple
+
+import msgspec
+
+from rekindle.knowledge.tokens import estimate_text_tokens
+from rekindle.types import ToolCall
+
+from .command_forms import CommandForm
+from .observations import describe_look, read_forms, read_path
+from .playbook import CommandForms, KnownFix, Playbook, PlaybookItem
+from .scoring import Scorer, Weights, estimate_probability
+
+MAX_START_TOKENS = 600
+MAX_FAILURE_TOKENS = 120
+MAX_COMMANDS = 12
+MAX_FILES = 8
+MAX_FAILURE_NOTES = 2
+MIN_COMMAND_PROBABILITY = 0.2
+MIN_FILE_PROBABILITY = 0.2
+MIN_LOOK_SIMILARITY = 0.45
+COMMAND_WEIGHTS = Weights(1.354, 1.499, 0.34, 0.351, 2.143, -0.512, 0.099)
+FILE_WEIGHTS = Weights(-0.261, 0.908, 0.753, 0.422, 1.908, 0.816, 0.15)
+_MISSING_FILE = re.compile(
+    r"(?i)no such file|does not exist|not found|cannot find|can't open|no matches found"
+    r"|did not match any"
+)
+
+
+class RecalledNote(msgspec.Struct, frozen=True):
+    """A note as an agent is told it, with the evidence for it."""
+
+    id: str
+    kind: str
+    text: str
+    command: str | None = None
+    folder: str | None = None
+    path: str | None = None
+    sessions: int = 0
+    worked: int = 0
+    failed: int = 0
+    last: str = ""
+
+
+class Recall(msgspec.Struct, frozen=True):
+    """What an agent is told: exactly this text, and the notes in it."""
+
+    text: str = ""
+    tokens: int = 0
+    notes: tuple[RecalledNote, ...] = ()
+
+
+class _Candidate(NamedTuple):
+    probability: float
+    item: PlaybookItem
+
+
+def recall_start(playbook: Playbook, request: str) -> Recall:
+    """Recall what a session with this request is likely to need."""
+    if not playbook.sessions:
+        return Recall()
+    scorer = Scorer(playbook, request)
+    commands = _choose_items(
+        scorer, playbook.commands, COMMAND_WEIGHTS, MIN_COMMAND_PROBABILITY, MAX_COMMANDS
+    )
+    files = _choose_items(scorer, playbook.files, FILE_WEIGHTS, MIN_FILE_PROBABILITY, MAX_FILES)
+    notes = [
+        *(_describe_command(one.item, playbook) for one in commands),
+        *(_describe_file(one.item, playbook) for one in files),
+    ]
+    return _render_start(playbook, notes)
+
+
+def _choose_items(
+    scorer: Scorer, items: Sequence[PlaybookItem], weights: Weights, minimum: float, limit: int
+) -> list[_Candidate]:
+    scored = [
+        _Candidate(estimate_probability(features, weights), item)
+        for item, features in zip(items, scorer.describe_items(items), strict=True)
+    ]
+    likely = [one for one in scored if one.probability >= minimum]
+    return sorted(likely, key=lambda one: (-one.probability, one.item.name))[:limit]
+
+
+def _describe_command(item: PlaybookItem, playbook: Playbook) -> RecalledNote:
+    form = item.forms[0]
+    where = f" in `{form.folder}/`" if form.folder else ""
+    rate = f", failed {item.failed} of {item.worked + item.failed} times" if item.failed else ""
+    return RecalledNote(
+        id=f"command:{item.name}",
+        kind="command",
+        text=f"`{form.text}`{where} ({_count_sessions(len(item.sessions))}{rate})",
+        command=form.text,
+        folder=form.folder or None,
+        sessions=len(item.sessions),
+        worked=item.worked,
+        failed=item.failed,
+        last=_format_day(playbook, item.sessions[-1]),
+    )
+
+
+def _describe_file(item: PlaybookItem, playbook: Playbook) -> RecalledNote:
+    return RecalledNote(
+        id=f"place:{item.name}",
+        kind="place",
+        text=f"`{item.name}` ({_count_sessions(len(item.sessions))})",
+        path=item.name,
+        sessions=len(item.sessions),
+        worked=item.worked,
+        last=_format_day(playbook, item.sessions[-1]),
+    )
+
+
+def _render_start(playbook: Playbook, notes: Sequence[RecalledNote]) -> Recall:
+    if not notes:
+        return Recall()
+    lines = [f"From {_count_sessions(len(playbook.sessions))} in this project before:"]
+    kept: list[RecalledNote] = []
+    tokens = estimate_text_tokens(lines[0])
+    headings = {"command": "Commands that worked here:", "place": "Files such sessions used:"}
+    for note in notes:
+        heading = headings.pop(note.kind, None)
+        added = [heading, f"- {note.text}"] if heading else [f"- {note.text}"]
+        cost = sum(estimate_text_tokens(line) + 1 for line in added)
+        if tokens + cost > MAX_START_TOKENS:
+            break
+        lines += added
+        kept.append(note)
+        tokens += cost
+    text = "\n".join(lines)
+    return Recall(text, estimate_text_tokens(text), tuple(kept))
+
+
+def recall_failure(playbook: Playbook, root: str, call: ToolCall, result: str) -> Recall:
+    """Recall how a failure like this one was fixed here before; nothing if it is a new one."""
+    forms = read_forms(call, root)
+    look = frozenset(describe_look(result))
+    scored = [(_score_fix(one, forms, look), one) for one in playbook.fixes]
+    likely = sorted(
+        (pair for pair in scored if pair[0] >= MIN_LOOK_SIMILARITY), key=lambda pair: -pair[0]
+    )
+    notes = [_describe_fix(one, playbook) for _, one in likely]
+    notes += suggest_paths(playbook, root, call, result)
+    if not notes:
+        notes = _recall_forms(playbook, forms)
+    return _render_failure(notes[:MAX_FAILURE_NOTES])
+
+
+def suggest_paths(playbook: Playbook, root: str, call: ToolCall, result: str) -> list[RecalledNote]:
+    """Return known files with a name like that of the one that was not found."""
+    if _MISSING_FILE.search(result[-4_000:]) is None:
+        return []
+    named = [path for form in read_forms(call, root) for path in form.files]
+    if (path := read_path(call, root)) is not None:
+        named.append(path)
+    known = frozenset(playbook.paths)
+    missing = [path for path in named if path not in known and path in result]
+    found: list[RecalledNote] = []
+    for path in missing[:2]:
+        for similar in _find_similar_paths(path, playbook.paths):
+            text = f"`{path}` does not exist; earlier sessions used `{similar}`."
+            found.append(RecalledNote(f"place:{similar}", "place", text, path=similar))
+    return found
+
+
+def _find_similar_paths(path: str, known: Sequence[str]) -> list[str]:
+    """Return files with the same name elsewhere, or else with a similar name in the same folder."""
+    folder, _, name = path.rpartition("/")
+    same = [one for one in known if one.rpartition("/")[2] == name]
+    if same:
+        return same[:2]
+    beside = {one.rpartition("/")[2]: one for one in known if one.rpartition("/")[0] == folder}
+    return [beside[one] for one in get_close_matches(name, beside, n=2, cutoff=0.6)]
+
+
+def _score_fix(known: KnownFix, forms: Sequence[CommandForm], look: frozenset[int]) -> float:
+    """Return how much a failure looks like one that was fixed; 0 if another command failed."""
+    fix = known.fix
+    same = next((form for form in forms if form.key == fix.key), None)
+    if same is None or same.text == fix.fixed_text:
+        return 0.0
+    theirs = frozenset(fix.look)
+    union = len(look | theirs)
+    similarity = len(look & theirs) / union if union else 0.0
+    return similarity + (0.2 if same.text == fix.failed_text else 0.0)
+
+
+def _recall_forms(playbook: Playbook, forms: Sequence[CommandForm]) -> list[RecalledNote]:
+    """Return forms that worked of a command whose failed form never did.
+
+    A form that is known to work failed for another reason, such as a red test: then there is nothing
+    to say about the command.
+    """
+    commands = {item.name: item for item in playbook.commands}
+    found: list[RecalledNote] = []
+    for form in forms:
+        item = commands.get(form.key)
+        if item is None or any(known.text == form.text for known in item.forms):
+            continue
+        found += [_describe_form(known) for known in item.forms if known.sessions > 1]
+    return sorted(found, key=lambda note: -note.sessions)
+
+
+def _describe_form(form: CommandForms) -> RecalledNote:
+    where = f" in `{form.folder}/`" if form.folder else ""
+    return RecalledNote(
+        id=f"command:{form.text}",
+        kind="command",
+        text=f"This worked here: `{form.text}`{where} ({_count_sessions(form.sessions)}).",
+        command=form.text,
+        folder=form.folder or None,
+        sessions=form.sessions,
+        worked=form.worked,
+        failed=form.failed,
+    )
+
+
+def _describe_fix(known: KnownFix, playbook: Playbook) -> RecalledNote:
+    fix = known.fix
+    where = f" in `{fix.fixed_folder}/`" if fix.fixed_folder != fix.failed_folder else ""
+    return RecalledNote(
+        id=f"pitfall:{fix.failed_text}:{fix.fixed_text}",
+        kind="pitfall",
+        text=f"`{fix.failed_text}` failed like this before; `{fix.fixed_text}`{where} then worked "
+        f"({_count_sessions(len(known.sessions))}).",
+        command=fix.fixed_text,
+        folder=fix.fixed_folder or None,
+        sessions=len(known.sessions),
+        worked=len(known.sessions),
+        last=_format_day(playbook, known.sessions[-1]),
+    )
+
+
+def _render_failure(notes: Sequence[RecalledNote]) -> Recall:
+    kept: list[RecalledNote] = []
+    tokens = 0
+    for note in notes:
+        cost = estimate_text_tokens(note.text) + 1
+        if tokens + cost <= MAX_FAILURE_TOKENS:
+            kept.append(note)
+            tokens += cost
+    text = "\n".join(note.text for note in kept)
+    return Recall(text, estimate_text_tokens(text), tuple(kept)) if kept else Recall()
+
+
+def _count_sessions(count: int) -> str:
+    return f"{count} session" if count == 1 else f"{count} sessions"
+
+
+def _format_day(playbook: Playbook, number: int) -> str:
+    return datetime.fromtimestamp(playbook.sessions[number].started, UTC).date().isoformat()

@@ -1,0 +1,276 @@
+"""Replay a project's history: learn from earlier sessions only, then see what a later one really did.
+
+Each session of a project with enough earlier ones is asked for at its start and at every failure. Three
+ways to answer are compared on the same sessions: recall, the naive list of the commonest commands and
+files, and the limit (everything that was known before at all).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from rekindle.analytics.cluster_stats import Rate, compute_rate
+from rekindle.judging.rules.evidence import Evidence
+from rekindle.types import Message, ToolCall
+
+from .command_forms import is_everyday, parse_command_line
+from .observations import MAX_CALLS_TO_FIX, ObservedCall, SessionObservation, read_forms
+from .playbook import Playbook, build_playbook
+from .recall import Recall, RecalledNote, recall_failure, recall_start
+
+MIN_EARLIER_SESSIONS = 5
+MAX_PROJECTS_OF_OWN = 2  # a command that more projects use is nobody's own
+NAIVE_COMMANDS, NAIVE_FILES, NAIVE_FORMS = 12, 8, 2
+METRICS = ("given", "came_true", "commands_told", "files_told", "mended", "beside")
+_NO_RESULT = Message("tool")
+_WORD = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|[^\s;&|]+""")
+_PLAIN_WORDS = frozenset(("&&", "cd", "||", "2>&1", "echo", "head", "tail"))
+
+
+class ReplaySession(NamedTuple):
+    """A session to replay: what was observed, and what it really said and did."""
+
+    observation: SessionObservation
+    root: str
+    request: str
+    calls: Sequence[ObservedCall]
+
+
+class ReplayedRecall(NamedTuple):
+    """One recall of the replay, to be read: what was said, and what came of it."""
+
+    session: str
+    moment: str  # start or failure
+    asked: str
+    text: str
+    hits: int
+    misses: int
+
+
+class SessionScore(NamedTuple):
+    """How one session's recalls did: per metric the number that counts and the number of all."""
+
+    session: str
+    counts: Mapping[str, tuple[int, int]]
+    tokens: tuple[int, int]  # at the start, and at all failures
+    answered_failures: int
+    recalls: tuple[ReplayedRecall, ...] = ()
+
+
+class ReplayResult(NamedTuple):
+    """The scores of all replayed sessions for one way to answer."""
+
+    name: str
+    scores: Sequence[SessionScore]
+
+    def compute_rates(self) -> dict[str, Rate]:
+        """Return each metric with an interval that treats a session as one observation."""
+        return {
+            metric: compute_rate(
+                {one.session: one.counts[metric] for one in self.scores}, len(self.scores)
+            )
+            for metric in METRICS
+        }
+
+    @property
+    def tokens_per_start(self) -> float | None:
+        """The tokens of a start that said something."""
+        given = [one.tokens[0] for one in self.scores if one.tokens[0]]
+        return sum(given) / len(given) if given else None
+
+    @property
+    def tokens_per_failure(self) -> float | None:
+        """The tokens of an answer to a failure."""
+        answered = sum(one.answered_failures for one in self.scores)
+        return sum(one.tokens[1] for one in self.scores) / answered if answered else None
+
+
+class Recaller(Protocol):
+    """A way to answer at the start and at a failure."""
+
+    def answer_start(self, playbook: Playbook, request: str) -> Recall:
+        """Return what to say at the start."""
+        ...
+
+    def answer_failure(self, playbook: Playbook, root: str, call: ToolCall, result: str) -> Recall:
+        """Return what to say when this call failed."""
+        ...
+
+
+class NotesRecaller:
+    """Recall as it is."""
+
+    def answer_start(self, playbook: Playbook, request: str) -> Recall:
+        return recall_start(playbook, request)
+
+    def answer_failure(self, playbook: Playbook, root: str, call: ToolCall, result: str) -> Recall:
+        return recall_failure(playbook, root, call, result)
+
+
+class NaiveRecaller:
+    """The commonest commands and files; at a failure, what worked with the same command."""
+
+    def __init__(self, commands: int = NAIVE_COMMANDS, files: int = NAIVE_FILES) -> None:
+        self._commands, self._files = commands, files
+
+    def answer_start(self, playbook: Playbook, request: str) -> Recall:
+        """List the commonest commands and files."""
+        commands = sorted(playbook.commands, key=lambda one: -len(one.sessions))[: self._commands]
+        files = sorted(playbook.files, key=lambda one: -len(one.sessions))[: self._files]
+        return _list_plainly(
+            [one.name for one in commands if len(one.sessions) > 1],
+            [one.name for one in files if len(one.sessions) > 1],
+        )
+
+    def answer_failure(self, playbook: Playbook, root: str, call: ToolCall, result: str) -> Recall:
+        """List the commonest forms of the failed command."""
+        keys = {form.key for form in read_forms(call, root)}
+        known = [one for one in playbook.commands if one.name in keys]
+        return _list_plainly([form.text for one in known for form in one.forms[:NAIVE_FORMS]], [])
+
+
+class LimitRecaller:
+    """Everything that was known before: no way to answer, only the limit of all."""
+
+    def answer_start(self, playbook: Playbook, request: str) -> Recall:
+        """List every known command and file."""
+        return _list_plainly(
+            [one.name for one in playbook.commands], [one.name for one in playbook.files]
+        )
+
+    def answer_failure(self, playbook: Playbook, root: str, call: ToolCall, result: str) -> Recall:
+        """List every known fix of the failed command and every form of it."""
+        keys = {form.key for form in read_forms(call, root)}
+        fixes = [one.fix.fixed_text for one in playbook.fixes if one.fix.key in keys]
+        forms = [form.text for one in playbook.commands if one.name in keys for form in one.forms]
+        return _list_plainly(fixes + forms, [])
+
+
+def _list_plainly(commands: Sequence[str], files: Sequence[str]) -> Recall:
+    notes = [
+        *(RecalledNote(f"command:{one}", "command", one, command=one) for one in commands),
+        *(RecalledNote(f"place:{one}", "place", one, path=one) for one in files),
+    ]
+    text = "\n".join(note.text for note in notes)
+    return Recall(text, len(text) // 4, tuple(notes))
+
+
+def find_own_commands(projects: Mapping[str, Sequence[ReplaySession]]) -> Callable[[str], bool]:
+    """Return whether a command, by its key, belongs to few enough projects to be their own."""
+    users: dict[str, set[str]] = {}
+    for project, sessions in projects.items():
+        for one in sessions:
+            for use in one.observation.commands:
+                users.setdefault(use.key, set()).add(project)
+    common = {key for key, names in users.items() if len(names) > MAX_PROJECTS_OF_OWN}
+    return lambda key: key not in common and not is_everyday(key)
+
+
+def replay_project(
+    sessions: Sequence[ReplaySession],
+    recallers: Mapping[str, Recaller],
+    is_own: Callable[[str], bool],
+    progress: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[str, SessionScore]]:
+    """Yield the score of each way to answer for each session, oldest first."""
+    ordered = sorted(sessions, key=lambda one: (one.observation.started, one.observation.session))
+    for number, one in enumerate(ordered):
+        if number >= MIN_EARLIER_SESSIONS:
+            playbook = build_playbook([earlier.observation for earlier in ordered[:number]])
+            for name, recaller in recallers.items():
+                yield name, _replay_session(one, playbook, recaller, is_own)
+        progress()
+
+
+def _replay_session(
+    one: ReplaySession, playbook: Playbook, recaller: Recaller, is_own: Callable[[str], bool]
+) -> SessionScore:
+    start = recaller.answer_start(playbook, one.request)
+    counts: Counter[str] = Counter()
+    recalls = [_score_start(one, start, is_own, counts)]
+    failure_tokens = answered = 0
+    for index, call in enumerate(one.calls):
+        if not call.failed:
+            continue
+        recall = recaller.answer_failure(playbook, one.root, call.call, call.result)
+        failure_tokens += recall.tokens
+        answered += bool(recall.notes)
+        if (difference := _find_difference(one, index)) is not None:
+            recalls.append(_score_failure(one, index, recall, start, difference, counts))
+    pairs = {
+        "given": (int(bool(start.notes)), 1),
+        "came_true": (counts["true"], counts["advised"]),
+        "commands_told": (counts["commands_told"], counts["commands"]),
+        "files_told": (counts["files_told"], counts["files"]),
+        "mended": (counts["mended"], counts["mendable"]),
+        "beside": (counts["beside"], counts["answered"]),
+    }
+    return SessionScore(
+        one.observation.session, pairs, (start.tokens, failure_tokens), answered, tuple(recalls)
+    )
+
+
+def _score_start(
+    one: ReplaySession, start: Recall, is_own: Callable[[str], bool], counts: Counter[str]
+) -> ReplayedRecall:
+    used = {use.key for use in one.observation.commands if use.worked and is_own(use.key)}
+    files = {use.path for use in one.observation.files}
+    commands = {
+        form.key
+        for note in start.notes
+        if note.command
+        for form in parse_command_line(note.command, one.root).forms
+        if is_own(form.key)
+    }
+    paths = {note.path for note in start.notes if note.path}
+    hits = len(commands & used) + len(paths & files)
+    counts.update(
+        advised=len(commands) + len(paths),
+        true=hits,
+        commands=len(used),
+        commands_told=len(commands & used),
+        files=len(files),
+        files_told=len(paths & files),
+    )
+    misses = len(commands) + len(paths) - hits
+    session = one.observation.session
+    return ReplayedRecall(session, "start", one.request[:300], start.text, hits, misses)
+
+
+def _find_difference(one: ReplaySession, index: int) -> set[str] | None:
+    """Return the words that the fix of a failed call has and the failed call has not."""
+    failed = one.calls[index]
+    keys = {form.key for form in read_forms(failed.call, one.root)}
+    for later in one.calls[index + 1 : index + 1 + MAX_CALLS_TO_FIX]:
+        if later.failed is not False:
+            continue
+        if keys & {form.key for form in read_forms(later.call, one.root)}:
+            before, after = _split_words(failed.call), _split_words(later.call)
+            return {word for word in after - before if len(word) > 1} - _PLAIN_WORDS or None
+    return None
+
+
+def _split_words(call: ToolCall) -> set[str]:
+    command = Evidence(call, _NO_RESULT).command
+    return {word.strip("'\"") for word in _WORD.findall(command)}
+
+
+def _score_failure(
+    one: ReplaySession,
+    index: int,
+    recall: Recall,
+    start: Recall,
+    difference: set[str],
+    counts: Counter[str],
+) -> ReplayedRecall:
+    named = sum(word in recall.text for word in difference)
+    counts["mendable"] += 1
+    counts["mended"] += bool(named or any(word in start.text for word in difference))
+    counts["answered"] += bool(recall.notes)
+    counts["beside"] += bool(recall.notes) and not named
+    asked = Evidence(one.calls[index].call, _NO_RESULT).command[:300]
+    misses = int(bool(recall.notes) and not named)
+    return ReplayedRecall(one.observation.session, "failure", asked, recall.text, named, misses)

@@ -1,0 +1,206 @@
+"""Learn from stored sessions: observe what is new, find its projects, and renew their playbooks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from rekindle.judging.judge import RULES_VERSION as JUDGE_VERSION
+from rekindle.knowledge.notes.observations import (
+    OBSERVATION_VERSION,
+    ObservedCall,
+    SessionObservation,
+    observe_session,
+)
+from rekindle.knowledge.notes.playbook import MAX_SESSIONS, build_playbook, list_paths
+from rekindle.learning.miner import judge_sessions, load_judged_session
+from rekindle.projects import (
+    choose_project,
+    find_clone,
+    find_repository,
+    list_folders_above,
+    normalize_folder,
+    normalize_remote,
+)
+from rekindle.store import Store
+from rekindle.store.learning.observations import StoredFolder, UnobservedSession
+from rekindle.types import JudgedCall, Message
+
+from .playbooks import is_repository, load_playbook, save_playbook
+
+Progress = Callable[[int, int], None]
+
+VERSION = f"{JUDGE_VERSION}.{OBSERVATION_VERSION}"
+SESSIONS_PER_COMMIT = 50
+LOCAL_REMOTE_WEIGHT = 100  # of a remote that the folder on this machine has
+# Texts in the role of the user that no user wrote.
+_GENERATED_STARTS = ("<", "Caveat:", "# AGENTS", "[Request interrupted")
+
+_encode = msgspec.msgpack.encode
+_decode_observation = msgspec.msgpack.Decoder(SessionObservation).decode
+
+
+class LearnReport(NamedTuple):
+    """What a run of learning did."""
+
+    sessions: int  # observed in this run
+    projects: tuple[str, ...]  # whose playbook was renewed
+
+
+class FolderEvidence(NamedTuple):
+    """What sessions say about the repository of their folder: remotes that git named, and files."""
+
+    remotes: Counter[str]
+    paths: set[str]
+
+
+class LoadedSession(NamedTuple):
+    """A session as learning sees it: its request, all that its user said, and its judged calls."""
+
+    request: str
+    said: str
+    calls: Sequence[ObservedCall]
+
+
+def learn_from_sessions(
+    store: Store, *, session: str | None = None, progress: Progress | None = None
+) -> LearnReport:
+    """Observe sessions that are new or have changed, and renew the playbooks of their projects."""
+    judge_sessions(store, session=session)
+    waiting = store.observations.find_stale(VERSION, session)
+    folders: dict[str, FolderEvidence] = {}
+    touched: set[str] = set()
+    batch: list[tuple[UnobservedSession, bytes]] = []
+    for number, one in enumerate(waiting):
+        observation = observe_stored_session(store, one)
+        batch.append((one, _encode(observation)))
+        if one.cwd:
+            remotes = [normalize_remote(one.repository or ""), *observation.remotes]
+            evidence = folders.setdefault(one.cwd, FolderEvidence(Counter(), set()))
+            evidence.remotes.update(key for key in remotes if key)
+            evidence.paths.update(list_paths(observation))
+        if one.project:
+            touched.add(one.project)
+        if len(batch) >= SESSIONS_PER_COMMIT:
+            store.observations.save(VERSION, batch)
+            batch = []
+        if progress:
+            progress(number + 1, len(waiting))
+    store.observations.save(VERSION, batch)
+    touched |= _assign_projects(store, folders)
+    for project in sorted(touched):
+        renew_playbook(store, project)
+    return LearnReport(len(waiting), tuple(sorted(touched)))
+
+
+def renew_playbook(store: Store, project: str) -> None:
+    """Build the playbook of a project from the observations of its newest sessions."""
+    save_playbook(store, project, build_playbook(load_observations(store, project)))
+
+
+def load_observations(store: Store, project: str) -> list[SessionObservation]:
+    """Return the observations of a project's newest sessions."""
+    found = store.observations.load_newest(project, MAX_SESSIONS)
+    return [_decode_observation(data) for data in found]
+
+
+# ── observing
+
+
+def observe_stored_session(store: Store, one: UnobservedSession) -> SessionObservation:
+    """Observe a session of the store."""
+    loaded = load_session(store, one.id)
+    return observe_session(
+        one.id, one.started, one.cwd or "", loaded.request, loaded.calls, loaded.said
+    )
+
+
+def load_session(store: Store, id: str) -> LoadedSession:
+    """Load a session's request and its calls with their verdicts and results."""
+    messages = store.messages(id)
+    said = [message.text for message in messages if _is_said(message)]
+    verdicts = {(one.position, one.number): one for one in load_judged_session(store, id).calls}
+    results = {message.position: message.text for message in messages if message.role == "tool"}
+    return LoadedSession(
+        said[0] if said else "", "\n".join(said), list(_iter_calls(messages, verdicts, results))
+    )
+
+
+def _is_said(message: Message) -> bool:
+    text = message.text.lstrip() if message.role == "user" else ""
+    return bool(text) and not text.startswith(_GENERATED_STARTS)
+
+
+def _iter_calls(
+    messages: Iterable[Message],
+    verdicts: dict[tuple[int, int], JudgedCall],
+    results: dict[int | None, str],
+) -> Iterator[ObservedCall]:
+    turn = -1
+    for message in messages:
+        if message.role == "user":
+            turn = message.position or 0
+        for number, call in enumerate(message.tool_calls):
+            verdict = verdicts.get((message.position or 0, number))
+            if verdict is not None:
+                result = results.get(verdict.result_position, "")
+                yield ObservedCall(call, result, verdict.failed, verdict.error_kind or "", turn)
+
+
+# ── projects
+
+
+def _assign_projects(store: Store, folders: dict[str, FolderEvidence]) -> set[str]:
+    """Assign the sessions of folders to their projects; return the projects that gained or lost."""
+    known = store.observations.load_folders()
+    names = {cwd: normalize_folder(cwd) for cwd in folders}
+    remotes = {name: Counter(known[name].remotes) for name in names.values() if name in known}
+    paths: dict[str, set[str]] = {}
+    for cwd, name in names.items():
+        if name not in remotes:
+            remotes[name] = _read_local_remote(cwd)
+        remotes[name].update(folders[cwd].remotes)
+        paths.setdefault(name, set()).update(folders[cwd].paths)
+    projects = {name: one.project for name, one in known.items()}
+    for name in (*remotes, *remotes):  # again, because a project may be known only after the first
+        projects[name] = _choose_project(name, remotes[name], projects)
+    _join_clones(store, projects, paths)
+    touched = {projects[name] for name in names.values()}
+    if remotes:
+        store.observations.save_folders(
+            {name: StoredFolder(projects[name], remotes[name]) for name in remotes}
+        )
+    for cwd, name in names.items():
+        touched.update(one for one in store.observations.assign_project(cwd, projects[name]) if one)
+    return touched
+
+
+def _join_clones(store: Store, projects: dict[str, str], paths: dict[str, set[str]]) -> None:
+    """Join folders without a remote to the repository whose files they use, if they are named alike."""
+    files: dict[str, set[str]] = {}
+    for name, used in paths.items():
+        files.setdefault(projects[name], set()).update(used)
+    lonely = [name for name in paths if not is_repository(projects[name]) and len(paths[name]) > 1]
+    known = {one for one in projects.values() if is_repository(one)} if lonely else set[str]()
+    for project in known:
+        files.setdefault(project, set()).update(load_playbook(store, project).paths)
+    for name in lonely:
+        project = find_clone(name, paths[name], {one: files[one] for one in known})
+        if project is not None:
+            projects[name] = project
+
+
+def _read_local_remote(cwd: str) -> Counter[str]:
+    repository = find_repository(cwd)
+    remote = repository.remote if repository else None
+    return Counter({remote: LOCAL_REMOTE_WEIGHT} if remote else {})
+
+
+def _choose_project(name: str, remotes: Counter[str], projects: dict[str, str]) -> str:
+    for above in list_folders_above(name):
+        if not remotes and is_repository(projects.get(above)):
+            return projects[above]
+    return choose_project(name, remotes, filter(is_repository, set(projects.values())))

@@ -1,0 +1,43 @@
+"""Find the project of a folder, and load its playbook."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rekindle.knowledge.notes.observations import OBSERVATION_VERSION
+from rekindle.knowledge.notes.playbook import Playbook
+from rekindle.projects import FOLDER_PREFIX, find_repository, list_folders_above, normalize_folder
+from rekindle.store import Store
+
+_VERSION = f"{OBSERVATION_VERSION}"
+_decode_playbook = msgspec.msgpack.Decoder(Playbook).decode
+
+
+def load_playbook(store: Store, project: str) -> Playbook:
+    """Return the playbook of a project; an empty one if nothing was learned there."""
+    data = store.observations.load_playbook(project, _VERSION)
+    return Playbook() if data is None else _decode_playbook(data)
+
+
+def save_playbook(store: Store, project: str, playbook: Playbook) -> None:
+    """Save the playbook of a project."""
+    store.observations.save_playbook(project, _VERSION, msgspec.msgpack.encode(playbook))
+
+
+def find_project(store: Store, folder: str) -> str | None:
+    """Return the project that a folder belongs to, if it is known or a repository."""
+    name = normalize_folder(folder)
+    above = list_folders_above(name)
+    known = store.observations.find_folder_projects([name, *above])
+    if name in known:
+        return known[name]
+    repository = find_repository(folder)
+    if repository is not None:
+        root = known.get(normalize_folder(repository.root))
+        return repository.remote or root
+    return next((known[one] for one in above if is_repository(known.get(one))), None)
+
+
+def is_repository(project: str | None) -> bool:
+    """Return whether a project is a repository with a known remote."""
+    return project is not None and not project.startswith(FOLDER_PREFIX)

@@ -1,0 +1,31 @@
+"""Recall what a project's sessions learned: at the start of a session, and when a call failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rekindle.knowledge.notes import recall
+from rekindle.knowledge.notes.recall import Recall
+from rekindle.store import Store
+from rekindle.types import JSON, ToolCall
+
+from .playbooks import find_project, load_playbook
+
+
+def recall_at_start(store: Store, folder: str, message: str) -> Recall:
+    """Return what a session in this folder should be told before it begins; empty if nothing."""
+    project = find_project(store, folder)
+    return (
+        Recall() if project is None else recall.recall_start(load_playbook(store, project), message)
+    )
+
+
+def recall_at_failure(
+    store: Store, folder: str, tool: str, arguments: Mapping[str, JSON] | str, result: str
+) -> Recall:
+    """Return how a failure like this one was fixed in this project before; empty if it was not."""
+    project = find_project(store, folder)
+    if project is None:
+        return Recall()
+    call = ToolCall("", tool, arguments if isinstance(arguments, str) else dict(arguments))
+    return recall.recall_failure(load_playbook(store, project), folder, call, result)

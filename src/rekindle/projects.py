@@ -1,0 +1,191 @@
+"""Find the project that a folder belongs to: its repository, or else the folder itself.
+
+A project's key is the address of its repository without scheme, user and suffix
+(`github.com/owner/name`), or `folder:/path` if no remote is known. Clones, worktrees and subfolders
+of one repository share one key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from configparser import ConfigParser
+from configparser import Error as ConfigError
+from pathlib import Path
+from typing import NamedTuple
+
+FOLDER_PREFIX = "folder:"
+MIN_CLONE_FILES, MIN_CLONE_SHARE, MIN_CLONE_DEPTH = 5, 0.3, 2  # that a clone has in common
+MIN_MENTIONS = 3  # of a remote whose name is not that of the folder
+_MAX_CONFIG_BYTES = 100_000
+_SCHEME = re.compile(r"(?i)(?:git\+)?(https?|ssh|git|file|ftps?)://")
+_HOST_AND_PATH = re.compile(
+    r"(?:[^@/\s]{1,80}@)?([\w.-]{1,100}\.\w{2,20}|localhost)(?::\d+)?[:/](.+)"
+)
+_REPOSITORY_PATH = re.compile(r"[\w.~-]{1,100}(?:/[\w.~-]{1,100}){1,5}")
+# Where git and its helpers keep worktrees, below the repository that they belong to.
+_WORKTREE = re.compile(r"/\.(?:claude/|cursor/|codex/)?worktrees/.+$")
+# Commands that speak of the repository in which they run, unless they go elsewhere first.
+_GIT_COMMAND = re.compile(r"(?:^|[;&|\s(])git\s+(?:push|fetch|pull|remote)\b")
+_PULL_REQUEST_COMMAND = re.compile(r"(?:^|[;&|\s(])gh\s+pr\s+(?:create|view|status|list)\b")
+_ELSEWHERE = re.compile(r"(?:^|[;&|\s(])(?:cd|pushd)\s|\s(?:-C|--repo|-R|--git-dir)\b|mktemp")
+_PULL_REQUEST = re.compile(r"https?://[\w.-]{1,100}/[\w.-]{1,100}/[\w.-]{1,100}(?=/pull/\d)")
+_GIT_REPORT = re.compile(r"^(?:To|From|origin\t|\s*(?:Fetch|Push)\s+URL:) ?(\S+)", re.MULTILINE)
+_MAX_REPORT_CHARS = 8_000
+
+
+class Repository(NamedTuple):
+    """A repository on this machine: the folder of its main worktree, and the key of its remote."""
+
+    root: str
+    remote: str | None
+
+
+def normalize_remote(url: str) -> str | None:
+    """Return `host/owner/name` for any form of a remote's URL, or None if it is no such URL."""
+    url = url.strip().strip("'\"")
+    if _SCHEME.match(url) is None and (url[:1] in "/.~" or ":" not in url.split("/")[0]):
+        return None
+    scheme = _SCHEME.match(url)
+    if scheme is not None and scheme[1].lower() == "file":
+        return None
+    match = _HOST_AND_PATH.fullmatch(_SCHEME.sub("", url, count=1).split("?")[0].split("#")[0])
+    if match is None:
+        return None
+    path = match[2].strip("/").removesuffix(".git").strip("/")
+    if not _REPOSITORY_PATH.fullmatch(path):
+        return None
+    return f"{match[1]}/{path}".lower()
+
+
+def find_repository(folder: str | Path) -> Repository | None:
+    """Return the repository that contains a folder of this machine, if there is one."""
+    try:
+        start = Path(folder).resolve()
+        for path in (start, *start.parents):
+            marker = path / ".git"
+            if marker.is_dir():
+                return Repository(str(path), _read_remote(marker))
+            if marker.is_file():
+                return _read_linked_worktree(path, marker)
+    except (OSError, RuntimeError, ValueError):
+        return None
+    return None
+
+
+def _read_linked_worktree(path: Path, marker: Path) -> Repository:
+    """Follow the `.git` file of a worktree or submodule to the repository it belongs to."""
+    text = marker.read_text(encoding="utf-8", errors="replace")[:4_000].strip()
+    git_folder = (path / text.removeprefix("gitdir:").strip()).resolve()
+    common = git_folder / "commondir"
+    if common.is_file():
+        git_folder = (git_folder / common.read_text(encoding="utf-8").strip()).resolve()
+        root = git_folder.parent if git_folder.name == ".git" else git_folder
+        return Repository(str(root), _read_remote(git_folder))
+    return Repository(str(path), _read_remote(git_folder))
+
+
+def _read_remote(git_folder: Path) -> str | None:
+    """Return the key of `origin`, or of the only remote, as the repository's config has it."""
+    try:
+        with (git_folder / "config").open(encoding="utf-8", errors="replace") as file:
+            text = file.read(_MAX_CONFIG_BYTES)
+    except OSError:
+        return None
+    parser = ConfigParser(strict=False, interpolation=None, allow_no_value=True)
+    try:
+        parser.read_string("\n".join(line.strip() for line in text.splitlines()))
+    except ConfigError:
+        return None
+    urls = {
+        section[8:-1]: parser.get(section, "url", fallback=None)
+        for section in parser.sections()
+        if section.startswith('remote "')
+    }
+    url = urls.get("origin") or (next(iter(urls.values())) if len(urls) == 1 else None)
+    return normalize_remote(url) if url else None
+
+
+def find_reported_remotes(command: str, output: str) -> list[str]:
+    """Return the keys of the remotes that git or gh names in the output of this command."""
+    if _ELSEWHERE.search(command):
+        return []
+    urls: list[str] = []
+    if _GIT_COMMAND.search(command):
+        urls += _GIT_REPORT.findall(output[:_MAX_REPORT_CHARS])
+    if _PULL_REQUEST_COMMAND.search(command):
+        urls += _PULL_REQUEST.findall(output[:_MAX_REPORT_CHARS])
+    found = (normalize_remote(url) for url in urls)
+    return [key for key in found if key is not None]
+
+
+def normalize_folder(folder: str) -> str:
+    """Return a folder's path in one form: with slashes, without a worktree's part."""
+    path = folder.strip().replace("\\", "/")
+    if path[1:2] == ":":
+        path = path[0].lower() + path[1:]
+    path = path.rstrip("/") or "/"
+    return _WORKTREE.sub("", path) or path
+
+
+def list_folders_above(folder: str) -> list[str]:
+    """Return the folders above one (see `normalize_folder`), the nearest first, without the root."""
+    parts = folder.split("/")
+    return ["/".join(parts[:end]) for end in range(len(parts) - 1, 1, -1)]
+
+
+def choose_project(folder: str, remotes: Mapping[str, int], known: Iterable[str]) -> str:
+    """Return the project of a folder (see `normalize_folder`).
+
+    That is the remote its sessions name most, above all one with the name of the folder; else a known
+    project with which the path ends; else the folder itself.
+    """
+    last = folder.rpartition("/")[2].lower()
+    ranked = sorted(remotes, key=lambda key: (key.rpartition("/")[2] == last, remotes[key]))
+    if ranked:
+        best = ranked[-1]
+        if best.rpartition("/")[2] == last or remotes[best] >= MIN_MENTIONS:
+            return best
+    path = folder.lower()
+    ending = (key for key in known if path.endswith("/" + shorten_project(key).lower()))
+    return max(ending, key=len, default=FOLDER_PREFIX + folder)
+
+
+def find_clone(
+    folder: str, paths: AbstractSet[str], projects: Mapping[str, AbstractSet[str]]
+) -> str | None:
+    """Return the project of which a folder is a clone: named alike, and with the same files."""
+    deep = {path for path in paths if path.count("/") >= MIN_CLONE_DEPTH}
+    shared = {
+        project: len(deep & files)
+        for project, files in projects.items()
+        if _is_named_like(folder, project.rpartition("/")[2])
+    }
+    best = max(shared, key=lambda project: shared[project], default=None)
+    if best is None or shared[best] < max(MIN_CLONE_FILES, MIN_CLONE_SHARE * len(deep)):
+        return None
+    return best
+
+
+def _is_named_like(folder: str, name: str) -> bool:
+    words = re.split(r"[/._-]+", folder.lower())
+    wanted = re.split(r"[._-]+", name.lower())
+    return "".join(wanted) in words or all(word in words for word in wanted)
+
+
+def shorten_project(key: str) -> str:
+    """Return the name that people use for a project: `owner/name`, or the folder's last part."""
+    if key.startswith(FOLDER_PREFIX):
+        return key.rstrip("/").rpartition("/")[2] or key
+    return key.partition("/")[2] or key
+
+
+def matches_project(key: str, wanted: str) -> bool:
+    """Return whether a project is the one that a person means by `wanted`."""
+    wanted = wanted.strip().rstrip("/")
+    if key == wanted or key == normalize_remote(wanted):
+        return True
+    return shorten_project(key).lower() == wanted.lower() or key.lower().endswith(
+        "/" + wanted.lower()
+    )

@@ -1,0 +1,200 @@
+"""What learning keeps: observations of sessions, projects of folders, playbooks of projects.
+
+Observations and playbooks are derived data in a form that only `knowledge` reads. A session is stale if
+it changed since it was observed, or was observed by another version.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rekindle.store.core.engine import Engine, Transaction
+from rekindle.store.core.rows import decode_json, encode_json
+from rekindle.store.core.text_encoding import escape_text, unescape_text
+
+# Derived data that a new project of a session does not outdate.
+_DERIVED_TABLES = ("judged_sessions", "mining_results", "observations")
+
+
+class UnobservedSession(NamedTuple):
+    """A session that is to be observed."""
+
+    num: int
+    id: str
+    changes: int
+    messages: int
+    cwd: str | None
+    repository: str | None
+    project: str | None
+    started: float
+
+
+class StoredFolder(NamedTuple):
+    """The project of a folder, and how often its sessions named each remote."""
+
+    project: str
+    remotes: Mapping[str, int]
+
+
+class Observations:
+    """The observations of a store. Use `store.observations`."""
+
+    def __init__(
+        self, engine: Engine, write: Callable[[Callable[[Transaction], Any]], Any]
+    ) -> None:
+        self._engine = engine
+        self._write = write
+
+    def find_stale(self, version: str, session: str | None = None) -> list[UnobservedSession]:
+        """Return the sessions that this version has not observed in their current state."""
+        condition, params = ("s.id = ?", [escape_text(session)]) if session else ("1 = 1", [])
+        with self._engine.begin_read() as tx:
+            rows = tx.run(
+                "SELECT s.num, s.id, s.changes, s.message_count, s.cwd, s.repository, s.project,"
+                " s.started FROM sessions s LEFT JOIN observations o ON o.session = s.num"
+                f" WHERE {condition} AND s.pruned IS NULL"
+                " AND (o.session IS NULL OR o.version <> ? OR o.changes <> s.changes)"
+                " ORDER BY s.started, s.num",
+                (*params, version),
+            )
+        return [
+            UnobservedSession(
+                num=num,
+                id=unescape_text(id),
+                changes=changes,
+                messages=messages,
+                cwd=_unescape_optional(cwd),
+                repository=_unescape_optional(repository),
+                project=_unescape_optional(project),
+                started=started,
+            )
+            for num, id, changes, messages, cwd, repository, project, started in rows
+        ]
+
+    def save(self, version: str, observed: Iterable[tuple[UnobservedSession, bytes]]) -> None:
+        """Save observations; those of sessions that were deleted meanwhile are dropped."""
+        rows = [(one.num, version, one.changes, data, one.num) for one, data in observed]
+        self._write(
+            lambda tx: tx.run_many(
+                "INSERT INTO observations (session, version, changes, data)"
+                " SELECT ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM sessions WHERE num = ?)"
+                " ON CONFLICT (session) DO UPDATE SET version = excluded.version,"
+                " changes = excluded.changes, data = excluded.data",
+                rows,
+            )
+        )
+
+    def load_newest(self, project: str, limit: int) -> list[bytes]:
+        """Return the observations of a project's newest sessions, newest first."""
+        with self._engine.begin_read() as tx:
+            rows = tx.run(
+                "SELECT o.data FROM sessions s JOIN observations o ON o.session = s.num"
+                " WHERE s.project = ? AND s.pruned IS NULL ORDER BY s.last_active DESC LIMIT ?",
+                (escape_text(project), limit),
+            )
+        return [bytes(data) for (data,) in rows]
+
+    def list_projects(self) -> list[tuple[str, int, float]]:
+        """Return each project with the number of its sessions and the time of the latest."""
+        with self._engine.begin_read() as tx:
+            rows = tx.run(
+                "SELECT project, count(*), max(last_active) FROM sessions"
+                " WHERE project IS NOT NULL AND pruned IS NULL GROUP BY project"
+                " ORDER BY max(last_active) DESC"
+            )
+        return [(unescape_text(project), count, last) for project, count, last in rows]
+
+    # ── folders
+
+    def load_folders(self) -> dict[str, StoredFolder]:
+        """Return what is known about every folder."""
+        with self._engine.begin_read() as tx:
+            rows = tx.run("SELECT folder, project, remotes FROM folders")
+        return {
+            unescape_text(folder): StoredFolder(unescape_text(project), decode_json(remotes))
+            for folder, project, remotes in rows
+        }
+
+    def find_folder_projects(self, folders: Sequence[str]) -> dict[str, str]:
+        """Return the projects of those folders that are known."""
+        marks = ", ".join("?" * len(folders))
+        with self._engine.begin_read() as tx:
+            rows = tx.run(
+                f"SELECT folder, project FROM folders WHERE folder IN ({marks})",
+                [escape_text(folder) for folder in folders],
+            )
+        return {unescape_text(folder): unescape_text(project) for folder, project in rows}
+
+    def save_folders(self, folders: Mapping[str, StoredFolder]) -> None:
+        """Save the projects of folders."""
+        rows = [
+            (escape_text(folder), escape_text(one.project), encode_json(dict(one.remotes)))
+            for folder, one in folders.items()
+        ]
+        self._write(
+            lambda tx: tx.run_many(
+                "INSERT INTO folders (folder, project, remotes) VALUES (?, ?, ?)"
+                " ON CONFLICT (folder) DO UPDATE SET project = excluded.project,"
+                " remotes = excluded.remotes",
+                rows,
+            )
+        )
+
+    def list_session_folders(self) -> list[str]:
+        """Return every folder that a session worked in."""
+        with self._engine.begin_read() as tx:
+            rows = tx.run("SELECT DISTINCT cwd FROM sessions WHERE cwd IS NOT NULL")
+        return [unescape_text(cwd) for (cwd,) in rows]
+
+    def assign_project(self, cwd: str, project: str) -> list[str | None]:
+        """Give all sessions of a folder their project; return the projects they had before."""
+        return self._write(lambda tx: _assign_project(tx, escape_text(cwd), escape_text(project)))
+
+    # ── playbooks
+
+    def save_playbook(self, project: str, version: str, data: bytes) -> None:
+        """Save the playbook of a project."""
+        self._write(
+            lambda tx: tx.run(
+                "INSERT INTO playbooks (project, version, data) VALUES (?, ?, ?)"
+                " ON CONFLICT (project) DO UPDATE SET version = excluded.version,"
+                " data = excluded.data",
+                (escape_text(project), version, data),
+            )
+        )
+
+    def load_playbook(self, project: str, version: str) -> bytes | None:
+        """Return the playbook of a project, if this version built one."""
+        with self._engine.begin_read() as tx:
+            rows = tx.run(
+                "SELECT data FROM playbooks WHERE project = ? AND version = ?",
+                (escape_text(project), version),
+            )
+        return bytes(rows[0][0]) if rows else None
+
+
+def delete_all_observations(tx: Transaction) -> None:
+    """Delete everything that can be observed again."""
+    tx.run("DELETE FROM playbooks")
+    tx.run("DELETE FROM observations")
+
+
+def _assign_project(tx: Transaction, cwd: str, project: str) -> list[str | None]:
+    rows = tx.run(
+        "SELECT num, project FROM sessions WHERE cwd = ? AND (project IS NULL OR project <> ?)",
+        (cwd, project),
+    )
+    changed = [(num,) for num, _ in rows]
+    tx.run_many(
+        "UPDATE sessions SET project = ?, changes = changes + 1 WHERE num = ?",
+        [(project, num) for (num,) in changed],
+    )
+    for table in _DERIVED_TABLES:
+        tx.run_many(f"UPDATE {table} SET changes = changes + 1 WHERE session = ?", changed)
+    return [_unescape_optional(before) for before in Counter(before for _, before in rows)]
+
+
+def _unescape_optional(value: str | None) -> str | None:
+    return None if value is None else unescape_text(value)

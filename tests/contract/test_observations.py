@@ -1,0 +1,119 @@
+"""Learning on both engines: observations, projects and playbooks."""
+
+from __future__ import annotations
+
+from rekindle import Filter, Message, Store, ToolCall
+from rekindle.learning.notes.learner import learn_from_sessions
+from rekindle.learning.notes.playbooks import find_project, load_playbook
+from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
+from rekindle.learning.notes.replay import replay_projects
+
+FOLDER = "/gone/work/app"
+DENIED = "cache: operation not permitted\nerror: build failed"
+
+
+def tell(store: Store, name: str, *commands: tuple[str, str, bool], folder: str = FOLDER) -> str:
+    """Store a session that runs commands, each with its output and whether it works."""
+    session = store.begin(id=name, cwd=folder)
+    messages = [Message("user", f"please work on {name}")]
+    for number, (command, output, works) in enumerate(commands):
+        call = ToolCall(f"{name}-{number}", "Bash", {"command": command})
+        messages.append(Message("assistant", tool_calls=(call,)))
+        text = output if works else f"Exit code 1\n{output}"
+        messages.append(
+            Message("tool", text, tool_call_id=call.id, name="Bash", meta={"is_error": not works})
+        )
+    store.append(session, *messages)
+    return name
+
+
+def tell_several(store: Store, count: int, *commands: tuple[str, str, bool]) -> None:
+    for number in range(count):
+        tell(store, f"s{number}", *commands)
+
+
+def test_what_sessions_do_is_recalled_in_their_folder_alone(store: Store) -> None:
+    tell_several(store, 6, ("make check", "ok", True))
+    assert learn_from_sessions(store).sessions == 6
+    assert "`make check` (6 sessions)" in recall_at_start(store, FOLDER, "go on").text
+    assert "`make check`" in recall_at_start(store, f"{FOLDER}/", "go on").text
+    assert recall_at_start(store, "/gone/work/other", "go on").text == ""
+
+
+def test_a_second_run_looks_only_at_what_is_new(store: Store) -> None:
+    tell_several(store, 3, ("make check", "ok", True))
+    assert learn_from_sessions(store).sessions == 3
+    assert learn_from_sessions(store).sessions == 0
+    store.append("s1", Message("user", "and now?"))
+    assert learn_from_sessions(store).sessions == 1
+
+
+def test_sessions_are_assigned_to_the_repository_that_git_names(store: Store) -> None:
+    report = "To github.com:owner/app.git\n   1..2  main -> main"
+    tell(store, "a", ("git push", report, True))
+    tell(store, "b", ("make", "ok", True), folder=f"{FOLDER}/.worktrees/2")
+    learn_from_sessions(store)
+    assert store.session("a").project == "github.com/owner/app"
+    assert store.session("b").project == "github.com/owner/app"
+    assert find_project(store, FOLDER) == "github.com/owner/app"
+    where = Filter.parse("project=github.com/owner/app")
+    assert {one.id for one in store.recent(where=where)} == {"a", "b"}
+
+
+def test_a_project_that_is_found_later_takes_its_sessions_along(store: Store) -> None:
+    tell(store, "a", ("make check", "ok", True))
+    learn_from_sessions(store)
+    assert store.session("a").project == f"folder:{FOLDER}"
+    report = "From https://github.com/owner/app\n * branch main"
+    tell(store, "b", ("git fetch", report, True))
+    learn_from_sessions(store)
+    assert store.session("a").project == "github.com/owner/app"
+    assert len(load_playbook(store, "github.com/owner/app").sessions) == 2
+    assert load_playbook(store, f"folder:{FOLDER}").sessions == ()
+
+
+def test_assigning_a_project_makes_nothing_stale(store: Store) -> None:
+    tell(store, "a", ("make check", "ok", True))
+    learn_from_sessions(store)
+    assert store.session("a").project
+    assert learn_from_sessions(store) == (0, ())
+
+
+def test_a_known_failure_recalls_its_fix(store: Store) -> None:
+    tell(
+        store,
+        "a",
+        ("go list ./...", DENIED, False),
+        ("env GOCACHE=/tmp/c go list ./...", "ok", True),
+    )
+    learn_from_sessions(store)
+    recall = recall_at_failure(store, FOLDER, "Bash", {"command": "go list ./x"}, DENIED)
+    assert recall.notes[0].command == "env GOCACHE=/tmp/c go list ./..."
+    other = recall_at_failure(store, "/elsewhere", "Bash", {"command": "go list ./x"}, DENIED)
+    assert other.text == ""
+
+
+def test_a_deleted_session_is_forgotten(store: Store) -> None:
+    tell_several(store, 2, ("make check", "ok", True))
+    learn_from_sessions(store)
+    store.end("s0", "done")
+    store.prune(Filter.parse("ended=done"))
+    store.append("s1", Message("user", "more"))
+    learn_from_sessions(store)
+    assert [one.id for one in load_playbook(store, f"folder:{FOLDER}").sessions] == ["s1"]
+
+
+def test_a_repair_forgets_what_can_be_learned_again(store: Store) -> None:
+    tell(store, "a", ("make check", "ok", True))
+    learn_from_sessions(store)
+    store.repair()
+    assert load_playbook(store, f"folder:{FOLDER}").sessions == ()
+    assert learn_from_sessions(store).sessions == 1
+
+
+def test_a_replay_asks_with_what_was_known_before(store: Store) -> None:
+    tell_several(store, 7, ("make check", "ok", True))
+    notes, naive, limit = replay_projects(store)
+    assert [len(one.scores) for one in (notes, naive, limit)] == [2, 2, 2]
+    assert notes.compute_rates()["commands_told"].rate == 1.0
+    assert replay_projects(store, "nobody/nothing")[0].scores == []

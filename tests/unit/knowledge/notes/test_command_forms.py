@@ -1,0 +1,108 @@
+"""What a note may say of a command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from rekindle.knowledge.notes.command_forms import (
+    CommandForm,
+    is_everyday,
+    parse_command_line,
+    relativize_path,
+)
+
+ROOT = "/home/me/project"
+
+
+def parse(command: str) -> list[CommandForm]:
+    return list(parse_command_line(command, ROOT).forms)
+
+
+@pytest.mark.parametrize(
+    ("command", "key", "text"),
+    [
+        ("go test ./...", "go test", "go test ./..."),
+        (
+            "npm run test:unit -- --watch=false",
+            "npm run test:unit",
+            "npm run test:unit -- --watch=false",
+        ),
+        ("mise run lint 2>&1 | tail -20", "mise run lint", "mise run lint"),
+        ("gh pr view 17 --json title", "gh pr view", "gh pr view 17 --json <value>"),
+        ("python -m pytest -q tests/unit", "python -m pytest", "python -m pytest -q tests/unit"),
+        (
+            "python3 scripts/build.py --fast",
+            "python3 scripts/build.py",
+            "python3 scripts/build.py --fast",
+        ),
+        (f"go vet {ROOT}/cmd/x", "go vet", "go vet cmd/x"),
+        (
+            "CGO_ENABLED=0 go build -o /tmp/x ./cmd",
+            "go build",
+            "CGO_ENABLED=0 go build -o /tmp/x ./cmd",
+        ),
+        ("go test -run 'TestSecret' ./x", "go test", "go test -run <value> ./x"),
+        ("./scripts/check.sh all", "check.sh", "./scripts/check.sh all"),
+    ],
+)
+def test_programs_options_and_files_stay(command: str, key: str, text: str) -> None:
+    assert parse(command)[0] == (key, text, "")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mysql -phunter2secret -u root",
+        "curl -u admin:hunter2secret https://example.org/hunter2secret",
+        "export TOKEN=hunter2secret && deploy --token=hunter2secret hunter2secret",
+        "TOKEN=hunter2secret make release",
+        "sshpass -p hunter2secret ssh me@host",
+        "tool --password hunter2secret --key 'hunter2secret'",
+        "cat <<EOF > .env\nPASSWORD=hunter2secret\nEOF\nmake test",
+        "psql postgres://u:hunter2secret@host/db -c 'select 1'",
+        "docker login -u me -p hunter2secret registry.example.org",
+    ],
+)
+def test_values_that_are_not_known_to_be_harmless_go(command: str) -> None:
+    assert "hunter2secret" not in str(parse(command))
+
+
+def test_a_command_keeps_the_folder_it_ran_in() -> None:
+    assert parse(f"cd {ROOT}/web && npm test")[0] == ("npm test", "npm test", "web")
+    assert parse("cd web && cd app && npm test")[0][2] == "web/app"
+    assert parse(f"cd {ROOT} && npm test")[0] == ("npm test", "npm test", "")
+    assert parse("cd /elsewhere && npm test")[0] == ("npm test", "npm test", "")
+
+
+def test_every_command_of_a_line_counts() -> None:
+    keys = [form[0] for form in parse("mise run fmt && mise run lint; mise run test | tail -5")]
+    assert keys[:3] == ["mise run fmt", "mise run lint", "mise run test"]
+
+
+def test_loops_and_here_documents_are_no_commands() -> None:
+    keys = [form[0] for form in parse("for i in 1 2 3; do go test ./x; done")]
+    assert "go test" in keys
+    assert not any(key.startswith("i") for key in keys)
+    assert parse("python3 - <<'X'\nimport os\nrm = 1\nX\n")[0][0] == "python3"
+
+
+def test_what_everybody_knows_is_everyday() -> None:
+    assert is_everyday("ls")
+    assert is_everyday("git status")
+    assert not is_everyday("git bisect")
+    assert not is_everyday("go test")
+
+
+def test_paths_are_relative_to_the_root_or_none() -> None:
+    assert relativize_path(f"{ROOT}/a/b.go", ROOT) == "a/b.go"
+    assert relativize_path("./a/b.go", ROOT) == "a/b.go"
+    assert relativize_path("C:\\w\\a\\b.go", "C:\\w") == "a/b.go"
+    for outside in ("/etc/passwd", "~/x", "../x", "", "$HOME/x"):
+        assert relativize_path(outside, ROOT) is None
+
+
+@pytest.mark.parametrize(
+    "path", ["x/557d6b9ae5b91716b1bae9d5d80fcc8a/y", "a/9f8e7d6c5b4a/b", "u/7ea4f904-0f4d-1c7d/x"]
+)
+def test_generated_names_are_no_files_of_the_repository(path: str) -> None:
+    assert relativize_path(path, ROOT) is None

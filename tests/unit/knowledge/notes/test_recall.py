@@ -1,0 +1,119 @@
+"""What is recalled at the start and at a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rekindle.knowledge.notes.observations import ObservedCall, SessionObservation, observe_session
+from rekindle.knowledge.notes.playbook import Playbook, build_playbook
+from rekindle.knowledge.notes.recall import (
+    MAX_FAILURE_TOKENS,
+    MAX_START_TOKENS,
+    recall_failure,
+    recall_start,
+)
+from rekindle.types import ToolCall
+
+ROOT = "/home/me/project"
+DAY = 86_400.0
+
+
+def bash(command: str, *, failed: bool = False, result: str = "") -> ObservedCall:
+    return ObservedCall(ToolCall("1", "Bash", {"command": command}), result, failed, "", 0)
+
+
+def read(path: str) -> ObservedCall:
+    return ObservedCall(
+        ToolCall("1", "Read", {"file_path": f"{ROOT}/{path}"}), "text", False, "", 0
+    )
+
+
+def observe(number: int, request: str, *calls: ObservedCall) -> SessionObservation:
+    return observe_session(f"s{number}", number * DAY, ROOT, request, calls)
+
+
+def build(*sessions: Sequence[ObservedCall], request: str = "fix the parser") -> Playbook:
+    return build_playbook(observe(number, request, *calls) for number, calls in enumerate(sessions))
+
+
+def test_an_empty_playbook_says_nothing() -> None:
+    assert recall_start(Playbook(), "fix it").text == ""
+    assert recall_failure(Playbook(), ROOT, bash("go test").call, "no").text == ""
+
+
+def test_a_start_names_the_commands_and_files_of_earlier_sessions() -> None:
+    sessions = [[bash("mise run lint"), bash("ls"), read("src/parser.go")]] * 6
+    recall = recall_start(build(*sessions), "fix the parser")
+    assert [(note.kind, note.command, note.path) for note in recall.notes] == [
+        ("command", "mise run lint", None),
+        ("place", None, "src/parser.go"),
+    ]
+    assert "`mise run lint` (6 sessions)" in recall.text
+    assert recall.notes[0].last == "1970-01-06"
+
+
+def test_what_one_old_session_did_is_not_told() -> None:
+    sessions = [[bash("make odd"), read("odd.go")], *([[bash("make test")]] * 8)]
+    assert "odd" not in recall_start(build(*sessions), "fix the parser").text
+
+
+def test_a_file_that_the_request_names_is_told() -> None:
+    sessions = [[read("deep/odd.go")], *([[bash("make test")]] * 4)]
+    assert "`deep/odd.go`" in recall_start(build(*sessions), "look at odd.go again").text
+
+
+def test_a_start_keeps_its_budget() -> None:
+    calls = [bash(f"make target-{'x' * 20}-{letter}") for letter in "abcdefghijklmnop"]
+    calls += [read(f"{'folder/' * 18}{letter}.go") for letter in "abcdefghijklmnop"]
+    recall = recall_start(build(*[calls] * 8), "go on")
+    assert 0 < recall.tokens <= MAX_START_TOKENS
+
+
+DENIED = "open /root/cache/ab: operation not permitted\nerror: build cache is required"
+
+
+def test_a_failure_that_looks_the_same_recalls_its_fix() -> None:
+    fixed = [
+        bash("go list ./...", failed=True, result=DENIED),
+        bash("env GOCACHE=/tmp/cache go list ./..."),
+    ]
+    recall = recall_failure(build(fixed), ROOT, bash("go list ./cmd").call, DENIED)
+    assert recall.notes[0].kind == "pitfall"
+    assert recall.notes[0].command == "env GOCACHE=/tmp/cache go list ./..."
+    assert recall.tokens <= MAX_FAILURE_TOKENS
+
+
+def test_a_failure_that_looks_different_recalls_nothing() -> None:
+    fixed = [
+        bash("go list ./...", failed=True, result=DENIED),
+        bash("env GOCACHE=/tmp/cache go list ./..."),
+    ]
+    other = "error: unknown package name in import statement"
+    assert recall_failure(build(fixed), ROOT, bash("go list ./...").call, other).text == ""
+
+
+def test_a_red_test_of_a_command_that_works_recalls_nothing() -> None:
+    playbook = build(*[[bash("make test"), bash("make test lint")]] * 3)
+    assert recall_failure(playbook, ROOT, bash("make test").call, "1 failed").text == ""
+
+
+def test_a_form_that_never_worked_recalls_those_that_did() -> None:
+    playbook = build(*[[bash("npm run test:unit -- --silent")]] * 3)
+    call = bash("npm run test:unit --quick").call
+    assert "npm run test:unit -- --silent" in recall_failure(playbook, ROOT, call, "bad").text
+
+
+def test_a_missing_file_recalls_the_one_that_is_there() -> None:
+    playbook = build([read("internal/net/smarthttp.go")])
+    result = "sed: internal/net/http.go: No such file or directory"
+    recall = recall_failure(playbook, ROOT, bash("sed -n 1,9p internal/net/http.go").call, result)
+    assert recall.notes[0].path == "internal/net/smarthttp.go"
+
+
+def test_nothing_said_by_a_session_is_repeated() -> None:
+    calls = [
+        bash("make test", failed=True, result="password is swordfish-99"),
+        bash("make test --token swordfish-99"),
+    ]
+    playbook = build(*[calls] * 4, request="log in with swordfish-99 please")
+    assert "swordfish" not in str(playbook)

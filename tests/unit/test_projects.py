@@ -1,0 +1,135 @@
+"""Which project a folder belongs to."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rekindle.projects import (
+    choose_project,
+    find_clone,
+    find_reported_remotes,
+    find_repository,
+    list_folders_above,
+    matches_project,
+    normalize_folder,
+    normalize_remote,
+    shorten_project,
+)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "git@github.com:Owner/Name.git",
+        "https://github.com/owner/name",
+        "https://github.com/owner/name.git/",
+        "https://user:token@github.com/owner/name.git",
+        "ssh://git@github.com:22/owner/name",
+        "git+ssh://git@github.com/owner/name.git",
+        "github.com:owner/name.git",
+    ],
+)
+def test_every_form_of_a_remote_is_one_key(url: str) -> None:
+    assert normalize_remote(url) == "github.com/owner/name"
+
+
+def test_groups_of_groups_are_kept() -> None:
+    assert normalize_remote("git@gitlab.com:a/b/c.git") == "gitlab.com/a/b/c"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "/srv/git/name.git", "../name", "file:///srv/x/y", "name", "https://host.org", "a b"],
+)
+def test_a_path_is_no_remote(url: str) -> None:
+    assert normalize_remote(url) is None
+
+
+def run_git(*arguments: str, folder: Path) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def test_clones_worktrees_and_subfolders_are_one_repository(tmp_path: Path) -> None:
+    main = tmp_path / "main"
+    (main / "deep" / "down").mkdir(parents=True)
+    run_git("init", "-q", folder=main)
+    run_git("remote", "add", "origin", "git@example.org:a/b.git", folder=main)
+    run_git("commit", "-q", "--allow-empty", "-m", "x", folder=main)
+    run_git("worktree", "add", "-q", str(tmp_path / "other"), folder=main)
+    expected = (str(main.resolve()), "example.org/a/b")
+    assert find_repository(main) == expected
+    assert find_repository(main / "deep" / "down") == expected
+    assert find_repository(tmp_path / "other") == expected
+
+
+def test_a_folder_outside_any_repository_has_none(tmp_path: Path) -> None:
+    assert find_repository(tmp_path / "gone") is None
+
+
+def test_a_damaged_config_costs_the_remote_alone(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").write_bytes(b"[remote \xff\n===")
+    assert find_repository(tmp_path) == (str(tmp_path.resolve()), None)
+
+
+def test_git_names_remotes_in_its_reports() -> None:
+    output = "To github.com:a/b.git\n   1..2  main -> main\n"
+    assert find_reported_remotes("git push origin main", output) == ["github.com/a/b"]
+    listed = "origin\thttps://github.com/a/b (fetch)\norigin\thttps://github.com/a/b (push)\n"
+    assert set(find_reported_remotes("git remote -v", listed)) == {"github.com/a/b"}
+    opened = "https://github.com/a/b/pull/17\n"
+    assert find_reported_remotes("gh pr create --title x", opened) == ["github.com/a/b"]
+    assert find_reported_remotes("cd /elsewhere && git remote -v", listed) == []
+    assert find_reported_remotes("cat notes.txt", output) == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "expected"),
+    [
+        ("/home/me/x/", "/home/me/x"),
+        ("C:\\Users\\me\\x", "c:/Users/me/x"),
+        ("/home/me/x/.worktrees/2", "/home/me/x"),
+        ("/home/me/x/.claude/worktrees/fix/deep", "/home/me/x"),
+    ],
+)
+def test_folders_have_one_form(folder: str, expected: str) -> None:
+    assert normalize_folder(folder) == expected
+
+
+def test_a_folder_gets_the_remote_with_its_name_or_the_commonest() -> None:
+    remotes = {"github.com/a/cli": 1, "github.com/a/tap": 5}
+    assert choose_project("/x/cli", remotes, []) == "github.com/a/cli"
+    assert choose_project("/x/other", remotes, []) == "github.com/a/tap"
+    assert choose_project("/x/other", {"github.com/a/cli": 1}, []) == "folder:/x/other"
+
+
+def test_a_path_that_ends_with_a_known_project_belongs_to_it() -> None:
+    assert choose_project("/src/a/cli", {}, ["github.com/a/cli"]) == "github.com/a/cli"
+    assert choose_project("/src/b/cli", {}, ["github.com/a/cli"]) == "folder:/src/b/cli"
+
+
+def test_a_clone_has_the_name_and_the_files_of_its_project() -> None:
+    files = {f"src/app/{letter}.go" for letter in "abcdefgh"}
+    projects = {"github.com/a/cli": files, "github.com/a/web": {"src/app/a.go"}}
+    assert find_clone("/x/test-cli/cli", files, projects) == "github.com/a/cli"
+    assert find_clone("/x/20260205-cli", files, projects) == "github.com/a/cli"
+    assert find_clone("/x/other", files, projects) is None
+    assert find_clone("/x/cli", {"src/app/a.go", "src/app/z.go"}, projects) is None
+    assert find_clone("/x/cli", {"a.go", "b.go", "c.go", "d.go", "e.go", "f.go"}, projects) is None
+
+
+def test_the_folders_above_are_listed_without_the_root() -> None:
+    assert list_folders_above("/a/b/c") == ["/a/b", "/a"]
+    assert list_folders_above("/a") == []
+
+
+def test_people_name_projects_as_they_like() -> None:
+    assert shorten_project("github.com/a/cli") == "a/cli"
+    assert shorten_project("folder:/z/other") == "other"
+    for wanted in ("a/cli", "cli", "github.com/a/cli", "https://github.com/a/cli.git"):
+        assert matches_project("github.com/a/cli", wanted)
+    assert not matches_project("github.com/a/cli", "b/cli")
