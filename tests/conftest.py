@@ -4,11 +4,11 @@ import os
 import random
 import shutil
 import signal
-import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
@@ -23,27 +23,44 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
-# To compile the tests and the package takes longer than to run most tests. If bytecode is not wanted
-# beside the source, keep it with what else pytest keeps.
-if sys.dont_write_bytecode:
-    sys.pycache_prefix = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
-    sys.dont_write_bytecode = False
+# A run of the suite repeats the last one: what fresh examples find belongs to a run that looks for it.
+# Without a deadline: a busy machine is not a finding.
+settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.register_profile("fresh", print_blob=True, deadline=None)
 
-# A run of the suite repeats the last one, and so needs few examples: what many and fresh ones find
-# belongs to a run that looks for it. Without a deadline: a busy machine is not a finding.
-settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=30)
-settings.register_profile("fresh", print_blob=True, deadline=None, max_examples=500)
+
+def is_looking() -> bool:
+    """Whether this run looks for what nobody has thought of: only then many examples pay."""
+    return not settings.default.derandomize  # pyright: ignore[reportOptionalMemberAccess]
+
+
+# The folder of the servers that all workers of a run share.
+SERVERS = pytest.StashKey[Path]()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Repeat the same examples, unless REKINDLE_FUZZ=1 or --hypothesis-seed asks for fresh ones."""
+    given = getattr(config, "workerinput", {}).get("servers")
+    config.stash[SERVERS] = Path(given or tempfile.mkdtemp(prefix="rekindle-servers-"))
     if config.getoption("--hypothesis-profile"):
         return
     if os.environ.get("REKINDLE_FUZZ") and config.getoption("--hypothesis-seed") is None:
         config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
     is_fresh = config.getoption("--hypothesis-seed") is not None
     settings.load_profile("fresh" if is_fresh else "fixed")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of xdist where the servers are."""
+    node.workerinput["servers"] = str(node.config.stash[SERVERS])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop the servers when the last worker has ended."""
+    if not hasattr(config, "workerinput") and SERVERS in config.stash:
+        servers.remove_shared(config.stash[SERVERS])
 
 
 def pytest_terminal_summary(
@@ -57,29 +74,41 @@ def pytest_terminal_summary(
 T = TypeVar("T", servers.Postgres, remote_hosts.Podman, remote_hosts.Sshd)
 
 
-def _or_skipped_loudly(make: Callable[[], T], what: str) -> Iterator[T]:
+def _or_skipped_loudly(make: Callable[[], T], what: str) -> T:
     try:
-        server = make()
+        return make()
     except servers.Missing as reason:
         warnings.warn(f"{what} NOT TESTED: {reason}", stacklevel=1)
         pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def postgres(pytestconfig: pytest.Config) -> servers.Postgres:
+    folder = pytestconfig.stash[SERVERS]
+    return _or_skipped_loudly(lambda: servers.share_postgres(folder), "POSTGRESQL IS")
+
+
+# A test may cut all connections to these two, so that each worker has its own.
+
+
+@pytest.fixture(scope="session")
+def podman_service() -> Iterator[remote_hosts.Podman]:
+    server = _or_skipped_loudly(remote_hosts.Podman, "CONTAINERS ARE")
     yield server
     server.remove()
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[servers.Postgres]:
-    yield from _or_skipped_loudly(servers.Postgres, "POSTGRESQL IS")
-
-
-@pytest.fixture(scope="session")
-def podman() -> Iterator[remote_hosts.Podman]:
-    yield from _or_skipped_loudly(remote_hosts.Podman, "CONTAINERS ARE")
+@pytest.fixture
+def podman(podman_service: remote_hosts.Podman) -> Iterator[remote_hosts.Podman]:
+    yield podman_service
+    podman_service.sweep()
 
 
 @pytest.fixture(scope="session")
 def sshd() -> Iterator[remote_hosts.Sshd]:
-    yield from _or_skipped_loudly(remote_hosts.Sshd, "SSH IS")
+    server = _or_skipped_loudly(remote_hosts.Sshd, "SSH IS")
+    yield server
+    server.remove()
 
 
 @pytest.fixture

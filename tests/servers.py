@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import glob
 import os
+import pickle
 import pwd
 import re
 import shutil
@@ -26,7 +28,7 @@ class Postgres:
 
     def __init__(self) -> None:
         self._bin = _postgres_binaries()
-        self.folder = Path(tempfile.mkdtemp(prefix="rekindle-pg-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="rekindle-pg-", dir=_find_quick_folder()))
         self.port = _free_port()
         self._databases = 0
         self._store: str | None = None
@@ -76,10 +78,17 @@ class Postgres:
 
     def store_database(self) -> str:
         """The URL of a new database with an empty store in it, an eighth of the work to make one."""
-        if self._store is None:
-            self._store = self.database()
-            open_store(self._store).close()
-        return self.database(template=self._store.rpartition("/")[2])
+        return self.copy_database(self._store or self.prepare_store())
+
+    def copy_database(self, url: str) -> str:
+        """The URL of a copy of a database that nobody is connected to."""
+        return self.database(template=url.rpartition("/")[2])
+
+    def prepare_store(self) -> str:
+        """Make the store that is copied."""
+        self._store = self.database()
+        open_store(self._store).close()
+        return self._store
 
     def drop(self, url: str) -> None:
         """Remove a database, whoever is connected to it."""
@@ -108,6 +117,28 @@ def postgres() -> Iterator[Postgres]:
         server.remove()
 
 
+_SHARED = "postgres.pickle"
+
+
+def share_postgres(folder: Path) -> Postgres:
+    """The server of everybody who names the same folder; the first to ask starts it."""
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / _SHARED).exists():
+            server = Postgres()
+            (folder / _SHARED).write_bytes(pickle.dumps(server))
+            server.prepare_store()
+            (folder / _SHARED).write_bytes(pickle.dumps(server))
+        return pickle.loads((folder / _SHARED).read_bytes())
+
+
+def remove_shared(folder: Path) -> None:
+    """Stop what was started for a folder, and remove both."""
+    if (folder / _SHARED).exists():
+        pickle.loads((folder / _SHARED).read_bytes()).remove()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def _postgres_binaries() -> Path:
     found = _look_for_postgres()
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
@@ -126,6 +157,12 @@ def _look_for_postgres() -> Path | None:
         if (Path(place).parent / "pg_ctl").exists():
             return Path(place).parent
     return None
+
+
+def _find_quick_folder() -> Path | None:
+    """Memory, where there is plenty: a database is hundreds of files, and each test has its own."""
+    memory = Path("/dev/shm")
+    return memory if memory.is_dir() and shutil.disk_usage(memory).free > 4 << 30 else None
 
 
 def _free_port() -> int:

@@ -22,7 +22,8 @@ from hypothesis.stateful import (
 from rekindle import Message, Store, ToolCall, open_store
 from rekindle.errors import InvalidInput, NotFound, TitleTaken
 from rekindle.store import Filter
-from tests.conftest import Clock
+from tests.conftest import Clock, is_looking
+from tests.servers import Postgres
 
 ROLES = st.sampled_from(["user", "user", "assistant", "tool"])
 TEXTS = st.one_of(st.sampled_from(["needle", "x", ""]), st.text(max_size=8))
@@ -280,28 +281,36 @@ def run(machine: type[Conversations], examples: int, steps: int) -> None:
     )
 
 
-def test_whatever_happens_sqlite_says_what_the_model_says() -> None:
+def test_whatever_happens_sqlite_says_what_the_model_says(empty_file: Path) -> None:
     class OnSqlite(Conversations):
         @staticmethod
         def opened(clock: Clock) -> Store:
             OnSqlite.folder = Path(tempfile.mkdtemp(prefix="rekindle-model-"))
-            return open_store(OnSqlite.folder / "s.db", durability="relaxed", clock=clock)
+            file = shutil.copy(empty_file, OnSqlite.folder / "s.db")
+            return open_store(file, durability="relaxed", clock=clock)
 
         @staticmethod
         def removed() -> None:
             shutil.rmtree(OnSqlite.folder)
 
-    run(OnSqlite, examples=60, steps=30)
+    run(OnSqlite, examples=60 if is_looking() else 30, steps=30)
 
 
-def test_whatever_happens_postgresql_says_what_the_model_says(schema: Callable[[], str]) -> None:
+def test_whatever_happens_postgresql_says_what_the_model_says(
+    postgres: Postgres, schema: Callable[[], str]
+) -> None:
+    original, _, options = (url := schema()).partition("?")
+    open_store(url).close()
+
     class OnPostgres(Conversations):
         @staticmethod
         def opened(clock: Clock) -> Store:
-            return open_store(schema(), durability="relaxed", clock=clock)
+            OnPostgres.database = postgres.copy_database(original)
+            target = f"{OnPostgres.database}?{options}"
+            return open_store(target, durability="relaxed", clock=clock)
 
         @staticmethod
         def removed() -> None:
-            return None
+            postgres.drop(OnPostgres.database)
 
-    run(OnPostgres, examples=12, steps=20)
+    run(OnPostgres, examples=12 if is_looking() else 8, steps=20)

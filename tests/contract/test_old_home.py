@@ -77,18 +77,31 @@ def write_postgres(target: str, rows: str) -> None:
         connection.execute(rows + numbers + version)  # pyright: ignore
 
 
-@pytest.fixture(params=ENGINES)
-def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Store]:
-    """The old home at `tmp_path`, opened with today's code."""
-    clock.now = NOW
-    shutil.copytree(HOME / "templates", tmp_path / "templates")
-    shutil.copy(HOME / "config.toml", tmp_path)
+@pytest.fixture(scope="module", params=ENGINES)
+def upgraded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where the store of the old home is, upgraded by today's code: to be copied."""
     if request.param == "sqlite":
-        target = str(tmp_path / "sessions.db")
+        target = str(tmp_path_factory.mktemp("old") / "sessions.db")
         write_sqlite(target, read_rows("sqlite"))
     else:
         target = request.getfixturevalue("postgres").database()
         write_postgres(target, read_rows("postgres"))
+    open_store(target, clock=Clock(NOW)).close()
+    return target
+
+
+@pytest.fixture
+def store(
+    request: pytest.FixtureRequest, upgraded: str, tmp_path: Path, clock: Clock
+) -> Iterator[Store]:
+    """The old home at `tmp_path`, opened with today's code."""
+    clock.now = NOW
+    shutil.copytree(HOME / "templates", tmp_path / "templates")
+    shutil.copy(HOME / "config.toml", tmp_path)
+    if "://" in upgraded:
+        target = request.getfixturevalue("postgres").copy_database(upgraded)
+    else:
+        target = shutil.copy(upgraded, tmp_path / "sessions.db")
     with open_store(target, clock=clock) as opened:
         yield opened
 
