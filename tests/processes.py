@@ -17,10 +17,9 @@ from rekindle.processes.backends.base import Backend
 from rekindle.processes.backends.local.local import LocalBackend
 from rekindle.processes.backends.registry import open_backend
 from rekindle.processes.client import ProcessClient
-from rekindle.processes.operations import Processes
 from rekindle.processes.supervisor.registry import ProcessRegistry
 from rekindle.processes.supervisor.supervisor import SOCKET
-from rekindle.processes.types import Process, ProcessLimits
+from rekindle.processes.types import Process, Processes, ProcessLimits
 from tests.waiting import PATIENCE, until
 
 Test: TypeAlias = Callable[..., Coroutine[Any, Any, None]]
@@ -174,6 +173,10 @@ def alive(pid: int, proc: Path = Path("/proc")) -> bool:
             return file.read().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+async def sh(processes: Processes, script: str, **more: object) -> Process:
+    return await processes.start(["sh", "-c", script], **{"owner": OWNER, **more})  # type: ignore
 
 
 async def output_of(processes: Processes, id: str, text: str) -> str:

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
@@ -140,6 +141,16 @@ class Podman:
         self._service.wait()
         (self.folder / "service.sock").unlink(missing_ok=True)
 
+    def sweep(self) -> None:
+        """End the monitors of past commands: each stays for minutes, for every scan of /proc to read."""
+        own = os.fsencode(self.folder)
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                words = (process / "cmdline").read_bytes()
+                is_monitor = own in words and b"--exec-process-spec" in words
+                if is_monitor and not (process / "task" / process.name / "children").read_text():
+                    os.kill(int(process.name), signal.SIGKILL)
+
     @property
     def _command(self) -> list[str]:
         root, run = self.folder / "root", self.folder / "run"
@@ -155,6 +166,7 @@ class Podman:
 
     def remove(self) -> None:
         self.cut()
+        self.sweep()
         self._run("rm", "-f", "-t", "0", self.name)
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -1,17 +1,24 @@
-"""Further stores to open in a test."""
+"""Further stores to open in a test, and ways to keep background processes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 
+import aiodocker
 import psycopg
 import pytest
 
 from rekindle import Store, open_store
+from rekindle.processes import connection
 from tests.conftest import Clock
+from tests.contract.ways import WAYS
+from tests.processes import Kept
+from tests.remote_hosts import Podman, Sshd
 from tests.servers import Postgres
+from tests.warm_supervisors import WarmSupervisors
 
 Schema = Callable[[], str]
 Opened = Callable[..., Store]
@@ -46,3 +53,29 @@ def another(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Ite
     yield another
     for store in opened:
         store.close()
+
+
+@pytest.fixture(scope="session")
+def warm_supervisors() -> Iterator[WarmSupervisors]:
+    with WarmSupervisors() as started:
+        yield started
+
+
+@pytest.fixture(params=WAYS)
+def kept(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
+    keeper, _, kind = request.param.partition(", ")
+    folder = tmp_path / "home" / "processes"
+    if keeper == "supervisor":  # test_processes_crash.py starts each by its command
+        warm: WarmSupervisors = request.getfixturevalue("warm_supervisors")
+        monkeypatch.setattr(connection, "_run_supervisor", warm.run)
+    if kind == "container":
+        box: Podman = request.getfixturevalue("podman")
+        monkeypatch.setenv("DOCKER_HOST", box.url)
+        # Podman asks the package manager when a client asks for its version (test_backends.py does).
+        monkeypatch.setattr(aiodocker, "Docker", partial(aiodocker.Docker, api_version="v1.41"))
+        return Kept(keeper, folder, f"container:{box.name}", box.proc)
+    if kind == "ssh":
+        host: Sshd = request.getfixturevalue("sshd")
+        monkeypatch.setenv("HOME", str(host.home))
+        return Kept(keeper, folder, f"ssh:{host.target}")
+    return Kept(keeper, folder, groups=kind == "control group")
