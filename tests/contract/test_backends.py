@@ -137,6 +137,8 @@ async def test_input_that_nobody_reads_is_given_back_and_does_not_come_later(
         await process.signal(signal.SIGUSR1)
         await process.close_stdin()
         assert await process.wait() == 0
+        while output.data.count(b"\n") < 2:  # the last output may come after the exit code
+            await asyncio.sleep(0.02)
         assert int(output.data.split()[1]) == taken
 
 
@@ -219,7 +221,7 @@ async def test_it_goes_on_without_us_and_is_found_again_where_we_left(place: Ope
 @runs
 async def test_megabytes_come_whole_and_in_order(place: Open) -> None:
     count = 150_000
-    what = spec("sh", "-c", f"i=0; while [ $i -lt {count} ]; do echo number $i; i=$((i+1)); done")
+    what = spec("awk", f'BEGIN {{ for (i = 0; i < {count}; i++) print "number " i }}')
     async with started(place, what) as (process, output):
         assert await ended(process, output, b"number %d\n" % (count - 1)) == 0
         assert output.data == b"".join(b"number %d\n" % number for number in range(count))

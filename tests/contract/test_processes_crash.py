@@ -205,21 +205,30 @@ async def test_a_kill_that_was_begun_is_brought_to_its_end(folder: Path, tmp_pat
         pids = tmp_path / "pids"
         one = await client.start(python(NASTY, str(pids)), owner=OWNER)
         await until(lambda: pids.exists() and pids.read_text().count("\n") == 3)
+        program = process_tree.read_process(one.pid or 0)
+        assert program
         killing = asyncio.create_task(client.kill(one.id))
-        await asyncio.sleep(0.5)
+        await until(lambda: _is_stopped(program.ppid))  # a kill begins with this
         kill_supervisor(folder)
         killed = await killing
         assert killed.state == "killed"
         assert [pid for pid in map(int, pids.read_text().split()) if alive(pid)] == []
 
 
+def _is_stopped(pid: int) -> bool:
+    seen = process_tree.read_process(pid)
+    return seen is not None and seen.state == "T"
+
+
 @runs
 async def test_a_process_whose_shim_was_killed_is_lost_and_says_so(folder: Path) -> None:
     async with supervised(folder) as client:
-        one = await sh(client, "sleep 0.3")
-        shim = process_tree.read_process(one.pid or 0)
-        assert shim
-        os.kill(shim.ppid, signal.SIGKILL)
+        one = await sh(client, "read x")
+        program = process_tree.read_process(one.pid or 0)
+        assert program
+        os.kill(program.ppid, signal.SIGKILL)
+        await until(lambda: not alive(program.ppid))
+        await client.submit(one.id, "")
         process = (await client.wait(one.id, 20)).process
         assert (process.state, process.exit_code) == ("lost", None)
         assert "exit code was killed" in process.reason
