@@ -28,7 +28,7 @@ class Postgres:
 
     def __init__(self) -> None:
         self._bin = _postgres_binaries()
-        self.folder = Path(tempfile.mkdtemp(prefix="rekindle-pg-", dir=_find_quick_folder()))
+        self.folder = Path(tempfile.mkdtemp(prefix="rekindle-pg-", dir=find_quick_folder()))
         self.port = _free_port()
         self._databases = 0
         self._store: str | None = None
@@ -159,8 +159,8 @@ def _look_for_postgres() -> Path | None:
     return None
 
 
-def _find_quick_folder() -> Path | None:
-    """Memory, where there is plenty: a database is hundreds of files, and each test has its own."""
+def find_quick_folder() -> Path | None:
+    """Memory, where there is plenty: for tests that make databases by the hundred."""
     memory = Path("/dev/shm")
     return memory if memory.is_dir() and shutil.disk_usage(memory).free > 4 << 30 else None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
@@ -17,11 +19,22 @@ from tests.conftest import Clock
 from tests.contract.ways import WAYS
 from tests.processes import Kept
 from tests.remote_hosts import Podman, Sshd
-from tests.servers import Postgres
+from tests.servers import Postgres, find_quick_folder
 from tests.warm_supervisors import WarmSupervisors
 
 Schema = Callable[[], str]
 Opened = Callable[..., Store]
+
+
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder in memory, where there is plenty: to wait for a disk takes longer than most tests."""
+    if (quick := find_quick_folder()) is None:
+        yield tmp_path_factory.mktemp("test")
+        return
+    folder = Path(tempfile.mkdtemp(prefix="rekindle-test-", dir=quick))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ from rekindle import Message, Store, ToolCall, open_store
 from rekindle.errors import InvalidInput, NotFound, TitleTaken
 from rekindle.store import Filter
 from tests.conftest import Clock, is_looking
-from tests.servers import Postgres
+from tests.servers import Postgres, find_quick_folder
 
 ROLES = st.sampled_from(["user", "user", "assistant", "tool"])
 TEXTS = st.one_of(st.sampled_from(["needle", "x", ""]), st.text(max_size=8))
@@ -285,7 +285,8 @@ def test_whatever_happens_sqlite_says_what_the_model_says(empty_file: Path) -> N
     class OnSqlite(Conversations):
         @staticmethod
         def opened(clock: Clock) -> Store:
-            OnSqlite.folder = Path(tempfile.mkdtemp(prefix="rekindle-model-"))
+            quick = find_quick_folder()
+            OnSqlite.folder = Path(tempfile.mkdtemp(prefix="rekindle-model-", dir=quick))
             file = shutil.copy(empty_file, OnSqlite.folder / "s.db")
             return open_store(file, durability="relaxed", clock=clock)
 

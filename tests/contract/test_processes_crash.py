@@ -474,7 +474,9 @@ print(line.recv(100))
         await sh(client, "sleep 30")
         path = protocol.get_socket_folder(folder) / SOCKET
         os.chmod(path, 0o666)  # as if the modes of the folders were not enough
-        link = Path("/tmp") / f"rekindle-test-{os.getpid()}.sock"
+        places = (Path("/tmp"), Path("/dev/shm"))  # where anybody may go
+        place = next(one for one in places if one.stat().st_dev == path.stat().st_dev)
+        link = place / f"rekindle-test-{os.getpid()}.sock"
         os.link(path, link)
         try:
             command = [sys.executable, "-c", code, str(link)]
