@@ -1,4 +1,4 @@
-"""`rekindle` on the PATH of a shell script, or `run-script`: asks the server of commands for a child.
+"""`rekindle` or `python3` on the PATH of a shell script: asks the server of commands for a child.
 
 It starts with nothing but the modules of the interpreter itself, and stays as long as the command:
 signals are passed on to it, and its end is ours.
@@ -11,12 +11,15 @@ import socket
 import struct
 import sys
 
+is_python = sys.argv[0].endswith("python3")
+first = sys.argv[1] if len(sys.argv) > 1 else "-"
+if is_python and first.startswith("-") and first not in ("-c", "-m"):
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 line = socket.socket(socket.AF_UNIX)
 line.connect(ADDRESS)  # noqa: F821  # pyright: ignore  (put in when the script is written)
-is_script = sys.argv[0].endswith("run-script")
 request = {
-    "argv": sys.argv[is_script:],
-    "script": sys.argv[1] if is_script else None,
+    "argv": sys.argv,
+    "is_python": is_python,
     "env": dict(os.environ),
     "cwd": os.getcwd(),
     "terminal": False,
