@@ -29,9 +29,11 @@ from typing import Any
 # What commands import only once they need it.
 LAZY = (
     "aiodocker",
+    "anyio._backends._asyncio",
     "asyncio",
     "asyncssh",
     "concurrent.futures.thread",
+    "jsonschema",
     "mcp.client.stdio",
     "mcp.client.streamable_http",
     "mcp.server.mcpserver",
@@ -39,8 +41,10 @@ LAZY = (
     "prompt_toolkit.shortcuts",
     "psycopg.rows",
     "rich.console",
+    "rich.logging",
     "rich.markdown",
     "rich.table",
+    "tomllib",
 )
 
 
@@ -121,6 +125,7 @@ def load_everything() -> None:
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     rekindle.cli.app.build_command_tree()
+    importlib.import_module("openai").AsyncOpenAI(api_key="none")  # imports how it speaks HTTP
 
 
 def serve_requests(listener: socket.socket, life: socket.socket) -> dict[str, Any] | None:

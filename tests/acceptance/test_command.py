@@ -43,7 +43,11 @@ def test_it_says_the_same_and_ends_with_the_same_code(
     assert vars(forked) == vars(real)
 
 
-SHOW = "import sys; print(__name__, sys.argv[1:], sys.path[0], sys.stdin.read()); sys.exit(len(sys.argv))"
+SHOW = """
+import sys
+print(__name__, sys.argv[1:], sys.path[0], sys.stdin.read())
+sys.exit(len(sys.argv))
+"""
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def test_a_file_that_others_are_making_right_now_is_never_taken_for_a_strangers(
     tmp_path: Path,
 ) -> None:
     crowd = [start(CREATE_MANY, str(tmp_path)) for _ in range(6)]
-    while all([process.stdout and process.stdout.read(1) for process in crowd]):
+    while all(process.stdout and process.stdout.read(1) for process in crowd):
         for process in crowd:  # all of them at one moment
             assert process.stdin is not None
             process.stdin.write(".")
