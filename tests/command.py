@@ -14,7 +14,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import inspect
-import json
+import marshal
 import os
 import socket
 import struct
@@ -215,7 +215,7 @@ class _CommandServer:
 
     def fork(self, request: dict[str, Any], files: Sequence[int]) -> int:
         """Have a child of this process forked; its process id."""
-        text = json.dumps(request).encode("utf-8", "surrogateescape")
+        text = marshal.dumps(request)
         with self._lock, socket.socket(socket.AF_UNIX) as line:
             line.connect(self._address)
             set_subreaper = ctypes.CDLL(None).prctl

@@ -2,8 +2,9 @@
 
 A real start of `rekindle` spends most of its time on imports. Started by tests/command.py, never
 by hand: `python -P command_server.py LISTENER LIFE`, the numbers of two sockets it inherits.
-A request is one connection: its length, JSON, and the file descriptors of stdin, stdout, stderr.
-It asks for the command, or for what `python3` makes of a script, `-m MODULE` or `-c CODE`.
+A request is one connection: its length, a marshalled dict, and the file descriptors of stdin,
+stdout and stderr. It asks for the command, or for what `python3` makes of a script, `-m MODULE` or
+`-c CODE`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import atexit
 import gc
 import importlib
 import io
-import json
+import marshal
 import os
 import pkgutil
 import runpy
@@ -162,7 +163,7 @@ def receive_request(connection: socket.socket) -> tuple[dict[str, Any], list[int
     text = b""
     while len(text) < size:
         text += connection.recv(size - len(text))
-    return json.loads(text), files
+    return marshal.loads(text), files
 
 
 def fork_owned(connection: socket.socket) -> bool:
