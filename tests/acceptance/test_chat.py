@@ -438,7 +438,8 @@ def test_it_can_be_typed_at_without_prompt_toolkit(here: Chat, tmp_path: Path) -
     bare = tmp_path / "bare" / "prompt_toolkit"
     bare.mkdir(parents=True)
     (bare / "__init__.py").write_text("raise ImportError")
-    terminal = here.terminal(PYTHONPATH=str(bare.parent))
+    path = [str(bare.parent), os.environ.get("PYTHONPATH", "")]
+    terminal = here.terminal(PYTHONPATH=os.pathsep.join(filter(None, path)))
     with here.model.hold_requests(IN_PART):
         terminal.say("please count")
         terminal.wait_for("one two")
