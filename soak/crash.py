@@ -19,26 +19,40 @@ from .ledger import Report, audit
 
 PAUSE = 0.3  # seconds between two kills, on average
 STOPPING = 60.0
+STARTING = 60.0
+PROMISES = 20  # lines in the journal of a writer that is at work
 _ROOTS = (Path(__file__).parents[1], Path(rekindle.__file__).parents[1])
 
 Progress = Callable[[int, Path], None]
+Start = Callable[..., subprocess.Popen[bytes]]
+
+
+def start_python(words: list[str], *, env: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start an interpreter of its own."""
+    return subprocess.Popen([sys.executable, *words], env=env)
 
 
 class Slot:
     """A writer's place: when its process is killed, the next life goes on."""
 
-    def __init__(self, target: str, folder: Path, number: int, seed: int) -> None:
+    def __init__(self, target: str, folder: Path, number: int, seed: int, start: Start) -> None:
         self._arguments = [target, str(folder), str(number)]
         self._seed = seed
+        self._start = start
+        self._folder, self._number = folder, number
         self._life = 0
         self.process = self._begin()
 
     def _begin(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "soak.writer", *self._arguments]
+        words = ["-m", "soak.writer", *self._arguments, str(self._life), str(self._seed)]
         path = os.pathsep.join(map(str, _ROOTS))
-        return subprocess.Popen(
-            [*command, str(self._life), str(self._seed)], env={**os.environ, "PYTHONPATH": path}
-        )
+        return self._start(words, env={**os.environ, "PYTHONPATH": path})
+
+    def is_at_work(self) -> bool:
+        """Whether this life was promised enough to be held against the store, or has ended."""
+        journal = self._folder / f"{self._number}-{self._life}.journal"
+        written = journal.read_bytes().count(b"\n") if journal.exists() else 0
+        return written >= PROMISES or self.process.poll() is not None
 
     def kill(self) -> None:
         """`kill -9`, unless the writer has ended by itself, which is an error it has noted."""
@@ -68,20 +82,22 @@ def crash(
     restart: Callable[[], None] | None = None,
     restart_every: int = 20,
     at_peace: float = PAUSE,
+    pause: float = PAUSE,
     progress: Progress | None = None,
+    start: Start = start_python,
 ) -> Report:
     """Run writers on `target` and kill them `kills` times; `folder` keeps what they were promised.
 
     `restart` is called after every so many kills, while the others write. In the end all of them write
-    for `at_peace` seconds and stop by themselves.
+    for `at_peace` seconds and stop by themselves. `pause` is the time between two kills, on average.
     """
     rng = random.Random(seed)
     begun = time.monotonic()
     restarts = 0
-    slots = [Slot(target, folder, number, seed) for number in range(writers)]
+    slots = [Slot(target, folder, number, seed, start) for number in range(writers)]
     try:
         for kill in range(1, kills + 1):
-            time.sleep(min(rng.expovariate(1 / PAUSE), 3.0))
+            time.sleep(min(rng.expovariate(1 / pause), 3.0))
             slot = rng.choice(slots)
             slot.kill()
             if restart and kill % restart_every == 0:
@@ -90,6 +106,7 @@ def crash(
             slot.revive()
             if progress:
                 progress(kill, folder)
+        _wait_for(slots)
         time.sleep(at_peace)
         for slot in slots:
             slot.stop()
@@ -101,6 +118,13 @@ def crash(
         report = audit(store, folder)
     report.kills, report.restarts, report.seconds = kills, restarts, seconds
     return report
+
+
+def _wait_for(slots: list[Slot]) -> None:
+    """Wait until all writers are at work, for a while."""
+    end = time.monotonic() + STARTING
+    while not all(slot.is_at_work() for slot in slots) and time.monotonic() < end:
+        time.sleep(0.02)
 
 
 @contextmanager

@@ -173,10 +173,14 @@ def gateway(
     gateways: int = 1,
     seed: int = 0,
     can_edit: bool = True,
+    pause: float = PAUSE,
     progress: Callable[[int], None] | None = None,
     start: Start = start_command,
 ) -> Report:
-    """Run gateways on `target`, kill them `kills` times, and tell what came of it."""
+    """Run gateways on `target`, kill them `kills` times, and tell what came of it.
+
+    `pause` is the time from being ready to being killed, on average.
+    """
     rng, begun = random.Random(seed), time.monotonic()
     report = Report(kills=kills)
     with (
@@ -188,7 +192,7 @@ def gateway(
         lives = [Life(env, folder / f"gateway-{n}.log", start) for n in range(gateways)]
         try:
             with open_store(target) as store:
-                report.when = _kill(store, lives, people, rng, kills, progress)
+                report.when = _kill(store, lives, people, rng, kills, pause, progress)
                 people.wait_for(lives)  # one that is still starting cannot stop in good order
                 _settle(store, people, report)
             for life in lives:
@@ -245,13 +249,14 @@ def _kill(
     people: People,
     rng: random.Random,
     kills: int,
+    pause: float,
     progress: Callable[[int], None] | None,
 ) -> Counter[str]:
     when: Counter[str] = Counter()
     for kill in range(1, kills + 1):
         if rng.random() < 0.9:  # now and then it dies before it is ready
             people.wait_for(lives)
-        end = time.monotonic() + min(rng.expovariate(1 / PAUSE), 4.0)
+        end = time.monotonic() + min(rng.expovariate(1 / pause), 4.0)
         while (left := end - time.monotonic()) > 0:
             people.speak()
             time.sleep(min(left, rng.random() * 0.1))

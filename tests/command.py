@@ -14,7 +14,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import inspect
-import json
+import marshal
 import os
 import socket
 import struct
@@ -49,7 +49,29 @@ def start(
 
     `terminal` is the descriptor of a terminal that becomes its controlling one.
     """
-    command = [COMMAND, *map(str, words)]
+    return _start([COMMAND], words, env, terminal, real, options)
+
+
+def start_python(
+    words: Sequence[object],
+    *,
+    env: Mapping[str, str] | None = None,
+    real: bool = False,
+    **options: Any,
+) -> subprocess.Popen[Any]:
+    """Start what `python3` makes of a script, `-m MODULE` or `-c CODE`, likewise."""
+    return _start([sys.executable], words, env, None, real, options)
+
+
+def _start(
+    program: list[str],
+    words: Sequence[object],
+    env: Mapping[str, str] | None,
+    terminal: int | None,
+    real: bool,
+    options: dict[str, Any],
+) -> subprocess.Popen[Any]:
+    command = [*program, *map(str, words)]
     env = dict(os.environ if env is None else env)
     if real or "preexec_fn" in options or not _is_like_ours(env):
         if terminal is not None:
@@ -87,17 +109,17 @@ def run(
 
 
 def get_scripts_folder() -> str:
-    """Return a folder for PATH with a `rekindle` in it that is forked off as well."""
+    """Return a folder for PATH with a `rekindle` and a `python3` that are forked off as well."""
     if os.environ.get(_REAL):
         return sysconfig.get_path("scripts")
     return str(_CommandServer.get().scripts)
 
 
 def get_script_runner() -> str:
-    """Return a program that runs a Python script, with what commands need already imported."""
+    """Return a `python3` that has already imported what commands need."""
     if os.environ.get(_REAL):
         return sys.executable
-    return str(_CommandServer.get().scripts / "run-script")
+    return str(_CommandServer.get().scripts / "python3")
 
 
 def _is_like_ours(env: Mapping[str, str]) -> bool:
@@ -139,7 +161,7 @@ class _ForkedCommand(subprocess.Popen[Any]):
         ]
         request = {
             "argv": asked["args"],
-            "script": None,
+            "is_python": asked["args"][0] == sys.executable,
             "env": asked["env"],
             "cwd": os.fspath(asked["cwd"] or os.getcwd()),
             "terminal": self._has_terminal,
@@ -186,14 +208,14 @@ class _CommandServer:
         self.scripts = Path(self._folder.name) / "bin"
         self.scripts.mkdir()
         code = _CLIENT.read_text().replace("ADDRESS", repr(self._address))
-        for name in ("rekindle", "run-script"):
+        for name in ("rekindle", "python3"):
             client = self.scripts / name
             client.write_text(f"#!{sys.executable} -SI\n{code}")
             client.chmod(0o755)
 
     def fork(self, request: dict[str, Any], files: Sequence[int]) -> int:
         """Have a child of this process forked; its process id."""
-        text = json.dumps(request).encode("utf-8", "surrogateescape")
+        text = marshal.dumps(request)
         with self._lock, socket.socket(socket.AF_UNIX) as line:
             line.connect(self._address)
             set_subreaper = ctypes.CDLL(None).prctl

@@ -1,34 +1,39 @@
-"""`rekindle` on the PATH of a shell script, or `run-script`: asks the server of commands for a child.
+"""`rekindle` or `python3` on the PATH of a shell script: asks the server of commands for a child.
 
-It starts with nothing but the modules of the interpreter itself, and stays as long as the command:
-signals are passed on to it, and its end is ours.
+It starts with nothing but modules that are written in C, which halves its own start, and stays as
+long as the command: signals are passed on to it, and its end is ours.
 """
 
-import json
+import _signal
+import _socket
+import marshal
 import os
-import signal
-import socket
-import struct
 import sys
 
-line = socket.socket(socket.AF_UNIX)
+is_python = sys.argv[0].endswith("python3")
+first = sys.argv[1] if len(sys.argv) > 1 else "-"
+if is_python and first.startswith("-") and first not in ("-c", "-m"):
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+line = _socket.socket(_socket.AF_UNIX)
 line.connect(ADDRESS)  # noqa: F821  # pyright: ignore  (put in when the script is written)
-is_script = sys.argv[0].endswith("run-script")
 request = {
-    "argv": sys.argv[is_script:],
-    "script": sys.argv[1] if is_script else None,
+    "argv": sys.argv,
+    "is_python": is_python,
     "env": dict(os.environ),
     "cwd": os.getcwd(),
     "terminal": False,
     "owned": False,
 }
-text = json.dumps(request).encode()
-socket.send_fds(line, [struct.pack("!I", len(text))], [0, 1, 2])
+text = marshal.dumps(request)
+streams = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
+files = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)
+line.sendmsg([len(text).to_bytes(4, "big")], [files])
 line.sendall(text)
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
-    signal.signal(number, lambda number, _: line.send(bytes([number])))
-(code,) = struct.unpack("!i", line.recv(4, socket.MSG_WAITALL))
+for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1"):
+    _signal.signal(getattr(_signal, name), lambda number, _: line.send(bytes([number])))
+answer = line.recv(4, _socket.MSG_WAITALL)
+code = int.from_bytes(answer, "big", signed=True) if len(answer) == 4 else 1
 if code >= 0:
     os._exit(code)
-signal.signal(-code, signal.SIG_DFL)
+_signal.signal(-code, _signal.SIG_DFL)
 os.kill(os.getpid(), -code)

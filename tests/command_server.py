@@ -2,8 +2,9 @@
 
 A real start of `rekindle` spends most of its time on imports. Started by tests/command.py, never
 by hand: `python -P command_server.py LISTENER LIFE`, the numbers of two sockets it inherits.
-A request is one connection: its length, JSON, and the file descriptors of stdin, stdout, stderr.
-It may name a script to run instead of the command.
+A request is one connection: its length, a marshalled dict, and the file descriptors of stdin,
+stdout and stderr. It asks for the command, or for what `python3` makes of a script, `-m MODULE` or
+`-c CODE`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import atexit
 import gc
 import importlib
 import io
-import json
+import marshal
 import os
 import pkgutil
 import runpy
@@ -23,14 +24,17 @@ import struct
 import sys
 import threading
 import time
+import types
 from typing import Any
 
 # What commands import only once they need it.
 LAZY = (
     "aiodocker",
+    "anyio._backends._asyncio",
     "asyncio",
     "asyncssh",
     "concurrent.futures.thread",
+    "jsonschema",
     "mcp.client.stdio",
     "mcp.client.streamable_http",
     "mcp.server.mcpserver",
@@ -38,8 +42,10 @@ LAZY = (
     "prompt_toolkit.shortcuts",
     "psycopg.rows",
     "rich.console",
+    "rich.logging",
     "rich.markdown",
     "rich.table",
+    "tomllib",
 )
 
 
@@ -53,16 +59,16 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     if request := serve_requests(listener, life):
-        leave(run_program(request["script"]))
+        leave(run_program(request["is_python"]))
 
 
-def run_program(script: str | None) -> int:
-    """Run the command line or a script; its exit code, as the interpreter would make it."""
+def run_program(is_python: bool) -> int:
+    """Run the command line or another program; its exit code, as the interpreter would make it."""
     from rekindle.cli import main as run_rekindle
 
     try:
-        if script:
-            runpy.run_path(script, run_name="__main__")
+        if is_python:
+            run_python()
         else:
             run_rekindle()
     except SystemExit as end:
@@ -74,6 +80,25 @@ def run_program(script: str | None) -> int:
         sys.excepthook(*sys.exc_info())
         return 1
     return 0
+
+
+def run_python() -> None:
+    """Run what the words say, as `python3` would."""
+    _, first, *rest = sys.argv
+    known = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    folders = {"-c": "", "-m": os.getcwd()}
+    folder = folders.get(first, os.path.dirname(os.path.abspath(first)))
+    sys.path[:0] = [folder, *(path for path in known if path not in sys.path)]
+    if first == "-c":
+        sys.argv = [first, *rest[1:]]
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(compile(rest[0], "<string>", "exec"), vars(main))
+    elif first == "-m":
+        sys.argv = rest
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = [first, *rest]
+        runpy.run_path(first, run_name="__main__")
 
 
 def leave(code: int) -> None:
@@ -101,6 +126,7 @@ def load_everything() -> None:
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     rekindle.cli.app.build_command_tree()
+    importlib.import_module("openai").AsyncOpenAI(api_key="none")  # imports how it speaks HTTP
 
 
 def serve_requests(listener: socket.socket, life: socket.socket) -> dict[str, Any] | None:
@@ -137,7 +163,7 @@ def receive_request(connection: socket.socket) -> tuple[dict[str, Any], list[int
     text = b""
     while len(text) < size:
         text += connection.recv(size - len(text))
-    return json.loads(text), files
+    return marshal.loads(text), files
 
 
 def fork_owned(connection: socket.socket) -> bool:

@@ -32,14 +32,12 @@ def environment() -> dict[str, str]:
 
 def start(code: str, *arguments: object, before: Sequence[str] = ()) -> subprocess.Popen[str]:
     """A Python process of its own that runs `code`; `before` is what it runs under."""
-    return subprocess.Popen(
-        [*before, sys.executable, "-c", code, *map(str, arguments)],
-        env=environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    words = ["-c", code, *map(str, arguments)]
+    options: dict[str, Any] = {"env": environment(), "text": True}
+    options |= dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    if not before:
+        return command.start_python(words, **options)
+    return subprocess.Popen([*before, sys.executable, *words], **options)
 
 
 def run(code: str, *arguments: object, before: Sequence[str] = ()) -> str:
@@ -51,11 +49,12 @@ def run(code: str, *arguments: object, before: Sequence[str] = ()) -> str:
 
 
 def run_command(
-    store: object, *words: object, before: Sequence[str] = ()
+    store: object, *words: object, before: Sequence[str] = (), **env: str
 ) -> subprocess.CompletedProcess[str]:
     """Run the command on a store."""
     given = ["--store", str(store), *map(str, words)]
-    options: dict[str, Any] = {"env": environment(), "capture_output": True, "text": True}
+    env = {**environment(), **env}
+    options: dict[str, Any] = {"env": env, "capture_output": True, "text": True}
     if not before:
         return command.run(given, timeout=PATIENCE, **options)
     return subprocess.run([*before, command.COMMAND, *given], timeout=PATIENCE, **options)

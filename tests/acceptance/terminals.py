@@ -46,6 +46,8 @@ class Terminal:
         self._screen = _Screen(columns, rows, self._reply)
         self._stream = pyte.ByteStream(self._screen)
         self._lock = threading.Lock()
+        self._text: str | None = None  # until something is written: a screen is slow to read
+        self._is_written = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -60,6 +62,8 @@ class Terminal:
             with self._lock:
                 self.seen += piece.decode(errors="replace")
                 self._stream.feed(piece)
+                self._text = None
+            self._is_written.set()
 
     def _reply(self, data: str) -> None:
         os.write(self._ours, data.encode())
@@ -68,7 +72,9 @@ class Terminal:
     def text(self) -> str:
         """What stands on the screen."""
         with self._lock:
-            return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
+            if self._text is None:
+                self._text = "\n".join(line.rstrip() for line in self._screen.display).rstrip()
+            return self._text
 
     @property
     def lines(self) -> list[str]:
@@ -86,13 +92,13 @@ class Terminal:
 
     def wait(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE
-        while not condition():
+        while self._is_written.clear() or not condition():
             gone = self.child.poll() is not None and not self._reader.is_alive()
             if time.monotonic() > deadline or (gone and not condition()):
                 raise AssertionError(
                     f"not seen within {PATIENCE:.0f} s; on the screen:\n{self.text}"
                 )
-            time.sleep(0.02)
+            self._is_written.wait(0.05)
 
     def wait_for(self, text: str) -> None:
         self.wait(lambda: text in self.text)

@@ -17,6 +17,7 @@ from rekindle.learning.library import TemplateLibrary
 from rekindle.testing import ChatServer, ScriptedModel
 from rekindle.types import Pattern, PatternStep, Source, Template
 from tests import command
+from tests.acceptance.stores import make_store
 from tests.waiting import PATIENCE, wait_until
 
 pytest.importorskip("mcp")
@@ -94,6 +95,7 @@ embedded = pytest.mark.parametrize("target", ["sqlite"], indirect=True)
 
 @pytest.fixture
 def home(target: str, tmp_path: Path) -> Iterator[Home]:
+    make_store(target)
     with ScriptedModel(SCRIPT) as model:
         yield Home(tmp_path / "home", target, model)
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from rekindle import open_store
 from rekindle.errors import PlatformError
 from rekindle.testing import ChatServer, ScriptedModel
 from rekindle.types import Source
 from tests import command
+from tests.acceptance.stores import make_store
 from tests.acceptance.terminals import Terminal
 from tests.processes import stop
 from tests.waiting import PATIENCE, wait_until
@@ -55,7 +55,7 @@ class Home:
         self.folder, self.server, self.model = folder, server, model
         self.work = folder / "rk" / "work"
         self.work.mkdir(parents=True)
-        open_store(folder / "rk" / "sessions.db").close()
+        make_store(folder / "rk" / "sessions.db")
         kept = {n: v for n, v in os.environ.items() if not n.startswith(("REKINDLE_", "OPENAI_"))}
         self.env = {
             **kept,

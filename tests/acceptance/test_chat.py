@@ -19,11 +19,14 @@ import pytest
 from rekindle import Session, Store, open_store
 from rekindle.testing import ScriptedModel
 from tests import command
+from tests.acceptance.stores import make_store
 from tests.acceptance.terminals import ALT_ENTER, CTRL_C, CTRL_D, ENTER, TAB, UP, Terminal
 from tests.waiting import PATIENCE, wait_until
 
 OWNER = f"agent:main:local:dm:u={pwd.getpwuid(os.getuid()).pw_name}"
 NUMBERS = "one two three four five six seven eight nine ten eleven twelve"
+IN_PART = 4  # chunks of the answer to "count", up to "one two"
+AFTER_THE_CALL = 12  # chunks of the answer to "work", up to "first", and more than its call has
 
 
 def call(command: str) -> dict[str, Any]:
@@ -32,7 +35,7 @@ def call(command: str) -> dict[str, Any]:
 
 SCRIPT: dict[str, Any] = {
     "turns": [
-        {"user": "count", "steps": [{"text": NUMBERS, "pause": 0.15, "chunk": 4}]},
+        {"user": "count", "steps": [{"text": NUMBERS, "chunk": 4}]},
         {"user": "greet", "steps": [{"text": "Hello, **Ada**! Use `ls`."}]},
         {
             "user": "look",
@@ -52,12 +55,7 @@ SCRIPT: dict[str, Any] = {
         {
             "user": "tidy",
             "steps": [
-                {
-                    "text": "Now let me see.",
-                    "pause": 0.3,
-                    "chunk": 4,
-                    "calls": [call("rm -rf build")],
-                },
+                {"text": "Now let me see.", "chunk": 4, "calls": [call("rm -rf build")]},
                 {"text": "I was told: {result}"},
             ],
         },
@@ -65,7 +63,7 @@ SCRIPT: dict[str, Any] = {
             "user": "work",
             "steps": [
                 {"calls": [call("echo once >> log")]},
-                {"text": "first second third", "pause": 0.4, "chunk": 6},
+                {"text": "first second third", "pause": 0.02, "chunk": 1},
             ],
         },
         {"user": "wait", "steps": [{"calls": [call("sleep 60")]}, {"text": "Waited."}]},
@@ -161,6 +159,7 @@ def model() -> Iterator[ScriptedModel]:
 @pytest.fixture
 def chat(tmp_path: Path, target: str, model: ScriptedModel) -> Iterator[Chat]:
     """On SQLite, then on PostgreSQL."""
+    make_store(target)
     chat = Chat(tmp_path, target, model)
     yield chat
     chat.close()
@@ -169,7 +168,9 @@ def chat(tmp_path: Path, target: str, model: ScriptedModel) -> Iterator[Chat]:
 @pytest.fixture
 def here(tmp_path: Path, model: ScriptedModel) -> Iterator[Chat]:
     """For what does not depend on the engine."""
-    chat = Chat(tmp_path, str(tmp_path / "sessions.db"), model)
+    target = str(tmp_path / "sessions.db")
+    make_store(target)
+    chat = Chat(tmp_path, target, model)
     yield chat
     chat.close()
 
@@ -179,9 +180,10 @@ def here(tmp_path: Path, model: ScriptedModel) -> Iterator[Chat]:
 
 def test_an_answer_is_shown_while_it_is_written_and_kept(chat: Chat) -> None:
     terminal = chat.terminal()
-    terminal.say("please count")
-    terminal.wait_for("one two")
-    assert "twelve" not in terminal.text
+    with chat.model.hold_requests(IN_PART):
+        terminal.say("please count")
+        terminal.wait_for("one two")
+        assert "twelve" not in terminal.text
     terminal.wait_for(NUMBERS)
     terminal.wait_for_prompt()
     terminal.type(CTRL_D)
@@ -263,10 +265,11 @@ def test_reasoning_is_dimmed_or_hidden_by_setting(here: Chat) -> None:
 
 def test_ctrl_c_stops_the_answer_and_the_conversation_goes_on(chat: Chat) -> None:
     terminal = chat.terminal()
-    terminal.say("please count")
-    terminal.wait_for("one two")
-    terminal.type(CTRL_C)
-    terminal.wait_for("Stopped.")
+    with chat.model.hold_requests(IN_PART):
+        terminal.say("please count")
+        terminal.wait_for("one two")
+        terminal.type(CTRL_C)
+        terminal.wait_for("Stopped.")
     terminal.say("greet me")
     terminal.wait_for("Hello, Ada!")
     terminal.wait_for_prompt()
@@ -362,9 +365,10 @@ def test_a_dangerous_command_runs_only_after_a_yes(here: Chat) -> None:
 def test_what_was_typed_before_the_question_is_no_answer_to_it(here: Chat) -> None:
     (here.work / "build").mkdir()
     terminal = here.terminal()
-    terminal.say("tidy")
-    terminal.wait_for("Now let")
-    terminal.type("y" + ENTER)
+    with here.model.hold_requests(max_chunks=4):
+        terminal.say("tidy")
+        terminal.wait_for("Now let")
+        terminal.type("y" + ENTER)
     terminal.wait_for("Run it? [y/N]")
     time.sleep(0.3)
     assert (here.work / "build").exists()
@@ -375,10 +379,11 @@ def test_what_was_typed_before_the_question_is_no_answer_to_it(here: Chat) -> No
 
 def test_a_terminal_that_is_told_to_end_leaves_the_turn_to_be_continued(here: Chat) -> None:
     terminal = here.terminal()
-    terminal.say("please count")
-    terminal.wait_for("one two")
-    terminal.child.send_signal(signal.SIGTERM)
-    assert terminal.left() == 143
+    with here.model.hold_requests(IN_PART):
+        terminal.say("please count")
+        terminal.wait_for("one two")
+        terminal.child.send_signal(signal.SIGTERM)
+        assert terminal.left() == 143
     again = here.terminal("-c")
     again.wait_for(NUMBERS)
     again.wait_for_prompt()
@@ -433,11 +438,13 @@ def test_it_can_be_typed_at_without_prompt_toolkit(here: Chat, tmp_path: Path) -
     bare = tmp_path / "bare" / "prompt_toolkit"
     bare.mkdir(parents=True)
     (bare / "__init__.py").write_text("raise ImportError")
-    terminal = here.terminal(PYTHONPATH=str(bare.parent))
-    terminal.say("please count")
-    terminal.wait_for("one two")
-    terminal.type(CTRL_C)
-    terminal.wait_for("Stopped.")
+    path = [str(bare.parent), os.environ.get("PYTHONPATH", "")]
+    terminal = here.terminal(PYTHONPATH=os.pathsep.join(filter(None, path)))
+    with here.model.hold_requests(IN_PART):
+        terminal.say("please count")
+        terminal.wait_for("one two")
+        terminal.type(CTRL_C)
+        terminal.wait_for("Stopped.")
     terminal.wait_for_prompt()
     terminal.type("two\\" + ENTER + "lines" + ENTER)
     terminal.wait_for("You said: two")
@@ -514,9 +521,10 @@ def test_there_must_be_something_to_continue(here: Chat) -> None:
 
 def test_after_a_kill_in_the_middle_of_a_turn_continue_goes_on_where_it_stopped(chat: Chat) -> None:
     terminal = chat.terminal()
-    terminal.say("do the work")
-    terminal.wait_for("first")
-    terminal.kill()
+    with chat.model.hold_requests(AFTER_THE_CALL):
+        terminal.say("do the work")
+        terminal.wait_for("first")
+        terminal.kill()
     again = chat.terminal("-c")
     again.wait_for("Not answered yet: do the work")
     again.wait_for("first second third")
@@ -532,16 +540,17 @@ def test_after_a_kill_in_the_middle_of_a_turn_continue_goes_on_where_it_stopped(
 
 def test_after_a_kill_a_pipe_finishes_the_turn_beside_its_own_answer(here: Chat) -> None:
     terminal = here.terminal()
-    terminal.say("do the work")
-    terminal.wait_for("first")
-    terminal.kill()
+    with here.model.hold_requests(AFTER_THE_CALL):
+        terminal.say("do the work")
+        terminal.wait_for("first")
+        terminal.kill()
     done = here.pipe("greet me", "-c")
     assert done.stdout == "Hello, **Ada**! Use `ls`.\n"
     assert "first second third" in done.stderr
     assert [text for role, text in here.said() if role == "user"] == ["do the work", "greet me"]
 
 
-@pytest.mark.parametrize("seconds", [0.03, 0.1, 0.2, 0.4, 0.8, 1.2, 1.6])
+@pytest.mark.parametrize("seconds", [0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.5])
 def test_whenever_it_is_killed_what_was_taken_in_is_answered_once(
     here: Chat, seconds: float
 ) -> None:
@@ -719,12 +728,13 @@ def test_what_a_killed_terminal_left_is_cleared_away_once_it_is_continued(chat: 
         child = command.start(["chat"], env=chat.env, cwd=chat.work, stdin=subprocess.PIPE)
         assert child.stdin is not None
         before = len(chat.model.requests)
-        child.stdin.write(b"please count" if kill else b"greet me")
-        child.stdin.close()
-        wait_until(lambda: len(chat.model.requests) > before)  # noqa: B023
-        if kill:
-            child.kill()
-        child.wait(PATIENCE)
+        with chat.model.hold_requests() if kill else contextlib.nullcontext():
+            child.stdin.write(b"please count" if kill else b"greet me")
+            child.stdin.close()
+            wait_until(lambda: len(chat.model.requests) > before)  # noqa: B023
+            if kill:
+                child.kill()
+            child.wait(PATIENCE)
     with open_store(chat.target) as store:
         assert len(store.routes.list()) == 1, "what is not answered stays"
     chat.pipe("go on", "-r", chat.sessions()[1].id)
@@ -778,12 +788,13 @@ def test_ctrl_c_in_a_pipe_ends_the_command_and_not_the_conversation(here: Chat) 
         stderr=subprocess.PIPE,
     )
     assert child.stdin is not None
-    child.stdin.write(b"please count")
-    child.stdin.close()
-    wait_until(lambda: here.model.requests)
-    time.sleep(0.5)
-    child.send_signal(signal.SIGINT)
-    assert child.wait(PATIENCE) == 130
+    with here.model.hold_requests(IN_PART):
+        child.stdin.write(b"please count")
+        child.stdin.close()
+        wait_until(lambda: here.model.requests)
+        time.sleep(0.5)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(PATIENCE) == 130
     assert here.pipe("greet me", "-c").stdout.startswith("Hello")
     assert [role for role, _ in here.said()] == ["user", "assistant", "user", "assistant"]
 

@@ -15,6 +15,7 @@ import pytest
 
 from rekindle import Message, ToolCall, open_store
 from tests import command
+from tests.acceptance.stores import make_store
 from tests.waiting import PATIENCE, wait_until
 
 DAY = 86_400.0
@@ -99,6 +100,7 @@ def rekindle(tmp_path: Path) -> Rekindle:
 def ids(rekindle: Rekindle) -> dict[str, str]:
     """Three sessions: a conversation with tools of today, a chat of last month, one of bob."""
     now = time.time()
+    make_store(rekindle.store)
     with open_store(rekindle.store) as store:
         old = store.begin(source="telegram", owner="ada", title="Holiday", started=now - 40 * DAY)
         store.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,39 @@ def test_it_says_the_same_and_ends_with_the_same_code(
     forked = command.run(words, timeout=PATIENCE, **options)
     real = command.run(words, timeout=PATIENCE, real=True, **options)
     assert vars(forked) == vars(real)
+
+
+SHOW = """
+import sys
+print(__name__, sys.argv[1:], sys.path[0], sys.stdin.read())
+sys.exit(len(sys.argv))
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["-c", SHOW, "a", "b"], ["-m", "shown", "a"], ["shown.py", "a"], ["-c", "1 / 0"]],
+    ids=["code", "module", "script", "error"],
+)
+@pytest.mark.parametrize("is_found_on_path", [False, True])
+def test_so_does_a_program_in_python(
+    words: list[str], is_found_on_path: bool, env: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "shown.py").write_text(SHOW)
+    real, forked = [sys.executable, *words], [command.get_script_runner(), *words]
+    options: dict[str, Any] = {"env": env, "cwd": tmp_path, "text": True}
+    options |= dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    ours = (
+        subprocess.Popen(forked, **options)
+        if is_found_on_path
+        else command.start_python(words, **options)
+    )
+    said, complained = ours.communicate("hello", PATIENCE)
+    done = subprocess.run(
+        real, input="hello", capture_output=True, env=env, cwd=tmp_path, text=True
+    )
+    assert (ours.returncode, said) == (done.returncode, done.stdout)
+    assert complained.splitlines()[-1:] == done.stderr.splitlines()[-1:]
 
 
 def test_it_is_our_child_with_only_the_files_it_was_given(

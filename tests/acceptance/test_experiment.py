@@ -86,15 +86,17 @@ def sessions(
     home: Home, arm: str, failing: int, *, template: str, trial: str | None = None
 ) -> None:
     """Forty sessions of an arm, with ten calls each, of which so many fail."""
-    with open_store(home.target) as store:
+    said: list[Message] = []
+    for number in range(10):
+        call = ToolCall(f"c{number}", "terminal", {"command": f"rowctl {number}"})
+        meta = {"exit_code": int(number < failing)}
+        done = Message("tool", "so", tool_call_id=call.id, meta=meta)
+        said += [Message("assistant", None, (call,)), done]
+    with open_store(home.target, durability="relaxed") as store:
         running = store.experiments.get(trial) if trial else None
         for _ in range(40):
             session = store.begin(arm=arm, template=template)
-            for number in range(10):
-                call = ToolCall(f"c{number}", "terminal", {"command": f"rowctl {number}"})
-                meta = {"exit_code": int(number < failing)}
-                done = Message("tool", "so", tool_call_id=call.id, meta=meta)
-                store.append(session, Message("assistant", None, (call,)), done)
+            store.append(session, *said)
             store.end(session, "completed")
             if running is not None:
                 store.experiments.record_assignment(running, session.id, session.owner, arm)

@@ -17,6 +17,7 @@ from soak.writer import SHARED
 from rekindle import Message, Store, open_store
 from rekindle.errors import StoreBusy
 from tests.acceptance.faults import run, start, strace
+from tests.command import start_python
 from tests.conftest import Clock
 from tests.waiting import PATIENCE
 
@@ -31,7 +32,8 @@ def journals(tmp_path: Path) -> Path:
 def test_writers_that_are_killed_lose_nothing_that_was_acknowledged(
     target: str, journals: Path
 ) -> None:
-    report = crash(target, journals, kills=12, writers=4, seed=7)
+    """A few kills; `python -m soak crash` makes hundreds of them."""
+    report = crash(target, journals, kills=12, writers=4, seed=7, pause=0.1, start=start_python)
     assert report.wrong == []
     assert report.kills == 12
     assert report.acknowledged > 0
@@ -41,9 +43,8 @@ def test_writers_that_are_killed_lose_nothing_that_was_acknowledged(
 def test_eight_processes_append_to_one_file_without_loss_or_disorder(
     tmp_path: Path, journals: Path
 ) -> None:
-    report = crash(
-        str(tmp_path / "sessions.db"), journals, kills=0, writers=8, seed=8, at_peace=4.0
-    )
+    file = str(tmp_path / "sessions.db")
+    report = crash(file, journals, kills=0, writers=8, seed=8, start=start_python)
     assert report.wrong == []
     assert report.acknowledged > 0
 
@@ -52,7 +53,7 @@ def test_the_crash_run_notices_what_is_lost_doubled_or_out_of_order(
     tmp_path: Path, journals: Path
 ) -> None:
     target = str(tmp_path / "sessions.db")
-    assert crash(target, journals, kills=0, writers=2, seed=9, at_peace=1.0).wrong == []
+    assert crash(target, journals, kills=0, writers=2, seed=9, start=start_python).wrong == []
     said = [one for one in entries(journals, 0) if one.session == SHARED]
     plain = next(one.tokens[0] for one in said if one.tokens[0].endswith("m"))
     forger = Journal(journals, 9, 0)
@@ -135,11 +136,11 @@ def test_processes_that_create_a_store_at_the_same_moment_make_it_once(
 
 
 CREATE_MANY = """
-import os, sys, time
+import os, sys
 from rekindle import open_store
-for number in range(40):
-    while time.time() < float(sys.argv[2]) + number * 0.05:  # all of them at one moment
-        pass
+for number in range(20):
+    os.write(1, b".")
+    os.read(0, 1)
     open_store(os.path.join(sys.argv[1], f"{number}.db")).close()
 """
 
@@ -147,8 +148,12 @@ for number in range(40):
 def test_a_file_that_others_are_making_right_now_is_never_taken_for_a_strangers(
     tmp_path: Path,
 ) -> None:
-    begin = str(time.time() + 1.0)
-    crowd = [start(CREATE_MANY, str(tmp_path), begin) for _ in range(6)]
+    crowd = [start(CREATE_MANY, str(tmp_path)) for _ in range(6)]
+    while all(process.stdout and process.stdout.read(1) for process in crowd):
+        for process in crowd:  # all of them at one moment
+            assert process.stdin is not None
+            process.stdin.write(".")
+            process.stdin.flush()
     complaints = [process.communicate(timeout=PATIENCE)[1] for process in crowd]
     assert [process.returncode for process in crowd] == [0] * 6, complaints
 

@@ -113,7 +113,7 @@ def test_the_command_says_that_the_disk_is_full_and_takes_in_nothing_by_halves(
 ) -> None:
     path = disk / "sessions.db"
     with open_store(tmp_path / "large.db", durability="relaxed") as large:
-        large.append(large.begin(id="large"), *map(said, range(1000)))
+        large.append(large.begin(id="large"), *map(said, range(300)))
         exported = tmp_path / "large.jsonl"
         exported.write_bytes(b"".join(line.rstrip(b"\n") + b"\n" for line in large.dump()))
     with open_store(path) as store:

@@ -19,6 +19,7 @@ from soak.gateway import gateway
 from rekindle.testing import ChatServer, ScriptedModel
 from rekindle.types import Source
 from tests import command
+from tests.acceptance.stores import make_store
 from tests.waiting import PATIENCE, wait_until
 
 ADA = Source("memory", "ada", user_id="1", user_name="Ada")
@@ -101,6 +102,7 @@ class Place:
 
 @pytest.fixture
 def place(target: str, tmp_path: Path) -> Iterator[Place]:
+    make_store(target)
     with ChatServer(redeliver_seconds=0.3) as server, ScriptedModel(SCRIPT) as model:
         yield Place(tmp_path / "home", target, server, model)
 
@@ -223,7 +225,7 @@ def test_gateways_that_are_killed_lose_and_repeat_nothing(target: str, tmp_path:
     """A few kills; `python -m soak gateway` makes hundreds of them."""
     gateways = 2 if target.startswith("postgresql") else 1
     report = gateway(
-        target, tmp_path, kills=5, gateways=gateways, seed=gateways, start=command.start
+        target, tmp_path, kills=5, gateways=gateways, seed=gateways, pause=0.3, start=command.start
     )
     assert report.wrong == []
     assert report.messages > 10

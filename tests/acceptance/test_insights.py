@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from rekindle import Message, Session, Store, ToolCall, open_store
+from tests.acceptance.stores import make_store
 from tests.acceptance.test_cli import Rekindle
 
 
 @pytest.fixture
 def rekindle(tmp_path: Path) -> Rekindle:
-    (tmp_path / "rekindle").mkdir()
-    return Rekindle(tmp_path)
+    rekindle = Rekindle(tmp_path)
+    make_store(rekindle.store)
+    return rekindle
 
 
 def conversation(

@@ -14,6 +14,7 @@ import pytest
 
 from rekindle import Message, ToolCall, open_store
 from tests import command
+from tests.acceptance.stores import make_store
 from tests.acceptance.test_cli import Rekindle
 from tests.waiting import PATIENCE
 
@@ -44,6 +45,7 @@ def home(folder: Path) -> Rekindle:
     """A home with four sessions that do the same work."""
     (folder / "rekindle").mkdir()
     rekindle = Rekindle(folder)
+    make_store(rekindle.store)
     with open_store(rekindle.store) as store:
         for number in range(4):
             store.append(

@@ -17,6 +17,7 @@ from rekindle.learning.library import TemplateLibrary
 from rekindle.testing import ScriptedModel
 from rekindle.types import Pattern, PatternStep, Seed, Template
 from tests import command
+from tests.acceptance.stores import make_store
 from tests.waiting import PATIENCE
 
 ASKED = "count the rows of march.csv by region"
@@ -77,6 +78,7 @@ class Home:
 def home(tmp_path: Path) -> Iterator[Home]:
     with ScriptedModel(SCRIPT) as model:
         made = Home(tmp_path, str(tmp_path / "sessions.db"), model)
+        make_store(made.target)
         made.templates.create(Template("rows", "Row Counting", patterns=(ROWS,)))
         yield made
 

@@ -8,7 +8,6 @@ A block is left out only by a comment before it that says why: `<!-- docs: skip:
 import os
 import re
 import subprocess
-import sys
 import sysconfig
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -67,7 +66,12 @@ def script(page: Path) -> str:
                     lines += [f"echo '{page.name}:{number}' > at", line[2:], CHECK]
         if block.language == "python":
             lines += [f"echo '{page.name}:{block.line}' > at"]
-            lines += [f"{sys.executable} - <<'END-OF-BLOCK'", block.body, "END-OF-BLOCK", CHECK]
+            lines += [
+                f"{command.get_script_runner()} /dev/stdin <<'END-OF-BLOCK'",
+                block.body,
+                "END-OF-BLOCK",
+                CHECK,
+            ]
     return "\n".join(lines)
 
 

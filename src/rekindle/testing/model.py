@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,7 +97,7 @@ class _ModelServer:
     log: Path | None = None
     requests: list[ReceivedRequest] = field(default_factory=list[ReceivedRequest])
     faults: Counter[str] = field(default_factory=Counter[str])
-    on_hold: bool = False
+    max_chunks: int | None = None  # of an answer, while requests are on hold
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = _HttpConnection(reader, writer)
@@ -170,8 +170,7 @@ class _ModelServer:
         reply = build_reply(self.script, request)
         fault = self._next_fault(reply.step, request)
         await connection.wait_connected(reply.step.wait)
-        while self.on_hold:
-            await connection.wait_connected(0.02)
+        await self._wait_for_release(connection, 0)
         if fault is not None and fault.status:
             request.outcome = "fault"
             headers = {"retry_after": str(fault.retry_after)} if fault.retry_after != "" else {}
@@ -219,7 +218,10 @@ class _ModelServer:
             limit = fault.cut if fault.cut is not None else fault.stop
             chunks = chunks[: 2 if limit is None else limit]
         await connection.begin_events()
-        async for chunk in _iter_paced(connection, chunks, reply.step.pause):
+        for number, chunk in enumerate(chunks):
+            if number:
+                await connection.wait_connected(reply.step.pause)
+            await self._wait_for_release(connection, number)
             await connection.send_event(msgspec.json.encode(chunk))
         if fault is not None and fault.cut is not None:
             raise _ConnectionCut
@@ -231,14 +233,10 @@ class _ModelServer:
             await connection.send_event(b"[DONE]")
         await connection.end_events()
 
-
-async def _iter_paced(
-    connection: _HttpConnection, chunks: Sequence[dict[str, Any]], pause: float
-) -> AsyncIterator[dict[str, Any]]:
-    for number, chunk in enumerate(chunks):
-        if number:
-            await connection.wait_connected(pause)
-        yield chunk
+    async def _wait_for_release(self, connection: _HttpConnection, sent: int) -> None:
+        """Wait while answers may not be longer than the chunks that were sent."""
+        while self.max_chunks is not None and sent >= self.max_chunks:
+            await connection.wait_connected(0.02)
 
 
 def _encode_error(message: str, code: str) -> bytes:
@@ -261,13 +259,16 @@ class ScriptedModel:
         self._server = LoopbackServer("scripted-model", self._model.serve, port=port)
 
     @contextmanager
-    def hold_requests(self) -> Generator[None]:
-        """Accept requests in this block, but answer none before its end."""
-        self._model.on_hold = True
+    def hold_requests(self, max_chunks: int = 0) -> Generator[None]:
+        """Accept requests in this block, but answer none before its end.
+
+        With `max_chunks`, stream that many chunks of each answer; the first has no text.
+        """
+        self._model.max_chunks = max_chunks
         try:
             yield
         finally:
-            self._model.on_hold = False
+            self._model.max_chunks = None
 
     @property
     def port(self) -> int:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import mmap
 
 PAGE_SIZE = 4096  # SQLite's default since 2016, which we keep
+MAX_CELLS = (PAGE_SIZE - 8) // 6  # on one page; more is noise
 LEAF_PAGE = 0x0D
 Data: TypeAlias = "bytes | mmap.mmap"
 MAGIC = b"SQLite format 3\0"
@@ -27,7 +28,8 @@ def iter_rows(data: Data, widths: Set[int]) -> Iterator[tuple[int, Row]]:
         header = start + (100 if start == 0 else 0)
         if data[header] != LEAF_PAGE:
             continue
-        for index in range(int.from_bytes(data[header + 3 : header + 5], "big")):
+        count = int.from_bytes(data[header + 3 : header + 5], "big")
+        for index in range(min(count, MAX_CELLS)):
             pointer = header + 8 + 2 * index
             at = int.from_bytes(data[pointer : pointer + 2], "big")
             try:
