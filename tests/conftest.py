@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import signal
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,10 +24,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
-# A run of the suite repeats the last one: what fresh examples find belongs to a run that looks for it.
-# Without a deadline: a busy machine is not a finding.
-settings.register_profile("fixed", derandomize=True, deadline=None)
-settings.register_profile("fresh", print_blob=True, deadline=None)
+# To compile the tests and the package takes longer than to run most tests. If bytecode is not wanted
+# beside the source, keep it with what else pytest keeps.
+if sys.dont_write_bytecode:
+    sys.pycache_prefix = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
+    sys.dont_write_bytecode = False
+
+# A run of the suite repeats the last one, and so needs few examples: what many and fresh ones find
+# belongs to a run that looks for it. Without a deadline: a busy machine is not a finding.
+settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=30)
+settings.register_profile("fresh", print_blob=True, deadline=None, max_examples=500)
 
 
 def is_looking() -> bool:

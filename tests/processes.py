@@ -17,9 +17,10 @@ from rekindle.processes.backends.base import Backend
 from rekindle.processes.backends.local.local import LocalBackend
 from rekindle.processes.backends.registry import open_backend
 from rekindle.processes.client import ProcessClient
+from rekindle.processes.operations import Processes
 from rekindle.processes.supervisor.registry import ProcessRegistry
 from rekindle.processes.supervisor.supervisor import SOCKET
-from rekindle.processes.types import Process, Processes, ProcessLimits
+from rekindle.processes.types import Process, ProcessLimits
 from tests.waiting import PATIENCE, until
 
 Test: TypeAlias = Callable[..., Coroutine[Any, Any, None]]

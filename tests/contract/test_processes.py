@@ -11,7 +11,7 @@ import pytest
 
 from rekindle.errors import InvalidInput, ProcessStartFailed
 from rekindle.processes.backends.base import TerminalSize
-from rekindle.processes.types import Processes
+from rekindle.processes.operations import Processes
 from tests.contract.ways import here
 from tests.processes import OWNER, QUICK, Kept, output_of, runs, sh, supervisor_of
 from tests.waiting import until
