@@ -31,7 +31,9 @@ _GIT_COMMAND = re.compile(r"(?:^|[;&|\s(])git\s+(?:push|fetch|pull|remote)\b")
 _PULL_REQUEST_COMMAND = re.compile(r"(?:^|[;&|\s(])gh\s+pr\s+(?:create|view|status|list)\b")
 _ELSEWHERE = re.compile(r"(?:^|[;&|\s(])(?:cd|pushd)\s|\s(?:-C|--repo|-R|--git-dir)\b|mktemp")
 _PULL_REQUEST = re.compile(r"https?://[\w.-]{1,100}/[\w.-]{1,100}/[\w.-]{1,100}(?=/pull/\d)")
-_GIT_REPORT = re.compile(r"^(?:To|From|origin\t|\s*(?:Fetch|Push)\s+URL:) ?(\S+)", re.MULTILINE)
+_GIT_REPORT = re.compile(
+    r"^(?:To|From|origin\t|[ \t]{0,8}(?:Fetch|Push)[ \t]{1,4}URL:) ?(\S+)", re.MULTILINE
+)
 _MAX_REPORT_CHARS = 8_000
 
 

@@ -188,7 +188,7 @@ def _assign_project(tx: Transaction, cwd: str, project: str) -> list[str | None]
     )
     changed = [(num,) for num, _ in rows]
     tx.run_many(
-        "UPDATE sessions SET project = ?, changes = changes + 1 WHERE num = ?",
+        "UPDATE sessions SET changes = changes + 1, project = ? WHERE num = ?",
         [(project, num) for (num,) in changed],
     )
     for table in _DERIVED_TABLES:
