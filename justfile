@@ -19,9 +19,9 @@ setup:
 test *ARGS:
     python3 bootstrap.py test "$@"
 
-# Run the unit tests only
+# Run the unit tests that start no programs
 test-fast *ARGS:
-    {{ python }} -m pytest tests/unit -n 2 "$@"
+    {{ python }} -m pytest tests/unit -m "not slow" -n 2 "$@"
 
 # Check formatting and lint rules
 lint:

@@ -13,6 +13,8 @@ from tests.unit import pattern_sweep
 from tests.unit.pattern_samples import create_run, iter_hostile_texts
 from tests.unit.pattern_sweep import Use
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SLOW = {
     r"(?:[\w@+-][\w.@+-]*)?(?:/[\w.@+-]+)*/?[\w@+-]+\.[a-z]": True,

@@ -27,6 +27,8 @@ from rekindle.types import Pattern, PatternStep, Template, ToolCall
 from tests.new_store import open_new_store
 from tests.unit.bench_warm.solving import words_for
 
+pytestmark = pytest.mark.slow
+
 BELL = Task("bell-test-00", "prove", "test", "Ring the bell of tower 7.", {"held": "7"})
 
 

@@ -21,6 +21,8 @@ from rekindle.types import Overridable, ResetPolicy, Source
 from tests.unit.gateway.stage import ADA, ADA_KEY, BOB, BOB_KEY, Stage, stage
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 SLOW = {"turns": [{"user": "slow", "steps": [{"text": "never heard " * 30, "pause": 0.05}]}]}
 
 

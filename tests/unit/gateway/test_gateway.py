@@ -17,6 +17,8 @@ from rekindle.types import KeyRule, Overridable, ResetPolicy, Source
 from tests.unit.gateway.stage import ADA, ADA_KEY, BOB, FAST, stage
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 SLOW = {"turns": [{"user": "slow", "steps": [{"text": "done slowly", "wait": 0.4}]}]}
 TOOLS: dict[str, Any] = {
     "turns": [

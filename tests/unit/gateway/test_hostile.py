@@ -17,6 +17,8 @@ from tests.unit.gateway.stage import ADA, ADA_KEY, BOB, BOB_KEY, Stage, stage
 from tests.unit.gateway.test_commands import Talk, play
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 MEGABYTE = 1_000_000
 
 

@@ -25,6 +25,8 @@ from tests.unit.gateway.stage import ADA, ADA_KEY, BOB, SHARED, Stage, stage
 from tests.unit.gateway.test_gateway import age
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = {
     "turns": [
         {

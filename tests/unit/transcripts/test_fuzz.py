@@ -16,6 +16,8 @@ from rekindle.transcripts import FORMATS, SessionStarted, TranscriptEvent, detec
 from rekindle.types import Message, Session
 from tests.new_store import open_new_store
 
+pytestmark = pytest.mark.slow
+
 SEED = 20261
 SPECIMENS = made(SEED)
 

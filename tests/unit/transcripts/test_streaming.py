@@ -11,6 +11,8 @@ from rekindle.transcripts import read_transcript
 from rekindle.types import Message
 from tests.unit.transcripts.conftest import Claude, said
 
+pytestmark = pytest.mark.slow
+
 LONG = 'some "text"\n' * 1600
 COUNT = 750
 

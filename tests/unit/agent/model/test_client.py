@@ -37,6 +37,8 @@ from rekindle.testing import Script, ScriptedModel
 from rekindle.types import Message, Tokens, ToolCall
 from tests.waiting import PATIENCE, until
 
+pytestmark = pytest.mark.slow
+
 T = TypeVar("T")
 USER = Message("user", "weather in Rome?")
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}

@@ -8,9 +8,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rekindle.agent.tools.builtin.execute_code import EXECUTE_CODE, OUTPUT_CHARACTERS
 from rekindle.agent.tools.tool import ToolContext
 from tests.unit.agent.tools.calling import call, error
+
+pytestmark = pytest.mark.slow
 
 
 def said(context: ToolContext, code: str, **arguments: Any) -> dict[str, Any]:

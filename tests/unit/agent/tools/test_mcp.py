@@ -27,6 +27,8 @@ from rekindle.types import ToolCall
 from tests import command
 from tests.waiting import PATIENCE
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("mcp")
 SCRIPT = str(Path(__file__).with_name("mcp_server.py"))
 CONTEXT = ToolContext(session="s", cwd=Path("/tmp"))

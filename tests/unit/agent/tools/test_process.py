@@ -27,6 +27,8 @@ from tests.processes import QUICK, alive, embedded, output_of, runs, supervised
 from tests.remote_hosts import Podman
 from tests.waiting import PATIENCE, until
 
+pytestmark = pytest.mark.slow
+
 
 class Agent:
     """Calls the two tools as a session would."""

@@ -19,6 +19,8 @@ from rekindle.types import ToolCall
 from tests.unit.agent.tools.calling import call, error
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 def said(context: ToolContext, command: str, **arguments: Any) -> dict[str, Any]:
     return json.loads(call(TERMINAL, context, command=command, **arguments).content)
