@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 
 OK, INTERRUPTED, TERMINATED = 0, 130, 143
 EXECUTOR_THREADS = 4
+MAX_LEARNED_SESSIONS = 10  # at the end of a chat; the rest is left to `warm learn`
 _OPENAI_URL = "https://api.openai.com"
 
 
@@ -95,6 +96,14 @@ def run_chat(options: ChatOptions) -> int:
         finally:
             with suppress(StoreError):  # the next terminal retries
                 clean_up_terminals(store, locks, terminal)
+                _learn_from_chat(store, config)
+
+
+def _learn_from_chat(store: Store, config: Config) -> None:
+    if config.warm.enabled:
+        from rekindle.learning.notes.learner import learn_from_sessions
+
+        learn_from_sessions(store, limit=MAX_LEARNED_SESSIONS)
 
 
 def _resolve_endpoint(config: Config, name: str | None) -> Endpoint:

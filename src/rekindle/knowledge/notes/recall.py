@@ -22,12 +22,15 @@ MAX_START_TOKENS = 600
 MAX_FAILURE_TOKENS = 120
 MAX_COMMANDS = 12
 MAX_FILES = 8
+MAX_FIXES = 3
 MAX_FAILURE_NOTES = 2
+MIN_FIX_SESSIONS = 2  # with different requests: a fork repeats what its parent did
 MIN_COMMAND_PROBABILITY = 0.2
 MIN_FILE_PROBABILITY = 0.2
 MIN_LOOK_SIMILARITY = 0.45
 COMMAND_WEIGHTS = Weights(1.354, 1.499, 0.34, 0.351, 2.143, -0.512, 0.099)
 FILE_WEIGHTS = Weights(-0.261, 0.908, 0.753, 0.422, 1.908, 0.816, 0.15)
+_FAILURE_HEADING = "When this failed here before:"
 _MISSING_FILE = re.compile(
     r"(?i)no such file|does not exist|not found|cannot find|can't open|no matches found"
     r"|did not match any"
@@ -73,9 +76,20 @@ def recall_start(playbook: Playbook, request: str) -> Recall:
     files = _choose_items(scorer, playbook.files, FILE_WEIGHTS, MIN_FILE_PROBABILITY, MAX_FILES)
     notes = [
         *(_describe_command(one.item, playbook) for one in commands),
+        *(_describe_fix(one, playbook) for one in _find_common_fixes(playbook)),
         *(_describe_file(one.item, playbook) for one in files),
     ]
     return _render_start(playbook, notes)
+
+
+def _find_common_fixes(playbook: Playbook) -> list[KnownFix]:
+    """Return the fixes that several independent sessions needed, the latest first."""
+
+    def count_requests(one: KnownFix) -> int:
+        return len({playbook.sessions[number].words for number in one.sessions})
+
+    common = [one for one in playbook.fixes if count_requests(one) >= MIN_FIX_SESSIONS]
+    return sorted(common, key=lambda one: -one.sessions[-1])[:MAX_FIXES]
 
 
 def _choose_items(
@@ -124,7 +138,11 @@ def _render_start(playbook: Playbook, notes: Sequence[RecalledNote]) -> Recall:
     lines = [f"From {_count_sessions(len(playbook.sessions))} in this project before:"]
     kept: list[RecalledNote] = []
     tokens = estimate_text_tokens(lines[0])
-    headings = {"command": "Commands that worked here:", "place": "Files such sessions used:"}
+    headings = {
+        "command": "Commands that worked here:",
+        "pitfall": "What failed, and what worked instead:",
+        "place": "Files such sessions used:",
+    }
     for note in notes:
         heading = headings.pop(note.kind, None)
         added = [heading, f"- {note.text}"] if heading else [f"- {note.text}"]
@@ -213,7 +231,7 @@ def _describe_form(form: CommandForms) -> RecalledNote:
     return RecalledNote(
         id=f"command:{form.text}",
         kind="command",
-        text=f"This worked here: `{form.text}`{where} ({_count_sessions(form.sessions)}).",
+        text=f"`{form.text}`{where} worked ({_count_sessions(form.sessions)}).",
         command=form.text,
         folder=form.folder or None,
         sessions=form.sessions,
@@ -228,7 +246,7 @@ def _describe_fix(known: KnownFix, playbook: Playbook) -> RecalledNote:
     return RecalledNote(
         id=f"pitfall:{fix.failed_text}:{fix.fixed_text}",
         kind="pitfall",
-        text=f"`{fix.failed_text}` failed like this before; `{fix.fixed_text}`{where} then worked "
+        text=f"`{fix.failed_text}` failed; `{fix.fixed_text}`{where} then worked "
         f"({_count_sessions(len(known.sessions))}).",
         command=fix.fixed_text,
         folder=fix.fixed_folder or None,
@@ -240,13 +258,13 @@ def _describe_fix(known: KnownFix, playbook: Playbook) -> RecalledNote:
 
 def _render_failure(notes: Sequence[RecalledNote]) -> Recall:
     kept: list[RecalledNote] = []
-    tokens = 0
+    tokens = estimate_text_tokens(_FAILURE_HEADING)
     for note in notes:
-        cost = estimate_text_tokens(note.text) + 1
+        cost = estimate_text_tokens(note.text) + 2
         if tokens + cost <= MAX_FAILURE_TOKENS:
             kept.append(note)
             tokens += cost
-    text = "\n".join(note.text for note in kept)
+    text = "\n".join([_FAILURE_HEADING, *(f"- {note.text}" for note in kept)])
     return Recall(text, estimate_text_tokens(text), tuple(kept)) if kept else Recall()
 
 

@@ -66,11 +66,17 @@ class LoadedSession(NamedTuple):
 
 
 def learn_from_sessions(
-    store: Store, *, session: str | None = None, progress: Progress | None = None
+    store: Store, *, limit: int | None = None, progress: Progress | None = None
 ) -> LearnReport:
-    """Observe sessions that are new or have changed, and renew the playbooks of their projects."""
-    judge_sessions(store, session=session)
-    waiting = store.observations.find_stale(VERSION, session)
+    """Observe sessions that are new or have changed, and renew the playbooks of their projects.
+
+    With a `limit`, only that many of the newest are observed.
+    """
+    waiting = store.observations.find_stale(VERSION)
+    if limit is None:
+        judge_sessions(store)  # many together, which is faster than one by one
+    else:
+        waiting = waiting[-limit:]
     folders: dict[str, FolderEvidence] = {}
     touched: set[str] = set()
     batch: list[tuple[UnobservedSession, bytes]] = []

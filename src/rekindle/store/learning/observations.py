@@ -47,17 +47,16 @@ class Observations:
         self._engine = engine
         self._write = write
 
-    def find_stale(self, version: str, session: str | None = None) -> list[UnobservedSession]:
+    def find_stale(self, version: str) -> list[UnobservedSession]:
         """Return the sessions that this version has not observed in their current state."""
-        condition, params = ("s.id = ?", [escape_text(session)]) if session else ("1 = 1", [])
         with self._engine.begin_read() as tx:
             rows = tx.run(
                 "SELECT s.num, s.id, s.changes, s.message_count, s.cwd, s.repository, s.project,"
                 " s.started FROM sessions s LEFT JOIN observations o ON o.session = s.num"
-                f" WHERE {condition} AND s.pruned IS NULL"
+                " WHERE s.pruned IS NULL"
                 " AND (o.session IS NULL OR o.version <> ? OR o.changes <> s.changes)"
                 " ORDER BY s.started, s.num",
-                (*params, version),
+                (version,),
             )
         return [
             UnobservedSession(
