@@ -146,7 +146,7 @@ def test_a_template_is_edited_and_deleted(built: Rekindle) -> None:
     assert "confirmation required to delete 'our-tests': pass --yes" in refused
     built("warm", "delete", "our-tests", "--yes")
     assert built.json("warm", "list", "--json") == []
-    assert "template not found" in built.refusal("warm", "show", "our-tests")
+    assert "Template not found" in built.refusal("warm", "show", "our-tests")
 
 
 def test_a_session_is_extracted(rekindle: Rekindle) -> None:
@@ -220,7 +220,7 @@ def test_names_that_reach_outside_are_refused(rekindle: Rekindle) -> None:
     for name in ("../../x", "/etc/passwd", "a/b", "..", "\u202e"):
         said = rekindle.refusal("warm", "build", "--name", name)
         assert "name" in said
-        assert "template not found" in rekindle.refusal("warm", "show", name)
+        assert "Template not found" in rekindle.refusal("warm", "show", name)
     assert sorted(path.name for path in rekindle.home.iterdir()) == ["rekindle"]
 
 

@@ -148,7 +148,7 @@ def test_the_arm_of_a_session_that_was_kept_cold_is_known(home: Home) -> None:
 def test_a_template_can_be_asked_for_by_name_whatever_fits(home: Home) -> None:
     home.run("chat", "--template", "Row Counting", said="tell me a joke")
     assert tallied(home.sent())
-    assert "template not found" in home.run("chat", "--template", "nothing", said="x", code=2)
+    assert "Template not found" in home.run("chat", "--template", "nothing", said="x", code=2)
     home.templates.update("rows", lambda one: one._replace(state="quarantined"))
     assert "quarantine" in home.run("chat", "--template", "rows", said="x", code=2)
     home.templates.update("rows", lambda one: one._replace(state="retired"))
@@ -204,7 +204,7 @@ def test_warm_test_keeps_the_rules_of_a_provider(home: Home) -> None:
     assert "--provider" in home.run("warm", "test", "rows", ASKED, "--provider", "x", code=2)
     assert "--form" in home.run("warm", "test", "rows", ASKED, "--form", "x", code=2)
     assert "--max" in home.run("warm", "test", "rows", ASKED, "--max", "99", code=2)
-    assert "template not found" in home.run("warm", "test", "nothing", ASKED, code=2)
+    assert "Template not found" in home.run("warm", "test", "nothing", ASKED, code=2)
 
 
 def test_warm_pick_says_what_would_be_chosen_or_that_nothing_fits(home: Home) -> None:

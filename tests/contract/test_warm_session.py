@@ -91,7 +91,7 @@ def test_templates_are_listed_and_loaded_as_advice(agent: Agent) -> None:
     loaded = agent.calls("load", name="Ours")
     assert loaded["pattern_count"] == 1
     assert '{"command": "make"}' in loaded["advice"]
-    assert "template not found" in agent.calls("load", name="nobody")["error"]
+    assert "Template not found" in agent.calls("load", name="nobody")["error"]
 
 
 def test_a_person_decides_whether_a_template_is_deleted(store: Store, tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ class TemplateLibrary:
                     file_format.MAX_BYTES + 1
                 )  # one byte over shows that it is too large
         except FileNotFoundError:
-            raise NotFound(f"template not found: {id!r}") from None
+            raise NotFound(f"Template not found: {id!r}") from None
         template = file_format.parse_template(
             file_format.parse_json_object(data, str(path)), str(path)
         )
@@ -184,7 +184,7 @@ class TemplateLibrary:
     def get_path(self, id: str) -> Path:
         """Return the file of a template; reject invalid ids."""
         if not _ID_PATTERN.fullmatch(id):
-            raise NotFound(f"template not found: {id!r:.120}; ids are like `my-template-2`")
+            raise NotFound(f"Template not found: {id!r:.120}; ids are like `my-template-2`")
         return self.folder / f"{id}.json"
 
     # ── writing
@@ -275,7 +275,7 @@ def require_single(found: Sequence[Template], name: str) -> Template:
     if found:
         ids = ", ".join(one.id for one in found)
         raise AmbiguousName(f"more than one template is named {name!r:.120}: {ids}")
-    raise NotFound(f"template not found: {name!r:.120}. List templates with `rekindle warm list`")
+    raise NotFound(f"Template not found: {name!r:.120}. List templates with `rekindle warm list`.")
 
 
 def has_name(template: Template, name: str) -> bool:

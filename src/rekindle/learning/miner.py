@@ -100,7 +100,7 @@ def load_judged_session(store: Store, session: str) -> JudgedSession:
     judge_sessions(store, session=session)
     for found in store.iter_judged_sessions(session=session):
         return found
-    raise NotFound(f"session not found: {session!r}")
+    raise NotFound(f"Session not found: {session!r}")
 
 
 def _judge_session(store: Store, due: StaleSession) -> JudgedCalls:
@@ -244,7 +244,7 @@ def mine_single_session(
         MINING_VERSION, _NO_FILTER, session=session
     )
     if not pending:
-        raise NotFound(f"session not found: {session!r}")  # deleted meanwhile
+        raise NotFound(f"Session not found: {session!r}")  # deleted meanwhile
     one = pending[0]
     miner = _SessionMiner(store, _create_reader(redactor), pending)
     stats = one.stats or miner.mine_batch([one])[one.num]

@@ -89,7 +89,7 @@ def test_everybody_sees_what_is_their_own_and_what_is_shared(
         for action in ("load", "delete"):
             said = bob.calls(action, name=hidden)["error"]
             assert (
-                said == f"template not found: {hidden!r}. List templates with `rekindle warm list`"
+                said == f"Template not found: {hidden!r}. List templates with `rekindle warm list`."
             )
     assert bob.asked == [], "nobody is asked about what is not theirs"
     assert "is shared" in bob.calls("delete", name="for-all")["error"]
