@@ -64,7 +64,7 @@ SESSIONS = Table(
     Index("sessions_pruned", "pruned WHERE pruned IS NOT NULL"),
     Index("sessions_template", "template, last_active WHERE template IS NOT NULL"),
     Index("sessions_prelude", "prelude WHERE prelude IS NOT NULL"),
-    Index("sessions_project", "project, last_active WHERE project IS NOT NULL", since=11),
+    Index("sessions_project", "project WHERE project IS NOT NULL", since=11),
     Index("sessions_folder", "cwd WHERE cwd IS NOT NULL", since=11),
 )
 # `position` orders the messages of a session. Ids follow the order of arrival: new rows go to the
