@@ -23,7 +23,7 @@ from rekindle.types import Message, ToolCall
 from .command_forms import CommandForm, is_everyday, parse_command_line, relativize_path
 from .programs import get_program
 
-OBSERVATION_VERSION = 1
+OBSERVATION_VERSION = 2
 ADVICE_MARK = "[From earlier sessions in this project]"  # before advice in the result of a call
 MAX_REQUEST_CHARS = 6_000
 MAX_REQUEST_WORDS = 120
@@ -87,6 +87,15 @@ class Fix(msgspec.Struct, array_like=True, frozen=True):
     fixed_folder: str
 
 
+class FollowUp(msgspec.Struct, array_like=True, frozen=True):
+    """A command that worked soon after another one failed."""
+
+    failed_key: str
+    key: str
+    text: str
+    folder: str
+
+
 class SessionObservation(msgspec.Struct, array_like=True, frozen=True):
     """What learning keeps of one session."""
 
@@ -99,6 +108,8 @@ class SessionObservation(msgspec.Struct, array_like=True, frozen=True):
     shell_files: tuple[str, ...] = ()  # read or searched by a command, not by a tool for files
     programs: tuple[int, ...] = ()  # programs that the user named, hashed
     remotes: tuple[str, ...] = ()  # that git named
+    follow_ups: tuple[FollowUp, ...] = ()
+    failed_keys: tuple[str, ...] = ()  # of commands that failed
 
 
 def observe_session(
@@ -136,6 +147,15 @@ def observe_session(
         shell_files=tuple(path for path in shell_files if path not in files),
         programs=_find_named_programs(commands, f"{request}\n{said}"),
         remotes=tuple(_find_remotes(calls)),
+        follow_ups=tuple(_find_follow_ups(calls, lines)),
+        failed_keys=tuple(
+            dict.fromkeys(
+                form.key
+                for one, forms in zip(calls, lines, strict=True)
+                for form in forms
+                if one.failed
+            )
+        ),
     )
 
 
@@ -174,6 +194,23 @@ def _find_fixes(
                     describe_look(one.result), fixed.key, fixed.text, fixed.folder,
                 )  # fmt: skip
             break
+
+
+def _find_follow_ups(
+    calls: Sequence[ObservedCall], lines: Sequence[tuple[CommandForm, ...]]
+) -> Iterable[FollowUp]:
+    found: dict[FollowUp, None] = {}
+    for index, one in enumerate(calls):
+        if not one.failed:
+            continue
+        for later in range(index + 1, min(index + 1 + MAX_CALLS_TO_FIX, len(calls))):
+            if calls[later].failed is not False:
+                continue
+            for form in lines[later]:
+                if not is_everyday(form.key):
+                    for failed in lines[index]:
+                        found[FollowUp(failed.key, form.key, form.text, form.folder)] = None
+    return found
 
 
 def _find_named_programs(forms: Iterable[CommandForm], said: str) -> tuple[int, ...]:

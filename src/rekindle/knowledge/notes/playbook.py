@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from .observations import Fix, SessionObservation, hash_word
+from .observations import Fix, FollowUp, SessionObservation, hash_word
 from .programs import get_program, is_known_program
 
 MAX_SESSIONS = 300  # the newest ones; older ones say little about today
@@ -50,6 +51,14 @@ class KnownFix(msgspec.Struct, array_like=True, frozen=True):
     sessions: tuple[int, ...]
 
 
+class KnownFollowUp(msgspec.Struct, array_like=True, frozen=True):
+    """A command that worked after another one failed, in some of the sessions where that failed."""
+
+    follow_up: FollowUp
+    sessions: int
+    failed_sessions: int
+
+
 class Playbook(msgspec.Struct, array_like=True, frozen=True):
     """Everything that is recalled in a project."""
 
@@ -57,6 +66,7 @@ class Playbook(msgspec.Struct, array_like=True, frozen=True):
     commands: tuple[PlaybookItem, ...] = ()
     files: tuple[PlaybookItem, ...] = ()
     fixes: tuple[KnownFix, ...] = ()
+    follow_ups: tuple[KnownFollowUp, ...] = ()
     paths: tuple[str, ...] = ()  # every file that a session used, by a tool or by a command
 
 
@@ -74,6 +84,7 @@ def build_playbook(observations: Iterable[SessionObservation]) -> Playbook:
         commands=tuple(_collect_commands(newest, is_trusted)),
         files=tuple(_collect_files(newest)),
         fixes=tuple(_collect_fixes(newest, is_trusted)),
+        follow_ups=tuple(_collect_follow_ups(newest, is_trusted)),
         paths=tuple(_collect_paths(newest)),
     )
 
@@ -143,6 +154,16 @@ def _collect_fixes(
                 sessions.append(number)
     for fix, sessions in known.values():
         yield KnownFix(fix, tuple(sessions))
+
+
+def _collect_follow_ups(
+    observations: Sequence[SessionObservation], is_trusted: Callable[[str, str], bool]
+) -> Iterable[KnownFollowUp]:
+    failed = Counter(key for one in observations for key in one.failed_keys)
+    seen = Counter(each for one in observations for each in one.follow_ups)
+    for follow_up, sessions in seen.items():
+        if sessions > 1 and is_trusted(follow_up.text, follow_up.key):
+            yield KnownFollowUp(follow_up, sessions, failed[follow_up.failed_key])
 
 
 def _collect_paths(observations: Sequence[SessionObservation]) -> list[str]:

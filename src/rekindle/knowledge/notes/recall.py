@@ -15,19 +15,20 @@ from rekindle.types import ToolCall
 
 from .command_forms import CommandForm
 from .observations import describe_look, read_forms, read_path
-from .playbook import CommandForms, KnownFix, Playbook, PlaybookItem
+from .playbook import CommandForms, KnownFix, KnownFollowUp, Playbook, PlaybookItem
 from .scoring import Scorer, Weights, estimate_probability
 
 MAX_START_TOKENS = 600
 MAX_FAILURE_TOKENS = 120
-MAX_COMMANDS = 12
-MAX_FILES = 8
+MAX_COMMANDS = 14
+MAX_FILES = 12
 MAX_FIXES = 3
 MAX_FAILURE_NOTES = 2
 MIN_FIX_SESSIONS = 2  # with different requests: a fork repeats what its parent did
-MIN_COMMAND_PROBABILITY = 0.2
-MIN_FILE_PROBABILITY = 0.2
+MIN_COMMAND_PROBABILITY = 0.12
+MIN_FILE_PROBABILITY = 0.15
 MIN_LOOK_SIMILARITY = 0.45
+MIN_FOLLOW_UP_SHARE = 0.2  # of the sessions in which the command failed
 COMMAND_WEIGHTS = Weights(1.354, 1.499, 0.34, 0.351, 2.143, -0.512, 0.099)
 FILE_WEIGHTS = Weights(-0.261, 0.908, 0.753, 0.422, 1.908, 0.816, 0.15)
 _FAILURE_HEADING = "When this failed here before:"
@@ -105,12 +106,12 @@ def _choose_items(
 
 def _describe_command(item: PlaybookItem, playbook: Playbook) -> RecalledNote:
     form = item.forms[0]
-    where = f" in `{form.folder}/`" if form.folder else ""
+    command = _format_command(form.text, form.folder)
     rate = f", failed {item.failed} of {item.worked + item.failed} times" if item.failed else ""
     return RecalledNote(
         id=f"command:{item.name}",
         kind="command",
-        text=f"`{form.text}`{where} ({_count_sessions(len(item.sessions))}{rate})",
+        text=f"`{command}` ({_count_sessions(len(item.sessions))}{rate})",
         command=form.text,
         folder=form.folder or None,
         sessions=len(item.sessions),
@@ -167,7 +168,7 @@ def recall_failure(playbook: Playbook, root: str, call: ToolCall, result: str) -
     notes = [_describe_fix(one, playbook) for _, one in likely]
     notes += suggest_paths(playbook, root, call, result)
     if not notes:
-        notes = _recall_forms(playbook, forms)
+        notes = [*_recall_follow_ups(playbook, forms)[:1], *_recall_forms(playbook, forms)]
     return _render_failure(notes[:MAX_FAILURE_NOTES])
 
 
@@ -210,6 +211,38 @@ def _score_fix(known: KnownFix, forms: Sequence[CommandForm], look: frozenset[in
     return similarity + (0.2 if same.text == fix.failed_text else 0.0)
 
 
+def _recall_follow_ups(playbook: Playbook, forms: Sequence[CommandForm]) -> list[RecalledNote]:
+    """Return what sessions ran with success after the same command had failed, the commonest first."""
+    keys, texts = {form.key for form in forms}, {form.text for form in forms}
+    common = [
+        one
+        for one in playbook.follow_ups
+        if one.follow_up.failed_key in keys
+        and one.follow_up.text not in texts
+        and one.sessions >= MIN_FOLLOW_UP_SHARE * one.failed_sessions
+    ]
+    common.sort(key=lambda one: (-one.sessions, one.follow_up.text))
+    return [_describe_follow_up(one) for one in common]
+
+
+def _describe_follow_up(known: KnownFollowUp) -> RecalledNote:
+    one = known.follow_up
+    return RecalledNote(
+        id=f"workflow:{one.failed_key}:{one.text}",
+        kind="workflow",
+        text=f"`{_format_command(one.text, one.folder)}` came next "
+        f"({known.sessions} of {_count_sessions(known.failed_sessions)}).",
+        command=one.text,
+        folder=one.folder or None,
+        sessions=known.sessions,
+        worked=known.sessions,
+    )
+
+
+def _format_command(text: str, folder: str) -> str:
+    return f"cd {folder} && {text}" if folder else text
+
+
 def _recall_forms(playbook: Playbook, forms: Sequence[CommandForm]) -> list[RecalledNote]:
     """Return forms that worked of a command whose failed form never did.
 
@@ -227,11 +260,10 @@ def _recall_forms(playbook: Playbook, forms: Sequence[CommandForm]) -> list[Reca
 
 
 def _describe_form(form: CommandForms) -> RecalledNote:
-    where = f" in `{form.folder}/`" if form.folder else ""
     return RecalledNote(
         id=f"command:{form.text}",
         kind="command",
-        text=f"`{form.text}`{where} worked ({_count_sessions(form.sessions)}).",
+        text=f"`{_format_command(form.text, form.folder)}` worked ({_count_sessions(form.sessions)}).",
         command=form.text,
         folder=form.folder or None,
         sessions=form.sessions,
@@ -242,11 +274,11 @@ def _describe_form(form: CommandForms) -> RecalledNote:
 
 def _describe_fix(known: KnownFix, playbook: Playbook) -> RecalledNote:
     fix = known.fix
-    where = f" in `{fix.fixed_folder}/`" if fix.fixed_folder != fix.failed_folder else ""
+    folder = fix.fixed_folder if fix.fixed_folder != fix.failed_folder else ""
     return RecalledNote(
         id=f"pitfall:{fix.failed_text}:{fix.fixed_text}",
         kind="pitfall",
-        text=f"`{fix.failed_text}` failed; `{fix.fixed_text}`{where} then worked "
+        text=f"`{fix.failed_text}` failed; `{_format_command(fix.fixed_text, folder)}` then worked "
         f"({_count_sessions(len(known.sessions))}).",
         command=fix.fixed_text,
         folder=fix.fixed_folder or None,
