@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rekindle import Filter, Message, Store, ToolCall
 from rekindle.learning.notes.learner import learn_from_sessions
 from rekindle.learning.notes.playbooks import find_project, load_playbook
 from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
 from rekindle.learning.notes.replay import replay_projects
+from rekindle.learning.warm_start import NewSession, WarmStartConfig, WarmStarter
 
 FOLDER = "/gone/work/app"
 DENIED = "cache: operation not permitted\nerror: build failed"
@@ -117,3 +120,20 @@ def test_a_replay_asks_with_what_was_known_before(store: Store) -> None:
     assert [len(one.scores) for one in (notes, naive, limit)] == [2, 2, 2]
     assert notes.compute_rates()["commands_told"].rate == 1.0
     assert replay_projects(store, "nobody/nothing")[0].scores == []
+
+
+@pytest.mark.parametrize(("shared", "control_share"), [(False, 0.0), (True, 0.0), (False, 1.0)])
+def test_a_new_session_starts_with_the_notes_unless_it_is_shared_or_cold(
+    store: Store, shared: bool, control_share: float
+) -> None:
+    tell_several(store, 6, ("make check", "ok", True))
+    learn_from_sessions(store)
+    config = WarmStartConfig(control_share=control_share)
+    starter = WarmStarter(store, config, shared=shared)
+    prelude = starter.build_prelude(NewSession(store.begin(cwd=FOLDER), "go on", {}, FOLDER))
+    is_warm = not shared and not control_share
+    assert ("make check" in str(prelude.messages)) is is_warm
+    assert (prelude.arm == "warm") is is_warm
+    if is_warm:
+        assert [one.role for one in prelude.messages] == ["system"]
+        assert prelude.reason == "1 note of the project"

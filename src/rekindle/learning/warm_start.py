@@ -235,7 +235,8 @@ class WarmStarter:
         if not recall.notes:
             return prelude
         messages = tuple(build_opening_messages(recall.text, prelude.messages))
-        notes = f"{len(recall.notes)} notes of the project"
+        count = len(recall.notes)
+        notes = f"{count} {'note' if count == 1 else 'notes'} of the project"
         return prelude._replace(
             messages=messages,
             arm=WARM,

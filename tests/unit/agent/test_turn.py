@@ -17,7 +17,7 @@ from rekindle.agent.model.client import Endpoint, Model, RetryPolicy, TextDelta
 from rekindle.agent.model.normalize import normalize_messages
 from rekindle.agent.model.providers import find_violations
 from rekindle.agent.tools.registry import ToolRegistry
-from rekindle.agent.tools.tool import Tool, ToolContext, build_schema
+from rekindle.agent.tools.tool import Tool, ToolContext, ToolResult, build_schema
 from rekindle.agent.turn import (
     Compacted,
     ToolCalled,
@@ -28,9 +28,10 @@ from rekindle.agent.turn import (
     TurnLimits,
     run_turn,
 )
+from rekindle.knowledge.notes.observations import ADVICE_MARK
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.testing import ScriptedModel
-from rekindle.types import Price, Tokens, Usage
+from rekindle.types import Price, Tokens, ToolCall, Usage
 from tests.new_store import open_new_store
 
 USAGE = {"prompt_tokens": 100, "completion_tokens": 10}
@@ -133,6 +134,22 @@ def test_a_tool_that_fails_or_is_not_there_is_a_result(stage: Stage) -> None:
     assert all((m.meta or {})["is_error"] is True for m in results)
     assert "the sea took it" in results[0].text
     assert "weather" in results[1].text, "the near name is told"
+
+
+def test_advice_stands_behind_the_result_that_it_is_about(stage: Stage) -> None:
+    def advise(call: ToolCall, result: ToolResult) -> str:
+        return "Try Rome." if result.is_error else ""
+
+    stage.run(
+        call("weather", city="Atlantis"),
+        call("weather", city="Rome"),
+        {"text": "Sunny."},
+        advise=advise,
+    )
+    failed, worked = [m.text for m in stage.store.messages(stage.session) if m.role == "tool"]
+    assert failed.endswith(f"\n\n{ADVICE_MARK} Try Rome.")
+    assert worked == "Sunny in Rome"
+    assert any("Try Rome." in str(request) for request in stage.server.requests)
 
 
 def test_endless_calls_end_at_the_limit_of_steps(stage: Stage) -> None:
