@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -14,8 +13,20 @@ from rekindle.knowledge.tokens import estimate_text_tokens
 from rekindle.types import ToolCall
 
 from .command_forms import CommandForm
+from .note import (
+    NoteDecisions,
+    RecalledNote,
+    count_sessions,
+    describe_command,
+    describe_file,
+    describe_fix,
+    describe_follow_up,
+    describe_form,
+    list_notes,
+    make_note_id,
+)
 from .observations import describe_look, read_forms, read_path
-from .playbook import CommandForms, KnownFix, KnownFollowUp, Playbook, PlaybookItem
+from .playbook import KnownFix, Playbook, PlaybookItem
 from .scoring import Scorer, Weights, estimate_probability
 
 MAX_START_TOKENS = 600
@@ -38,19 +49,8 @@ _MISSING_FILE = re.compile(
 )
 
 
-class RecalledNote(msgspec.Struct, frozen=True):
-    """A note as an agent is told it, with the evidence for it."""
-
-    id: str
-    kind: str
-    text: str
-    command: str | None = None
-    folder: str | None = None
-    path: str | None = None
-    sessions: int = 0
-    worked: int = 0
-    failed: int = 0
-    last: str = ""
+_KIND_ORDER = ("wish", "command", "pitfall", "place")
+NO_DECISIONS = NoteDecisions()
 
 
 class Recall(msgspec.Struct, frozen=True):
@@ -66,21 +66,31 @@ class _Candidate(NamedTuple):
     item: PlaybookItem
 
 
-def recall_start(playbook: Playbook, request: str) -> Recall:
+def recall_start(
+    playbook: Playbook, request: str, decisions: NoteDecisions = NO_DECISIONS
+) -> Recall:
     """Recall what a session with this request is likely to need."""
     if not playbook.sessions:
-        return Recall()
+        return _render_start(playbook, decisions.added)
     scorer = Scorer(playbook, request)
     commands = _choose_items(
         scorer, playbook.commands, COMMAND_WEIGHTS, MIN_COMMAND_PROBABILITY, MAX_COMMANDS
     )
     files = _choose_items(scorer, playbook.files, FILE_WEIGHTS, MIN_FILE_PROBABILITY, MAX_FILES)
     notes = [
-        *(_describe_command(one.item, playbook) for one in commands),
-        *(_describe_fix(one, playbook) for one in _find_common_fixes(playbook)),
-        *(_describe_file(one.item, playbook) for one in files),
+        *(describe_command(one.item, playbook) for one in commands),
+        *(describe_fix(one, playbook) for one in _find_common_fixes(playbook)),
+        *(describe_file(one.item, playbook) for one in files),
     ]
-    return _render_start(playbook, notes)
+    known = {note.id for note in notes}
+    pinned = [
+        note
+        for note in (list_notes(playbook) if decisions.pinned - known else ())
+        if note.id in decisions.pinned - known
+    ]
+    notes = [note for note in [*pinned, *notes] if note.id not in decisions.retired]
+    notes.sort(key=lambda note: (_KIND_ORDER.index(note.kind), note.id not in decisions.pinned))
+    return _render_start(playbook, [*decisions.added, *notes])
 
 
 def _find_common_fixes(playbook: Playbook) -> list[KnownFix]:
@@ -104,42 +114,14 @@ def _choose_items(
     return sorted(likely, key=lambda one: (-one.probability, one.item.name))[:limit]
 
 
-def _describe_command(item: PlaybookItem, playbook: Playbook) -> RecalledNote:
-    form = item.forms[0]
-    command = _format_command(form.text, form.folder)
-    rate = f", failed {item.failed} of {item.worked + item.failed} times" if item.failed else ""
-    return RecalledNote(
-        id=f"command:{item.name}",
-        kind="command",
-        text=f"`{command}` ({_count_sessions(len(item.sessions))}{rate})",
-        command=form.text,
-        folder=form.folder or None,
-        sessions=len(item.sessions),
-        worked=item.worked,
-        failed=item.failed,
-        last=_format_day(playbook, item.sessions[-1]),
-    )
-
-
-def _describe_file(item: PlaybookItem, playbook: Playbook) -> RecalledNote:
-    return RecalledNote(
-        id=f"place:{item.name}",
-        kind="place",
-        text=f"`{item.name}` ({_count_sessions(len(item.sessions))})",
-        path=item.name,
-        sessions=len(item.sessions),
-        worked=item.worked,
-        last=_format_day(playbook, item.sessions[-1]),
-    )
-
-
 def _render_start(playbook: Playbook, notes: Sequence[RecalledNote]) -> Recall:
     if not notes:
         return Recall()
-    lines = [f"From {_count_sessions(len(playbook.sessions))} in this project before:"]
+    lines = [f"From {count_sessions(len(playbook.sessions))} in this project before:"]
     kept: list[RecalledNote] = []
     tokens = estimate_text_tokens(lines[0])
     headings = {
+        "wish": "What people here want:",
         "command": "Commands that worked here:",
         "pitfall": "What failed, and what worked instead:",
         "place": "Files such sessions used:",
@@ -157,7 +139,13 @@ def _render_start(playbook: Playbook, notes: Sequence[RecalledNote]) -> Recall:
     return Recall(text, estimate_text_tokens(text), tuple(kept))
 
 
-def recall_failure(playbook: Playbook, root: str, call: ToolCall, result: str) -> Recall:
+def recall_failure(
+    playbook: Playbook,
+    root: str,
+    call: ToolCall,
+    result: str,
+    decisions: NoteDecisions = NO_DECISIONS,
+) -> Recall:
     """Recall how a failure like this one was fixed here before; nothing if it is a new one."""
     forms = read_forms(call, root)
     look = frozenset(describe_look(result))
@@ -165,10 +153,11 @@ def recall_failure(playbook: Playbook, root: str, call: ToolCall, result: str) -
     likely = sorted(
         (pair for pair in scored if pair[0] >= MIN_LOOK_SIMILARITY), key=lambda pair: -pair[0]
     )
-    notes = [_describe_fix(one, playbook) for _, one in likely]
+    notes = [describe_fix(one, playbook) for _, one in likely]
     notes += suggest_paths(playbook, root, call, result)
     if not notes:
         notes = [*_recall_follow_ups(playbook, forms)[:1], *_recall_forms(playbook, forms)]
+    notes = [note for note in notes if note.id not in decisions.retired]
     return _render_failure(notes[:MAX_FAILURE_NOTES])
 
 
@@ -185,7 +174,7 @@ def suggest_paths(playbook: Playbook, root: str, call: ToolCall, result: str) ->
     for path in missing[:2]:
         for similar in _find_similar_paths(path, playbook.paths):
             text = f"`{path}` does not exist; earlier sessions used `{similar}`."
-            found.append(RecalledNote(f"place:{similar}", "place", text, path=similar))
+            found.append(RecalledNote(make_note_id("place", similar), "place", text, path=similar))
     return found
 
 
@@ -222,25 +211,7 @@ def _recall_follow_ups(playbook: Playbook, forms: Sequence[CommandForm]) -> list
         and one.sessions >= MIN_FOLLOW_UP_SHARE * one.failed_sessions
     ]
     common.sort(key=lambda one: (-one.sessions, one.follow_up.text))
-    return [_describe_follow_up(one) for one in common]
-
-
-def _describe_follow_up(known: KnownFollowUp) -> RecalledNote:
-    one = known.follow_up
-    return RecalledNote(
-        id=f"workflow:{one.failed_key}:{one.text}",
-        kind="workflow",
-        text=f"`{_format_command(one.text, one.folder)}` came next "
-        f"({known.sessions} of {_count_sessions(known.failed_sessions)}).",
-        command=one.text,
-        folder=one.folder or None,
-        sessions=known.sessions,
-        worked=known.sessions,
-    )
-
-
-def _format_command(text: str, folder: str) -> str:
-    return f"cd {folder} && {text}" if folder else text
+    return [describe_follow_up(one) for one in common]
 
 
 def _recall_forms(playbook: Playbook, forms: Sequence[CommandForm]) -> list[RecalledNote]:
@@ -255,37 +226,8 @@ def _recall_forms(playbook: Playbook, forms: Sequence[CommandForm]) -> list[Reca
         item = commands.get(form.key)
         if item is None or any(known.text == form.text for known in item.forms):
             continue
-        found += [_describe_form(known) for known in item.forms if known.sessions > 1]
+        found += [describe_form(known) for known in item.forms if known.sessions > 1]
     return sorted(found, key=lambda note: -note.sessions)
-
-
-def _describe_form(form: CommandForms) -> RecalledNote:
-    return RecalledNote(
-        id=f"command:{form.text}",
-        kind="command",
-        text=f"`{_format_command(form.text, form.folder)}` worked ({_count_sessions(form.sessions)}).",
-        command=form.text,
-        folder=form.folder or None,
-        sessions=form.sessions,
-        worked=form.worked,
-        failed=form.failed,
-    )
-
-
-def _describe_fix(known: KnownFix, playbook: Playbook) -> RecalledNote:
-    fix = known.fix
-    folder = fix.fixed_folder if fix.fixed_folder != fix.failed_folder else ""
-    return RecalledNote(
-        id=f"pitfall:{fix.failed_text}:{fix.fixed_text}",
-        kind="pitfall",
-        text=f"`{fix.failed_text}` failed; `{_format_command(fix.fixed_text, folder)}` then worked "
-        f"({_count_sessions(len(known.sessions))}).",
-        command=fix.fixed_text,
-        folder=fix.fixed_folder or None,
-        sessions=len(known.sessions),
-        worked=len(known.sessions),
-        last=_format_day(playbook, known.sessions[-1]),
-    )
 
 
 def _render_failure(notes: Sequence[RecalledNote]) -> Recall:
@@ -298,11 +240,3 @@ def _render_failure(notes: Sequence[RecalledNote]) -> Recall:
             tokens += cost
     text = "\n".join([_FAILURE_HEADING, *(f"- {note.text}" for note in kept)])
     return Recall(text, estimate_text_tokens(text), tuple(kept)) if kept else Recall()
-
-
-def _count_sessions(count: int) -> str:
-    return f"{count} session" if count == 1 else f"{count} sessions"
-
-
-def _format_day(playbook: Playbook, number: int) -> str:
-    return datetime.fromtimestamp(playbook.sessions[number].started, UTC).date().isoformat()

@@ -17,9 +17,10 @@ from rekindle.judging.rules.evidence import Evidence
 from rekindle.types import Message, ToolCall
 
 from .command_forms import is_everyday, parse_command_line
+from .note import RecalledNote, make_note_id
 from .observations import MAX_CALLS_TO_FIX, ObservedCall, SessionObservation, read_forms
 from .playbook import Playbook, build_playbook
-from .recall import Recall, RecalledNote, recall_failure, recall_start
+from .recall import Recall, recall_failure, recall_start
 
 MIN_EARLIER_SESSIONS = 5
 MAX_PROJECTS_OF_OWN = 2  # a command that more projects use is nobody's own
@@ -151,8 +152,11 @@ class LimitRecaller:
 
 def _list_plainly(commands: Sequence[str], files: Sequence[str]) -> Recall:
     notes = [
-        *(RecalledNote(f"command:{one}", "command", one, command=one) for one in commands),
-        *(RecalledNote(f"place:{one}", "place", one, path=one) for one in files),
+        *(
+            RecalledNote(make_note_id("command", one), "command", one, command=one)
+            for one in commands
+        ),
+        *(RecalledNote(make_note_id("place", one), "place", one, path=one) for one in files),
     ]
     text = "\n".join(note.text for note in notes)
     return Recall(text, len(text) // 4, tuple(notes))

@@ -1,0 +1,151 @@
+"""Describe what a playbook knows as notes: one statement each, with its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import NamedTuple
+
+import msgspec
+
+from .playbook import CommandForms, KnownFix, KnownFollowUp, Playbook, PlaybookItem
+
+
+class RecalledNote(msgspec.Struct, frozen=True):
+    """A note as an agent is told it, with the evidence for it."""
+
+    id: str
+    kind: str
+    text: str
+    command: str | None = None
+    folder: str | None = None
+    path: str | None = None
+    sessions: int = 0
+    worked: int = 0
+    failed: int = 0
+    last: str = ""
+
+
+class NoteDecisions(NamedTuple):
+    """What people decided about the notes of a project."""
+
+    pinned: frozenset[str] = frozenset()  # ids: always told
+    retired: frozenset[str] = frozenset()  # ids: never told
+    added: tuple[RecalledNote, ...] = ()
+
+
+def make_note_id(kind: str, *identity: str) -> str:
+    """Return the short id of a note, equal for the same statement."""
+    text = "\0".join((kind, *identity)).encode()
+    return blake2b(text, digest_size=4).hexdigest()
+
+
+def create_note(text: str, day: str) -> RecalledNote:
+    """Create a note that a person wrote."""
+    return RecalledNote(make_note_id("wish", text), "wish", text, last=day)
+
+
+def list_notes(playbook: Playbook) -> Iterator[RecalledNote]:
+    """Yield every command, fix and file that at least two sessions share, the commonest first."""
+    for item in _rank_items(playbook.commands):
+        yield describe_command(item, playbook)
+    for known in sorted(playbook.fixes, key=lambda one: -len(one.sessions)):
+        yield describe_fix(known, playbook)
+    for item in _rank_items(playbook.files):
+        yield describe_file(item, playbook)
+
+
+def _rank_items(items: tuple[PlaybookItem, ...]) -> list[PlaybookItem]:
+    shared = [one for one in items if len(one.sessions) > 1]
+    return sorted(shared, key=lambda one: (-len(one.sessions), one.name))
+
+
+def describe_command(item: PlaybookItem, playbook: Playbook) -> RecalledNote:
+    """Describe a command that works."""
+    form = item.forms[0]
+    command = _format_command(form.text, form.folder)
+    rate = f", failed {item.failed} of {item.worked + item.failed} times" if item.failed else ""
+    return RecalledNote(
+        id=make_note_id("command", item.name),
+        kind="command",
+        text=f"`{command}` ({count_sessions(len(item.sessions))}{rate})",
+        command=form.text,
+        folder=form.folder or None,
+        sessions=len(item.sessions),
+        worked=item.worked,
+        failed=item.failed,
+        last=_format_day(playbook, item.sessions[-1]),
+    )
+
+
+def describe_file(item: PlaybookItem, playbook: Playbook) -> RecalledNote:
+    """Describe a file that sessions use."""
+    return RecalledNote(
+        id=make_note_id("place", item.name),
+        kind="place",
+        text=f"`{item.name}` ({count_sessions(len(item.sessions))})",
+        path=item.name,
+        sessions=len(item.sessions),
+        worked=item.worked,
+        last=_format_day(playbook, item.sessions[-1]),
+    )
+
+
+def describe_fix(known: KnownFix, playbook: Playbook) -> RecalledNote:
+    """Describe a failure and what worked instead."""
+    fix = known.fix
+    folder = fix.fixed_folder if fix.fixed_folder != fix.failed_folder else ""
+    return RecalledNote(
+        id=make_note_id("pitfall", fix.failed_text, fix.fixed_text),
+        kind="pitfall",
+        text=f"`{fix.failed_text}` failed; `{_format_command(fix.fixed_text, folder)}` then worked "
+        f"({count_sessions(len(known.sessions))}).",
+        command=fix.fixed_text,
+        folder=fix.fixed_folder or None,
+        sessions=len(known.sessions),
+        worked=len(known.sessions),
+        last=_format_day(playbook, known.sessions[-1]),
+    )
+
+
+def describe_form(form: CommandForms) -> RecalledNote:
+    """Describe a form of a command that worked."""
+    return RecalledNote(
+        id=make_note_id("command", form.text),
+        kind="command",
+        text=f"`{_format_command(form.text, form.folder)}` worked ({count_sessions(form.sessions)}).",
+        command=form.text,
+        folder=form.folder or None,
+        sessions=form.sessions,
+        worked=form.worked,
+        failed=form.failed,
+    )
+
+
+def describe_follow_up(known: KnownFollowUp) -> RecalledNote:
+    """Describe a command that came next after a failure."""
+    one = known.follow_up
+    return RecalledNote(
+        id=make_note_id("workflow", one.failed_key, one.text),
+        kind="workflow",
+        text=f"`{_format_command(one.text, one.folder)}` came next "
+        f"({known.sessions} of {count_sessions(known.failed_sessions)}).",
+        command=one.text,
+        folder=one.folder or None,
+        sessions=known.sessions,
+        worked=known.sessions,
+    )
+
+
+def _format_command(text: str, folder: str) -> str:
+    return f"cd {folder} && {text}" if folder else text
+
+
+def count_sessions(count: int) -> str:
+    """Format a number of sessions."""
+    return f"{count} session" if count == 1 else f"{count} sessions"
+
+
+def _format_day(playbook: Playbook, number: int) -> str:
+    return datetime.fromtimestamp(playbook.sessions[number].started, UTC).date().isoformat()
