@@ -146,3 +146,56 @@ def test_a_program_that_the_user_named_may_be_told(rekindle: Rekindle, agent: Pa
     rekindle("import", agent)
     recalled = ask_batch(rekindle, {"at": "start", "folder": FOLDER, "message": "go on"})
     assert "shopctl sync" in recalled[0]["text"]
+
+
+def test_people_read_pin_retire_and_add_notes(rekindle: Rekindle, agent: Path) -> None:
+    for number in range(6):
+        write_session(agent, f"a{number}", ("make check", "ok", True))
+    for number in range(2):
+        write_session(agent, f"b{number}", ("make rare", "ok", True))
+    for number in range(30):
+        write_session(agent, f"c{number}", ("make check", "ok", True))
+    rekindle("import", agent)
+    here = ("--project", "shop")
+    notes = {one["command"]: one for one in rekindle.json("warm", "notes", "list", *here)}
+    assert notes["make check"]["sessions"] == 36
+    question = {"at": "start", "folder": FOLDER, "message": "go on"}
+    assert "make rare" not in ask_batch(rekindle, question)[0]["text"]
+    rekindle("warm", "notes", "pin", notes["make rare"]["id"], *here)
+    rekindle("warm", "notes", "retire", notes["make check"]["id"], *here)
+    rekindle("warm", "notes", "add", "Compare  literals in tests.", *here)
+    text = ask_batch(rekindle, question)[0]["text"]
+    assert "make rare" in text
+    assert "make check" not in text
+    assert "- Compare literals in tests." in text
+    states = {one["state"] for one in rekindle.json("warm", "notes", "list", *here)}
+    assert states == {"added", "pinned", "retired"}
+    rekindle("warm", "notes", "reset", notes["make check"]["id"], *here)
+    assert "make check" in ask_batch(rekindle, question)[0]["text"]
+    assert "36 sessions" in rekindle("warm", "notes", "show", notes["make check"]["id"], *here)
+    assert "Note not found" in rekindle.refusal("warm", "notes", "pin", "zzz", *here)
+    assert "Project not found" in rekindle.refusal("warm", "notes", "list", "--project", "nobody")
+
+
+def test_lessons_are_written_into_a_file_and_replace_themselves(
+    rekindle: Rekindle, agent: Path, tmp_path: Path
+) -> None:
+    for number in range(3):
+        write_session(agent, f"a{number}", ("make check", "ok", True))
+    rekindle("import", agent)
+    file = tmp_path / "AGENTS.md"
+    file.write_text("# Shop\n\nBe kind.\n")
+    words = ("lessons", "--project", "shop", "--write", file)
+    assert "confirmation required" in rekindle.refusal(*words)
+    assert file.read_text() == "# Shop\n\nBe kind.\n"
+    shown = rekindle(*words, "--yes")
+    assert "+- `make check` (3 sessions)" in shown
+    first = file.read_text()
+    assert first.startswith("# Shop\n\nBe kind.\n")
+    rekindle(*words, "--yes")
+    assert file.read_text() == first
+    for number in range(3, 6):
+        write_session(agent, f"a{number}", ("make check", "ok", True))
+    rekindle("import", agent)
+    rekindle(*words, "--yes")
+    assert file.read_text() == first.replace("3 sessions", "6 sessions")

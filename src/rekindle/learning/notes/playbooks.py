@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import msgspec
 
+from rekindle.knowledge.notes.note import NoteDecisions, create_note
 from rekindle.knowledge.notes.observations import OBSERVATION_VERSION
 from rekindle.knowledge.notes.playbook import Playbook
 from rekindle.projects import FOLDER_PREFIX, find_repository, list_folders_above, normalize_folder
@@ -22,6 +25,20 @@ def load_playbook(store: Store, project: str) -> Playbook:
 def save_playbook(store: Store, project: str, playbook: Playbook) -> None:
     """Save the playbook of a project."""
     store.observations.save_playbook(project, _VERSION, msgspec.msgpack.encode(playbook))
+
+
+def load_decisions(store: Store, project: str) -> NoteDecisions:
+    """Return what people decided about the notes of a project."""
+    found = store.observations.load_decisions(project)
+    return NoteDecisions(
+        pinned=frozenset(one.note for one in found if one.state == "pinned"),
+        retired=frozenset(one.note for one in found if one.state == "retired"),
+        added=tuple(
+            create_note(one.text, datetime.fromtimestamp(one.time, UTC).date().isoformat())
+            for one in found
+            if one.text is not None
+        ),
+    )
 
 
 def find_project(store: Store, folder: str) -> str | None:

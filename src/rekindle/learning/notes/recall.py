@@ -9,15 +9,16 @@ from rekindle.knowledge.notes.recall import Recall
 from rekindle.store import Store
 from rekindle.types import JSON, ToolCall
 
-from .playbooks import find_project, load_playbook
+from .playbooks import find_project, load_decisions, load_playbook
 
 
 def recall_at_start(store: Store, folder: str, message: str) -> Recall:
     """Return what a session in this folder should be told before it begins; empty if nothing."""
     project = find_project(store, folder)
-    return (
-        Recall() if project is None else recall.recall_start(load_playbook(store, project), message)
-    )
+    if project is None:
+        return Recall()
+    decisions = load_decisions(store, project)
+    return recall.recall_start(load_playbook(store, project), message, decisions)
 
 
 def recall_at_failure(
@@ -28,4 +29,5 @@ def recall_at_failure(
     if project is None:
         return Recall()
     call = ToolCall("", tool, arguments if isinstance(arguments, str) else dict(arguments))
-    return recall.recall_failure(load_playbook(store, project), folder, call, result)
+    playbook, decisions = load_playbook(store, project), load_decisions(store, project)
+    return recall.recall_failure(playbook, folder, call, result, decisions)

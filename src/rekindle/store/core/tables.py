@@ -297,6 +297,14 @@ PLAYBOOKS = Table(
     has_rowid=False,
     since=11,
 )
+# What people decided about notes, and the notes they wrote.
+NOTE_DECISIONS = Table(
+    "note_decisions",
+    "project key, note key, state text, text text null, time real",  # pinned, retired, added
+    key="project, note",
+    has_rowid=False,
+    since=11,
+)
 
 # In the order above, which is that of their references.
 TABLES = tuple(value for value in [*vars().values()] if isinstance(value, Table))

@@ -38,6 +38,15 @@ class StoredFolder(NamedTuple):
     remotes: Mapping[str, int]
 
 
+class NoteDecision(NamedTuple):
+    """A decision about a note: pinned, retired, or added with this text."""
+
+    note: str
+    state: str
+    text: str | None = None
+    time: float = 0.0
+
+
 class Observations:
     """The observations of a store. Use `store.observations`."""
 
@@ -172,6 +181,39 @@ class Observations:
                 (escape_text(project), version),
             )
         return bytes(rows[0][0]) if rows else None
+
+    # ── decisions about notes
+
+    def save_decision(self, project: str, decision: NoteDecision) -> None:
+        """Save a decision about a note, in place of an earlier one."""
+        text = None if decision.text is None else escape_text(decision.text)
+        row = (escape_text(project), decision.note, decision.state, text, decision.time)
+        self._write(
+            lambda tx: tx.run(
+                "INSERT INTO note_decisions (project, note, state, text, time)"
+                " VALUES (?, ?, ?, ?, ?) ON CONFLICT (project, note) DO UPDATE SET"
+                " state = excluded.state, text = excluded.text, time = excluded.time",
+                row,
+            )
+        )
+
+    def delete_decision(self, project: str, note: str) -> None:
+        """Delete the decision about a note."""
+        sql = "DELETE FROM note_decisions WHERE project = ? AND note = ?"
+        self._write(lambda tx: tx.run(sql, (escape_text(project), note)))
+
+    def load_decisions(self, project: str) -> list[NoteDecision]:
+        """Return the decisions about the notes of a project, oldest first."""
+        with self._engine.begin_read() as tx:
+            rows = tx.run(
+                "SELECT note, state, text, time FROM note_decisions WHERE project = ?"
+                " ORDER BY time, note",
+                (escape_text(project),),
+            )
+        return [
+            NoteDecision(note, state, _unescape_optional(text), time)
+            for note, state, text, time in rows
+        ]
 
 
 def delete_all_observations(tx: Transaction) -> None:

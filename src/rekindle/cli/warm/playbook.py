@@ -1,0 +1,310 @@
+"""`rekindle warm notes` and `rekindle lessons`: read, correct and share what a project knows."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from rekindle.cli.help import create_group
+from rekindle.cli.output import (
+    Column,
+    JsonOption,
+    YesOption,
+    print_line,
+    print_notice,
+    require_confirmation,
+    write_json_array,
+    write_table,
+)
+from rekindle.cli.store_access import open_for_writing
+from rekindle.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from rekindle.knowledge.notes.note import NoteDecisions, RecalledNote
+    from rekindle.store import Store
+
+MAX_LESSONS = 12  # of each kind
+BEGIN_MARK, END_MARK = "<!-- rekindle lessons: begin -->", "<!-- rekindle lessons: end -->"
+_TITLES = {
+    "wish": "What people here want",
+    "command": "Commands that work",
+    "pitfall": "What failed, and what worked instead",
+    "place": "Files that sessions need most",
+}
+_ProjectOption = Annotated[
+    str | None,
+    typer.Option(
+        "--project",
+        metavar="PROJECT",
+        help="Project, e.g. owner/name.",
+        show_default="this folder's",
+    ),
+]
+_NoteArgument = Annotated[
+    str, typer.Argument(metavar="NOTE", help="Id of the note.", show_default=False)
+]
+
+group = create_group("Read and correct the notes of a project.")
+
+
+class _ProjectNotes(NamedTuple):
+    """The notes of a project, and what people decided about them."""
+
+    project: str
+    notes: Sequence[RecalledNote]
+    decisions: NoteDecisions
+
+    def get_state(self, note: RecalledNote) -> str:
+        if note.id in self.decisions.retired:
+            return "retired"
+        if note.kind == "wish":
+            return "added"
+        return "pinned" if note.id in self.decisions.pinned else "active"
+
+    def find(self, id: str) -> RecalledNote:
+        """Return the note with this id or prefix of an id."""
+        found = [note for note in self.notes if note.id.startswith(id)]
+        if len(found) != 1:
+            raise NotFound(
+                f"Note not found: {id!r:.40}. List notes with `rekindle warm notes list`."
+            )
+        return found[0]
+
+
+def register(app: typer.Typer, warm: typer.Typer) -> None:
+    """Register the commands of this module."""
+    warm.add_typer(group, name="notes")
+    app.command("lessons")(show_lessons)
+
+
+def _load_notes(store: Store, project: str | None) -> _ProjectNotes:
+    from rekindle.knowledge.notes.note import list_notes
+    from rekindle.learning.notes.playbooks import load_decisions, load_playbook
+
+    key = _resolve_project(store, project)
+    decisions = load_decisions(store, key)
+    notes = [*decisions.added, *list_notes(load_playbook(store, key))]
+    return _ProjectNotes(key, notes, decisions)
+
+
+def _resolve_project(store: Store, wanted: str | None) -> str:
+    from rekindle.learning.notes.playbooks import find_project
+    from rekindle.projects import matches_project
+
+    known = [project for project, _, _ in store.observations.list_projects()]
+    if wanted is None:
+        project = find_project(store, str(Path.cwd()))
+        if project is None:
+            raise NotFound("Nothing is known about this folder. Name a project with --project.")
+        return project
+    found = [project for project in known if matches_project(project, wanted)]
+    if not found:
+        some = ", ".join(known[:5]) or "none"
+        raise NotFound(f"Project not found: {wanted!r:.80}. Known projects: {some}.")
+    return found[0]
+
+
+@group.command("list")
+def list_project_notes(project: _ProjectOption = None, json: JsonOption = False) -> None:
+    """List the notes of a project: commands, fixes and files that several sessions share.
+
+    \b
+    Examples:
+      rekindle warm notes list
+      rekindle warm notes list --project owner/name --json
+    """
+    with open_for_writing(may_create=True) as store:
+        known = _load_notes(store, project)
+    if json:
+        import msgspec
+
+        write_json_array(
+            {**msgspec.structs.asdict(note), "state": known.get_state(note)} for note in known.notes
+        )
+        return
+    columns = [
+        Column("id", style="cyan"),
+        Column("state"),
+        Column("kind"),
+        Column("note", flexible=True),
+    ]
+    write_table(
+        columns, [(note.id, known.get_state(note), note.kind, note.text) for note in known.notes]
+    )
+
+
+@group.command("show")
+def show_note(
+    note: _NoteArgument, project: _ProjectOption = None, json: JsonOption = False
+) -> None:
+    """Show one note with the evidence for it.
+
+    \b
+    Examples:
+      rekindle warm notes show 5f2c91aa
+    """
+    with open_for_writing(may_create=True) as store:
+        known = _load_notes(store, project)
+        found = known.find(note)
+    if json:
+        import msgspec
+
+        write_json_array([{**msgspec.structs.asdict(found), "state": known.get_state(found)}])
+        return
+    print_line(found.text)
+    print_line(f"{found.kind}, {known.get_state(found)}; last seen {found.last or 'never'}")
+    print_line(
+        f"worked {found.worked} times, failed {found.failed} times, {found.sessions} sessions"
+    )
+
+
+@group.command("add")
+def add_note(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What sessions should be told.")],
+    project: _ProjectOption = None,
+) -> None:
+    """Add a note in your own words. Every session of the project is told.
+
+    \b
+    Examples:
+      rekindle warm notes add 'Compare literals in tests; do not use Contains.'
+    """
+    from rekindle.knowledge.notes.note import create_note
+
+    words = " ".join(text.split())
+    if not 0 < len(words) <= 400:
+        raise InvalidInput("text: expected 1 to 400 characters")
+    with open_for_writing(may_create=True) as store:
+        _save_decision(
+            store, _resolve_project(store, project), create_note(words, "").id, "added", words
+        )
+    print_line("Added.")
+
+
+@group.command("pin")
+def pin_note(note: _NoteArgument, project: _ProjectOption = None) -> None:
+    """Tell a note at every start, whatever the session is about.
+
+    \b
+    Examples:
+      rekindle warm notes pin 5f2c91aa
+    """
+    _change_note(note, project, "pinned")
+    print_line("Pinned.")
+
+
+@group.command("retire")
+def retire_note(note: _NoteArgument, project: _ProjectOption = None) -> None:
+    """Never tell a note again. One that you added is deleted.
+
+    \b
+    Examples:
+      rekindle warm notes retire 5f2c91aa
+    """
+    _change_note(note, project, "retired")
+    print_line("Retired.")
+
+
+@group.command("reset")
+def reset_note(note: _NoteArgument, project: _ProjectOption = None) -> None:
+    """Forget that a note was pinned or retired.
+
+    \b
+    Examples:
+      rekindle warm notes reset 5f2c91aa
+    """
+    _change_note(note, project, "active")
+    print_line("Reset.")
+
+
+def _change_note(note: str, project: str | None, state: str) -> None:
+    with open_for_writing(may_create=True) as store:
+        known = _load_notes(store, project)
+        found = known.find(note)
+        if state == "active" or (state == "retired" and found.kind == "wish"):
+            store.observations.delete_decision(known.project, found.id)
+        elif found.kind != "wish":
+            _save_decision(store, known.project, found.id, state)
+
+
+def _save_decision(
+    store: Store, project: str, note: str, state: str, text: str | None = None
+) -> None:
+    from rekindle.store.learning.observations import NoteDecision
+
+    store.observations.save_decision(project, NoteDecision(note, state, text, time.time()))
+
+
+# ── lessons
+
+
+def show_lessons(
+    project: _ProjectOption = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Put the lessons into this file, e.g. AGENTS.md, after showing the change.",
+            show_default=False,
+        ),
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Show what a project's sessions learned, as Markdown for people and agents.
+
+    With --write, the lessons replace those between two marks in the file; the rest stays as it is.
+
+    \b
+    Examples:
+      rekindle lessons
+      rekindle lessons --project owner/name --write AGENTS.md
+    """
+    with open_for_writing(may_create=True) as store:
+        text = "\n".join(_format_lessons(_load_notes(store, project)))
+    if write is None:
+        print_line(text)
+        return
+    before = write.read_text(encoding="utf-8") if write.exists() else ""
+    after = _replace_lessons(before, text)
+    if after == before:
+        print_notice(f"{write} is up to date.")
+        return
+    for line in difflib.unified_diff(
+        before.splitlines(), after.splitlines(), str(write), str(write), lineterm=""
+    ):
+        print_line(line)
+    require_confirmation(f"Write {write}?", yes=yes)
+    draft = write.with_name(f".{write.name}.draft")
+    draft.write_text(after, encoding="utf-8")
+    draft.replace(write)
+
+
+def _format_lessons(known: _ProjectNotes) -> Iterable[str]:
+    from rekindle.projects import shorten_project
+
+    told = [note for note in known.notes if known.get_state(note) != "retired"]
+    yield f"## What sessions learned in {shorten_project(known.project)}"
+    if not told:
+        yield ""
+        yield "Nothing yet that several sessions share."
+    for kind, title in _TITLES.items():
+        notes = [note for note in told if note.kind == kind][:MAX_LESSONS]
+        if notes:
+            yield ""
+            yield f"{title}:"
+            yield ""
+            yield from (f"- {note.text}" for note in notes)
+
+
+def _replace_lessons(text: str, lessons: str) -> str:
+    block = f"{BEGIN_MARK}\n{lessons}\n{END_MARK}"
+    start, end = text.find(BEGIN_MARK), text.find(END_MARK)
+    if 0 <= start < end:
+        return text[:start] + block + text[end + len(END_MARK) :]
+    separator = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+    return f"{text}{separator}{block}\n"
