@@ -287,7 +287,7 @@ def show_lessons(
 def _format_lessons(known: _ProjectNotes) -> Iterable[str]:
     from rekindle.projects import shorten_project
 
-    told = [note for note in known.notes if known.get_state(note) != "retired"]
+    told = [note for note in known.notes if known.get_state(note) != "retired" and _is_common(note)]
     yield f"## What sessions learned in {shorten_project(known.project)}"
     if not told:
         yield ""
@@ -299,6 +299,11 @@ def _format_lessons(known: _ProjectNotes) -> Iterable[str]:
             yield f"{title}:"
             yield ""
             yield from (f"- {note.text}" for note in notes)
+
+
+def _is_common(note: RecalledNote) -> bool:
+    """Return whether a note is worth a line in a file that every session reads."""
+    return note.kind == "wish" or note.sessions > 1
 
 
 def _replace_lessons(text: str, lessons: str) -> str:

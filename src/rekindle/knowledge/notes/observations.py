@@ -188,12 +188,24 @@ def _find_fixes(
             if fixed is None:
                 continue
             failed = next(form for form in lines[index] if form.key == fixed.key)
-            if failed != fixed:
+            if _is_informative(failed, fixed):
                 yield Fix(
                     failed.key, failed.text, failed.folder, one.error_kind,
                     describe_look(one.result), fixed.key, fixed.text, fixed.folder,
                 )  # fmt: skip
             break
+
+
+def _is_informative(failed: CommandForm, fixed: CommandForm) -> bool:
+    """Return whether two forms differ in more than the files and values they were run with."""
+    if failed.folder != fixed.folder:
+        return True
+    before, after = failed.text.split(), fixed.text.split()
+    changed = {*before} ^ {*after}
+    if any(word[0] == "-" or "=" in word for word in changed if word not in ("-", "--")):
+        return True
+    # `go test -run X` instead of `go test`, or `gofmt -l cmd` instead of `gofmt -l ./cmd/...`
+    return len(before) != len(after) or any("..." in word for word in changed)
 
 
 def _find_follow_ups(

@@ -117,3 +117,12 @@ def test_nothing_said_by_a_session_is_repeated() -> None:
     ]
     playbook = build(*[calls] * 4, request="log in with swordfish-99 please")
     assert "swordfish" not in str(playbook)
+
+
+def test_the_same_command_on_other_files_is_no_fix() -> None:
+    playbook = build(
+        [bash("go run /tmp/a.go", failed=True, result=DENIED), bash("go run /tmp/b.go")],
+        [bash("go vet ./a", failed=True, result=DENIED), bash("go vet ./b")],
+        [bash("gofmt -l ./cmd/...", failed=True, result=DENIED), bash("gofmt -l cmd")],
+    )
+    assert [one.fix.fixed_text for one in playbook.fixes] == ["gofmt -l cmd"]
