@@ -123,6 +123,6 @@ def test_the_same_command_on_other_files_is_no_fix() -> None:
     playbook = build(
         [bash("go run /tmp/a.go", failed=True, result=DENIED), bash("go run /tmp/b.go")],
         [bash("go vet ./a", failed=True, result=DENIED), bash("go vet ./b")],
-        [bash("gofmt -l ./cmd/...", failed=True, result=DENIED), bash("gofmt -l cmd")],
+        [bash("gofmt -l ./cmd/...", failed=True, result=DENIED), bash("gofmt -l cmd/")],
     )
     assert [one.fix.fixed_text for one in playbook.fixes] == ["gofmt -l cmd"]
