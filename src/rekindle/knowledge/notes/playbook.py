@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 
 import msgspec
 
@@ -112,6 +113,7 @@ def _collect_commands(
             counts[1] += use.worked
             counts[2] += use.failed
     for key, sessions in used.items():
+        forms[key] = _join_rare_forms(forms[key])
         ranked = sorted(
             forms[key].items(), key=lambda one: (-one[1][0], -one[1][1], len(one[0][0]))
         )
@@ -125,6 +127,29 @@ def _collect_commands(
                 CommandForms(text, folder, *counts) for (text, folder), counts in ranked[:MAX_FORMS]
             ),
         )
+
+
+def _join_rare_forms(
+    forms: dict[tuple[str, str], list[int]],
+) -> dict[tuple[str, str], list[int]]:
+    """Join forms that single sessions used: what they were run with belongs to those sessions."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for (text, folder), counts in forms.items():
+        shown = (text if counts[0] > 1 and "/tmp/" not in text else _hide_paths(text), folder)
+        total = found.setdefault(shown, [0, 0, 0])
+        for index, count in enumerate(counts):
+            total[index] += count
+    return found
+
+
+def _hide_paths(text: str) -> str:
+    program, *words = text.split(" ")
+    hidden = ["<path>" if "/" in one or "." in one.strip(".") else one for one in words]
+    kept = [
+        one if one in ("./...", ".") or one[0] == "-" or "=" in one else hide
+        for one, hide in zip(words, hidden, strict=True)
+    ]
+    return " ".join([program, *(one for one, _ in groupby(kept) if one)])
 
 
 def _collect_files(observations: Sequence[SessionObservation]) -> Iterable[PlaybookItem]:

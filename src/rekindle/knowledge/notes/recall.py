@@ -39,10 +39,16 @@ MIN_FIX_SESSIONS = 2  # with different requests: a fork repeats what its parent 
 MIN_COMMAND_PROBABILITY = 0.12
 MIN_FILE_PROBABILITY = 0.15
 MIN_LOOK_SIMILARITY = 0.45
-MIN_FOLLOW_UP_SHARE = 0.2  # of the sessions in which the command failed
+MIN_FOLLOW_UP_SHARE, MIN_FOLLOW_UPS = 0.4, 3  # of the sessions in which the command failed
 COMMAND_WEIGHTS = Weights(1.354, 1.499, 0.34, 0.351, 2.143, -0.512, 0.099)
 FILE_WEIGHTS = Weights(-0.261, 0.908, 0.753, 0.422, 1.908, 0.816, 0.15)
-_FAILURE_HEADING = "When this failed here before:"
+_FAILURE_HEADING = "In earlier sessions here:"
+# The command was called in a wrong way or in a wrong place; a red test is neither.
+_USAGE_ERROR = re.compile(
+    r"(?i)unknown (?:flag|option|command|argument|shorthand)|unrecognized"
+    r"|invalid (?:option|argument|flag)|unexpected argument|usage:|not found|no such (?:file|option|command)|missing (?:script|argument)"
+    r"|cannot find|no go files|no tests? (?:found|ran)|not permitted|permission denied|not a git repo"
+)
 _MISSING_FILE = re.compile(
     r"(?i)no such file|does not exist|not found|cannot find|can't open|no matches found"
     r"|did not match any"
@@ -156,7 +162,9 @@ def recall_failure(
     notes = [describe_fix(one, playbook) for _, one in likely]
     notes += suggest_paths(playbook, root, call, result)
     if not notes:
-        notes = [*_recall_follow_ups(playbook, forms)[:1], *_recall_forms(playbook, forms)]
+        notes = _recall_follow_ups(playbook, forms)[:1]
+        if _USAGE_ERROR.search(result[-4_000:]):
+            notes += _recall_forms(playbook, forms)
     notes = [note for note in notes if note.id not in decisions.retired]
     return _render_failure(notes[:MAX_FAILURE_NOTES])
 
@@ -208,7 +216,7 @@ def _recall_follow_ups(playbook: Playbook, forms: Sequence[CommandForm]) -> list
         for one in playbook.follow_ups
         if one.follow_up.failed_key in keys
         and one.follow_up.text not in texts
-        and one.sessions >= MIN_FOLLOW_UP_SHARE * one.failed_sessions
+        and one.sessions >= max(MIN_FOLLOW_UPS, MIN_FOLLOW_UP_SHARE * one.failed_sessions)
     ]
     common.sort(key=lambda one: (-one.sessions, one.follow_up.text))
     return [describe_follow_up(one) for one in common]

@@ -100,7 +100,9 @@ def test_a_red_test_of_a_command_that_works_recalls_nothing() -> None:
 def test_a_form_that_never_worked_recalls_those_that_did() -> None:
     playbook = build(*[[bash("npm run test:unit -- --silent")]] * 3)
     call = bash("npm run test:unit --quick").call
-    assert "npm run test:unit -- --silent" in recall_failure(playbook, ROOT, call, "bad").text
+    told = recall_failure(playbook, ROOT, call, "error: unknown option --quick").text
+    assert "npm run test:unit -- --silent" in told
+    assert recall_failure(playbook, ROOT, call, "2 tests failed").text == ""
 
 
 def test_a_missing_file_recalls_the_one_that_is_there() -> None:
@@ -126,3 +128,9 @@ def test_the_same_command_on_other_files_is_no_fix() -> None:
         [bash("gofmt -l ./cmd/...", failed=True, result=DENIED), bash("gofmt -l cmd/")],
     )
     assert [one.fix.fixed_text for one in playbook.fixes] == ["gofmt -l cmd"]
+
+
+def test_what_single_sessions_ran_a_command_with_is_left_out() -> None:
+    sessions = [[bash(f"gofmt -w src/{name}.go"), bash("go vet ./...")] for name in "abcd"]
+    recall = recall_start(build(*sessions), "go on")
+    assert [note.command for note in recall.notes] == ["go vet ./...", "gofmt -w <path>"]
