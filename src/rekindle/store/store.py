@@ -49,7 +49,6 @@ from rekindle.types import (
     validate_message,
 )
 
-from . import consistency
 from .learning import outcomes
 from .sessions import lineage, retention, rewind, sessions, titles, usage
 from .transfer import copy_routes, jsonl
@@ -688,12 +687,16 @@ class Store:
 
     def verify(self, progress: Progress | None = None) -> list[Finding]:
         """Check every count, order, chain, index and foreign key; return the findings."""
+        from . import consistency  # it loads all that can be checked
+
         findings = self._engine.check_index()
         with self._engine.begin_read() as tx:
             return [*findings, *consistency.verify_store(self._engine, tx, progress)]
 
     def repair(self, progress: Progress | None = None) -> list[str]:
         """Rebuild everything that can be derived, including the search index; return the repairs."""
+        from . import consistency
+
         repairs = self._write(lambda tx: consistency.repair_store(self._engine, tx, progress))
         self._engine.compact()
         return repairs

@@ -45,9 +45,10 @@ FILE_WEIGHTS = Weights(-0.261, 0.908, 0.753, 0.422, 1.908, 0.816, 0.15)
 _FAILURE_HEADING = "In earlier sessions here:"
 # The command was called in a wrong way or in a wrong place; a red test is neither.
 _USAGE_ERROR = re.compile(
-    r"(?i)unknown (?:flag|option|command|argument|shorthand)|unrecognized"
-    r"|invalid (?:option|argument|flag)|unexpected argument|usage:|not found|no such (?:file|option|command)|missing (?:script|argument)"
-    r"|cannot find|no go files|no tests? (?:found|ran)|not permitted|permission denied|not a git repo"
+    r"(?i)unknown (?:flag|option|command|argument|shorthand)|unrecognized|invalid (?:option|argument)"
+    r"|invalid flag|unexpected argument|usage:|not found|no such (?:file|option|command)|cannot find"
+    r"|missing (?:script|argument)|no go files|no tests? (?:found|ran)|not permitted|permission denied"
+    r"|not a git repo"
 )
 _MISSING_FILE = re.compile(
     r"(?i)no such file|does not exist|not found|cannot find|can't open|no matches found"
