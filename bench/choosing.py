@@ -195,8 +195,8 @@ def table(found: dict[str, Any]) -> str:
         "",
         f"{found['templates']:,} templates, {found['patterns']:,} patterns on disk;"
         f" {found['requests']} requests, {found['warm']} of them warm;"
-        f" index made in {found['index_seconds']} s. Milliseconds on the clock, and of processor time"
-        " (other work on the machine shows in the first, not in the second). `python -m bench choose`,"
+        f" index built in {found['index_seconds']} s. Milliseconds of wall-clock and of CPU time"
+        " (other work on the machine affects only the first). `python -m bench choose`,"
         f" {report.machine()}.",
         "",
         "| what | p50 | p95 | p50 cpu | p95 cpu |",
@@ -207,8 +207,8 @@ def table(found: dict[str, Any]) -> str:
         ),
     ]
     within = found["start"]["p95"] <= LIMIT_MS
-    verdict = "held" if within else "not held in this run"
-    return "\n".join([*lines, "", f"Limit: {LIMIT_MS:.0f} ms: {verdict}.", ""])
+    verdict = "met" if within else "not met in this run"
+    return "\n".join([*lines, "", f"Limit of {LIMIT_MS:.0f} ms: {verdict}.", ""])
 
 
 def run(args: argparse.Namespace) -> None:
