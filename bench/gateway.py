@@ -234,23 +234,23 @@ def _env(**more: str) -> dict[str, str]:
 
 def _crowd(server: Any, pid: int, people: int) -> Figures:
     warm = _source(0)._replace(platform="memory", chat_id="warm")
-    server.say(warm, "hello")
-    while not server.seen("warm"):
+    server.post_message(warm, "hello")
+    while not server.list_sent("warm"):
         time.sleep(0.05)
     begun = time.monotonic()
     for burst in range(BURST):
         for number in range(people):
-            server.say(_source(number)._replace(platform="memory"), f"m{burst}")
+            server.post_message(_source(number)._replace(platform="memory"), f"m{burst}")
     said = time.monotonic() - begun
     wanted, first = people * BURST + 1, 0.0
     limit = begun + 600
-    while (count := len(server.seen())) < wanted and time.monotonic() < limit:
+    while (count := len(server.list_sent())) < wanted and time.monotonic() < limit:
         if not first and count >= people + 1:
             first = time.monotonic() - begun
         time.sleep(0.05)
     seconds = time.monotonic() - begun
     by_chat: dict[str, list[str]] = {}
-    for shown in server.seen():
+    for shown in server.list_sent():
         by_chat.setdefault(shown.chat, []).append(shown.text)
     by_chat.pop("warm")
     right = [f"<m{burst}>" for burst in range(BURST)]
@@ -261,7 +261,7 @@ def _crowd(server: Any, pid: int, people: int) -> Figures:
         "said_s": said,
         "first_s": first,
         "seconds": seconds,
-        "unanswered": wanted - len(server.seen()),
+        "unanswered": wanted - len(server.list_sent()),
         "reordered": sum(texts != right for texts in by_chat.values()),
         "peak_mb": int(peak[1]) / 1024 if peak else 0.0,
     }

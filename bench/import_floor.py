@@ -275,7 +275,7 @@ def rows_of(store: Path) -> tuple[list[Row], list[Row], list[Row]]:
     db = apsw.Connection(str(store), flags=apsw.SQLITE_OPEN_READONLY)
     sessions = db.execute("SELECT num, id FROM sessions").fetchall()
     rows: list[tuple[Any, ...]] = db.execute(
-        "SELECT id, session, position, role, time, calls, answers, platform_id, tools, body, content"
+        "SELECT id, session, position, role, time, calls, tool_call_id, platform_id, tools, body, content"
         " FROM messages ORDER BY id"
     ).fetchall()
     db.close()
