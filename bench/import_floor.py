@@ -275,8 +275,8 @@ def rows_of(store: Path) -> tuple[list[Row], list[Row], list[Row]]:
     db = apsw.Connection(str(store), flags=apsw.SQLITE_OPEN_READONLY)
     sessions = db.execute("SELECT num, id FROM sessions").fetchall()
     rows: list[tuple[Any, ...]] = db.execute(
-        "SELECT id, session, position, role, time, calls, tool_call_id, platform_id, tools, body, content"
-        " FROM messages ORDER BY id"
+        "SELECT id, session, position, role, time, calls, tool_call_id, platform_id, tools, body,"
+        " content FROM messages ORDER BY id"
     ).fetchall()
     db.close()
     words = [(row[0], get_row_search_text(row[-1], row[-2])) for row in rows]
