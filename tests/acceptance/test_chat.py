@@ -703,7 +703,7 @@ def test_a_mistyped_command_at_a_terminal_is_just_told(here: Chat) -> None:
 def test_a_command_that_is_refused_in_a_pipe_is_a_mistake(here: Chat) -> None:
     done = here.pipe("/resume no such thing", code=2)
     assert done.stdout == ""
-    assert "No session with the id or title 'no such thing'" in done.stderr
+    assert "Session not found: 'no such thing'" in done.stderr
     (event,) = here.events("/undo 0", code=2)
     assert (event["event"], event["ok"]) == ("reply", False)
     (event,) = here.events("/help")

@@ -159,7 +159,7 @@ def test_what_is_missing_or_wrong_is_named(
 def test_where_many_people_talk_each_sees_their_own_sessions(store: Store, tmp_path: Path) -> None:
     theirs = worked(store, *[False] * 16, owner="bob")
     agent = Agent(store, tmp_path, shared=True)
-    assert "no session" in agent.calls("profile", session_id=theirs)["error"]
+    assert "Session not found" in agent.calls("profile", session_id=theirs)["error"]
     assert "error" in agent.calls("extract", session_id=theirs, name="x")
     assert agent.calls("build", name="x")["error"].startswith("none of 0 sessions")
     assert agent.templates.list_ids() == []

@@ -174,7 +174,7 @@ def test_a_number_picks_from_the_list_that_was_shown(tmp_path: Path) -> None:
         assert shown[2].startswith("3. one")
         on.store.append(on.store.resolve("one"), Message("user", "x", timestamp=2e9))
         assert "You are in “one”" in await talk.say("/resume 3"), "the list has meanwhile changed"
-        assert "No session" in await talk.say("/resume 9")
+        assert "Session not found" in await talk.say("/resume 9")
 
     play(tmp_path, act)
 
@@ -186,7 +186,7 @@ def test_a_number_means_the_list_shown_after_a_restart_and_on_another_gateway(
         async with stage(tmp_path / "sessions.db", tmp_path) as on:
             talk, whole = Talk(on), {"can_edit": False}
             async with on.gateway(platform=whole):
-                assert "No session" in await talk.say("/resume 1"), "nothing was listed yet"
+                assert "Session not found" in await talk.say("/resume 1"), "nothing was listed yet"
                 for name in ("one", "two", "three"):
                     await talk.say(f"about {name}")
                     await talk.say(f"/title {name}")
@@ -210,7 +210,7 @@ def test_nobody_reaches_the_sessions_of_another(tmp_path: Path) -> None:
         await ada.say("hello")
         for name in ("Secret", theirs, theirs[:20]):
             told = await ada.say(f"/resume {name}")
-            assert told.startswith("No session"), told
+            assert told.startswith("Session not found"), told
             assert told.endswith(
                 "You are in the conversation that began with “hello” (2 messages)."
             )

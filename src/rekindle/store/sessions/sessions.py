@@ -309,7 +309,7 @@ def resolve_session(
         exact or _find_by_title(tx, name, owner, state) or _find_by_prefix(tx, name, owner, state)
     )
     if not matches:
-        raise NotFound(f"Session not found: {name!r}. List sessions with `rekindle sessions list`.")
+        raise NotFound(f"Session not found: {name!r}")
     if len(matches) > 1:
         options = ", ".join(f"{s.id} ({s.title or s.preview or 'untitled'})" for s in matches[:5])
         raise AmbiguousName(f"{name!r} is ambiguous: {options}{' …' if len(matches) > 5 else ''}")
