@@ -68,7 +68,7 @@ def _is_upload(program: str, given: CommandArguments) -> bool:
         return any(text.startswith(("--post", "--body", "--method")) for text in texts)
     if program != "curl":
         return False
-    for option, value in zip(texts, (*texts[1:], ""), strict=True):
+    for option, value in zip(texts, (*texts[1:], ""), strict=False):
         if option in ("-X", "--request") and value.upper() in _WRITING_METHODS:
             return True
         if option.startswith(("-X", "--request=")) and option[2:].upper().endswith(

@@ -8,6 +8,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from rekindle.judging.rules.text_patterns import split_words
+from rekindle.shell.command_reader import drop_heredocs, iter_tokens, unwrap_shell
+from rekindle.shell.risk import find_line_effects
+from rekindle.shell.wrappers import is_assignment
 
 from .harmless import is_subcommand, keep_assignment, keep_option, keep_path, keep_value
 
@@ -15,14 +18,7 @@ MAX_COMMAND_CHARS = 4_000
 MAX_FORMS = 12
 MAX_FORM_CHARS = 200
 
-_HEREDOC = re.compile(r"<<-?\s*['\"]?(\w{1,40})['\"]?")
-_TOKEN = re.compile(
-    r"""(?P<joint>&&|\|\|?&?|;;?|\n|&(?!>))|(?P<redirect>\d?>{1,2}&?\d?|&>|<)
-    |(?P<word>(?:'[^']*'?|"(?:\\.|[^"\\])*"?|\\.|\$\([^)]{0,400}\)?|`[^`]{0,400}`?|[^\s;&|<>'"\\`$]|\$)+)""",
-    re.VERBOSE | re.DOTALL,
-)
 _PROGRAM = re.compile(r"(?:\.{0,2}/)?[A-Za-z0-9_.+-]{1,40}(?:/[A-Za-z0-9_.+-]{1,40}){0,6}")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w{0,40}=")
 _WRAPPERS = split_words("sudo time timeout env nohup command exec nice stdbuf")
 _KEYWORDS = split_words(
     "if then fi do done else elif while until esac export return in set { } ( ) ! [ [["
@@ -82,7 +78,10 @@ def parse_command_line(command: str, root: str) -> CommandLine:
     """Reduce a command line to its forms; `root` is the folder in which the session works."""
     forms: list[CommandForm] = []
     folder = ""
-    for words in _iter_simple_commands(_cut_heredocs(command[:MAX_COMMAND_CHARS])):
+    command = command[:MAX_COMMAND_CHARS]
+    if find_line_effects(command):
+        return CommandLine((), "")  # what destroys or reaches others is never learned
+    for words in _iter_simple_commands(command):
         if words[0] == "cd" and len(words) == 2:
             folder = _resolve_folder(words[1].strip("'\""), folder, root)
             continue
@@ -110,37 +109,25 @@ def relativize_path(path: str, root: str) -> str | None:
     return keep_path(path)
 
 
-def _cut_heredocs(command: str) -> str:
-    """Cut out the bodies of here-documents, which are data."""
-    if "<<" not in command:
-        return command
-    kept: list[str] = []
-    lines = iter(command.split("\n"))
-    for line in lines:
-        kept.append(line)
-        for tag in _HEREDOC.findall(line):
-            for body in lines:
-                if body.strip() == tag:
-                    break
-    return "\n".join(kept)
-
-
 def _iter_simple_commands(command: str) -> Iterator[list[str]]:
+    """Yield the words of each command, without redirections and the bodies of here-documents."""
     words: list[str] = []
     skips_target = False
-    for match in _TOKEN.finditer(command):
-        if match["joint"]:
+    for token in iter_tokens(drop_heredocs(unwrap_shell(command))):
+        if token.kind in ("operator", "bracket"):
             if words:
                 yield words
             words, skips_target = [], False
-        elif redirect := match["redirect"]:
-            skips_target = not redirect.endswith(("&1", "&2"))
+        elif token.kind in ("redirect", "input", "here"):
+            skips_target = token.kind != "here" and token.text[-1] not in "0123456789-"
+        elif token.kind == "comment":
+            continue
         elif skips_target:
             skips_target = False
-        elif match["word"] in _LOOPS and not words:
+        elif token.text in _LOOPS and not words:
             words.append(":")
-        elif words or match["word"] not in _KEYWORDS:
-            words.append(match["word"])
+        elif words or token.text not in _KEYWORDS:
+            words.append(token.text)
     if words:
         yield words
 
@@ -159,7 +146,7 @@ def _build_form(words: list[str], folder: str, root: str) -> CommandForm | None:
     shown: list[str] = []
     index = 0
     while index < len(words) and (
-        _ASSIGNMENT.match(words[index]) or words[index] in _WRAPPERS or words[index].isdigit()
+        is_assignment(words[index]) or words[index] in _WRAPPERS or words[index].isdigit()
     ):
         kept = keep_assignment(words[index]) if "=" in words[index] else words[index]
         shown += [kept] if kept and words[index] not in ("time", "sudo") else []

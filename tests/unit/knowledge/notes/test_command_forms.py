@@ -10,6 +10,7 @@ from rekindle.knowledge.notes.command_forms import (
     parse_command_line,
     relativize_path,
 )
+from tests.unit.shell.risky_commands import RISKY_COMMANDS
 
 ROOT = "/home/me/project"
 
@@ -106,3 +107,18 @@ def test_paths_are_relative_to_the_root_or_none() -> None:
 )
 def test_generated_names_are_no_files_of_the_repository(path: str) -> None:
     assert relativize_path(path, ROOT) is None
+
+
+@pytest.mark.parametrize("command", RISKY_COMMANDS)
+def test_what_needs_approval_is_never_noted(command: str) -> None:
+    """Not even a harmless command beside it: the line is not one to repeat."""
+    assert parse(f"{command}\nmake test") == parse(command) == []
+
+
+@pytest.mark.parametrize("command", ["git push --force", "npm publish", "kubectl delete pod x"])
+def test_what_reaches_others_is_never_noted(command: str) -> None:
+    assert parse(command) == []
+
+
+def test_a_program_alone_is_judged_too() -> None:
+    assert parse("curl")[0].text == "curl"
