@@ -199,3 +199,31 @@ def test_lessons_are_written_into_a_file_and_replace_themselves(
     rekindle("import", agent)
     rekindle(*words, "--yes")
     assert file.read_text() == first.replace("3 sessions", "6 sessions")
+
+
+def test_lessons_keep_links_modes_and_line_ends_and_refuse_other_texts(
+    rekindle: Rekindle, agent: Path, tmp_path: Path
+) -> None:
+    for number in range(3):
+        write_session(agent, f"a{number}", ("make check", "ok", True))
+    rekindle("import", agent)
+    file, link, binary = tmp_path / "AGENTS.md", tmp_path / "CLAUDE.md", tmp_path / "x.md"
+    file.write_bytes(b"# Shop\r\n")
+    file.chmod(0o664)
+    link.symlink_to(file)
+    rekindle("lessons", "--project", "shop", "--write", link, "--yes")
+    assert link.is_symlink()
+    assert file.read_bytes().startswith(b"# Shop\r\n")
+    assert b"make check" in file.read_bytes()
+    assert file.stat().st_mode & 0o777 == 0o664
+    binary.write_bytes(b"\xff")
+    said = rekindle.refusal("lessons", "--project", "shop", "--write", binary, "--yes")
+    assert "not valid UTF-8" in said
+    assert binary.read_bytes() == b"\xff"
+
+
+def test_a_wrong_question_is_named_by_its_line(rekindle: Rekindle) -> None:
+    lines = b'{"at": "start", "folder": "/x"}\n{"at": "then"}\n'
+    said = rekindle.run("warm", "recall", "--batch", stdin=lines, code=2)
+    assert said.stdout.count(b"\n") == 1, "the first was answered"
+    assert b"line 2: question: at: expected start or failure" in said.stderr

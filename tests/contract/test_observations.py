@@ -106,6 +106,17 @@ def test_a_deleted_session_is_forgotten(store: Store) -> None:
     assert [one.id for one in load_playbook(store, f"folder:{FOLDER}").sessions] == ["s1"]
 
 
+def test_what_an_older_version_observed_is_observed_again(store: Store) -> None:
+    tell_several(store, 3, ("make check", "ok", True))
+    learn_from_sessions(store)
+    old = [(one, b"of another shape") for one in store.observations.find_stale("none")]
+    store.observations.save("0.0", old)
+    learn_from_sessions(store, limit=1)
+    assert len(load_playbook(store, f"folder:{FOLDER}").sessions) == 1
+    learn_from_sessions(store)
+    assert len(load_playbook(store, f"folder:{FOLDER}").sessions) == 3
+
+
 def test_a_repair_forgets_what_can_be_learned_again(store: Store) -> None:
     tell(store, "a", ("make check", "ok", True))
     learn_from_sessions(store)

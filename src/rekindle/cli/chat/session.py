@@ -18,7 +18,7 @@ from rekindle.agent.tools.tool import Approver, Tool, ToolContext, ToolResult
 from rekindle.agent.turn import Advisor
 from rekindle.cli.store_access import ignore_sigpipe, load_settings, open_for_writing
 from rekindle.config import Config, get_home_and_env
-from rekindle.errors import InvalidInput, InvalidSetting, NotFound, StoreError
+from rekindle.errors import InvalidInput, InvalidSetting, NotFound, RekindleError, StoreError
 from rekindle.gateway.commands import COMMANDS, describe_unknown_command, parse_command
 from rekindle.gateway.context import GatewayContext, derive_owner
 from rekindle.gateway.conversation import is_command
@@ -96,6 +96,7 @@ def run_chat(options: ChatOptions) -> int:
         finally:
             with suppress(StoreError):  # the next terminal retries
                 clean_up_terminals(store, locks, terminal)
+            with suppress(RekindleError):  # the next chat, or `warm learn`, does it
                 _learn_from_chat(store, config)
 
 

@@ -120,9 +120,12 @@ def recall_notes(
 
 
 def _answer_batch(store: Store, lines: Iterable[bytes]) -> None:
-    for line in lines:
+    for number, line in enumerate(lines, 1):
         if line.strip():
-            recall = _answer_question(store, _read_question(line))
+            try:
+                recall = _answer_question(store, _read_question(line))
+            except InvalidInput as error:
+                raise InvalidInput(f"line {number}: {error}") from None
             sys.stdout.buffer.write(msgspec.json.encode(recall) + b"\n")
             sys.stdout.buffer.flush()
 

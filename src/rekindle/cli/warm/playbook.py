@@ -176,7 +176,7 @@ def add_note(
     """
     from rekindle.knowledge.notes.note import create_note
 
-    words = " ".join(text.split())
+    words = "".join(char for char in " ".join(text.split()) if char.isprintable())
     if not 0 < len(words) <= 400:
         raise InvalidInput("text: expected 1 to 400 characters")
     with open_for_writing(may_create=True) as store:
@@ -269,7 +269,8 @@ def show_lessons(
     if write is None:
         print_line(text)
         return
-    before = write.read_text(encoding="utf-8") if write.exists() else ""
+    file = write.resolve()  # a link stays a link
+    before = _read_file(file)
     after = _replace_lessons(before, text)
     if after == before:
         print_notice(f"{write} is up to date.")
@@ -279,9 +280,21 @@ def show_lessons(
     ):
         print_line(line)
     require_confirmation(f"Write {write}?", yes=yes)
-    draft = write.with_name(f".{write.name}.draft")
-    draft.write_text(after, encoding="utf-8")
-    draft.replace(write)
+    draft = file.with_name(f".{file.name}.draft")
+    draft.write_bytes(after.encode())
+    if file.exists():
+        draft.chmod(file.stat().st_mode)
+    draft.replace(file)
+
+
+def _read_file(file: Path) -> str:
+    """Read a text as it is, line ends included; a missing file is empty."""
+    try:
+        return file.read_bytes().decode()
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{file}: not valid UTF-8") from None
 
 
 def _format_lessons(known: _ProjectNotes) -> Iterable[str]:

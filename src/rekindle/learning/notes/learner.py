@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from rekindle.errors import NotFound
 from rekindle.judging.judge import RULES_VERSION as JUDGE_VERSION
 from rekindle.knowledge.notes.observations import (
     OBSERVATION_VERSION,
@@ -81,7 +82,10 @@ def learn_from_sessions(
     touched: set[str] = set()
     batch: list[tuple[UnobservedSession, bytes]] = []
     for number, one in enumerate(waiting):
-        observation = observe_stored_session(store, one)
+        try:
+            observation = observe_stored_session(store, one)
+        except NotFound:
+            continue  # deleted meanwhile
         batch.append((one, _encode(observation)))
         if one.cwd:
             remotes = [normalize_remote(one.repository or ""), *observation.remotes]
@@ -109,7 +113,7 @@ def renew_playbook(store: Store, project: str) -> None:
 
 def load_observations(store: Store, project: str) -> list[SessionObservation]:
     """Return the observations of a project's newest sessions."""
-    found = store.observations.load_newest(project, MAX_SESSIONS)
+    found = store.observations.load_newest(project, VERSION, MAX_SESSIONS)
     return [_decode_observation(data) for data in found]
 
 

@@ -94,13 +94,14 @@ class Observations:
             )
         )
 
-    def load_newest(self, project: str, limit: int) -> list[bytes]:
-        """Return the observations of a project's newest sessions, newest first."""
+    def load_newest(self, project: str, version: str, limit: int) -> list[bytes]:
+        """Return this version's observations of a project's newest sessions, newest first."""
         with self._engine.begin_read() as tx:
             rows = tx.run(
                 "SELECT o.data FROM sessions s JOIN observations o ON o.session = s.num"
-                " WHERE s.project = ? AND s.pruned IS NULL ORDER BY s.last_active DESC LIMIT ?",
-                (escape_text(project), limit),
+                " WHERE s.project = ? AND s.pruned IS NULL AND o.version = ?"
+                " ORDER BY s.last_active DESC LIMIT ?",
+                (escape_text(project), version, limit),
             )
         return [bytes(data) for (data,) in rows]
 
