@@ -114,8 +114,9 @@ def _collect_commands(
             counts[2] += use.failed
     for key, sessions in used.items():
         forms[key] = _join_rare_forms(forms[key])
-        ranked = sorted(
-            forms[key].items(), key=lambda one: (-one[1][0], -one[1][1], len(one[0][0]))
+        ranked = sorted(  # what several sessions ran alike says more than a form with slots
+            forms[key].items(),
+            key=lambda one: ("<path>" in one[0][0], -one[1][0], -one[1][1], len(one[0][0])),
         )
         yield PlaybookItem(
             name=key,
