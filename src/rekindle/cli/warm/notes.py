@@ -26,7 +26,7 @@ from rekindle.errors import InvalidInput
 
 if TYPE_CHECKING:
     from rekindle.analytics.cluster_stats import Rate
-    from rekindle.knowledge.notes.recall import Recall
+    from rekindle.knowledge.notes.note import Recall
     from rekindle.knowledge.notes.replay import ReplayedRecall, ReplayResult
     from rekindle.store import Store
     from rekindle.types import JSON

@@ -10,27 +10,23 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from typing import NamedTuple
 
 import msgspec
 
-from rekindle.judging.rules.evidence import Evidence
 from rekindle.judging.rules.text_patterns import split_words
-from rekindle.judging.tool_kinds import classify_tool
 from rekindle.projects import find_reported_remotes
-from rekindle.types import Message, ToolCall
 
-from .command_forms import CommandForm, is_everyday, parse_command_line, relativize_path
+from .calls import ObservedCall, find_checks, find_red_tests, read_command, read_forms, read_path
+from .command_forms import CommandForm, can_be_fixed, is_everyday
 from .programs import get_program
 
-OBSERVATION_VERSION = 2
+OBSERVATION_VERSION = 3
 ADVICE_MARK = "[From earlier sessions in this project]"  # before advice in the result of a call
 MAX_REQUEST_CHARS = 6_000
 MAX_REQUEST_WORDS = 120
 MAX_LOOK_WORDS = 24
 MAX_CALLS_TO_FIX = 6
-_PATH_KEYS = ("file_path", "path", "filePath", "filename", "notebook_path", "target_file")
-_NO_RESULT = Message("tool")
+MAX_STEPS = 3  # beside the command that was fixed
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*[A-Za-z0-9_+]")
 _WORD_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
@@ -45,16 +41,6 @@ _STOP_WORDS = split_words(
     see get add one please let were been being does did doing want
     """
 )
-
-
-class ObservedCall(NamedTuple):
-    """A call with its verdict: `failed` is None if nobody knows."""
-
-    call: ToolCall
-    result: str
-    failed: bool | None
-    error_kind: str
-    turn: int
 
 
 class CommandUse(msgspec.Struct, array_like=True, frozen=True):
@@ -75,16 +61,21 @@ class FileUse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Fix(msgspec.Struct, array_like=True, frozen=True):
-    """A command that failed, how the failure looked, and the command that worked soon after."""
+    """A command that failed, how the failure looked, and the same command that worked soon after.
+
+    One that is not informative differs only in values that a note does not keep; it still tells how
+    often such a failure is fixed in a way that can be said.
+    """
 
     key: str
     failed_text: str
     failed_folder: str
     kind: str
     look: tuple[int, ...]
-    fixed_key: str
     fixed_text: str
     fixed_folder: str
+    steps: tuple[str, ...] = ()  # other commands of the line that worked, before it
+    is_informative: bool = True
 
 
 class FollowUp(msgspec.Struct, array_like=True, frozen=True):
@@ -110,6 +101,10 @@ class SessionObservation(msgspec.Struct, array_like=True, frozen=True):
     remotes: tuple[str, ...] = ()  # that git named
     follow_ups: tuple[FollowUp, ...] = ()
     failed_keys: tuple[str, ...] = ()  # of commands that failed
+    checks: tuple[str, ...] | None = (
+        None  # keys of commands before the last commit, if there is one
+    )
+    red_tests: tuple[str, ...] = ()  # that failed before the session changed a file
 
 
 def observe_session(
@@ -156,22 +151,9 @@ def observe_session(
                 if one.failed
             )
         ),
+        checks=find_checks(calls, lines),
+        red_tests=find_red_tests(calls),
     )
-
-
-def read_forms(call: ToolCall, root: str) -> tuple[CommandForm, ...]:
-    """Return the forms of the commands that a call runs; none if it runs no command."""
-    if classify_tool(call.name).shape != "shell":
-        return ()
-    command = Evidence(call, _NO_RESULT).command
-    return parse_command_line(command, root).forms if command else ()
-
-
-def read_path(call: ToolCall, root: str) -> str | None:
-    """Return the file of the repository that a call uses, if it names one."""
-    arguments = Evidence(call, _NO_RESULT).arguments
-    value = next((arguments[key] for key in _PATH_KEYS if arguments.get(key)), None)
-    return relativize_path(value, root) if isinstance(value, str) else None
 
 
 def _find_fixes(
@@ -180,7 +162,7 @@ def _find_fixes(
     for index, one in enumerate(calls):
         if not one.failed or not lines[index]:
             continue
-        keys = {form.key for form in lines[index] if not is_everyday(form.key)}
+        keys = {form.key for form in lines[index] if can_be_fixed(form.key)}
         for later in range(index + 1, min(index + 1 + MAX_CALLS_TO_FIX, len(calls))):
             if calls[later].failed is not False:
                 continue
@@ -188,12 +170,30 @@ def _find_fixes(
             if fixed is None:
                 continue
             failed = next(form for form in lines[index] if form.key == fixed.key)
-            if _is_informative(failed, fixed):
+            if calls[later].call.arguments != one.call.arguments:
+                steps = _list_steps(lines[index], lines[later], fixed)
                 yield Fix(
-                    failed.key, failed.text, failed.folder, one.error_kind,
-                    describe_look(one.result), fixed.key, fixed.text, fixed.folder,
-                )  # fmt: skip
+                    key=failed.key,
+                    failed_text=failed.text,
+                    failed_folder=failed.folder,
+                    kind=one.error_kind,
+                    look=describe_look(one.result),
+                    fixed_text=fixed.text,
+                    fixed_folder=fixed.folder,
+                    steps=steps,
+                    is_informative=_is_informative(failed, fixed),
+                )
             break
+
+
+def _list_steps(
+    failed: Sequence[CommandForm], worked: Sequence[CommandForm], fixed: CommandForm
+) -> tuple[str, ...]:
+    """Return the commands that were added to a line before the one that was fixed."""
+    known = {form.text for form in failed} | {fixed.text}
+    before = worked[: worked.index(fixed)]
+    added = [form.text for form in before if form.text not in known and not is_everyday(form.key)]
+    return tuple(dict.fromkeys(added))[:MAX_STEPS]
 
 
 def _is_informative(failed: CommandForm, fixed: CommandForm) -> bool:
@@ -234,8 +234,8 @@ def _find_named_programs(forms: Iterable[CommandForm], said: str) -> tuple[int, 
 
 def _find_remotes(calls: Sequence[ObservedCall]) -> Iterable[str]:
     for one in calls:
-        if classify_tool(one.call.name).shape == "shell" and "git" in one.call.name + one.result:
-            command = Evidence(one.call, _NO_RESULT).command
+        command = read_command(one.call)
+        if command and "git" in one.call.name + one.result:
             yield from find_reported_remotes(command, one.result)
 
 

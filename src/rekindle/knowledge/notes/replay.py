@@ -16,11 +16,13 @@ from rekindle.analytics.cluster_stats import Rate, compute_rate
 from rekindle.judging.rules.evidence import Evidence
 from rekindle.types import Message, ToolCall
 
+from .calls import ObservedCall, read_forms
 from .command_forms import is_everyday, parse_command_line
-from .note import RecalledNote, make_note_id
-from .observations import MAX_CALLS_TO_FIX, ObservedCall, SessionObservation, read_forms
+from .failures import recall_failure
+from .note import Recall, RecalledNote, make_note_id
+from .observations import MAX_CALLS_TO_FIX, SessionObservation
 from .playbook import Playbook, build_playbook
-from .recall import Recall, recall_failure, recall_start
+from .recall import recall_start
 
 MIN_EARLIER_SESSIONS = 5
 MAX_PROJECTS_OF_OWN = 2  # a command that more projects use is nobody's own
