@@ -84,8 +84,12 @@ def find_red_tests(calls: Sequence[ObservedCall]) -> tuple[str, ...]:
     for one in calls:
         if is_edit(one):
             break
-        for match in _RED_TEST.finditer(one.result[-_MAX_RESULT_CHARS:]):
-            name = match.group(1) or match.group(2)
-            if keep_path(name.replace("::", "/").replace(":", "/")):
-                found[name] = None
+        found.update(dict.fromkeys(list_red_tests(one.result)))
     return tuple(found)[:MAX_RED_TESTS]
+
+
+def list_red_tests(result: str) -> list[str]:
+    """Return the names of the tests that a result reports as failed."""
+    matches = _RED_TEST.finditer(result[-_MAX_RESULT_CHARS:])
+    names = (match.group(1) or match.group(2) for match in matches)
+    return [name for name in names if keep_path(name.replace("::", "/").replace(":", "/"))]

@@ -11,19 +11,20 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
+from rekindle.judging.judge import judge_call
 from rekindle.knowledge.tokens import estimate_text_tokens
-from rekindle.types import ToolCall
+from rekindle.types import Message, ToolCall
 
-from .calls import read_forms, read_path
-from .command_forms import CommandForm, can_be_fixed
+from .calls import list_red_tests, read_forms, read_path
+from .command_forms import CommandForm, can_be_fixed, is_everyday
 from .note import (
     NO_DECISIONS,
     NoteDecisions,
     Recall,
     RecalledNote,
     describe_fix,
-    describe_follow_up,
     describe_form,
+    describe_red_test,
     make_note_id,
 )
 from .observations import Fix, describe_look
@@ -31,10 +32,10 @@ from .playbook import KnownFix, Playbook
 
 MAX_FAILURE_TOKENS = 120
 MAX_FAILURE_NOTES = 2
+MIN_FOREIGN_LIKENESS = 0.6  # of the failure of another command
 MIN_HIT_RATE = 0.35  # of a note on earlier failures
 PRIOR_FAILURES = 1.0  # that a note is taken to have missed before it was tried
 BASE_WEIGHT = 0.25  # of a failure that looks different
-MIN_FOLLOW_UP_SHARE, MIN_FOLLOW_UPS = 0.4, 3  # of the sessions in which the command failed
 _HEADING = "In earlier sessions here:"
 # The command was called in a wrong way or in a wrong place; a red test is neither.
 _USAGE_ERROR = re.compile(
@@ -56,6 +57,7 @@ class _Suggestion(NamedTuple):
     words: frozenset[str]
     likelihood: float
     source: KnownFix | None = None
+    is_backtested: bool = True
 
 
 class _EarlierFailure(NamedTuple):
@@ -80,10 +82,12 @@ def recall_failure(
     decisions: NoteDecisions = NO_DECISIONS,
 ) -> Recall:
     """Recall how a failure like this one was fixed here before; nothing if it is a new one."""
+    if judge_call(call, Message("tool", result)).outcome == "refused":
+        return Recall()  # a person said no
     forms = read_forms(call, root)
     words = frozenset(word for form in forms for word in form.text.split())
     failure = _Failure(forms, frozenset(describe_look(result)), words)
-    notes = suggest_paths(playbook, root, call, result)
+    notes = _recall_red_tests(playbook, result) + suggest_paths(playbook, root, call, result)
     notes += _choose_notes(playbook, failure, is_usage_error(result))
     unique = {note.text: note for note in notes if note.id not in decisions.retired}
     return _render_failure(list(unique.values())[:MAX_FAILURE_NOTES])
@@ -109,7 +113,9 @@ def _choose_notes(playbook: Playbook, failure: _Failure, usage_error: bool) -> l
     scored: list[tuple[float, _Suggestion]] = []
     for one in _iter_suggestions(playbook, failure, keys, usage_error):
         prior = 0.0 if one.source else usual_rate
-        rate = max(_estimate_hit_rate(one, backtest, prior), one.likelihood)
+        rate = one.likelihood
+        if one.is_backtested:
+            rate = max(rate, _estimate_hit_rate(one, backtest, prior))
         if rate >= MIN_HIT_RATE:
             scored.append((rate, one))
     scored.sort(key=lambda one: (-one[0], one[1].note.text))
@@ -126,14 +132,19 @@ def _iter_suggestions(
     playbook: Playbook, failure: _Failure, keys: set[str], usage_error: bool
 ) -> Iterator[_Suggestion]:
     for one in playbook.fixes:
-        if one.fix.key in keys and (one.fix.is_informative or one.fix.steps):
-            words = list_new_words(one.fix) - failure.words
-            if words:
-                look = _compare_looks(one.fix, failure)
-                yield _Suggestion(describe_fix(one, playbook), words, look, one)
+        words = list_new_words(one.fix) - failure.words
+        if not words or not (one.fix.is_informative or one.fix.steps):
+            continue
+        look = _compare_looks(one.fix, failure)
+        if one.fix.key in keys:
+            usual = not is_everyday(one.fix.key)
+            yield _Suggestion(describe_fix(one, playbook), words, look, one, usual)
+        elif look >= MIN_FOREIGN_LIKENESS and _has_setting(words) and failure.forms:
+            yield _Suggestion(describe_fix(one, playbook), words, look, one, False)
     known = {form.text for form in failure.forms}
+    usage_error = usage_error and len(keys) == 1  # else nobody knows which of the commands it was
     for item in playbook.commands:
-        if item.name not in keys:
+        if item.name not in keys or is_everyday(item.name):
             continue
         never_worked = known.isdisjoint(form.text for form in item.forms)
         for form in item.forms:
@@ -141,13 +152,11 @@ def _iter_suggestions(
             if words and form.sessions > 1:
                 likely = 0.5 if usage_error and never_worked else 0.0
                 yield _Suggestion(describe_form(form), words, likely)
-    for next_one in playbook.follow_ups:
-        if next_one.follow_up.failed_key in keys and next_one.follow_up.text not in known:
-            words = _list_words(next_one.follow_up.text) - failure.words
-            share = next_one.sessions / next_one.failed_sessions
-            if words and next_one.sessions >= MIN_FOLLOW_UPS:
-                likely = share if share >= MIN_FOLLOW_UP_SHARE else 0.0
-                yield _Suggestion(describe_follow_up(next_one), words, likely)
+
+
+def _has_setting(words: frozenset[str]) -> bool:
+    """Return whether a fix sets a variable, which may help other commands as well."""
+    return any("=" in word and word[0] != "-" for word in words)
 
 
 def _estimate_form_rate(playbook: Playbook) -> float:
@@ -203,19 +212,30 @@ def _compare_looks(fix: Fix, failure: _Failure) -> float:
     return len(failure.look & theirs) / union if union else 0.0
 
 
+# ── tests that are red anyway
+
+
+def _recall_red_tests(playbook: Playbook, result: str) -> list[RecalledNote]:
+    """Return which of the failed tests were red in earlier sessions before any change."""
+    red = {one.name: one for one in playbook.red_tests}
+    known = [red[name] for name in list_red_tests(result) if name in red]
+    return [describe_red_test(one, playbook) for one in known[:1]]
+
+
 # ── missing files
 
 
 def suggest_paths(playbook: Playbook, root: str, call: ToolCall, result: str) -> list[RecalledNote]:
     """Return known files with a name like that of the one that was not found, or where it is."""
-    if _MISSING_FILE.search(result[-4_000:]) is None:
-        return []
+    lines = [line for line in result[-4_000:].splitlines() if _MISSING_FILE.search(line[:1_000])]
     named = [path for form in read_forms(call, root) for path in form.files]
     if (path := read_path(call, root)) is not None:
         named.append(path)
     known = frozenset(playbook.paths)
     found: list[RecalledNote] = []
-    for path in [one for one in dict.fromkeys(named) if one in result][:2]:
+    for path in dict.fromkeys(named):
+        if not any(path in line for line in lines):
+            continue
         if path in known:
             text = f"`{path}` is below the folder of the project: run it there (`cd {root}`)."
             found.append(RecalledNote(make_note_id("place", path), "place", text, path=path))
@@ -233,7 +253,7 @@ def _find_similar_paths(path: str, known: Sequence[str]) -> list[str]:
     if same:
         return same[:2]
     beside = {one.rpartition("/")[2]: one for one in known if one.rpartition("/")[0] == folder}
-    return [beside[one] for one in get_close_matches(name, beside, n=2, cutoff=0.6)]
+    return [beside[one] for one in get_close_matches(name, beside, n=1, cutoff=0.7)]
 
 
 def _render_failure(notes: Sequence[RecalledNote]) -> Recall:

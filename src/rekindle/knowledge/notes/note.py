@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from .playbook import CommandForms, KnownFix, KnownFollowUp, Playbook, PlaybookItem, Routine
+from .playbook import CommandForms, KnownFix, Playbook, PlaybookItem, Routine
 
 MAX_VARIANTS = 10
 MIN_ARGUMENT_SHARE = 0.03  # of the sessions that used the command
@@ -184,21 +184,6 @@ def describe_form(form: CommandForms) -> RecalledNote:
         sessions=form.sessions,
         worked=form.worked,
         failed=form.failed,
-    )
-
-
-def describe_follow_up(known: KnownFollowUp) -> RecalledNote:
-    """Describe a command that came next after a failure."""
-    one = known.follow_up
-    return RecalledNote(
-        id=make_note_id("workflow", one.failed_key, one.text),
-        kind="workflow",
-        text=f"`{_format_command(one.text, one.folder)}` came next "
-        f"({known.sessions} of {count_sessions(known.failed_sessions)}).",
-        command=one.text,
-        folder=one.folder or None,
-        sessions=known.sessions,
-        worked=known.sessions,
     )
 
 

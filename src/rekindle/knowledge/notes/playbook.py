@@ -8,7 +8,7 @@ from itertools import groupby
 
 import msgspec
 
-from .observations import Fix, FollowUp, SessionObservation, hash_word
+from .observations import Fix, SessionObservation, hash_word
 from .programs import get_program, is_known_program
 
 MAX_SESSIONS = 300  # the newest ones; older ones say little about today
@@ -64,14 +64,6 @@ class KnownFix(msgspec.Struct, array_like=True, frozen=True):
     sessions: tuple[int, ...]
 
 
-class KnownFollowUp(msgspec.Struct, array_like=True, frozen=True):
-    """A command that worked after another one failed, in some of the sessions where that failed."""
-
-    follow_up: FollowUp
-    sessions: int
-    failed_sessions: int
-
-
 class Routine(msgspec.Struct, array_like=True, frozen=True):
     """Commands that sessions ran before a commit, in their usual order."""
 
@@ -87,7 +79,6 @@ class Playbook(msgspec.Struct, array_like=True, frozen=True):
     commands: tuple[PlaybookItem, ...] = ()
     files: tuple[PlaybookItem, ...] = ()
     fixes: tuple[KnownFix, ...] = ()
-    follow_ups: tuple[KnownFollowUp, ...] = ()
     paths: tuple[str, ...] = ()  # every file that a session used, by a tool or by a command
     routine: Routine | None = None
     red_tests: tuple[PlaybookItem, ...] = ()
@@ -107,7 +98,6 @@ def build_playbook(observations: Iterable[SessionObservation]) -> Playbook:
         commands=tuple(_collect_commands(newest, is_trusted)),
         files=tuple(_collect_files(newest)),
         fixes=tuple(_collect_fixes(newest, is_trusted)),
-        follow_ups=tuple(_collect_follow_ups(newest, is_trusted)),
         paths=tuple(_collect_paths(newest)),
         routine=_find_routine(newest, lambda key: is_trusted(key, key)),
         red_tests=tuple(_collect_red_tests(newest)),
@@ -238,16 +228,6 @@ def _collect_fixes(
         yield KnownFix(fix, tuple(sessions))
 
 
-def _collect_follow_ups(
-    observations: Sequence[SessionObservation], is_trusted: Callable[[str, str], bool]
-) -> Iterable[KnownFollowUp]:
-    failed = Counter(key for one in observations for key in one.failed_keys)
-    seen = Counter(each for one in observations for each in one.follow_ups)
-    for follow_up, sessions in seen.items():
-        if sessions > 1 and is_trusted(follow_up.text, follow_up.key):
-            yield KnownFollowUp(follow_up, sessions, failed[follow_up.failed_key])
-
-
 def _find_routine(
     observations: Sequence[SessionObservation], is_trusted: Callable[[str], bool]
 ) -> Routine | None:
@@ -270,14 +250,14 @@ def _find_routine(
 
 
 def _collect_red_tests(observations: Sequence[SessionObservation]) -> Iterable[PlaybookItem]:
-    """Yield tests that were red before any change in several of the newest sessions."""
+    """Yield tests that were red before any change in one of the newest sessions."""
     red: dict[str, list[int]] = {}
     for number, one in enumerate(observations):
         for name in one.red_tests:
             red.setdefault(name, []).append(number)
     oldest = len(observations) - MAX_RED_TEST_AGE
     for name, sessions in red.items():
-        if len(sessions) > 1 and sessions[-1] >= oldest:
+        if sessions[-1] >= oldest:
             yield PlaybookItem(name, tuple(sessions), len(sessions))
 
 

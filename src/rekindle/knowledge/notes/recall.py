@@ -56,7 +56,7 @@ def recall_start(
         *(describe_command(one.item, playbook) for one in commands),
         *([describe_routine(playbook.routine, playbook)] if playbook.routine else []),
         *(describe_fix(one, playbook) for one in _find_common_fixes(playbook)),
-        *(describe_red_test(one, playbook) for one in playbook.red_tests[-MAX_RED_TESTS:]),
+        *(describe_red_test(one, playbook) for one in _find_red_tests(playbook)),
         *(describe_file(one.item, playbook) for one in files),
     ]
     known = {note.id for note in notes}
@@ -82,6 +82,12 @@ def _find_common_fixes(playbook: Playbook) -> list[KnownFix]:
         if one.fix.is_informative and count_requests(one) >= MIN_FIX_SESSIONS
     ]
     return sorted(common, key=lambda one: -one.sessions[-1])[:MAX_FIXES]
+
+
+def _find_red_tests(playbook: Playbook) -> list[PlaybookItem]:
+    """Return the tests that were red before any change in several sessions, the latest first."""
+    common = [one for one in playbook.red_tests if len(one.sessions) > 1]
+    return sorted(common, key=lambda one: (-one.sessions[-1], one.name))[:MAX_RED_TESTS]
 
 
 def _choose_items(
