@@ -164,7 +164,11 @@ def split_arguments(text: str, key: str) -> list[str]:
     for word in words:
         if word[0] == "<" and found and found[-1][0] == "-" and " " not in found[-1]:
             found[-1] += f" {word}"
-        elif word not in names and word.rsplit("/", 1)[-1] not in names and word not in ("-", "--"):
+        elif (
+            word not in names
+            and word.rsplit("/", 1)[-1] not in names
+            and word not in ("-", "--", "env")
+        ):
             found.append(word)
     return found
 
@@ -231,22 +235,26 @@ def _collect_fixes(
 def _find_routine(
     observations: Sequence[SessionObservation], is_trusted: Callable[[str], bool]
 ) -> Routine | None:
-    """Return the commands that many sessions with a commit ran before it."""
+    """Return the commands that many sessions with a commit ran before it, all of them together."""
     committed = {number: one.checks for number, one in enumerate(observations) if one.checks}
     commits = sum(one.checks is not None for one in observations)
     counts = Counter(key for checks in committed.values() for key in checks)
     least = max(2, MIN_ROUTINE_SHARE * commits)
     common = {key for key, times in counts.items() if times >= least and is_trusted(key)}
-    if not common:
-        return None
 
     def find_rank(key: str) -> float:
         places = [checks.index(key) / len(checks) for checks in committed.values() if key in checks]
         return sum(places) / len(places)
 
-    commands = tuple(sorted(common, key=lambda key: (find_rank(key), key)))
-    sessions = tuple(number for number, checks in committed.items() if common <= {*checks})
-    return Routine(commands, sessions, commits) if len(sessions) > 1 else None
+    rarest_last = sorted(common, key=lambda key: (-counts[key], key))
+    while rarest_last:
+        kept = {*rarest_last}
+        sessions = tuple(number for number, checks in committed.items() if kept <= {*checks})
+        if len(sessions) >= least:
+            commands = tuple(sorted(kept, key=lambda key: (find_rank(key), key)))
+            return Routine(commands, sessions, commits)
+        rarest_last.pop()
+    return None
 
 
 def _collect_red_tests(observations: Sequence[SessionObservation]) -> Iterable[PlaybookItem]:
