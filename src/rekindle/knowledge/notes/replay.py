@@ -165,10 +165,13 @@ def _list_plainly(commands: Sequence[str], files: Sequence[str]) -> Recall:
 
 
 def find_own_commands(projects: Mapping[str, Sequence[ReplaySession]]) -> Callable[[str], bool]:
-    """Return whether a command, by its key, belongs to few enough projects to be their own."""
+    """Return whether a command, by its key, belongs to few enough projects to be their own.
+
+    A folder with a handful of sessions is no project that says what is usual.
+    """
     users: dict[str, set[str]] = {}
     for project, sessions in projects.items():
-        for one in sessions:
+        for one in sessions if len(sessions) > MIN_EARLIER_SESSIONS else ():
             for use in one.observation.commands:
                 users.setdefault(use.key, set()).add(project)
     common = {key for key, names in users.items() if len(names) > MAX_PROJECTS_OF_OWN}
