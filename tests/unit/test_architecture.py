@@ -39,6 +39,7 @@ LAYERS = (
     "learning",
     "gateway",
     "hooks",
+    "mcp",
     "cli",
     "testing",
 )
