@@ -339,6 +339,10 @@ def test_the_user_can_widen_it_or_choose_another_project(rekindle: Rekindle, sho
     chosen = ask(rekindle, shop, "search_sessions", "--project", "bank")
     assert "session bank-1" in chosen.text
     assert "shop-" not in chosen.text
+    recalled = ask(
+        rekindle, shop.parent / "bank", "recall_notes", "--project", "shop", request="cart"
+    )
+    assert "`make check` (6 sessions)" in recalled.text
     unknown = ask(rekindle, shop, "search_sessions", "--project", "nobody")
     assert "Project not found: nobody" in unknown.text
     assert "either --all or --project" in rekindle.refusal("mcp", "--all", "--project", "x")

@@ -27,7 +27,9 @@ MAX_TEMPLATE_TOKENS = 4_000
 SECTION_TITLES = {
     "wish": "What people here want",
     "command": "Commands that work",
+    "workflow": "What sessions do in turn",
     "pitfall": "What failed, and what worked instead",
+    "baseline": "Tests that are red anyway",
     "place": "Files that sessions need most",
 }
 _NAME_BREAK = re.compile(r"[^a-z0-9]+")

@@ -71,7 +71,7 @@ class Library(NamedTuple):
 
     store: Store
     project: str | None  # None: everything
-    folder: str
+    folder: str  # of the project, if there is one
     quoter: Quoter
 
     @property
@@ -92,11 +92,9 @@ class Library(NamedTuple):
     def can_see(self, project: str | None) -> bool:
         return self.project is None or project == self.project
 
-    def require_project(self, folder: str | None = None) -> str:
-        """Return the project of a folder, or else the one that the server is limited to."""
-        project = self.project
-        if folder is not None or project is None:
-            project = find_project(self.store, folder or self.folder)
+    def require_project(self, folder: str) -> str:
+        """Return the project of a folder, if the client may see it."""
+        project = find_project(self.store, folder)
         if project is None or not self.can_see(project):
             raise NotFound("Nothing is known about this folder, or it belongs to another project.")
         return project
@@ -116,7 +114,7 @@ def open_library(
         found = [project for project in known if matches_project(project, scope.project)]
         if not found:
             raise NotFound(f"Project not found: {quoter.clean_line(scope.project, 80)}")
-        return Library(store, found[0], scope.folder, quoter)
+        return Library(store, found[0], _find_folder(store, found[0], scope.folder), quoter)
     for folder in (scope.folder, *client_folders):
         project = find_project(store, folder)
         if project is not None:
@@ -125,3 +123,11 @@ def open_library(
         "No sessions are known for this folder yet. The user can import them with `rekindle import`,"
         " or start `rekindle mcp` with --project."
     )
+
+
+def _find_folder(store: Store, project: str, preferred: str) -> str:
+    """Return a folder of the project: the preferred one if it is, or else any that is known."""
+    if find_project(store, preferred) == project:
+        return preferred
+    folders = store.observations.load_folders()
+    return next((name for name, one in folders.items() if one.project == project), preferred)

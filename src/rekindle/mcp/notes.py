@@ -7,17 +7,11 @@ from collections.abc import Mapping
 from typing import cast
 
 from rekindle.errors import InvalidInput
-from rekindle.knowledge.notes.recall import recall_failure, recall_start
 from rekindle.knowledge.skill import render_sections
-from rekindle.learning.notes.playbooks import (
-    MAX_WAITING_NOTES,
-    load_decisions,
-    load_playbook,
-    load_told_notes,
-    propose_note,
-)
+from rekindle.learning.notes.playbooks import MAX_WAITING_NOTES, load_told_notes, propose_note
+from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
 from rekindle.projects import shorten_project
-from rekindle.types import JSON, ToolCall
+from rekindle.types import JSON
 
 from .access import Library
 from .quoting import NOTES_NOTICE
@@ -25,21 +19,16 @@ from .quoting import NOTES_NOTICE
 
 def recall_notes(library: Library, arguments: Mapping[str, JSON]) -> str:
     """Return what earlier sessions know about a request, or about a call that failed."""
-    folder = arguments.get("folder")
-    project = library.require_project(folder)
-    playbook, decisions = (
-        load_playbook(library.store, project),
-        load_decisions(library.store, project),
-    )
+    folder = arguments.get("folder", library.folder)
+    library.require_project(folder)
     if "result" in arguments or "arguments" in arguments:
         if not (given := arguments.get("arguments")):
             raise InvalidInput("arguments: expected the arguments of the call that failed")
         values = cast("Mapping[str, JSON]", given)
-        call = ToolCall("", arguments.get("tool", "Bash"), dict(values))
-        result = arguments.get("result", "")
-        recall = recall_failure(playbook, folder or library.folder, call, result, decisions)
+        tool, result = arguments.get("tool", "Bash"), arguments.get("result", "")
+        recall = recall_at_failure(library.store, folder, tool, values, result)
     else:
-        recall = recall_start(playbook, arguments.get("request", ""), decisions)
+        recall = recall_at_start(library.store, folder, arguments.get("request", ""))
     if not recall.text:
         return "Nothing is known here that fits."
     return library.quoter.quote([library.quoter.clean(recall.text)], NOTES_NOTICE)
@@ -47,7 +36,7 @@ def recall_notes(library: Library, arguments: Mapping[str, JSON]) -> str:
 
 def add_note(library: Library, arguments: Mapping[str, JSON]) -> str:
     """Save a note; no session is told before a person has accepted it."""
-    project = library.require_project(arguments.get("folder"))
+    project = library.require_project(arguments.get("folder", library.folder))
     text = library.quoter.clean(arguments["text"])
     note = propose_note(library.store, project, text, time.time())
     if note is None:

@@ -56,6 +56,15 @@ def test_a_library_shows_its_scope_and_nothing_else(
         assert find_visible(open_library(store, scope, QUOTER)) == visible
 
 
+def test_a_named_project_has_a_folder_of_its_own(file: Path) -> None:
+    with open_store(file) as store:
+        library = open_library(store, Scope("/gone/shop", "bank"), QUOTER)
+        assert library.folder == "/gone/bank"
+        assert library.require_project(library.folder) == library.project
+        with pytest.raises(NotFound, match="another project"):
+            library.require_project("/gone/shop")
+
+
 def test_the_folders_of_a_client_count_only_without_a_project_of_our_own(file: Path) -> None:
     with open_store(file) as store:
         theirs = ["/gone/none", "/gone/bank"]
