@@ -6,7 +6,14 @@ import pytest
 
 from rekindle import Filter, Message, Store, ToolCall
 from rekindle.learning.notes.learner import learn_from_sessions
-from rekindle.learning.notes.playbooks import find_project, load_playbook
+from rekindle.learning.notes.playbooks import (
+    MAX_WAITING_NOTES,
+    find_project,
+    load_decisions,
+    load_playbook,
+    load_told_notes,
+    propose_note,
+)
 from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
 from rekindle.learning.notes.replay import replay_projects
 from rekindle.learning.warm_start import NewSession, WarmStartConfig, WarmStarter
@@ -148,3 +155,21 @@ def test_a_new_session_starts_with_the_notes_unless_it_is_shared_or_cold(
     if is_warm:
         assert [one.role for one in prelude.messages] == ["system"]
         assert prelude.reason == "1 note of the project"
+
+
+def test_a_proposed_note_is_saved_once_and_waits(store: Store) -> None:
+    note = propose_note(store, "p", "Ask  first.", 1.0)
+    assert note is not None
+    assert note.text == "Ask first."
+    assert propose_note(store, "p", "Ask first.", 2.0) is None
+    decisions = load_decisions(store, "p")
+    assert [one.text for one in decisions.waiting] == ["Ask first."]
+    assert decisions.added == ()
+    assert load_told_notes(store, "p") == []
+
+
+def test_only_so_many_proposed_notes_wait(store: Store) -> None:
+    for number in range(MAX_WAITING_NOTES):
+        assert propose_note(store, "p", f"Note {number}.", 1.0) is not None
+    assert propose_note(store, "p", "One more.", 2.0) is None
+    assert propose_note(store, "q", "Elsewhere.", 2.0) is not None

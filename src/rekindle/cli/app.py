@@ -14,6 +14,8 @@ from rekindle.errors import InvalidInput, NotFound, RekindleError
 from . import chat, config, gateway, hook, setup, store_access
 from .help import CommandGroup
 from .insights import commands as insights
+from .mcp import serve as mcp
+from .mcp import skills
 from .output import escape_control_chars
 from .processes import commands as processes
 from .sessions import edit, maintenance, read, retention, transfer
@@ -65,6 +67,8 @@ chat.register(app)
 templates.register(app)
 processes.register(app)
 hook.register(app)
+mcp.register(app)
+skills.register(app)
 app.add_typer(read.group, name="sessions")
 app.add_typer(gateway.group, name="gateway")
 for command_module in (read, edit, retention, transfer, maintenance):

@@ -212,6 +212,11 @@ class McpSection:
     start_seconds: float = declare_setting(
         20.0, "seconds to wait for the servers to start", limits=NumberRange(0.1, 600)
     )
+    token: str = declare_setting(
+        "",
+        "token that clients of `rekindle mcp --http` send; default: a new one at each start",
+        form="secret",
+    )
 
 
 # -- tables that the user names

@@ -42,6 +42,18 @@ def clean_text(text: str | None, limit: int = MAX_NAME_CHARS) -> str:
     return line
 
 
+def strip_hidden_chars(text: str) -> str:
+    """Return the text with its lines and tabs, but without invisible and control characters."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return "\n".join(map(_strip_hidden_in_line, lines))
+
+
+def _strip_hidden_in_line(line: str) -> str:
+    if line.isascii() and line.isprintable():
+        return line
+    return "".join(char if char == "\t" else _strip_invisible(char) for char in line)
+
+
 def quote_text(text: str | None, limit: int = MAX_NAME_CHARS) -> str:
     """Return the cleaned text in quotation marks that nothing inside can close."""
     return f'"{clean_text(text, limit)}"'

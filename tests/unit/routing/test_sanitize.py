@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekindle.routing.sanitize import clean_text, quote_text
+from rekindle.routing.sanitize import clean_text, quote_text, strip_hidden_chars
 from tests.unit.routing.hypothesis_settings import unhurried
 
 ANY_TEXT = st.text(st.characters(codec=None))
@@ -53,3 +53,8 @@ def test_nothing_gets_through_that_ends_a_line_or_a_quotation_or_is_unseen(
     assert shown == " ".join(shown.split())
     assert clean_text(shown, limit) == shown
     assert quote_text(text, limit) == f'"{shown}"'
+
+
+def test_hidden_characters_are_stripped_and_lines_and_tabs_kept() -> None:
+    text = "a\tb\r\nc\rd\u200b\u202e\x1be\U000e0041\ufe0f\ud800 é漢"
+    assert strip_hidden_chars(text) == "a\tb\nc\nde é漢"

@@ -62,6 +62,8 @@ class _ProjectNotes(NamedTuple):
     def get_state(self, note: RecalledNote) -> str:
         if note.id in self.decisions.retired:
             return "retired"
+        if note in self.decisions.waiting:
+            return "quarantined"
         if note.kind == "wish":
             return "added"
         return "pinned" if note.id in self.decisions.pinned else "active"
@@ -86,13 +88,14 @@ def _load_notes(store: Store, project: str | None) -> _ProjectNotes:
     from rekindle.knowledge.notes.note import list_notes
     from rekindle.learning.notes.playbooks import load_decisions, load_playbook
 
-    key = _resolve_project(store, project)
+    key = resolve_project(store, project)
     decisions = load_decisions(store, key)
-    notes = [*decisions.added, *list_notes(load_playbook(store, key))]
+    notes = [*decisions.added, *decisions.waiting, *list_notes(load_playbook(store, key))]
     return _ProjectNotes(key, notes, decisions)
 
 
-def _resolve_project(store: Store, wanted: str | None) -> str:
+def resolve_project(store: Store, wanted: str | None) -> str:
+    """Return the project that a person means, by default that of the current folder."""
     from rekindle.learning.notes.playbooks import find_project
     from rekindle.projects import matches_project
 
@@ -174,16 +177,31 @@ def add_note(
     Examples:
       rekindle warm notes add 'Compare literals in tests; do not use Contains.'
     """
-    from rekindle.knowledge.notes.note import create_note
+    from rekindle.knowledge.notes.note import clean_note_text, create_note
 
-    words = "".join(char for char in " ".join(text.split()) if char.isprintable())
-    if not 0 < len(words) <= 400:
-        raise InvalidInput("text: expected 1 to 400 characters")
+    words = clean_note_text(text)
     with open_for_writing(may_create=True) as store:
         _save_decision(
-            store, _resolve_project(store, project), create_note(words, "").id, "added", words
+            store, resolve_project(store, project), create_note(words, "").id, "added", words
         )
     print_line("Added.")
+
+
+@group.command("accept")
+def accept_note(note: _NoteArgument, project: _ProjectOption = None) -> None:
+    """Accept a note that an agent proposed. Until then, it is quarantined and no session is told.
+
+    \b
+    Examples:
+      rekindle warm notes accept 5f2c91aa
+    """
+    with open_for_writing(may_create=True) as store:
+        known = _load_notes(store, project)
+        found = known.find(note)
+        if known.get_state(found) != "quarantined":
+            raise InvalidInput(f"note {found.id}: expected a quarantined note")
+        _save_decision(store, known.project, found.id, "added", found.text)
+    print_line("Accepted.")
 
 
 @group.command("pin")
@@ -200,7 +218,7 @@ def pin_note(note: _NoteArgument, project: _ProjectOption = None) -> None:
 
 @group.command("retire")
 def retire_note(note: _NoteArgument, project: _ProjectOption = None) -> None:
-    """Never tell a note again. One that you added is deleted.
+    """Never tell a note again. One that you added, or that an agent proposed, is deleted.
 
     \b
     Examples:
@@ -300,7 +318,10 @@ def _read_file(file: Path) -> str:
 def _format_lessons(known: _ProjectNotes) -> Iterable[str]:
     from rekindle.projects import shorten_project
 
-    told = [note for note in known.notes if known.get_state(note) != "retired" and _is_common(note)]
+    hidden = ("retired", "quarantined")
+    told = [
+        note for note in known.notes if known.get_state(note) not in hidden and _is_common(note)
+    ]
     yield f"## What sessions learned in {shorten_project(known.project)}"
     if not told:
         yield ""

@@ -9,10 +9,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from rekindle.errors import InvalidInput
+
 from .playbook import CommandForms, KnownFix, Playbook, PlaybookItem, Routine
 
 MAX_VARIANTS = 10
 MIN_ARGUMENT_SHARE = 0.03  # of the sessions that used the command
+
+MAX_NOTE_CHARS = 400  # of a note in somebody's own words
 
 
 class RecalledNote(msgspec.Struct, frozen=True):
@@ -44,6 +48,7 @@ class NoteDecisions(NamedTuple):
     pinned: frozenset[str] = frozenset()  # ids: always told
     retired: frozenset[str] = frozenset()  # ids: never told
     added: tuple[RecalledNote, ...] = ()
+    waiting: tuple[RecalledNote, ...] = ()  # proposed by an agent: not told until accepted
 
 
 NO_DECISIONS = NoteDecisions()
@@ -53,6 +58,14 @@ def make_note_id(kind: str, *identity: str) -> str:
     """Return the short id of a note, equal for the same statement."""
     text = "\0".join((kind, *identity)).encode()
     return blake2b(text, digest_size=4).hexdigest()
+
+
+def clean_note_text(text: str) -> str:
+    """Return the text of a note on one line; raise `InvalidInput` if it is empty or too long."""
+    words = "".join(char for char in " ".join(text.split()) if char.isprintable())
+    if not 0 < len(words) <= MAX_NOTE_CHARS:
+        raise InvalidInput(f"text: expected 1 to {MAX_NOTE_CHARS} characters")
+    return words
 
 
 def create_note(text: str, day: str) -> RecalledNote:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 import msgspec
 
-from rekindle.knowledge.notes.note import NoteDecisions, create_note
+from rekindle.knowledge.notes.note import (
+    NoteDecisions,
+    RecalledNote,
+    clean_note_text,
+    create_note,
+    list_notes,
+)
 from rekindle.knowledge.notes.observations import OBSERVATION_VERSION
 from rekindle.knowledge.notes.playbook import Playbook
 from rekindle.projects import (
@@ -17,7 +24,10 @@ from rekindle.projects import (
     normalize_folder,
 )
 from rekindle.store import Store
+from rekindle.store.learning.observations import NoteDecision
 
+QUARANTINED = "quarantined"  # the state of a note that an agent proposed
+MAX_WAITING_NOTES = 50  # per project
 _VERSION = f"{OBSERVATION_VERSION}"
 _decode_playbook = msgspec.msgpack.Decoder(Playbook).decode
 
@@ -39,12 +49,36 @@ def load_decisions(store: Store, project: str) -> NoteDecisions:
     return NoteDecisions(
         pinned=frozenset(one.note for one in found if one.state == "pinned"),
         retired=frozenset(one.note for one in found if one.state == "retired"),
-        added=tuple(
-            create_note(one.text, datetime.fromtimestamp(one.time, UTC).date().isoformat())
-            for one in found
-            if one.text is not None
-        ),
+        added=tuple(_iter_own_notes(found, "added")),
+        waiting=tuple(_iter_own_notes(found, QUARANTINED)),
     )
+
+
+def _iter_own_notes(decisions: Iterable[NoteDecision], state: str) -> Iterator[RecalledNote]:
+    for one in decisions:
+        if one.text is not None and one.state == state:
+            yield create_note(one.text, datetime.fromtimestamp(one.time, UTC).date().isoformat())
+
+
+def load_told_notes(store: Store, project: str) -> list[RecalledNote]:
+    """Return the notes of a project that an agent may be told, without the retired ones."""
+    decisions = load_decisions(store, project)
+    learned = list_notes(load_playbook(store, project))
+    return [
+        *decisions.added,
+        *(note for note in learned if note.id not in decisions.retired),
+    ]
+
+
+def propose_note(store: Store, project: str, text: str, now: float) -> RecalledNote | None:
+    """Save a note that an agent wrote; it is told only after a person has accepted it.
+
+    Return None if nothing was saved: a note with this text exists, or too many are waiting.
+    """
+    note = create_note(clean_note_text(text), datetime.fromtimestamp(now, UTC).date().isoformat())
+    decision = NoteDecision(note.id, QUARANTINED, note.text, now)
+    saved = store.observations.propose_decision(project, decision, MAX_WAITING_NOTES)
+    return note if saved else None
 
 
 def find_project(store: Store, folder: str) -> str | None:

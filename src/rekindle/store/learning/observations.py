@@ -39,7 +39,7 @@ class StoredFolder(NamedTuple):
 
 
 class NoteDecision(NamedTuple):
-    """A decision about a note: pinned, retired, or added with this text."""
+    """A decision about a note: pinned, retired, added with this text, or proposed with it."""
 
     note: str
     state: str
@@ -197,6 +197,22 @@ class Observations:
                 row,
             )
         )
+
+    def propose_decision(self, project: str, decision: NoteDecision, limit: int) -> bool:
+        """Save a decision about a note without one, unless `limit` notes are in this state."""
+        key = escape_text(project)
+        text = None if decision.text is None else escape_text(decision.text)
+        values = (key, decision.note, decision.state, text, decision.time)
+        rows = self._write(
+            lambda tx: tx.run(
+                "INSERT INTO note_decisions (project, note, state, text, time)"
+                " SELECT ?, ?, ?, ?, ? WHERE"
+                " (SELECT count(*) FROM note_decisions WHERE project = ? AND state = ?) < ?"
+                " ON CONFLICT (project, note) DO NOTHING RETURNING note",
+                (*values, key, decision.state, limit),
+            )
+        )
+        return bool(rows)
 
     def delete_decision(self, project: str, note: str) -> None:
         """Delete the decision about a note."""

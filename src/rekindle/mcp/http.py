@@ -1,0 +1,223 @@
+"""Serve clients over streamable HTTP: on this machine by default, and with a token in any case."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import socket
+from collections.abc import Callable, Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any, NamedTuple
+
+import mcp_types as types
+import uvicorn
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel.server import Server
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.exceptions import MCPError
+from pydantic import BaseModel
+
+from rekindle import __version__
+from rekindle.errors import InvalidInput
+
+from .protocol import RequestHandler, RequestRefused
+from .tools import INSTRUCTIONS
+
+PATH = "/mcp"
+MAX_BODY_BYTES = 1_000_000
+MAX_CLIENTS = 100
+MAX_CONCURRENT_REQUESTS = 4
+Context = ServerRequestContext[Any, Any]
+_LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+logging.getLogger("mcp").addHandler(logging.NullHandler())  # a client sees its errors in answers
+
+
+class Address(NamedTuple):
+    """Where to listen."""
+
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        ip = self._parse_ip()
+        return self.host == "localhost" if ip is None else ip.is_loopback
+
+    @property
+    def is_wildcard(self) -> bool:
+        ip = self._parse_ip()
+        return ip is not None and ip.is_unspecified
+
+    def _parse_ip(self) -> IPv4Address | IPv6Address | None:
+        try:
+            return ip_address(self.host)
+        except ValueError:  # a name
+            return None
+
+    def list_names(self) -> list[str]:
+        """Return the values of the Host header that a client of this address sends."""
+        own = f"[{self.host}]" if ":" in self.host else self.host
+        names = {own, *(_LOOPBACK_NAMES if self.is_loopback else ())}
+        return sorted(f"{name.lower()}:{self.port}" for name in names)
+
+
+class Refusal(NamedTuple):
+    """Why a request is not answered."""
+
+    status: int
+    message: str
+
+
+def parse_address(text: str) -> Address:
+    """Parse `HOST:PORT`, `:PORT` or `[IPv6]:PORT`; the default host is 127.0.0.1."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
+    if not colon or not port.isascii() or not port.isdigit() or int(port[:6]) > 65_535:
+        raise InvalidInput(f"{text!r:.60}: expected HOST:PORT, such as 127.0.0.1:8321")
+    address = Address(host, int(port))
+    if address.is_wildcard:
+        raise InvalidInput(f"{host}: expected the one address or name that clients use")
+    return address
+
+
+def check_request(headers: Mapping[str, str], address: Address, token: str) -> Refusal | None:
+    """Return why a request is refused: by the names of host and origin, then by its token.
+
+    A web page that a user visits can send requests to this machine, under a name of its own or with
+    its own origin; it does not know the token either.
+    """
+    names = address.list_names()
+    if headers.get("host", "").lower() not in names:
+        return Refusal(421, "wrong Host header")
+    origin = headers.get("origin")
+    if origin is not None and origin.lower() not in [f"http://{name}" for name in names]:
+        return Refusal(403, "wrong Origin header")
+    kind, _, given = headers.get("authorization", "").partition(" ")
+    is_right = hmac.compare_digest(given.strip().encode(), token.encode())
+    if kind.lower() != "bearer" or not token or not is_right:
+        return Refusal(401, "send the token: Authorization: Bearer TOKEN")
+    return None
+
+
+class GuardedApp:
+    """An ASGI application that answers only requests that pass `check_request`."""
+
+    def __init__(self, app: Any, address: Address, token: str) -> None:
+        self._app = app
+        self._address = address
+        self._token = token
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        refusal = Refusal(400, "expected HTTP")
+        if scope["type"] == "http":
+            headers = {
+                name.decode("latin-1"): text.decode("latin-1") for name, text in scope["headers"]
+            }
+            refusal = check_request(headers, self._address, self._token)
+        if refusal is None:
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await _send_refusal(refusal, send)
+
+
+async def _send_refusal(refusal: Refusal, send: Any) -> None:
+    body = f"{refusal.message}\n".encode()
+    headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(body))]
+    if refusal.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+class SdkHandlers:
+    """Hands the requests that the SDK received to our handler, in threads."""
+
+    def __init__(self, handler: RequestHandler) -> None:
+        self._handler = handler
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
+
+    async def list_tools(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult.model_validate(await self._answer("tools/list", params))
+
+    async def call_tool(
+        self, context: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        return types.CallToolResult.model_validate(await self._answer("tools/call", params))
+
+    async def list_resources(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        found = await self._answer("resources/list", params)
+        return types.ListResourcesResult.model_validate(found)
+
+    async def list_templates(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        found = await self._answer("resources/templates/list", params)
+        return types.ListResourceTemplatesResult.model_validate(found)
+
+    async def read_resource(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        found = await self._answer("resources/read", params)
+        return types.ReadResourceResult.model_validate(found)
+
+    async def _answer(self, method: str, params: BaseModel | None) -> dict[str, Any]:
+        fields = {} if params is None else params.model_dump(by_alias=True, exclude_none=True)
+        try:
+            async with self._slots:
+                return await asyncio.to_thread(self._handler.answer, method, fields)
+        except RequestRefused as refusal:
+            raise MCPError(code=refusal.code, message=str(refusal)) from None
+
+
+def create_server(handler: RequestHandler) -> Server[Any]:
+    """Create a server of the SDK. It never asks for a client's folders: nobody vouches for them."""
+    handlers = SdkHandlers(handler)
+    return Server(
+        "rekindle",
+        version=__version__,
+        title="Rekindle",
+        instructions=INSTRUCTIONS,
+        on_list_tools=handlers.list_tools,
+        on_call_tool=handlers.call_tool,
+        on_list_resources=handlers.list_resources,
+        on_list_resource_templates=handlers.list_templates,
+        on_read_resource=handlers.read_resource,
+    )
+
+
+async def serve_http(
+    handler: RequestHandler, address: Address, token: str, on_start: Callable[[Address], None]
+) -> None:
+    """Serve clients until the program is stopped; `on_start` gets the address with its port."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    with socket.socket(family) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address.host, address.port))
+        listener.listen()
+        bound = Address(address.host, listener.getsockname()[1])
+        names = bound.list_names()
+        app = create_server(handler).streamable_http_app(
+            streamable_http_path=PATH,
+            max_request_body_size=MAX_BODY_BYTES,
+            max_sessions=MAX_CLIENTS,
+            transport_security=TransportSecuritySettings(
+                allowed_hosts=names, allowed_origins=[f"http://{name}" for name in names]
+            ),
+        )
+        config = uvicorn.Config(
+            GuardedApp(app, bound, token),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+        )
+        on_start(bound)
+        await uvicorn.Server(config).serve(sockets=[listener])
