@@ -16,7 +16,7 @@ from .help import CommandGroup
 from .insights import commands as insights
 from .output import escape_control_chars
 from .processes import commands as processes
-from .sessions import edit, maintenance, read, retention, transfer
+from .sessions import edit, maintenance, read, restore, retention, transfer
 from .warm import templates
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -66,7 +66,7 @@ templates.register(app)
 processes.register(app)
 app.add_typer(read.group, name="sessions")
 app.add_typer(gateway.group, name="gateway")
-for command_module in (read, edit, retention, transfer, maintenance):
+for command_module in (read, edit, retention, transfer, restore, maintenance):
     command_module.register(read.group)
 
 

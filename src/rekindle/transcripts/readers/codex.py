@@ -130,6 +130,7 @@ class _CodexRollout(SessionBuilder):
             cwd=get_text(meta, "cwd"),
             git_branch=get_text(git, "branch"),
             repository=normalize_remote(get_text(git, "repository_url") or ""),
+            model_config=drop_none({"provider": get_text(meta, "model_provider")}),
             started=parse_timestamp(meta.get("timestamp")) or time or 0.0,
         )
 

@@ -306,8 +306,10 @@ class _OpenCodeConversation(SessionBuilder):
         if not self.is_new(id):
             return
         parts = as_objects(raw.get("parts"))
+        used = {**as_object(info.get("model")), **info}
         self.fill_fields(
-            model=get_text(info, "modelID") or get_text(as_object(info.get("model")), "modelID")
+            model=get_text(used, "modelID"),
+            model_config=drop_none({"provider": get_text(used, "providerID")}),
         )
         is_prompt = info.get("role") == "user"
         parse = self._parse_prompt if is_prompt else self._parse_answer
