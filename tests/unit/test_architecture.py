@@ -38,6 +38,7 @@ LAYERS = (
     "agent",
     "learning",
     "gateway",
+    "hooks",
     "cli",
     "testing",
 )

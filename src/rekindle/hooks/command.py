@@ -1,0 +1,108 @@
+"""Build the command that agents run as a hook, and write the launcher that it starts.
+
+The command names a launcher in Rekindle's home and nothing else that could change: neither the
+version nor the folder of the package. Some agents, such as Codex, ask their user to trust a hook
+again whenever its command changes. The launcher names the interpreter and the client; it is written
+again when Rekindle moves.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, TypeAlias, get_args
+
+from rekindle.config import find_home
+from rekindle.errors import InvalidInput
+
+HookEvent: TypeAlias = Literal["start", "prompt", "failure", "end", "compact"]
+HOOK_EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+# The agents with hooks, and the names by which they know our events. OpenCode and pi have no
+# commands as hooks: a plugin calls the command, with the same JSON and our names.
+AGENT_EVENTS: Mapping[str, Mapping[HookEvent, str]] = MappingProxyType(
+    {
+        "claude-code": {
+            "start": "SessionStart",
+            "prompt": "UserPromptSubmit",
+            "failure": "PostToolUseFailure",
+            "end": "SessionEnd",
+            "compact": "PreCompact",
+        },
+        "codex": {
+            "start": "SessionStart",
+            "prompt": "UserPromptSubmit",
+            "failure": "PostToolUse",
+            "end": "SessionEnd",
+            "compact": "PreCompact",
+        },
+        # Gemini's PreCompress comes before every request, so it is of no use.
+        "gemini": {
+            "start": "SessionStart",
+            "prompt": "BeforeAgent",
+            "failure": "AfterTool",
+            "end": "SessionEnd",
+        },
+        "opencode": {event: event for event in HOOK_EVENTS},
+        "pi": {event: event for event in HOOK_EVENTS},
+    }
+)
+HOOKS_FOLDER = "hooks"  # in the home: launcher, socket, what sessions were given, troubles
+LAUNCHER = "run"
+_CLIENT = Path(__file__).with_name("client.py")
+
+
+def build_hook_command(agent: str, event: str, home: Path | None = None) -> str:
+    """Build the command that an agent runs for an event: `<home>/hooks/run claude-code start`.
+
+    It is the same in every version. It works once `write_launcher` has been called for the home; if
+    the launcher is gone, the command prints nothing and succeeds, so that the agent goes on.
+    """
+    if event not in AGENT_EVENTS.get(agent, {}):
+        raise InvalidInput(f"{agent} {event}: no such hook")
+    launcher = get_launcher(find_home() if home is None else home)
+    return f"{shlex.quote(str(launcher))} {agent} {event} 2>/dev/null || true"
+
+
+def get_launcher(home: Path) -> Path:
+    """Return the path of a home's launcher."""
+    return home / HOOKS_FOLDER / LAUNCHER
+
+
+def build_launcher(home: Path) -> str:
+    """Build the text of the launcher: a shell script that becomes the client."""
+    # -I -S: neither the folder nor the environment of the agent decides what is imported.
+    words = [sys.executable, "-I", "-S", str(_CLIENT), str(home)]
+    return f'#!/bin/sh\n# Written by Rekindle.\nexec {shlex.join(words)} "$@"\n'
+
+
+def write_launcher(home: Path) -> Path:
+    """Write the launcher of a home, unless it is up to date; return its path."""
+    launcher, text = get_launcher(home), build_launcher(home)
+    if is_launcher_current(home):
+        return launcher
+    launcher.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    number, name = tempfile.mkstemp(dir=launcher.parent, prefix=f".{LAUNCHER}-")
+    try:
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(name, 0o700)
+        os.replace(name, launcher)
+    except BaseException:
+        os.unlink(name)
+        raise
+    return launcher
+
+
+def is_launcher_current(home: Path) -> bool:
+    """Return whether the launcher of a home starts this installation of Rekindle."""
+    launcher = get_launcher(home)
+    try:
+        current = launcher.read_text(encoding="utf-8") == build_launcher(home)
+    except (OSError, UnicodeDecodeError):
+        return False
+    return current and os.access(launcher, os.X_OK)
