@@ -76,6 +76,7 @@ class _OpenCodeMessages:
         """Yield the messages; the steps of one answer share a message."""
         current: JsonObject | None = None
         for turn in self.conversation.turns:
+            compaction = list(self._build_compaction(turn))  # its ids come first
             id, is_step = self._choose_id(turn)
             if is_step and current is not None and current["info"]["id"] == id:
                 parts: list[JsonObject] = current["parts"]
@@ -83,8 +84,7 @@ class _OpenCodeMessages:
                 continue
             if current is not None:
                 yield current
-            if turn.summary:
-                yield from self._build_compaction(turn, turn.summary)
+            yield from compaction
             current = self._build_message(id, turn.role, turn.time, _build_parts(turn))
             if turn.role == "assistant" and turn.finish_reason:
                 current["info"]["finish"] = turn.finish_reason
@@ -124,12 +124,16 @@ class _OpenCodeMessages:
             owner = {"sessionID": self.conversation.id, "messageID": message}
             parts.append({"id": id, **owner, **part})
 
-    def _build_compaction(self, turn: Turn, summary: str) -> Iterator[JsonObject]:
+    def _build_compaction(self, turn: Turn) -> Iterator[JsonObject]:
         """Yield the request for a compaction and its summary, which OpenCode resumes from."""
+        if not turn.summary:
+            return
+        # Messages are sorted by time: these come right before the turn.
+        asked, answered = turn.time - 0.002, turn.time - 0.001
         parts = iter([{"type": "compaction", "auto": False}])
-        yield self._build_message(self._derive_id(turn.time), "user", turn.time, parts)
-        parts = iter([{"type": "text", "text": summary}])
-        answer = self._build_message(self._derive_id(turn.time), "assistant", turn.time, parts)
+        yield self._build_message(self._derive_id(asked), "user", asked, parts)
+        parts = iter([{"type": "text", "text": turn.summary}])
+        answer = self._build_message(self._derive_id(answered), "assistant", answered, parts)
         answer["info"].update(summary=True, finish="stop", mode="compaction", agent="compaction")
         yield answer
 
