@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rekindle.errors import InvalidInput
 from rekindle.types import Message, Session
 
-from .writers import Conversation, convert_session, render_conversation
+from .writers import WritableSession, convert_session, render_conversation
 from .writers.places import UserFolders, find_place
 
 ListImports = Callable[[str], Iterable[str]]
@@ -19,7 +19,7 @@ ListImports = Callable[[str], Iterable[str]]
 class RestorePlan(NamedTuple):
     """The file to write, and how the agent resumes from it."""
 
-    conversation: Conversation
+    conversation: WritableSession
     path: Path
     text: str
     is_present: bool  # the file is already there and is the same

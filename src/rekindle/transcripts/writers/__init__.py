@@ -14,7 +14,7 @@ from types import ModuleType
 from rekindle.errors import InvalidInput
 from rekindle.types import Message, Session
 
-from .turns import Conversation, prepare_conversation
+from .turns import WritableSession, prepare_conversation
 
 _MODULES: Mapping[str, str] = {
     "claude-code": "claude_code",
@@ -25,17 +25,17 @@ _MODULES: Mapping[str, str] = {
 }
 AGENTS = tuple(_MODULES)
 
-__all__ = ["AGENTS", "Conversation", "convert_session", "render_conversation"]
+__all__ = ["AGENTS", "WritableSession", "convert_session", "render_conversation"]
 
 
 def convert_session(
     agent: str, session: Session, messages: Iterable[Message], folder: str
-) -> Conversation:
+) -> WritableSession:
     """Return the session as the agent can represent it, to be resumed in `folder`."""
     return prepare_conversation(_load_writer(agent).RULES, session, messages, folder)
 
 
-def render_conversation(agent: str, conversation: Conversation) -> Iterator[str]:
+def render_conversation(agent: str, conversation: WritableSession) -> Iterator[str]:
     """Yield the text of the agent's file."""
     return _load_writer(agent).render_session(conversation)
 

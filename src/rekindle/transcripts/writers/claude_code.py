@@ -14,8 +14,8 @@ from rekindle.json_fields import JsonObject, drop_none
 
 from .turns import (
     AgentRules,
-    Conversation,
     Turn,
+    WritableSession,
     derive_hex,
     derive_uuid,
     encode_line,
@@ -40,7 +40,7 @@ RULES = AgentRules(
 )
 
 
-def render_session(conversation: Conversation) -> Iterator[str]:
+def render_session(conversation: WritableSession) -> Iterator[str]:
     """Yield the lines of the session's file."""
     chain = _LineChain(conversation)
     for turn in conversation.turns:
@@ -56,7 +56,7 @@ def render_session(conversation: Conversation) -> Iterator[str]:
 class _LineChain:
     """The lines written so far, each linked to the one before it."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: WritableSession) -> None:
         self.conversation = conversation
         self.parent: str | None = None
         self.count = 0

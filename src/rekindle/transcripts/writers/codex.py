@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from rekindle.json_fields import JsonObject, drop_none
 
-from .turns import AgentRules, Conversation, Turn, TurnCall, encode_line, format_iso_time
+from .turns import AgentRules, Turn, TurnCall, WritableSession, encode_line, format_iso_time
 
 RULES = AgentRules(
     agent="codex",
@@ -27,7 +27,7 @@ _LINE_ID = re.compile(r"line:(\d{1,9})")
 _MAX_BLANK_LINES = 100_000
 
 
-def render_session(conversation: Conversation) -> Iterator[str]:
+def render_session(conversation: WritableSession) -> Iterator[str]:
     """Yield the lines of the rollout."""
     session, started = conversation.session, conversation.session.started
     header: JsonObject = {
@@ -41,7 +41,7 @@ def render_session(conversation: Conversation) -> Iterator[str]:
         "model_provider": conversation.provider,
         "git": {"branch": session.git_branch} if session.git_branch else None,
     }
-    yield _encode("session_meta", started, drop_none(header) or {})
+    yield _encode_item("session_meta", started, drop_none(header) or {})
     line = 1  # the number of the last line
     lines_of_turns = [_parse_line_number(turn.id) for turn in conversation.turns]
     for index, turn in enumerate(conversation.turns):
@@ -62,7 +62,7 @@ def render_session(conversation: Conversation) -> Iterator[str]:
 
 def _render_compaction(turn: Turn) -> Iterator[str]:
     if turn.summary:
-        yield _encode("compacted", turn.time, {"message": turn.summary})
+        yield _encode_item("compacted", turn.time, {"message": turn.summary})
 
 
 def _render_event(turn: Turn) -> str | None:
@@ -70,7 +70,7 @@ def _render_event(turn: Turn) -> str | None:
     if turn.role != "user":
         return None
     event: JsonObject = {"type": "user_message", "message": "\n".join(turn.texts), "images": []}
-    return _encode("event_msg", turn.time, event)
+    return _encode_item("event_msg", turn.time, event)
 
 
 def _render_turn(turn: Turn) -> Iterator[str]:
@@ -78,12 +78,12 @@ def _render_turn(turn: Turn) -> Iterator[str]:
     if turn.texts:
         content = [{"type": kind, "text": text} for text in turn.texts]
         item = {"type": "message", "role": turn.role, "content": content}
-        yield _encode("response_item", turn.time, item)
+        yield _encode_item("response_item", turn.time, item)
     for call in turn.calls:
-        yield _encode("response_item", turn.time, _build_call(call))
+        yield _encode_item("response_item", turn.time, _build_call(call))
     # Of a call without a result, Codex itself says that it was aborted.
     for call, result in turn.list_results():
-        yield _encode("response_item", result.time, _build_output(call, result.texts))
+        yield _encode_item("response_item", result.time, _build_output(call, result.texts))
 
 
 def _build_call(call: TurnCall) -> JsonObject:
@@ -105,7 +105,7 @@ def _build_output(call: TurnCall, texts: Sequence[str]) -> JsonObject:
     return {"type": kind, "call_id": call.id, "output": output}
 
 
-def _encode(kind: str, time: float, payload: JsonObject) -> str:
+def _encode_item(kind: str, time: float, payload: JsonObject) -> str:
     return encode_line({"timestamp": format_iso_time(time), "type": kind, "payload": payload})
 
 

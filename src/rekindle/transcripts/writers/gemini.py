@@ -10,10 +10,10 @@ from rekindle.json_fields import JsonObject, drop_none
 
 from .turns import (
     AgentRules,
-    Conversation,
     Turn,
     TurnCall,
-    TurnResult,
+    TurnCallResult,
+    WritableSession,
     derive_uuid,
     encode_line,
     format_iso_time,
@@ -29,7 +29,7 @@ RULES = AgentRules(
 )
 
 
-def render_session(conversation: Conversation) -> Iterator[str]:
+def render_session(conversation: WritableSession) -> Iterator[str]:
     """Yield the lines of the session's file."""
     session = conversation.session
     yield encode_line(
@@ -51,7 +51,7 @@ def render_session(conversation: Conversation) -> Iterator[str]:
         yield encode_line({"$set": {"summary": session.title}})
 
 
-def _build_message(conversation: Conversation, number: int, turn: Turn) -> JsonObject:
+def _build_message(conversation: WritableSession, number: int, turn: Turn) -> JsonObject:
     parts = [{"text": text} for text in turn.texts]
     id = turn.id or derive_uuid("gemini", conversation.session.id, f"message {number}")
     head = {"id": id, "timestamp": format_iso_time(turn.time)}
@@ -63,7 +63,7 @@ def _build_message(conversation: Conversation, number: int, turn: Turn) -> JsonO
     return {**head, "type": "gemini", "content": content, "thoughts": [], **more}
 
 
-def _render_summary(conversation: Conversation, number: int, summary: str, time: float) -> str:
+def _render_summary(conversation: WritableSession, number: int, summary: str, time: float) -> str:
     id = derive_uuid("gemini", conversation.session.id, f"summary {number}")
     head = {"id": id, "timestamp": format_iso_time(time), "type": "user"}
     if not summary.startswith("<state_snapshot>"):
@@ -71,7 +71,7 @@ def _render_summary(conversation: Conversation, number: int, summary: str, time:
     return encode_line({**head, "content": [{"text": summary}]})
 
 
-def _build_call(call: TurnCall, result: TurnResult) -> JsonObject:
+def _build_call(call: TurnCall, result: TurnCallResult) -> JsonObject:
     response = {"error" if result.failed else "output": "\n".join(result.texts)}
     answer = {"functionResponse": {"id": call.id, "name": call.name, "response": response}}
     return {

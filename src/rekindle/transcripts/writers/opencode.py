@@ -13,9 +13,9 @@ from rekindle.json_fields import JsonObject, drop_none
 
 from .turns import (
     AgentRules,
-    Conversation,
     Turn,
     TurnCall,
+    WritableSession,
     derive_hex,
     encode_document,
     to_milliseconds,
@@ -42,7 +42,7 @@ _MAX_TITLE_LENGTH = 100
 _AGENT = "build"  # OpenCode's default agent
 
 
-def render_session(conversation: Conversation) -> Iterator[str]:
+def render_session(conversation: WritableSession) -> Iterator[str]:
     """Yield the document."""
     session = conversation.session
     created, updated = to_milliseconds(session.started), to_milliseconds(session.last_active)
@@ -63,7 +63,7 @@ def render_session(conversation: Conversation) -> Iterator[str]:
 class _OpenCodeMessages:
     """The messages built so far, and the ids that the next ones refer to."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: WritableSession) -> None:
         self.conversation = conversation
         self.prompt_id = ""
         self.last_value = 0

@@ -14,10 +14,10 @@ from rekindle.json_fields import JsonObject
 
 from .turns import (
     AgentRules,
-    Conversation,
     Turn,
     TurnCall,
-    TurnResult,
+    TurnCallResult,
+    WritableSession,
     derive_hex,
     encode_line,
     format_iso_time,
@@ -38,10 +38,10 @@ RULES = AgentRules(
 _VERSION = 3
 _TIMED_ID = re.compile(r"(user|assistant|bashExecution):(\d{1,15})")
 _ENTRY_ID = re.compile(r"[0-9a-f]{8}")
-_COMMAND_OUTPUT = re.compile(r"```\n(.*)\n```(?:\n\n[^\n]*)*", re.DOTALL)
+_FULL_OUTPUT = re.compile(r"\[Output truncated\. Full output: ([^\n]+)\]\Z")
 
 
-def render_session(conversation: Conversation) -> Iterator[str]:
+def render_session(conversation: WritableSession) -> Iterator[str]:
     """Yield the lines of the session's file."""
     started = format_iso_time(conversation.session.started)
     header = {"type": "session", "version": _VERSION, "id": conversation.id}
@@ -59,7 +59,7 @@ def render_session(conversation: Conversation) -> Iterator[str]:
 class _EntryChain:
     """The entries written so far, each linked to the one before it."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: WritableSession) -> None:
         self.conversation = conversation
         self.parent: str | None = None
         self.seen: set[str] = set()
@@ -99,7 +99,7 @@ class _EntryChain:
             "stopReason": turn.finish_reason or ("toolUse" if calls else "stop"),
         }
 
-    def _render_result(self, call: TurnCall, result: TurnResult) -> str:
+    def _render_result(self, call: TurnCall, result: TurnCallResult) -> str:
         message = {
             "role": "toolResult",
             "toolCallId": call.id,
@@ -150,13 +150,15 @@ def _build_command(turn: Turn) -> JsonObject | None:
     if not isinstance(command, str):
         return None
     text = "\n".join(turn.texts).removeprefix(f"Ran `{command}`\n")
-    found = _COMMAND_OUTPUT.fullmatch(text)
+    output, _, notes = text.removeprefix("```\n").rpartition("\n```")
+    full = _FULL_OUTPUT.search(notes)
     return {
         "role": "bashExecution",
         "command": command,
-        "output": found[1] if found else "",
+        "output": output,
         "exitCode": turn.meta.get("exit_code"),
         "cancelled": turn.meta.get("interrupted") is True,
-        "truncated": False,
+        "truncated": full is not None,
+        "fullOutputPath": full[1] if full else None,
         "excludeFromContext": turn.meta.get("hidden") is True,
     }

@@ -13,7 +13,7 @@ from rekindle.errors import InvalidInput
 from rekindle.json_fields import as_object, get_text
 from rekindle.transcripts.discovery import list_locations
 
-from .turns import Conversation, derive_hex, format_iso_time
+from .turns import WritableSession, derive_hex, format_iso_time
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9]")
 _SEPARATORS = re.compile(r"[/\\:]")
@@ -40,7 +40,7 @@ class UserFolders(NamedTuple):
 
 
 def find_place(
-    conversation: Conversation, folders: UserFolders, imported: Iterable[str]
+    conversation: WritableSession, folders: UserFolders, imported: Iterable[str]
 ) -> SessionPlace:
     """Find the place of a session, which is where it was imported from if the agent looks there.
 
@@ -72,9 +72,11 @@ def _iter_matches(roots: Iterable[Path], pattern: str, ending: str) -> Iterator[
                 yield path
 
 
-def _build_command(conversation: Conversation) -> str:
+def _build_command(conversation: WritableSession) -> str:
     words = _RESUME_WORDS[conversation.agent]
     command = f"{words} {shlex.quote(conversation.id)}"
+    if conversation.agent == "opencode" and conversation.provider is None:
+        command += " --model PROVIDER/MODEL"  # it would ask for the one of the last prompt
     folder = conversation.folder
     return f"cd {shlex.quote(folder)} && {command}" if folder else command
 
@@ -82,7 +84,7 @@ def _build_command(conversation: Conversation) -> str:
 # -- the names of files ---------------------------------------------------------------------------
 
 
-def _build_claude_code_path(conversation: Conversation, root: Path, ending: str) -> Path:
+def _build_claude_code_path(conversation: WritableSession, root: Path, ending: str) -> Path:
     name = _UNSAFE.sub("-", conversation.folder)
     if len(name) > _MAX_FOLDER_NAME:
         digits = derive_hex("claude-code", conversation.folder, "folder")[:8]
@@ -90,20 +92,20 @@ def _build_claude_code_path(conversation: Conversation, root: Path, ending: str)
     return root / name / ending.lstrip("/")
 
 
-def _build_codex_path(conversation: Conversation, root: Path, ending: str) -> Path:
+def _build_codex_path(conversation: WritableSession, root: Path, ending: str) -> Path:
     time = format_iso_time(conversation.session.started)[:19]
     day = time[:10].split("-")
     return root.joinpath(*day, f"rollout-{time.replace(':', '-')}{ending}")
 
 
-def _build_pi_path(conversation: Conversation, root: Path, ending: str) -> Path:
+def _build_pi_path(conversation: WritableSession, root: Path, ending: str) -> Path:
     time = _UNSAFE.sub("-", format_iso_time(conversation.session.started)[:-1])
     time = f"{time}Z"
     folder = _SEPARATORS.sub("-", conversation.folder.lstrip("/\\"))
     return root / f"--{folder[:_MAX_FOLDER_NAME]}--" / f"{time}{ending}"
 
 
-def _build_gemini_path(conversation: Conversation, root: Path, ending: str) -> Path:
+def _build_gemini_path(conversation: WritableSession, root: Path, ending: str) -> Path:
     name = _read_gemini_project(root / "projects.json", conversation.folder)
     if name is None:
         raise InvalidInput(
@@ -124,7 +126,7 @@ def _read_gemini_project(file: Path, folder: str) -> str | None:
     return name if name and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) else None
 
 
-def _find_opencode_place(conversation: Conversation, folders: UserFolders) -> SessionPlace:
+def _find_opencode_place(conversation: WritableSession, folders: UserFolders) -> SessionPlace:
     path = folders.staging / f"opencode-{conversation.id}.json"
     existing = path if path.exists() else None
     # OpenCode keeps sessions in a database of its own, so it has to import them itself.

@@ -45,7 +45,7 @@ class AgentRules(NamedTuple):
     session_prefix: str = ""  # of ids that are not UUIDs
 
 
-class TurnResult(NamedTuple):
+class TurnCallResult(NamedTuple):
     """The result of a call."""
 
     texts: tuple[str, ...]
@@ -64,7 +64,7 @@ class TurnCall(NamedTuple):
     id: str
     name: str
     arguments: JsonObject | str
-    result: TurnResult | None
+    result: TurnCallResult | None
     text: str = ""
 
 
@@ -86,13 +86,13 @@ class Turn(NamedTuple):
     tokens_before: int = 0
     meta: Mapping[str, Any] = {}
 
-    def list_results(self) -> list[tuple[TurnCall, TurnResult]]:
+    def list_results(self) -> list[tuple[TurnCall, TurnCallResult]]:
         """Return the calls that have a result, in the order in which the results arrived."""
         found = [(call, call.result) for call in self.calls if call.result is not None]
         return sorted(found, key=lambda pair: pair[1].arrival)
 
 
-class Conversation(NamedTuple):
+class WritableSession(NamedTuple):
     """A session as an agent can represent it. `omitted` counts what was left out or changed."""
 
     agent: str
@@ -112,13 +112,13 @@ class Conversation(NamedTuple):
 
 def prepare_conversation(
     rules: AgentRules, session: Session, messages: Iterable[Message], folder: str
-) -> Conversation:
+) -> WritableSession:
     """Prepare a session for the writer of an agent."""
     is_native = session.source == rules.agent
     id = session.id if is_native and rules.session_id.fullmatch(session.id) else None
     builder = _TurnBuilder(rules, session, is_native=is_native)
     turns = tuple(builder.build_turns(list(messages)))
-    return Conversation(
+    return WritableSession(
         agent=rules.agent,
         id=id or _derive_session_id(rules, session.id),
         session=session,
@@ -208,13 +208,13 @@ class _TurnBuilder:
             meta=meta,
         )
 
-    def _build_result(self, paired: tuple[int, Message] | None) -> TurnResult | None:
+    def _build_result(self, paired: tuple[int, Message] | None) -> TurnCallResult | None:
         if paired is None:
             return None
         arrival, message = paired
         meta = message.meta or {}
         code: object = meta.get("exit_code")
-        return TurnResult(
+        return TurnCallResult(
             texts=tuple(self._list_texts(message.content)),
             failed=meta.get("is_error") is True,
             exit_code=code if isinstance(code, int) else None,
@@ -222,7 +222,7 @@ class _TurnBuilder:
             arrival=arrival,
         )
 
-    def _keep_call(self, call: ToolCall, result: TurnResult | None) -> TurnCall | None:
+    def _keep_call(self, call: ToolCall, result: TurnCallResult | None) -> TurnCall | None:
         """Return the call as the agent is shown it, or None if it has to become text."""
         rules = self.rules
         name = replace_surrogates(call.name)
@@ -264,7 +264,7 @@ class _TurnBuilder:
         return "[attachment left out]"
 
 
-def format_call(call: ToolCall, result: TurnResult | None) -> str:
+def format_call(call: ToolCall, result: TurnCallResult | None) -> str:
     """Return a call and its result as text, in fences that neither of them can close."""
     name = " ".join(replace_surrogates(call.name).split())[:_MAX_NAME_LENGTH] or "unnamed tool"
     lines = [f"[Called {name}]", fence_text(format_arguments(call))]
