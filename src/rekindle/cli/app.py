@@ -11,7 +11,7 @@ import typer
 from rekindle.config import mask_secrets
 from rekindle.errors import InvalidInput, NotFound, RekindleError
 
-from . import chat, config, gateway, setup, store_access
+from . import chat, config, gateway, service, setup, store_access, watch
 from .help import CommandGroup
 from .insights import commands as insights
 from .output import escape_control_chars
@@ -59,6 +59,7 @@ def apply_global_options(
 
 
 setup.register(app)
+watch.register(app)
 config.register(app)
 insights.register(app)
 chat.register(app)
@@ -66,6 +67,7 @@ templates.register(app)
 processes.register(app)
 app.add_typer(read.group, name="sessions")
 app.add_typer(gateway.group, name="gateway")
+app.add_typer(service.group, name="service")
 for command_module in (read, edit, retention, transfer, restore, maintenance):
     command_module.register(read.group)
 

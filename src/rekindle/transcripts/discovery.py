@@ -82,6 +82,15 @@ def _walk_folder(folder: str, report_failure: ReportFailure) -> Iterator[Discove
         folders += reversed(inner)
 
 
+def find_database(path: str) -> Path:
+    """Return the database that a file belongs to, or the file itself."""
+    for suffix in _SIDECAR_SUFFIXES:
+        owner = path.removesuffix(suffix)
+        if owner != path and os.path.exists(owner):
+            return Path(owner)
+    return Path(path)
+
+
 def _is_sidecar(name: str, names: set[str]) -> bool:
     """Return whether a file belongs to the database next to it."""
     return any(

@@ -38,7 +38,7 @@ RULES = AgentRules(
 _VERSION = 3
 _TIMED_ID = re.compile(r"(user|assistant|bashExecution):(\d{1,15})")
 _ENTRY_ID = re.compile(r"[0-9a-f]{8}")
-_FULL_OUTPUT = re.compile(r"\[Output truncated\. Full output: ([^\n]+)\]\Z")
+_FULL_OUTPUT = "[Output truncated. Full output: "
 
 
 def render_session(conversation: WritableSession) -> Iterator[str]:
@@ -151,14 +151,14 @@ def _build_command(turn: Turn) -> JsonObject | None:
         return None
     text = "\n".join(turn.texts).removeprefix(f"Ran `{command}`\n")
     output, _, notes = text.removeprefix("```\n").rpartition("\n```")
-    full = _FULL_OUTPUT.search(notes)
+    _, is_cut, full_path = notes.rpartition(_FULL_OUTPUT)
     return {
         "role": "bashExecution",
         "command": command,
         "output": output,
         "exitCode": turn.meta.get("exit_code"),
         "cancelled": turn.meta.get("interrupted") is True,
-        "truncated": full is not None,
-        "fullOutputPath": full[1] if full else None,
+        "truncated": bool(is_cut),
+        "fullOutputPath": full_path.removesuffix("]") if is_cut else None,
         "excludeFromContext": turn.meta.get("hidden") is True,
     }
