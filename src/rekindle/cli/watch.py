@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from rekindle.watching.watcher import SessionWatcher, WatchEvent
 
 _CLEAR_LINE = "\r\x1b[K"
-_MAX_STATUS_WIDTH = 100
 
 
 def register(app: typer.Typer) -> None:
@@ -125,7 +125,8 @@ class _WatchPrinter:
         line = f"Watching {self.place}; {format_count(self.messages, 'message')} imported"
         if last := _format_event(event):
             line += f"; last: {time.strftime('%H:%M:%S')} {last}"
-        shown = to_one_line(escape_control_chars(line), _MAX_STATUS_WIDTH)
+        width = max(20, get_terminal_size().columns - 1)  # a longer line could not be replaced
+        shown = to_one_line(escape_control_chars(line), width)
         sys.stdout.write(f"{_CLEAR_LINE}{shown}")
 
 

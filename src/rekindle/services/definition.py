@@ -62,7 +62,7 @@ def render_systemd_unit(service: ServiceDefinition) -> str:
         "",
         "[Service]",
         "Type=exec",
-        f"ExecStart={' '.join(map(quote_systemd_word, service.command))}",
+        f"ExecStart={_quote_command(service.command)}",
         *(
             f"Environment={_quote_assignment(f'{name}={value}')}"
             for name, value in service.environment.items()
@@ -79,8 +79,13 @@ def render_systemd_unit(service: ServiceDefinition) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _quote_command(words: Sequence[str]) -> str:
+    # In the path of the program, systemd replaces no variables.
+    return " ".join([_quote_assignment(words[0]), *map(quote_systemd_word, words[1:])])
+
+
 def quote_systemd_word(word: str) -> str:
-    """Quote a word of a command line so that systemd replaces nothing in it."""
+    """Quote an argument of a command so that systemd replaces nothing in it."""
     return _quote_assignment(word).replace("$", "$$")
 
 

@@ -97,7 +97,10 @@ class _WatchThread(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._report_all()
+            try:
+                self._report_all(ignore_denied=False)
+            except PermissionError:  # of one folder; ignoring it would hide reached limits too
+                self._report_all(ignore_denied=True)
         # The library raises errors of its own kind, and one here must not end in silence.
         except Exception as error:  # noqa: BLE001
             self.error = describe_watch_error(error)
@@ -105,7 +108,7 @@ class _WatchThread(threading.Thread):
                 self.report_end(self.error)
         self.ready.set()
 
-    def _report_all(self) -> None:
+    def _report_all(self, *, ignore_denied: bool) -> None:
         from watchfiles import watch
 
         for changes in watch(
@@ -118,7 +121,7 @@ class _WatchThread(threading.Thread):
             raise_interrupt=False,
             force_polling=False,
             recursive=self.is_recursive,
-            ignore_permission_denied=True,
+            ignore_permission_denied=ignore_denied,
         ):
             self.report_changes({path for _, path in changes})
 

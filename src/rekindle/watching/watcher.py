@@ -141,8 +141,9 @@ class SessionWatcher:
     def _handle_changes(self, paths: set[str]) -> None:
         """Schedule the changed files that belong to sessions; watch folders that have appeared."""
         known = set(self._session_paths)
-        self._watch_folders()
-        added = [str(path) for path in self._session_paths if path not in known]
+        is_replaced = self._watch_folders()
+        # What was written before a folder was watched has not been reported.
+        added = [str(path) for path in self._session_paths if is_replaced or path not in known]
         self.schedule.add_paths([*added, *self._select_files(paths)], time.monotonic())
 
     def _select_files(self, paths: Iterable[str]) -> set[str]:
@@ -152,8 +153,8 @@ class SessionWatcher:
                 found.add(str(path))
         return found
 
-    def _watch_folders(self, *, is_first: bool = False) -> None:
-        """Watch the folders that exist now, if they are not those that are watched."""
+    def _watch_folders(self, *, is_first: bool = False) -> bool:
+        """Watch the folders that exist now; return whether they are others than before."""
         self._session_paths = find_session_paths(self.home, self.env)
         trees = tuple(path for path in self._session_paths if path.is_dir())
         trees = drop_nested_trees(trees)
@@ -161,7 +162,7 @@ class SessionWatcher:
         wanted = WatchedFolders(trees, parents)
         folders = wanted.identify()
         if folders == self._folders and not is_first:
-            return
+            return False
         self._folders = folders
         if not self._is_polling:
             try:
@@ -171,6 +172,7 @@ class SessionWatcher:
         if is_first:
             shown = tuple(map(str, self._session_paths))
             self.report(WatchStarted(shown, self._is_polling))
+        return True
 
     def _start_polling(self, reason: str) -> None:
         self._watcher.stop()
