@@ -176,7 +176,7 @@ for verb in json.load(sys.stdin):
 
 
 def test_every_verb_has_help_with_an_example(rekindle: Rekindle) -> None:
-    names = ("", "sessions", "gateway", "warm", "warm experiment", "warm notes")
+    names = ("", "sessions", "gateway", "service", "warm", "warm experiment", "warm notes")
     groups = {name: rekindle(*name.split(), "--help") for name in names}
     verbs = [
         [*group.split(), verb]
@@ -184,7 +184,7 @@ def test_every_verb_has_help_with_an_example(rekindle: Rekindle) -> None:
         for verb in re.findall(r"^  ([a-z-]+)  ", shown.split("Commands:")[1], re.M)
         if " ".join([*group.split(), verb]) not in names
     ]
-    assert len(verbs) == 71
+    assert len(verbs) == 77
     command = [sys.executable, "-c", HELPS]
     said = json.dumps(verbs)
     done = subprocess.run(command, env=rekindle.env, input=said, capture_output=True, text=True)
