@@ -17,6 +17,8 @@
     ├── ToolError                   a tool failed; a result for the model
     │   └── McpServerUnreachable    an MCP server failed to start, or does not answer
     ├── PlatformError               a chat network rejected a request, or cannot be reached
+    ├── WatchUnavailable            the session folders cannot be watched; says what to do
+    ├── ServiceError                the service manager is missing or refused a command
     ├── ProcessError                background processes
     │   ├── ProcessStartFailed      the program could not be started; nothing of it is left
     │   ├── TooManyProcesses        the owner has reached the limit
@@ -117,6 +119,14 @@ class PlatformError(RekindleError):
         super().__init__(message)
         self.permanent = permanent
         self.retry_after = retry_after
+
+
+class WatchUnavailable(RekindleError):
+    """The session folders cannot be watched, or another watcher does so."""
+
+
+class ServiceError(RekindleError):
+    """The service manager is missing or refused a command."""
 
 
 class ProcessError(RekindleError):

@@ -177,7 +177,7 @@ for verb in json.load(sys.stdin):
 
 def test_every_verb_has_help_with_an_example(rekindle: Rekindle) -> None:
     names = (
-        *("", "sessions", "gateway", "skill", "plugin"),
+        *("", "sessions", "gateway", "service", "skill", "plugin"),
         *("warm", "warm experiment", "warm notes"),
     )
     groups = {name: rekindle(*name.split(), "--help") for name in names}
@@ -187,7 +187,7 @@ def test_every_verb_has_help_with_an_example(rekindle: Rekindle) -> None:
         for verb in re.findall(r"^  ([a-z-]+)  ", shown.split("Commands:")[1], re.M)
         if " ".join([*group.split(), verb]) not in names
     ]
-    assert len(verbs) == 76
+    assert len(verbs) == 82
     command = [sys.executable, "-c", HELPS]
     said = json.dumps(verbs)
     done = subprocess.run(command, env=rekindle.env, input=said, capture_output=True, text=True)

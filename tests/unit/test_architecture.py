@@ -37,6 +37,8 @@ LAYERS = (
     "platforms",
     "agent",
     "learning",
+    "watching",
+    "services",
     "gateway",
     "hooks",
     "mcp",

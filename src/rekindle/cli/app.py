@@ -11,14 +11,14 @@ import typer
 from rekindle.config import mask_secrets
 from rekindle.errors import InvalidInput, NotFound, RekindleError
 
-from . import chat, config, gateway, hook, setup, store_access
+from . import chat, config, gateway, hook, service, setup, store_access, watch
 from .help import CommandGroup
 from .insights import commands as insights
 from .mcp import serve as mcp
 from .mcp import skills
 from .output import escape_control_chars
 from .processes import commands as processes
-from .sessions import edit, maintenance, read, retention, transfer
+from .sessions import edit, maintenance, read, restore, retention, transfer
 from .warm import templates
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -61,6 +61,7 @@ def apply_global_options(
 
 
 setup.register(app)
+watch.register(app)
 config.register(app)
 insights.register(app)
 chat.register(app)
@@ -71,7 +72,8 @@ mcp.register(app)
 skills.register(app)
 app.add_typer(read.group, name="sessions")
 app.add_typer(gateway.group, name="gateway")
-for command_module in (read, edit, retention, transfer, maintenance):
+app.add_typer(service.group, name="service")
+for command_module in (read, edit, retention, transfer, restore, maintenance):
     command_module.register(read.group)
 
 

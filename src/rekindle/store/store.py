@@ -575,6 +575,13 @@ class Store:
         """Record that a file was imported with this stamp."""
         self.import_batch((), {path: stamp})
 
+    def find_imports(self, text: str) -> list[str]:
+        """Return the paths of imported files that contain a text."""
+        with self._engine.begin_read() as tx:
+            rows = tx.run("SELECT path FROM imports ORDER BY path")
+        paths = (unescape_text(path) for (path,) in rows)
+        return [path for path in paths if text in path]
+
     def get_import_stamps(self, paths: Iterable[str]) -> dict[str, str]:
         """Return the stamps of those files that were imported."""
         paths_by_key = {_build_ledger_key(path): path for path in paths}

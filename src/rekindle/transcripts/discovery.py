@@ -82,6 +82,15 @@ def _walk_folder(folder: str, report_failure: ReportFailure) -> Iterator[Discove
         folders += reversed(inner)
 
 
+def find_database(path: str) -> Path:
+    """Return the database that a file belongs to, or the file itself."""
+    for suffix in _SIDECAR_SUFFIXES:
+        owner = path.removesuffix(suffix)
+        if owner != path and os.path.exists(owner):
+            return Path(owner)
+    return Path(path)
+
+
 def _is_sidecar(name: str, names: set[str]) -> bool:
     """Return whether a file belongs to the database next to it."""
     return any(
@@ -118,110 +127,172 @@ def _make_discovered_file(
 # -- the agents' own folders ----------------------------------------------------------------------
 
 
+class SessionLocation(NamedTuple):
+    """A folder or database of sessions, or with a `pattern` those below `root` that match it."""
+
+    root: Path
+    pattern: str = ""
+
+    def list_existing(self) -> list[Path]:
+        """Return the folders and databases that exist."""
+        if self.pattern:
+            return sorted(self.root.glob(self.pattern))
+        return [self.root] if self.root.exists() else []
+
+    def list_parents(self, home: Path) -> list[Path]:
+        """Return the existing folders in which this location may appear, from the home down."""
+        paths = [self.root] if self.pattern else []
+        for number in range(1, self.pattern.count("/") + 1):
+            parts = self.pattern.split("/")[:number]
+            paths += self.root.glob("/".join(parts))
+        paths += [
+            parent
+            for parent in self.root.parents
+            if parent == home or parent.is_relative_to(home) or parent == self.root.parent
+        ]
+        return [path for path in paths if path.is_dir()]
+
+
 def find_session_paths(home: Path, env: Mapping[str, str]) -> list[Path]:
     """Return the existing session folders and databases of the user with this home and environment."""
     found: dict[Path, None] = {}
-    for list_paths in (
-        _list_claude_code_paths,
-        _list_codex_paths,
-        _list_copilot_paths,
-        _list_opencode_paths,
-        _list_pi_paths,
-        _list_gemini_paths,
-        _list_hermes_paths,
-        _list_openhands_paths,
-        _list_mini_swe_agent_paths,
-        _list_inspect_paths,
-        _list_aider_paths,
-    ):
-        for path in list_paths(home, env):
-            if path.exists():
+    for agent in _LOCATIONS:
+        for location in list_locations(agent, home, env):
+            for path in location.list_existing():
                 found[path.resolve()] = None
     return list(found)
 
 
-def _list_claude_code_paths(home: Path, env: Mapping[str, str]) -> Iterator[Path]:
+def find_parent_folders(home: Path, env: Mapping[str, str]) -> list[Path]:
+    """Return the existing folders in which session folders and databases may appear."""
+    found: dict[Path, None] = {}
+    for agent in _LOCATIONS:
+        for location in list_locations(agent, home, env):
+            found.update((path.resolve(), None) for path in location.list_parents(home))
+    return list(found)
+
+
+def list_locations(agent: str, home: Path, env: Mapping[str, str]) -> list[SessionLocation]:
+    """Return where an agent keeps its sessions, the first choice first."""
+    return list(_LOCATIONS[agent](home, env))
+
+
+def _list_claude_code_paths(home: Path, env: Mapping[str, str]) -> Iterator[SessionLocation]:
     # The variable replaces the default folders, as in Claude Code itself.
     if override := env.get("CLAUDE_CONFIG_DIR"):
         for root in override.split(","):
-            yield _expand_home(root.strip(), home) / "projects"
+            yield SessionLocation(_expand_home(root.strip(), home) / "projects")
     else:
-        yield home / ".claude" / "projects"
-        yield home / ".config" / "claude" / "projects"
+        yield SessionLocation(home / ".claude" / "projects")
+        yield SessionLocation(home / ".config" / "claude" / "projects")
 
 
-def _list_codex_paths(home: Path, env: Mapping[str, str]) -> Iterator[Path]:
+def _list_codex_paths(home: Path, env: Mapping[str, str]) -> Iterator[SessionLocation]:
     override = env.get("CODEX_HOME")
     root = _expand_home(override, home) if override else home / ".codex"
-    yield root / "sessions"
-    yield root / "archived_sessions"
+    yield SessionLocation(root / "sessions")
+    yield SessionLocation(root / "archived_sessions")
 
 
-def _list_copilot_paths(home: Path, env: Mapping[str, str]) -> Iterator[Path]:
+def _list_copilot_paths(home: Path, env: Mapping[str, str]) -> Iterator[SessionLocation]:
     if override := env.get("COPILOT_HOME"):
-        yield _expand_home(override, home) / "session-state"
+        yield SessionLocation(_expand_home(override, home) / "session-state")
         return
     if state := env.get("XDG_STATE_HOME"):
-        yield _expand_home(state, home) / ".copilot" / "session-state"
-    yield home / ".copilot" / "session-state"
+        yield SessionLocation(_expand_home(state, home) / ".copilot" / "session-state")
+    yield SessionLocation(home / ".copilot" / "session-state")
 
 
-def _list_opencode_paths(home: Path, env: Mapping[str, str]) -> Iterator[Path]:
+def _list_opencode_paths(home: Path, env: Mapping[str, str]) -> Iterator[SessionLocation]:
     data = env.get("XDG_DATA_HOME")
     root = (_expand_home(data, home) if data else home / ".local" / "share") / "opencode"
     # The database replaced the files; messages keep their ids, so both may be read.
-    yield root / "storage" / "session"
-    yield from sorted(root.glob("project/*/storage/session/info"))
-    yield from sorted(root.glob("opencode*.db"))
+    yield SessionLocation(root / "storage" / "session")
+    yield SessionLocation(root, "project/*/storage/session/info")
+    yield SessionLocation(root, "opencode*.db")
     if override := env.get("OPENCODE_DB"):
-        yield root / _expand_home(override, home)
+        yield SessionLocation(root / _expand_home(override, home))
 
 
-def _list_pi_paths(home: Path, env: Mapping[str, str]) -> Iterator[Path]:
+def _list_pi_paths(home: Path, env: Mapping[str, str]) -> Iterator[SessionLocation]:
     override = env.get("PI_CODING_AGENT_DIR")
-    yield (_expand_home(override, home) if override else home / ".pi" / "agent") / "sessions"
+    root = _expand_home(override, home) if override else home / ".pi" / "agent"
+    yield SessionLocation(root / "sessions")
 
 
-def _list_gemini_paths(home: Path, env: Mapping[str, str]) -> Iterator[Path]:
+def _list_gemini_paths(home: Path, env: Mapping[str, str]) -> Iterator[SessionLocation]:
     override = env.get("GEMINI_CLI_HOME")
     root = (_expand_home(override, home) if override else home) / ".gemini"
     # A checkpoint is a copy of a chat without ids, so importing it would count messages twice.
-    yield from sorted(root.glob("tmp/*/chats"))
+    yield SessionLocation(root, "tmp/*/chats")
 
 
-def _list_hermes_paths(home: Path, env: Mapping[str, str]) -> Iterator[Path]:
+def _list_hermes_paths(home: Path, env: Mapping[str, str]) -> Iterator[SessionLocation]:
     override = env.get("HERMES_HOME")
     root = _expand_home(override, home) if override else home / ".hermes"
     # Sessions in older files may also be in the database; messages keep their ids.
-    yield root / "state.db"
-    yield from sorted(root.glob("profiles/*/state.db"))
-    yield root / "sessions"
+    yield SessionLocation(root / "state.db")
+    yield SessionLocation(root, "profiles/*/state.db")
+    yield SessionLocation(root / "sessions")
 
 
-def _list_openhands_paths(home: Path, env: Mapping[str, str]) -> Iterator[Path]:
+def _list_openhands_paths(home: Path, env: Mapping[str, str]) -> Iterator[SessionLocation]:
     override = env.get("OPENHANDS_PERSISTENCE_DIR")
     root = _expand_home(override, home) if override else home / ".openhands"
     folder = env.get("OPENHANDS_CONVERSATIONS_DIR")
-    yield _expand_home(folder, home) if folder else root / "conversations"
-    yield root / "sessions"
+    yield SessionLocation(_expand_home(folder, home) if folder else root / "conversations")
+    yield SessionLocation(root / "sessions")
 
 
-def _list_mini_swe_agent_paths(home: Path, env: Mapping[str, str]) -> Iterator[Path]:
+def _list_mini_swe_agent_paths(home: Path, env: Mapping[str, str]) -> Iterator[SessionLocation]:
     override = env.get("MSWEA_GLOBAL_CONFIG_DIR")
     root = _expand_home(override, home) if override else home / ".config" / "mini-swe-agent"
-    yield root / "last_mini_run.traj.json"
+    yield SessionLocation(root / "last_mini_run.traj.json")
 
 
-def _list_inspect_paths(home: Path, env: Mapping[str, str]) -> Iterator[Path]:
+def _list_inspect_paths(home: Path, env: Mapping[str, str]) -> Iterator[SessionLocation]:
     # Without the variable, logs are where Inspect was started; it may also name a bucket.
     override = env.get("INSPECT_LOG_DIR")
     if override and "://" not in override:
-        yield _expand_home(override, home)
+        yield SessionLocation(_expand_home(override, home))
 
 
-def _list_aider_paths(home: Path, env: Mapping[str, str]) -> Iterator[Path]:
+def _list_aider_paths(home: Path, env: Mapping[str, str]) -> Iterator[SessionLocation]:
     # Each repository has its own history, listed nowhere; this is the one outside of any.
-    yield _expand_home(env.get("AIDER_CHAT_HISTORY_FILE") or "~/.aider.chat.history.md", home)
+    file = env.get("AIDER_CHAT_HISTORY_FILE") or "~/.aider.chat.history.md"
+    yield SessionLocation(_expand_home(file, home))
+
+
+_LOCATIONS: Mapping[str, Callable[[Path, Mapping[str, str]], Iterator[SessionLocation]]] = {
+    "claude-code": _list_claude_code_paths,
+    "codex": _list_codex_paths,
+    "copilot": _list_copilot_paths,
+    "opencode": _list_opencode_paths,
+    "pi": _list_pi_paths,
+    "gemini": _list_gemini_paths,
+    "hermes": _list_hermes_paths,
+    "openhands": _list_openhands_paths,
+    "mini-swe-agent": _list_mini_swe_agent_paths,
+    "inspect": _list_inspect_paths,
+    "aider": _list_aider_paths,
+}
+# The variables by which agents are told to keep their sessions elsewhere.
+LOCATION_VARIABLES = (
+    "CLAUDE_CONFIG_DIR",
+    "CODEX_HOME",
+    "COPILOT_HOME",
+    "XDG_STATE_HOME",
+    "XDG_DATA_HOME",
+    "OPENCODE_DB",
+    "PI_CODING_AGENT_DIR",
+    "GEMINI_CLI_HOME",
+    "HERMES_HOME",
+    "OPENHANDS_PERSISTENCE_DIR",
+    "OPENHANDS_CONVERSATIONS_DIR",
+    "MSWEA_GLOBAL_CONFIG_DIR",
+    "INSPECT_LOG_DIR",
+    "AIDER_CHAT_HISTORY_FILE",
+)
 
 
 def _expand_home(path: str, home: Path) -> Path:

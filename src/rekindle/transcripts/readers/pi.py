@@ -193,7 +193,10 @@ class _PiSession(SessionBuilder):
         elif finish == "aborted":
             self.pending_meta["aborted"] = True
         self._add_usage(raw)
-        self.fill_fields(model=(model := get_text(raw, "model")))
+        self.fill_fields(
+            model=(model := get_text(raw, "model")),
+            model_config=drop_none({"provider": get_text(raw, "provider")}),
+        )
         meta["model"] = model if model != self.session.model else None
         return Message(
             role="assistant",

@@ -1,0 +1,119 @@
+"""`rekindle sessions restore-to`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rekindle.cli.output import (
+    DryRunOption,
+    JsonOption,
+    OwnerOption,
+    format_count,
+    print_json,
+    print_line,
+)
+from rekindle.cli.session_choice import SessionArgument
+from rekindle.cli.store_access import load_settings, open_for_reading
+from rekindle.config import get_home_and_env
+
+if TYPE_CHECKING:
+    from rekindle.transcripts.restore import RestorePlan
+
+
+class RestoreAgent(StrEnum):
+    """An agent that a session can be written for."""
+
+    claude_code = "claude-code"
+    codex = "codex"
+    opencode = "opencode"
+    pi = "pi"
+    gemini = "gemini"
+
+
+def register(app: typer.Typer) -> None:
+    """Register the command of this module."""
+    app.command("restore-to")(restore_session)
+
+
+def restore_session(
+    agent: Annotated[RestoreAgent, typer.Argument(help="Agent that resumes the session.")],
+    session: SessionArgument,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Folder to resume in.", show_default="the session's, or this one"
+        ),
+    ] = None,
+    owner: OwnerOption = None,
+    dry_run: DryRunOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Put a session back where an agent resumes it from, after the agent deleted it.
+
+    The file gets the name, place and ids it had. A file that is still there is never changed. With
+    another agent than the one that wrote it, tools that the other does not have become text.
+
+    \b
+    Examples:
+      rekindle sessions restore-to claude-code 4b1b8203
+      rekindle sessions restore-to codex 'Fix the login test' --dry-run
+      rekindle sessions restore-to pi 4b1b8203 --folder ~/src/app
+    """
+    from rekindle.transcripts.restore import plan_restore, write_restored_file
+    from rekindle.transcripts.writers.places import UserFolders
+
+    home, env = get_home_and_env()
+    with open_for_reading() as store:
+        found = store.resolve(session, owner=owner)
+        chosen = str(folder.expanduser().absolute()) if folder else found.cwd or str(Path.cwd())
+        plan = plan_restore(
+            agent.value,
+            found,
+            store.messages(found),
+            folder=chosen,
+            folders=UserFolders(home, env, load_settings().home / "restored"),
+            list_imports=store.find_imports,
+        )
+    if not (dry_run or plan.is_present):
+        write_restored_file(plan)
+    if json:
+        _print_plan_json(plan, dry_run=dry_run)
+    else:
+        _print_plan(plan, dry_run=dry_run)
+
+
+def _print_plan_json(plan: RestorePlan, *, dry_run: bool) -> None:
+    conversation = plan.conversation
+    print_json(
+        {
+            "agent": conversation.agent,
+            "session": conversation.session.id,
+            "id": conversation.id,
+            "path": str(plan.path),
+            "folder": conversation.folder,
+            "bytes": len(plan.text),
+            "written": not (dry_run or plan.is_present),
+            "changed": dict(conversation.omitted),
+            "commands": list(plan.commands),
+        }
+    )
+
+
+def _print_plan(plan: RestorePlan, *, dry_run: bool) -> None:
+    conversation = plan.conversation
+    turns = format_count(len(conversation.turns), "prompt and answer")
+    turns = turns.replace("prompt and answers", "prompts and answers")
+    if plan.is_present:
+        print_line(f"Already there: {plan.path}")
+    else:
+        print_line(f"{'Would write' if dry_run else 'Wrote'} {turns} to {plan.path}")
+    if conversation.omitted:
+        changes = (format_count(count, what) for what, count in conversation.omitted.items())
+        print_line(f"Left out or changed: {', '.join(changes)}.")
+    print_line("Resume it with:")
+    for command in plan.commands:
+        print_line(f"  {command}")

@@ -1,0 +1,1 @@
+"""Services: keep a Rekindle command running with the user's service manager."""

@@ -1,0 +1,114 @@
+"""What a service runs, and its text for systemd and launchd. No I/O."""
+
+from __future__ import annotations
+
+import plistlib
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import NamedTuple
+
+from rekindle.errors import InvalidInput
+
+_DESCRIPTIONS: Mapping[str, str] = {
+    "watch": "Rekindle: import the sessions of agents as they grow",
+}
+SERVICE_NAMES = tuple(_DESCRIPTIONS)
+
+
+class ServiceDefinition(NamedTuple):
+    """A command to keep running. `environment` holds what it needs of the user's."""
+
+    name: str
+    description: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    log_file: PurePath  # for managers that keep no log
+
+    @property
+    def unit_name(self) -> str:
+        """The name of the systemd unit."""
+        return f"rekindle-{self.name}.service"
+
+    @property
+    def label(self) -> str:
+        """The label of the launchd agent."""
+        return f"dev.rekindle.{self.name}"
+
+
+def build_service(
+    name: str, program: Sequence[str], environment: Mapping[str, str], home: PurePath
+) -> ServiceDefinition:
+    """Define a service that runs `rekindle NAME`; `program` is how Rekindle is started."""
+    for text in (*program, *environment.values(), str(home)):
+        if any(character in text for character in "\n\r\0"):
+            raise InvalidInput(f"A service cannot have a line break in {text!r:.80}.")
+    return ServiceDefinition(
+        name=name,
+        description=_DESCRIPTIONS[name],
+        command=(*program, name),
+        environment=dict(sorted(environment.items())),
+        log_file=home / "logs" / f"{name}.log",
+    )
+
+
+# -- systemd --------------------------------------------------------------------------------------
+
+
+def render_systemd_unit(service: ServiceDefinition) -> str:
+    """Return the text of the systemd user unit."""
+    lines = [
+        "[Unit]",
+        f"Description={service.description}",
+        "",
+        "[Service]",
+        "Type=exec",
+        f"ExecStart={_quote_command(service.command)}",
+        *(
+            f"Environment={_quote_assignment(f'{name}={value}')}"
+            for name, value in service.environment.items()
+        ),
+        "Restart=on-failure",
+        "RestartSec=10",
+        "Nice=10",
+        "UMask=0077",
+        "NoNewPrivileges=yes",
+        "",
+        "[Install]",
+        "WantedBy=default.target",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _quote_command(words: Sequence[str]) -> str:
+    # In the path of the program, systemd replaces no variables.
+    return " ".join([_quote_assignment(words[0]), *map(quote_systemd_word, words[1:])])
+
+
+def quote_systemd_word(word: str) -> str:
+    """Quote an argument of a command so that systemd replaces nothing in it."""
+    return _quote_assignment(word).replace("$", "$$")
+
+
+def _quote_assignment(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'
+
+
+# -- launchd --------------------------------------------------------------------------------------
+
+
+def render_launchd_plist(service: ServiceDefinition) -> str:
+    """Return the text of the launchd agent."""
+    properties = {
+        "Label": service.label,
+        "ProgramArguments": list(service.command),
+        "EnvironmentVariables": dict(service.environment),
+        "RunAtLoad": True,
+        "KeepAlive": {"SuccessfulExit": False},
+        "ThrottleInterval": 10,
+        "ProcessType": "Background",
+        "Umask": 0o077,
+        "StandardOutPath": str(service.log_file),
+        "StandardErrorPath": str(service.log_file),
+    }
+    return plistlib.dumps(properties).decode()
