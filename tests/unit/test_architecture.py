@@ -39,6 +39,7 @@ LAYERS = (
     "learning",
     "gateway",
     "hooks",
+    "coding_agents",
     "cli",
     "testing",
 )

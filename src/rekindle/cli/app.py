@@ -12,6 +12,7 @@ from rekindle.config import mask_secrets
 from rekindle.errors import InvalidInput, NotFound, RekindleError
 
 from . import chat, config, gateway, setup, store_access
+from .agents import install
 from .help import CommandGroup
 from .insights import commands as insights
 from .output import escape_control_chars
@@ -59,6 +60,7 @@ def apply_global_options(
 
 
 setup.register(app)
+install.register(app)
 config.register(app)
 insights.register(app)
 chat.register(app)

@@ -1,0 +1,139 @@
+"""`rekindle install` puts hooks into the real agents, and `uninstall` leaves no trace of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rekindle.hooks.command import get_launcher
+from tests import command
+from tests.waiting import wait_until
+
+from .conftest import OpenLab
+from .lab import AgentLab
+
+# Stands in for the hook itself: keeps the events, and answers with a word that can be recognized.
+PROBE = """#!{python}
+import json, pathlib, sys
+event = json.load(sys.stdin)
+with open({events!r}, "a") as file:
+    file.write(json.dumps([sys.argv[1:], event]) + "\\n")
+if sys.argv[2] in ("start", "prompt", "failure"):
+    name = event.get("hook_event_name")
+    context = "MARKER-" + sys.argv[2]
+    print(json.dumps({{"hookSpecificOutput": {{"hookEventName": name, "additionalContext": context}}}}))
+"""
+
+
+class Probe:
+    """Rekindle in the home of an agent, with a hook that keeps what it is given."""
+
+    def __init__(self, lab: AgentLab) -> None:
+        self.lab = lab
+        self.events_file = lab.rekindle_home / "events.jsonl"
+
+    def run(self, *words: str, code: int = 0) -> str:
+        theirs = self.lab.build_env()
+        env = {**os.environ, **{key: theirs[key] for key in ("HOME", "PATH", "REKINDLE_HOME")}}
+        done = command.run(words, env=env, cwd=self.lab.repository, capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
+        return done.stdout
+
+    def install(self, *options: str) -> None:
+        self.run("install", self.lab.agent, "--yes", *options)
+        launcher = get_launcher(self.lab.rekindle_home)
+        assert launcher.exists()
+        launcher.write_text(PROBE.format(python=sys.executable, events=str(self.events_file)))
+        launcher.chmod(0o700)
+
+    def read_events(self) -> dict[str, Any]:
+        """The last event of each kind."""
+        lines = self.events_file.read_text().splitlines() if self.events_file.exists() else []
+        found = [json.loads(line) for line in lines]
+        assert all(words[0] == self.lab.agent for words, _ in found)
+        return {words[1]: event for words, event in found}
+
+
+def read_files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("agent", ["claude-code", "codex", "opencode", "gemini", "pi"])
+def test_the_hooks_of_an_installation_run_in_the_real_agent(agent: str, open_lab: OpenLab) -> None:
+    lab = open_lab(agent)
+    probe = Probe(lab)
+    probe.install()
+    run = lab.run("Please go on.\nrun: definitely-not-a-command")
+    assert run.exit_code == 0, run.errors
+    assert "MARKER-start" in run.texts[0]
+    assert "MARKER-prompt" in run.texts[0]
+    assert "MARKER-failure" in run.texts[1]
+    # The agent does not wait for the hook of the end.
+    assert wait_until(lambda: set(probe.read_events()) >= {"start", "prompt", "failure", "end"})
+    events = probe.read_events()
+    assert "Please go on." in events["prompt"]["prompt"]
+    assert "definitely-not-a-command" in json.dumps(events["failure"])
+    assert all(event["session_id"] and event["cwd"] for event in events.values())
+
+
+# The files that people write, and those that only the agent itself writes.
+CONFIGS = {
+    "claude-code": ([".claude/settings.json"], [".claude.json"]),
+    "codex": ([".codex/config.toml", ".codex/hooks.json"], []),
+    "opencode": ([".config/opencode/plugins/rekindle.js"], [".config/opencode/opencode.json"]),
+    "gemini": ([".gemini/settings.json"], []),
+    "pi": ([".pi/agent/extensions/rekindle.js"], []),
+}
+
+
+@pytest.mark.parametrize("agent", CONFIGS)
+def test_uninstall_after_a_session_leaves_the_configuration_as_it_was(
+    agent: str, open_lab: OpenLab
+) -> None:
+    lab = open_lab(agent)
+    if agent == "claude-code":
+        (lab.home / ".claude").mkdir()
+        (lab.home / ".claude" / "settings.json").write_text('{\n\t"model": "opus"}')
+    probe = Probe(lab)
+    before = read_files(lab.home)
+    probe.install()
+    assert lab.run("Please go on.").exit_code == 0
+    assert probe.read_events()
+    probe.run("uninstall", agent, "--yes")
+    after = read_files(lab.home)
+    by_people, by_agent = CONFIGS[agent]
+    for name in by_people:
+        assert after.get(name) == before.get(name)
+    for name in by_agent:
+        assert b"rekindle" not in after.get(name, b"")
+    seen = len(probe.events_file.read_text())
+    assert lab.run("Please go on.").exit_code == 0
+    assert len(probe.events_file.read_text()) == seen
+
+
+@pytest.mark.parametrize("agent", ["claude-code", "opencode", "gemini"])
+def test_the_hooks_of_a_project_run_in_that_project_alone(agent: str, open_lab: OpenLab) -> None:
+    lab = open_lab(agent)
+    probe = Probe(lab)
+    probe.install("--project")
+    # Hooks of a project name the command, not a folder; here it leads to the probe.
+    script = lab.rekindle_home / "bin" / "rekindle"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nshift\nexec {get_launcher(lab.rekindle_home)} "$@"\n')
+    script.chmod(0o755)
+    env = {"PATH": f"{script.parent}{os.pathsep}{lab.build_env()['PATH']}"}
+    run = lab.run("Please go on.", env=env)
+    assert "MARKER-start" in run.texts[0]
+    elsewhere = lab.home / "elsewhere"
+    elsewhere.mkdir()
+    run = lab.run("Please go on.", env=env, cwd=elsewhere)
+    assert "MARKER-start" not in run.texts[0]
