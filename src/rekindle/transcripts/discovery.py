@@ -118,25 +118,19 @@ def _make_discovered_file(
 # -- the agents' own folders ----------------------------------------------------------------------
 
 
-def find_session_paths(home: Path, env: Mapping[str, str]) -> list[Path]:
-    """Return the existing session folders and databases of the user with this home and environment."""
+def find_session_paths(
+    home: Path, env: Mapping[str, str], agent: str | None = None
+) -> list[Path]:
+    """Return the existing session folders and databases of the user with this home and environment.
+
+    Those of one agent if it is named, else those of all.
+    """
     found: dict[Path, None] = {}
-    for list_paths in (
-        _list_claude_code_paths,
-        _list_codex_paths,
-        _list_copilot_paths,
-        _list_opencode_paths,
-        _list_pi_paths,
-        _list_gemini_paths,
-        _list_hermes_paths,
-        _list_openhands_paths,
-        _list_mini_swe_agent_paths,
-        _list_inspect_paths,
-        _list_aider_paths,
-    ):
-        for path in list_paths(home, env):
-            if path.exists():
-                found[path.resolve()] = None
+    for name, list_paths in _PATHS_BY_AGENT.items():
+        if agent is None or agent == name:
+            for path in list_paths(home, env):
+                if path.exists():
+                    found[path.resolve()] = None
     return list(found)
 
 
@@ -226,3 +220,18 @@ def _list_aider_paths(home: Path, env: Mapping[str, str]) -> Iterator[Path]:
 
 def _expand_home(path: str, home: Path) -> Path:
     return home / path[2:] if path.startswith("~/") else Path(path)
+
+
+_PATHS_BY_AGENT: Mapping[str, Callable[[Path, Mapping[str, str]], Iterator[Path]]] = {
+    "claude-code": _list_claude_code_paths,
+    "codex": _list_codex_paths,
+    "copilot": _list_copilot_paths,
+    "opencode": _list_opencode_paths,
+    "pi": _list_pi_paths,
+    "gemini": _list_gemini_paths,
+    "hermes": _list_hermes_paths,
+    "openhands": _list_openhands_paths,
+    "mini-swe-agent": _list_mini_swe_agent_paths,
+    "inspect": _list_inspect_paths,
+    "aider": _list_aider_paths,
+}

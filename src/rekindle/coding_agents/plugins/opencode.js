@@ -1,36 +1,47 @@
+import { homedir } from "node:os"
+import { join, resolve } from "node:path"
+
+const findDatabase = () => {
+  const data = process.env.XDG_DATA_HOME || join(homedir(), ".local", "share")
+  return resolve(data, "opencode", process.env.OPENCODE_DB || "opencode.db")
+}
+
 export const Rekindle = async ({ directory }) => {
-  const starts = new Map() // session id: what its start hook answered, the same for every request
+  const begun = new Set() // sessions whose start hook has run
   const failures = new Map() // call id: what the hook answered to a tool that threw an error
   const unsaved = new Set() // sessions with messages since their last end
-  const identify = (sessionID) => ({ session_id: sessionID, cwd: directory })
+  const identify = (sessionID) => ({
+    session_id: sessionID,
+    transcript_path: findDatabase(),
+    cwd: directory,
+  })
 
   const save = (sessionID) => {
     if (unsaved.delete(sessionID)) notifyHook("end", identify(sessionID))
   }
-  const askOnce = (answers, key, event, fields) => {
-    if (!answers.has(key)) answers.set(key, askHook(event, fields))
-    return answers.get(key)
+  const addText = (parts, text) => {
+    const { id, sessionID, messageID } = parts.at(-1)
+    if (text) parts.push({ id: `${id}r`, sessionID, messageID, type: "text", text, synthetic: true })
   }
 
   return {
-    "experimental.chat.system.transform": guard(async (input, output) => {
-      if (!input.sessionID) return
-      const text = await askOnce(starts, input.sessionID, "start", identify(input.sessionID))
-      if (text) output.system.push(text)
-    }),
-
+    // The start of a session as well: what is added to its first message stays in the session.
     "chat.message": guard(async (input, output) => {
-      const first = output.parts[0]
-      if (!first) return
-      unsaved.add(first.sessionID)
-      const prompt = output.parts
+      const { parts } = output
+      if (!parts.length) return
+      const sessionID = parts[0].sessionID
+      const prompt = parts
         .filter((part) => part.type === "text" && !part.synthetic)
         .map((part) => part.text)
         .join("\n")
-      const text = await askHook("prompt", { ...identify(first.sessionID), prompt })
-      if (!text) return
-      const { sessionID, messageID } = first
-      output.parts.push({ id: `${first.id}r`, sessionID, messageID, type: "text", text, synthetic: true })
+      unsaved.add(sessionID)
+      const deadline = Date.now() + LIMIT_MS
+      if (!begun.has(sessionID)) {
+        begun.add(sessionID)
+        addText(parts, await askHook("start", { ...identify(sessionID), source: "startup" }))
+      }
+      const rest = deadline - Date.now()
+      addText(parts, await askHook("prompt", { ...identify(sessionID), prompt }, rest))
     }),
 
     // A tool that ran and failed.
@@ -58,13 +69,18 @@ export const Rekindle = async ({ directory }) => {
         for (const part of message.parts) {
           if (part.type !== "tool" || part.state.status !== "error") continue
           if (message !== last && !failures.has(part.callID)) continue
-          const text = await askOnce(failures, part.callID, "failure", {
-            ...identify(part.sessionID),
-            tool_name: part.tool,
-            tool_input: part.state.input,
-            tool_use_id: part.callID,
-            error: part.state.error,
-          })
+          if (!failures.has(part.callID))
+            failures.set(
+              part.callID,
+              await askHook("failure", {
+                ...identify(part.sessionID),
+                tool_name: part.tool,
+                tool_input: part.state.input,
+                tool_use_id: part.callID,
+                error: part.state.error,
+              }),
+            )
+          const text = failures.get(part.callID)
           if (text) part.state.error += `\n${text}`
         }
     }),

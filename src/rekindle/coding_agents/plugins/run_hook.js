@@ -35,7 +35,7 @@ const readContext = (answer) => {
 }
 
 // Run the hook of an event and return the text to add, or "" if there is none within the limit.
-const askHook = (event, fields) =>
+const askHook = (event, fields, limit = LIMIT_MS) =>
   new Promise((resolve) => {
     try {
       const child = startHook(event, fields, "pipe")
@@ -43,7 +43,7 @@ const askHook = (event, fields) =>
       const timer = setTimeout(() => {
         stopHook(child)
         resolve("")
-      }, LIMIT_MS)
+      }, limit)
       const finish = (text) => {
         clearTimeout(timer)
         resolve(text)
