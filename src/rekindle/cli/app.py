@@ -11,8 +11,8 @@ import typer
 from rekindle.config import mask_secrets
 from rekindle.errors import InvalidInput, NotFound, RekindleError
 
-from . import chat, config, gateway, setup, store_access
-from .agents import install
+from . import chat, config, gateway, hook, setup, store_access
+from .agents import doctor, install
 from .help import CommandGroup
 from .insights import commands as insights
 from .output import escape_control_chars
@@ -61,11 +61,13 @@ def apply_global_options(
 
 setup.register(app)
 install.register(app)
+doctor.register(app)
 config.register(app)
 insights.register(app)
 chat.register(app)
 templates.register(app)
 processes.register(app)
+hook.register(app)
 app.add_typer(read.group, name="sessions")
 app.add_typer(gateway.group, name="gateway")
 for command_module in (read, edit, retention, transfer, maintenance):

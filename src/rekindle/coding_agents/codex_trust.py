@@ -29,9 +29,7 @@ class HookTrust(NamedTuple):
     is_enabled: bool
 
 
-def read_codex_trust(
-    program: str, folder: Path, env: Mapping[str, str]
-) -> list[HookTrust] | None:
+def read_codex_trust(program: str, folder: Path, env: Mapping[str, str]) -> list[HookTrust] | None:
     """Return our hooks as Codex knows them in a folder; None if it does not answer."""
     try:
         process = subprocess.Popen(

@@ -39,11 +39,16 @@ class FileChange:
 
 def find_project(folder: Path, home: Path) -> Path:
     """Return the root of the repository that contains a folder, or the folder itself."""
-    folder = folder.resolve()
-    root = next((one for one in (folder, *folder.parents) if (one / ".git").exists()), folder)
+    root = find_repository_root(folder) or folder.resolve()
     if root == home.resolve():
         raise InvalidInput(f"{root} is your home folder, not a project; run it in a project")
     return root
+
+
+def find_repository_root(folder: Path) -> Path | None:
+    """Return the folder of the worktree that contains a folder, if there is one."""
+    folder = folder.resolve()
+    return next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
 
 
 def plan_install(

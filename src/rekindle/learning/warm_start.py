@@ -13,7 +13,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias, TypeVar, cast
 
@@ -46,6 +45,7 @@ from rekindle.store import Store
 from rekindle.store.learning.preludes import encode_prelude, hash_prelude
 from rekindle.types import Message, Pattern, Session, Template
 
+from .arms import ArmAssignment, draw_assignment, draw_cold_share, hash_to_fraction
 from .library import TemplateLibrary, update_index
 from .notes.recall import recall_at_start
 
@@ -73,13 +73,6 @@ class WarmStartConfig(NamedTuple):
     max_tokens: int = DEFAULT_TOKENS
     min_score: float = DEFAULT_FLOOR
     control_share: float = 0.1
-
-
-class ArmAssignment(NamedTuple):
-    """The arm assigned to a session, and the experiment it takes part in, if any."""
-
-    arm: str
-    experiment: trials.Experiment | None = None
 
 
 # Assigns the arm of a session before selection; None for no assignment.
@@ -164,21 +157,12 @@ def require_active(template: Template) -> Template:
 
 def assign_arm(store: Store, session: Session, config: WarmStartConfig) -> ArmAssignment | None:
     """Assign the arm in the running experiment or, for a share of all sessions, cold."""
-    running = store.experiments.get_running()
-    if running is not None:
-        return ArmAssignment(trials.draw_arm(running, session.id), running)
-    return assign_cold_share(session, config)
+    return draw_assignment(store, session.id, config.control_share)
 
 
 def assign_cold_share(session: Session, config: WarmStartConfig) -> ArmAssignment | None:
     """Keep a share of all sessions cold outside of experiments."""
-    return ArmAssignment(COLD) if _hash_to_fraction(session.id) < config.control_share else None
-
-
-def _hash_to_fraction(name: str) -> float:
-    """Hash a name to a fraction from 0 to 1."""
-    digest = blake2b(name.encode("utf-8", "replace"), digest_size=8, person=b"cold").digest()
-    return int.from_bytes(digest) / 2**64
+    return draw_cold_share(session.id, config.control_share)
 
 
 class WarmStarter:
@@ -390,7 +374,7 @@ class WarmStarter:
     ) -> RenderedPrelude:
         """Render unrelated examples, as long as the fitting ones would be."""
         real = renderer(tools)
-        start = int(_hash_to_fraction(new_session.session.id) * 2**40)
+        start = int(hash_to_fraction(new_session.session.id) * 2**40)
         request, selection_request = (
             RequestMatcher(new_session.text, {}, 0),
             self._build_request(new_session, tools),

@@ -118,9 +118,7 @@ def _make_discovered_file(
 # -- the agents' own folders ----------------------------------------------------------------------
 
 
-def find_session_paths(
-    home: Path, env: Mapping[str, str], agent: str | None = None
-) -> list[Path]:
+def find_session_paths(home: Path, env: Mapping[str, str], agent: str | None = None) -> list[Path]:
     """Return the existing session folders and databases of the user with this home and environment.
 
     Those of one agent if it is named, else those of all.

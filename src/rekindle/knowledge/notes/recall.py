@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -74,11 +75,18 @@ class _Candidate(NamedTuple):
 
 
 def recall_start(
-    playbook: Playbook, request: str, decisions: NoteDecisions = NO_DECISIONS
+    playbook: Playbook,
+    request: str,
+    decisions: NoteDecisions = NO_DECISIONS,
+    known: AbstractSet[str] = frozenset(),
 ) -> Recall:
-    """Recall what a session with this request is likely to need."""
+    """Recall what a session with this request is likely to need, without the notes it has already.
+
+    Those are `known` by their ids.
+    """
+    added = [note for note in decisions.added if note.id not in known]
     if not playbook.sessions:
-        return _render_start(playbook, decisions.added)
+        return _render_start(playbook, added)
     scorer = Scorer(playbook, request)
     commands = _choose_items(
         scorer, playbook.commands, COMMAND_WEIGHTS, MIN_COMMAND_PROBABILITY, MAX_COMMANDS
@@ -89,15 +97,12 @@ def recall_start(
         *(describe_fix(one, playbook) for one in _find_common_fixes(playbook)),
         *(describe_file(one.item, playbook) for one in files),
     ]
-    known = {note.id for note in notes}
-    pinned = [
-        note
-        for note in (list_notes(playbook) if decisions.pinned - known else ())
-        if note.id in decisions.pinned - known
-    ]
-    notes = [note for note in [*pinned, *notes] if note.id not in decisions.retired]
+    missing = decisions.pinned - {note.id for note in notes}
+    pinned = [note for note in (list_notes(playbook) if missing else ()) if note.id in missing]
+    excluded = decisions.retired | known
+    notes = [note for note in [*pinned, *notes] if note.id not in excluded]
     notes.sort(key=lambda note: (_KIND_ORDER.index(note.kind), note.id not in decisions.pinned))
-    return _render_start(playbook, [*decisions.added, *notes])
+    return _render_start(playbook, [*added, *notes])
 
 
 def _find_common_fixes(playbook: Playbook) -> list[KnownFix]:

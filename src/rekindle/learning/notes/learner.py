@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -67,16 +67,22 @@ class LoadedSession(NamedTuple):
 
 
 def learn_from_sessions(
-    store: Store, *, limit: int | None = None, progress: Progress | None = None
+    store: Store,
+    *,
+    limit: int | None = None,
+    only: Collection[str] | None = None,
+    progress: Progress | None = None,
 ) -> LearnReport:
     """Observe sessions that are new or have changed, and renew the playbooks of their projects.
 
-    With a `limit`, only that many of the newest are observed.
+    With a `limit`, only that many of the newest are observed; with `only`, those with these ids.
     """
     waiting = store.observations.find_stale(VERSION)
-    if limit is None:
+    if only is not None:
+        waiting = [one for one in waiting if one.id in only]
+    elif limit is None:
         judge_sessions(store)  # many together, which is faster than one by one
-    else:
+    if limit is not None:
         waiting = waiting[-limit:]
     folders: dict[str, FolderEvidence] = {}
     touched: set[str] = set()

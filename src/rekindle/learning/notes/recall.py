@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 from rekindle.knowledge.notes import recall
 from rekindle.knowledge.notes.recall import Recall
@@ -12,13 +13,18 @@ from rekindle.types import JSON, ToolCall
 from .playbooks import find_project, load_decisions, load_playbook
 
 
-def recall_at_start(store: Store, folder: str, message: str) -> Recall:
-    """Return what a session in this folder should be told before it begins; empty if nothing."""
+def recall_at_start(
+    store: Store, folder: str, message: str, known: AbstractSet[str] = frozenset()
+) -> Recall:
+    """Return what a session in this folder should be told before it begins; empty if nothing.
+
+    Notes that it was told already are `known` by their ids.
+    """
     project = find_project(store, folder)
     if project is None:
         return Recall()
     decisions = load_decisions(store, project)
-    return recall.recall_start(load_playbook(store, project), message, decisions)
+    return recall.recall_start(load_playbook(store, project), message, decisions, known)
 
 
 def recall_at_failure(

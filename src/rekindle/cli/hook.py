@@ -1,0 +1,39 @@
+"""The command that agents run as a hook."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(hook)
+
+
+def hook(
+    agent: Annotated[
+        str, typer.Argument(help="Agent: claude-code, codex, opencode, gemini or pi.")
+    ],
+    event: Annotated[str, typer.Argument(help="Event: start, prompt, failure, end or compact.")],
+) -> None:
+    """Answer a hook of another agent: read the event's JSON, print notes for its model.
+
+    It prints JSON or nothing and succeeds, whatever happens: trouble is recorded in the home. Agents run
+    a faster launcher instead, which does the same.
+
+    \b
+    Examples:
+      echo '{"session_id": "s1", "cwd": "/src/app"}' | rekindle hook claude-code start
+    """
+    from rekindle.config import find_home
+    from rekindle.hooks.client import run_client
+    from rekindle.hooks.command import write_launcher
+
+    home = find_home()
+    try:
+        write_launcher(home)
+        run_client(str(home), agent, event)
+    except OSError:
+        pass  # there is no home to record it in

@@ -1,0 +1,179 @@
+"""Answer hooks: what a session is told at its start, with its first prompt, and after a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from rekindle.config import Config
+from rekindle.experiments.experiment import COLD, PLACEBO, WARM, Experiment
+from rekindle.learning.arms import ArmAssignment, draw_assignment, draw_cold_share
+from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
+from rekindle.store import Store
+
+from .context_text import FAILURE_HEADING, HEADING, encode_answer, render_context
+from .events import HookInput, HookRequest, parse_input
+from .home_store import HomeStore
+from .session_state import SessionState, SessionStates
+from .troubles import describe_error, record_trouble
+
+# A session that goes on, or a copy of one, has in its messages what it was told at its start.
+_CONTINUED_SOURCES = ("resume", "fork")
+_COMPACTED = "compact"
+
+NOTHING = b""
+
+
+class ImportJob(NamedTuple):
+    """A session to import and to learn from, in the background."""
+
+    agent: str
+    session: str
+    transcript: str
+    settings: tuple[tuple[str, str], ...]
+
+
+class HookAnswerer:
+    """Answers the hooks of one home; never raises, so that no agent ever sees an error.
+
+    `write_later` runs what need not be done before the answer; `start_import` starts a job.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        write_later: Callable[[Callable[[], None]], None],
+        start_import: Callable[[ImportJob], None],
+    ) -> None:
+        self._home = home
+        self._stores = HomeStore(home)
+        self._states = SessionStates(home)
+        self._write_later = write_later
+        self._start_import = start_import
+
+    def answer(self, request: HookRequest) -> bytes:
+        """Return what the hook prints: JSON or nothing."""
+        try:
+            return self._answer(parse_input(request), request)
+        except Exception as error:  # noqa: BLE001  # whatever it is, the agent must go on
+            self._stores.forget()
+            hook = f"{request.agent[:40]} {request.event[:40]}"
+            record_trouble(self._home, hook, describe_error(error))
+            return NOTHING
+
+    def _answer(self, given: HookInput, request: HookRequest) -> bytes:
+        if given.event in ("end", "compact"):
+            if given.transcript is not None:
+                self._start_import(
+                    ImportJob(given.agent, given.session, given.transcript, request.settings)
+                )
+            return NOTHING
+        if given.event == "failure" and given.failure is None:
+            return NOTHING  # it did not fail
+        config, store = self._stores.get(request.settings)
+        if store is None or not config.warm.enabled:
+            return NOTHING
+        state = self._states.load(given.agent, given.session)
+        is_known = state is not None
+        if state is None:
+            state = self._begin_session(config, store, given)
+        if given.event == "start":
+            return self._answer_start(store, given, state, is_known)
+        if given.event == "prompt":
+            return self._answer_prompt(store, given, state)
+        return self._answer_failure(store, given, state)
+
+    # ── arms
+
+    def _begin_session(self, config: Config, store: Store, given: HookInput) -> SessionState:
+        """Assign the arm of a session that hooks see for the first time."""
+        assignment = self._draw_arm(config, store, given)
+        state = SessionState()
+        if assignment is not None:
+            state.arm = assignment.arm
+            if (experiment := assignment.experiment) is not None:
+                state.experiment = experiment.name
+                self._write_later(
+                    lambda: store.experiments.record_assignment(
+                        experiment, given.session, None, assignment.arm
+                    )
+                )
+        return state
+
+    def _draw_arm(self, config: Config, store: Store, given: HookInput) -> ArmAssignment | None:
+        share = float(config.warm.control_share)
+        assignment = draw_assignment(store, given.session, share)
+        if assignment is None or assignment.experiment is None:
+            return assignment
+        # Its first requests were made before it could be assigned: it cannot take part.
+        is_late = given.event != "start" or given.source in (*_CONTINUED_SOURCES, _COMPACTED)
+        if is_late or not _can_take_part(assignment.experiment):
+            return draw_cold_share(given.session, share)
+        return assignment
+
+    # ── events
+
+    def _answer_start(
+        self, store: Store, given: HookInput, state: SessionState, is_known: bool
+    ) -> bytes:
+        is_repeated = is_known and given.source != _COMPACTED
+        if is_repeated or given.source in _CONTINUED_SOURCES or state.arm == COLD:
+            self._save(given, state)
+            return NOTHING
+        recall = recall_at_start(store, given.cwd, "")
+        context = render_context(HEADING, recall.text) if recall.notes else ""
+        if given.source == _COMPACTED:
+            state.notes, state.fixes = [], []  # the model has forgotten them
+        self._add_notes(state, context, [note.id for note in recall.notes])
+        self._save(given, state)
+        return encode_answer(given.name, context)
+
+    def _answer_prompt(self, store: Store, given: HookInput, state: SessionState) -> bytes:
+        if state.is_prompted:
+            return NOTHING
+        state.is_prompted = True
+        context = ""
+        if state.arm != COLD and given.prompt:
+            recall = recall_at_start(store, given.cwd, given.prompt, frozenset(state.notes))
+            context = render_context(HEADING, recall.text) if recall.notes else ""
+            self._add_notes(state, context, [note.id for note in recall.notes])
+        self._save(given, state)
+        return encode_answer(given.name, context)
+
+    def _answer_failure(self, store: Store, given: HookInput, state: SessionState) -> bytes:
+        call = given.failure
+        if call is None or state.arm == COLD:
+            return NOTHING
+        recall = recall_at_failure(store, given.cwd, call.tool, call.arguments, call.result)
+        new = [note.id for note in recall.notes if note.id not in state.fixes]
+        if not new:
+            return NOTHING
+        state.fixes = [*state.fixes, *new]
+        self._save(given, state)
+        return encode_answer(given.name, render_context(FAILURE_HEADING, recall.text))
+
+    @staticmethod
+    def _add_notes(state: SessionState, context: str, notes: list[str]) -> None:
+        if context:
+            state.arm = state.arm or WARM
+            state.said = [*state.said, context]
+            state.notes = [*state.notes, *notes]
+
+    def _save(self, given: HookInput, state: SessionState) -> None:
+        """Save the state; an answer does not depend on it."""
+        try:
+            self._states.save(given.agent, given.session, state)
+        except OSError as error:
+            record_trouble(self._home, f"{given.agent} {given.event}", str(error))
+
+    def delete_old_states(self) -> None:
+        """Delete what is known of sessions that ended long ago."""
+        self._states.delete_old()
+
+
+def _can_take_part(experiment: Experiment) -> bool:
+    """Return whether hooks can do what an experiment asks for: notes or nothing."""
+    arms = {share.arm for share in experiment.shares}
+    return experiment.template is None and PLACEBO not in arms

@@ -1,0 +1,92 @@
+"""Import a session of another agent and learn from it, in a process of its own.
+
+Nobody waits for it: the agent may be gone already, and its hooks must not wait for this either.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rekindle.errors import NotFound
+from rekindle.learning.notes.learner import learn_from_sessions
+from rekindle.store import Store
+from rekindle.transcripts.importer import import_transcripts
+from rekindle.types import Message
+
+from .command import HOOKS_FOLDER
+from .home_store import load_home_config, open_home_store
+from .session_state import SessionState, SessionStates
+from .troubles import describe_error, record_trouble
+
+LOCK_FILE = "import.lock"
+# An agent may still write to a transcript while its end hook runs.
+QUIET_SECONDS = 1.0
+MAX_IMPORTS = 5
+
+
+def run_import(home: str, agent: str, session: str, transcript: str, *settings: str) -> None:
+    """Import a transcript, give its session the arm, and learn from it; record any trouble."""
+    folder = Path(home)
+    try:
+        config = load_home_config(
+            folder, tuple((name, value) for name, _, value in (s.partition("=") for s in settings))
+        )
+        config.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open_home_store(config) as store:
+            state = SessionStates(folder).load(agent, session)
+            _follow_transcript(folder, store, session, transcript, state)
+    except Exception as error:  # noqa: BLE001  # nobody watches this process
+        record_trouble(folder, f"{agent} import", describe_error(error))
+
+
+def _follow_transcript(
+    home: Path, store: Store, session: str, transcript: str, state: SessionState | None
+) -> None:
+    """Import a transcript until it no longer changes."""
+    for _ in range(MAX_IMPORTS):
+        stamp = _read_stamp(transcript)
+        with _take_turn(home):
+            import_session(store, session, transcript, state)
+        os.nice(5)  # what else is running is more urgent from here on
+        time.sleep(QUIET_SECONDS)
+        if _read_stamp(transcript) == stamp:
+            return
+
+
+@contextmanager
+def _take_turn(home: Path) -> Generator[None]:
+    """Wait for other imports of this home: they would work on the same store."""
+    with (home / HOOKS_FOLDER / LOCK_FILE).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _read_stamp(path: str) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
+
+
+def import_session(
+    store: Store, session: str, transcript: str, state: SessionState | None = None
+) -> None:
+    """Import a transcript, record how its session was started, and learn from it."""
+    report = import_transcripts(store, [transcript])
+    if report.failed:
+        raise NotFound(f"{report.failed[0].file}: {report.failed[0].reason}")
+    if state is not None and state.arm is not None:
+        _record_start(store, session, state)
+    learn_from_sessions(store, only={session})
+
+
+def _record_start(store: Store, session: str, state: SessionState) -> None:
+    """Record the arm of a session, and what it was told."""
+    try:
+        store.update(session, arm=state.arm)
+        store.preludes.save(session, [Message("system", text) for text in state.said])
+    except NotFound:
+        pass  # it has no messages yet
