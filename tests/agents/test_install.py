@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -129,12 +130,14 @@ def test_the_hooks_of_a_project_run_in_that_project_alone(agent: str, open_lab: 
     # Hooks of a project name the command, not a folder; here it leads to the probe.
     script = lab.rekindle_home / "bin" / "rekindle"
     script.parent.mkdir()
-    script.write_text(f'#!/bin/sh\nshift\nexec {get_launcher(lab.rekindle_home)} "$@"\n')
+    script.write_text(
+        f'#!/bin/sh\n[ "$1" = hook ] || exit 1\nshift\nexec {get_launcher(lab.rekindle_home)} "$@"\n'
+    )
     script.chmod(0o755)
     env = {"PATH": f"{script.parent}{os.pathsep}{lab.build_env()['PATH']}"}
     run = lab.run("Please go on.", env=env)
     assert "MARKER-start" in run.texts[0]
     elsewhere = lab.home / "elsewhere"
-    elsewhere.mkdir()
+    subprocess.run(["git", "init", "-q", str(elsewhere)], check=True)
     run = lab.run("Please go on.", env=env, cwd=elsewhere)
     assert "MARKER-start" not in run.texts[0]
