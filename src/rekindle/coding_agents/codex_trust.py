@@ -56,7 +56,7 @@ def _ask_for_hooks(process: subprocess.Popen[bytes], folder: Path) -> list[HookT
     info = {"clientInfo": {"name": "rekindle", "version": "1"}}
     requests = (("initialize", info), ("hooks/list", {"cwds": [str(folder)]}))
     deadline = time.monotonic() + ANSWER_SECONDS
-    lines = _LineReader(process.stdout, deadline)
+    lines = _AnswerReader(process.stdout, deadline)
     answer: JsonObject | None = None
     for number, (method, params) in enumerate(requests):
         line = json.dumps({"id": number, "method": method, "params": params}) + "\n"
@@ -84,7 +84,7 @@ def _parse_hooks(answer: JsonObject) -> list[HookTrust] | None:
     ]
 
 
-class _LineReader:
+class _AnswerReader:
     """Reads answers from a pipe until a deadline."""
 
     def __init__(self, pipe: IO[bytes], deadline: float) -> None:

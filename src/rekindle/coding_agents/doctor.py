@@ -6,7 +6,6 @@ import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from rekindle.errors import InvalidInput
@@ -17,7 +16,7 @@ from rekindle.transcripts.discovery import DiscoveredFile, find_files, find_sess
 from .agent import AgentFile, CodingAgent, InstallTarget
 from .codex_trust import HookTrust
 from .config_edit.config_file import decode_config, read_config
-from .findings import AgentReport, Finding, Installation, InstallState, SessionDeletion
+from .findings import AgentFinding, AgentReport, Installation, InstallState, SessionDeletion
 
 DAY = 86_400.0
 HORIZON_DAYS = 7  # how far ahead deletions are reported
@@ -43,7 +42,7 @@ class Surroundings:
 
 def diagnose_agent(agent: CodingAgent, around: Surroundings) -> AgentReport:
     """Check one agent."""
-    findings: list[Finding] = []
+    findings: list[AgentFinding] = []
     installations: list[Installation] = []
     for target in around.targets:
         state, found = _check_installation(agent, target)
@@ -82,8 +81,8 @@ def _find_program(agent: CodingAgent, target: InstallTarget) -> str | None:
 
 def _check_installation(
     agent: CodingAgent, target: InstallTarget
-) -> tuple[InstallState, list[Finding]]:
-    findings: list[Finding] = []
+) -> tuple[InstallState, list[AgentFinding]]:
+    findings: list[AgentFinding] = []
     states: set[str] = set()
     commands: list[str] = []
     for file in agent.list_files(target):
@@ -94,7 +93,7 @@ def _check_installation(
         except (InvalidInput, OSError) as error:
             problem = str(error)
             message = problem if str(file.path) in problem else f"{file.path}: {problem}"
-            findings.append(Finding("broken", message, "Fix the file"))
+            findings.append(AgentFinding("broken", message, "Fix the file"))
     options = " --project" if target.project is not None else ""
     install = f"rekindle install {agent.name}{options}"
     if findings:
@@ -103,16 +102,13 @@ def _check_installation(
         return "not installed", []
     if states != {"present"}:
         message = f"The entries in the {target.scope}'s configuration are outdated or incomplete"
-        findings.append(Finding("stale", message, install))
+        findings.append(AgentFinding("stale", message, install))
     for program in _find_missing_programs(commands, target):
-        findings.append(Finding("broken", f"{program} does not exist", install))
+        findings.append(AgentFinding("broken", f"{program} does not exist", install))
     if target.project is None and not is_launcher_current(target.rekindle_home):
         message = "The launcher of the hooks belongs to another installation of Rekindle"
         if get_launcher(target.rekindle_home).exists():
-            findings.append(Finding("stale", message, install))
-    if find_spec("mcp") is None and agent.name != "pi":
-        message = "The MCP server cannot start: the Python package mcp is not installed"
-        findings.append(Finding("broken", message, "pip install 'rekindle[mcp]'"))
+            findings.append(AgentFinding("stale", message, install))
     return ("stale" if findings else "installed"), findings
 
 
@@ -134,22 +130,22 @@ def _find_missing_programs(commands: Sequence[str], target: InstallTarget) -> It
             yield program
 
 
-def _check_trust(hooks: list[HookTrust] | None) -> Iterator[Finding]:
+def _check_trust(hooks: list[HookTrust] | None) -> Iterator[AgentFinding]:
     if hooks is None:
         message = "Codex did not say whether its user has trusted the hooks"
-        yield Finding("untrusted", message, "Look at /hooks in Codex", needs_attention=False)
+        yield AgentFinding("untrusted", message, "Look at /hooks in Codex", needs_attention=False)
         return
     skipped = [hook.event for hook in hooks if not (hook.is_trusted and hook.is_enabled)]
     if skipped:
         names = ", ".join(skipped)
         message = f"Codex skips hooks that you have not trusted: {names}"
-        yield Finding("untrusted", message, "Start codex, open /hooks, and trust them")
+        yield AgentFinding("untrusted", message, "Start codex, open /hooks, and trust them")
     elif not hooks:
         message = "Codex does not know the hooks"
-        yield Finding("untrusted", message, "Look at /hooks in Codex")
+        yield AgentFinding("untrusted", message, "Look at /hooks in Codex")
 
 
-def _check_troubles(agent: CodingAgent, around: Surroundings) -> Iterator[Finding]:
+def _check_troubles(agent: CodingAgent, around: Surroundings) -> Iterator[AgentFinding]:
     recent = [
         one
         for one in around.troubles
@@ -157,8 +153,10 @@ def _check_troubles(agent: CodingAgent, around: Surroundings) -> Iterator[Findin
     ]
     if recent:
         last = recent[-1]
-        message = f"{_count(len(recent), 'hook')} failed; the last ({last.hook}): {last.reason}"
-        yield Finding("hook-failures", message, "rekindle doctor --clear forgets them")
+        message = (
+            f"{_format_count(len(recent), 'hook')} failed; the last ({last.hook}): {last.reason}"
+        )
+        yield AgentFinding("hook-failures", message, "rekindle doctor --clear forgets them")
 
 
 # ── sessions
@@ -171,13 +169,13 @@ def _list_session_files(agent: CodingAgent, target: InstallTarget) -> list[Disco
 
 def _check_sessions(
     files: Sequence[DiscoveredFile], pending: set[str], now: float
-) -> Iterator[Finding]:
+) -> Iterator[AgentFinding]:
     overdue = sum(
         1 for file in files if file.path in pending and now - file.mtime > PENDING_SECONDS
     )
     if overdue:
-        message = f"{_count(overdue, 'session file')} not imported yet"
-        yield Finding("not-imported", message, "rekindle import")
+        message = f"{_format_count(overdue, 'session file')} not imported yet"
+        yield AgentFinding("not-imported", message, "rekindle import")
 
 
 def _find_deletions(
@@ -199,21 +197,24 @@ def _find_deletions(
     return sorted(found, key=lambda one: (one.time, one.file))
 
 
-def _check_deletions(agent: CodingAgent, deletions: Sequence[SessionDeletion]) -> Iterator[Finding]:
+def _check_deletions(
+    agent: CodingAgent, deletions: Sequence[SessionDeletion]
+) -> Iterator[AgentFinding]:
     lost = sum(1 for one in deletions if not one.is_imported)
     if lost:
         message = (
-            f"{agent.title} will delete {_count(lost, 'session file')} within {HORIZON_DAYS} days"
+            f"{agent.title} will delete {_format_count(lost, 'session file')} within {HORIZON_DAYS} days"
             " that Rekindle has not imported"
         )
-        yield Finding("deletion", message, "rekindle import")
+        yield AgentFinding("deletion", message, "rekindle import")
     if kept := len(deletions) - lost:
+        files = _format_count(kept, "session file")
         message = (
-            f"{agent.title} will delete {_count(kept, 'session file')} within {HORIZON_DAYS} days;"
+            f"{agent.title} will delete {files} within {HORIZON_DAYS} days;"
             " Rekindle keeps the sessions"
         )
-        yield Finding("deletion", message, needs_attention=False)
+        yield AgentFinding("deletion", message, needs_attention=False)
 
 
-def _count(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -19,7 +19,7 @@ FindingKind: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AgentFinding:
     """Something worth knowing about an agent, and what to do about it."""
 
     kind: FindingKind
@@ -57,7 +57,7 @@ class AgentReport:
     session_files: int = 0
     pending_files: int = 0
     deletions: tuple[SessionDeletion, ...] = ()
-    findings: tuple[Finding, ...] = field(default=())
+    findings: tuple[AgentFinding, ...] = field(default=())
 
     @property
     def is_installed(self) -> bool:

@@ -63,7 +63,7 @@ def plan_install(
             after = reduce(lambda one, part: part.add_to(one), file.parts, text).encode()
             original = _find_original(file, before, records)
         except InvalidInput as error:
-            raise _name_file(file, error) from None
+            raise _add_file_name(file, error) from None
         if after != before:
             changes.append(FileChange(file, before, after, None, original))
     return changes
@@ -85,7 +85,7 @@ def plan_uninstall(
         try:
             after = _find_original(file, before, records)
         except InvalidInput as error:
-            raise _name_file(file, error) from None
+            raise _add_file_name(file, error) from None
         if after != before:
             changes.append(FileChange(file, before, after))
     return changes
@@ -179,7 +179,7 @@ def _save_original(change: FileChange, backup: str | None, records: InstallRecor
     return records.back_up(change.path, change.original)
 
 
-def _name_file(file: AgentFile, error: InvalidInput) -> InvalidInput:
+def _add_file_name(file: AgentFile, error: InvalidInput) -> InvalidInput:
     text = str(error)
     known = text if text.startswith(str(file.path)) else f"{file.path}: {text}"
     return InvalidInput(f"{known}. Nothing was changed" if "Nothing" not in known else known)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.coding_agents import codex_trust, doctor
+from rekindle.coding_agents import codex_trust
 from rekindle.coding_agents.agent import CodingAgent, InstallTarget
 from rekindle.coding_agents.agents import AGENTS
 from rekindle.coding_agents.agents.claude_code import CLAUDE_CODE
@@ -245,12 +245,3 @@ def test_a_codex_that_does_not_answer_is_not_waited_for(
     assert read_codex_trust(make_codex(tmp_path, is_silent=True), tmp_path, os.environ) is None
     assert time.monotonic() - began < 60
     assert read_codex_trust(str(tmp_path / "missing"), tmp_path, os.environ) is None
-
-
-def test_a_missing_mcp_package_is_reported(
-    around: Surroundings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(CLAUDE_CODE, around)
-    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
-    report = diagnose_agent(CLAUDE_CODE, around)
-    assert report.findings[0].action == "pip install 'rekindle[mcp]'"

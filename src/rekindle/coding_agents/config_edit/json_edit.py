@@ -33,12 +33,12 @@ def add_member(text: str, path: Sequence[str], key: str, value: Any) -> str:
     """Add a member at the end of the object at `path`, which is created if it is missing."""
     text, missing = _find_missing(text, path)
     if missing:
-        return add_member(text, missing[0], missing[1], _nest_value(missing[2], {key: value}))
+        return add_member(text, missing[0], missing[1], _wrap_value(missing[2], {key: value}))
     document = JsonDocument(text)
     container = _require_container(document, path, "object")
     style = _detect_style(document, container)
     head = json.dumps(key, ensure_ascii=False) + style.separators[1]
-    return _insert(document, container, style, head + _render_value(value, style))
+    return _insert_piece(document, container, style, head + _render_value(value, style))
 
 
 def add_element(text: str, path: Sequence[JsonKey], value: Any) -> str:
@@ -49,7 +49,7 @@ def add_element(text: str, path: Sequence[JsonKey], value: Any) -> str:
         return add_member(text, [str(one) for one in outer], str(key), [value])
     container = _require_container(document, path, "array")
     style = _detect_style(document, container)
-    return _insert(document, container, style, _render_value(value, style))
+    return _insert_piece(document, container, style, _render_value(value, style))
 
 
 def replace_value(text: str, path: Sequence[JsonKey], value: Any) -> str:
@@ -93,7 +93,7 @@ def _find_missing(
     return text, None
 
 
-def _nest_value(path: Sequence[str], value: dict[str, Any]) -> dict[str, Any]:
+def _wrap_value(path: Sequence[str], value: dict[str, Any]) -> dict[str, Any]:
     for key in reversed(path):
         value = {key: value}
     return value
@@ -115,7 +115,7 @@ def _require_member(document: JsonDocument, path: Sequence[JsonKey]) -> tuple[Js
     return container, member
 
 
-def _insert(document: JsonDocument, container: JsonNode, style: _Style, piece: str) -> str:
+def _insert_piece(document: JsonDocument, container: JsonNode, style: _Style, piece: str) -> str:
     text, close = document.text, container.end - 1
     last = container.members[-1] if container.members else None
     end = max(_skip_spaces_back(text, close), container.start + 1)

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from rekindle.errors import InvalidInput
 
-_HEADER = re.compile(r"[ \t]*\[{1,2}[ \t]*([^\[\]#]+?)[ \t]*\]{1,2}[ \t]*(?:#.*)?")
+_HEADER = re.compile(r"\[\[?([^\[\]#]+)\]\]?[ \t]*(?:#.*)?")
 _KEY = re.compile(r"""[ \t]*(?:"([^"\\]*)"|'([^']*)'|([A-Za-z0-9_-]+))[ \t]*(?:\.|$)""")
 
 
@@ -52,8 +52,8 @@ def remove_table(text: str, path: Sequence[str]) -> str:
     kept: list[str] = []
     is_inside = False
     for line in text.splitlines(keepends=True):
-        header = _HEADER.fullmatch(line.rstrip("\r\n"))
-        keys = _split_keys(header[1]) if header else None
+        header = _HEADER.fullmatch(line.strip())
+        keys = _split_keys(header[1].strip()) if header else None
         if keys is not None:
             is_inside = keys[: len(path)] == list(path)
             if is_inside and kept and not kept[-1].strip():
