@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from rekindle.config import Config
 from rekindle.experiments.experiment import COLD, PLACEBO, WARM, Experiment
@@ -13,7 +12,7 @@ from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
 from rekindle.store import Store
 
 from .context_text import FAILURE_HEADING, HEADING, encode_answer, render_context
-from .events import HookInput, HookRequest, parse_input
+from .events import HookInput, HookRequest, ImportJob, parse_input
 from .home_store import HomeStore
 from .session_state import SessionState, SessionStates
 from .troubles import describe_error, record_trouble
@@ -21,17 +20,10 @@ from .troubles import describe_error, record_trouble
 # A session that goes on, or a copy of one, has in its messages what it was told at its start.
 _CONTINUED_SOURCES = ("resume", "fork")
 _COMPACTED = "compact"
+# These do not store what hooks say, and have to be told again.
+_FORGETFUL_AGENTS = ("gemini",)
 
 NOTHING = b""
-
-
-class ImportJob(NamedTuple):
-    """A session to import and to learn from, in the background."""
-
-    agent: str
-    session: str
-    transcript: str
-    settings: tuple[tuple[str, str], ...]
 
 
 class HookAnswerer:
@@ -67,7 +59,13 @@ class HookAnswerer:
         if given.event in ("end", "compact"):
             if given.transcript is not None:
                 self._start_import(
-                    ImportJob(given.agent, given.session, given.transcript, request.settings)
+                    ImportJob(
+                        agent=given.agent,
+                        session=given.session,
+                        transcript=given.transcript,
+                        cwd=given.cwd,
+                        settings=request.settings,
+                    )
                 )
             return NOTHING
         if given.event == "failure" and given.failure is None:
@@ -118,6 +116,8 @@ class HookAnswerer:
     def _answer_start(
         self, store: Store, given: HookInput, state: SessionState, is_known: bool
     ) -> bytes:
+        if given.source == "resume" and given.agent in _FORGETFUL_AGENTS and state.said:
+            return encode_answer(given.name, state.said[0])
         is_repeated = is_known and given.source != _COMPACTED
         if is_repeated or given.source in _CONTINUED_SOURCES or state.arm == COLD:
             self._save(given, state)

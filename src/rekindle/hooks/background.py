@@ -19,6 +19,7 @@ from rekindle.transcripts.importer import import_transcripts
 from rekindle.types import Message
 
 from .command import HOOKS_FOLDER
+from .events import ImportJob
 from .home_store import load_home_config, open_home_store
 from .session_state import SessionState, SessionStates
 from .troubles import describe_error, record_trouble
@@ -29,32 +30,28 @@ QUIET_SECONDS = 1.0
 MAX_IMPORTS = 5
 
 
-def run_import(home: str, agent: str, session: str, transcript: str, *settings: str) -> None:
-    """Import a transcript, give its session the arm, and learn from it; record any trouble."""
+def run_import(home: str, job: ImportJob) -> None:
+    """Do a job, and record any trouble."""
     folder = Path(home)
     try:
-        config = load_home_config(
-            folder, tuple((name, value) for name, _, value in (s.partition("=") for s in settings))
-        )
+        config = load_home_config(folder, job.settings)
         config.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with open_home_store(config) as store:
-            state = SessionStates(folder).load(agent, session)
-            _follow_transcript(folder, store, session, transcript, state)
+            _follow_transcript(folder, store, job)
     except Exception as error:  # noqa: BLE001  # nobody watches this process
-        record_trouble(folder, f"{agent} import", describe_error(error))
+        record_trouble(folder, f"{job.agent} import", describe_error(error))
 
 
-def _follow_transcript(
-    home: Path, store: Store, session: str, transcript: str, state: SessionState | None
-) -> None:
+def _follow_transcript(home: Path, store: Store, job: ImportJob) -> None:
     """Import a transcript until it no longer changes."""
+    state = SessionStates(home).load(job.agent, job.session)
     for _ in range(MAX_IMPORTS):
-        stamp = _read_stamp(transcript)
+        stamp = _read_stamp(job.transcript)
         with _take_turn(home):
-            import_session(store, session, transcript, state)
+            import_session(store, job, state)
         os.nice(5)  # what else is running is more urgent from here on
         time.sleep(QUIET_SECONDS)
-        if _read_stamp(transcript) == stamp:
+        if _read_stamp(job.transcript) == stamp:
             return
 
 
@@ -71,22 +68,18 @@ def _read_stamp(path: str) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def import_session(
-    store: Store, session: str, transcript: str, state: SessionState | None = None
-) -> None:
+def import_session(store: Store, job: ImportJob, state: SessionState | None = None) -> None:
     """Import a transcript, record how its session was started, and learn from it."""
-    report = import_transcripts(store, [transcript])
+    report = import_transcripts(store, [job.transcript])
     if report.failed:
         raise NotFound(f"{report.failed[0].file}: {report.failed[0].reason}")
-    if state is not None and state.arm is not None:
-        _record_start(store, session, state)
-    learn_from_sessions(store, only={session})
-
-
-def _record_start(store: Store, session: str, state: SessionState) -> None:
-    """Record the arm of a session, and what it was told."""
     try:
+        session = store.session(job.session)
+    except NotFound:
+        return  # it has no messages yet
+    if session.cwd is None:
+        store.update(session, cwd=job.cwd)
+    if state is not None and state.arm is not None:
         store.update(session, arm=state.arm)
         store.preludes.save(session, [Message("system", text) for text in state.said])
-    except NotFound:
-        pass  # it has no messages yet
+    learn_from_sessions(store, only={job.session})

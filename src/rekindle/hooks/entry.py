@@ -1,6 +1,6 @@
 """The program that the client starts: the helper of a home, or `import` for its background work.
 
-    python -I entry.py HOME [import AGENT SESSION TRANSCRIPT]
+    python -I entry.py HOME [import AGENT SESSION TRANSCRIPT FOLDER SETTING…]
 
 It is started by its path and isolated, so that neither the folder nor the environment of an agent
 decides what is imported: the package that this file belongs to is.
@@ -22,8 +22,11 @@ def main(arguments: list[str]) -> None:
     """Run the helper, or the work that it leaves to another process."""
     if arguments[1:2] == ["import"]:
         from rekindle.hooks.background import run_import
+        from rekindle.hooks.events import ImportJob, parse_settings
 
-        run_import(*arguments[0:1], *arguments[2:])
+        home, _, agent, session, transcript, cwd, *settings = arguments
+        job = ImportJob(agent, session, transcript, cwd, parse_settings(settings))
+        run_import(home, job)
     else:
         from rekindle.hooks.helper import run_helper
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +21,10 @@ MAX_PROMPT_CHARS = 20_000
 TAIL_BYTES = (100_000, 2_000_000)  # of a transcript, in which the end of a call is looked for
 _EVENT_NAME = re.compile(r"[A-Za-z_.]{1,60}")
 _GEMINI_EXIT_CODE = re.compile(r"^Exit Code: (-?\d{1,9})$", re.MULTILINE)
+# What Gemini puts around the output of a command.
+_GEMINI_FRAME = re.compile(
+    r"^(?:</?untrusted_context>\n?|Output: |Process Group PGID: \d{1,9}\n?)", re.MULTILINE
+)
 # What Gemini puts before a prompt because a hook said so at the start.
 _GEMINI_CONTEXT = re.compile(r"<hook_context>[^<]*</hook_context>")
 
@@ -56,6 +61,21 @@ class HookInput(NamedTuple):
     source: str = ""  # of a start: startup, resume, fork, clear, compact
     prompt: str = ""
     failure: FailedCall | None = None
+
+
+class ImportJob(NamedTuple):
+    """A session to import and to learn from."""
+
+    agent: str
+    session: str
+    transcript: str
+    cwd: str  # for agents whose transcripts do not name it
+    settings: tuple[tuple[str, str], ...] = ()  # of the environment
+
+
+def parse_settings(words: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Parse settings of the environment: NAME=VALUE."""
+    return tuple((name, value) for name, _, value in (word.partition("=") for word in words))
 
 
 def parse_input(request: HookRequest) -> HookInput:
@@ -103,8 +123,10 @@ def _parse_failure(agent: str, fields: JsonObject) -> FailedCall | None:
     if agent == "codex":
         if not _has_codex_call_failed(fields):
             return None
-    elif agent == "gemini" and not _has_gemini_call_failed(as_object(response), result):
-        return None
+    elif agent == "gemini":
+        if not _has_gemini_call_failed(as_object(response), result):
+            return None
+        result = _GEMINI_FRAME.sub("", result)
     arguments = given if isinstance(given, str) else as_object(given)
     return FailedCall(tool, arguments, _shorten(result))
 

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 from rekindle.errors import RekindleError
 
 from . import client
-from .answers import HookAnswerer, ImportJob
+from .answers import HookAnswerer
 from .command import HOOKS_FOLDER
-from .events import HookRequest
+from .events import HookRequest, ImportJob, parse_settings
 from .troubles import describe_error, record_trouble
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class HookHelper:
         command = [sys.executable, "-I", str(Path(client.__file__).with_name("entry.py"))]
         self._children.append(
             subprocess.Popen(
-                [*command, str(self._home), "import", *job[:3], *settings],
+                [*command, str(self._home), "import", *job[:-1], *settings],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -205,14 +205,13 @@ def parse_request(data: bytes) -> HookRequest:
     if len(fields) < _HEAD_FIELDS or fields[0].encode() != client.PROTOCOL:
         raise InvalidRequest
     _, file, agent, event, cwd, size, *settings = fields
-    pairs = tuple(sorted((name, value) for name, _, value in (s.partition("=") for s in settings)))
     return HookRequest(
         agent=agent,
         event=event,
         cwd=cwd,
         data=data[_PREFIX + sizes[0] :],
         size=int(size) if size.isdigit() else 0,
-        settings=pairs,
+        settings=parse_settings(sorted(settings)),
         client=file,
     )
 
