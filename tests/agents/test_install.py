@@ -16,6 +16,16 @@ from tests import command
 from tests.waiting import wait_until
 
 from .conftest import OpenLab
+from .hook_setup import (
+    FAILING_COMMAND,
+    FIX,
+    KNOWN_COMMAND,
+    open_lab_store,
+    set_control_share,
+    stop_helper,
+    teach,
+    warm_up,
+)
 from .lab import AgentLab
 
 # Stands in for the hook itself: keeps the events, and answers with a word that can be recognized.
@@ -141,3 +151,67 @@ def test_the_hooks_of_a_project_run_in_that_project_alone(agent: str, open_lab: 
     subprocess.run(["git", "init", "-q", str(elsewhere)], check=True)
     run = lab.run("Please go on.", env=env, cwd=elsewhere)
     assert "MARKER-start" not in run.texts[0]
+
+
+@pytest.mark.parametrize("agent", CONFIGS)
+def test_after_install_a_session_starts_warm_and_is_kept(agent: str, open_lab: OpenLab) -> None:
+    lab = open_lab(agent)
+    set_control_share(lab, 0)
+    teach(lab)
+    Probe(lab).run("install", agent, "--yes")
+    warm_up(lab.rekindle_home)
+    try:
+        run = lab.run(f"Please go on.\nrun: {FAILING_COMMAND}")
+        assert run.exit_code == 0, run.errors
+        assert f"`{KNOWN_COMMAND}`" in run.texts[0]
+        assert f"`{FIX}` then worked" in run.texts[1]
+        wait_until(lambda: is_stored(lab, run.session))
+    finally:
+        stop_helper(lab.rekindle_home)
+
+
+def is_stored(lab: AgentLab, session: str) -> bool:
+    with open_lab_store(lab) as store:
+        return any(one.id == session for one in store.recent(100))
+
+
+def test_doctor_says_whether_the_user_has_trusted_the_hooks_of_codex(codex: AgentLab) -> None:
+    probe = Probe(codex)
+    probe.install()
+    probe.run("install", "codex")  # the launcher of the probe is not current
+    said = probe.run("doctor", code=1)
+    assert "Codex skips hooks that you have not trusted" in said
+    codex.run("Please go on.", arguments=["--no-trust"])
+    assert "sessionStart" in said
+    trust_hooks(codex)
+    assert "trusted" not in probe.run("doctor")
+
+
+def trust_hooks(lab: AgentLab) -> None:
+    """Do what the user does at /hooks: nothing else may write this."""
+    program = subprocess.Popen(
+        [str(lab.program), "app-server"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=lab.build_env(),
+        text=True,
+    )
+    assert program.stdin is not None
+    assert program.stdout is not None
+    info = {"clientInfo": {"name": "test", "version": "1"}}
+    hooks: list[Any] = []
+    with program:
+        requests = [("initialize", info), ("hooks/list", {"cwds": [str(lab.repository)]})]
+        for number, (method, params) in enumerate(requests):
+            line = json.dumps({"id": number, "method": method, "params": params})
+            program.stdin.write(f"{line}\n")
+            program.stdin.flush()
+            for answer in map(json.loads, program.stdout):
+                if answer.get("id") == number:
+                    hooks = answer["result"].get("data", [{}])[0].get("hooks", [])
+                    break
+        program.kill()
+    with (lab.home / ".codex" / "config.toml").open("a") as file:
+        for hook in hooks:
+            state = f'trusted_hash = "{hook["currentHash"]}"'
+            file.write(f'\n[hooks.state."{hook["key"]}"]\n{state}\n')
