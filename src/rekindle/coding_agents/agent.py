@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from rekindle.errors import InvalidInput
 from rekindle.hooks.command import (
     AGENT_EVENTS,
     build_hook_command,
@@ -16,6 +17,8 @@ from rekindle.hooks.command import (
     is_hook_command,
 )
 
+from .config_edit.config_file import decode_config, read_config
+from .config_edit.json_text import JsonDocument
 from .config_edit.parts import ConfigPart, HookTable
 
 Scope: TypeAlias = Literal["user", "project"]
@@ -88,6 +91,16 @@ class CodingAgent:
     next_steps: str = ""  # what the user has to do after an installation
     # Return after how many days the agent deletes a session, given its target; None for never.
     find_retention_days: Callable[[InstallTarget], float | None] = lambda target: None
+    # Return the setting by which the user has turned hooks off, if there is one.
+    find_hook_switch: Callable[[InstallTarget], str | None] = lambda target: None
+
+
+def read_settings(file: Path) -> JsonDocument:
+    """Read a JSON file of an agent; one that is missing or cannot be parsed counts as empty."""
+    try:
+        return JsonDocument(decode_config(file, read_config(file)))
+    except (OSError, InvalidInput):
+        return JsonDocument("")
 
 
 def build_hook_table(

@@ -38,6 +38,7 @@ def read_codex_trust(program: str, folder: Path, env: Mapping[str, str]) -> list
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=dict(env),
+            cwd="/",  # not in a repository: nothing of it may run
         )
     except OSError:
         return None

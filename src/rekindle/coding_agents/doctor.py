@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -73,7 +74,9 @@ def diagnose_agent(agent: CodingAgent, around: Surroundings) -> AgentReport:
 
 
 def _find_program(agent: CodingAgent, target: InstallTarget) -> str | None:
-    return shutil.which(agent.program, path=target.env.get("PATH"))
+    """Return the path of the agent's program; never one that a repository could provide."""
+    found = shutil.which(agent.program, path=target.env.get("PATH"))
+    return found if found is not None and os.path.isabs(found) else None
 
 
 # ── the installation
@@ -109,6 +112,9 @@ def _check_installation(
         message = "The launcher of the hooks belongs to another installation of Rekindle"
         if get_launcher(target.rekindle_home).exists():
             findings.append(AgentFinding("stale", message, install))
+    if switch := agent.find_hook_switch(target):
+        message = f"{agent.title} runs no hooks: its setting {switch} turns them off"
+        findings.append(AgentFinding("disabled", message, f"Change {switch}"))
     return ("stale" if findings else "installed"), findings
 
 

@@ -11,6 +11,7 @@ InstallState: TypeAlias = Literal["installed", "not installed", "stale", "broken
 FindingKind: TypeAlias = Literal[
     "stale",  # an entry in an older form, or not complete
     "broken",  # a file that cannot be parsed, a program that is gone
+    "disabled",  # hooks that the user has turned off
     "untrusted",  # hooks that the agent skips
     "hook-failures",
     "not-imported",

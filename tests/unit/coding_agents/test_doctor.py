@@ -204,6 +204,23 @@ def test_the_settings_of_gemini_say_when_it_deletes(
     assert GEMINI.find_retention_days(around.user) == expected
 
 
+@pytest.mark.parametrize(
+    ("agent", "file", "setting"),
+    [
+        (CLAUDE_CODE, ".claude/settings.json", '{"disableAllHooks": true}'),
+        (GEMINI, ".gemini/settings.json", '{"hooksConfig": {"enabled": false}}'),
+    ],
+)
+def test_hooks_that_are_turned_off_need_attention(
+    around: Surroundings, agent: CodingAgent, file: str, setting: str
+) -> None:
+    path = around.user.home / file
+    path.parent.mkdir()
+    path.write_text(setting)
+    install(agent, around)
+    assert list_problems(diagnose_agent(agent, around)) == ["disabled"]
+
+
 FAKE_CODEX = """#!{python}
 import json, sys, time
 assert sys.argv[1:] == ["app-server"]

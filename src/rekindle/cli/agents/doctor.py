@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,6 +28,7 @@ from rekindle.errors import StoreError
 if TYPE_CHECKING:
     from rekindle.coding_agents.doctor import Surroundings
     from rekindle.coding_agents.findings import AgentReport
+    from rekindle.store import Store
     from rekindle.transcripts.discovery import DiscoveredFile
 
 _MAX_DELETIONS_SHOWN = 3
@@ -58,9 +60,10 @@ def check_agents(
 
     if clear:
         clear_troubles(load_settings().home)
-    pending = _PendingFiles()
-    around = _look_around(pending)
-    reports = [diagnose_agent(agent, around) for agent in AGENTS.values()]
+    with ExitStack() as stack:
+        pending = _PendingFiles(stack)
+        around = _look_around(pending)
+        reports = [diagnose_agent(agent, around) for agent in AGENTS.values()]
     problem = pending.problem
     needs_attention = bool(problem) or any(report.needs_attention for report in reports)
     if json:
@@ -75,21 +78,24 @@ def check_agents(
 class _PendingFiles:
     """Finds the files that the store does not have; remembers why it could not look."""
 
-    def __init__(self) -> None:
+    def __init__(self, stack: ExitStack) -> None:
         self.problem: str | None = None
+        self._stack = stack
+        self._store: Store | None = None
 
     def find(self, files: Sequence[DiscoveredFile]) -> Sequence[DiscoveredFile]:
         """Return the files that are not imported; all of them if there is no store yet."""
         from rekindle.transcripts.importer import find_pending_files
 
-        url = load_settings().store.url
         if not files or self.problem:
             return []
-        if not is_url(url) and not Path(url).exists():
-            return files
         try:
-            with open_for_reading() as store:
-                return find_pending_files(store, files)
+            if self._store is None:
+                url = load_settings().store.url
+                if not is_url(url) and not Path(url).exists():
+                    return files
+                self._store = self._stack.enter_context(open_for_reading())
+            return find_pending_files(self._store, files)
         except StoreError as error:
             self.problem = str(error)
             return []

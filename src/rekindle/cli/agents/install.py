@@ -38,13 +38,20 @@ class AgentName(StrEnum):
     mcp = "mcp"
 
 
-AgentsArgument = Annotated[list[AgentName], typer.Argument(metavar="AGENT...")]
+AgentsArgument = Annotated[
+    list[AgentName],
+    typer.Argument(
+        metavar="AGENT...",
+        help="claude-code, codex, opencode, gemini, pi, or mcp.",
+        show_default=False,
+    ),
+]
 ProjectOption = Annotated[
     bool,
     typer.Option(
         "--project/--user",
         help="Change the configuration of this project instead of your own.",
-        show_default="--user",
+        show_default=False,
     ),
 ]
 
@@ -61,7 +68,7 @@ def install_agents(
     dry_run: DryRunOption = False,
     yes: YesOption = False,
 ) -> None:
-    """Install Rekindle into agents: claude-code, codex, opencode, gemini, pi, or mcp.
+    """Install Rekindle into agents that you already use, such as Claude Code and Codex.
 
     Adds hooks and the MCP server to the agent's own configuration; shows the change and asks first.
     Nothing else in the files changes, and a backup is kept. `mcp` is the entry for any MCP client:

@@ -15,11 +15,9 @@ from rekindle.coding_agents.agent import (
     CodingAgent,
     InstallTarget,
     build_hook_table,
+    read_settings,
 )
-from rekindle.coding_agents.config_edit.config_file import read_config
-from rekindle.coding_agents.config_edit.json_text import JsonDocument
 from rekindle.coding_agents.config_edit.parts import JsonEntry
-from rekindle.errors import InvalidInput
 from rekindle.json_fields import as_number
 
 DEFAULT_RETENTION_DAYS = 30.0
@@ -53,13 +51,14 @@ def _list_files(target: InstallTarget) -> list[AgentFile]:
 
 
 def _find_retention_days(target: InstallTarget) -> float | None:
-    try:
-        content = read_config(_find_folder(target) / "settings.json")
-        days = JsonDocument((content or b"").decode()).load_path("cleanupPeriodDays")
-    except (OSError, InvalidInput, UnicodeDecodeError):
-        return DEFAULT_RETENTION_DAYS
-    number = as_number(days)
-    return DEFAULT_RETENTION_DAYS if number is None else number
+    settings = read_settings(_find_folder(target) / "settings.json")
+    days = as_number(settings.load_path("cleanupPeriodDays"))
+    return DEFAULT_RETENTION_DAYS if days is None else days
+
+
+def _find_hook_switch(target: InstallTarget) -> str | None:
+    settings = read_settings(_find_folder(target) / "settings.json")
+    return "disableAllHooks" if settings.load_path("disableAllHooks") is True else None
 
 
 CLAUDE_CODE = CodingAgent(
@@ -70,4 +69,5 @@ CLAUDE_CODE = CodingAgent(
     find_skills=lambda target: _find_folder(target) / "skills",
     transcripts="claude-code",
     find_retention_days=_find_retention_days,
+    find_hook_switch=_find_hook_switch,
 )

@@ -14,11 +14,9 @@ from rekindle.coding_agents.agent import (
     CodingAgent,
     InstallTarget,
     build_hook_table,
+    read_settings,
 )
-from rekindle.coding_agents.config_edit.config_file import read_config
-from rekindle.coding_agents.config_edit.json_text import JsonDocument
 from rekindle.coding_agents.config_edit.parts import JsonEntry
-from rekindle.errors import InvalidInput
 from rekindle.json_fields import as_object
 
 DEFAULT_RETENTION_DAYS = 30.0
@@ -39,15 +37,15 @@ def _list_files(target: InstallTarget) -> list[AgentFile]:
 
 
 def _find_retention_days(target: InstallTarget) -> float | None:
-    try:
-        content = read_config(_find_folder(target) / "settings.json")
-        document = JsonDocument((content or b"").decode())
-        kept = as_object(document.load_path("general", "sessionRetention"))
-    except (OSError, InvalidInput, UnicodeDecodeError):
-        return DEFAULT_RETENTION_DAYS
-    if kept.get("enabled") is False:
-        return None
-    return _parse_days(kept.get("maxAge"))
+    settings = read_settings(_find_folder(target) / "settings.json")
+    kept = as_object(settings.load_path("general", "sessionRetention"))
+    return None if kept.get("enabled") is False else _parse_days(kept.get("maxAge"))
+
+
+def _find_hook_switch(target: InstallTarget) -> str | None:
+    settings = read_settings(_find_folder(target) / "settings.json")
+    is_off = settings.load_path("hooksConfig", "enabled") is False
+    return "hooksConfig.enabled" if is_off else None
 
 
 def _parse_days(text: object) -> float:
@@ -66,4 +64,5 @@ GEMINI = CodingAgent(
     find_skills=lambda target: _find_folder(target) / "skills",
     transcripts="gemini",
     find_retention_days=_find_retention_days,
+    find_hook_switch=_find_hook_switch,
 )
