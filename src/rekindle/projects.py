@@ -7,8 +7,10 @@ of one repository share one key.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Mapping
+import stat
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from configparser import ConfigParser
 from configparser import Error as ConfigError
@@ -17,8 +19,9 @@ from typing import NamedTuple
 
 FOLDER_PREFIX = "folder:"
 MIN_CLONE_FILES, MIN_CLONE_SHARE, MIN_CLONE_DEPTH = 5, 0.3, 2  # that a clone has in common
+MIN_PRESENT_FILES, _MAX_SAMPLE = 3, 200  # files that show which project a folder is
 MIN_MENTIONS = 3  # of a remote whose name is not that of the folder
-_MAX_CONFIG_BYTES = 100_000
+_MAX_CONFIG_CHARS, _MAX_POINTER_CHARS = 100_000, 4_000
 _SCHEME = re.compile(r"(?i)(?:git\+)?(https?|ssh|git|file|ftps?)://")
 _HOST_AND_PATH = re.compile(
     r"(?:[^@/\s]{1,80}@)?([\w.-]{1,100}\.\w{2,20}|localhost)(?::\d+)?[:/](.+)"
@@ -78,23 +81,33 @@ def find_repository(folder: str | Path) -> Repository | None:
 
 def _read_linked_worktree(path: Path, marker: Path) -> Repository:
     """Follow the `.git` file of a worktree or submodule to the repository it belongs to."""
-    text = marker.read_text(encoding="utf-8", errors="replace")[:4_000].strip()
+    text = _read_start(marker, _MAX_POINTER_CHARS).strip()
     git_folder = (path / text.removeprefix("gitdir:").strip()).resolve()
-    common = git_folder / "commondir"
-    if common.is_file():
-        git_folder = (git_folder / common.read_text(encoding="utf-8").strip()).resolve()
-        root = git_folder.parent if git_folder.name == ".git" else git_folder
-        return Repository(str(root), _read_remote(git_folder))
-    return Repository(str(path), _read_remote(git_folder))
+    common = _read_start(git_folder / "commondir", _MAX_POINTER_CHARS).strip()
+    if not common:
+        return Repository(str(path), _read_remote(git_folder))
+    # A repository knows its worktrees: a folder that only says it is one of them is not.
+    back = _read_start(git_folder / "gitdir", _MAX_POINTER_CHARS).strip()
+    if not back or (git_folder / back).resolve() != marker.resolve():
+        return Repository(str(path), None)
+    git_folder = (git_folder / common).resolve()
+    root = git_folder.parent if git_folder.name == ".git" else git_folder
+    return Repository(str(root), _read_remote(git_folder))
+
+
+def _read_start(file: Path, limit: int) -> str:
+    """Return the beginning of a regular file, and "" for anything else: a pipe would never end."""
+    try:
+        number = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with os.fdopen(number, encoding="utf-8", errors="replace") as opened:
+        return opened.read(limit) if stat.S_ISREG(os.fstat(number).st_mode) else ""
 
 
 def _read_remote(git_folder: Path) -> str | None:
     """Return the key of `origin`, or of the only remote, as the repository's config has it."""
-    try:
-        with (git_folder / "config").open(encoding="utf-8", errors="replace") as file:
-            text = file.read(_MAX_CONFIG_BYTES)
-    except OSError:
-        return None
+    text = _read_start(git_folder / "config", _MAX_CONFIG_CHARS)
     parser = ConfigParser(strict=False, interpolation=None, allow_no_value=True)
     try:
         parser.read_string("\n".join(line.strip() for line in text.splitlines()))
@@ -137,6 +150,11 @@ def list_folders_above(folder: str) -> list[str]:
     return ["/".join(parts[:end]) for end in range(len(parts) - 1, 1, -1)]
 
 
+def is_below(folder: str, above: str) -> bool:
+    """Return whether a folder is another one or below it (see `normalize_folder`)."""
+    return folder == above or folder.startswith(f"{above.rstrip('/')}/")
+
+
 def choose_project(folder: str, remotes: Mapping[str, int], known: Iterable[str]) -> str:
     """Return the project of a folder (see `normalize_folder`).
 
@@ -174,6 +192,21 @@ def _is_named_like(folder: str, name: str) -> bool:
     words = re.split(r"[/._-]+", folder.lower())
     wanted = re.split(r"[._-]+", name.lower())
     return "".join(wanted) in words or all(word in words for word in wanted)
+
+
+def has_files(folders: Iterable[str], paths: Sequence[str]) -> bool:
+    """Return whether these files of a project are in one of the folders, as far as it has them."""
+    inner = [path for path in paths if "/" in path and _is_inside(path)][:_MAX_SAMPLE]
+    for folder in folders:
+        present = sum(os.path.lexists(f"{folder}/{path}") for path in inner)
+        if present >= max(MIN_PRESENT_FILES, MIN_CLONE_SHARE * len(inner)):
+            return True
+    return False
+
+
+def _is_inside(path: str) -> bool:
+    """Return whether a relative path stays inside its folder."""
+    return not path.startswith(("/", "~")) and ".." not in path.split("/") and "\0" not in path
 
 
 def shorten_project(key: str) -> str:

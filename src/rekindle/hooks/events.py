@@ -18,6 +18,7 @@ from .command import AGENT_EVENTS, HookEvent
 
 MAX_RESULT_CHARS = 20_000
 MAX_PROMPT_CHARS = 20_000
+MAX_PATH_CHARS = 4_096
 TAIL_BYTES = (100_000, 2_000_000)  # of a transcript, in which the end of a call is looked for
 _EVENT_NAME = re.compile(r"[A-Za-z_.]{1,60}")
 _GEMINI_EXIT_CODE = re.compile(r"^Exit Code: (-?\d{1,9})$", re.MULTILINE)
@@ -94,13 +95,16 @@ def parse_input(request: HookRequest) -> HookInput:
     session = get_text(fields, "session_id")
     if session is None or len(session) > MAX_NAME_CHARS:
         raise InvalidInput("the input names no session")
+    cwd = get_text(fields, "cwd") or request.cwd
+    if not cwd.startswith("/") or len(cwd) > MAX_PATH_CHARS:
+        raise InvalidInput("the input names no folder")
     name = get_text(fields, "hook_event_name") or ""
     return HookInput(
         agent=request.agent,
         event=event,
         name=name if _EVENT_NAME.fullmatch(name) else names[event],
         session=session,
-        cwd=get_text(fields, "cwd") or request.cwd,
+        cwd=cwd,
         transcript=get_text(fields, "transcript_path"),
         source=get_text(fields, "source") or "",
         prompt=_parse_prompt(fields) if event == "prompt" else "",
@@ -128,7 +132,7 @@ def _parse_failure(agent: str, fields: JsonObject) -> FailedCall | None:
             return None
         result = _GEMINI_FRAME.sub("", result)
     arguments = given if isinstance(given, str) else as_object(given)
-    return FailedCall(tool, arguments, _shorten(result))
+    return FailedCall(tool, arguments, _shorten_result(result))
 
 
 def _to_text(value: Any) -> str:
@@ -145,7 +149,7 @@ def _to_text(value: Any) -> str:
     return error or ""
 
 
-def _shorten(text: str) -> str:
+def _shorten_result(text: str) -> str:
     half = MAX_RESULT_CHARS // 2
     return text if len(text) <= MAX_RESULT_CHARS else f"{text[:half]}\n…\n{text[-half:]}"
 

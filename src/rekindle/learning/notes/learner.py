@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -19,9 +20,12 @@ from rekindle.knowledge.notes.observations import (
 from rekindle.knowledge.notes.playbook import MAX_SESSIONS, build_playbook, list_paths
 from rekindle.learning.miner import judge_sessions, load_judged_session
 from rekindle.projects import (
+    FOLDER_PREFIX,
     choose_project,
     find_clone,
     find_repository,
+    has_files,
+    is_below,
     list_folders_above,
     normalize_folder,
     normalize_remote,
@@ -184,6 +188,7 @@ def _assign_projects(store: Store, folders: dict[str, FolderEvidence]) -> set[st
     for name in (*remotes, *remotes):  # again, because a project may be known only after the first
         projects[name] = _choose_project(name, remotes[name], projects)
     _join_clones(store, projects, paths)
+    _reject_false_clones(store, projects, known, {cwd: folders[cwd].paths for cwd in folders})
     touched = {projects[name] for name in names.values()}
     if remotes:
         store.observations.save_folders(
@@ -207,6 +212,38 @@ def _join_clones(store: Store, projects: dict[str, str], paths: dict[str, set[st
         project = find_clone(name, paths[name], {one: files[one] for one in known})
         if project is not None:
             projects[name] = project
+
+
+def _reject_false_clones(
+    store: Store,
+    projects: dict[str, str],
+    known: Mapping[str, StoredFolder],
+    paths: Mapping[str, set[str]],
+) -> None:
+    """Let folders be projects of their own that say they are clones but have not the files.
+
+    Whoever made a folder chose its name and the remotes in it: both may name any repository.
+    """
+    accepted: dict[str, dict[str, set[str]]] = {}  # the folders of each project, and their files
+    for name, one in known.items():
+        accepted.setdefault(one.project, {})[name] = set()
+    for cwd in sorted(paths, key=lambda cwd: -len(paths[cwd])):
+        name = normalize_folder(cwd)
+        project = projects[name]
+        clones = accepted.setdefault(project, {})
+        if is_repository(project) and name not in clones and os.path.isdir(cwd):
+            root = _find_root(cwd)
+            others = {one: clones[one] for one in clones if not is_below(one, root)}
+            files = [*load_playbook(store, project).paths, *set[str]().union(*others.values())]
+            if others and not has_files((root, cwd), files):
+                projects[name] = FOLDER_PREFIX + name
+                continue
+        clones[name] = paths[cwd]
+
+
+def _find_root(cwd: str) -> str:
+    repository = find_repository(cwd)
+    return normalize_folder(repository.root if repository else cwd)
 
 
 def _read_local_remote(cwd: str) -> Counter[str]:

@@ -9,7 +9,13 @@ import msgspec
 from rekindle.knowledge.notes.note import NoteDecisions, create_note
 from rekindle.knowledge.notes.observations import OBSERVATION_VERSION
 from rekindle.knowledge.notes.playbook import Playbook
-from rekindle.projects import FOLDER_PREFIX, find_repository, list_folders_above, normalize_folder
+from rekindle.projects import (
+    FOLDER_PREFIX,
+    find_repository,
+    has_files,
+    list_folders_above,
+    normalize_folder,
+)
 from rekindle.store import Store
 
 _VERSION = f"{OBSERVATION_VERSION}"
@@ -42,7 +48,10 @@ def load_decisions(store: Store, project: str) -> NoteDecisions:
 
 
 def find_project(store: Store, folder: str) -> str | None:
-    """Return the project that a folder belongs to, if it is known or a repository."""
+    """Return the project that a folder belongs to, if it is known or a repository.
+
+    A new folder may say that it is a clone of any repository: of a known one, it must have the files.
+    """
     name = normalize_folder(folder)
     above = list_folders_above(name)
     known = store.observations.find_folder_projects([name, *above])
@@ -50,8 +59,13 @@ def find_project(store: Store, folder: str) -> str | None:
         return known[name]
     repository = find_repository(folder)
     if repository is not None:
-        root = known.get(normalize_folder(repository.root))
-        return repository.remote or root
+        root, remote = normalize_folder(repository.root), repository.remote
+        known = store.observations.find_folder_projects([root])
+        if root in known or remote is None:
+            return known.get(root)
+        playbook = load_playbook(store, remote)
+        is_clone = not playbook.sessions or has_files((repository.root, folder), playbook.paths)
+        return remote if is_clone else None
     return next((known[one] for one in above if is_repository(known.get(one))), None)
 
 
