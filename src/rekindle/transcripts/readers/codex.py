@@ -141,11 +141,18 @@ class _CodexRollout(SessionBuilder):
             return self._close_answer()
         if kind == "thread_name_updated":
             self.set_fields(title=get_text(event, "thread_name") or self.session.title)
-        elif (call := get_text(event, "call_id")) and (meta := _parse_end_event(event)):
+        elif kind == "item_completed":
+            item = as_object(event.get("item"))
+            self._keep_result_meta(get_text(item, "id"), _parse_command_item(item))
+        else:
+            self._keep_result_meta(get_text(event, "call_id"), _parse_end_event(event))
+        return ()
+
+    def _keep_result_meta(self, call: str | None, meta: dict[str, JSON]) -> None:
+        if call and meta:
             self.result_meta[call] = meta
             if len(self.result_meta) > _MAX_PENDING_RESULTS:
                 del self.result_meta[next(iter(self.result_meta))]
-        return ()
 
     def _read_item(
         self, item: JsonObject, fallback_id: str, time: float | None
@@ -286,3 +293,11 @@ def _parse_end_event(event: JsonObject) -> dict[str, JSON]:
     if duration:
         meta["duration"] = as_count(duration.get("secs")) + as_count(duration.get("nanos")) / 1e9
     return {name: fact for name, fact in meta.items() if fact is not None}
+
+
+def _parse_command_item(item: JsonObject) -> dict[str, JSON]:
+    """Parse how a command ended, as newer versions record it."""
+    if item.get("type") != "CommandExecution":
+        return {}
+    code = parse_exit_code(item.get("exit_code"))
+    return {} if code is None else {"exit_code": code}

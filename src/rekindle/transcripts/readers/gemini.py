@@ -58,6 +58,9 @@ _EXIT_CODE = re.compile(r"^Exit Code: (-?\d{1,9})\s*$", re.MULTILINE)
 _SHELL_TOOLS = {"run_shell_command", "shell"}
 _SNAPSHOT = "<state_snapshot>"
 _SETUP_PREFIXES = ("This is the Gemini CLI.", "<session_context>")
+# What hooks add to a prompt, and where the setup names the folder of the session.
+_HOOK_CONTEXT = re.compile(r"<hook_context>[^<]*</hook_context>\s*")
+_WORKSPACE = re.compile(r"Workspace Directories:\*\*\n  - ([^\n]+)")
 # The model's injected replies to the setup messages.
 _SETUP_REPLIES = ("Got it. Thanks for the context!", "Got it. Thanks for the additional context!")
 _FINAL_STATUSES = ("success", "error", "cancelled")
@@ -156,7 +159,9 @@ class _GeminiConversation(SessionBuilder):
         self, parts: list[JsonObject], id: str, time: float | None
     ) -> Iterator[Message]:
         """Yield the prompt on the user's side of a turn, without results and injected text."""
-        prompt_parts = [part for part in parts if "functionResponse" not in part]
+        prompt_parts = _drop_hook_context(
+            [part for part in parts if "functionResponse" not in part]
+        )
         prompt = to_content(_parse_parts(prompt_parts))
         message = Message(role="user", content=prompt, platform_message_id=id, timestamp=time)
         if message.text.startswith(_SNAPSHOT):
@@ -164,6 +169,8 @@ class _GeminiConversation(SessionBuilder):
             self.is_setting_up = True
         elif message.text.startswith(_SETUP_PREFIXES):
             self.is_setting_up = True
+            if folder := _WORKSPACE.search(message.text):
+                self.fill_fields(cwd=folder[1].strip())
         elif prompt and self.is_new(id):
             self.is_setting_up = False
             yield add_meta(message, self.pop_pending_meta())
@@ -367,6 +374,18 @@ def _normalize_parts(raw_content: object) -> list[JsonObject]:
 
 def _normalize_part(item: object) -> list[JsonObject]:
     return [{"text": item}] if isinstance(item, str) and item else as_objects([item])
+
+
+def _drop_hook_context(parts: list[JsonObject]) -> list[JsonObject]:
+    """Return the parts of a prompt without the text that hooks added before or after it."""
+    kept: list[JsonObject] = []
+    for part in parts:
+        value = part.get("text")
+        if isinstance(value, str) and (found := _HOOK_CONTEXT.match(value)):
+            part = {**part, "text": value[found.end() :]}
+        if part.get("text") != "":
+            kept.append(part)
+    return kept
 
 
 def _is_thought(part: JsonObject) -> bool:

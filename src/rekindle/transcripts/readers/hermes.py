@@ -51,7 +51,7 @@ from .session_builder import (
     parse_tokens,
     to_arguments,
 )
-from .sqlite_file import open_sqlite_file
+from .sqlite_file import iter_schema_bytes, open_sqlite_file
 
 if TYPE_CHECKING:
     import apsw
@@ -83,7 +83,6 @@ _MESSAGE_COLUMNS = (
     *("role", "content", "tool_call_id", "tool_calls", "tool_name", "timestamp", "finish_reason"),
     *("reasoning", "reasoning_content", "active", "compacted", "_compressed_summary"),
 )
-_SCAN_BYTES = 4 << 20
 
 
 def can_read(head: FileHead) -> bool:
@@ -117,13 +116,10 @@ def _is_state_database(head: FileHead) -> bool:
         return True
     if head.path is None:
         return False
-    with head.path.open("rb") as file:
-        data = file.read(_SCAN_BYTES)
-    wal = Path(f"{head.path}-wal")
-    if wal.is_file():
-        with wal.open("rb") as file:
-            data += file.read(_SCAN_BYTES)
-    return all(name in data for name in _COLUMN_MARKERS)
+    missing = set(_COLUMN_MARKERS)
+    for data in iter_schema_bytes(head.path):
+        missing -= {name for name in missing if name in data}
+    return not missing
 
 
 def _is_index(head: FileHead) -> bool:

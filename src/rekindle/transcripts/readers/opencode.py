@@ -51,7 +51,7 @@ from .session_builder import (
     parse_exit_code,
     parse_tokens,
 )
-from .sqlite_file import open_sqlite_file
+from .sqlite_file import iter_schema_bytes, open_sqlite_file
 
 if TYPE_CHECKING:
     import apsw
@@ -61,7 +61,7 @@ SOURCE = "opencode"
 _ABORTED_ERROR = "MessageAbortedError"
 # Every SQLite file begins with this name and, five bytes later, three constant bytes.
 _SQLITE_HEADER = re.compile(rb"SQLite format 3\0.{5}@  ", re.DOTALL)
-# The CREATE statements are at the beginning of a database.
+# The CREATE statements are near the beginning of a database.
 _PART_TABLE = re.compile(rb"""CREATE TABLE [`"]?part[`"]? ?\([^()]*message_id""")
 _SELECT_SESSIONS = "SELECT * FROM session ORDER BY time_created, id"
 # As bytes: text may not be UTF-8, and one bad row must not lose the others.
@@ -73,12 +73,21 @@ _SELECT_PARTS = "SELECT id, CAST(data AS BLOB) FROM part WHERE message_id = ? OR
 
 def can_read(head: FileHead) -> bool:
     if _SQLITE_HEADER.match(head.data):
-        return _PART_TABLE.search(head.data) is not None
+        return _is_session_database(head)
     if any(
         _is_export(line) or _is_message(line) or _is_storage_file(line) for line in head.objects
     ):
         return True
     return _is_message(parse_partial_fields(find_first_element(head.data, {"messages"})))
+
+
+def _is_session_database(head: FileHead) -> bool:
+    """Return whether the database has OpenCode's tables, which may be only in the WAL."""
+    if _PART_TABLE.search(head.data):
+        return True
+    if head.path is None:
+        return False
+    return any(_PART_TABLE.search(data) for data in iter_schema_bytes(head.path))
 
 
 def _is_export(line: JsonObject) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,10 +28,18 @@ if TYPE_CHECKING:
 _MAX_ATTEMPTS = 8
 _RETRY_SECONDS = 0.1
 _WAL_HEADER_BYTES = 32
+_SCHEMA_BYTES = 1 << 20  # migrations may move a table's definition far from the beginning
 _SELECT_VIEWS = "SELECT name FROM sqlite_schema WHERE type = 'view'"
 _MIN_VALUE_BYTES = 1_000_000
 # Steps of SQLite's virtual machine; reading a row takes a few per column, far fewer than this.
 _MIN_STEPS, _STEPS_PER_BYTE, _STEPS_PER_CHECK = 20_000_000, 1_000, 100_000
+
+
+def iter_schema_bytes(path: Path) -> Iterator[bytes]:
+    """Yield the beginnings of a database and of its log, where its CREATE statements stand."""
+    for file in (path, Path(f"{path}-wal")):
+        with suppress(FileNotFoundError), file.open("rb") as opened:
+            yield opened.read(_SCHEMA_BYTES)
 
 
 @contextmanager

@@ -253,3 +253,23 @@ def test_a_result_is_told_whatever_stands_beside_it(write: Write) -> None:
     told = messages(read_transcript(write(*lines)))
     assert [message.text for message in told] == ["done"] * len(beside)
     assert (told[-1].meta or {}).get("duration") == 1.5
+
+
+def test_lines_that_repeat_messages_for_bookkeeping_are_not_messages(write: Write) -> None:
+    claude = Claude()
+    prompt = claude.prompt("do it")
+    blob = {"role": "user", "content": [{"type": "text", "text": "do it"}]}
+    session = {"sessionId": claude.session}
+    path = write(
+        {"type": "queue-operation", "operation": "enqueue", "content": "do it", **session},
+        {**claude.line("attachment", None), "attachment": {"type": "hook_success"}},
+        prompt,
+        {"type": "api-request-shape", "shape": {"system": []}, **session},
+        {"type": "api-request-blob", "hash": "h", "message": blob, **session},
+        {"type": "api-request", "id": "r", **session},
+        claude.answer("m1", said("Done.")),
+        {"type": "last-prompt", "lastPrompt": "do it", **session},
+        {"type": "tools-used", "tools": [], **session},
+        {"type": "cost-state", "totalCostUSD": 0.1, **session},
+    )
+    assert [m.content for m in messages(read_transcript(path))] == ["do it", "Done."]

@@ -145,3 +145,19 @@ def test_a_rollout_without_its_first_line_goes_by_the_name_of_its_file(write: Wr
     assert [e.session.id for e in read_transcript(path) if isinstance(e, SessionStarted)] == [
         "rollout-7"
     ]
+
+
+def test_a_command_that_newer_versions_record_as_an_item_has_its_exit_code(write: Write) -> None:
+    command = {"type": "CommandExecution", "id": "c1", "exit_code": 127, "status": "failed"}
+    prompt = {"type": "UserMessage", "id": "i1", "content": [{"type": "text", "text": "do it"}]}
+    path = write(
+        META,
+        {**said("user", "do it"), "ordinal": 1},
+        event("item_completed", item=prompt),
+        ran("c1"),
+        event("item_completed", item=command),
+        output("c1", "not found"),
+    )
+    told = messages(read_transcript(path))
+    assert [m.role for m in told] == ["user", "assistant", "tool"]
+    assert told[2].meta == {"exit_code": 127}

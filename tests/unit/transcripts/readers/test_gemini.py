@@ -217,3 +217,26 @@ def test_records_and_histories_are_known_by_their_content(tmp_path: Path) -> Non
         assert format is not None
         assert format.name == "gemini"
         assert [m.text for m in messages(read_transcript(path))] == [long]
+
+
+def test_what_hooks_add_to_a_prompt_is_not_part_of_it_and_the_setup_names_the_folder(
+    write: Write,
+) -> None:
+    setup = "<session_context>\n- **Workspace Directories:**\n  - /work/my repo\n- **Directory"
+    path = write(
+        {**HEAD, "kind": "main"},
+        {"$set": {"messages": [record("s", "user", [{"text": setup}])]}},
+        record(
+            "u1",
+            "user",
+            [
+                {"text": "<hook_context>a note</hook_context>\n\ndo it"},
+                {"text": "<hook_context>another</hook_context>"},
+            ],
+        ),
+        record("g1", "gemini", "Done."),
+    )
+    events = list(read_transcript(path))
+    assert [m.content for m in messages(events)] == ["do it", "Done."]
+    (started,) = [e.session for e in events if isinstance(e, SessionStarted)]
+    assert started.cwd == "/work/my repo"

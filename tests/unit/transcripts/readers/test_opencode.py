@@ -302,3 +302,23 @@ def test_text_in_the_database_that_is_not_utf_8_costs_no_other_row(tmp_path: Pat
     events = list(read_transcript(path))
     assert len(messages(events)) >= told - 1
     assert path.read_bytes().count(b"\xff") >= 1
+
+
+def test_a_database_whose_tables_are_defined_far_from_its_beginning_is_recognized(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "opencode.db"
+    made = apsw.Connection(str(path))
+    made.execute("CREATE TABLE `event` (`id` text PRIMARY KEY, `data` text)")
+    made.execute("INSERT INTO event VALUES ('e', ?)", ("x" * 200_000,))
+    for number in range(60):  # more definitions than fit into the first page
+        made.execute(f"CREATE TABLE `other_{number}` (`id` text PRIMARY KEY, `data` text)")
+    made.close()
+    made = database(path)
+    fill(made)
+    made.close()
+    assert b"`part`" not in path.read_bytes()[: 64 * 1024]
+    format = detect_format(path)
+    assert format is not None
+    assert format.name == "opencode"
+    assert messages(read_transcript(path))
