@@ -26,6 +26,7 @@ SERVER_NAME = "rekindle"  # of the MCP server, in every agent
 # Changes of these make Codex ask its user again, so do not change them.
 HOOK_SECONDS = 5
 LAST_HOOK_SECONDS = 3  # Codex allows no more at the end of a session
+_HOME_VARIABLES = ("REKINDLE_HOME", "XDG_DATA_HOME")  # that decide where Rekindle's home is
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +63,16 @@ class InstallTarget:
         start = [str(script)] if script.exists() else [sys.executable, "-m", "rekindle.cli"]
         return [*start, "mcp"]
 
+    def build_mcp_env(self) -> dict[str, str]:
+        """Return the environment that the MCP server needs: some agents hand on nothing of theirs."""
+        is_default = self.project is not None or not any(map(self.env.get, _HOME_VARIABLES))
+        return {} if is_default else {"REKINDLE_HOME": str(self.rekindle_home)}
+
     def build_mcp_entry(self) -> dict[str, Any]:
         """Build the entry of the MCP server as most agents take it."""
         program, *arguments = self.list_mcp_words()
-        return {"command": program, "args": arguments}
+        entry: dict[str, Any] = {"command": program, "args": arguments}
+        return {**entry, "env": env} if (env := self.build_mcp_env()) else entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 import json
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -268,3 +269,17 @@ def test_project_entries_name_no_folder_of_this_machine(
             assert change.after is not None
             assert os.fsencode(target.home) not in change.after
             assert os.fsencode(target.rekindle_home) not in change.after
+
+
+@pytest.mark.parametrize("agent", ["claude-code", "codex", "opencode", "gemini"])
+def test_a_server_is_told_of_a_home_that_is_not_the_usual_one(
+    agent: str, target: InstallTarget, records: InstallRecords
+) -> None:
+    moved = InstallTarget(target.home, {"REKINDLE_HOME": "x"}, target.rekindle_home)
+    for where, expected in ((target, False), (moved, True)):
+        changes = plan_install(AGENTS[agent], where, records)
+        server = next(change.after for change in reversed(changes) if change.after)
+        assert (b"REKINDLE_HOME" in server) is expected
+        if agent == "codex" and expected:
+            (env,) = [tomllib.loads(server.decode())["mcp_servers"]["rekindle"]["env"]]
+            assert env == {"REKINDLE_HOME": str(target.rekindle_home)}

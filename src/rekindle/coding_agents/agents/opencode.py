@@ -7,6 +7,7 @@ MCP servers: `opencode.json` or `opencode.jsonc`, in the user's folder or the pr
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from rekindle.coding_agents.agent import SERVER_NAME, AgentFile, CodingAgent, InstallTarget
 from rekindle.coding_agents.config_edit.parts import JsonEntry
@@ -32,7 +33,9 @@ def _find_config(target: InstallTarget) -> Path:
 
 
 def _list_files(target: InstallTarget) -> list[AgentFile]:
-    value = {"type": "local", "command": target.list_mcp_words(), "enabled": True}
+    value: dict[str, Any] = {"type": "local", "command": target.list_mcp_words(), "enabled": True}
+    if env := target.build_mcp_env():
+        value["environment"] = env
     server = JsonEntry(("mcp", SERVER_NAME), value)
     plugin = build_plugin("opencode", target)
     return [

@@ -72,9 +72,15 @@ def replace_table(text: str, path: Sequence[str], values: Mapping[str, Any]) -> 
 
 def _render_table(path: Sequence[str], values: Mapping[str, Any], newline: str) -> str:
     lines = [f"[{'.'.join(path)}]"]
-    # A JSON string or list of strings is the same in TOML.
-    lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
+    lines += [f"{key} = {_render_value(value)}" for key, value in values.items()]
     return newline.join([*lines, ""])
+
+
+def _render_value(value: Any) -> str:
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return "{ " + ", ".join(f"{key} = {_render_value(one)}" for key, one in items) + " }"
+    return json.dumps(value, ensure_ascii=False)  # strings and lists of them are the same in TOML
 
 
 def _split_keys(header: str) -> list[str] | None:
