@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import rekindle
 from rekindle.hooks.command import get_launcher
 from tests import command
 from tests.waiting import wait_until
@@ -218,3 +219,30 @@ def trust_hooks(lab: AgentLab) -> None:
         for hook in hooks:
             state = f'trusted_hash = "{hook["currentHash"]}"'
             file.write(f'\n[hooks.state."{hook["key"]}"]\n{state}\n')
+
+
+def add_source_path(lab: AgentLab) -> None:
+    """Let servers run this checkout: some agents hand on none of our environment."""
+    source = json.dumps(str(Path(rekindle.__file__).parents[1]))
+    for name in CONFIGS[lab.agent][0] + CONFIGS[lab.agent][1]:
+        file = lab.home / name
+        for before in ('"REKINDLE_HOME": ', "REKINDLE_HOME = "):
+            text = file.read_text()
+            added = before.replace("REKINDLE_HOME", "PYTHONPATH") + source
+            file.write_text(text.replace(before, f"{added}, {before}"))
+
+
+@pytest.mark.parametrize("agent", ["claude-code", "codex", "opencode", "gemini"])
+def test_after_install_the_agent_offers_the_tools_of_the_mcp_server(
+    agent: str, open_lab: OpenLab
+) -> None:
+    pytest.importorskip("rekindle.mcp")
+    lab = open_lab(agent)
+    teach(lab)
+    Probe(lab).run("install", agent, "--yes")
+    add_source_path(lab)
+    # Some agents do not wait for their servers before the first request.
+    run = lab.run("Please go on.\nrun: sleep 3")
+    offered = [json.dumps(one.body.get("tools", [])) for one in run.requests]
+    assert any("rekindle" in tools and "search" in tools for tools in offered), offered
+    stop_helper(lab.rekindle_home)
