@@ -12,6 +12,7 @@ from rekindle.config import mask_secrets
 from rekindle.errors import InvalidInput, NotFound, RekindleError
 
 from . import chat, config, gateway, hook, service, setup, store_access, watch
+from .agents import doctor, install
 from .help import CommandGroup
 from .insights import commands as insights
 from .mcp import serve as mcp
@@ -62,6 +63,8 @@ def apply_global_options(
 
 setup.register(app)
 watch.register(app)
+install.register(app)
+doctor.register(app)
 config.register(app)
 insights.register(app)
 chat.register(app)

@@ -53,6 +53,8 @@ AGENT_EVENTS: Mapping[str, Mapping[HookEvent, str]] = MappingProxyType(
 )
 HOOKS_FOLDER = "hooks"  # in the home: launcher, socket, what sessions were given, troubles
 LAUNCHER = "run"
+_LAUNCHER_PATH = f"/{HOOKS_FOLDER}/{LAUNCHER}"
+_HOOK_VERB = ["rekindle", "hook"]
 _CLIENT = Path(__file__).with_name("client.py")
 
 
@@ -66,6 +68,28 @@ def build_hook_command(agent: str, event: str, home: Path | None = None) -> str:
         raise InvalidInput(f"{agent} {event}: no such hook")
     launcher = get_launcher(find_home() if home is None else home)
     return f"{shlex.quote(str(launcher))} {agent} {event} 2>/dev/null || true"
+
+
+def build_shared_hook_command(agent: str, event: str) -> str:
+    """Build the command for the configuration of a project, which several people share.
+
+    It names no folder of any of them. Where Rekindle is not installed, it prints nothing and
+    succeeds.
+    """
+    if event not in AGENT_EVENTS.get(agent, {}):
+        raise InvalidInput(f"{agent} {event}: no such hook")
+    return f"rekindle hook {agent} {event} 2>/dev/null || true"
+
+
+def is_hook_command(command: str, agent: str) -> bool:
+    """Return whether a command is a hook of Rekindle for this agent, of any home and version."""
+    words = command.replace("'", " ").replace('"', " ").split()
+    return any(
+        words[at] == agent
+        and words[at + 1] in HOOK_EVENTS
+        and (words[at - 1].endswith(_LAUNCHER_PATH) or words[at - 2 : at] == _HOOK_VERB)
+        for at in range(1, len(words) - 1)
+    )
 
 
 def get_launcher(home: Path) -> Path:

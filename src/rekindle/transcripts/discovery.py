@@ -153,11 +153,14 @@ class SessionLocation(NamedTuple):
         return [path for path in paths if path.is_dir()]
 
 
-def find_session_paths(home: Path, env: Mapping[str, str]) -> list[Path]:
-    """Return the existing session folders and databases of the user with this home and environment."""
+def find_session_paths(home: Path, env: Mapping[str, str], agent: str | None = None) -> list[Path]:
+    """Return the existing session folders and databases of the user with this home and environment.
+
+    Those of one agent if it is named, else those of all.
+    """
     found: dict[Path, None] = {}
-    for agent in _LOCATIONS:
-        for location in list_locations(agent, home, env):
+    for name in _LOCATIONS:
+        for location in list_locations(name, home, env) if agent in (None, name) else ():
             for path in location.list_existing():
                 found[path.resolve()] = None
     return list(found)

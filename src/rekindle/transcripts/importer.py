@@ -98,6 +98,17 @@ def import_transcripts(
     return importer.build_report()
 
 
+def find_pending_files(store: Store, files: Iterable[DiscoveredFile]) -> list[DiscoveredFile]:
+    """Return those of the files that are new or have changed since they were imported."""
+    files = [*files]
+    stamps = store.get_import_stamps(file.path for file in files)
+    return [
+        file
+        for file in files
+        if stamps.get(file.path) not in (file.stamp, _make_unknown_stamp(file))
+    ]
+
+
 @contextmanager
 def _collect_garbage_rarely() -> Generator[None]:
     """Raise the GC threshold: a batch allocates many acyclic values; this saves 4%."""

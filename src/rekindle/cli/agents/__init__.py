@@ -1,0 +1,1 @@
+"""Install Rekindle into other agents, remove it again, and check on it."""

@@ -1,0 +1,165 @@
+"""`rekindle doctor`: what is installed, what is wrong, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rekindle.cli.output import (
+    JsonOption,
+    StyledText,
+    format_count,
+    format_time,
+    print_json,
+    print_line,
+    write_styled,
+)
+from rekindle.cli.store_access import load_settings, open_for_reading
+from rekindle.config import get_home_and_env, is_url
+from rekindle.errors import StoreError
+
+if TYPE_CHECKING:
+    from rekindle.coding_agents.doctor import Surroundings
+    from rekindle.coding_agents.findings import AgentReport
+    from rekindle.store import Store
+    from rekindle.transcripts.discovery import DiscoveredFile
+
+_MAX_DELETIONS_SHOWN = 3
+
+
+def register(app: typer.Typer) -> None:
+    """Register the command of this module."""
+    app.command("doctor")(check_agents)
+
+
+def check_agents(
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Forget the hook failures recorded so far.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Check the agents on this machine: installation, hooks, sessions not imported or soon deleted.
+
+    Exit with code 1 if something needs your attention.
+
+    \b
+    Examples:
+      rekindle doctor
+      rekindle doctor --json
+    """
+    from rekindle.coding_agents.agents import AGENTS
+    from rekindle.coding_agents.doctor import diagnose_agent
+    from rekindle.hooks.troubles import clear_troubles
+
+    if clear:
+        clear_troubles(load_settings().home)
+    with ExitStack() as stack:
+        pending = _PendingFiles(stack)
+        around = _look_around(pending)
+        reports = [diagnose_agent(agent, around) for agent in AGENTS.values()]
+    problem = pending.problem
+    needs_attention = bool(problem) or any(report.needs_attention for report in reports)
+    if json:
+        agents = [{**asdict(one), "needs_attention": one.needs_attention} for one in reports]
+        print_json({"ok": not needs_attention, "store_problem": problem, "agents": agents})
+    else:
+        _print_reports(reports, problem)
+    if needs_attention:
+        raise typer.Exit(1)
+
+
+class _PendingFiles:
+    """Finds the files that the store does not have; remembers why it could not look."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.problem: str | None = None
+        self._stack = stack
+        self._store: Store | None = None
+
+    def find(self, files: Sequence[DiscoveredFile]) -> Sequence[DiscoveredFile]:
+        """Return the files that are not imported; all of them if there is no store yet."""
+        from rekindle.transcripts.importer import find_pending_files
+
+        if not files or self.problem:
+            return []
+        try:
+            if self._store is None:
+                url = load_settings().store.url
+                if not is_url(url) and not Path(url).exists():
+                    return files
+                self._store = self._stack.enter_context(open_for_reading())
+            return find_pending_files(self._store, files)
+        except StoreError as error:
+            self.problem = str(error)
+            return []
+
+
+def _look_around(pending: _PendingFiles) -> Surroundings:
+    from rekindle.coding_agents.agent import InstallTarget
+    from rekindle.coding_agents.codex_trust import read_codex_trust
+    from rekindle.coding_agents.doctor import Surroundings
+    from rekindle.coding_agents.install import find_repository_root
+    from rekindle.hooks.troubles import read_troubles
+
+    home, env = get_home_and_env()
+    rekindle_home = load_settings().home
+    targets = [InstallTarget(home, env, rekindle_home)]
+    folder = Path.cwd()
+    root = find_repository_root(folder)
+    if root is not None and root != home.resolve():
+        targets.append(InstallTarget(home, env, rekindle_home, root))
+    return Surroundings(
+        targets=targets,
+        now=time.time(),
+        find_pending=pending.find,
+        read_trust=lambda program: read_codex_trust(program, folder, os.environ),
+        troubles=read_troubles(rekindle_home),
+    )
+
+
+def _print_reports(reports: Sequence[AgentReport], problem: str | None) -> None:
+    shown = [one for one in reports if one.is_present or one.is_installed or one.needs_attention]
+    if problem:
+        write_styled([[StyledText("! ", "yellow"), StyledText(f"Store: {problem}")]])
+    for report in shown:
+        _print_report(report)
+    if not shown:
+        print_line("No agents found on this machine.")
+    if not problem and not any(report.needs_attention for report in reports):
+        print_line("Nothing needs your attention.")
+
+
+def _print_report(report: AgentReport) -> None:
+    states = [
+        f"{one.state} for this {one.scope}"
+        for one in report.installations
+        if one.state != "not installed"
+    ]
+    files = format_count(report.session_files, "session file")
+    write_styled([[StyledText(report.title, "bold"), StyledText(": "), StyledText(
+        f"{', '.join(states) or 'not installed'}; {files}, {report.pending_files:,} not imported"
+    )]])  # fmt: skip
+    if not report.is_installed:
+        print_line(f"    rekindle install {report.name}")
+    for finding in report.findings:
+        mark, style = ("!", "yellow") if finding.needs_attention else ("·", "dim")
+        write_styled([[StyledText(f"  {mark} ", style), StyledText(finding.message)]])
+        if finding.kind == "deletion":
+            _print_deletions(report, is_imported=not finding.needs_attention)
+        if finding.action:
+            print_line(f"    {finding.action}")
+
+
+def _print_deletions(report: AgentReport, *, is_imported: bool) -> None:
+    chosen = [one for one in report.deletions if one.is_imported == is_imported]
+    for one in chosen[:_MAX_DELETIONS_SHOWN]:
+        print_line(f"    {format_time(one.time)}  {one.file}")
+    if len(chosen) > _MAX_DELETIONS_SHOWN:
+        print_line(f"    … and {len(chosen) - _MAX_DELETIONS_SHOWN:,} more; see --json")

@@ -1,0 +1,118 @@
+"""What was installed where, and what the files were before: kept in Rekindle's home.
+
+<home>/installed/<id>.json                 the record of one file
+<home>/installed/backups/<time>-<name>     the content of a file before a change
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rekindle.json_fields import as_object, get_text
+
+
+@dataclass(frozen=True, slots=True)
+class InstallRecord:
+    """A file that Rekindle was installed into."""
+
+    file: str
+    digest: str  # of the content that the installation left
+    original: str | None  # the backup that an uninstallation restores; None: there was no file
+    folders: tuple[str, ...] = ()  # that the installation created
+
+
+def digest_content(content: bytes) -> str:
+    """Return the digest by which an unchanged file is recognized."""
+    return hashlib.sha256(content).hexdigest()
+
+
+class InstallRecords:
+    """The records of one home."""
+
+    def __init__(self, home: Path) -> None:
+        self.folder = home / "installed"
+
+    def find_record(self, file: Path) -> InstallRecord | None:
+        """Return the record of a file, or None if there is none that can be read."""
+        try:
+            fields = as_object(json.loads(self._get_path(file).read_text("utf-8")))
+        except (OSError, ValueError):
+            return None
+        name, digest = get_text(fields, "file"), get_text(fields, "digest")
+        folders: Any = fields.get("folders")
+        if name is None or digest is None or not isinstance(folders, list):
+            return None
+        return InstallRecord(name, digest, get_text(fields, "original"), tuple(map(str, folders)))  # pyright: ignore[reportUnknownArgumentType]
+
+    def save_record(self, file: Path, record: InstallRecord | None) -> None:
+        """Save the record of a file; None removes it."""
+        path = self._get_path(file)
+        if record is None:
+            path.unlink(missing_ok=True)
+            return
+        self._create_folder(self.folder)
+        fields = {
+            "file": record.file,
+            "digest": record.digest,
+            "original": record.original,
+            "folders": record.folders,
+        }
+        draft = path.with_suffix(f".{os.getpid()}.draft")
+        draft.write_text(json.dumps(fields, indent=2) + "\n", "utf-8")
+        draft.replace(path)
+
+    def back_up(self, file: Path, content: bytes) -> str:
+        """Save the content of a file and return the name of the backup."""
+        folder = self._create_folder(self.folder / "backups")
+        moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+        stem = f"{moment}-{file.name}"
+        for number in range(1, 1000):
+            name = stem if number == 1 else f"{stem}.{number}"
+            try:
+                fd = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            except FileExistsError:
+                continue
+            with os.fdopen(fd, "wb") as backup:
+                backup.write(content)
+                backup.flush()
+                os.fsync(backup.fileno())
+            return name
+        raise FileExistsError(f"{folder}: too many backups of {file.name}")
+
+    def read_backup(self, name: str) -> bytes | None:
+        """Return the content of a backup, or None if it is gone."""
+        try:
+            return self.get_backup_path(name).read_bytes()
+        except OSError:
+            return None
+
+    def get_backup_path(self, name: str) -> Path:
+        """Return the path of a backup."""
+        return self.folder / "backups" / Path(name).name
+
+    def list_records(self) -> Sequence[InstallRecord]:
+        """Return all records that can be read."""
+        found = (self._read_by_name(path) for path in sorted(self.folder.glob("*.json")))
+        return [record for record in found if record is not None]
+
+    def _read_by_name(self, path: Path) -> InstallRecord | None:
+        try:
+            name = get_text(as_object(json.loads(path.read_text("utf-8"))), "file")
+        except (OSError, ValueError):
+            return None
+        return self.find_record(Path(name)) if name else None
+
+    def _get_path(self, file: Path) -> Path:
+        key = digest_content(os.fsencode(os.path.realpath(file)))[:16]
+        return self.folder / f"{key}.json"
+
+    def _create_folder(self, folder: Path) -> Path:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return folder
