@@ -10,7 +10,7 @@ from rekindle.cli.output import Column, build_number_columns, print_line, write_
 if TYPE_CHECKING:
     from rekindle.analytics.outcome_rates import OutcomeRate
 
-_MAX_ROWS = 12  # per group
+_MAX_ROWS = 8  # per group
 
 
 def write_outcomes(rates: Sequence[OutcomeRate]) -> None:
@@ -24,11 +24,7 @@ def write_outcomes(rates: Sequence[OutcomeRate]) -> None:
         *build_number_columns("succeeded", "failed", "unknown"),
         Column("succeeded, of those known"),
     )
-    chosen = [
-        one
-        for group in ("all", "source", "project")
-        for one in [rate for rate in rates if rate.group == group][:_MAX_ROWS]
-    ]
+    chosen = [one for group in ("all", "source", "project") for one in _choose_rates(rates, group)]
     write_table(
         columns,
         [
@@ -42,6 +38,11 @@ def write_outcomes(rates: Sequence[OutcomeRate]) -> None:
             for one in chosen
         ],
     )
+
+
+def _choose_rates(rates: Sequence[OutcomeRate], group: str) -> list[OutcomeRate]:
+    known = [rate for rate in rates if rate.group == group and rate.succeeded + rate.failed]
+    return known[:_MAX_ROWS]
 
 
 def format_outcome_rate(one: OutcomeRate) -> str:

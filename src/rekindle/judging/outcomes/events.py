@@ -41,6 +41,7 @@ _WRITING = re.compile(
     r"(?:^|[\s;&|])(?:sed|perl)\s+(?:-\w+\s+)*-\w*i|(?:^|\s)apply_patch\b|\bgit apply\b"
     r"|(?<![0-9&>])>{1,2}\s*(?!/dev/|&|/tmp/)[\w./-]+\.(?!log\b|txt\b|md\b|out\b)[a-z]{1,5}\b"
 )
+_SCRATCH = re.compile(r"\bmktemp -d|\bgit (?:-C \S+ )?init\b|\bcd /tmp/")
 _PUBLISHING = re.compile(r"(?:pr|mr) (?:create|merge)\b")
 _INTERRUPTED = "[Request interrupted by user"
 
@@ -144,6 +145,8 @@ def _is_code_edit(evidence: Evidence) -> bool:
 def _classify_command(command: str) -> Iterator[EventKind]:
     """Yield what a command line does, each kind once, in the order of its commands."""
     seen: set[EventKind] = set()
+    if _SCRATCH.search(command[:4_000]):
+        return  # it works in a folder that is thrown away
     if _WRITING.search(command[:4_000]):
         seen.add("edit")
         yield "edit"

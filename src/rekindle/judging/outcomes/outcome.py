@@ -44,7 +44,7 @@ def judge_session(
     if session.end_reason == "compression":
         return SessionOutcome(rule="protocol/continued")  # in another session
     events = list_events(messages, calls)
-    work, words = judge_work(events), judge_words(events)
+    work, words = _weigh_distance(judge_work(events), events), judge_words(events)
     if work is None or words is None:
         return work or words or judge_end(events) or UNKNOWN
     if work.verdict == words.verdict:
@@ -53,6 +53,16 @@ def judge_session(
     if (words.where or 0) > (work.where or 0):
         return words
     return work._replace(confidence=work.confidence - 0.1)
+
+
+def _weigh_distance(
+    work: SessionOutcome | None, events: Sequence[SessionEvent]
+) -> SessionOutcome | None:
+    """Lower the confidence if the user asked for more than one other thing after the work."""
+    if work is None or work.where is None:
+        return work
+    later = sum(one.kind == "words" and one.position > work.where for one in events)
+    return work if later < 2 else work._replace(confidence=work.confidence - 0.2)
 
 
 # ── what the transcript or the benchmark says

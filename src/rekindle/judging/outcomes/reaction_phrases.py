@@ -57,6 +57,7 @@ CORRECTION = _compile_lines(
     (?:that|this|it) (?:still )?{_NEGATED} (?:correct|look right|make sense|pass|start|seem)\b
     {_SUBJECT}still (?:fails?|failing|broken|red|wrong|the same|happen\w*|throws?|crash\w*)\b
     {_SUBJECT}still (?:doesn't|does not) \w
+    (?:it|this|that|they)(?:'s| is| are) still \w+ing\b
     {_SUBJECT}still (?:not|isn't) (?:work|fix|right|correct|pass|show)
     (?:(?:i|we|i'm|i am|we're) )?still (?:get|getting|see|seeing|have|having)\b
     not (?:working|fixed|right|quite|what i|correct|like (?:this|that))\b

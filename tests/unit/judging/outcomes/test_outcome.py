@@ -182,6 +182,18 @@ def test_a_change_that_was_taken_back_is_a_failure() -> None:
     assert judge("fix", EDIT, restored, "next one: something else").verdict == "unknown"
 
 
+def test_a_commit_in_a_scratch_folder_is_none() -> None:
+    scratch = run("work=$(mktemp -d); git -C $work init; git -C $work commit -m x", "[main 1] x")
+    assert judge("review it", scratch).verdict == "unknown"
+
+
+def test_work_that_other_requests_followed_says_less() -> None:
+    tested = ("fix", EDIT, run("go test ./...", GREEN), "A:Done.")
+    near = judge(*tested, "what does it do?", "A:It sorts.")
+    far = judge(*tested, "what does it do?", "A:It sorts.", "and the other?", "A:It reads.")
+    assert near.confidence > far.confidence
+
+
 # ── what the user said
 
 

@@ -14,6 +14,7 @@ EXAMPLES: dict[Reaction, tuple[str, ...]] = {
     "correction": (
         "no, use the other file", "No it needs to be the terminal", "that's wrong", "not quite",
         "this is not what I asked for", "mise run lint is still failing", "still getting the same error",
+        "it is still displaying it the second time",
         "it doesn't work", "lint fail", "the tests are failing now", "you forgot the docs",
         "why did you delete that?", "I said tabs, not spaces", "das funktioniert nicht",
         "ça ne marche pas", "no funciona", "还是不行",
