@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rekindle.knowledge.notes.observations import hash_word
-from rekindle.knowledge.notes.wish_words import is_common_word
-from rekindle.knowledge.notes.wishes import (
+from rekindle.knowledge.wishes.common_words import is_common_word
+from rekindle.knowledge.wishes.wishes import (
     UserTurn,
     Vocabulary,
     Wish,
@@ -111,7 +110,7 @@ def test_a_wish_with_a_value_that_nobody_shares_is_dropped(said: str) -> None:
 
 def test_a_word_that_independent_sessions_use_may_be_told() -> None:
     said = "always deploy to the zanzibar cluster first"
-    known = Vocabulary(frozenset([hash_word("zanzibar")]))
+    known = Vocabulary(lambda word: word == "zanzibar")
     assert tell(said, vocabulary=known) == ["Always deploy to the zanzibar cluster first."]
 
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
 
 from rekindle.judging.outcomes.user_text import extract_user_text
 from rekindle.judging.rules.text_patterns import split_words
+from rekindle.knowledge.notes.harmless import is_subcommand, keep_option, keep_path
+from rekindle.knowledge.notes.programs import is_known_program
 from rekindle.redaction.detectors.secret_names import classify_name
 from rekindle.redaction.redactor import Redactor
 
-from .harmless import is_subcommand, keep_option, keep_path
-from .observations import hash_word
-from .programs import is_known_program
-from .wish_words import get_stem, is_common_word
+from .common_words import get_stem, is_common_word
 
 WISH_VERSION = 1  # raise with every change that may change what is found
 
@@ -121,10 +121,14 @@ class WishSession(NamedTuple):
     wishes: Sequence[SessionWish]
 
 
-class Vocabulary(NamedTuple):
-    """What independent sessions of a project share: hashed words, and files of the repository."""
+def _is_shared_by_none(_word: str) -> bool:
+    return False
 
-    words: Collection[int] = frozenset()
+
+class Vocabulary(NamedTuple):
+    """What independent sessions of a project share: words in lower case, and files."""
+
+    is_shared: Callable[[str], bool] = _is_shared_by_none
     paths: Collection[str] = frozenset()
 
 
@@ -231,7 +235,9 @@ def _digest_sentence(sentence: str) -> int:
     """Return a number that is equal for sentences with the same words, and the same sense."""
     words = {part.casefold() for part in _PART.findall(sentence)} - _FUNCTION_WORDS
     sign = "not" if _NEGATION.search(sentence) else ""
-    return hash_word(" ".join((sign, *sorted(get_stem(word) for word in words))))
+    text = " ".join((sign, *sorted(get_stem(word) for word in words)))
+    hashed = blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(hashed, "big", signed=True)
 
 
 # ── what may be repeated
@@ -256,4 +262,4 @@ def _is_harmless_token(token: str, vocabulary: Vocabulary) -> bool:
 def _is_known_part(part: str, vocabulary: Vocabulary) -> bool:
     if part.isdigit():
         return len(part) <= 2
-    return len(part) == 1 or is_common_word(part) or hash_word(part.casefold()) in vocabulary.words
+    return len(part) == 1 or is_common_word(part) or vocabulary.is_shared(part.casefold())
