@@ -152,6 +152,18 @@ class JudgedSession(NamedTuple):
     compressions: tuple[int, ...] = ()
 
 
+class SessionOutcome(NamedTuple):
+    """What became of a session, by which rule, how reliable that is, and the deciding position.
+
+    `verdict` is succeeded, failed or unknown.
+    """
+
+    verdict: str = "unknown"
+    rule: str = "none"
+    confidence: float = 0.0
+    where: int | None = None
+
+
 class Rewind(NamedTuple):
     """A range of messages removed from a conversation, which can be restored."""
 

@@ -230,3 +230,25 @@ def test_what_is_new_is_judged_the_next_time(rekindle: Rekindle, one: Session) -
         store.append(one.id, *list(conversation([True] * 3, salt="n"))[1:])
     found = rekindle.json("insights")["totals"]
     assert (found["calls"], found["failed"]) == (23, 8)
+
+
+def test_what_became_of_sessions_is_listed_shown_and_summed_up(rekindle: Rekindle) -> None:
+    with open_store(rekindle.store) as store:
+        for number in range(6):
+            call = ToolCall(f"toolu_01out{number}", "Edit", {"file_path": "/w/main.go"})
+            words = "perfect, thanks" if number else "that's wrong, use the other one"
+            messages = (
+                Message("user", "Please mend it."),
+                Message("assistant", tool_calls=(call,)),
+                Message("tool", "updated", tool_call_id=call.id, meta={"is_error": False}),
+                Message("assistant", "Done."),
+                Message("user", words),
+            )
+            begin(store, f"Task {number}", iter(messages), id=f"task-{number}")
+    (failed,) = rekindle.json("sessions", "list", "outcome=failed")
+    assert failed["id"] == "task-0"
+    assert failed["outcome"]["rule"] == "words/correction"
+    assert "succeeded: words/approval at #4" in rekindle("sessions", "show", "Task 1")
+    whole = rekindle.json("insights")["outcomes"][0]
+    assert (whole["succeeded"], whole["failed"]) == (5, 1)
+    assert "What became of sessions" in rekindle("insights")

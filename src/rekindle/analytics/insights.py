@@ -30,6 +30,7 @@ from .groups import (
     number_tools,
     number_work_kinds,
 )
+from .outcome_rates import OutcomeRate
 from .profile import TASK_KINDS
 from .sample import Sample, SessionTrack, Totals, collect_sample
 
@@ -89,6 +90,7 @@ class Insights(NamedTuple):
     errors: Mapping[str, int]
     compression: CompressionSummary
     claims: tuple[Claim, ...]
+    outcomes: tuple[OutcomeRate, ...] = ()  # of whole sessions
 
 
 def compute_insights(sessions: Iterable[JudgedSession]) -> Insights:

@@ -9,6 +9,7 @@ the sessions that it fits, in whichever arm.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from math import isfinite
@@ -22,6 +23,7 @@ from rekindle.analytics.anytime_interval import (
     compute_needed_sessions,
 )
 from rekindle.analytics.cluster_stats import Rate, compute_rate
+from rekindle.analytics.outcome_rates import OutcomeRate, compute_outcome_rate
 from rekindle.errors import InvalidInput
 
 WARM, COLD, PLACEBO = "warm", "cold", "placebo"
@@ -63,6 +65,7 @@ class AssignedSession(NamedTuple):
     complete: bool = True  # it made its first calls, or will make no more
     given: bool = False  # a prelude was sent
     deleted: bool = False  # the session no longer exists
+    verdict: str = "unknown"  # what became of the session
 
 
 class ArmResult(NamedTuple):
@@ -76,6 +79,7 @@ class ArmResult(NamedTuple):
     deleted: int
     given: int
     rate: Rate
+    outcomes: OutcomeRate
 
 
 class Contrast(NamedTuple):
@@ -164,6 +168,14 @@ def _summarize_arm(arm: str, sessions: Sequence[AssignedSession]) -> ArmResult:
         sum(one.deleted for one in mine),
         sum(one.given for one in mine),
         compute_rate(parts if len(parts) > 1 else _cluster_by_session(counted), len(counted)),
+        _summarize_verdicts(arm, [one for one in mine if not one.deleted]),
+    )
+
+
+def _summarize_verdicts(arm: str, sessions: Sequence[AssignedSession]) -> OutcomeRate:
+    verdicts = Counter(one.verdict for one in sessions)
+    return compute_outcome_rate(
+        "arm", arm, verdicts["succeeded"], verdicts["failed"], verdicts["unknown"]
     )
 
 
@@ -222,6 +234,8 @@ def _describe_report(found: ExperimentReport) -> Iterable[str]:
             "Do not trust the results below until the cause is found."
         )
     yield _describe_verdict(found, main)
+    if outcomes := _describe_outcomes(found.arms):
+        yield outcomes
     if more := _describe_remaining(found, main):
         yield more
     placebo = next((one for one in found.contrasts if one.arm == PLACEBO), None)
@@ -253,6 +267,21 @@ def _describe_verdict(found: ExperimentReport, main: Contrast) -> str:
         f"Warm {word}: {rates_text}; the difference is {low * 100:.1f} to {high * 100:.1f} points "
         f"({effect.sessions} sessions)."
     )
+
+
+def _describe_outcomes(arms: Sequence[ArmResult]) -> str | None:
+    """Describe how many sessions succeeded in each arm, if any outcome is known."""
+    if not any(arm.outcomes.succeeded + arm.outcomes.failed for arm in arms):
+        return None
+    return f"Sessions that succeeded: {', '.join(_describe_arm_outcomes(arm) for arm in arms)}."
+
+
+def _describe_arm_outcomes(arm: ArmResult) -> str:
+    found = arm.outcomes
+    known = found.succeeded + found.failed
+    if found.low is None or found.high is None:
+        return f"{arm.arm} no evidence ({known} known)"
+    return f"{arm.arm} {found.succeeded} of {known} ({found.low:.0%} to {found.high:.0%})"
 
 
 def _describe_remaining(found: ExperimentReport, main: Contrast) -> str | None:

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from rekindle.store.learning.mining_results import MiningResults
     from rekindle.store.learning.observations import Observations
     from rekindle.store.learning.preludes import Preludes
+    from rekindle.store.learning.session_outcomes import SessionOutcomes
     from rekindle.store.learning.template_index import TemplateIndex
     from rekindle.store.learning.template_search import TemplateSearch
 
@@ -620,6 +621,13 @@ class Store:
         from rekindle.store.learning.mining_results import MiningResults
 
         return MiningResults(self._engine, self._write, self._clock)
+
+    @cached_property
+    def session_outcomes(self) -> SessionOutcomes:
+        """What became of sessions."""
+        from rekindle.store.learning.session_outcomes import SessionOutcomes
+
+        return SessionOutcomes(self._engine, self._write, self._clock)
 
     @cached_property
     def observations(self) -> Observations:

@@ -30,6 +30,7 @@ from rekindle.cli.store_access import open_for_reading
 from rekindle.errors import NotFound
 
 if TYPE_CHECKING:
+    from rekindle.analytics.outcome_rates import OutcomeRate
     from rekindle.store import Filter, Store
     from rekindle.types import JudgedCall, JudgedSession
 
@@ -200,8 +201,10 @@ def show_insights(
 
     if html is not None and not html.expanduser().absolute().parent.is_dir():
         raise typer.BadParameter(f"folder not found: {html.parent}")
+    chosen = parse_filter(where, owner)
     with open_for_reading() as store, _disable_gc():
-        found = insights.compute_insights(_judge_sessions(store, parse_filter(where, owner)))
+        found = insights.compute_insights(_judge_sessions(store, chosen))
+        found = found._replace(outcomes=_summarize_outcomes(store, chosen))
     if not found.totals.sessions:
         print_notice(
             "No matching sessions."
@@ -218,9 +221,12 @@ def show_insights(
     elif html is not None:
         print_line(f"Wrote {html}")
     elif found.totals.sessions:
-        from .render import write_insight
+        from .outcomes import write_outcomes
+        from .render import write_insight, write_legend
 
         write_insight(found)
+        write_outcomes(found.outcomes)
+        write_legend()
 
 
 # ── access to the store
@@ -248,6 +254,15 @@ def _judge_sessions(store: Store, where: Filter) -> Iterator[JudgedSession]:
     with show_progress("Judging") as show:
         miner.judge_sessions(store, where, progress=show)
     yield from miner.iter_judged_sessions(store, where)
+
+
+def _summarize_outcomes(store: Store, where: Filter) -> tuple[OutcomeRate, ...]:
+    from rekindle.analytics.outcome_rates import summarize_outcomes
+    from rekindle.learning.session_outcomes import judge_outcomes
+
+    with show_progress("Judging sessions") as show:
+        judge_outcomes(store, where, progress=show)
+    return summarize_outcomes(store.session_outcomes.count(where))
 
 
 def _judge_selection(store: Store, words: list[str], owner: str | None) -> Iterable[JudgedSession]:

@@ -336,6 +336,10 @@ def write_insight(found: Insights) -> None:
     _write_compression(found)
     for claim in found.claims:
         _write_claim(claim)
+
+
+def write_legend() -> None:
+    """Print how to read the tables."""
     print_line()
     print_line(_LEGEND)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,7 @@ from rekindle.cli.output import (
     print_line,
     print_notice,
     session_to_dict,
+    show_progress,
     to_one_line,
     usage_to_dict,
     write_json_array,
@@ -33,12 +35,14 @@ from rekindle.cli.output import (
 )
 from rekindle.cli.session_choice import FilterArgument, SessionArgument, parse_filter
 from rekindle.cli.store_access import load_settings, open_for_reading
+from rekindle.errors import StoreReadOnly
 
 if TYPE_CHECKING:
-    from rekindle.store import Store
-    from rekindle.types import Hit, Message, Session
+    from rekindle.store import Filter, Store
+    from rekindle.types import Hit, Message, Session, SessionOutcome
 
 _PAGE_SIZE = 1000
+_MAX_JUDGED_MESSAGES = 2000  # of a session that is judged before it is shown
 
 group = create_group("List, read, search, edit, export and repair stored sessions.")
 
@@ -71,15 +75,22 @@ def list_sessions(
     Examples:
       rekindle sessions list
       rekindle sessions list source=telegram 'idle<7d' -n 50
+      rekindle sessions list outcome=failed since=2026-01-01
       rekindle sessions list archived=yes --json
     """
     count = limit or load_settings().list.limit
     chosen = parse_filter(where, owner).with_(pruned=pruned)
     with open_for_reading() as store:
+        if chosen.outcome is not None:
+            _judge_outcomes(store, chosen)
         found = store.recent(count + 1, offset=offset, where=chosen)
-    page = found[:count]
+        page = found[:count]
+        outcomes = store.session_outcomes.load([one.id for one in page]) if json else {}
     if json:
-        write_json_array(session_to_dict(session) for session in page)
+        write_json_array(
+            {**session_to_dict(session), "outcome": _outcome_to_dict(outcomes.get(session.id))}
+            for session in page
+        )
     elif page:
         write_sessions(page)
         if len(found) > count:
@@ -90,6 +101,27 @@ def list_sessions(
             if where or owner
             else "No sessions yet. Import some with `rekindle start`."
         )
+
+
+def _judge_outcomes(store: Store, where: Filter) -> None:
+    from rekindle.learning.session_outcomes import judge_outcomes
+
+    with suppress(StoreReadOnly), show_progress("Judging sessions") as show:
+        judge_outcomes(store, where, progress=show)
+
+
+def _load_outcome(store: Store, session: Session) -> SessionOutcome | None:
+    """Return what became of a session, judged now unless that would delay a long one."""
+    from rekindle.learning.session_outcomes import judge_outcomes
+
+    if session.message_count <= _MAX_JUDGED_MESSAGES:
+        with suppress(StoreReadOnly):
+            judge_outcomes(store, session=session.id)
+    return store.session_outcomes.load([session.id]).get(session.id)
+
+
+def _outcome_to_dict(outcome: SessionOutcome | None) -> dict[str, object] | None:
+    return None if outcome is None else outcome._asdict()
 
 
 def show_session(
@@ -119,8 +151,13 @@ def show_session(
     with open_for_reading() as store:
         session = store.resolve(name, owner=owner)
         usage_by_model = store.usage(session)
+        outcome = None if json and not usage else _load_outcome(store, session)
         if usage:
-            result = {**session_to_dict(session), "usage": usage_to_dict(usage_by_model)}
+            result = {
+                **session_to_dict(session),
+                "outcome": _outcome_to_dict(outcome),
+                "usage": usage_to_dict(usage_by_model),
+            }
             lines = (
                 [encode_json(result).decode()] if json else [*format_usage_lines(usage_by_model)]
             )
@@ -137,7 +174,14 @@ def show_session(
         else:
             width = get_terminal_size().columns
             write_styled(
-                render_session(session, messages, full=full, width=width, usage=usage_by_model)
+                render_session(
+                    session,
+                    messages,
+                    full=full,
+                    width=width,
+                    usage=usage_by_model,
+                    outcome=outcome,
+                )
             )
 
 

@@ -22,7 +22,7 @@ from rekindle.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from rekindle.types import Message, Session, ToolCall, Usage
+    from rekindle.types import Message, Session, SessionOutcome, ToolCall, Usage
 
 _ROLE_STYLES = {"user": "bold green", "assistant": "bold blue", "system": "bold magenta"}
 _MIN_ARGUMENTS_WIDTH, _MAX_ERROR_LENGTH, _MAX_FOLDED_LENGTH = 20, 2000, 100
@@ -45,14 +45,22 @@ def render_session(
     full: bool = False,
     width: int = 80,
     usage: Mapping[str, Usage] | None = None,
+    outcome: SessionOutcome | None = None,
 ) -> Iterator[StyledLine]:
     """Yield the lines of the whole conversation; a folded call fits into one line of `width`."""
     yield from render_heading(session)
+    if outcome is not None and outcome.verdict != "unknown":
+        yield [StyledText(_format_outcome(outcome), "dim")]
     if usage and len(usage) > 1:  # the heading already shows a single model's usage
         yield from ([StyledText(line, "dim")] for line in format_usage_lines(usage))
     for group in group_tool_results(messages):
         yield [StyledText("")]
         yield from _render_message(group, full, width)
+
+
+def _format_outcome(outcome: SessionOutcome) -> str:
+    at = "" if outcome.where is None else f" at #{outcome.where}"
+    return f"{outcome.verdict}: {outcome.rule}{at} (confidence {outcome.confidence:.0%})"
 
 
 def render_heading(session: Session) -> Iterator[StyledLine]:

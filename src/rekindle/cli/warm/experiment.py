@@ -205,12 +205,14 @@ def report(name: ExperimentArgument = None, json: JsonOption = False) -> None:
     """
     from rekindle.experiments import experiment as trials
     from rekindle.learning import miner
+    from rekindle.learning.session_outcomes import judge_outcomes
     from rekindle.store import Filter
 
     with open_for_reading() as store:
         experiment = _find_experiment(store, name)
         with show_progress("Judging") as show:
             miner.judge_sessions(store, Filter(archived=None), progress=show)
+            judge_outcomes(store)
         found = trials.build_report(experiment, store.experiments.list_assignments(experiment.name))
     if json:
         print_json({**found._asdict(), "verdict": found.verdict})

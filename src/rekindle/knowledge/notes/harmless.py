@@ -25,12 +25,23 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
 _SMALL_NUMBER = re.compile(r"\d{1,2}[smhkMG]?")
 _SEGMENT = re.compile(r"\.{0,3}[A-Za-z0-9_@+~*?-]+(?:\.[A-Za-z0-9_*+-]+)*|\.{1,3}|\*{1,2}")
 _WORD_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_HOST = re.compile(r"[a-z0-9][a-z0-9-]*+(?:\.[a-z0-9-]++)*\.[a-z]{2,}+")
 _PIECE = re.compile(r"[A-Za-z0-9]+")
 _PLAIN_VALUE = split_words(
     """
     0 1 true false yes no on off none all auto always never short long line json text yaml plain table
     debug info warn warning error trace release dev development prod production test testing ci local
     linux darwin windows amd64 arm64 x86 wasm main master head origin utf-8 unit integration e2e
+    """
+)
+_EXTENSIONS = split_words(
+    """
+    adoc astro avif awk bak bash bat bazel bzl c cc cfg cjs clj cmd conf config cpp cr cs cshtml css csv
+    cts cxx dart diff env erb erl ex exs fish fs gif go golden gql gradle graphql h hbs hcl
+    hpp hs htm html ico ini ipynb java jl jpeg jpg js json jsonc jsonl jsx kt kts less lock log lua map
+    md mdx mjs mk ml mod mts nim nix out patch pdf php pl plist png po properties proto ps py pyi pyx
+    rb rkt rs rst sass sbt scala scss sh snap sol sql sqlite sum svelte svg swift sty tar tex tf
+    tfvars tmpl toml tpl ts tsv tsx txt vue wasm webp work xml yaml yml zig zip zsh
     """
 )
 # Words that programs take as subcommands; any other word may be somebody's value.
@@ -124,9 +135,20 @@ def keep_path(path: str) -> str | None:
         parts.pop()
     if any(part.isdigit() and len(part) > 2 for part in parts):
         return None
+    if parts and _looks_like_host(parts[0], is_whole=len(parts) == 1):
+        return None  # a server, or a package from elsewhere
+    if any("@" in part[1:] for part in parts):
+        return None  # a mail address, or a version of a package
     if not parts or any(_SEGMENT.fullmatch(part) is None or _is_random(part) for part in parts):
         return None
     return path
+
+
+def _looks_like_host(segment: str, *, is_whole: bool) -> bool:
+    """Return whether the first name of a path is `host.example` rather than a file or folder."""
+    if _HOST.fullmatch(segment) is None:
+        return False
+    return not is_whole or segment.rsplit(".", 1)[1] not in _EXTENSIONS
 
 
 def _looks_like_path(word: str) -> bool:

@@ -8,6 +8,7 @@
     titled=no parent=yes archived=any         yes or no (archived: also any; defaults to no)
     arm=warm template=review                  how it was started
     project=github.com/owner/name             the repository it worked in
+    outcome=failed outcome=succeeded          what became of it, or outcome=unknown
     since=2026-01-31 until=2026-02-28T12:00   last activity, local time; a bare date covers the whole day
 
 Terms are separated by spaces and must all match; quote a value that contains spaces.
@@ -32,6 +33,7 @@ _FLIPPED_OPERATORS = {
     "<=": ">=",
     ">=": "<=",
 }  # idle for longer means active earlier
+_OUTCOMES = ("succeeded", "failed", "unknown")
 _UNIT_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -50,6 +52,7 @@ class Filter(NamedTuple):
     arm: str | None = None
     template: str | None = None
     project: str | None = None
+    outcome: str | None = None
     idle: tuple[tuple[str, float], ...] = ()
     messages: tuple[tuple[str, int], ...] = ()
     calls: tuple[tuple[str, int], ...] = ()
@@ -107,6 +110,12 @@ class Filter(NamedTuple):
             require(f"s.ended IS {'NOT ' if self.ended == 'yes' else ''}NULL")
         elif self.ended is not None:
             require("s.end_reason = ?", escape_text(self.ended))
+        if self.outcome is not None:
+            known = "SELECT 1 FROM session_outcomes o WHERE o.session = s.num AND o.verdict"
+            if self.outcome == "unknown":
+                require(f"NOT EXISTS ({known} <> 'unknown')")
+            else:
+                require(f"EXISTS ({known} = ?)", self.outcome)
         for operator, seconds in self.idle:
             require(f"s.last_active {_FLIPPED_OPERATORS[operator]} ?", now - seconds)
         for column, bounds in (("message_count", self.messages), ("tool_call_count", self.calls)):
@@ -163,6 +172,12 @@ def _parse_flag(field: str, _operator: str, value: str) -> bool | None:
     return allowed[value]
 
 
+def _parse_outcome(field: str, _operator: str, value: str) -> str:
+    if value not in _OUTCOMES:
+        raise InvalidInput(f"filter term {field}={value}: expected {' or '.join(_OUTCOMES)}")
+    return value
+
+
 def _parse_count(field: str, operator: str, value: str) -> tuple[tuple[str, int], ...]:
     if not value.isascii() or not value.isdigit() or len(value) > 15:
         raise InvalidInput(f"filter term {field}{operator}{value}: expected a whole number")
@@ -212,6 +227,7 @@ _FIELD_PARSERS: dict[str, tuple[tuple[str, ...], Callable[[str, str, str], Any]]
     "arm": (_EQUALITY, _parse_text),
     "template": (_EQUALITY, _parse_text),
     "project": (_EQUALITY, _parse_text),
+    "outcome": (_EQUALITY, _parse_outcome),
     "since": (_EQUALITY, _parse_time_bound),
     "until": (_EQUALITY, _parse_time_bound),
 }

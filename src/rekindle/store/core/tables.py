@@ -172,6 +172,18 @@ JUDGED_SESSIONS = Table(
     "since integer",  # first position to judge again when there are new messages
     "compressions text",
 )
+# What became of whole sessions. Derived data.
+SESSION_OUTCOMES = Table(
+    "session_outcomes",
+    _SESSION_KEY,
+    "version text",
+    "changes integer",
+    "verdict text",  # succeeded, failed, unknown
+    "rule text, confidence real",
+    "position integer null",  # of the message that decided
+    Index("session_outcomes_verdict", "verdict, session", since=12),
+    since=12,
+)
 # Mined sessions. Derived data, like the next six tables. Rows of the next three are deleted by
 # a trigger: a foreign key would look up the session for each of the many inserted rows.
 MINING_RESULTS = Table(

@@ -23,8 +23,9 @@ _SELECT_CALLS = (
     " AND c.tool_kind <> 'bookkeeping' ORDER BY s.num, c.position, c.number"
 )
 _SELECT_ASSIGNMENTS = (
-    "SELECT a.root, a.owner, a.arm, a.time, s.num, s.ended, s.last_active, s.prelude"
+    "SELECT a.root, a.owner, a.arm, a.time, s.num, s.ended, s.last_active, s.prelude, o.verdict"
     " FROM assignments a LEFT JOIN sessions s ON s.id = a.root AND s.pruned IS NULL"
+    " LEFT JOIN session_outcomes o ON o.session = s.num"
     " WHERE a.experiment = ? ORDER BY a.time, a.root"
 )
 
@@ -165,7 +166,7 @@ def _count_first_calls(rows: Iterable[Row], count: int) -> tuple[int, int]:
 def _row_to_assignment(
     row: Row, calls: dict[int, tuple[int, int]], experiment: Experiment, now: float
 ) -> AssignedSession:
-    root, owner, arm, time, session, ended, active, prelude = row
+    root, owner, arm, time, session, ended, active, prelude, verdict = row
     judged, failed = calls.get(session, (0, 0))
     is_idle = session is not None and (ended is not None or now - active > IDLE_SECONDS)
     return AssignedSession(
@@ -178,4 +179,5 @@ def _row_to_assignment(
         complete=is_idle or judged >= experiment.calls,
         given=prelude is not None,
         deleted=session is None,
+        verdict=verdict or "unknown",
     )

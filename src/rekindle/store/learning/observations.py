@@ -15,7 +15,7 @@ from rekindle.store.core.rows import decode_json, encode_json
 from rekindle.store.core.text_encoding import escape_text, unescape_text
 
 # Derived data that a new project of a session does not outdate.
-_DERIVED_TABLES = ("judged_sessions", "mining_results", "observations")
+_DERIVED_TABLES = ("judged_sessions", "mining_results", "observations", "session_outcomes")
 
 
 class UnobservedSession(NamedTuple):

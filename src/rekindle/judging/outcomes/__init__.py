@@ -1,0 +1,1 @@
+"""Judge what became of a whole session."""

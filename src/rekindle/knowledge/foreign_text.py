@@ -1,0 +1,141 @@
+"""Tell which commands of a session may follow what a stranger wrote.
+
+Whatever an agent reads may tell it what to run: a README, the output of a package, a log, a ticket, a
+row of a database, the name of a file or branch. So a command is an echo if a name in it stood in such
+a text before. Its name is vouched for only by a session that ran it without having read it, by the
+user's own words, or by the files that the repository's owner keeps for that: build files and
+instructions for agents. Names of known programs, their subcommands and files in use say nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from rekindle.judging.rules.evidence import Evidence
+from rekindle.judging.rules.text_patterns import split_words
+from rekindle.judging.tool_kinds import classify_tool
+from rekindle.knowledge.notes.harmless import is_subcommand
+from rekindle.knowledge.notes.programs import is_known_program
+from rekindle.shell.command_reader import split_commands
+from rekindle.types import Message, ToolCall
+
+MAX_RESULT_CHARS = 100_000
+MIN_NAME_CHARS = 3
+
+_NO_RESULT = Message("tool")
+_PATH_KEYS = ("file_path", "path", "filePath", "filename", "notebook_path", "target_file")
+_NAME = re.compile(r"[a-z]+")
+_SLOT = re.compile(r"<[a-z:]*>")
+_PROSE = re.compile(r"(?i)(?:\.(?:md|mdx|rst|txt|adoc|html?|pdf|log|csv|jsonl?)|/readme|^readme)$")
+_VENDORED = re.compile(r"(?:^|/)(?:node_modules|vendor|site-packages|\.venv|third_party|target)/")
+# What the owner of a repository writes for agents and builds.
+_OWN_FILE = re.compile(
+    r"(?:^|/)(?:(?:CLAUDE|AGENTS|GEMINI|CONTRIBUTING)(?:\.local)?\.md|\.cursorrules|package\.json"
+    r"|[\w.-]*[Mm]akefile|[\w.-]+\.mk|[Jj]ustfile|[Tt]askfile\.ya?ml|mise\.toml|\.mise\.toml"
+    r"|pyproject\.toml|tox\.ini|noxfile\.py|Cargo\.toml|go\.mod|Rakefile|Gemfile|build\.gradle(?:\.kts)?"
+    r"|pom\.xml|\.pre-commit-config\.yaml|lefthook\.ya?ml|turbo\.json|nx\.json|deno\.jsonc?)$"
+)
+_LISTINGS = re.compile(
+    r"(?:mise tasks?(?: ls)?|(?:just|task) (?:--list|-l)|make (?:help|-qp)|(?:npm|pnpm|yarn) run)$"
+)
+_READERS = split_words("cat head tail sed bat less more nl awk")
+_KNOWN_VARIABLES = split_words(
+    """
+    bun cargo cc cgo ci color cxx debug deno display django docker editor env flask force gh git go
+    gocache gofl goflags gomodcache gopath goproxy gotmpdir goos goarch gocoverdir home java jvm lang ld
+    log mise mypy next no node npm pager path pip pnpm prisma py pytest python rack rails ruff rust
+    rustflags shell term test tests tmp tmpdir tz uv verbose vite yarn
+    """
+)
+
+
+class ForeignText:
+    """The texts that a session has read so far and that strangers may have written."""
+
+    def __init__(self, said: str = "") -> None:
+        self._own = frozenset(_NAME.findall(said.lower()))  # the user vouches for these
+        self._texts: list[str] = []
+        self._foreign: set[str] = set()
+        self._files: set[str] = set()
+
+    def add_files(self, paths: Iterable[str]) -> None:
+        """Add files of the repository that the session used, relative to its root."""
+        for path in paths:
+            parts = path.split("/")
+            self._files.update("/".join(parts[: at + 1]) for at in range(len(parts)))
+
+    def add_result(self, call: ToolCall, result: str) -> None:
+        """Add what a call returned, unless only the owner of the repository can have written it."""
+        if result and not _is_own_text(call):
+            self._texts.append(result[:MAX_RESULT_CHARS].lower())
+
+    def is_echo(self, form: str) -> bool:
+        """Return whether a name in a command stood in a foreign text before."""
+        return any(self._is_foreign(name) for name in self._iter_names(form))
+
+    def _iter_names(self, form: str) -> Iterable[str]:
+        for number, word in enumerate(form.split()):
+            name, sign, value = word.partition("=")
+            if _SLOT.fullmatch(word) or (word[0] == "-" and not sign):
+                continue
+            if sign and word[0] != "-":  # an assignment
+                variable = name.lower().split("_")[0]
+                yield from () if variable in _KNOWN_VARIABLES else _NAME.findall(name.lower())
+            rest = value if sign else word
+            if self._is_known_word(rest, is_program=number == 0):
+                continue
+            yield from _NAME.findall(rest.lower())
+
+    def _is_known_word(self, word: str, *, is_program: bool) -> bool:
+        if is_program and is_known_program(word):
+            return True
+        path = word.removeprefix("./").removesuffix("/...").rstrip("/")
+        return path in ("", ".", "...") or path in self._files or path.startswith("/tmp/")
+
+    def _is_foreign(self, name: str) -> bool:
+        if len(name) < MIN_NAME_CHARS or name in self._own or _is_common_name(name):
+            return False
+        if name not in self._foreign:
+            pattern = re.compile(rf"(?<![a-z]){name}(?![a-z])")
+            if not any(name in text and pattern.search(text) for text in self._texts):
+                return False
+            self._foreign.add(name)
+        return True
+
+
+@lru_cache(maxsize=10_000)
+def _is_common_name(name: str) -> bool:
+    return is_known_program(name) or is_subcommand(name, "", "")
+
+
+def _is_own_text(call: ToolCall) -> bool:
+    """Return whether the result of a call is code or a build file of the repository, or a report."""
+    evidence = Evidence(call, _NO_RESULT)
+    if evidence.shape in ("edit", "note"):
+        return True
+    if evidence.shape in ("read", "search"):
+        arguments = evidence.arguments
+        path = next((arguments[key] for key in _PATH_KEYS if arguments.get(key)), "")
+        return isinstance(path, str) and _is_own_file(path)
+    if classify_tool(call.name).shape != "shell":
+        return False
+    commands = split_commands(evidence.command)
+    return bool(commands) and all(
+        _LISTINGS.match(one.text.strip())
+        or (one.program in _READERS and _names_own_files(one.arguments))
+        or one.program in ("cd", "echo")
+        for one in commands
+    )
+
+
+def _names_own_files(arguments: str) -> bool:
+    files = [word for word in arguments.split() if word[0] not in "-'\"|>0123456789"]
+    return bool(files) and all(_OWN_FILE.search(word) for word in files)
+
+
+def _is_own_file(path: str) -> bool:
+    if _OWN_FILE.search(path):
+        return True
+    return not _PROSE.search(path) and not _VENDORED.search(path) and "." in path.rsplit("/", 1)[-1]

@@ -1,0 +1,1 @@
+"""What users ask for always, never, or again and again."""

@@ -1,0 +1,265 @@
+"""Find what users ask for again and again: always, never, remember, use this and not that.
+
+What is kept of a session says where such a sentence stands and what it is about, in hashes, and not
+what it says. Only a wish that may be repeated is read again: the user said always, never or remember,
+or independent sessions share it; and each of its words is common or used by independent sessions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+import msgspec
+
+from rekindle.judging.outcomes.user_text import extract_user_text
+from rekindle.judging.rules.text_patterns import split_words
+from rekindle.knowledge.notes.harmless import is_subcommand, keep_option, keep_path
+from rekindle.knowledge.notes.programs import is_known_program
+from rekindle.redaction.detectors.secret_names import classify_name
+from rekindle.redaction.redactor import Redactor
+
+from .common_words import get_stem, is_common_word
+
+WISH_VERSION = 1  # raise with every change that may change what is found
+
+MAX_WISH_CHARS = 160
+MIN_WORDS, MAX_WORDS = 4, 30
+MAX_OWN_CHARS = 700  # of a message; what is longer is a specification or was pasted
+MAX_WISHES = 12  # per session
+MIN_SESSIONS = 2  # that share a wish which is not standing
+
+_SENTENCE_END = re.compile(r"(?<=[.!?]) | [–—-]++ |(?<!\.)\.{2,}+")
+_MARKUP = re.compile(r"(?m)^[ \t]*+(?:#{1,6} |\|)|\*\*")
+_LEAD = (
+    r"(?:(?:please|pls|also|and|but|ok|okay|so|no|yes|again|just|then|oh|btw|note|hey|alright"
+    r"|let's|make sure(?: to| you| we| that)?|be sure to|i want you to|i'd like you to),? ){0,4}"
+)
+# The user means every session.
+_STANDING = re.compile(
+    _LEAD + r"(?:(?:you|we) (?:should|must|need to) )?(?:"
+    r"(?:always|never) (?!mind\b|ending\b|again\b|been\b)\w"
+    r"|remember (?:to|that|also|we|you|not) \w|don't forget (?:to|that) \w"
+    r"|(?:from now on|going forward|in (?:the )?future|as a rule|in general),? \w"
+    r"|(?:don't|do not) ever \w"
+    r"|(?:immer|niemals|denk daran|ab jetzt|toujours|n'oublie pas|désormais|siempre|nunca|recuerda) \w"
+    r")",
+    re.IGNORECASE,
+)
+# What the user prefers, at least now.
+_PREFERENCE = re.compile(
+    _LEAD + r"(?:"
+    r"(?:don't|do not|stop|avoid|no more) \w"
+    r"|(?:use|prefer|run|call|name|put|write|keep|compare) .{1,120}"
+    r"(?:instead of|rather than|over|not) \w"
+    r"|(?:we|you) (?:should|must) (?:not |only )?\w"
+    r"|we(?:'re| are) using \w"
+    r"|i(?:'d like| want| prefer| would like) .{1,120}(?:instead of|rather than|over) \w"
+    r"|for (?:every|each|all) "
+    r")",
+    re.IGNORECASE,
+)
+_EVERYWHERE = re.compile(
+    r"(?i)\b(?:everywhere|wherever|whenever|every time|each time|at all times|for every)\b"
+)
+_POINTING = re.compile(
+    r"(?i)\b(?:this|that|these|those)(?: (?:one|time|way|again|too|now|first|instead))?(?=[.,;:!]|$)"
+    r"|\b(?:it|them|above|below|he|she|they|here|yesterday|today|tomorrow|earlier)\b"
+    r"|\bthe (?:last|other|first|second) one\b"
+)
+_NEGATION = re.compile(
+    r"(?i)\b(?:not|never|no|don't|stop|avoid|without|nie|niemals|jamais|nunca)\b|n't\b"
+)
+_JOINING = re.compile(
+    r"(?:(?:alright|also|and|but|hey|just|no|note|oh|ok|okay|please|pls|so|then|yes),? ){1,4}",
+    re.IGNORECASE,
+)
+_TRAILING = re.compile(r"(?i),? (?:please|pls|thanks|thank you)[.!]?$")
+_TOKEN_EDGES = ".,;:!?()[]{}\"'“”‘’*…"
+_PART = re.compile(r"[A-Z]?[a-z]+(?:'[a-z]+)?|[A-Z]+(?![a-z])|[^\W\d_]+|\d+")
+_FILE = re.compile(r"[\w+-]++(?:\.[\w+-]++)*")
+_PLAIN = re.compile(r"[A-Za-zÀ-ÿ' _.,()-]*")
+_FUNCTION_WORDS = split_words(
+    """
+    a an the to of in on at for and or but please also just so you we i my your our be is are do does
+    should must need always never remember ever from now going forward that not no don't let's make
+    sure use using used
+    """
+)
+# A sentence with one of these is about somebody's credentials.
+_CREDENTIAL_WORDS = split_words(
+    """
+    login logon signin username account accounts passphrase password passwort kennwort contraseña senha
+    пароль 密码 パスワード credential credentials secret secrets pin pat otp
+    """
+)
+
+
+class UserTurn(NamedTuple):
+    """A message with the role of the user."""
+
+    position: int
+    text: str
+
+
+class SessionWish(msgspec.Struct, array_like=True, frozen=True):
+    """Where a session's user wished for something: what about, in hashes, and not the words."""
+
+    digest: int
+    position: int
+    is_standing: bool
+
+
+class WishSession(NamedTuple):
+    """A session with its wishes; `request` is equal for sessions that begin alike."""
+
+    id: str
+    started: float
+    request: Sequence[int]
+    wishes: Sequence[SessionWish]
+
+
+def _is_shared_by_none(_word: str) -> bool:
+    return False
+
+
+class Vocabulary(NamedTuple):
+    """What independent sessions of a project share: words in lower case, and files."""
+
+    is_shared: Callable[[str], bool] = _is_shared_by_none
+    paths: Collection[str] = frozenset()
+
+
+class Wish(msgspec.Struct, array_like=True, frozen=True):
+    """What users asked for, in their words, and the sessions in which they did."""
+
+    text: str
+    is_standing: bool
+    sessions: tuple[str, ...]  # newest first
+    last: float
+
+
+def find_wishes(turns: Iterable[UserTurn]) -> tuple[SessionWish, ...]:
+    """Return the wishes in what a user wrote, each once; give no turns that an agent wrote."""
+    found: dict[int, SessionWish] = {}
+    for turn in turns:
+        for sentence in _iter_sentences(turn.text):
+            is_standing = _is_standing(sentence)
+            if is_standing or _PREFERENCE.match(sentence):
+                digest = _digest_sentence(sentence)
+                found.setdefault(digest, SessionWish(digest, turn.position, is_standing))
+    return tuple(found.values())[:MAX_WISHES]
+
+
+def collect_wishes(
+    sessions: Iterable[WishSession],
+    vocabulary: Vocabulary,
+    redactor: Redactor,
+    load_text: Callable[[str, int], str],
+) -> list[Wish]:
+    """Return the wishes that may be repeated, those of most sessions first.
+
+    `load_text` returns the text of a session's message; it is called only for wishes that are
+    standing or shared. A wish in which `redactor` finds anything is left out.
+    """
+    groups: dict[int, list[tuple[WishSession, SessionWish]]] = {}
+    for session in sorted(sessions, key=lambda one: (-one.started, one.id)):
+        for wish in session.wishes:
+            groups.setdefault(wish.digest, []).append((session, wish))
+    found: list[Wish] = []
+    for digest, group in groups.items():
+        independent = {tuple(session.request) or session.id for session, _ in group}
+        is_standing = any(wish.is_standing for _, wish in group)
+        if not is_standing and len(independent) < MIN_SESSIONS:
+            continue
+        newest, wish = group[0]
+        text = _find_sentence(load_text(newest.id, wish.position), digest)
+        if text is not None and is_harmless_wish(text, vocabulary, redactor):
+            ids = tuple(dict.fromkeys(session.id for session, _ in group))
+            found.append(Wish(_format_wish(text), is_standing, ids, newest.started))
+    return sorted(found, key=lambda one: (-len(one.sessions), -one.last, one.text))
+
+
+def is_harmless_wish(sentence: str, vocabulary: Vocabulary, redactor: Redactor) -> bool:
+    """Return whether each word is common or shared, and nothing looks like a secret."""
+    if redactor.redact_text(sentence) != sentence:
+        return False
+    tokens = [token.strip(_TOKEN_EDGES) for token in sentence.replace("`", " ").split()]
+    if any(classify_name(token) or token.casefold() in _CREDENTIAL_WORDS for token in tokens):
+        return False
+    return all(_is_harmless_token(token, vocabulary) for token in tokens)
+
+
+def _find_sentence(text: str, digest: int) -> str | None:
+    """Return the sentence of a message that has this digest."""
+    return next((one for one in _iter_sentences(text) if _digest_sentence(one) == digest), None)
+
+
+def _format_wish(sentence: str) -> str:
+    """Return the sentence without the words that join it to what was said before."""
+    text = _TRAILING.sub("", _JOINING.sub("", sentence)).rstrip(".!, ")
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+# ── sentences
+
+
+def _iter_sentences(text: str) -> Iterator[str]:
+    """Yield sentences of the user that can be understood by themselves."""
+    own = extract_user_text(text)
+    if not own or len(own) > MAX_OWN_CHARS or _MARKUP.search(own):
+        return
+    for line in own.splitlines():
+        for part in _SENTENCE_END.split(" ".join(line.split())):
+            sentence = part.strip().lstrip("-*• ")
+            words = sentence.split(" ")
+            if (
+                len(sentence) <= MAX_WISH_CHARS
+                and MIN_WORDS <= len(words) <= MAX_WORDS
+                and not sentence.endswith(("?", ":"))
+                and not _POINTING.search(sentence)
+                and sentence.isprintable()
+            ):
+                yield sentence
+
+
+def _is_standing(sentence: str) -> bool:
+    if _STANDING.match(sentence):
+        return True
+    return _EVERYWHERE.search(sentence) is not None and _PREFERENCE.match(sentence) is not None
+
+
+def _digest_sentence(sentence: str) -> int:
+    """Return a number that is equal for sentences with the same words, and the same sense."""
+    words = {part.casefold() for part in _PART.findall(sentence)} - _FUNCTION_WORDS
+    sign = "not" if _NEGATION.search(sentence) else ""
+    text = " ".join((sign, *sorted(get_stem(word) for word in words)))
+    hashed = blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(hashed, "big", signed=True)
+
+
+# ── what may be repeated
+
+
+def _is_harmless_token(token: str, vocabulary: Vocabulary) -> bool:
+    if not token or token in vocabulary.paths:
+        return True
+    if token.startswith("/") or any(sign in token for sign in ("://", "@", "~", "\\", "=", "..")):
+        return False
+    if token.startswith("-"):
+        return keep_option(token, "") == token
+    if is_known_program(token) or is_subcommand(token, "", ""):
+        return True
+    if "." in token and _FILE.fullmatch(token) and keep_path(token) is None:
+        return False
+    return all(_is_known_part(part, vocabulary) for part in _PART.findall(token)) and (
+        _PLAIN.fullmatch(token) is not None or token.isalnum() or "/" in token or "+" in token
+    )
+
+
+def _is_known_part(part: str, vocabulary: Vocabulary) -> bool:
+    if part.isdigit():
+        return len(part) <= 2
+    return len(part) == 1 or is_common_word(part) or vocabulary.is_shared(part.casefold())

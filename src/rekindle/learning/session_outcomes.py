@@ -1,0 +1,64 @@
+"""Judge what became of stored sessions, and store it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rekindle.errors import NotFound
+from rekindle.judging.judge import RULES_VERSION as JUDGE_VERSION
+from rekindle.judging.outcomes.outcome import OUTCOME_VERSION, judge_session
+from rekindle.store import Filter, Store
+from rekindle.store.learning.session_outcomes import UndecidedSession
+from rekindle.types import SessionOutcome
+
+from .miner import judge_sessions, load_judged_session
+
+Progress = Callable[[int, int], None]
+
+VERSION = f"{JUDGE_VERSION}.{OUTCOME_VERSION}"
+SESSIONS_PER_COMMIT = 100
+
+
+def judge_outcomes(
+    store: Store,
+    where: Filter | None = None,
+    *,
+    session: str | None = None,
+    progress: Progress | None = None,
+) -> int:
+    """Judge what became of sessions that are new, changed, or judged by other rules; count them."""
+    if where is not None:
+        where = where._replace(outcome=None)  # it is not known yet
+    waiting = store.session_outcomes.find_stale(VERSION, where, session=session)
+    if len(waiting) > 1:  # many together, which is faster than one by one
+        judge_sessions(store, where or Filter(archived=None))
+    total = sum(one.messages for one in waiting)
+    done = 0
+    batch: list[tuple[UndecidedSession, SessionOutcome]] = []
+    for one in waiting:
+        try:
+            batch.append((one, _judge_stored(store, one.id)))
+        except NotFound:
+            continue  # deleted meanwhile
+        done += one.messages
+        if len(batch) >= SESSIONS_PER_COMMIT:
+            store.session_outcomes.save(VERSION, batch)
+            batch = []
+        if progress:
+            progress(done, total)
+    store.session_outcomes.save(VERSION, batch)
+    return len(waiting)
+
+
+def load_outcome(store: Store, session: str) -> SessionOutcome:
+    """Return what became of a session, judged in its current state."""
+    judge_outcomes(store, session=session)
+    found = store.session_outcomes.load([session])
+    if session not in found:
+        raise NotFound(f"Session not found: {session!r:.80}")
+    return found[session]
+
+
+def _judge_stored(store: Store, id: str) -> SessionOutcome:
+    judged = load_judged_session(store, id)
+    return judge_session(judged.session, store.messages(id), judged.calls)
