@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, cast
 
 from rekindle.redaction.detectors.cli_options import find_password_words
 from rekindle.redaction.detectors.encoded import make_encoded_detector
-from rekindle.redaction.detectors.entropy import is_reference
-from rekindle.redaction.detectors.environment import find_secret_values
-from rekindle.redaction.detectors.environment import make_known_value_detector as known_rule
+from rekindle.redaction.vocabulary.entropy import is_reference
+from rekindle.redaction.environment import find_secret_values
+from rekindle.redaction.environment import make_known_value_detector as known_rule
 from rekindle.redaction.detectors.personal_data import make_user_detector
-from rekindle.redaction.detectors.secret_names import SecretName, classify_name
+from rekindle.redaction.vocabulary.secret_names import SecretName, classify_name
 from rekindle.types import JSON
 
 from .detectors import DETECTORS
-from .scanner import Detector, RedactionSpan, ScanInput
+from .scanner import Detector, RedactionSpan, find_spans
 
 if TYPE_CHECKING:
     from pathlib import PurePath
@@ -147,11 +147,9 @@ def _resolve_value_name(fields: Mapping[object, JSON]) -> object:
 
 
 def _find_spans(text: str, rules: Iterable[Detector]) -> list[RedactionSpan]:
-    scan_input = ScanInput(text)
     return [
         span
-        for rule in rules
-        for span in rule(scan_input)
+        for span in find_spans(text, rules)
         if not is_reference(text[span.start : min(span.end, span.start + 100)])
     ]
 
@@ -165,8 +163,9 @@ def _merge_overlaps(spans: list[RedactionSpan]) -> list[RedactionSpan]:
     merged: list[RedactionSpan] = []
     for span in sorted(spans, key=lambda one: (one.start, -one.end)):
         if merged and span.start < merged[-1].end:
-            if span.end > merged[-1].end:
-                merged[-1] = merged[-1]._replace(end=span.end)
+            last, end = merged[-1], max(span.end, merged[-1].end)
+            named = span if span.kind == "known" else last  # the name of a variable says most
+            merged[-1] = RedactionSpan(last.start, end, named.kind, named.mask)
         else:
             merged.append(span)
     return merged

@@ -1,12 +1,18 @@
-"""The input of a detector, and its result."""
+"""The input of a detector, its result, and the search of a text by all detectors.
+
+A detector finds the positions that deserve a closer look in one fast pass; the inspection of each is
+bounded and comes later. So the work is known before it is done, and a text that would cost too much is not inspected where its positions are densest: those stretches
+are masked as a whole. Ordinary text stays far below the limit.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from .stems import KNOWN_LITERALS, find_literals
+from .stems import KNOWN_LITERALS, KNOWN_WORDS, find_literals, find_words
 
 
 class RedactionSpan(NamedTuple):
@@ -18,25 +24,35 @@ class RedactionSpan(NamedTuple):
     mask: str
 
 
+_MASK = re.compile(rb"<secret:[\w.:-]{1,80}>")
+
+
 class ScanInput:
     """A text, and two byte versions of it for fast literal search.
 
     Both have one byte per character, so positions are the same in all three. `raw` has a question
-    mark for every non-ASCII character; `lower` is `raw` in lower case.
+    mark for every non-ASCII character, and blanks for masks; `lower` is `raw` in lower case.
 
     `seen_names` holds the start of each name already inspected, and `last_runs` the last run
     measured for each character class, so that shared work is done once.
     """
 
-    __slots__ = ("_literal_positions", "last_runs", "lower", "raw", "seen_names", "text")
+    __slots__ = (
+        "_literal_positions", "_run_image", "_words", "last_runs", "lower", "raw", "seen_names", "text",
+    )  # fmt: skip
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.raw = text.encode("ascii", "replace")
-        self.lower = self.raw.lower()
+        raw = text.encode("ascii", "replace")
+        if b"<secret:" in raw:
+            raw = _MASK.sub(lambda found: b" " * len(found.group()), raw)
+        self.raw = raw
+        self.lower = raw.lower()
         self.seen_names: set[int] = set()
         self.last_runs: dict[CharRuns, tuple[int, int]] = {}
         self._literal_positions: dict[bytes, list[int]] | None = None
+        self._words: frozenset[bytes] | None = None
+        self._run_image: bytes | None = None
 
     @property
     def literal_positions(self) -> Mapping[bytes, Sequence[int]]:
@@ -44,6 +60,25 @@ class ScanInput:
         if self._literal_positions is None:
             self._literal_positions = find_literals(self.lower)
         return self._literal_positions
+
+    @property
+    def words(self) -> frozenset[bytes]:
+        """The known words that occur in `lower`."""
+        if self._words is None:
+            self._words = find_words(self.lower)
+        return self._words
+
+    @property
+    def run_image(self) -> bytes:
+        """The text with `a` for letters, digits, `_` and `-`, and blanks for the rest."""
+        if self._run_image is None:
+            self._run_image = self.raw.translate(_RUN_IMAGE)
+        return self._run_image
+
+
+_RUN_IMAGE = bytes(
+    97 if (chr(c).isalnum() and c < 128) or chr(c) in "_-" else 32 for c in range(256)
+)
 
 
 class CharRuns:
@@ -68,11 +103,21 @@ class CharRuns:
         return min(stop, at + max_chars)
 
 
-# A detector scans a whole text. Most only inspect the positions of a literal in lower case; each
-# literal is searched for once, however many detectors wait for it.
-Detector: TypeAlias = Callable[[ScanInput], Iterable[RedactionSpan]]
-LiteralDetector: TypeAlias = Callable[[ScanInput, int], Iterable[RedactionSpan]]
-LiteralDetectors: TypeAlias = tuple[tuple[bytes, LiteralDetector], ...]
+Inspection: TypeAlias = Callable[[ScanInput, int], Iterable[RedactionSpan]]
+
+
+class Candidates(NamedTuple):
+    """Positions that deserve a closer look, how to look, and what one look costs."""
+
+    positions: Sequence[int]
+    inspect: Inspection
+    cost: float = 1.0
+
+
+Detector: TypeAlias = Callable[[ScanInput], Iterable[Candidates]]
+# Most detectors inspect the positions of a literal in lower case, or of a whole word; each is
+# searched for once, however many detectors wait for it.
+LiteralDetectors: TypeAlias = tuple[tuple[bytes, Inspection], ...]
 
 NO_SPANS: tuple[RedactionSpan, ...] = ()
 
@@ -90,26 +135,104 @@ def iter_positions(data: bytes, literal: bytes) -> Iterator[int]:
         at = data.find(literal, at + len(literal))
 
 
-def combine_detectors(detectors: LiteralDetectors) -> Detector:
-    """Combine detectors that wait for literals into one."""
-    table: dict[bytes, list[LiteralDetector]] = {}
-    for literal, detector in detectors:
-        table.setdefault(literal, []).append(detector)
-    if unknown := table.keys() - KNOWN_LITERALS:
+def _group_by_literal(
+    detectors: LiteralDetectors, known: frozenset[bytes]
+) -> dict[bytes, list[Inspection]]:
+    table: dict[bytes, list[Inspection]] = {}
+    for literal, inspect in detectors:
+        table.setdefault(literal, []).append(inspect)
+    if unknown := table.keys() - known:
         raise ValueError(f"unknown literals: {unknown}")
+    return table
+
+
+def make_literal_detector(detectors: LiteralDetectors) -> Detector:
+    """Combine the inspections of literals into one detector that works in the order given."""
+    table = _group_by_literal(detectors, KNOWN_LITERALS)
     order = {literal: number for number, literal in enumerate(table)}
 
-    def detect(scan: ScanInput) -> list[RedactionSpan]:
-        spans: list[RedactionSpan] = []
+    def detect(scan: ScanInput) -> list[Candidates]:
         found = scan.literal_positions
-        for literal in sorted(found.keys() & order.keys(), key=order.__getitem__):
-            matching = table[literal]
-            for at in found[literal]:
-                for detector in matching:
-                    spans.extend(detector(scan, at))
-        return spans
+        return [
+            Candidates(found[literal], inspect)
+            for literal in sorted(found.keys() & order.keys(), key=order.__getitem__)
+            for inspect in table[literal]
+        ]
 
     return detect
+
+
+def make_word_detector(detectors: LiteralDetectors) -> Detector:
+    """Combine the inspections of whole words of ASCII letters into one detector."""
+    table = _group_by_literal(detectors, KNOWN_WORDS)
+    order = {literal: number for number, literal in enumerate(table)}
+    patterns = {word: re.compile(rb"(?<![a-z])%s(?![a-z])" % word) for word in table}
+
+    def detect(scan: ScanInput) -> list[Candidates]:
+        found: list[Candidates] = []
+        for word in sorted(scan.words & order.keys(), key=order.__getitem__):
+            positions = [each.start() for each in patterns[word].finditer(scan.lower)]
+            found += [Candidates(positions, inspect) for inspect in table[word]]
+        return found
+
+    return detect
+
+
+# ── the search
+
+_MIN_WORK = 10_000  # inspections in any text, however short
+_CHARS_PER_INSPECTION = 125  # beyond that; ordinary text has one in 300 characters
+_WINDOW_BITS = 10  # text is left uninspected by windows of a thousand characters
+_EDGE = re.compile(r"\S{0,400}")
+
+
+def find_spans(text: str, detectors: Iterable[Detector]) -> list[RedactionSpan]:
+    """Return all findings, and the stretches that would cost too much to inspect."""
+    scan = ScanInput(text)
+    work = [found for detector in detectors for found in detector(scan)]
+    dense = _find_dense_windows(work, max(_MIN_WORK, len(text) // _CHARS_PER_INSPECTION))
+    spans = _mask_windows(text, dense) if dense else []
+    for positions, inspect, _ in work:
+        done = 0
+        for at in positions:
+            if at < done or (dense and at >> _WINDOW_BITS in dense):
+                continue
+            for span in inspect(scan, at):
+                spans.append(span)
+                done = span.end
+    return spans
+
+
+def _find_dense_windows(work: Sequence[Candidates], limit: float) -> frozenset[int]:
+    """Return the windows with the most positions, so many that the rest is within the limit."""
+    total = sum(found.cost * len(found.positions) for found in work)
+    if total <= limit:
+        return frozenset()
+    costs: defaultdict[int, float] = defaultdict(float)
+    for positions, _, cost in work:
+        for window, count in Counter([at >> _WINDOW_BITS for at in positions]).items():
+            costs[window] += count * cost
+    dense: set[int] = set()
+    for window in sorted(costs, key=costs.__getitem__, reverse=True):
+        if total <= limit:
+            break
+        dense.add(window)
+        total -= costs[window]
+    return frozenset(dense)
+
+
+def _mask_windows(text: str, windows: Iterable[int]) -> list[RedactionSpan]:
+    """Mask windows as a whole, up to the next blank."""
+    spans: list[RedactionSpan] = []
+    for window in sorted(windows):
+        start, end = window << _WINDOW_BITS, min(len(text), (window + 1) << _WINDOW_BITS)
+        edge = _EDGE.match(text, end)
+        end = edge.end() if edge else end
+        if spans and start <= spans[-1].end:
+            spans[-1] = spans[-1]._replace(end=max(end, spans[-1].end))
+        else:
+            spans.append(make_secret_span(start, end, "dense"))
+    return spans
 
 
 _ESCAPES = "nrtbf"

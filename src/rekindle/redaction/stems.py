@@ -79,3 +79,16 @@ def find_literals(lower: bytes) -> dict[bytes, list[int]]:
                 positions.append(at)
                 at = lower.find(literal, at + len(literal))
     return found
+
+
+# Whole words that detectors wait for. All of them cost as much as one: a text is split into words
+# once, and only the words that it contains are searched for.
+_WORDS = """
+"""
+KNOWN_WORDS = frozenset(word.encode() for word in _WORDS.split())
+_LETTERS_ONLY = bytes(c if chr(c) in "abcdefghijklmnopqrstuvwxyz" else 32 for c in range(256))
+
+
+def find_words(lower: bytes) -> frozenset[bytes]:
+    """Return the known words that occur, between any characters that are not letters."""
+    return KNOWN_WORDS.intersection(lower.translate(_LETTERS_ONLY).split())

@@ -20,7 +20,7 @@ linear in the length of the text, whatever it contains.
 
 from __future__ import annotations
 
-from rekindle.redaction.scanner import Detector, combine_detectors
+from rekindle.redaction.scanner import Detector, make_literal_detector
 
 from . import (
     assignments,
@@ -45,7 +45,7 @@ _LITERAL_DETECTORS = (
 
 DETECTORS: tuple[Detector, ...] = (
     detect_tokens,
-    combine_detectors(_LITERAL_DETECTORS),
+    make_literal_detector(_LITERAL_DETECTORS),
     personal_data.detect_emails,
     cli_options.detect_options,
     credential_files.detect_hashes,

@@ -8,6 +8,7 @@ from functools import cache
 from typing import NamedTuple
 
 from rekindle.redaction.scanner import (
+    Candidates,
     NO_SPANS,
     RedactionSpan,
     ScanInput,
@@ -15,7 +16,13 @@ from rekindle.redaction.scanner import (
     make_secret_span,
 )
 
-from .entropy import compute_entropy, is_digest, is_placeholder, is_random
+from rekindle.redaction.vocabulary.entropy import (
+    compute_entropy,
+    is_digest,
+    is_placeholder,
+    is_random,
+)
+from rekindle.redaction.vocabulary.token_shapes import TOKEN_SHAPE_TABLE
 
 _ALPHABETS = {
     "@end": "(?![A-Za-z0-9])",
@@ -27,165 +34,6 @@ _ALPHABETS = {
     "@b": "[A-Za-z0-9+/=]",
     "@c": "[A-Za-z0-9+/=_-]",
 }
-
-_SHAPE_TABLE = r"""
-# clouds and hosting
-aws-key        AKIA,ASIA,ABIA,ACCA,AROA,AIDA,AGPA,AIPA,ANPA,ANVA  [A-Z0-9]{16}@end
-aws-bedrock-key ABSK  [A-Za-z0-9+/]{60,300}={0,2}
-google-key     AIza  @w{35}
-google-oauth   GOCSPX-  @w{20,40}
-google-oauth   ya29.  [A-Za-z0-9_.-]{20,400}
-google-oauth   1//  0@w{30,200}
-digitalocean   dop_v1_,doo_v1_,dor_v1_  @x{40,80}
-heroku         HRKU-  @w{30,120}
-fly            fo1_  @w{30,80}
-fly            fm1a_,fm1r_,fm2_  [A-Za-z0-9+/=_,-]{40,2000}
-alibaba-key    LTAI  @a{12,26}
-tencent-key    AKID  @a{28,36}
-cloudflare     v1.  0-@x{24}-@x{100,160}
-cloudflare     cfut_,cfat_,cfk_  @w{32,80}
-vercel         vcp_,vci_,vca_,vck_,vcr_  @a{20,80}
-netlify        nfp_,nfc_,nfo_,nfu_,nfb_  @a{36,50}
-render         rnd_  @a{28,40}
-railway        rw_  @w{30,80}
-scaleway       SCW  [A-Z0-9]{17}@end
-ibm-key        ibm_  @w{40,60}
-planetscale    pscale_tkn_,pscale_pw_,pscale_oauth_  @d{30,70}
-supabase       sbp_,sb_secret_,sbs_  @w{20,60}
-neon           napi_  @a{40,70}
-databricks     dapi,dose,dkea  @x{32}(?:-\d)?@end
-snowflake      ver:1-hint:  [A-Za-z0-9+/=-]{40,400}
-pulumi         pul-  @x{40}
-upstash        AXX  [A-Za-z0-9+/]{40,80}={1,2}
-turso          trs_  @w{40,80}
-# hosts of code, registries of packages, CI
-github         ghp_,gho_,ghu_,ghs_,ghr_  @a{36,255}
-github         github_pat_  [A-Za-z0-9_]{40,255}
-gitlab         glpat-,gldt-,glrt-,glcbt-,glptt-,glft-,glimt-  @d{20,300}
-gitlab         glagent-,gloas-,glsoat-,glffct-,GR1348941  @d{20,300}
-bitbucket      ATBB,ATCTT3xFf  @d{24,300}
-atlassian      ATATT3xFf,ATOA  @d{40,400}
-gitea          gta_  @a{30,64}
-npm            npm_  @a{36,40}
-pypi           pypi-  @w{50,400}
-rubygems       rubygems_  @x{40,60}
-crates         cio  @a{32}@end
-clojars        CLOJARS_  @a{50,70}
-nuget          oy2  [a-z0-9]{43}@end
-docker         dckr_pat_,dckr_oat_  @w{20,50}
-artifactory    AKCp  @a{60,80}
-artifactory    cmVmdGtu  @a{50,70}
-circleci       CCIPAT_,CCIPRJ_  @w{30,80}
-buildkite      bkua_,bkct_,bkat_  @w{32,60}
-jenkins        jenkins_  @w{32,64}
-sonar          sqp_,sqa_,squ_,sqb_  @x{40}
-codecov        codecov_  @w{30,60}
-snyk           snyk_  [A-Za-z0-9_.-]{30,120}
-doppler        dp.pt.,dp.st.,dp.ct.,dp.sa.,dp.scim.,dp.audit.  [A-Za-z0-9.]{40,80}
-infisical      st.  @x{24}\.@x{32}\.@x{32}
-1password      ops_eyJ  [A-Za-z0-9_=-]{80,2000}
-1password      A3-  [A-Z0-9]{6}-(?:[A-Z0-9]{5,6}-){3,4}[A-Z0-9]{5}
-vault          hvs.,hvb.,hvr.  @w{24,300}
-vault          s.  @a{24}@end
-terraform      atlasv1.  @w{40,100}
-# models
-anthropic      sk-ant-  @w{20,300}
-openai         sk-proj-,sk-svcacct-,sk-admin-,sk-None-  @w{20,300}
-openrouter     sk-or-v1-,sk-or-  @w{20,100}
-model-key      sk-lf-,pk-lf-,sk-kimi-,sk-litellm-  @w{20,100}
-openai         sk-  (?=[A-Za-z-]{0,60}\d)@a@w{19,200}
-openai-session sess-  @a{40}
-huggingface    hf_,api_org_  @a{30,60}
-replicate      r8_  @a{36,44}
-groq           gsk_  @a{40,60}
-xai            xai-  @a{40,100}
-perplexity     pplx-  @a{40,60}
-nvidia         nvapi-  @w{50,80}
-fireworks      fw_  @a{22,40}(?![A-Za-z0-9_])
-cerebras       csk-  @a{40,60}
-tavily         tvly-  @w{20,60}
-exa            exa_  @w{30,60}
-firecrawl      fc-  @x{32}
-jina           jina_  @w{40,80}
-voyage         pa-  @w{40,60}(?!@w)
-pinecone       pcsk_  [A-Za-z0-9_]{40,100}
-langsmith      lsv2_pt_,lsv2_sk_,ls__  [A-Za-z0-9_]{30,80}
-elevenlabs     sk_  @x{48}@end
-e2b            e2b_  @x{40}
-wandb          wandb_v1_  @w{40,100}
-cohere         co_  @a{38,44}(?![A-Za-z0-9_])
-together       tgp_v1_  @w{40,60}
-# chat and mail
-slack          xoxb-,xoxa-,xoxp-,xoxr-,xoxs-,xoxo-,xoxe-,xoxc-,xoxd-  [A-Za-z0-9%/+_.-]{16,400}
-slack          xapp-,xwfp-  @h{30,200}
-discord        mfa.  @w{60,100}
-mattermost     mm_  [a-z0-9]{26}@end
-matrix         syt_  @c{24,120}
-line           LINE_  @b{60,200}
-sendgrid       SG.  @w{16,24}\.@w{30,50}
-mailgun        key-,pubkey-  @x{32}@end
-mailersend     mlsn.  @x{50,70}
-brevo          xkeysib-,xsmtpsib-  @x{64}-@a{16}
-resend         re_  @a{8}_@a{20,30}
-postman        PMAK-  @x{24}-@x{34}
-twilio         SK,AC  @x{32}@end
-facebook       EAA  @a{60,300}
-instagram      IGQV,IGAA  @w{60,300}
-twitter        AAAAAAAAAAAAAAAAAAAAA  [A-Za-z0-9%]{40,200}
-linkedin       WPL_AP  [A-Za-z0-9_.=/+-]{16,100}
-intercom       dG9rO  @b{40,100}
-# money and shops
-stripe         sk_live_,sk_test_,rk_live_,rk_test_,sk_org_  [A-Za-z0-9_]{16,260}
-stripe         whsec_,ek_live_,ek_test_  [A-Za-z0-9+/=_]{16,260}
-square         sq0atp-,sq0csp-,sq0idp-,sq0csb-  @w{22,60}
-square         EAAA  @w{60}(?!@w)
-shopify        shpat_,shpca_,shppa_,shpss_,shptka_  [A-Fa-f0-9]{32}
-plaid          access-sandbox-,access-development-,access-production-  @x{8}-(?:@x{4}-){3}@x{12}
-adyen          AQE  [A-Za-z0-9+/=._-]{60,300}
-razorpay       rzp_live_,rzp_test_  @a{14,24}
-flutterwave    FLWSECK_TEST-,FLWSECK-  @h{12,64}
-coinbase       organizations/  [0-9a-f-]{36}/apiKeys/[0-9a-f-]{36}
-lob            live_,test_  @x{35,40}@end
-easypost       EZAK,EZTK  @a{54}
-duffel         duffel_live_,duffel_test_  [A-Za-z0-9_=-]{40,60}
-paddle         pdl_live_,pdl_sdbx_  [A-Za-z0-9_]{40,90}
-# work, monitoring, data
-atlassian      ATCTT3  @d{40,400}
-notion         secret_,ntn_  @a{40,60}
-linear         lin_api_,lin_oauth_,lin_wh_  @a{32,64}
-figma          figd_,figo_,figu_  @w{38,60}
-clickup        pk_  \d{5,12}_[A-Z0-9]{30,40}
-zapier         zpka_  @w{30,60}
-typeform       tfp_  @d{40,70}
-contentful     CFPAT-  @w{43}
-sentry         sntrys_  [A-Za-z0-9+/=_]{60,400}
-sentry         sntryu_,sntrya_  @x{64}
-datadog        ddapp_,ddpat_  @w{30,80}
-newrelic       NRAK-,NRJS-,NRIQ-,NRSP-,NRII-,NRRA-  @w{19,42}
-grafana        glc_,glsa_  [A-Za-z0-9_+/=]{32,400}
-dynatrace      dt0c01.,dt0s16.,dt0s01.  [A-Z0-9]{8,24}\.[A-Z0-9]{64}
-honeycomb      hcaik_,hcaic_,hcalk_,hcamk_  [a-z0-9]{30,64}
-posthog        phx_,phs_,phc_  @a{40,50}
-pagerduty      pdus+  [A-Za-z0-9_+-]{16,40}
-launchdarkly   sdk-,mob-,api-  @x{8}-(?:@x{4}-){3}@x{12}
-algolia        algolia_  @x{32}
-elastic        essu_  @c{40,200}
-prefect        pnu_,pnb_  @a{36}
-readme         rdme_  @a{60,80}
-frameio        fio-u-  [A-Za-z0-9_=-]{64}
-tailscale      tskey-  @h{20,120}
-ngrok          ngrok_  @w{30,60}
-hubspot        pat-na1-,pat-eu1-,pat-na2-,pat-ap1-  @x{8}-(?:@x{4}-){3}@x{12}
-okta           00  (?=@w*[a-z])(?=@w*[A-Z])@w{40}(?!@w)
-shippo         shippo_live_,shippo_test_  @x{40}
-mapbox         pk.eyJ,sk.eyJ,tk.eyJ  @w{30,200}\.@w{20,60}
-age-key        AGE-SECRET-KEY-1,AGE-PLUGIN-  [A-Z0-9-]{40,90}
-nkey           SU,SA,SO,SN  [A-Z2-7]{56}@end
-tinybird       p.eyJ  @w{20,200}(?:\.@w{20,100}){1,2}
-jwt            eyJ  @w{8,4000}\.eyJ@w{4,8000}(?:\.@w{0,4000})?
-jwt            eyJ  @w{16,4000}\.@w{0,1000}\.@w{10,200}\.@w{10,8000}\.@w{10,100}
-"""
-
 
 class TokenShape(NamedTuple):
     """A provider's token: its kind, its prefix, and the pattern of the rest."""
@@ -218,14 +66,10 @@ def _parse_shapes(table: str) -> tuple[TokenShape, ...]:
 
 
 _DOTTED_REST = re.compile(r"@w\{\d+,\d+\}\\\.")
-TOKEN_SHAPES = _parse_shapes(_SHAPE_TABLE)
+TOKEN_SHAPES = _parse_shapes(TOKEN_SHAPE_TABLE)
 
 
 _MIN_TOKEN_CHARS = 20  # providers issue no shorter tokens
-_RUN_IMAGE = bytes.maketrans(
-    bytes(range(256)),
-    bytes(0x61 if (chr(c).isalnum() and c < 128) or chr(c) in "_-" else 0x20 for c in range(256)),
-)
 _MIN_RUN = b"a" * _MIN_TOKEN_CHARS
 _MAX_SPLIT_CHARS = 600  # how far to follow a token that is split over lines
 
@@ -298,20 +142,23 @@ _BY_PRECEDING_CHAR = {
 }
 
 
-def detect_tokens(scan: ScanInput) -> Iterator[RedactionSpan]:
+def detect_tokens(scan: ScanInput) -> Iterator[Candidates]:
     """Detect tokens of known providers."""
-    image = scan.raw.translate(_RUN_IMAGE)
+    positions: list[int] = []
+    image = scan.run_image
     start = image.find(_MIN_RUN)
     while start >= 0:
+        positions.append(start)
         end = image.find(b" ", start)
-        end = len(image) if end < 0 else end
-        if _is_identifier(scan.raw[start:end]):
-            start = image.find(_MIN_RUN, end)
-            continue
-        for found in _detect_in_run(scan.text, start, end):
-            yield found
-            end = max(end, found.end)
-        start = image.find(_MIN_RUN, end)
+        start = image.find(_MIN_RUN, end) if end >= 0 else -1
+    if positions:
+        yield Candidates(positions, _inspect_run, 0.2)
+
+
+def _inspect_run(scan: ScanInput, start: int) -> Iterable[RedactionSpan]:
+    end = scan.run_image.find(b" ", start)
+    end = len(scan.raw) if end < 0 else end
+    return NO_SPANS if _is_identifier(scan.raw[start:end]) else _detect_in_run(scan.text, start, end)
 
 
 def _is_identifier(run: bytes) -> bool:

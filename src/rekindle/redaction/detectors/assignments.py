@@ -14,8 +14,8 @@ from rekindle.redaction.scanner import (
     make_secret_span,
 )
 
-from .entropy import is_digest, is_placeholder, is_random, split_words
-from .secret_names import TOKEN, SecretName, classify_name
+from rekindle.redaction.vocabulary.entropy import is_digest, is_placeholder, is_random, split_words
+from rekindle.redaction.vocabulary.secret_names import TOKEN, SecretName, classify_name
 
 _NON_SECRET_WORDS = split_words(
     """str string text bytes int integer number float bool boolean none null nil undefined true

@@ -7,15 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rekindle.redaction.scanner import (
     NO_SPANS,
-    LiteralDetector,
+    Candidates,
+    Inspection,
     LiteralDetectors,
     RedactionSpan,
     ScanInput,
     make_secret_span,
 )
 
-from .entropy import is_placeholder, is_random
-from .secret_names import classify_name
+from rekindle.redaction.vocabulary.entropy import is_placeholder, is_random
+from rekindle.redaction.vocabulary.secret_names import classify_name
 
 _WORD = (
     r"""(?:"(?P<double>[^"\n]{1,200})"|'(?P<single>[^'\n]{1,200})'"""
@@ -100,11 +101,15 @@ _COMMAND_PATTERNS: tuple[tuple[bytes, str], ...] = (
 )  # fmt: skip
 
 
-def detect_options(scan: ScanInput) -> Iterator[RedactionSpan]:
+def detect_options(scan: ScanInput) -> Iterator[Candidates]:
     """Detect passwords that a program takes after a single-letter option."""
-    for found in _OPTION.finditer(scan.text):
-        if span := _detect_option(scan.text, found):
-            yield span
+    if found := [option.start() for option in _OPTION.finditer(scan.text)]:
+        yield Candidates(found, _inspect_option)
+
+
+def _inspect_option(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+    if (found := _OPTION.match(scan.text, at)) and (span := _detect_option(scan.text, found)):
+        yield span
 
 
 def find_password_words(words: Sequence[str]) -> Iterator[int]:
@@ -122,7 +127,7 @@ def find_password_words(words: Sequence[str]) -> Iterator[int]:
             yield number
 
 
-def _make_detector(expression: str) -> LiteralDetector:
+def _make_detector(expression: str) -> Inspection:
     pattern = re.compile(expression, re.X | re.I)
 
     def detect(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:

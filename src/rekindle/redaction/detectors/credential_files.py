@@ -9,15 +9,16 @@ from collections.abc import Iterable, Iterator
 
 from rekindle.redaction.scanner import (
     NO_SPANS,
+    Candidates,
     CharRuns,
-    LiteralDetector,
+    Inspection,
     LiteralDetectors,
     RedactionSpan,
     ScanInput,
     make_secret_span,
 )
 
-from .entropy import is_placeholder
+from rekindle.redaction.vocabulary.entropy import is_placeholder
 
 _GAP = r"(?:[ \t]|\r?\n|\\n|\\t){1,20}"
 _NETRC = re.compile(
@@ -43,7 +44,7 @@ _VAULT = re.compile(
 )
 
 
-def _make_line_detector(pattern: re.Pattern[str], kind: str) -> LiteralDetector:
+def _make_line_detector(pattern: re.Pattern[str], kind: str) -> Inspection:
     def detect(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
         found = pattern.match(scan.text, at)
         if found is None or is_placeholder(found["value"]):
@@ -70,11 +71,15 @@ def _detect_docker_auth(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
     return NO_SPANS
 
 
-def detect_hashes(scan: ScanInput) -> Iterator[RedactionSpan]:
+def detect_hashes(scan: ScanInput) -> Iterator[Candidates]:
     """Detect password hashes; all of them begin with a dollar sign."""
-    if b"$" in scan.raw:
-        for found in _PASSWORD_HASH.finditer(scan.text):
-            yield make_secret_span(found.start(), found.end(), "password-hash")
+    if b"$" in scan.raw and (found := [one.start() for one in _PASSWORD_HASH.finditer(scan.text)]):
+        yield Candidates(found, _inspect_hash, 0.2)
+
+
+def _inspect_hash(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+    if found := _PASSWORD_HASH.match(scan.text, at):
+        yield make_secret_span(at, found.end(), "password-hash")
 
 
 def is_base64_login(value: str) -> bool:

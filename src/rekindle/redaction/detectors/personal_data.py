@@ -7,14 +7,16 @@ from collections.abc import Iterable, Iterator
 
 from rekindle.redaction.scanner import (
     NO_SPANS,
+    Candidates,
     Detector,
+    Inspection,
     LiteralDetectors,
     RedactionSpan,
     ScanInput,
     iter_positions,
 )
 
-from .entropy import split_words
+from rekindle.redaction.vocabulary.entropy import split_words
 
 _LOCAL_PART_BYTES = bytes(c for c in range(128) if chr(c).isalnum()) + b"._%+-"
 _EMAIL_DOMAIN = re.compile(
@@ -74,11 +76,17 @@ _SHARED_FOLDERS = frozenset(
 )
 
 
-def detect_emails(scan: ScanInput) -> Iterator[RedactionSpan]:
+def detect_emails(scan: ScanInput) -> Iterator[Candidates]:
     """Detect email addresses."""
-    for found in _EMAIL_DOMAIN.finditer(scan.text):
-        if _is_top_level_domain(found[2].lower()):
-            yield from _detect_email(scan, found.start(), found.end())
+    if b"@" in scan.raw and (found := [one.start() for one in _EMAIL_DOMAIN.finditer(scan.text)]):
+        yield Candidates(found, _inspect_email, 0.3)
+
+
+def _inspect_email(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+    found = _EMAIL_DOMAIN.match(scan.text, at)
+    if found is None or not _is_top_level_domain(found[2].lower()):
+        return NO_SPANS
+    return _detect_email(scan, at, found.end())
 
 
 def _detect_email(scan: ScanInput, at: int, end: int) -> Iterable[RedactionSpan]:
@@ -96,23 +104,31 @@ def _is_top_level_domain(ending: str) -> bool:
     return (len(ending) == 2 and ending not in _FILE_EXTENSIONS) or ending in _TOP_LEVEL_DOMAINS
 
 
-def detect_numbers(scan: ScanInput) -> Iterator[RedactionSpan]:
+def detect_numbers(scan: ScanInput) -> Iterator[Candidates]:
     """Detect phone numbers and payment cards."""
     image = scan.raw.translate(_DIGIT_IMAGE)
     if b"d" not in image:
         return
-    for at in iter_positions(image, b"+d"):
-        yield from _detect_international_phone(scan.text, at)
-    for at in iter_positions(image, b"(ddd)"):
-        if found := _US_PHONE.match(scan.text, at):
-            yield RedactionSpan(at, found.end(), "phone", "<phone>")
-    for needle in (b"dddddddddddd", b"dddd-dddd-"):
-        for at in iter_positions(image, needle):
-            before = scan.text[at - 1 : at]
-            if before and (before.isalnum() or before in "._-/%#$"):
-                continue
-            if (found := _CARD.match(scan.text, at)) and _is_card_number(found.group()):
-                yield RedactionSpan(found.start(), found.end(), "card", "<card>")
+    for needle, inspect in _NUMBER_NEEDLES:
+        if found := list(iter_positions(image, needle)):
+            yield Candidates(found, inspect, 0.3)
+
+
+def _inspect_us_phone(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+    if found := _US_PHONE.match(scan.text, at):
+        yield RedactionSpan(at, found.end(), "phone", "<phone>")
+
+
+def _inspect_card(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+    before = scan.text[at - 1 : at]
+    if before and (before.isalnum() or before in "._-/%#$"):
+        return
+    if (found := _CARD.match(scan.text, at)) and _is_card_number(found.group()):
+        yield RedactionSpan(found.start(), found.end(), "card", "<card>")
+
+
+def _inspect_phone(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+    return _detect_international_phone(scan.text, at)
 
 
 def _detect_international_phone(text: str, at: int) -> Iterator[RedactionSpan]:
@@ -180,20 +196,31 @@ _COMMON_USER_NAMES = split_words(
 
 def make_user_detector(home: str | None, user: str | None) -> Detector:
     """Make a detector for the home folder and the name of this machine's user."""
-    patterns: list[tuple[bytes, re.Pattern[str], str, str]] = []
+    inspections: list[tuple[bytes, Inspection]] = []
     if home and len(home.rstrip("/\\")) > 1:
         home = home.rstrip("/\\")
-        patterns.append((home.encode("ascii", "replace"), _compile_bounded(home), "home", "~"))
+        inspections.append((home.encode("ascii", "replace"), _make_word_inspection(home, "home", "~")))
     if user and len(user) >= 3 and user.lower() not in _COMMON_USER_NAMES:
-        patterns.append((user.encode("ascii", "replace"), _compile_bounded(user), "user", "<user>"))
+        inspections.append(
+            (user.encode("ascii", "replace"), _make_word_inspection(user, "user", "<user>"))
+        )
 
-    def detect(scan: ScanInput) -> Iterator[RedactionSpan]:
-        for literal, pattern, kind, mask in patterns:
-            for at in iter_positions(scan.raw, literal):
-                if found := pattern.match(scan.text, at):
-                    yield RedactionSpan(at, found.end(), kind, mask)
+    def detect(scan: ScanInput) -> Iterator[Candidates]:
+        for literal, inspect in inspections:
+            if found := list(iter_positions(scan.raw, literal)):
+                yield Candidates(found, inspect, 0.3)
 
     return detect
+
+
+def _make_word_inspection(word: str, kind: str, mask: str) -> Inspection:
+    pattern = _compile_bounded(word)
+
+    def inspect(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+        if found := pattern.match(scan.text, at):
+            yield RedactionSpan(at, found.end(), kind, mask)
+
+    return inspect
 
 
 def _compile_bounded(word: str) -> re.Pattern[str]:
@@ -205,6 +232,12 @@ def _compile_bounded(word: str) -> re.Pattern[str]:
     return re.compile(rf"{whole}(?<![A-Za-z0-9_.~<-]{whole})(?![A-Za-z0-9_]|[.-][A-Za-z0-9])")
 
 
+_NUMBER_NEEDLES: tuple[tuple[bytes, Inspection], ...] = (
+    (b"+d", _inspect_phone),
+    (b"(ddd)", _inspect_us_phone),
+    (b"dddddddddddd", _inspect_card),
+    (b"dddd-dddd-", _inspect_card),
+)
 LITERAL_DETECTORS: LiteralDetectors = (
     (b"phone", _detect_labelled_phone),
     (b"tel:", _detect_labelled_phone),
