@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from .stems import KNOWN_LITERALS, KNOWN_WORDS, find_literals, find_words
+from .stems import KNOWN_LITERALS, find_literals
 
 
 class RedactionSpan(NamedTuple):
@@ -38,10 +38,12 @@ class ScanInput:
     """
 
     __slots__ = (
-        "_literal_positions", "_run_image", "_words", "last_runs", "lower", "raw", "seen_names", "text",
+        "_literal_positions", "_runs", "last_runs", "lower", "raw", "seen_names", "text",
     )  # fmt: skip
 
     def __init__(self, text: str) -> None:
+        if not text.isascii():
+            text = _normalize_chars(text)
         self.text = text
         raw = text.encode("ascii", "replace")
         if b"<secret:" in raw:
@@ -51,8 +53,7 @@ class ScanInput:
         self.seen_names: set[int] = set()
         self.last_runs: dict[CharRuns, tuple[int, int]] = {}
         self._literal_positions: dict[bytes, list[int]] | None = None
-        self._words: frozenset[bytes] | None = None
-        self._run_image: bytes | None = None
+        self._runs: list[tuple[int, int]] | None = None
 
     @property
     def literal_positions(self) -> Mapping[bytes, Sequence[int]]:
@@ -62,20 +63,49 @@ class ScanInput:
         return self._literal_positions
 
     @property
-    def words(self) -> frozenset[bytes]:
-        """The known words that occur in `lower`."""
-        if self._words is None:
-            self._words = find_words(self.lower)
-        return self._words
-
-    @property
-    def run_image(self) -> bytes:
-        """The text with `a` for letters, digits, `_` and `-`, and blanks for the rest."""
-        if self._run_image is None:
-            self._run_image = self.raw.translate(_RUN_IMAGE)
-        return self._run_image
+    def runs(self) -> Sequence[tuple[int, int]]:
+        """The start and end of each long run of letters, digits, `_` and `-`."""
+        if self._runs is None:
+            self._runs = _find_runs(self.raw.translate(_RUN_IMAGE))
+        return self._runs
 
 
+# Signs and blanks of other scripts and keyboards, which mean the same.
+_SAME_SIGNS = {
+    "\xa0": " ", "\u2007": " ", "\u202f": " ", "\u3000": " ", "：": ":", "＝": "=", "“": '"', "”": '"',
+    "„": '"', "‘": "'", "’": "'", "＠": "@", "→": ">", "⇒": ">",
+}  # fmt: skip
+
+
+def _normalize_chars(text: str) -> str:
+    """Replace foreign signs by ASCII signs, one by one, so that positions stay the same."""
+    for foreign, sign in _SAME_SIGNS.items():
+        if foreign in text:
+            text = text.replace(foreign, sign)
+    return text
+
+
+_RUN_END = re.compile(rb"[A-Za-z0-9_-]*+")
+
+
+def find_run_end(scan: ScanInput, start: int) -> int:
+    """Return the end of the run of letters, digits, `_` and `-` that begins at `start`."""
+    found = _RUN_END.match(scan.raw, start)
+    return found.end() if found else start
+
+
+def _find_runs(image: bytes) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    start = image.find(_MIN_RUN)
+    while start >= 0:
+        end = image.find(b" ", start)
+        end = len(image) if end < 0 else end
+        runs.append((start, end))
+        start = image.find(_MIN_RUN, end)
+    return runs
+
+
+_MIN_RUN = b"a" * 20  # providers issue no shorter tokens
 _RUN_IMAGE = bytes(
     97 if (chr(c).isalnum() and c < 128) or chr(c) in "_-" else 32 for c in range(256)
 )
@@ -115,8 +145,8 @@ class Candidates(NamedTuple):
 
 
 Detector: TypeAlias = Callable[[ScanInput], Iterable[Candidates]]
-# Most detectors inspect the positions of a literal in lower case, or of a whole word; each is
-# searched for once, however many detectors wait for it.
+# Most detectors inspect the positions of a literal in lower case; each is searched for once,
+# however many detectors wait for it.
 LiteralDetectors: TypeAlias = tuple[tuple[bytes, Inspection], ...]
 
 NO_SPANS: tuple[RedactionSpan, ...] = ()
@@ -135,20 +165,13 @@ def iter_positions(data: bytes, literal: bytes) -> Iterator[int]:
         at = data.find(literal, at + len(literal))
 
 
-def _group_by_literal(
-    detectors: LiteralDetectors, known: frozenset[bytes]
-) -> dict[bytes, list[Inspection]]:
+def make_literal_detector(detectors: LiteralDetectors) -> Detector:
+    """Combine the inspections of literals into one detector that works in the order given."""
     table: dict[bytes, list[Inspection]] = {}
     for literal, inspect in detectors:
         table.setdefault(literal, []).append(inspect)
-    if unknown := table.keys() - known:
+    if unknown := table.keys() - KNOWN_LITERALS:
         raise ValueError(f"unknown literals: {unknown}")
-    return table
-
-
-def make_literal_detector(detectors: LiteralDetectors) -> Detector:
-    """Combine the inspections of literals into one detector that works in the order given."""
-    table = _group_by_literal(detectors, KNOWN_LITERALS)
     order = {literal: number for number, literal in enumerate(table)}
 
     def detect(scan: ScanInput) -> list[Candidates]:
@@ -158,22 +181,6 @@ def make_literal_detector(detectors: LiteralDetectors) -> Detector:
             for literal in sorted(found.keys() & order.keys(), key=order.__getitem__)
             for inspect in table[literal]
         ]
-
-    return detect
-
-
-def make_word_detector(detectors: LiteralDetectors) -> Detector:
-    """Combine the inspections of whole words of ASCII letters into one detector."""
-    table = _group_by_literal(detectors, KNOWN_WORDS)
-    order = {literal: number for number, literal in enumerate(table)}
-    patterns = {word: re.compile(rb"(?<![a-z])%s(?![a-z])" % word) for word in table}
-
-    def detect(scan: ScanInput) -> list[Candidates]:
-        found: list[Candidates] = []
-        for word in sorted(scan.words & order.keys(), key=order.__getitem__):
-            positions = [each.start() for each in patterns[word].finditer(scan.lower)]
-            found += [Candidates(positions, inspect) for inspect in table[word]]
-        return found
 
     return detect
 

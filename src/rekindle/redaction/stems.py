@@ -10,11 +10,23 @@ from __future__ import annotations
 import re
 
 _LITERALS = (
+    # parts of names that announce a secret
     "pass", "pw", "psk", "secret", "token", "key", "cred", "auth", "cookie", "sess", "sig",
-    "mnemonic", "phrase", "private-lines", "bearer", "basic", "://", ":\\/\\/", "hook", "code=",
-    "thin:", "echo ", "login", "identified ", "from-literal", "/p:", "net us", "sqlplus", "kv put",
-    "http-basic.", "--body", ":5432:", ":*:", "$ansible_vault", "phone", "tel:", "home", "users",
-    "base64", "b64", "atob(", "eyj", "ls0tls1crudjti",
+    "mnemonic", "phrase", "pepper", "otp", "_pat", "private", "jwt",
+    # words for password in other languages; those in other scripts are in `languages.py`
+    "kennwort", "contrasena", "clave", "senha", "wachtwoord", "haslo", "heslo", "adgangskode", "salasana",
+    "parola", "sifre", "kata sandi", "mat khau", "jelszo", "geslo", "lozinka",
+    # HTTP, URLs and files
+    "private-lines", "bearer", "basic", "://", ":\\/\\/", "hook", "code=", "thin:", "websocket-pro",
+    "reset-p", "reset/", "verif", "invite", "ical/", "\"kty\"", "kind: secret", "stringdata",
+    "github-oauth", ":5432:", ":*:", "$ansible_vault", "wg ",
+    # commands, code and prose
+    "echo ", "printf ", "login", "log in", "sign in", "wifi", "wi-fi", "identified by",
+    "/p:", "/rp ", "net us", "sqlplus", "kv put", "http-basic.", "--body", "--value", "rabbitmqctl",
+    "obscure ", "input_pw", "db2 ", "basicauth", "fromhex", "aes.new", "send_keys", "sql.connect",
+    "hashpw", "hmac", "ftp(",
+    # personal data
+    "home", "users", "user/", "/media/", "folders/", "passport", "iban", "phone",
 )  # fmt: skip
 KNOWN_LITERALS = frozenset(stem.encode() for stem in _LITERALS)
 # Characters at which the pass stops, rarest first; a literal is filed under the first it contains.
@@ -80,15 +92,3 @@ def find_literals(lower: bytes) -> dict[bytes, list[int]]:
                 at = lower.find(literal, at + len(literal))
     return found
 
-
-# Whole words that detectors wait for. All of them cost as much as one: a text is split into words
-# once, and only the words that it contains are searched for.
-_WORDS = """
-"""
-KNOWN_WORDS = frozenset(word.encode() for word in _WORDS.split())
-_LETTERS_ONLY = bytes(c if chr(c) in "abcdefghijklmnopqrstuvwxyz" else 32 for c in range(256))
-
-
-def find_words(lower: bytes) -> frozenset[bytes]:
-    """Return the known words that occur, between any characters that are not letters."""
-    return KNOWN_WORDS.intersection(lower.translate(_LETTERS_ONLY).split())

@@ -13,6 +13,7 @@ from rekindle.redaction.scanner import (
     RedactionSpan,
     ScanInput,
     can_start_token,
+    find_run_end,
     make_secret_span,
 )
 
@@ -69,8 +70,6 @@ _DOTTED_REST = re.compile(r"@w\{\d+,\d+\}\\\.")
 TOKEN_SHAPES = _parse_shapes(TOKEN_SHAPE_TABLE)
 
 
-_MIN_TOKEN_CHARS = 20  # providers issue no shorter tokens
-_MIN_RUN = b"a" * _MIN_TOKEN_CHARS
 _MAX_SPLIT_CHARS = 600  # how far to follow a token that is split over lines
 
 _RUN_CHARS = re.compile(r"[A-Za-z0-9_-]*\Z")
@@ -144,20 +143,12 @@ _BY_PRECEDING_CHAR = {
 
 def detect_tokens(scan: ScanInput) -> Iterator[Candidates]:
     """Detect tokens of known providers."""
-    positions: list[int] = []
-    image = scan.run_image
-    start = image.find(_MIN_RUN)
-    while start >= 0:
-        positions.append(start)
-        end = image.find(b" ", start)
-        start = image.find(_MIN_RUN, end) if end >= 0 else -1
-    if positions:
-        yield Candidates(positions, _inspect_run, 0.2)
+    if scan.runs:
+        yield Candidates([start for start, _ in scan.runs], _inspect_run, 0.2)
 
 
 def _inspect_run(scan: ScanInput, start: int) -> Iterable[RedactionSpan]:
-    end = scan.run_image.find(b" ", start)
-    end = len(scan.raw) if end < 0 else end
+    end = find_run_end(scan, start)
     return NO_SPANS if _is_identifier(scan.raw[start:end]) else _detect_in_run(scan.text, start, end)
 
 

@@ -82,9 +82,9 @@ _COMMAND_PATTERNS: tuple[tuple[bytes, str], ...] = (
           | \w+[ ].{{0,80}}--(?:password|token|secret)-?stdin )"""),
     (b"login", r"""login[ ]+(?:--?\w+(?:[ =]\S+)?[ ]+){0,3}
         (?P<random>[A-Za-z0-9_.-]{20,300})(?=[\s"'`;&|]|\Z)"""),
-    (b"identified ", r"""identified[ ]+(?:with[ ]+[\w']+[ ]+)?(?:by|as)[ ]+(?:password[ ]+)?
+    (b"identified by", r"""identified[ ]+by[ ]+(?:password[ ]+)?
         \\{0,3}["'](?P<value>[^"'\n\\]{1,200})"""),
-    (b"from-literal", rf"from-literal[= ]{_Q}[\w.-]{{1,80}}={_VALUES}"),
+    (b"secret", rf"secret[ ]+generic[ ][^\n|;]{{0,200}}?--from-literal[= ]{_Q}[\w.-]{{1,80}}={_VALUES}"),
     (b"pass", rf"pass(?:in|out)?[ ]+pass:{_VALUES}"),
     (b"pass", rf"""passphrase(?<=wpa_passphrase)[ ]+
         (?:"[^"]{{1,64}}"|'[^']{{1,64}}'|\S{{1,64}})[ ]+{_VALUES}"""),

@@ -15,12 +15,13 @@ from rekindle.redaction.scanner import (
     Inspection,
     RedactionSpan,
     ScanInput,
+    find_run_end,
+    iter_positions,
     make_secret_span,
 )
 
 ContainsSecret = Callable[[str], bool]
 
-_MIN_RUN = b"a" * 12
 _MAX_RUN_CHARS = 40_000
 _TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 _TEXT_BYTES = bytes(range(32, 127)) + b"\t\n\r"
@@ -47,9 +48,7 @@ def make_encoded_detector(contains_secret: ContainsSecret) -> Detector:
             found := [one.start() for one in _PERCENT_ENCODED.finditer(scan.text)]
         ):
             yield Candidates(found, inspect_percent, 2.0)
-        if any(mark in scan.raw for mark in _ESCAPE_MARKS) and (
-            found := [one.start() for one in _ESCAPED.finditer(scan.raw)]
-        ):
+        if found := _find_escapes(scan):
             yield Candidates(found, inspect_escapes, 2.0)
 
     return detect
@@ -60,16 +59,8 @@ def make_encoded_detector(contains_secret: ContainsSecret) -> Detector:
 
 def _find_text_runs(scan: ScanInput) -> list[int]:
     """Return where runs of letters and digits begin that may decode to text."""
-    found: list[int] = []
-    raw, image = scan.raw, scan.run_image
-    start = image.find(_MIN_RUN)
-    while start >= 0:
-        end = image.find(b" ", start)
-        end = len(image) if end < 0 else end
-        if _may_decode(raw, start, end):
-            found.append(start)
-        start = image.find(_MIN_RUN, end)
-    return found
+    raw = scan.raw
+    return [start for start, end in scan.runs if _may_decode(raw, start, end)]
 
 
 def _may_decode(raw: bytes, start: int, end: int) -> bool:
@@ -92,8 +83,7 @@ def _may_decode(raw: bytes, start: int, end: int) -> bool:
 
 def _make_run_inspection(contains_secret: ContainsSecret) -> Inspection:
     def inspect(scan: ScanInput, start: int) -> Iterable[RedactionSpan]:
-        end = scan.run_image.find(b" ", start)
-        end = len(scan.raw) if end < 0 else end
+        end = find_run_end(scan, start)
         if end - start > _MAX_RUN_CHARS:
             return NO_SPANS
         stop = _find_padding_end(scan.raw, end)
@@ -174,58 +164,46 @@ def _make_percent_inspection(contains_secret: ContainsSecret) -> Inspection:
     return inspect
 
 
-# ── escapes of single characters: \x67 \147 \u0067 &#103; =67, and lists of their codes
+# ── escapes of single characters: \x67 \147 \u0067 &#103;, and lists of their codes
 
-_ESCAPE_MARKS = (b"\\x", b"\\u00", b"\\0", b"\\1", b"&#", b", 1", b",1", b"=7", b"=6")
 _ONE_ESCAPE = (
-    rb"\\{1,4}x[2-7][0-9A-Fa-f]|\\{1,4}u00[2-7][0-9A-Fa-f]|\\{1,4}[01][0-7]{2}|&\#x?[0-9A-Fa-f]{2,3};"
+    r"(?:\\{1,4}(?:x[2-7][0-9A-Fa-f]|u00[2-7][0-9A-Fa-f]|[01][0-7]{2})|&\#x?[0-9A-Fa-f]{2,3};)"
 )
-_ESCAPED = re.compile(
-    rb"""(?:%(one)s)(?:%(one)s|[\w"':=. /+@!$*?#-]){5,2000}
-      | (?<![\d.,])(?:(?:3[2-9]|[4-9]\d|1[01]\d|12[0-6]),[ ]?){11,2000}(?:1[01]\d|12[0-6]|[3-9]\d)
-      | (?:=[2-7][0-9A-F]){6,2000}"""
-    % {b"one": _ONE_ESCAPE.replace(b"#", b"#")},
-    re.X,
-)
-_ESCAPE = re.compile(rf"(?:{_ONE_ESCAPE.decode()})|=[2-7][0-9A-F]", re.X)
-_CODES = re.compile(r"[\d, ]+\Z")
+_ESCAPED = re.compile(rf"""{_ONE_ESCAPE}(?:{_ONE_ESCAPE}|[\w"':=. /+@!$*?\#-]){{5,2000}}+""", re.X)
+_ESCAPE = re.compile(_ONE_ESCAPE, re.X)
+_CODE = r"(?:3[2-9]|[4-9]\d|1[01]\d|12[0-6])"
+_CODES = re.compile(rf"\[(?:{_CODE},[ ]?){{11,2000}}+{_CODE}?")
+_NAME_BEFORE = re.compile(r"[\w-]{1,40}[ \"']{0,2}[:=]?[ \"']{0,2}\Z")
+
+
+def _find_escapes(scan: ScanInput) -> list[int]:
+    """Return where stretches of escaped characters begin."""
+    raw, found = scan.raw, list[int]()
+    if b"\\x" in raw or b"\\u00" in raw or b"\\1" in raw or b"&#" in raw:
+        found += [one.start() for one in _ESCAPED.finditer(scan.text)]
+    if b"[1" in raw:
+        found += [at for at in iter_positions(raw, b"[1") if _CODES.match(scan.text, at)]
+    return found
 
 
 def _make_escape_inspection(contains_secret: ContainsSecret) -> Inspection:
     def inspect(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
-        found = _ESCAPED.match(scan.raw, at)
-        if found is None:
+        if found := _CODES.match(scan.text, at):
+            codes = found.group()[1:].rstrip(", ").split(",")
+            text = "".join(chr(int(code)) for code in codes)
+        elif found := _ESCAPED.match(scan.text, at):
+            before = _NAME_BEFORE.search(scan.text, max(0, at - 40), at)
+            text = (before.group() if before else "") + _ESCAPE.sub(_decode_escape, found.group())
+        else:
             return NO_SPANS
-        shown = found.group().decode()
-        text = _unescape(shown)
-        start = at
-        if (name := _NAME_BEFORE.search(scan.text, max(0, at - 40), at)) is not None:
-            text = name.group() + text
-        if contains_secret(text):
-            return (make_secret_span(start, found.end(), "encoded"),)
-        return NO_SPANS
+        return (make_secret_span(at, found.end(), "encoded"),) if contains_secret(text) else NO_SPANS
 
     return inspect
-
-
-_NAME_BEFORE = re.compile(r"[\w-]{1,40}[ \"']{0,2}[:=]?[ \"']{0,2}\Z")
-
-
-def _unescape(text: str) -> str:
-    """Return the text with its escapes decoded; a list of codes is decoded as a whole."""
-    if _CODES.match(text):
-        return "".join(chr(int(code)) for code in text.split(","))
-    return _ESCAPE.sub(_decode_escape, text)
 
 
 def _decode_escape(found: re.Match[str]) -> str:
     code = found.group().lstrip("\\")
     if code.startswith("&"):
         digits = code[2:-1]
-        value = int(digits[1:], 16) if digits[0] == "x" else int(digits)
-        return chr(value)
-    if code[0] in "xu=":
-        return chr(int(code[1:], 16))
-    return chr(int(code, 8))
-
-
+        return chr(int(digits[1:], 16) if digits[0] == "x" else int(digits, 16 if not digits.isdigit() else 10))
+    return chr(int(code[1:], 16)) if code[0] in "xu" else chr(int(code, 8))

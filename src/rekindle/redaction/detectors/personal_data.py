@@ -240,7 +240,6 @@ _NUMBER_NEEDLES: tuple[tuple[bytes, Inspection], ...] = (
 )
 LITERAL_DETECTORS: LiteralDetectors = (
     (b"phone", _detect_labelled_phone),
-    (b"tel:", _detect_labelled_phone),
     (b"home", _detect_home_folder),
     (b"users", _detect_home_folder),
 )
