@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import quote, quote_plus
 
-from rekindle.redaction.scanner import Candidates, Detector, RedactionSpan, ScanInput
+from rekindle.redaction.scanner import (
+    NO_CANDIDATES,
+    Candidates,
+    Detector,
+    RedactionSpan,
+    ScanInput,
+)
 
 from .detectors.assignments import is_path
 from rekindle.redaction.vocabulary.entropy import is_placeholder, is_random
@@ -65,11 +71,11 @@ def make_known_value_detector(values: Mapping[str, str]) -> Detector:
     literals = [encoding.encode("ascii", "replace") for encoding in ordered]
     pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
 
-    def detect(scan: ScanInput) -> Iterator[Candidates]:
+    def detect(scan: ScanInput) -> Sequence[Candidates]:
         if pattern is None or not any(literal in scan.raw for literal in literals):
-            return
-        if found := [one.start() for one in pattern.finditer(scan.text)]:
-            yield Candidates(found, inspect, 0.3)
+            return NO_CANDIDATES
+        found = [one.start() for one in pattern.finditer(scan.text)]
+        return (Candidates(found, inspect, 0.3),) if found else NO_CANDIDATES
 
     def inspect(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
         if pattern and (found := pattern.match(scan.text, at)):

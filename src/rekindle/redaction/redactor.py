@@ -56,7 +56,8 @@ class Redactor:
         user: str | None = None,
     ) -> None:
         self.report: Counter[tuple[str, str]] = Counter()
-        direct = (known_rule(known or {}), make_user_detector(home, user), *DETECTORS)
+        own = (*((known_rule(known),) if known else ()), make_user_detector(home, user))
+        direct = (*own, *DETECTORS)
         once = (*direct, make_encoded_detector(lambda text: _contains_secret(text, direct)))
         self._rules: tuple[Detector, ...] = (
             *direct,
@@ -73,9 +74,10 @@ class Redactor:
         if len(text) < _MIN_LENGTH:
             return text
         for _ in range(_MAX_PASSES):
-            spans = _merge_overlaps(_find_spans(text, self._rules))
+            spans = _find_spans(text, self._rules)
             if not spans:
                 break
+            spans = _merge_overlaps(spans)
             for span in spans:
                 self.report[span.kind, where] += 1
             text = _apply_masks(text, spans)

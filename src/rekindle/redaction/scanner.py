@@ -144,12 +144,13 @@ class Candidates(NamedTuple):
     cost: float = 1.0
 
 
-Detector: TypeAlias = Callable[[ScanInput], Iterable[Candidates]]
+Detector: TypeAlias = Callable[[ScanInput], Sequence[Candidates]]
 # Most detectors inspect the positions of a literal in lower case; each is searched for once,
 # however many detectors wait for it.
 LiteralDetectors: TypeAlias = tuple[tuple[bytes, Inspection], ...]
 
 NO_SPANS: tuple[RedactionSpan, ...] = ()
+NO_CANDIDATES: tuple[Candidates, ...] = ()
 
 
 def make_secret_span(start: int, end: int, kind: str) -> RedactionSpan:
@@ -174,8 +175,10 @@ def make_literal_detector(detectors: LiteralDetectors) -> Detector:
         raise ValueError(f"unknown literals: {unknown}")
     order = {literal: number for number, literal in enumerate(table)}
 
-    def detect(scan: ScanInput) -> list[Candidates]:
+    def detect(scan: ScanInput) -> Sequence[Candidates]:
         found = scan.literal_positions
+        if not found:
+            return NO_CANDIDATES
         return [
             Candidates(found[literal], inspect)
             for literal in sorted(found.keys() & order.keys(), key=order.__getitem__)
@@ -196,7 +199,11 @@ _EDGE = re.compile(r"\S{0,400}")
 def find_spans(text: str, detectors: Iterable[Detector]) -> list[RedactionSpan]:
     """Return all findings, and the stretches that would cost too much to inspect."""
     scan = ScanInput(text)
-    work = [found for detector in detectors for found in detector(scan)]
+    work: list[Candidates] = []
+    for detector in detectors:
+        work += detector(scan)
+    if not work:
+        return []
     dense = _find_dense_windows(work, max(_MIN_WORK, len(text) // _CHARS_PER_INSPECTION))
     spans = _mask_windows(text, dense) if dense else []
     for positions, inspect, _ in work:
@@ -212,7 +219,9 @@ def find_spans(text: str, detectors: Iterable[Detector]) -> list[RedactionSpan]:
 
 def _find_dense_windows(work: Sequence[Candidates], limit: float) -> frozenset[int]:
     """Return the windows with the most positions, so many that the rest is within the limit."""
-    total = sum(found.cost * len(found.positions) for found in work)
+    total = 0.0
+    for positions, _, cost in work:
+        total += cost * len(positions)
     if total <= limit:
         return frozenset()
     costs: defaultdict[int, float] = defaultdict(float)

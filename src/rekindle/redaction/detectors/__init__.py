@@ -24,11 +24,15 @@ from rekindle.redaction.scanner import Detector, make_literal_detector
 
 from . import (
     assignments,
+    bare_secrets,
     cli_options,
+    code_calls,
     credential_files,
     http_headers,
     personal_data,
     private_keys,
+    prose,
+    tables,
     urls,
 )
 from .api_keys import detect_tokens
@@ -40,6 +44,9 @@ _LITERAL_DETECTORS = (
     *assignments.LITERAL_DETECTORS,
     *cli_options.LITERAL_DETECTORS,
     *credential_files.LITERAL_DETECTORS,
+    *code_calls.LITERAL_DETECTORS,
+    *tables.LITERAL_DETECTORS,
+    *prose.LITERAL_DETECTORS,
     *personal_data.LITERAL_DETECTORS,
 )
 
@@ -50,4 +57,7 @@ DETECTORS: tuple[Detector, ...] = (
     cli_options.detect_options,
     credential_files.detect_hashes,
     personal_data.detect_numbers,
+    bare_secrets.detect_passwords,
+    bare_secrets.detect_bare_tokens,
+    prose.detect_foreign_passwords,
 )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
 from rekindle.redaction.scanner import (
     Candidates,
+    NO_CANDIDATES,
     NO_SPANS,
     RedactionSpan,
     ScanInput,
@@ -78,9 +79,9 @@ _TOKEN_CHARS = re.compile(r"[A-Za-z0-9_.%/+=,:-]*+")
 _RUN_REST = re.compile(r"[A-Za-z0-9_-]*")
 # Where a token is split: a line break, an escaped one, or concatenated strings.
 _TOKEN_BREAK = re.compile(
-    r"""["']?[ \t]{0,8}(?:\\|\+|\.)?[ \t]{0,8}(?:\r?\n|\\r\\n|\\n)"""
-    r"""[ \t]{0,40}(?:\+|\.|>)?[ \t]{0,8}["']?"""
-    r"""|["'][ ]{0,4}\+[ ]{0,4}["']"""
+    r"""["']?[ \t]{0,8}(?:\\|\+|\.|[│|║])?[ \t]{0,8}(?:\r?\n|\\r\\n|\\n)"""
+    r"""[ \t]{0,40}(?:\+|\.|>|[│|║#]|//)?[ \t]{0,8}["']?"""
+    r"""|["'][ ]{0,4}(?:[+.,&][ ]{0,4}|\|\|[ ]{0,4})?["']"""
 )
 
 # Shapes whose prefix can be part of a run, by its first two letters. The other prefixes end in a
@@ -94,20 +95,17 @@ for _shape in TOKEN_SHAPES:
         _MARKED_SHAPES.append(_shape)
 _MARKED_PREFIXES = tuple(_shape.prefix for _shape in _MARKED_SHAPES)
 _MARK_CHARS = frozenset(_mark[-1] for _mark in _MARKED_PREFIXES)
-_SECOND_LETTERS = {
-    first: "".join(sorted(start[1] for start in _SHAPES_BY_START if start[0] == first))
-    for first in sorted({start[0] for start in _SHAPES_BY_START})
-}
 # Where a token may begin inside a run.
-_TOKEN_START = re.compile(
-    "[_-](?=" + "|".join(f"{first}[{second}]" for first, second in _SECOND_LETTERS.items()) + ")"
-)
+_MARK_IN_RUN = re.compile("[_-]")
 
 # Tokens without a prefix, matched at the start of a run.
 _PREFIXLESS_TOKEN = re.compile(
     r"""(?P<mailchimp>[0-9a-f]{32}-us\d{1,2}(?![\w-]))
       | (?P<discord>[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}(?![\w-]))
-      | (?P<azure>[A-Za-z0-9]{40,80}(?:AZDO|JQQJ9|ACDb|ACRD)[A-Za-z0-9]{4,30}={0,2}(?![\w-]))
+      | (?P<azure>[A-Za-z0-9]{28,80}(?:AZDO|JQQJ9|ACDb|ACRD|ACYeBjF|ACOG)[A-Za-z0-9]{4,60}={0,2}(?![\w-]))
+      | (?P<zhipu>[0-9a-f]{32}\.[A-Za-z0-9]{16}(?![\w-]))
+      | (?P<mailgun>[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}(?![\w-]))
+      | (?P<ngrok>[123][A-Za-z0-9]{26}_[A-Za-z0-9]{17,25}(?![\w-]))
     """,
     re.X,
 )
@@ -124,9 +122,12 @@ def _compile_shape(
 # the run; the literals are a cheap first check.
 _BY_PRECEDING_CHAR = {
     ":": _compile_shape(
-        (":AA", "1/", "2/"),
+        (":AA", "1/", "2/", "user:", "-"),
         r"(?P<telegram>(?<!\d)\d{8,12}:AA[A-Za-z0-9_-]{30,40})"
-        r"|(?P<asana>[12]/\d{12,20}(?:/\d{12,20})?:[0-9a-f]{32})",
+        r"|(?P<asana>[12]/\d{12,20}(?:/\d{12,20})?:[0-9a-f]{32})"
+        r"|(?P<dagster>(?<![\w-])user:[0-9a-f]{32}(?![\w-]))"
+        r"|(?P<fal>[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}:[0-9a-f]{32}(?![\w-]))"
+        r"|(?P<ghost>(?<![\w-])[0-9a-f]{24}:[0-9a-f]{64}(?![\w-]))",
     ),
     ".": _compile_shape(
         ("pat", ".atlasv1."),
@@ -141,10 +142,11 @@ _BY_PRECEDING_CHAR = {
 }
 
 
-def detect_tokens(scan: ScanInput) -> Iterator[Candidates]:
+def detect_tokens(scan: ScanInput) -> Sequence[Candidates]:
     """Detect tokens of known providers."""
-    if scan.runs:
-        yield Candidates([start for start, _ in scan.runs], _inspect_run, 0.2)
+    if not scan.runs:
+        return NO_CANDIDATES
+    return (Candidates([start for start, _ in scan.runs], _inspect_run, 0.2),)
 
 
 def _inspect_run(scan: ScanInput, start: int) -> Iterable[RedactionSpan]:
@@ -166,7 +168,7 @@ def _detect_in_run(text: str, start: int, end: int) -> Iterable[RedactionSpan]:
         for shape in _SHAPES_BY_START.get(text[at : at + 2], ()):
             if text.startswith(shape.prefix, at) and (found := _detect_token(text, at, end, shape)):
                 return (found,)
-    if before in _MARK_CHARS and text.endswith(_MARKED_PREFIXES, max(0, start - 24), start):
+    if before in _MARK_CHARS and text.endswith(_MARKED_PREFIXES, max(0, start - 30), start):
         return list(_detect_marked(text, start, end))
     return NO_SPANS
 
@@ -174,7 +176,7 @@ def _detect_in_run(text: str, start: int, end: int) -> Iterable[RedactionSpan]:
 def _detect_marked(text: str, start: int, end: int) -> Iterator[RedactionSpan]:
     for shape in _MARKED_SHAPES:
         at = start - len(shape.prefix)
-        if text.endswith(shape.prefix, max(0, start - 24), start) and can_start_token(text, at):
+        if text.endswith(shape.prefix, max(0, start - 30), start) and can_start_token(text, at):
             found = _detect_token(text, at, end, shape)
             if found is not None:
                 yield found
@@ -182,7 +184,11 @@ def _detect_marked(text: str, start: int, end: int) -> Iterator[RedactionSpan]:
 
 def _find_token_starts(text: str, start: int, end: int) -> list[int]:
     """Return where in a run a token may begin: at its start, after an escape, `_` or `-`."""
-    found = [mark.end() for mark in _TOKEN_START.finditer(text, start, end)]
+    found = [
+        at
+        for mark in _MARK_IN_RUN.finditer(text, start, end)
+        if text[(at := mark.end()) : at + 2] in _SHAPES_BY_START
+    ]
     if text[start] not in "_-":
         found.insert(0, start)
     if start and text[start - 1] in "\\%[u":

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from rekindle.redaction.scanner import (
+    NO_CANDIDATES,
     NO_SPANS,
     Candidates,
     Inspection,
@@ -101,10 +102,12 @@ _COMMAND_PATTERNS: tuple[tuple[bytes, str], ...] = (
 )  # fmt: skip
 
 
-def detect_options(scan: ScanInput) -> Iterator[Candidates]:
+def detect_options(scan: ScanInput) -> Sequence[Candidates]:
     """Detect passwords that a program takes after a single-letter option."""
-    if found := [option.start() for option in _OPTION.finditer(scan.text)]:
-        yield Candidates(found, _inspect_option)
+    if b" -" not in scan.raw:
+        return NO_CANDIDATES
+    found = [option.start() for option in _OPTION.finditer(scan.text)]
+    return (Candidates(found, _inspect_option),) if found else NO_CANDIDATES
 
 
 def _inspect_option(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:

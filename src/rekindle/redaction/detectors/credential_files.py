@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from binascii import Error
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rekindle.redaction.scanner import (
+    NO_CANDIDATES,
     NO_SPANS,
     Candidates,
     CharRuns,
@@ -29,7 +30,8 @@ _PGPASS = re.compile(
 )
 # In a shadow or htpasswd line, only the hash is masked, not the name.
 _PASSWORD_HASH = re.compile(
-    r"\$(?:[156y]|2[abxy]|apr1|argon2\w{1,2}|sha1|scrypt|pbkdf2-\w+|\d{4,7})\$[^\s\"'`:,;\\]{12,400}"
+    r"\{(?:S?SHA\d{0,3}|SMD5|CRYPT|PBKDF2\S{0,20}|ARGON2\w{0,2}|BCRYPT|x-\w{2,12})\}[A-Za-z0-9+/=$.]{16,400}"
+    r"|\$(?:[156y]|2[abxy]|apr1|argon2\w{1,2}|sha1|scrypt|pbkdf2-\w+|\d{4,7})\$[^\s\"'`:,;\\]{12,400}"
 )
 _NPM_AUTH = re.compile(r"auth[ ]?=[ ]?[\"']?(?=[A-Za-z0-9+/=_-]{6})")
 _BASE64 = CharRuns(r"[A-Za-z0-9+/=_-]")
@@ -71,10 +73,12 @@ def _detect_docker_auth(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
     return NO_SPANS
 
 
-def detect_hashes(scan: ScanInput) -> Iterator[Candidates]:
-    """Detect password hashes; all of them begin with a dollar sign."""
-    if b"$" in scan.raw and (found := [one.start() for one in _PASSWORD_HASH.finditer(scan.text)]):
-        yield Candidates(found, _inspect_hash, 0.2)
+def detect_hashes(scan: ScanInput) -> Sequence[Candidates]:
+    """Detect password hashes: `$6$…`, `{SSHA}…`."""
+    if b"$" not in scan.raw and b"}" not in scan.raw:
+        return NO_CANDIDATES
+    found = [one.start() for one in _PASSWORD_HASH.finditer(scan.text)]
+    return (Candidates(found, _inspect_hash, 0.2),) if found else NO_CANDIDATES
 
 
 def _inspect_hash(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b32decode
 from binascii import Error, a2b_base64
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from urllib.parse import unquote
 
 from rekindle.redaction.scanner import (
@@ -26,6 +26,7 @@ _MAX_RUN_CHARS = 40_000
 _TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 _TEXT_BYTES = bytes(range(32, 127)) + b"\t\n\r"
 _TEXT_OR_NULL = _TEXT_BYTES + b"\0"
+_HEX_BYTES = b"0123456789abcdef"
 _HEX_RUN = re.compile(rb"(?:0x)?((?:[0-9a-f]{2}){8,20000}|(?:[0-9A-F]{2}){8,20000})(?![0-9A-Za-z])")
 _BASE32_RUN = re.compile(rb"[A-Z2-7]{16,4000}(?![0-9A-Za-z])")
 _MAX_DECODES_PER_RUN = 8  # bounds the cost of a run that repeats a prefix
@@ -41,15 +42,18 @@ def make_encoded_detector(contains_secret: ContainsSecret) -> Detector:
     inspect_percent = _make_percent_inspection(contains_secret)
     inspect_escapes = _make_escape_inspection(contains_secret)
 
-    def detect(scan: ScanInput) -> Iterator[Candidates]:
-        if runs := _find_text_runs(scan):
-            yield Candidates(runs, inspect_run, 2.0)
-        if b"%" in scan.raw and (
-            found := [one.start() for one in _PERCENT_ENCODED.finditer(scan.text)]
+    def detect(scan: ScanInput) -> Sequence[Candidates]:
+        found: list[Candidates] = []
+        raw = scan.raw
+        if scan.runs and (runs := _find_text_runs(scan)):
+            found.append(Candidates(runs, inspect_run, 2.0))
+        if b"%" in raw and (
+            codes := [one.start() for one in _PERCENT_ENCODED.finditer(scan.text)]
         ):
-            yield Candidates(found, inspect_percent, 2.0)
-        if found := _find_escapes(scan):
-            yield Candidates(found, inspect_escapes, 2.0)
+            found.append(Candidates(codes, inspect_percent, 2.0))
+        if (b"\\" in raw or b"&#" in raw or b"[1" in raw) and (escapes := _find_escapes(scan)):
+            found.append(Candidates(escapes, inspect_escapes, 2.0))
+        return found
 
     return detect
 
@@ -66,19 +70,17 @@ def _find_text_runs(scan: ScanInput) -> list[int]:
 def _may_decode(raw: bytes, start: int, end: int) -> bool:
     """Return whether the first characters of a run decode to text, or it embeds what does."""
     head = raw[start : start + 16]
-    if end - start > 32 and _EMBEDDED.search(raw, start, end):
+    if head.islower():
+        return not head.translate(None, _HEX_BYTES)
+    if head.isupper() and head.isalnum():
         return True
     try:
         first = a2b_base64(head[:12].translate(_TO_STANDARD))
     except Error:
-        first = b"\xff"
-    if not first.translate(None, _TEXT_OR_NULL):
-        return not head.islower()
-    if len(head) == 16 and head.isalnum():
-        if _HEX_RUN.match(raw, start):
-            return True
-        return head.isupper() and _BASE32_RUN.match(raw, start) is not None
-    return False
+        return False
+    if first.translate(None, _TEXT_OR_NULL):
+        return end - start > 32 and _EMBEDDED.search(raw, start, end) is not None
+    return True
 
 
 def _make_run_inspection(contains_secret: ContainsSecret) -> Inspection:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rekindle.redaction.scanner import (
+    NO_CANDIDATES,
     NO_SPANS,
     Candidates,
     Detector,
@@ -76,10 +77,12 @@ _SHARED_FOLDERS = frozenset(
 )
 
 
-def detect_emails(scan: ScanInput) -> Iterator[Candidates]:
+def detect_emails(scan: ScanInput) -> Sequence[Candidates]:
     """Detect email addresses."""
-    if b"@" in scan.raw and (found := [one.start() for one in _EMAIL_DOMAIN.finditer(scan.text)]):
-        yield Candidates(found, _inspect_email, 0.3)
+    if b"@" not in scan.raw:
+        return NO_CANDIDATES
+    found = [one.start() for one in _EMAIL_DOMAIN.finditer(scan.text)]
+    return (Candidates(found, _inspect_email, 0.3),) if found else NO_CANDIDATES
 
 
 def _inspect_email(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
@@ -104,14 +107,16 @@ def _is_top_level_domain(ending: str) -> bool:
     return (len(ending) == 2 and ending not in _FILE_EXTENSIONS) or ending in _TOP_LEVEL_DOMAINS
 
 
-def detect_numbers(scan: ScanInput) -> Iterator[Candidates]:
+def detect_numbers(scan: ScanInput) -> Sequence[Candidates]:
     """Detect phone numbers and payment cards."""
     image = scan.raw.translate(_DIGIT_IMAGE)
-    if b"d" not in image:
-        return
-    for needle, inspect in _NUMBER_NEEDLES:
-        if found := list(iter_positions(image, needle)):
-            yield Candidates(found, inspect, 0.3)
+    if b"dd" not in image:
+        return NO_CANDIDATES
+    return [
+        Candidates(list(iter_positions(image, needle)), inspect, 0.3)
+        for needle, inspect in _NUMBER_NEEDLES
+        if needle in image
+    ]
 
 
 def _inspect_us_phone(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
@@ -205,10 +210,12 @@ def make_user_detector(home: str | None, user: str | None) -> Detector:
             (user.encode("ascii", "replace"), _make_word_inspection(user, "user", "<user>"))
         )
 
-    def detect(scan: ScanInput) -> Iterator[Candidates]:
-        for literal, inspect in inspections:
-            if found := list(iter_positions(scan.raw, literal)):
-                yield Candidates(found, inspect, 0.3)
+    def detect(scan: ScanInput) -> Sequence[Candidates]:
+        return [
+            Candidates(list(iter_positions(scan.raw, literal)), inspect, 0.3)
+            for literal, inspect in inspections
+            if literal in scan.raw
+        ]
 
     return detect
 
