@@ -21,7 +21,7 @@ from rekindle.redaction.detectors.encoded import make_encoded_detector
 from rekindle.redaction.vocabulary.entropy import is_reference
 from rekindle.redaction.environment import find_secret_values
 from rekindle.redaction.environment import make_known_value_detector as known_rule
-from rekindle.redaction.detectors.personal_data import make_user_detector
+from rekindle.redaction.personal.places import make_user_detector
 from rekindle.redaction.vocabulary.secret_names import SecretName, classify_name
 from rekindle.types import JSON
 

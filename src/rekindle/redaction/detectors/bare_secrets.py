@@ -135,7 +135,7 @@ def _is_generated(run: str) -> bool:
         if len(piece) < 16 or is_digest(piece):
             continue
         lower, upper, digits, changes = count_classes(piece)
-        if lower >= 3 and upper >= 3 and digits >= 2 and changes >= 0.33 * len(piece):
+        if lower >= 3 and upper >= 3 and digits >= 2 and changes >= 0.36 * len(piece):
             return True
     lower, upper, digits, changes = count_classes(run)
     return len(run) >= 30 and digits >= 4 and upper >= 6 and changes >= 0.36 * len(run)

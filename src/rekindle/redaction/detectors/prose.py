@@ -25,7 +25,7 @@ from .assignments import is_path
 from .bare_secrets import is_generated_password
 
 _Q = r"""\\{0,3}["'`]?"""
-_V = r"""[^\s"'`,;<>(){}\[\]|\\]{4,80}"""
+_V = r"""[A-Za-z0-9!@#%^&*~][^\s"'`,;<>(){}\[\]|\\]{3,80}"""
 # What may come between a word for password and the password.
 _NAMED = re.compile(
     rf"""(?:word|wd|phrase|code|key|s|\b)
@@ -51,7 +51,7 @@ _ONE_TIME = re.compile(
 )
 _FOREIGN = re.compile(
     r"(?:[^!-~\n]|(?:ist|lautet|est|es|sono|on|jest|je|is|er|adalah|la|to)(?=[ ])){0,10}[:=>]{0,2}[ ]{0,4}[\"'`]?"
-    r"(?P<value>[!-~]{5,80})"
+    r"(?P<value>[A-Za-z0-9!@#$%^&*~][!-~]{4,80})"
 )
 _TECHNICAL = re.compile(
     r"(?:v?\d[\d.]*\w?|(?:utf|sha|md|base|oauth|http|ipv|aes|rsa|hs|rs|es|x|py|python|int|uint|float|tls|ssl|h|ed|p)-?\d+"

@@ -1,4 +1,4 @@
-"""Detects personal data: email addresses, phone numbers, cards, home folders, user names."""
+"""Detects email addresses, phone numbers and payment cards."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from rekindle.redaction.scanner import (
     NO_CANDIDATES,
     NO_SPANS,
     Candidates,
-    Detector,
     Inspection,
     LiteralDetectors,
     RedactionSpan,
     ScanInput,
     iter_positions,
 )
-
 from rekindle.redaction.vocabulary.entropy import split_words
 
 _LOCAL_PART_BYTES = bytes(c for c in range(128) if chr(c).isalnum()) + b"._%+-"
@@ -27,19 +25,14 @@ _EMAIL_DOMAIN = re.compile(
 _SERVICE_ACCOUNTS = frozenset(
     (b"git", b"noreply", b"no-reply", b"hg", b"svn", b"npm", b"donotreply")
 )
-# Two letters are a country; these are the common longer ones.
-_TOP_LEVEL_DOMAINS = split_words(
-    """com org net edu gov mil int info biz name pro dev app cloud email tech online site xyz
-    example test local internal invalid localdomain corp lan systems software agency studio
-    company solutions group digital works world life live media news blog shop store team
-    space website academy school mobi museum aero coop jobs travel asia berlin london nyc
-    paris page mail inc ltd llc gmbh bank finance health care legal consulting
-    """
-)
+# Endings of files and attributes; any other word of letters may be a top-level domain.
 _FILE_EXTENSIONS = split_words(
-    """py js ts md sh rs go cc hs rb cs so vb ps tf mk mm ml pl kt
+    """js ts go cc hs rb cs vb tf mm kt png jpg jpeg gif svg webp ico json yaml yml toml html htm css scss
+    less tsx jsx mjs cjs txt log lock tgz zip tar bin exe dll java php swift dart vue sql csv xml map
+    wasm conf cfg ini bak tmp patch diff snap test spec mod sum proto whl jar class pdf docx
     """
 )
+_CODE_COUNTRIES = split_words("py sh rs md so ps mk ml pl")  # countries, and extensions of code
 
 _PHONE = re.compile(
     r"\+(?P<country>[1-9]\d{0,2})[ .\-]?(?:\(\d{1,5}\)[ .\-]?)?\d{1,8}(?:[ .\-/]\d{1,8}){1,5}"
@@ -59,24 +52,6 @@ _DIGIT_IMAGE = bytes(
 )
 _CARD = re.compile(r"[3-6]\d{3}(?:[ -]?\d){9,15}(?![\d.]|[-_]?[A-Za-z])")
 
-# The separator after `home` or `users`: a slash, an escaped or encoded one, or a backslash.
-_HOME = re.compile(
-    r"""(?:home|users)(?:(?P<part>/|\\/|%2f|-)(?P<user>[A-Za-z_][\w.]{0,40}(?:-[\w.]{1,40}){0,3})
-      |\\{1,8}(?P<owner>[^\\/:*?"<>|\s][^\\/:*?"<>|\n']{0,40}?)(?=[\\/"'\s:;,)]|\Z))""",
-    re.X | re.I,
-)
-_HOME_FIRST_BYTE = b"h"[0]  # as opposed to `users`
-_PATH_SEPARATORS = frozenset((b"/", b"\\", b"%", b"-"))
-_BEFORE_HOME = re.compile(
-    r"(?:(?<![\w.~})\]>*?/-])"
-    r"(?:/mnt/[a-z]|/[a-z](?=/)|[A-Za-z]:(?:\\{1,8}|/)?|/var|/export|/usr|/data)?"
-    r"(?:/|\\/|%2[fF]|\\{1,8})?|file:///?|(?<![\w.-])-?)\Z"
-)
-_SHARED_FOLDERS = frozenset(
-    ("shared", "public", "default", "all", "index", "profile", "me", "list")
-)
-
-
 def detect_emails(scan: ScanInput) -> Sequence[Candidates]:
     """Detect email addresses."""
     if b"@" not in scan.raw:
@@ -87,7 +62,7 @@ def detect_emails(scan: ScanInput) -> Sequence[Candidates]:
 
 def _inspect_email(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
     found = _EMAIL_DOMAIN.match(scan.text, at)
-    if found is None or not _is_top_level_domain(found[2].lower()):
+    if found is None or not _is_top_level_domain(found[1], found[2].lower()):
         return NO_SPANS
     return _detect_email(scan, at, found.end())
 
@@ -103,8 +78,34 @@ def _detect_email(scan: ScanInput, at: int, end: int) -> Iterable[RedactionSpan]
     return NO_SPANS
 
 
-def _is_top_level_domain(ending: str) -> bool:
-    return (len(ending) == 2 and ending not in _FILE_EXTENSIONS) or ending in _TOP_LEVEL_DOMAINS
+def _is_top_level_domain(domain: str, ending: str) -> bool:
+    if ending in _FILE_EXTENSIONS:
+        return False
+    if ending in _CODE_COUNTRIES:
+        return domain.replace(".", "").replace("-", "").isalpha()
+    return True
+
+
+# ── addresses written in words: `ada [at] example [dot] com`
+
+_SPELLED = re.compile(
+    r"(?P<local>[\w.+-]{2,40})[ ]?[\[(]at[\])][ ]?[\w-]{2,40}(?:[ ]?[\[(]dot[\])][ ]?[\w-]{2,20}){1,4}", re.I
+)
+
+
+def detect_spelled_emails(scan: ScanInput) -> Sequence[Candidates]:
+    """Detect email addresses that are spelled out."""
+    if b"[at]" not in scan.lower and b"(at)" not in scan.lower:
+        return NO_CANDIDATES
+    marks = (*iter_positions(scan.lower, b"[at]"), *iter_positions(scan.lower, b"(at)"))
+    return (Candidates(marks, _inspect_spelled_email),)
+
+
+def _inspect_spelled_email(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+    chunk = scan.raw[max(0, at - 41) : at].rstrip()
+    start = max(0, at - 41) + len(chunk.rstrip(_LOCAL_PART_BYTES))
+    if found := _SPELLED.match(scan.text, start):
+        yield RedactionSpan(start, found.end(), "mail", "<mail>")
 
 
 def detect_numbers(scan: ScanInput) -> Sequence[Candidates]:
@@ -139,10 +140,12 @@ def _inspect_phone(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
 def _detect_international_phone(text: str, at: int) -> Iterator[RedactionSpan]:
     before = text[at - 1 : at]
     if (found := _PHONE.match(text, at)) and not (
-        before and (before.isalnum() or before in "+)_=")
+        before and (before.isalnum() or before in "+)_")
     ):
         digits = sum(letter.isdigit() for letter in found.group())
         is_grouped = found["country"] is not None
+        if (before == "=" and (is_grouped or digits < 11)):
+            return
         if 9 <= digits <= 15 and (is_grouped or before not in ("", "\n")):
             yield RedactionSpan(at, found.end(), "phone", "<phone>")
 
@@ -168,77 +171,6 @@ def _is_card_number(text: str) -> bool:
     return total % 10 == 0
 
 
-def _detect_home_folder(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
-    after = at + (4 if scan.lower[at] == _HOME_FIRST_BYTE else 5)
-    if scan.lower[after : after + 1] not in _PATH_SEPARATORS:
-        return NO_SPANS
-    found = _HOME.match(scan.text, at)
-    if found is None:
-        return NO_SPANS
-    group = "user" if found["user"] else "owner"
-    user, separator = found[group].rstrip("."), found["part"]
-    if separator == "-":  # a path with hyphens for slashes, as some agents write it
-        user = user.split("-")[0]
-    start = max(0, at - 12)
-    before = _BEFORE_HOME.search(scan.text[start:at])
-    if before is None or not before.group() or user.lower() in _SHARED_FOLDERS:
-        return NO_SPANS
-    if (separator == "-") != before.group().endswith("-"):
-        return NO_SPANS
-    begin = start + before.start()
-    if scan.text.startswith("file:", begin):
-        begin += len("file://")
-    return (RedactionSpan(begin, found.start(group) + len(user), "home", "~"),)
-
-
-_COMMON_USER_NAMES = split_words(
-    """root user users admin administrator ubuntu debian runner node app test dev guest home
-    build ci git docker nobody daemon python main master vscode codespace agent default public
-    work
-    """
-)
-
-
-def make_user_detector(home: str | None, user: str | None) -> Detector:
-    """Make a detector for the home folder and the name of this machine's user."""
-    inspections: list[tuple[bytes, Inspection]] = []
-    if home and len(home.rstrip("/\\")) > 1:
-        home = home.rstrip("/\\")
-        inspections.append((home.encode("ascii", "replace"), _make_word_inspection(home, "home", "~")))
-    if user and len(user) >= 3 and user.lower() not in _COMMON_USER_NAMES:
-        inspections.append(
-            (user.encode("ascii", "replace"), _make_word_inspection(user, "user", "<user>"))
-        )
-
-    def detect(scan: ScanInput) -> Sequence[Candidates]:
-        return [
-            Candidates(list(iter_positions(scan.raw, literal)), inspect, 0.3)
-            for literal, inspect in inspections
-            if literal in scan.raw
-        ]
-
-    return detect
-
-
-def _make_word_inspection(word: str, kind: str, mask: str) -> Inspection:
-    pattern = _compile_bounded(word)
-
-    def inspect(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
-        if found := pattern.match(scan.text, at):
-            yield RedactionSpan(at, found.end(), kind, mask)
-
-    return inspect
-
-
-def _compile_bounded(word: str) -> re.Pattern[str]:
-    """Compile a pattern for the word on its own.
-
-    It is matched at the word's start, so the lookbehind comes last.
-    """
-    whole = re.escape(word)
-    return re.compile(rf"{whole}(?<![A-Za-z0-9_.~<-]{whole})(?![A-Za-z0-9_]|[.-][A-Za-z0-9])")
-
-
 _NUMBER_NEEDLES: tuple[tuple[bytes, Inspection], ...] = (
     (b"+d", _inspect_phone),
     (b"(ddd)", _inspect_us_phone),
@@ -247,6 +179,4 @@ _NUMBER_NEEDLES: tuple[tuple[bytes, Inspection], ...] = (
 )
 LITERAL_DETECTORS: LiteralDetectors = (
     (b"phone", _detect_labelled_phone),
-    (b"home", _detect_home_folder),
-    (b"users", _detect_home_folder),
 )
