@@ -12,6 +12,8 @@ report never contains what was removed. The rules are in `detectors/`.
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
@@ -75,6 +77,8 @@ class Redactor:
             return text
         for _ in range(_MAX_PASSES):
             spans = _find_spans(text, self._rules)
+            if not text.isascii() and _INVISIBLE.search(text):
+                spans += _find_hidden_spans(text, self._rules)
             if not spans:
                 break
             spans = _merge_overlaps(spans)
@@ -154,6 +158,26 @@ def _find_spans(text: str, rules: Iterable[Detector]) -> list[RedactionSpan]:
         for span in find_spans(text, rules)
         if not is_reference(text[span.start : min(span.end, span.start + 100)])
     ]
+
+
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]+")
+
+
+def _find_hidden_spans(text: str, rules: Iterable[Detector]) -> list[RedactionSpan]:
+    """Find secrets that invisible characters interrupt."""
+    gaps = list(_INVISIBLE.finditer(text))
+    shown, shifts, size = _INVISIBLE.sub("", text), [0], 0
+    starts = [0]
+    for gap in gaps:
+        starts.append(gap.start() - size)
+        size += gap.end() - gap.start()
+        shifts.append(size)
+    hidden: list[RedactionSpan] = []
+    for span in _find_spans(shown, rules):
+        first, last = bisect_right(starts, span.start) - 1, bisect_left(starts, span.end) - 1
+        if last > first:
+            hidden.append(span._replace(start=span.start + shifts[first], end=span.end + shifts[last]))
+    return hidden
 
 
 def _contains_secret(text: str, rules: Iterable[Detector]) -> bool:

@@ -65,5 +65,6 @@ DETECTORS: tuple[Detector, ...] = (
     places.detect_streets,
     bare_secrets.detect_passwords,
     bare_secrets.detect_bare_tokens,
+    bare_secrets.detect_phrases,
     prose.detect_foreign_passwords,
 )

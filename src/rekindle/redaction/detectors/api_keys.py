@@ -44,6 +44,7 @@ class TokenShape(NamedTuple):
     prefix: str
     rest: str
     needs_dot: bool  # the run must be followed by a dot
+    is_common: bool  # the prefix also occurs in random text
 
     @property
     def pattern(self) -> re.Pattern[str]:
@@ -61,7 +62,9 @@ def _compile_pattern(prefix: str, rest: str) -> re.Pattern[str]:
 def _parse_shapes(table: str) -> tuple[TokenShape, ...]:
     rows = (line.split() for line in table.splitlines() if line and not line.startswith("#"))
     return tuple(
-        TokenShape(kind, prefix, rest, _DOTTED_REST.match(rest) is not None)
+        TokenShape(
+            kind, prefix, rest, _DOTTED_REST.match(rest) is not None, prefix[:-1].isalnum() and len(prefix) < 5
+        )
         for kind, prefixes, rest in rows
         for prefix in prefixes.split(",")
     )
@@ -214,6 +217,8 @@ def _detect_prefixless(text: str, start: int, end: int, before: str) -> Redactio
 
 def _detect_token(text: str, at: int, end: int, shape: TokenShape) -> RedactionSpan | None:
     """Return the token of this shape at `at`, in a run that ends at `end` or is split."""
+    if shape.is_common and text[at - 1 : at] in ("+", "/"):
+        return None  # inside base64
     lacks_dot = shape.needs_dot and not text.startswith(
         ".", end
     )  # the shape needs a dot after the run

@@ -24,7 +24,7 @@ from rekindle.redaction.vocabulary.entropy import (
     is_digest,
     is_placeholder,
     is_random,
-
+    split_words,
 )
 
 # ── tokens
@@ -82,6 +82,10 @@ def _inspect_bare_token(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
     elif before not in _TOKEN_LEADERS and not text.endswith(("\\n", "\\t"), 0, start):
         return NO_SPANS
     word = text[start:end]
+    if len(word) == 64 and (lines := _KEY_LINES.match(text, start)):
+        marker = text.rfind("BEGIN ", max(0, start - 4000), start)
+        if marker < 0 or not _CERTIFICATE.match(text, marker):
+            return (make_secret_span(start, lines.end(), "private-key"),)
     is_token = _is_base64_key(word) if "+" in word or "/" in word else _is_generated(word)
     if not is_token or _ID_PREFIX.match(word) or _decodes_to_text(word):
         return NO_SPANS
@@ -195,8 +199,39 @@ def is_generated_password(value: str) -> bool:
 
 # ── lines of a private key whose markers are missing
 
-_KEY_LINE = re.compile(rb"[A-Za-z0-9+/]{64}")
 _KEY_LINES = re.compile(
     r"(?P<line>[A-Za-z0-9+/]{64}(?:\r?\n|\\n))(?:[A-Za-z0-9+/]{64}(?:\r?\n|\\n)){1,400}[A-Za-z0-9+/=]{0,64}"
 )
 _CERTIFICATE = re.compile(r"BEGIN (?:[A-Z0-9 ]{0,20}CERTIFICATE|[A-Z0-9 ]{0,20}PUBLIC KEY|PGP [SMP])")
+
+# ── the words of a wallet
+
+_PHRASE = re.compile(r"(?:\A|(?<=[\n\"'`:]))[ ]?((?:[a-z]{3,8} ){11,23}+[a-z]{3,8})(?=[\n\"'`.]|\Z)")
+_MAX_PHRASE_TEXT = 2000
+_FUNCTION_WORDS = split_words(
+    """the and for are was were with from not but has had his her its our their been into than them these
+    those which who will would could should did does because while where how let our per via please add
+    fix update remove run use get set make new test file code line name value type return error
+    """
+)
+
+
+def detect_phrases(scan: ScanInput) -> Sequence[Candidates]:
+    """Detect the recovery phrase of a wallet in a short text: a line of random short words."""
+    if len(scan.text) > _MAX_PHRASE_TEXT or scan.raw.count(b" ") < 11:
+        return NO_CANDIDATES
+    found = [one.start(1) for one in _PHRASE.finditer(scan.text)]
+    return (Candidates(found, _inspect_phrase),) if found else NO_CANDIDATES
+
+
+def _inspect_phrase(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+    found = _PHRASE.match(scan.text, at) or _WORDS_ONLY.match(scan.text, at)
+    if found is None:
+        return NO_SPANS
+    words = found.group().split()
+    if len(words) not in (12, 15, 18, 21, 24) or not _FUNCTION_WORDS.isdisjoint(words):
+        return NO_SPANS
+    return (make_secret_span(at, found.end(), "mnemonic"),)
+
+
+_WORDS_ONLY = re.compile(r"(?:[a-z]{3,8} ){11,23}+[a-z]{3,8}")

@@ -94,7 +94,49 @@ def is_base64_login(value: str) -> bool:
         return False
 
 
+_YAML_VALUE = re.compile(r"\n[ \t]{1,12}[\w.-]{1,80}:[ ]+[\"']?(?P<value>[^\s\"'#|>][^\n\"']{2,2000})")
+_SECRET_DATA = re.compile(r"(?:^|\n)(?:string)?data:(?=[ ]*\n)", re.I)
+_JWK_FIELD = re.compile(r'''\\{0,7}"(?:d|p|q|dp|dq|qi|k)\\{0,7}"[ ]?:[ ]?\\{0,7}"(?P<value>[A-Za-z0-9_-]{16,2000})''')
+_MAP_VALUE = re.compile(
+    r'''[\w-]{0,20}\\{0,7}"[ ]?:[ ]?\{[ \n]{0,20}\\{0,7}"[^"\n]{1,80}"[ ]?:[ ]?\\{0,7}"(?P<value>[A-Za-z0-9_.~+/=-]{16,400})"'''
+)
+
+
+def _detect_string_data(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+    """Detect the values of a Kubernetes secret, below `stringData:`."""
+    yield from _detect_yaml_values(scan.text, scan.text.find("\n", at, at + 40))
+
+
+def _detect_secret_data(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+    """Detect the values of a Kubernetes secret, below `data:` before or after its kind."""
+    for found in _SECRET_DATA.finditer(scan.text, max(0, at - 1000), at + 1500):
+        yield from _detect_yaml_values(scan.text, found.end())
+
+
+def _detect_yaml_values(text: str, at: int) -> Iterator[RedactionSpan]:
+    for _ in range(50):
+        found = _YAML_VALUE.match(text, at) if at >= 0 else None
+        if found is None:
+            return
+        if not is_placeholder(found["value"]):
+            yield make_secret_span(found.start("value"), found.end("value"), "secret")
+        at = text.find("\n", found.end("value"), found.end("value") + 4)
+
+
+def _detect_jwk(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+    """Detect the private fields of a JSON Web Key."""
+    following = scan.text.find('"kty', at + 5, at + 3000)
+    end = following if following >= 0 else at + 3000
+    for found in _JWK_FIELD.finditer(scan.text, max(0, at - 200), end):
+        yield make_secret_span(found.start("value"), found.end("value"), "private-key")
+
+
 LITERAL_DETECTORS: LiteralDetectors = (
+    (b"stringdata", _detect_string_data),
+    (b"kind: secret", _detect_secret_data),
+    (b'"kty"', _detect_jwk),
+    (b"github-oauth", _make_line_detector(_MAP_VALUE, "token")),
+    (b"token", _make_line_detector(_MAP_VALUE, "token")),
     (b"login", _make_line_detector(_NETRC, "password")),
     (b":5432:", _make_line_detector(_PGPASS, "password")),
     (b":*:", _make_line_detector(_PGPASS, "password")),

@@ -50,7 +50,7 @@ _USER_TEMP = re.compile(r"/var/folders/[\w+]{2}/[\w+]{20,40}")
 _PATH_BYTES = bytes(c for c in range(128) if chr(c).isalnum()) + b"/._-"
 _PROMPT = re.compile(r"@[A-Za-z0-9][\w.-]{0,63}:[~/][^\n$#%]{0,80}[$#%](?=[ \n]|\Z)")
 _PROMPT_USER = re.compile(r"(?:^|\n|\) ?)([A-Za-z_][\w.-]{1,31})\Z")
-_BUCKET = re.compile(r"(?:s3|gs)://(?P<name>[a-z0-9][a-z0-9.-]{2,62})(?=[/\s\"'`]|\Z)")
+_BUCKET = re.compile(r"(?<![a-z])(?:s3|gs)://(?P<name>[a-z0-9][a-z0-9.-]{2,62})(?=[/\s\"'`]|\Z)")
 _EXAMPLE_BUCKET = re.compile(r"my|your|example|bucket|demo|sample|test|foo")
 
 def _detect_home_folder(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
@@ -191,7 +191,8 @@ def _detect_street(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
 
 def detect_streets(scan: ScanInput) -> Sequence[Candidates]:
     """Detect street addresses, by the number before a capital or by the German ending."""
-    found = list(iter_positions(scan.raw.translate(_STREET_IMAGE), b"d A"))
+    image = scan.raw.translate(_STREET_IMAGE)
+    found = [*iter_positions(image, b"d A"), *iter_positions(image, b"dA A")]
     work = [Candidates(found, _detect_street, 0.2)] if found else []
     if "stra\u00dfe " in scan.text:
         german = [one.start() for one in _GERMAN_STREET.finditer(scan.text)]

@@ -121,6 +121,7 @@ woocommerce    ck_,cs_  @x{40}@end
 mercury        secret-token:mercury_  @w{20,80}
 stytch         secret-live-,secret-test-  @w{30,60}
 polar          polar_oat_,polar_pat_,polar_whs_  @w{30,60}
+ethereum       0x  @x{64}@end
 nostr          nsec1  [a-z0-9]{58}@end
 bitcoin        xprv  [1-9A-HJ-NP-Za-km-z]{100,112}
 bitcoin        5H,5J,5K  [1-9A-HJ-NP-Za-km-z]{49}@end
