@@ -16,6 +16,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from rekindle.redaction.detectors.cli_options import find_password_words
@@ -75,19 +76,48 @@ class Redactor:
         """Return the text without secrets; `where` is the location for the report."""
         if len(text) < _MIN_LENGTH:
             return text
+        excerpt = whole = [(0, len(text))]
         for _ in range(_MAX_PASSES):
-            spans = _find_spans(text, self._rules)
-            if not text.isascii() and _INVISIBLE.search(text):
-                spans += _find_hidden_spans(text, self._rules)
+            spans = self._find_in_excerpt(text, excerpt)
+            if excerpt is whole and not text.isascii():
+                spans += self._find_hidden(text)
             if not spans:
                 break
             spans = _merge_overlaps(spans)
             for span in spans:
                 self.report[span.kind, where] += 1
-            text = _apply_masks(text, spans)
+            text, excerpt = _apply_masks(text, spans)
             if all(span.kind in _INDEPENDENT_KINDS for span in spans):
                 break
         return text
+
+    def _find_in_excerpt(self, text: str, excerpt: Sequence[tuple[int, int]]) -> list[RedactionSpan]:
+        """Find what is in some stretches of the text, as if nothing was between them."""
+        if len(excerpt) == 1:
+            start, end = excerpt[0]
+            found = _find_spans(text[start:end], self._rules)
+            return [_shift(span, start) for span in found] if start else found
+        starts = [0]
+        for start, end in excerpt:
+            starts.append(starts[-1] + end - start + 1)
+        spans: list[RedactionSpan] = []
+        for span in _find_spans("\n".join(text[start:end] for start, end in excerpt), self._rules):
+            number = bisect_right(starts, span.start) - 1
+            start, end = excerpt[number]
+            found = _shift(span, start - starts[number])
+            spans.append(found._replace(end=min(found.end, end)))
+        return spans
+
+    def _find_hidden(self, text: str) -> list[RedactionSpan]:
+        """Find secrets that invisible characters interrupt."""
+        return [
+            _shift(span, start)
+            for start, end in _merge_windows(
+                (gap.start() - _NEAR_CHARS, gap.end() + _NEAR_CHARS)
+                for gap in islice(_INVISIBLE.finditer(text), _MAX_GAPS)
+            )
+            for span in _find_interrupted(text[max(0, start) : end], self._rules)
+        ]
 
     def redact_value(self, value: JSON, where: str = "") -> JSON:
         """Redact any JSON value; everything under the name of a secret is masked."""
@@ -161,23 +191,37 @@ def _find_spans(text: str, rules: Iterable[Detector]) -> list[RedactionSpan]:
 
 
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]+")
+_NEAR_CHARS = 300  # how far a mask or an invisible character matters
+_MAX_GAPS = 500
 
 
-def _find_hidden_spans(text: str, rules: Iterable[Detector]) -> list[RedactionSpan]:
-    """Find secrets that invisible characters interrupt."""
-    gaps = list(_INVISIBLE.finditer(text))
-    shown, shifts, size = _INVISIBLE.sub("", text), [0], 0
-    starts = [0]
-    for gap in gaps:
-        starts.append(gap.start() - size)
-        size += gap.end() - gap.start()
-        shifts.append(size)
-    hidden: list[RedactionSpan] = []
-    for span in _find_spans(shown, rules):
+def _shift(span: RedactionSpan, distance: int) -> RedactionSpan:
+    return span._replace(start=span.start + distance, end=span.end + distance)
+
+
+def _merge_windows(windows: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Merge windows that touch; they come in order."""
+    merged: list[tuple[int, int]] = []
+    for start, end in windows:
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], end)
+        else:
+            merged.append((max(0, start), end))
+    return merged
+
+
+def _find_interrupted(text: str, rules: Iterable[Detector]) -> list[RedactionSpan]:
+    """Find secrets in the text without its invisible characters, where they contain one."""
+    starts, shifts = [0], [0]
+    for gap in _INVISIBLE.finditer(text):
+        starts.append(gap.start() - shifts[-1])
+        shifts.append(shifts[-1] + gap.end() - gap.start())
+    found: list[RedactionSpan] = []
+    for span in _find_spans(_INVISIBLE.sub("", text), rules):
         first, last = bisect_right(starts, span.start) - 1, bisect_left(starts, span.end) - 1
         if last > first:
-            hidden.append(span._replace(start=span.start + shifts[first], end=span.end + shifts[last]))
-    return hidden
+            found.append(span._replace(start=span.start + shifts[first], end=span.end + shifts[last]))
+    return found
 
 
 def _contains_secret(text: str, rules: Iterable[Detector]) -> bool:
@@ -197,11 +241,19 @@ def _merge_overlaps(spans: list[RedactionSpan]) -> list[RedactionSpan]:
     return merged
 
 
-def _apply_masks(text: str, spans: Iterable[RedactionSpan]) -> str:
+def _apply_masks(
+    text: str, spans: Iterable[RedactionSpan]
+) -> tuple[str, list[tuple[int, int]]]:
+    """Return the text with masks, and the windows around them."""
     pieces: list[str] = []
-    position = 0
+    windows: list[tuple[int, int]] = []
+    position = size = 0
     for span in spans:
+        size += span.start - position
+        windows.append((size - _NEAR_CHARS, size + len(span.mask) + _NEAR_CHARS))
+        size += len(span.mask)
         pieces += (text[position : span.start], span.mask)
         position = span.end
     pieces.append(text[position:])
-    return "".join(pieces)
+    size += len(text) - position
+    return "".join(pieces), [(start, min(end, size)) for start, end in _merge_windows(windows)]

@@ -38,7 +38,7 @@ class ScanInput:
     """
 
     __slots__ = (
-        "_literal_positions", "_runs", "last_runs", "lower", "raw", "seen_names", "text",
+        "_digit_image", "_literal_positions", "_runs", "last_runs", "lower", "raw", "seen_names", "text",
     )  # fmt: skip
 
     def __init__(self, text: str) -> None:
@@ -54,6 +54,7 @@ class ScanInput:
         self.last_runs: dict[CharRuns, tuple[int, int]] = {}
         self._literal_positions: dict[bytes, list[int]] | None = None
         self._runs: list[tuple[int, int]] | None = None
+        self._digit_image: bytes | None = None
 
     @property
     def literal_positions(self) -> Mapping[bytes, Sequence[int]]:
@@ -63,10 +64,20 @@ class ScanInput:
         return self._literal_positions
 
     @property
+    def digit_image(self) -> bytes:
+        """The text with `d` for digits, `A` for capitals, `-` for blanks and hyphens.
+
+        The signs `+().:` stay, everything else is a blank.
+        """
+        if self._digit_image is None:
+            self._digit_image = self.raw.translate(_DIGIT_IMAGE)
+        return self._digit_image
+
+    @property
     def runs(self) -> Sequence[tuple[int, int]]:
-        """The start and end of each long run of letters, digits, `_` and `-`."""
+        """The start and end of each long run of letters, digits, `_` and `-` that is no name."""
         if self._runs is None:
-            self._runs = _find_runs(self.raw.translate(_RUN_IMAGE))
+            self._runs = _find_runs(self.raw)
         return self._runs
 
 
@@ -94,17 +105,30 @@ def find_run_end(scan: ScanInput, start: int) -> int:
     return found.end() if found else start
 
 
-def _find_runs(image: bytes) -> list[tuple[int, int]]:
+# Words without digits, joined in any way: `a_long_name`, `TheLongName`.
+_NAME = re.compile(rb"(?:[A-Z]?[a-z]{3,}|[A-Z]{2,}(?![a-z])|[A-Z]?[a-z]{1,2}(?=[_A-Z-])|[_-])*+\Z")
+
+
+def _find_runs(raw: bytes) -> list[tuple[int, int]]:
     runs: list[tuple[int, int]] = []
+    image = raw.translate(_RUN_IMAGE)
     start = image.find(_MIN_RUN)
     while start >= 0:
         end = image.find(b" ", start)
         end = len(image) if end < 0 else end
-        runs.append((start, end))
+        if not _NAME.match(raw, start, end):
+            runs.append((start, end))
         start = image.find(_MIN_RUN, end)
     return runs
 
 
+_DIGIT_IMAGE = bytes(
+    100 if chr(c) in "0123456789"
+    else 65 if 65 <= c <= 90
+    else 45 if chr(c) in " -"
+    else c if chr(c) in "+().:" else 32
+    for c in range(256)
+)  # fmt: skip
 _MIN_RUN = b"a" * 20  # providers issue no shorter tokens
 _RUN_IMAGE = bytes(
     97 if (chr(c).isalnum() and c < 128) or chr(c) in "_-" else 32 for c in range(256)

@@ -11,7 +11,7 @@ import re
 
 _LITERALS = (
     # parts of names that announce a secret
-    "pass", "pw", "psk", "secret", "token", "key", "cred", "auth", "cookie", "sess", "sig",
+    "pass", "pw", "psk", "secret", "token", "key", "cred", "auth", "cookie", "sessid", "sessionid", "sig",
     "mnemonic", "phrase", "pepper", "otp", "_pat", "private", "jwt",
     # words for password in other languages; those in other scripts are in `languages.py`
     "kennwort", "contrasena", "clave", "senha", "wachtwoord", "haslo", "heslo", "adgangskode", "salasana",

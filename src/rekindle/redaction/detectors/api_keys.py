@@ -153,14 +153,7 @@ def detect_tokens(scan: ScanInput) -> Sequence[Candidates]:
 
 
 def _inspect_run(scan: ScanInput, start: int) -> Iterable[RedactionSpan]:
-    end = find_run_end(scan, start)
-    return NO_SPANS if _is_identifier(scan.raw[start:end]) else _detect_in_run(scan.text, start, end)
-
-
-def _is_identifier(run: bytes) -> bool:
-    """Return whether the run is words of one case without digits: `a_long_name_of_something`."""
-    letters = run.replace(b"_", b"").replace(b"-", b"")
-    return letters.isalpha() and (letters.islower() or (letters.isupper() and letters != run))
+    return _detect_in_run(scan.text, start, find_run_end(scan, start))
 
 
 def _detect_in_run(text: str, start: int, end: int) -> Iterable[RedactionSpan]:

@@ -202,7 +202,7 @@ def _is_random_secret(value: str) -> bool:
 
 # Every secret's name contains one of these; the full name decides.
 _NAME_LITERALS = (
-    b"pass", b"pw", b"psk", b"secret", b"token", b"key", b"cred", b"auth", b"cookie", b"sess", b"sig",
+    b"pass", b"pw", b"psk", b"secret", b"token", b"key", b"cred", b"auth", b"cookie", b"sessid", b"sessionid", b"sig",
     b"mnemonic", b"phrase", b"pepper", b"otp", b"_pat", b"private", b"jwt", b"senha", b"clave", b"parola",
     b"wachtwoord", b"contrasena", b"haslo", b"heslo", b"salasana", b"sifre",
 )  # fmt: skip

@@ -63,7 +63,7 @@ def detect_bare_tokens(scan: ScanInput) -> Sequence[Candidates]:
 
 
 def _mixes_classes(run: bytes) -> bool:
-    return not (run.islower() or run.isupper() or run.translate(None, b"_-").isalpha())
+    return not (run.islower() or run.isupper())
 
 
 def _inspect_bare_token(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
@@ -96,19 +96,20 @@ def _inspect_bare_token(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
 
 _BASE64_BYTES = bytes(c for c in range(128) if chr(c).isalnum()) + b"+/_-"
 _WORD = re.compile(rb"[A-Za-z0-9+/_-]*+={0,2}")
+_PLAIN_WORD = re.compile(rb"[A-Za-z0-9_-]*+={0,2}")
 
 
 def _find_word(scan: ScanInput, at: int) -> tuple[int, int]:
     """Return the word around a run, which may contain more characters of base64."""
     found = _WORD.match(scan.raw, at)
     end = found.end() if found else at
-    before = scan.raw[max(0, at - 1) : at]
-    if before not in (b"+", b"/"):
-        return at, end
     chunk = scan.raw[max(0, at - _MAX_TOKEN_CHARS) : at]
     start = at - (len(chunk) - len(chunk.rstrip(_BASE64_BYTES)))
     word = scan.raw[start:end]
-    return (at, end) if b"+" not in word and not word.endswith(b"=") else (start, end)
+    if b"+" not in word and (b"/" not in word or not word.endswith(b"=")):
+        found = _PLAIN_WORD.match(scan.raw, at)
+        return at, found.end() if found else at
+    return start, end
 
 
 def _is_base64_key(word: str) -> bool:
@@ -206,8 +207,7 @@ _CERTIFICATE = re.compile(r"BEGIN (?:[A-Z0-9 ]{0,20}CERTIFICATE|[A-Z0-9 ]{0,20}P
 
 # ── the words of a wallet
 
-_PHRASE = re.compile(r"(?:\A|(?<=[\n\"'`:]))[ ]?((?:[a-z]{3,8} ){11,23}+[a-z]{3,8})(?=[\n\"'`.]|\Z)")
-_MAX_PHRASE_TEXT = 2000
+_PHRASE = re.compile(r"(?:[a-z]{3,8} ){11,23}+[a-z]{3,8}")
 _FUNCTION_WORDS = split_words(
     """the and for are was were with from not but has had his her its our their been into than them these
     those which who will would could should did does because while where how let our per via please add
@@ -217,21 +217,17 @@ _FUNCTION_WORDS = split_words(
 
 
 def detect_phrases(scan: ScanInput) -> Sequence[Candidates]:
-    """Detect the recovery phrase of a wallet in a short text: a line of random short words."""
-    if len(scan.text) > _MAX_PHRASE_TEXT or scan.raw.count(b" ") < 11:
+    """Detect the recovery phrase of a wallet if the text is nothing else: random short words."""
+    text = scan.text
+    if len(text) > 240 or not text.islower() or not text.replace(" ", "").strip().isalpha():
         return NO_CANDIDATES
-    found = [one.start(1) for one in _PHRASE.finditer(scan.text)]
-    return (Candidates(found, _inspect_phrase),) if found else NO_CANDIDATES
+    return (Candidates((0,), _inspect_phrase),)
 
 
-def _inspect_phrase(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
-    found = _PHRASE.match(scan.text, at) or _WORDS_ONLY.match(scan.text, at)
-    if found is None:
-        return NO_SPANS
-    words = found.group().split()
+def _inspect_phrase(scan: ScanInput, _: int) -> Iterable[RedactionSpan]:
+    words = scan.text.split()
     if len(words) not in (12, 15, 18, 21, 24) or not _FUNCTION_WORDS.isdisjoint(words):
         return NO_SPANS
-    return (make_secret_span(at, found.end(), "mnemonic"),)
-
-
-_WORDS_ONLY = re.compile(r"(?:[a-z]{3,8} ){11,23}+[a-z]{3,8}")
+    if _PHRASE.fullmatch(scan.text.strip()) is None:
+        return NO_SPANS
+    return (make_secret_span(0, len(scan.text), "mnemonic"),)

@@ -95,7 +95,7 @@ _COMMAND_PATTERNS: tuple[tuple[bytes, str], ...] = (
     (b"<<<", rf"""<<<[ ]?{_Q}(?:[\w.-]{{1,40}}:)?(?P<typed>[^\s"'\\]{{3,200}})"""),
     (b"rabbitmqctl", rf"""rabbitmqctl[ ][^\n|;]{{0,60}}?(?:add_user|change_password|authenticate_user)[ ]+\S{{1,60}}[ ]+{_VALUES}"""),
     (b"db2 ", rf"db2[ ]+connect[ ][^\n|;]{{0,120}}?[ ]using[ ]+{_VALUES}"),
-    (b"obscure ", rf"obscure[ ]+{_VALUES}"),
+    (b"obscure ", rf"obscure[ ](?<=rclone[ ]obscure[ ]){_VALUES}"),
     (b"input_pw", rf"input_pw[ ]+{_VALUES}"),
     (b"/rp ", rf"/rp[ ]+{_VALUES}"),
     (b"--value", rf"""--value[= ]{_Q}(?P<stored>[^\s"'\\]{{3,400}})"""),

@@ -30,9 +30,9 @@ _PGPASS = re.compile(
 )
 # In a shadow or htpasswd line, only the hash is masked, not the name.
 _PASSWORD_HASH = re.compile(
-    r"\{(?:S?SHA\d{0,3}|SMD5|CRYPT|PBKDF2\S{0,20}|ARGON2\w{0,2}|BCRYPT|x-\w{2,12})\}[A-Za-z0-9+/=$.]{16,400}"
-    r"|\$(?:[156y]|2[abxy]|apr1|argon2\w{1,2}|sha1|scrypt|pbkdf2-\w+|\d{4,7})\$[^\s\"'`:,;\\]{12,400}"
+    r"\$(?:[156y]|2[abxy]|apr1|argon2\w{1,2}|sha1|scrypt|pbkdf2-\w+|\d{4,7})\$[^\s\"'`:,;\\]{12,400}"
 )
+_LDAP_HASH = re.compile(r"\{(?:S?SHA\d{0,3}|B?CRYPT)\}[A-Za-z0-9+/=$.]{16,400}")
 _NPM_AUTH = re.compile(r"auth[ ]?=[ ]?[\"']?(?=[A-Za-z0-9+/=_-]{6})")
 _BASE64 = CharRuns(r"[A-Za-z0-9+/=_-]")
 _DOCKER_AUTH = re.compile(
@@ -75,14 +75,17 @@ def _detect_docker_auth(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
 
 def detect_hashes(scan: ScanInput) -> Sequence[Candidates]:
     """Detect password hashes: `$6$…`, `{SSHA}…`."""
-    if b"$" not in scan.raw and b"}" not in scan.raw:
-        return NO_CANDIDATES
-    found = [one.start() for one in _PASSWORD_HASH.finditer(scan.text)]
+    raw = scan.raw
+    found: list[int] = []
+    if b"$" in raw:
+        found += [one.start() for one in _PASSWORD_HASH.finditer(scan.text)]
+    if b"}" in raw and (b"HA}" in raw or b"RYPT}" in raw):
+        found += [one.start() for one in _LDAP_HASH.finditer(scan.text)]
     return (Candidates(found, _inspect_hash, 0.2),) if found else NO_CANDIDATES
 
 
 def _inspect_hash(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
-    if found := _PASSWORD_HASH.match(scan.text, at):
+    if found := _PASSWORD_HASH.match(scan.text, at) or _LDAP_HASH.match(scan.text, at):
         yield make_secret_span(at, found.end(), "password-hash")
 
 

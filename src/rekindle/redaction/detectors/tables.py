@@ -14,12 +14,15 @@ from .assignments import is_secret_string
 _MAX_ROWS = 200
 _MAX_LINE_CHARS = 400
 _HEADER_CELL = re.compile(r"[\w .-]{1,40}\Z")
+_CELL_END = re.compile(r"[\w-]{0,30}+[\"' ]{0,20}+[|,;\t\r\n]")
 _RULE = re.compile(r"[|+:\s-]+\Z")
 
 
 def _detect_column(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     """Detect the cells below the name at `at`, if its line is the header of a table."""
     text = scan.text
+    if _CELL_END.match(text, at) is None:
+        return
     start = text.rfind("\n", max(0, at - _MAX_LINE_CHARS), at) + 1
     end = text.find("\n", at, at + _MAX_LINE_CHARS)
     if end < 0 or at - start >= _MAX_LINE_CHARS:

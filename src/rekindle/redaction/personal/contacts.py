@@ -45,11 +45,6 @@ _LABELLED_PHONE = re.compile(
     r"(?P<number>\+?\(?\d[\d ().-]{7,18}\d)(?![\w-])",
     re.I,
 )
-# Maps digits to `d`, separators between digits to `-`, and the rest to blanks.
-_DIGIT_IMAGE = bytes(
-    100 if chr(c) in "0123456789" else 45 if chr(c) in " -" else c if chr(c) in "+()" else 32
-    for c in range(256)
-)
 _CARD = re.compile(r"[3-6]\d{3}(?:[ -]?\d){9,15}(?![\d.]|[-_]?[A-Za-z])")
 
 def detect_emails(scan: ScanInput) -> Sequence[Candidates]:
@@ -110,8 +105,8 @@ def _inspect_spelled_email(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
 
 def detect_numbers(scan: ScanInput) -> Sequence[Candidates]:
     """Detect phone numbers and payment cards."""
-    image = scan.raw.translate(_DIGIT_IMAGE)
-    if b"dd" not in image:
+    image = scan.digit_image
+    if b"ddd" not in image:
         return NO_CANDIDATES
     return [
         Candidates(list(iter_positions(image, needle)), inspect, 0.3)

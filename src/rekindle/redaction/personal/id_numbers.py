@@ -83,6 +83,11 @@ _LABEL = re.compile(
       [ ]?(?:no\.?|number|num|nr\.?|id|\#)?[ ]?[:=\#]?[ ]{0,2}[A-Z]{0,2}\Z""",
     re.X | re.I,
 )
+_LABEL_WORDS = (
+    b"ac", b"konto", b"code", b"id", b"tin", b"ssn", b"sin", b"nhs", b"bsn", b"cpf", b"dni", b"nif", b"aadh",
+    b"licen", b"pass", b"pan", b"rout", b"perso",
+)  # fmt: skip
+_BEFORE_LABELLED = frozenset(" :=#")
 _LABELLED = re.compile(r"[A-Z]{0,2}\d[\dA-Z]{1,3}[\d -]{4,14}[\dA-Z](?![\w-])")
 _NINO = re.compile(r"[A-CEGHJ-PR-TW-Z]{2}[ ]?\d{2}[ ]?\d{2}[ ]?\d{2}[ ]?[A-D](?!\w)")
 _PASSPORT = re.compile(
@@ -94,6 +99,9 @@ _PASSPORT = re.compile(
 def _inspect_labelled(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     """Detect an account's or person's number after its label."""
     text = scan.text
+    before = text[at - 1 : at]
+    if before.isdigit() or (before not in _BEFORE_LABELLED and not "A" <= before <= "Z"):
+        return
     start = at
     while start > max(0, at - 3) and "A" <= text[start - 1] <= "Z":
         start -= 1
@@ -101,6 +109,9 @@ def _inspect_labelled(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
         if found := _NINO.match(text, start):
             yield make_secret_span(start, found.end(), "id-number")
             return
+    chunk = scan.lower[max(0, start - 30) : start]
+    if not any(word in chunk for word in _LABEL_WORDS):
+        return
     if _LABEL.search(text, max(0, start - 30), start) and (found := _LABELLED.match(text, start)):
         yield make_secret_span(start, found.end(), "id-number")
 
@@ -112,38 +123,40 @@ def _detect_passport(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
 
 # ── the search
 
-# Digits are `d`; a blank or hyphen between them is `-`, a dot stays; the rest are blanks.
-_IMAGE = bytes(
-    100 if chr(c) in "0123456789" else 45 if chr(c) in " -" else c if chr(c) in "." else 32
-    for c in range(256)
-)
 _MAC_IMAGE = bytes(100 if chr(c) in "0123456789abcdefABCDEF" else c for c in range(256))
 _inspect_us_phone = _make_number_inspection(_PHONE_WITH_DOTS, "phone", "<phone>")
-_NEEDLES: tuple[tuple[bytes, Inspection], ...] = (
-    (b"ddd-dd-dddd", _make_number_inspection(_SSN, "ssn", "<secret:ssn>")),
-    (b"ddd.ddd.dddd", _inspect_us_phone),
-    (b"ddd-ddd-dddd", _inspect_us_phone),
-    (b"ddddd-dddddd", _make_number_inspection(_UK_MOBILE, "phone", "<phone>")),
-    (b"dd-dddd-dddd", _inspect_iban),
-    (b"dddd-dddd-dddd", _inspect_iban),
-    (b"dddddd", _inspect_labelled),
-    (b"dd-dd-dd", _inspect_labelled),
-    (b"ddd-dddd-dddd", _inspect_labelled),
-    (b"dd.d", _inspect_address),
+# By a needle that they have in common; most texts contain none of these.
+_NEEDLES: tuple[tuple[bytes, tuple[tuple[bytes, Inspection], ...]], ...] = (
+    (
+        b"dd-dd",
+        (
+            (b"ddd-dd-dddd", _make_number_inspection(_SSN, "ssn", "<secret:ssn>")),
+            (b"ddd-ddd-dddd", _inspect_us_phone),
+            (b"ddddd-dddddd", _make_number_inspection(_UK_MOBILE, "phone", "<phone>")),
+            (b"dd-dddd-dddd", _inspect_iban),
+            (b"dddd-dddd-dddd", _inspect_iban),
+            (b"dd-dd-dd", _inspect_labelled),
+            (b"ddd-dddd-dddd", _inspect_labelled),
+        ),
+    ),
+    (b"dddddd", ((b"dddddd", _inspect_labelled),)),
+    (b"dd.d", ((b"dd.d", _inspect_address), (b"ddd.ddd.dddd", _inspect_us_phone))),
 )
 
 
 def detect_id_numbers(scan: ScanInput) -> Sequence[Candidates]:
     """Detect numbers by their groups of digits."""
-    image = scan.raw.translate(_IMAGE)
+    image = scan.digit_image
     if b"dd" not in image:
         return NO_CANDIDATES
     found = [
-        Candidates(list(iter_positions(image, needle)), inspect, 0.2)
-        for needle, inspect in _NEEDLES
+        Candidates(list(iter_positions(image, needle)), inspect, 0.1)
+        for common, needles in _NEEDLES
+        if common in image
+        for needle, inspect in needles
         if needle in image
     ]
-    if b":" in scan.raw and b"dd:dd:dd:dd:dd:dd" in (mac := scan.raw.translate(_MAC_IMAGE)):
+    if b"d:" in image and b"dd:dd:dd:dd:dd:dd" in (mac := scan.raw.translate(_MAC_IMAGE)):
         found.append(Candidates(list(iter_positions(mac, b"dd:dd:dd:dd:dd:dd")), _inspect_mac, 0.2))
     return found
 

@@ -191,19 +191,13 @@ def _detect_street(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
 
 def detect_streets(scan: ScanInput) -> Sequence[Candidates]:
     """Detect street addresses, by the number before a capital or by the German ending."""
-    image = scan.raw.translate(_STREET_IMAGE)
-    found = [*iter_positions(image, b"d A"), *iter_positions(image, b"dA A")]
+    image = scan.digit_image
+    found = [*iter_positions(image, b"d-A"), *iter_positions(image, b"dA-A")]
     work = [Candidates(found, _detect_street, 0.2)] if found else []
-    if "stra\u00dfe " in scan.text:
+    if not scan.text.isascii() and "stra\u00dfe " in scan.text:
         german = [one.start() for one in _GERMAN_STREET.finditer(scan.text)]
         work.append(Candidates(german, _inspect_german_street))
     return work
-
-
-_STREET_IMAGE = bytes(
-    100 if chr(c) in "0123456789" else 65 if chr(c) in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" else c
-    for c in range(256)
-)
 
 
 def _inspect_german_street(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:

@@ -110,7 +110,7 @@ depot          depot_  @w{30,120}
 deno           ddp_,ddo_,ddw_  @a{30,60}
 sourcegraph    sgp_,slk_,sgd_,sgamp_  @w{40,140}
 hashicorp      at_,r_  (?=@w*\d)@w{60,200}
-dropbox        sl.  (?:u\.)?(?=@w*\d)@w{100,1500}
+dropbox        sl.,sl.u.  (?=@w*\d)@w{100,1500}
 trello         ATTA  @x{60,80}
 typesense      tly-  @a{24,60}
 n8n            n8n_api_  [A-Za-z0-9_.-]{40,400}
