@@ -14,6 +14,7 @@ from rekindle.redaction.scanner import (
     Detector,
     RedactionSpan,
     ScanInput,
+    find_matches,
 )
 
 from .detectors.assignments import is_path
@@ -74,7 +75,7 @@ def make_known_value_detector(values: Mapping[str, str]) -> Detector:
     def detect(scan: ScanInput) -> Sequence[Candidates]:
         if pattern is None or not any(literal in scan.raw for literal in literals):
             return NO_CANDIDATES
-        found = [one.start() for one in pattern.finditer(scan.text)]
+        found = find_matches(scan, pattern)
         return (Candidates(found, inspect, 0.3),) if found else NO_CANDIDATES
 
     def inspect(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:

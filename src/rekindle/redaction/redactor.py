@@ -44,6 +44,11 @@ _JSON_SCHEMA_TYPES = frozenset(
 )
 
 
+# Words without digits, quotes or signs between them. The recovery phrase of a wallet is longer.
+_PLAIN_WORDS = re.compile(r"(?:[A-Za-z_-]{0,19}+[ ,.();!?\n])*+[A-Za-z_-]{0,19}+\Z")
+_MAX_PLAIN_CHARS = 48
+
+
 class Redactor:
     """Redacts texts by the same rules, and counts what it removed.
 
@@ -59,6 +64,7 @@ class Redactor:
         user: str | None = None,
     ) -> None:
         self.report: Counter[tuple[str, str]] = Counter()
+        self._own_names = tuple(name for name in (home, user, *(known or {}).values()) if name)
         own = (*((known_rule(known),) if known else ()), make_user_detector(home, user))
         direct = (*own, *DETECTORS)
         once = (*direct, make_encoded_detector(lambda text: _contains_secret(text, direct)))
@@ -74,7 +80,7 @@ class Redactor:
 
     def redact_text(self, text: str, where: str = "") -> str:
         """Return the text without secrets; `where` is the location for the report."""
-        if len(text) < _MIN_LENGTH:
+        if len(text) < _MIN_LENGTH or self._is_plain(text):
             return text
         excerpt = whole = [(0, len(text))]
         for _ in range(_MAX_PASSES):
@@ -90,6 +96,18 @@ class Redactor:
             if all(span.kind in _INDEPENDENT_KINDS for span in spans):
                 break
         return text
+
+    def _is_plain(self, text: str) -> bool:
+        """Return whether the text is only words, too short for a token and without any sign.
+
+        This is a cheap first check: most texts of a session are names and short sentences.
+        """
+        return (
+            _PLAIN_WORDS.match(text) is not None
+            and " -" not in text
+            and len(text) < _MAX_PLAIN_CHARS
+            and not any(name in text for name in self._own_names)
+        )
 
     def _find_in_excerpt(self, text: str, excerpt: Sequence[tuple[int, int]]) -> list[RedactionSpan]:
         """Find what is in some stretches of the text, as if nothing was between them."""

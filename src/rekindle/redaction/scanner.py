@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple, TypeAlias
 
-from .stems import KNOWN_LITERALS, find_literals
+from .stems import KNOWN_LITERALS, LONG_TEXT, WINDOW_BITS, WindowGuard, find_literals
 
 
 class RedactionSpan(NamedTuple):
@@ -34,11 +34,12 @@ class ScanInput:
     mark for every non-ASCII character, and blanks for masks; `lower` is `raw` in lower case.
 
     `seen_names` holds the start of each name already inspected, and `last_runs` the last run
-    measured for each character class, so that shared work is done once.
+    measured for each character class, so that shared work is done once. `crowded` holds the windows
+    of a long text in which something occurs so often that the search for it was given up.
     """
 
     __slots__ = (
-        "_digit_image", "_literal_positions", "_runs", "last_runs", "lower", "raw", "seen_names", "text",
+        "_digit_image", "_literal_positions", "_runs", "crowded", "last_runs", "lower", "raw", "seen_names", "text",
     )  # fmt: skip
 
     def __init__(self, text: str) -> None:
@@ -52,6 +53,7 @@ class ScanInput:
         self.lower = raw.lower()
         self.seen_names: set[int] = set()
         self.last_runs: dict[CharRuns, tuple[int, int]] = {}
+        self.crowded: set[int] = set()
         self._literal_positions: dict[bytes, list[int]] | None = None
         self._runs: list[tuple[int, int]] | None = None
         self._digit_image: bytes | None = None
@@ -60,7 +62,7 @@ class ScanInput:
     def literal_positions(self) -> Mapping[bytes, Sequence[int]]:
         """The positions in `lower` of each literal that occurs."""
         if self._literal_positions is None:
-            self._literal_positions = find_literals(self.lower)
+            self._literal_positions = find_literals(self.lower, self.crowded)
         return self._literal_positions
 
     @property
@@ -182,12 +184,34 @@ def make_secret_span(start: int, end: int, kind: str) -> RedactionSpan:
     return RedactionSpan(start, end, kind, f"<secret:{kind}>")
 
 
-def iter_positions(data: bytes, literal: bytes) -> Iterator[int]:
-    """Yield the positions of the literal from left to right, without overlap."""
+def find_positions(scan: ScanInput, data: bytes, literal: bytes) -> list[int]:
+    """Return the positions of the literal from left to right, without overlap."""
+    found: list[int] = []
     at = data.find(literal)
+    if len(data) < LONG_TEXT:
+        while at >= 0:
+            found.append(at)
+            at = data.find(literal, at + len(literal))
+        return found
+    guard = WindowGuard(scan.crowded)
     while at >= 0:
-        yield at
-        at = data.find(literal, at + len(literal))
+        found.append(at)
+        at = data.find(literal, guard.advance(at, at + len(literal)))
+    return found
+
+
+def find_matches(scan: ScanInput, pattern: re.Pattern[str]) -> list[int]:
+    """Return where the pattern matches, from left to right, without overlap."""
+    text = scan.text
+    if len(text) < LONG_TEXT:
+        return [match.start() for match in pattern.finditer(text)]
+    found: list[int] = []
+    guard = WindowGuard(scan.crowded)
+    match = pattern.search(text)
+    while match:
+        found.append(match.start())
+        match = pattern.search(text, guard.advance(match.start(), max(match.end(), match.start() + 1)))
+    return found
 
 
 def make_literal_detector(detectors: LiteralDetectors) -> Detector:
@@ -204,9 +228,9 @@ def make_literal_detector(detectors: LiteralDetectors) -> Detector:
         if not found:
             return NO_CANDIDATES
         return [
-            Candidates(found[literal], inspect)
+            Candidates(found[literal], inspect, 0.2 if number else 1.0)
             for literal in sorted(found.keys() & order.keys(), key=order.__getitem__)
-            for inspect in table[literal]
+            for number, inspect in enumerate(table[literal])
         ]
 
     return detect
@@ -215,8 +239,7 @@ def make_literal_detector(detectors: LiteralDetectors) -> Detector:
 # ── the search
 
 _MIN_WORK = 10_000  # inspections in any text, however short
-_CHARS_PER_INSPECTION = 125  # beyond that; ordinary text has one in 300 characters
-_WINDOW_BITS = 10  # text is left uninspected by windows of a thousand characters
+_CHARS_PER_INSPECTION = 64  # beyond that; ordinary text has one in 110 characters
 _EDGE = re.compile(r"\S{0,400}")
 
 
@@ -228,12 +251,13 @@ def find_spans(text: str, detectors: Iterable[Detector]) -> list[RedactionSpan]:
         work += detector(scan)
     if not work:
         return []
-    dense = _find_dense_windows(work, max(_MIN_WORK, len(text) // _CHARS_PER_INSPECTION))
+    limit = max(_MIN_WORK, len(text) // _CHARS_PER_INSPECTION)
+    dense = _find_dense_windows(work, scan.crowded, limit)
     spans = _mask_windows(text, dense) if dense else []
     for positions, inspect, _ in work:
         done = 0
         for at in positions:
-            if at < done or (dense and at >> _WINDOW_BITS in dense):
+            if at < done or (dense and at >> WINDOW_BITS in dense):
                 continue
             for span in inspect(scan, at):
                 spans.append(span)
@@ -241,19 +265,25 @@ def find_spans(text: str, detectors: Iterable[Detector]) -> list[RedactionSpan]:
     return spans
 
 
-def _find_dense_windows(work: Sequence[Candidates], limit: float) -> frozenset[int]:
+def _find_dense_windows(
+    work: Sequence[Candidates], crowded: Set[int], limit: float
+) -> frozenset[int]:
     """Return the windows with the most positions, so many that the rest is within the limit."""
     total = 0.0
     for positions, _, cost in work:
         total += cost * len(positions)
     if total <= limit:
-        return frozenset()
-    costs: defaultdict[int, float] = defaultdict(float)
+        return frozenset(crowded)
+    lists: dict[int, tuple[Sequence[int], float]] = {}  # several inspections share their positions
     for positions, _, cost in work:
-        for window, count in Counter([at >> _WINDOW_BITS for at in positions]).items():
+        lists[id(positions)] = (positions, cost + lists.get(id(positions), (positions, 0.0))[1])
+    costs: defaultdict[int, float] = defaultdict(float)
+    for positions, cost in lists.values():
+        for window, count in Counter([at >> WINDOW_BITS for at in positions]).items():
             costs[window] += count * cost
-    dense: set[int] = set()
-    for window in sorted(costs, key=costs.__getitem__, reverse=True):
+    dense = set(crowded)
+    total -= sum(costs[window] for window in crowded)
+    for window in sorted(costs.keys() - crowded, key=costs.__getitem__, reverse=True):
         if total <= limit:
             break
         dense.add(window)
@@ -265,7 +295,7 @@ def _mask_windows(text: str, windows: Iterable[int]) -> list[RedactionSpan]:
     """Mask windows as a whole, up to the next blank."""
     spans: list[RedactionSpan] = []
     for window in sorted(windows):
-        start, end = window << _WINDOW_BITS, min(len(text), (window + 1) << _WINDOW_BITS)
+        start, end = window << WINDOW_BITS, min(len(text), (window + 1) << WINDOW_BITS)
         edge = _EDGE.match(text, end)
         end = edge.end() if edge else end
         if spans and start <= spans[-1].end:

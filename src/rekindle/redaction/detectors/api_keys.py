@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import islice
 from typing import NamedTuple
 
 from rekindle.redaction.scanner import (
@@ -100,6 +101,7 @@ _MARKED_PREFIXES = tuple(_shape.prefix for _shape in _MARKED_SHAPES)
 _MARK_CHARS = frozenset(_mark[-1] for _mark in _MARKED_PREFIXES)
 # Where a token may begin inside a run.
 _MARK_IN_RUN = re.compile("[_-]")
+_MAX_MARKS = 60  # a token begins near the beginning of a run
 
 # Tokens without a prefix, matched at the start of a run.
 _PREFIXLESS_TOKEN = re.compile(
@@ -149,7 +151,7 @@ def detect_tokens(scan: ScanInput) -> Sequence[Candidates]:
     """Detect tokens of known providers."""
     if not scan.runs:
         return NO_CANDIDATES
-    return (Candidates([start for start, _ in scan.runs], _inspect_run, 0.2),)
+    return (Candidates([start for start, _ in scan.runs], _inspect_run),)
 
 
 def _inspect_run(scan: ScanInput, start: int) -> Iterable[RedactionSpan]:
@@ -182,7 +184,7 @@ def _find_token_starts(text: str, start: int, end: int) -> list[int]:
     """Return where in a run a token may begin: at its start, after an escape, `_` or `-`."""
     found = [
         at
-        for mark in _MARK_IN_RUN.finditer(text, start, end)
+        for mark in islice(_MARK_IN_RUN.finditer(text, start, end), _MAX_MARKS)
         if text[(at := mark.end()) : at + 2] in _SHAPES_BY_START
     ]
     if text[start] not in "_-":

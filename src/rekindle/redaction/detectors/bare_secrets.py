@@ -16,7 +16,7 @@ from rekindle.redaction.scanner import (
     Candidates,
     RedactionSpan,
     ScanInput,
-    iter_positions,
+    find_positions,
     make_secret_span,
 )
 from rekindle.redaction.vocabulary.entropy import (
@@ -59,7 +59,7 @@ def detect_bare_tokens(scan: ScanInput) -> Sequence[Candidates]:
         return NO_CANDIDATES
     raw = scan.raw
     found = [at for at, end in scan.runs if _mixes_classes(raw[at:end])]
-    return (Candidates(found, _inspect_bare_token, 0.2),) if found else NO_CANDIDATES
+    return (Candidates(found, _inspect_bare_token, 0.8),) if found else NO_CANDIDATES
 
 
 def _mixes_classes(run: bytes) -> bool:
@@ -95,8 +95,8 @@ def _inspect_bare_token(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
 
 
 _BASE64_BYTES = bytes(c for c in range(128) if chr(c).isalnum()) + b"+/_-"
-_WORD = re.compile(rb"[A-Za-z0-9+/_-]*+={0,2}")
-_PLAIN_WORD = re.compile(rb"[A-Za-z0-9_-]*+={0,2}")
+_WORD = re.compile(rb"[A-Za-z0-9+/_-]{0,300}+={0,2}")
+_PLAIN_WORD = re.compile(rb"[A-Za-z0-9_-]{0,300}+={0,2}")
 
 
 def _find_word(scan: ScanInput, at: int) -> tuple[int, int]:
@@ -167,7 +167,7 @@ def detect_passwords(scan: ScanInput) -> Sequence[Candidates]:
     image = scan.raw.translate(_PASSWORD_IMAGE)
     if b"a!a" not in image:
         return NO_CANDIDATES
-    return (Candidates(list(iter_positions(image, b"a!a")), _inspect_password, 0.3),)
+    return (Candidates(find_positions(scan, image, b"a!a"), _inspect_password, 0.3),)
 
 
 def _inspect_password(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:

@@ -13,6 +13,7 @@ from rekindle.redaction.scanner import (
     LiteralDetectors,
     RedactionSpan,
     ScanInput,
+    find_matches,
     make_secret_span,
 )
 
@@ -131,7 +132,7 @@ def detect_options(scan: ScanInput) -> Sequence[Candidates]:
     """Detect passwords that a program takes after a single-letter option."""
     if b" -" not in scan.raw:
         return NO_CANDIDATES
-    found = [option.start() for option in _OPTION.finditer(scan.text)]
+    found = find_matches(scan, _OPTION)
     return (Candidates(found, _inspect_option),) if found else NO_CANDIDATES
 
 

@@ -16,6 +16,7 @@ from rekindle.redaction.scanner import (
     LiteralDetectors,
     RedactionSpan,
     ScanInput,
+    find_matches,
     make_secret_span,
 )
 
@@ -78,9 +79,9 @@ def detect_hashes(scan: ScanInput) -> Sequence[Candidates]:
     raw = scan.raw
     found: list[int] = []
     if b"$" in raw:
-        found += [one.start() for one in _PASSWORD_HASH.finditer(scan.text)]
+        found += find_matches(scan, _PASSWORD_HASH)
     if b"}" in raw and (b"HA}" in raw or b"RYPT}" in raw):
-        found += [one.start() for one in _LDAP_HASH.finditer(scan.text)]
+        found += find_matches(scan, _LDAP_HASH)
     return (Candidates(found, _inspect_hash, 0.2),) if found else NO_CANDIDATES
 
 

@@ -16,7 +16,8 @@ from rekindle.redaction.scanner import (
     RedactionSpan,
     ScanInput,
     find_run_end,
-    iter_positions,
+    find_matches,
+    find_positions,
     make_secret_span,
 )
 
@@ -48,7 +49,7 @@ def make_encoded_detector(contains_secret: ContainsSecret) -> Detector:
         if scan.runs and (runs := _find_text_runs(scan)):
             found.append(Candidates(runs, inspect_run, 2.0))
         if b"%" in raw and (
-            codes := [one.start() for one in _PERCENT_ENCODED.finditer(scan.text)]
+            codes := find_matches(scan, _PERCENT_ENCODED)
         ):
             found.append(Candidates(codes, inspect_percent, 2.0))
         if (b"\\" in raw or b"&#" in raw or b"[1" in raw) and (escapes := _find_escapes(scan)):
@@ -182,9 +183,9 @@ def _find_escapes(scan: ScanInput) -> list[int]:
     """Return where stretches of escaped characters begin."""
     raw, found = scan.raw, list[int]()
     if b"\\x" in raw or b"\\u00" in raw or b"\\1" in raw or b"&#" in raw:
-        found += [one.start() for one in _ESCAPED.finditer(scan.text)]
+        found += find_matches(scan, _ESCAPED)
     if b"[1" in raw:
-        found += [at for at in iter_positions(raw, b"[1") if _CODES.match(scan.text, at)]
+        found += [at for at in find_positions(scan, raw, b"[1") if _CODES.match(scan.text, at)]
     return found
 
 

@@ -12,6 +12,7 @@ from rekindle.redaction.scanner import (
     LiteralDetectors,
     RedactionSpan,
     ScanInput,
+    find_matches,
     make_secret_span,
 )
 from rekindle.redaction.vocabulary.entropy import is_placeholder, is_random, split_words
@@ -118,10 +119,9 @@ def _detect_ascii_word(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
 
 def detect_foreign_passwords(scan: ScanInput) -> Sequence[Candidates]:
     """Detect passwords after their name in another script."""
-    if scan.text.isascii() or (first := FOREIGN_LETTER.search(scan.text)) is None:
+    if scan.text.isascii() or FOREIGN_LETTER.search(scan.text) is None:
         return NO_CANDIDATES
-    start = max(0, first.start() - 20)  # a word may begin with ASCII letters
-    found = [one.start() for one in FOREIGN_PASSWORD_WORD.finditer(scan.text, start)]
+    found = find_matches(scan, FOREIGN_PASSWORD_WORD)
     return (Candidates(found, _inspect_foreign),) if found else NO_CANDIDATES
 
 

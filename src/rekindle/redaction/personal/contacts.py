@@ -13,7 +13,8 @@ from rekindle.redaction.scanner import (
     LiteralDetectors,
     RedactionSpan,
     ScanInput,
-    iter_positions,
+    find_matches,
+    find_positions,
 )
 from rekindle.redaction.vocabulary.entropy import split_words
 
@@ -51,7 +52,7 @@ def detect_emails(scan: ScanInput) -> Sequence[Candidates]:
     """Detect email addresses."""
     if b"@" not in scan.raw:
         return NO_CANDIDATES
-    found = [one.start() for one in _EMAIL_DOMAIN.finditer(scan.text)]
+    found = find_matches(scan, _EMAIL_DOMAIN)
     return (Candidates(found, _inspect_email, 0.3),) if found else NO_CANDIDATES
 
 
@@ -90,9 +91,9 @@ _SPELLED = re.compile(
 
 def detect_spelled_emails(scan: ScanInput) -> Sequence[Candidates]:
     """Detect email addresses that are spelled out."""
-    if b"[at]" not in scan.lower and b"(at)" not in scan.lower:
+    if b"[at]" not in scan.lower:
         return NO_CANDIDATES
-    marks = (*iter_positions(scan.lower, b"[at]"), *iter_positions(scan.lower, b"(at)"))
+    marks = find_positions(scan, scan.lower, b"[at]")
     return (Candidates(marks, _inspect_spelled_email),)
 
 
@@ -109,7 +110,7 @@ def detect_numbers(scan: ScanInput) -> Sequence[Candidates]:
     if b"ddd" not in image:
         return NO_CANDIDATES
     return [
-        Candidates(list(iter_positions(image, needle)), inspect, 0.3)
+        Candidates(find_positions(scan, image, needle), inspect, 0.3)
         for needle, inspect in _NUMBER_NEEDLES
         if needle in image
     ]

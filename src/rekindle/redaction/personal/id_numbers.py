@@ -13,7 +13,7 @@ from rekindle.redaction.scanner import (
     LiteralDetectors,
     RedactionSpan,
     ScanInput,
-    iter_positions,
+    find_positions,
     make_secret_span,
 )
 from rekindle.redaction.vocabulary.entropy import split_words
@@ -126,22 +126,20 @@ def _detect_passport(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
 _MAC_IMAGE = bytes(100 if chr(c) in "0123456789abcdefABCDEF" else c for c in range(256))
 _inspect_us_phone = _make_number_inspection(_PHONE_WITH_DOTS, "phone", "<phone>")
 # By a needle that they have in common; most texts contain none of these.
-_NEEDLES: tuple[tuple[bytes, tuple[tuple[bytes, Inspection], ...]], ...] = (
-    (
-        b"dd-dd",
-        (
-            (b"ddd-dd-dddd", _make_number_inspection(_SSN, "ssn", "<secret:ssn>")),
-            (b"ddd-ddd-dddd", _inspect_us_phone),
-            (b"ddddd-dddddd", _make_number_inspection(_UK_MOBILE, "phone", "<phone>")),
-            (b"dd-dddd-dddd", _inspect_iban),
-            (b"dddd-dddd-dddd", _inspect_iban),
-            (b"dd-dd-dd", _inspect_labelled),
-            (b"ddd-dddd-dddd", _inspect_labelled),
-        ),
-    ),
-    (b"dddddd", ((b"dddddd", _inspect_labelled),)),
-    (b"dd.d", ((b"dd.d", _inspect_address), (b"ddd.ddd.dddd", _inspect_us_phone))),
+_GROUPED: tuple[tuple[bytes, Inspection], ...] = (
+    (b"ddd-dd-dddd", _make_number_inspection(_SSN, "ssn", "<secret:ssn>")),
+    (b"ddd-ddd-dddd", _inspect_us_phone),
+    (b"ddddd-dddddd", _make_number_inspection(_UK_MOBILE, "phone", "<phone>")),
+    (b"dd-dddd-dddd", _inspect_iban),
+    (b"dddd-dddd-dddd", _inspect_iban),
+    (b"ddd-dddd-dddd", _inspect_labelled),
 )
+_DOTTED: tuple[tuple[bytes, Inspection], ...] = (
+    (b"dd.d", _inspect_address),
+    (b"ddd.ddd.dddd", _inspect_us_phone),
+)
+_LONG: tuple[tuple[bytes, Inspection], ...] = ((b"dddddd", _inspect_labelled),)
+_SORT_CODES: tuple[tuple[bytes, Inspection], ...] = ((b"dd-dd-dd", _inspect_labelled),)
 
 
 def detect_id_numbers(scan: ScanInput) -> Sequence[Candidates]:
@@ -149,15 +147,20 @@ def detect_id_numbers(scan: ScanInput) -> Sequence[Candidates]:
     image = scan.digit_image
     if b"dd" not in image:
         return NO_CANDIDATES
+    needles: tuple[tuple[bytes, Inspection], ...] = ()
+    if b"d-dddd" in image:
+        needles += _GROUPED
+    if b"dddddd" in image:
+        needles += _LONG + (_SORT_CODES if b"sort code" in scan.lower else ())
+    if b"dd.d" in image:
+        needles += _DOTTED
     found = [
-        Candidates(list(iter_positions(image, needle)), inspect, 0.1)
-        for common, needles in _NEEDLES
-        if common in image
+        Candidates(find_positions(scan, image, needle), inspect, 0.1)
         for needle, inspect in needles
         if needle in image
     ]
-    if b"d:" in image and b"dd:dd:dd:dd:dd:dd" in (mac := scan.raw.translate(_MAC_IMAGE)):
-        found.append(Candidates(list(iter_positions(mac, b"dd:dd:dd:dd:dd:dd")), _inspect_mac, 0.2))
+    if image.count(b":") > 4 and b"dd:dd:dd:dd:dd:dd" in (mac := scan.raw.translate(_MAC_IMAGE)):
+        found.append(Candidates(find_positions(scan, mac, b"dd:dd:dd:dd:dd:dd"), _inspect_mac, 0.2))
     return found
 
 

@@ -14,7 +14,8 @@ from rekindle.redaction.scanner import (
     LiteralDetectors,
     RedactionSpan,
     ScanInput,
-    iter_positions,
+    find_matches,
+    find_positions,
     make_secret_span,
 )
 from rekindle.redaction.vocabulary.entropy import split_words
@@ -97,7 +98,7 @@ def make_user_detector(home: str | None, user: str | None) -> Detector:
 
     def detect(scan: ScanInput) -> Sequence[Candidates]:
         return [
-            Candidates(list(iter_positions(scan.raw, literal)), inspect, 0.3)
+            Candidates(find_positions(scan, scan.raw, literal), inspect, 0.3)
             for literal, inspect in inspections
             if literal in scan.raw
         ]
@@ -153,9 +154,9 @@ def _detect_bucket(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
 
 def detect_prompts(scan: ScanInput) -> Sequence[Candidates]:
     """Detect the name in a shell's prompt: `ada@laptop:~$`."""
-    if b"@" not in scan.raw:
+    if b"@" not in scan.raw or b":" not in scan.raw:
         return NO_CANDIDATES
-    found = [one.start() for one in _PROMPT.finditer(scan.text)]
+    found = find_matches(scan, _PROMPT)
     return (Candidates(found, _inspect_prompt),) if found else NO_CANDIDATES
 
 
@@ -192,10 +193,12 @@ def _detect_street(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
 def detect_streets(scan: ScanInput) -> Sequence[Candidates]:
     """Detect street addresses, by the number before a capital or by the German ending."""
     image = scan.digit_image
-    found = [*iter_positions(image, b"d-A"), *iter_positions(image, b"dA-A")]
+    if b"-A" not in image:
+        return NO_CANDIDATES
+    found = find_positions(scan, image, b"d-A") + find_positions(scan, image, b"dA-A")
     work = [Candidates(found, _detect_street, 0.2)] if found else []
     if not scan.text.isascii() and "stra\u00dfe " in scan.text:
-        german = [one.start() for one in _GERMAN_STREET.finditer(scan.text)]
+        german = find_matches(scan, _GERMAN_STREET)
         work.append(Candidates(german, _inspect_german_street))
     return work
 
