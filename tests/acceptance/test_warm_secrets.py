@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from rekindle.learning.library import TemplateLibrary, export_template
-from rekindle.redaction.detectors.environment import iter_encodings
+from rekindle.redaction.environment import iter_encodings
 from rekindle.types import PatternStep
 from tests.acceptance.test_cli import Rekindle
 from tests.servers import Postgres

@@ -12,21 +12,24 @@ report never contains what was removed. The rules are in `detectors/`.
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from rekindle.redaction.detectors.cli_options import find_password_words
 from rekindle.redaction.detectors.encoded import make_encoded_detector
-from rekindle.redaction.detectors.entropy import is_reference
-from rekindle.redaction.detectors.environment import find_secret_values
-from rekindle.redaction.detectors.environment import make_known_value_detector as known_rule
-from rekindle.redaction.detectors.personal_data import make_user_detector
-from rekindle.redaction.detectors.secret_names import SecretName, classify_name
+from rekindle.redaction.vocabulary.entropy import is_reference
+from rekindle.redaction.environment import find_secret_values
+from rekindle.redaction.environment import make_known_value_detector as known_rule
+from rekindle.redaction.personal.places import make_user_detector
+from rekindle.redaction.vocabulary.secret_names import SecretName, classify_name
 from rekindle.types import JSON
 
 from .detectors import DETECTORS
-from .scanner import Detector, RedactionSpan, ScanInput
+from .scanner import Detector, RedactionSpan, find_spans
 
 if TYPE_CHECKING:
     from pathlib import PurePath
@@ -39,6 +42,11 @@ _INDEPENDENT_KINDS = frozenset(("home", "mail"))  # frequent, and their masks ex
 _JSON_SCHEMA_TYPES = frozenset(
     ("string", "number", "integer", "boolean", "object", "array", "null")
 )
+
+
+# Words without digits, quotes or signs between them. The recovery phrase of a wallet is longer.
+_PLAIN_WORDS = re.compile(r"(?:[A-Za-z_-]{0,19}+[ ,.();!?\n])*+[A-Za-z_-]{0,19}+\Z")
+_MAX_PLAIN_CHARS = 48
 
 
 class Redactor:
@@ -56,7 +64,9 @@ class Redactor:
         user: str | None = None,
     ) -> None:
         self.report: Counter[tuple[str, str]] = Counter()
-        direct = (known_rule(known or {}), make_user_detector(home, user), *DETECTORS)
+        self._own_names = tuple(name for name in (home, user, *(known or {}).values()) if name)
+        own = (*((known_rule(known),) if known else ()), make_user_detector(home, user))
+        direct = (*own, *DETECTORS)
         once = (*direct, make_encoded_detector(lambda text: _contains_secret(text, direct)))
         self._rules: tuple[Detector, ...] = (
             *direct,
@@ -70,18 +80,62 @@ class Redactor:
 
     def redact_text(self, text: str, where: str = "") -> str:
         """Return the text without secrets; `where` is the location for the report."""
-        if len(text) < _MIN_LENGTH:
+        if len(text) < _MIN_LENGTH or self._is_plain(text):
             return text
+        excerpt = whole = [(0, len(text))]
         for _ in range(_MAX_PASSES):
-            spans = _merge_overlaps(_find_spans(text, self._rules))
+            spans = self._find_in_excerpt(text, excerpt)
+            if excerpt is whole and not text.isascii():
+                spans += self._find_hidden(text)
             if not spans:
                 break
+            spans = _merge_overlaps(spans)
             for span in spans:
                 self.report[span.kind, where] += 1
-            text = _apply_masks(text, spans)
+            text, excerpt = _apply_masks(text, spans)
             if all(span.kind in _INDEPENDENT_KINDS for span in spans):
                 break
         return text
+
+    def _is_plain(self, text: str) -> bool:
+        """Return whether the text is only words, too short for a token and without any sign.
+
+        This is a cheap first check: most texts of a session are names and short sentences.
+        """
+        return (
+            _PLAIN_WORDS.match(text) is not None
+            and " -" not in text
+            and len(text) < _MAX_PLAIN_CHARS
+            and not any(name in text for name in self._own_names)
+        )
+
+    def _find_in_excerpt(self, text: str, excerpt: Sequence[tuple[int, int]]) -> list[RedactionSpan]:
+        """Find what is in some stretches of the text, as if nothing was between them."""
+        if len(excerpt) == 1:
+            start, end = excerpt[0]
+            found = _find_spans(text[start:end], self._rules)
+            return [_shift(span, start) for span in found] if start else found
+        starts = [0]
+        for start, end in excerpt:
+            starts.append(starts[-1] + end - start + 1)
+        spans: list[RedactionSpan] = []
+        for span in _find_spans("\n".join(text[start:end] for start, end in excerpt), self._rules):
+            number = bisect_right(starts, span.start) - 1
+            start, end = excerpt[number]
+            found = _shift(span, start - starts[number])
+            spans.append(found._replace(end=min(found.end, end)))
+        return spans
+
+    def _find_hidden(self, text: str) -> list[RedactionSpan]:
+        """Find secrets that invisible characters interrupt."""
+        return [
+            _shift(span, start)
+            for start, end in _merge_windows(
+                (gap.start() - _NEAR_CHARS, gap.end() + _NEAR_CHARS)
+                for gap in islice(_INVISIBLE.finditer(text), _MAX_GAPS)
+            )
+            for span in _find_interrupted(text[max(0, start) : end], self._rules)
+        ]
 
     def redact_value(self, value: JSON, where: str = "") -> JSON:
         """Redact any JSON value; everything under the name of a secret is masked."""
@@ -147,13 +201,45 @@ def _resolve_value_name(fields: Mapping[object, JSON]) -> object:
 
 
 def _find_spans(text: str, rules: Iterable[Detector]) -> list[RedactionSpan]:
-    scan_input = ScanInput(text)
     return [
         span
-        for rule in rules
-        for span in rule(scan_input)
+        for span in find_spans(text, rules)
         if not is_reference(text[span.start : min(span.end, span.start + 100)])
     ]
+
+
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]+")
+_NEAR_CHARS = 300  # how far a mask or an invisible character matters
+_MAX_GAPS = 500
+
+
+def _shift(span: RedactionSpan, distance: int) -> RedactionSpan:
+    return span._replace(start=span.start + distance, end=span.end + distance)
+
+
+def _merge_windows(windows: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Merge windows that touch; they come in order."""
+    merged: list[tuple[int, int]] = []
+    for start, end in windows:
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], end)
+        else:
+            merged.append((max(0, start), end))
+    return merged
+
+
+def _find_interrupted(text: str, rules: Iterable[Detector]) -> list[RedactionSpan]:
+    """Find secrets in the text without its invisible characters, where they contain one."""
+    starts, shifts = [0], [0]
+    for gap in _INVISIBLE.finditer(text):
+        starts.append(gap.start() - shifts[-1])
+        shifts.append(shifts[-1] + gap.end() - gap.start())
+    found: list[RedactionSpan] = []
+    for span in _find_spans(_INVISIBLE.sub("", text), rules):
+        first, last = bisect_right(starts, span.start) - 1, bisect_left(starts, span.end) - 1
+        if last > first:
+            found.append(span._replace(start=span.start + shifts[first], end=span.end + shifts[last]))
+    return found
 
 
 def _contains_secret(text: str, rules: Iterable[Detector]) -> bool:
@@ -165,18 +251,27 @@ def _merge_overlaps(spans: list[RedactionSpan]) -> list[RedactionSpan]:
     merged: list[RedactionSpan] = []
     for span in sorted(spans, key=lambda one: (one.start, -one.end)):
         if merged and span.start < merged[-1].end:
-            if span.end > merged[-1].end:
-                merged[-1] = merged[-1]._replace(end=span.end)
+            last, end = merged[-1], max(span.end, merged[-1].end)
+            named = span if span.kind == "known" else last  # the name of a variable says most
+            merged[-1] = RedactionSpan(last.start, end, named.kind, named.mask)
         else:
             merged.append(span)
     return merged
 
 
-def _apply_masks(text: str, spans: Iterable[RedactionSpan]) -> str:
+def _apply_masks(
+    text: str, spans: Iterable[RedactionSpan]
+) -> tuple[str, list[tuple[int, int]]]:
+    """Return the text with masks, and the windows around them."""
     pieces: list[str] = []
-    position = 0
+    windows: list[tuple[int, int]] = []
+    position = size = 0
     for span in spans:
+        size += span.start - position
+        windows.append((size - _NEAR_CHARS, size + len(span.mask) + _NEAR_CHARS))
+        size += len(span.mask)
         pieces += (text[position : span.start], span.mask)
         position = span.end
     pieces.append(text[position:])
-    return "".join(pieces)
+    size += len(text) - position
+    return "".join(pieces), [(start, min(end, size)) for start, end in _merge_windows(windows)]

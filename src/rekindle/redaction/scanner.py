@@ -1,12 +1,18 @@
-"""The input of a detector, and its result."""
+"""The input of a detector, its result, and the search of a text by all detectors.
+
+A detector finds the positions that deserve a closer look in one fast pass; the inspection of each is
+bounded and comes later. So the work is known before it is done, and a text that would cost too much is not inspected where its positions are densest: those stretches
+are masked as a whole. Ordinary text stays far below the limit.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple, TypeAlias
 
-from .stems import KNOWN_LITERALS, find_literals
+from .stems import KNOWN_LITERALS, LONG_TEXT, WINDOW_BITS, WindowGuard, find_literals
 
 
 class RedactionSpan(NamedTuple):
@@ -18,32 +24,117 @@ class RedactionSpan(NamedTuple):
     mask: str
 
 
+_MASK = re.compile(rb"<secret:[\w.:-]{1,80}>")
+
+
 class ScanInput:
     """A text, and two byte versions of it for fast literal search.
 
     Both have one byte per character, so positions are the same in all three. `raw` has a question
-    mark for every non-ASCII character; `lower` is `raw` in lower case.
+    mark for every non-ASCII character, and blanks for masks; `lower` is `raw` in lower case.
 
     `seen_names` holds the start of each name already inspected, and `last_runs` the last run
-    measured for each character class, so that shared work is done once.
+    measured for each character class, so that shared work is done once. `crowded` holds the windows
+    of a long text in which something occurs so often that the search for it was given up.
     """
 
-    __slots__ = ("_literal_positions", "last_runs", "lower", "raw", "seen_names", "text")
+    __slots__ = (
+        "_digit_image", "_literal_positions", "_runs", "crowded", "last_runs", "lower", "raw", "seen_names", "text",
+    )  # fmt: skip
 
     def __init__(self, text: str) -> None:
+        if not text.isascii():
+            text = _normalize_chars(text)
         self.text = text
-        self.raw = text.encode("ascii", "replace")
-        self.lower = self.raw.lower()
+        raw = text.encode("ascii", "replace")
+        if b"<secret:" in raw:
+            raw = _MASK.sub(lambda found: b" " * len(found.group()), raw)
+        self.raw = raw
+        self.lower = raw.lower()
         self.seen_names: set[int] = set()
         self.last_runs: dict[CharRuns, tuple[int, int]] = {}
+        self.crowded: set[int] = set()
         self._literal_positions: dict[bytes, list[int]] | None = None
+        self._runs: list[tuple[int, int]] | None = None
+        self._digit_image: bytes | None = None
 
     @property
     def literal_positions(self) -> Mapping[bytes, Sequence[int]]:
         """The positions in `lower` of each literal that occurs."""
         if self._literal_positions is None:
-            self._literal_positions = find_literals(self.lower)
+            self._literal_positions = find_literals(self.lower, self.crowded)
         return self._literal_positions
+
+    @property
+    def digit_image(self) -> bytes:
+        """The text with `d` for digits, `A` for capitals, `-` for blanks and hyphens.
+
+        The signs `+().:` stay, everything else is a blank.
+        """
+        if self._digit_image is None:
+            self._digit_image = self.raw.translate(_DIGIT_IMAGE)
+        return self._digit_image
+
+    @property
+    def runs(self) -> Sequence[tuple[int, int]]:
+        """The start and end of each long run of letters, digits, `_` and `-` that is no name."""
+        if self._runs is None:
+            self._runs = _find_runs(self.raw)
+        return self._runs
+
+
+# Signs and blanks of other scripts and keyboards, which mean the same.
+_SAME_SIGNS = {
+    "\xa0": " ", "\u2007": " ", "\u202f": " ", "\u3000": " ", "：": ":", "＝": "=", "“": '"', "”": '"',
+    "„": '"', "‘": "'", "’": "'", "＠": "@", "→": ">", "⇒": ">",
+}  # fmt: skip
+
+
+def _normalize_chars(text: str) -> str:
+    """Replace foreign signs by ASCII signs, one by one, so that positions stay the same."""
+    for foreign, sign in _SAME_SIGNS.items():
+        if foreign in text:
+            text = text.replace(foreign, sign)
+    return text
+
+
+_RUN_END = re.compile(rb"[A-Za-z0-9_-]*+")
+
+
+def find_run_end(scan: ScanInput, start: int) -> int:
+    """Return the end of the run of letters, digits, `_` and `-` that begins at `start`."""
+    found = _RUN_END.match(scan.raw, start)
+    return found.end() if found else start
+
+
+# Words without digits, joined in any way: `a_long_name`, `TheLongName`.
+_NAME = re.compile(rb"(?:[A-Z]?[a-z]{3,}|[A-Z]{2,}(?![a-z])|[A-Z]?[a-z]{1,2}(?=[_A-Z-])|[_-])*+\Z")
+
+
+def _find_runs(raw: bytes) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    image = raw.translate(_RUN_IMAGE)
+    start = image.find(_MIN_RUN)
+    while start >= 0:
+        end = image.find(b" ", start)
+        end = len(image) if end < 0 else end
+        if not _NAME.match(raw, start, end):
+            runs.append((start, end))
+        start = image.find(_MIN_RUN, end)
+    return runs
+
+
+_DIGIT_IMAGE = bytes(
+    100 if chr(c) in "0123456789"
+    else 65 if 65 <= c <= 90
+    else 45 if chr(c) in " -"
+    else c if chr(c) in "+().:" else 32
+    for c in range(256)
+)  # fmt: skip
+_MIN_RUN = b"a" * 20  # providers issue no shorter tokens
+_RUN_IMAGE = bytes(
+    97 if (chr(c).isalnum() and c < 128) or chr(c) in "_-" else 32 for c in range(256)
+)
 
 
 class CharRuns:
@@ -68,13 +159,24 @@ class CharRuns:
         return min(stop, at + max_chars)
 
 
-# A detector scans a whole text. Most only inspect the positions of a literal in lower case; each
-# literal is searched for once, however many detectors wait for it.
-Detector: TypeAlias = Callable[[ScanInput], Iterable[RedactionSpan]]
-LiteralDetector: TypeAlias = Callable[[ScanInput, int], Iterable[RedactionSpan]]
-LiteralDetectors: TypeAlias = tuple[tuple[bytes, LiteralDetector], ...]
+Inspection: TypeAlias = Callable[[ScanInput, int], Iterable[RedactionSpan]]
+
+
+class Candidates(NamedTuple):
+    """Positions that deserve a closer look, how to look, and what one look costs."""
+
+    positions: Sequence[int]
+    inspect: Inspection
+    cost: float = 1.0
+
+
+Detector: TypeAlias = Callable[[ScanInput], Sequence[Candidates]]
+# Most detectors inspect the positions of a literal in lower case; each is searched for once,
+# however many detectors wait for it.
+LiteralDetectors: TypeAlias = tuple[tuple[bytes, Inspection], ...]
 
 NO_SPANS: tuple[RedactionSpan, ...] = ()
+NO_CANDIDATES: tuple[Candidates, ...] = ()
 
 
 def make_secret_span(start: int, end: int, kind: str) -> RedactionSpan:
@@ -82,34 +184,125 @@ def make_secret_span(start: int, end: int, kind: str) -> RedactionSpan:
     return RedactionSpan(start, end, kind, f"<secret:{kind}>")
 
 
-def iter_positions(data: bytes, literal: bytes) -> Iterator[int]:
-    """Yield the positions of the literal from left to right, without overlap."""
+def find_positions(scan: ScanInput, data: bytes, literal: bytes) -> list[int]:
+    """Return the positions of the literal from left to right, without overlap."""
+    found: list[int] = []
     at = data.find(literal)
+    if len(data) < LONG_TEXT:
+        while at >= 0:
+            found.append(at)
+            at = data.find(literal, at + len(literal))
+        return found
+    guard = WindowGuard(scan.crowded)
     while at >= 0:
-        yield at
-        at = data.find(literal, at + len(literal))
+        found.append(at)
+        at = data.find(literal, guard.advance(at, at + len(literal)))
+    return found
 
 
-def combine_detectors(detectors: LiteralDetectors) -> Detector:
-    """Combine detectors that wait for literals into one."""
-    table: dict[bytes, list[LiteralDetector]] = {}
-    for literal, detector in detectors:
-        table.setdefault(literal, []).append(detector)
+def find_matches(scan: ScanInput, pattern: re.Pattern[str]) -> list[int]:
+    """Return where the pattern matches, from left to right, without overlap."""
+    text = scan.text
+    if len(text) < LONG_TEXT:
+        return [match.start() for match in pattern.finditer(text)]
+    found: list[int] = []
+    guard = WindowGuard(scan.crowded)
+    match = pattern.search(text)
+    while match:
+        found.append(match.start())
+        match = pattern.search(text, guard.advance(match.start(), max(match.end(), match.start() + 1)))
+    return found
+
+
+def make_literal_detector(detectors: LiteralDetectors) -> Detector:
+    """Combine the inspections of literals into one detector that works in the order given."""
+    table: dict[bytes, list[Inspection]] = {}
+    for literal, inspect in detectors:
+        table.setdefault(literal, []).append(inspect)
     if unknown := table.keys() - KNOWN_LITERALS:
         raise ValueError(f"unknown literals: {unknown}")
     order = {literal: number for number, literal in enumerate(table)}
 
-    def detect(scan: ScanInput) -> list[RedactionSpan]:
-        spans: list[RedactionSpan] = []
+    def detect(scan: ScanInput) -> Sequence[Candidates]:
         found = scan.literal_positions
-        for literal in sorted(found.keys() & order.keys(), key=order.__getitem__):
-            matching = table[literal]
-            for at in found[literal]:
-                for detector in matching:
-                    spans.extend(detector(scan, at))
-        return spans
+        if not found:
+            return NO_CANDIDATES
+        return [
+            Candidates(found[literal], inspect, 0.2 if number else 1.0)
+            for literal in sorted(found.keys() & order.keys(), key=order.__getitem__)
+            for number, inspect in enumerate(table[literal])
+        ]
 
     return detect
+
+
+# ── the search
+
+_MIN_WORK = 10_000  # inspections in any text, however short
+_CHARS_PER_INSPECTION = 64  # beyond that; ordinary text has one in 110 characters
+_EDGE = re.compile(r"\S{0,400}")
+
+
+def find_spans(text: str, detectors: Iterable[Detector]) -> list[RedactionSpan]:
+    """Return all findings, and the stretches that would cost too much to inspect."""
+    scan = ScanInput(text)
+    work: list[Candidates] = []
+    for detector in detectors:
+        work += detector(scan)
+    if not work:
+        return []
+    limit = max(_MIN_WORK, len(text) // _CHARS_PER_INSPECTION)
+    dense = _find_dense_windows(work, scan.crowded, limit)
+    spans = _mask_windows(text, dense) if dense else []
+    for positions, inspect, _ in work:
+        done = 0
+        for at in positions:
+            if at < done or (dense and at >> WINDOW_BITS in dense):
+                continue
+            for span in inspect(scan, at):
+                spans.append(span)
+                done = span.end
+    return spans
+
+
+def _find_dense_windows(
+    work: Sequence[Candidates], crowded: Set[int], limit: float
+) -> frozenset[int]:
+    """Return the windows with the most positions, so many that the rest is within the limit."""
+    total = 0.0
+    for positions, _, cost in work:
+        total += cost * len(positions)
+    if total <= limit:
+        return frozenset(crowded)
+    lists: dict[int, tuple[Sequence[int], float]] = {}  # several inspections share their positions
+    for positions, _, cost in work:
+        lists[id(positions)] = (positions, cost + lists.get(id(positions), (positions, 0.0))[1])
+    costs: defaultdict[int, float] = defaultdict(float)
+    for positions, cost in lists.values():
+        for window, count in Counter([at >> WINDOW_BITS for at in positions]).items():
+            costs[window] += count * cost
+    dense = set(crowded)
+    total -= sum(costs[window] for window in crowded)
+    for window in sorted(costs.keys() - crowded, key=costs.__getitem__, reverse=True):
+        if total <= limit:
+            break
+        dense.add(window)
+        total -= costs[window]
+    return frozenset(dense)
+
+
+def _mask_windows(text: str, windows: Iterable[int]) -> list[RedactionSpan]:
+    """Mask windows as a whole, up to the next blank."""
+    spans: list[RedactionSpan] = []
+    for window in sorted(windows):
+        start, end = window << WINDOW_BITS, min(len(text), (window + 1) << WINDOW_BITS)
+        edge = _EDGE.match(text, end)
+        end = edge.end() if edge else end
+        if spans and start <= spans[-1].end:
+            spans[-1] = spans[-1]._replace(end=max(end, spans[-1].end))
+        else:
+            spans.append(make_secret_span(start, end, "dense"))
+    return spans
 
 
 _ESCAPES = "nrtbf"

@@ -10,11 +10,23 @@ from __future__ import annotations
 import re
 
 _LITERALS = (
-    "pass", "pw", "psk", "secret", "token", "key", "cred", "auth", "cookie", "sess", "sig",
-    "mnemonic", "phrase", "private-lines", "bearer", "basic", "://", ":\\/\\/", "hook", "code=",
-    "thin:", "echo ", "login", "identified ", "from-literal", "/p:", "net us", "sqlplus", "kv put",
-    "http-basic.", "--body", ":5432:", ":*:", "$ansible_vault", "phone", "tel:", "home", "users",
-    "base64", "b64", "atob(", "eyj", "ls0tls1crudjti",
+    # parts of names that announce a secret
+    "pass", "pw", "psk", "secret", "token", "key", "cred", "auth", "cookie", "sessid", "sessionid", "sig",
+    "mnemonic", "phrase", "pepper", "otp", "_pat", "private", "jwt",
+    # words for password in other languages; those in other scripts are in `languages.py`
+    "kennwort", "contrasena", "clave", "senha", "wachtwoord", "haslo", "heslo", "adgangskode", "salasana",
+    "parola", "sifre", "kata sandi", "mat khau", "jelszo", "geslo", "lozinka",
+    # HTTP, URLs and files
+    "private-lines", "bearer", "basic", "://", ":\\/\\/", "hook", "code=", "thin:", "websocket-pro",
+    "reset-p", "reset/", "verif", "invite", "ical/", "\"kty\"", "kind: secret", "stringdata",
+    "github-oauth", ":5432:", ":*:", "$ansible_vault", "wg ",
+    # commands, code and prose
+    "<<<", "echo ", "printf ", "login", "log in", "sign in", "wifi", "wi-fi", "identified by",
+    "/p:", "/rp ", "net us", "sqlplus", "kv put", "http-basic.", "--body", "--value", "rabbitmqctl",
+    "obscure ", "input_pw", "db2 ", "basicauth", "fromhex", "aes.new", "send_keys", "sql.connect",
+    "hashpw", "hmac", "ftp(",
+    # personal data
+    "home", "users", "user/", "/media/", "folders/", "passport", "iban", "phone",
 )  # fmt: skip
 KNOWN_LITERALS = frozenset(stem.encode() for stem in _LITERALS)
 # Characters at which the pass stops, rarest first; a literal is filed under the first it contains.
@@ -60,22 +72,74 @@ _LITERALS_BY_BYTE = {
 _SEPARATE_LITERALS = tuple(stem.encode() for stem in _LITERALS if not set(stem) & set(_RARE_CHARS))
 
 
-def find_literals(lower: bytes) -> dict[bytes, list[int]]:
-    """Return the positions of each literal, from left to right, without overlap."""
+# In a long text, what occurs this often in one window is not searched for further there.
+LONG_TEXT = 200_000
+WINDOW_BITS = 12
+_MAX_PER_WINDOW = 150
+_OVERLAP = 16  # longer than any literal
+
+
+class WindowGuard:
+    """Gives up on windows of a text in which something occurs too often."""
+
+    __slots__ = ("_count", "_crowded", "_window")
+
+    def __init__(self, crowded: set[int]) -> None:
+        self._crowded = crowded
+        self._window = self._count = 0
+
+    def advance(self, at: int, end: int) -> int:
+        """Count an occurrence from `at` to `end`; return where to go on."""
+        window = at >> WINDOW_BITS
+        if window != self._window:
+            self._window, self._count = window, 0
+        self._count += 1
+        if self._count < _MAX_PER_WINDOW:
+            return end
+        self._crowded.add(window)
+        return max(end, (window + 1) << WINDOW_BITS)
+
+
+def find_literals(lower: bytes, crowded: set[int]) -> dict[bytes, list[int]]:
+    """Return the positions of each literal, from left to right, without overlap.
+
+    Add the windows to `crowded` in which there are too many.
+    """
     found: dict[bytes, list[int]] = {}
-    for stop in _RARE_CHAR_PATTERN.finditer(lower):
+    if len(lower) < LONG_TEXT:
+        _collect_literals(lower, 0, len(lower), found, len(lower))
+    else:
+        for window in range((len(lower) >> WINDOW_BITS) + 1):
+            start = window << WINDOW_BITS
+            end = min(len(lower), start + (1 << WINDOW_BITS) + _OVERLAP)
+            if not _collect_literals(lower, start, end, found, 2 * _MAX_PER_WINDOW):
+                crowded.add(window)
+    for literal in _SEPARATE_LITERALS:
+        at = lower.find(literal)
+        if at >= 0:
+            positions = found[literal] = []
+            guard = WindowGuard(crowded if len(lower) >= LONG_TEXT else set())
+            is_long = len(lower) >= LONG_TEXT
+            while at >= 0:
+                positions.append(at)
+                end = at + len(literal)
+                at = lower.find(literal, guard.advance(at, end) if is_long else end)
+    return found
+
+
+def _collect_literals(
+    lower: bytes, start: int, end: int, found: dict[bytes, list[int]], limit: int
+) -> bool:
+    """Add the literals between `start` and `end`; return False if there are more than `limit`."""
+    for stop in _RARE_CHAR_PATTERN.finditer(lower, start, end):
         char_at = stop.start()
+        limit -= 1
+        if limit < 0:
+            return False
         for literal, offset in _LITERALS_BY_BYTE[lower[char_at]]:
             at = char_at - offset
             if at >= 0 and lower.startswith(literal, at):
                 positions = found.setdefault(literal, [])
                 if not positions or at >= positions[-1] + len(literal):
                     positions.append(at)
-    for literal in _SEPARATE_LITERALS:
-        at = lower.find(literal)
-        if at >= 0:
-            positions = found[literal] = []
-            while at >= 0:
-                positions.append(at)
-                at = lower.find(literal, at + len(literal))
-    return found
+    return True

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekindle.redaction.detectors.environment import iter_encodings
+from rekindle.redaction.environment import iter_encodings
 from rekindle.redaction.redactor import Redactor, find_secret_values
 from tests.counts import choose_count
 from tests.unit.redaction.canaries import ALNUM, Canary, Lot, planted

@@ -20,15 +20,19 @@ linear in the length of the text, whatever it contains.
 
 from __future__ import annotations
 
-from rekindle.redaction.scanner import Detector, combine_detectors
+from rekindle.redaction.personal import contacts, id_numbers, places
+from rekindle.redaction.scanner import Detector, make_literal_detector
 
 from . import (
     assignments,
+    bare_secrets,
     cli_options,
+    code_calls,
     credential_files,
     http_headers,
-    personal_data,
     private_keys,
+    prose,
+    tables,
     urls,
 )
 from .api_keys import detect_tokens
@@ -40,14 +44,27 @@ _LITERAL_DETECTORS = (
     *assignments.LITERAL_DETECTORS,
     *cli_options.LITERAL_DETECTORS,
     *credential_files.LITERAL_DETECTORS,
-    *personal_data.LITERAL_DETECTORS,
+    *code_calls.LITERAL_DETECTORS,
+    *tables.LITERAL_DETECTORS,
+    *prose.LITERAL_DETECTORS,
+    *contacts.LITERAL_DETECTORS,
+    *places.LITERAL_DETECTORS,
+    *id_numbers.LITERAL_DETECTORS,
 )
 
 DETECTORS: tuple[Detector, ...] = (
     detect_tokens,
-    combine_detectors(_LITERAL_DETECTORS),
-    personal_data.detect_emails,
+    make_literal_detector(_LITERAL_DETECTORS),
+    contacts.detect_emails,
+    contacts.detect_spelled_emails,
     cli_options.detect_options,
     credential_files.detect_hashes,
-    personal_data.detect_numbers,
+    contacts.detect_numbers,
+    id_numbers.detect_id_numbers,
+    places.detect_prompts,
+    places.detect_streets,
+    bare_secrets.detect_passwords,
+    bare_secrets.detect_bare_tokens,
+    bare_secrets.detect_phrases,
+    prose.detect_foreign_passwords,
 )

@@ -14,8 +14,8 @@ from rekindle.redaction.scanner import (
     make_secret_span,
 )
 
-from .entropy import is_digest, is_placeholder, is_random, split_words
-from .secret_names import TOKEN, SecretName, classify_name
+from rekindle.redaction.vocabulary.entropy import is_digest, is_placeholder, is_random, split_words
+from rekindle.redaction.vocabulary.secret_names import TOKEN, SecretName, classify_name
 
 _NON_SECRET_WORDS = split_words(
     """str string text bytes int integer number float bool boolean none null nil undefined true
@@ -63,7 +63,11 @@ def is_secret_string(name: SecretName, value: str) -> bool:
     if (_CONSTANT.match(value) and classify_name(value)) or is_path(value):
         return False
     if name.kind in ("key", "secret") and _PLAIN_WORD.match(value):
-        return is_random(value) or (len(value) >= 16 and "_" not in value and "-" not in value)
+        return (
+            is_random(value)
+            or _is_passphrase(value)
+            or (len(value) >= 16 and "_" not in value and "-" not in value)
+        )
     if _PLAIN_WORD.match(value) and classify_name(value):
         return False
     return len(value) >= (6 if name.kind == "key" else 3)
@@ -79,6 +83,8 @@ def is_secret_word(name: SecretName, value: str, *, is_bare: bool) -> bool:
     if not name.is_strong:
         return _looks_like_token(name, value) and not _EXPRESSION.match(value)
     if _PLAIN_WORD.match(value):
+        if is_bare and name.kind in ("key", "secret") and _is_passphrase(value):
+            return True
         return is_bare and len(value) >= 4 and name.kind == "password" and not classify_name(value)
     if _EXPRESSION.match(value) and not is_random(value):
         return False
@@ -91,6 +97,23 @@ def is_secret_word(name: SecretName, value: str, *, is_bare: bool) -> bool:
     return (not (_CONSTANT.match(value) and classify_name(value)) and not value.isdigit()) or len(
         value
     ) > 3
+
+
+_PLACEHOLDER_PARTS = split_words(
+    """your my the change me changeme example placeholder secret key token password test dummy fake sample
+    here insert replace todo default name value goes super not real some any this is a an in production
+    """
+)
+
+
+def _is_passphrase(value: str) -> bool:
+    """Return whether the value is words joined by hyphens that stand for nothing else."""
+    words = value.lower().split("-")
+    return (
+        3 <= len(words) <= 10
+        and all(len(word) >= 3 for word in words)
+        and _PLACEHOLDER_PARTS.isdisjoint(words)
+    )
 
 
 def _is_non_secret_word(value: str) -> bool:
@@ -110,9 +133,26 @@ def _looks_like_token(name: SecretName, value: str) -> bool:
         return False
     if name.kind == "password" and 6 <= len(value) <= 80 and not _EXPRESSION.match(value):
         return not value.isalpha() and not is_path(value) and _MIXED.match(value) is not None
-    if is_random(value, 10):
+    if name.min_chars > 10 and is_digest(value):
+        return False
+    if is_random(value, name.min_chars):
         return not _PATH.match(value) or is_random(value, 24)
+    if name.min_chars > 10:
+        return False
     return len(value) >= 20 and value.isalnum() and not value.isalpha() and not value.isdigit()
+
+
+_SHORT_TOKEN = re.compile(r"(?=[^\s]*[A-Za-z])(?=[^\s]*\d)[A-Za-z0-9_.!@#%^*+-]{5,60}\Z")
+
+
+def _is_short_token(variable: str, value: str) -> bool:
+    """Return whether a token's variable, `CI_TOKEN`, has a short value with letters and digits."""
+    return (
+        variable.isupper()
+        and _SHORT_TOKEN.match(value) is not None
+        and not is_placeholder(value)
+        and not value.startswith(("v1", "v2", "0x", "-"))
+    )
 
 
 def _is_prose(value: str) -> bool:
@@ -162,8 +202,9 @@ def _is_random_secret(value: str) -> bool:
 
 # Every secret's name contains one of these; the full name decides.
 _NAME_LITERALS = (
-    b"pass", b"pw", b"psk", b"secret", b"token", b"key", b"cred", b"auth", b"cookie", b"sess", b"sig",
-    b"mnemonic", b"phrase",
+    b"pass", b"pw", b"psk", b"secret", b"token", b"key", b"cred", b"auth", b"cookie", b"sessid", b"sessionid", b"sig",
+    b"mnemonic", b"phrase", b"pepper", b"otp", b"_pat", b"private", b"jwt", b"senha", b"clave", b"parola",
+    b"wachtwoord", b"contrasena", b"haslo", b"heslo", b"salasana", b"sifre",
 )  # fmt: skip
 _NAME_BYTES = bytes(c for c in range(128) if chr(c).isalnum()) + b"_-."
 _QUALIFIED = re.compile(rb"(?:api|access|secret|private|auth|deploy|encryption) \Z")
@@ -179,7 +220,9 @@ _SEPARATOR = re.compile(
       | (?P<pair>{_QUOTE}{_SPACE},{_SPACE}(?={_QUOTE}))
       | (?:{_QUOTE}{_SPACE},?|(?=[ ]{{0,8}}(?:\\r?\\?n|\r?\n))){_SPACE}
         {_QUOTE}?value{_QUOTE}?[ ]?(?P<listed>[:=])
+      | {_QUOTE}{_SPACE}:{_SPACE}\{{{_SPACE}{_QUOTE}value{_QUOTE}{_SPACE}(?P<nested>:)
       | (?P<call>\([ ]{{0,4}}(?=["']))
+      | (?P<plist></key>\s{{0,20}}<string>)
       | (?P<xml>>)
       | (?P<close>{_QUOTE})?\]?\??(?P<before>{_SPACE})(?:[ ]\w{{2,10}}[ ])?(?P<sign>{_SIGN})
         (?:[ ]{{0,4}}{_TYPE})?
@@ -189,19 +232,19 @@ _SEPARATOR = re.compile(
     re.X,
 )
 _VALUE_PREFIX = re.compile(
-    r"(?:[ \t]|\\?\r?\n|\\n|\\t){0,40}(?:\([ \t\n]{0,40})?[fbruFBRU@$]{0,2}(?=\\{0,7}[\"'`&%])"
+    r"[ ]?![\w-]{1,30}[ ](?![|>])|(?:[ \t]|\\?\r?\n|\\n|\\t){0,40}(?:\([ \t\n]{0,40})?[fbruFBRU@$]{0,2}(?=\\{0,7}[\"'`&%])"
     r"|[ \t]{0,40}"
 )
-_OPENING_QUOTE = re.compile(rf'"""|{_QUOTE}', re.X)
-_QUOTE_STARTS = frozenset("\"'`\\&%")  # may begin a quote
-_NAME_FOLLOWERS = _QUOTE_STARTS | frozenset(" \t\r\n(>]?:=!")  # may follow a name
+_OPENING_QUOTE = re.compile(rf'"""|\[\[|{_QUOTE}', re.X)
+_QUOTE_STARTS = frozenset("\"'`\\&%[")  # may begin a quote
+_NAME_FOLLOWERS = _QUOTE_STARTS | frozenset(" \t\r\n(<>]?:=!")  # may follow a name
 _VALUE_STARTS = _QUOTE_STARTS | frozenset(" \t\r\n(fbruFBRU@$")  # may precede a value
 _PLAIN_VALUE = CharRuns(r"[^\s\"'`,;&<>(){}\[\]|\\]")
 _SHELL_WORD = CharRuns(r"[^\s\"'`;&|<>\\]")
 _ESCAPED_SHELL_WORD = re.compile(r"(?:\\(?!\\*[nrt\"'])[^\n]|[^\s\"'`;&|<>\\]){1,400}+")
 _INDENT = CharRuns(r"[ \t\-#>]")
 _URL_PARAMETER = CharRuns(r"[^\s\"'`&#<>\\;]")
-_IN_TAG = re.compile(r"[^<\n]{1,400}(?=</)")
+_IN_TAG = re.compile(r"[^<\n]{1,400}(?=</)|[A-Za-z0-9+/=]{40,4000}")
 _BLOCK = re.compile(
     r"[|>][+-]?\d?[ \t]{0,8}((?:(?:\r?\n|\\n)[ \t]{1,40}[^\s\\][^\n\\]{0,400}){1,60})"
 )
@@ -238,7 +281,7 @@ def _detect_assignment(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
         found := list(_detect_value(scan, start, end, secret_name))
     ):
         return found
-    return detect_random_nearby(scan, end)
+    return detect_random_nearby(scan, end) if secret_name.min_chars <= 10 else NO_SPANS
 
 
 def _detect_value(
@@ -251,7 +294,7 @@ def _detect_value(
     if text.startswith("<secret:", max(0, start - 1)):  # a mask
         return
     separator_kind = separator.lastgroup or ""
-    if separator_kind == "xml" and text[start - 1 : start] != "<":
+    if separator_kind == "xml" and text[start - 1 : start] not in ("<", ":"):
         return
     if separator_kind == "space" and not _accepts_spaced_value(text, start, name):
         return
@@ -265,7 +308,7 @@ def _detect_value(
         separator_kind == "space" and not _is_option(text, start)
     ):
         return
-    elif separator_kind == "xml":
+    elif separator_kind in ("xml", "plist"):
         if (found := _IN_TAG.match(text, at)) and is_secret_word(name, found.group(), is_bare=True):
             yield make_secret_span(found.start(), found.end(), name.kind)
     elif first_char in ("|", ">") and (block := _BLOCK.match(text, at)):
@@ -298,11 +341,11 @@ def _detect_quoted(
 ) -> Iterator[RedactionSpan]:
     quote, at = opening.group(), opening.end()
     limit = at + (4000 if quote == '"""' else 600)
-    end = _find_closing_quote(text, quote, at, limit)
+    end = _find_closing_quote(text, "]]" if quote == "[[" else quote, at, limit)
     value = text[at:end]
     if not value.strip() or not is_secret_string(name, value):
         return
-    if separator_kind in ("pair", "call") and not (name.is_strong and _has_non_letters(value)):
+    if separator_kind in ("pair", "call") and not _has_non_letters(value):
         return
     if separator_kind == "pair" and value.isalnum() and not is_random(value, 8):
         return
@@ -357,7 +400,11 @@ def _detect_unquoted(
         return
     if separator["close"] and not value.isdigit():
         return  # unquoted JSON values are numbers
-    if is_secret_word(name, value, is_bare=is_bare):
+    variable = text[start : separator.start()]
+    is_short_token = (
+        name.kind == "token" and is_tight and sign == "=" and _is_short_token(variable, value)
+    )
+    if is_short_token or is_secret_word(name, value, is_bare=is_bare):
         yield make_secret_span(at, at + len(value), name.kind)
 
 

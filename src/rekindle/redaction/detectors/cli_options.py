@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from rekindle.redaction.scanner import (
+    NO_CANDIDATES,
     NO_SPANS,
-    LiteralDetector,
+    Candidates,
+    Inspection,
     LiteralDetectors,
     RedactionSpan,
     ScanInput,
+    find_matches,
     make_secret_span,
 )
 
-from .entropy import is_placeholder, is_random
-from .secret_names import classify_name
+from rekindle.redaction.vocabulary.entropy import is_digest, is_placeholder, is_random
+from rekindle.redaction.vocabulary.secret_names import classify_name
 
 _WORD = (
     r"""(?:"(?P<double>[^"\n]{1,200})"|'(?P<single>[^'\n]{1,200})'"""
     r"""|(?P<bare>[^\s"'|;&<>`\\][^\s"'|;&<>`]{0,199}))"""
 )
-_OPTION = re.compile(r" -(?:([puwakPUWc])|-(?:proxy-)?user[ =])")
+_OPTION = re.compile(r" -(?:([puwakPUWcsNAKb])|-(?:proxy-)?user[ =])")
 _VALUE = re.compile(rf"[ ]{{0,4}}\\?\"?{_WORD}")
 _JOINED = re.compile(rf"{_WORD}")
 
 # option letter → programs that take a password after it; `-p` may be joined with the value
 _SPACED_OPTIONS = {
     "p": r"sshpass|docker[ ]login|podman[ ]login|helm[ ]registry|mongo\w*|twine|az[ ]login|oc[ ]login"
-    r"|rabbitmqadmin|lftp|influx|cqlsh|neo4j|cypher-shell|clickhouse\S*|nexus|buildah[ ]login|impala\S*",
-    "P": r"zip|unzip|sqlcmd|bcp|tsql|isql|ipmitool|wireless|freebcp|zipcloak",
+    r"|rabbitmqadmin|lftp|influx|cqlsh|neo4j|cypher-shell|clickhouse\S*|nexus|buildah[ ]login|impala\S*"
+    r"|evil-winrm|crackmapexec|netexec|nxc|useradd|usermod|smbmap|hydra|beeline|couchbase-cli|cbq|mysqlsh|wpscan",
+    "P": r"zip|unzip|sqlcmd|bcp|tsql|isql|ipmitool|wireless|freebcp|zipcloak|mosquitto_\w+|ssh-keygen|smbget",
+    "N": r"ssh-keygen",
+    "s": r"ldappasswd",
+    "K": r"openssl[ ]enc",
     "w": r"ldap\w+|dsconf|add-generic-password|add-internet-password|db2",
     "W": r"dsmc|ktpass",
     "a": r"redis-cli|keydb-cli|valkey-cli",
@@ -38,7 +45,7 @@ _SPACED_OPTIONS = {
 }
 _JOINED_PROGRAM_NAMES = r"mysql\w*|mariadb\w*|7z[ar]?|sshpass|rar|unrar|mongo\w*"
 _LOGIN_PROGRAM_NAMES = (
-    r"curl|wget|https?|xh|ab|lftp|smbclient|rpcclient|wrk|siege|artifactory|elasticsearch\S*|nxc"
+    r"curl|wget|https?|xh|ab|lftp|smbclient|rpcclient|wrk|siege|artifactory|elasticsearch\S*|nxc|etcdctl|hey|vegeta|ffuf|wfuzz|gobuster|mc|couchdb|influx|restic"
 )
 
 
@@ -63,6 +70,9 @@ class _ProgramMatcher:
 _PROGRAMS = {letter: _ProgramMatcher(names) for letter, names in _SPACED_OPTIONS.items()}
 _JOINED_PROGRAMS = _ProgramMatcher(_JOINED_PROGRAM_NAMES)
 _LOGIN_PROGRAMS = _ProgramMatcher(_LOGIN_PROGRAM_NAMES, "|;")
+_HTTP_CLIENTS = _ProgramMatcher(r"https?|xh|httpie")
+_CURL = _ProgramMatcher("curl")
+_COOKIE_OPTION = re.compile(r"""[ ]?\\{0,3}["']?[\w.-]{1,60}=(?P<value>[^\s"';\\]{6,4000})""")
 _HTPASSWD = re.compile(r"passwd\b[^|;&\n]{0,120}?-(?=\w*b)\w++[ ]+(?:\S+[ ]+){2}(\S{3,200})")
 _LOGIN_VALUE = re.compile(
     r"""[ ]{0,4}\\{0,3}["']?[^\s:%"',]{0,80}[:%,](?P<password>[^\s"'\\]{2,200})"""
@@ -71,19 +81,37 @@ _LOGIN_VALUE = re.compile(
 # Everything else: a literal, and the pattern that begins with it.
 _Q = r"""\\{0,3}["']?"""
 _VALUES = rf"""{_Q}(?P<value>[^\s"'\\]{{3,400}})"""
+_PIPED = rf"""{_Q}(?P<value>[^\s"'|\\][^"'|\n\\]{{1,200}}?)(?:\\n[^"'|\n]{{0,200}}?)?{_Q}[ ]*\|[ ]*
+        (?: sudo[ ]+(?:-\w+[ ]+)*-\w*S
+          | (?:sudo[ ]+)?(?:chpasswd|passwd|smbpasswd|pdbedit|cryptsetup|kinit|vncpasswd)\b
+          | (?:docker|podman|helm|oras|skopeo|crane|buildah)[ ](?:registry[ ])?login
+          | gh[ ]auth[ ]login | su[ ] | gpg[ ].{{0,60}}passphrase | wg[ ]\w+ | pass[ ]insert
+          | (?:gh|glab|wrangler|flyctl|fly|docker|doppler|railway|netlify|vercel)[ ](?:secrets?|env|variables?)[ ]\w+
+          | \w+[ ].{{0,80}}--(?:password|token|secret)-?stdin )"""
 _COMMAND_PATTERNS: tuple[tuple[bytes, str], ...] = (
     # echo PASSWORD | a program that reads one
-    (b"echo ", rf"""echo[ ]+(?:-\w+[ ]+)?{_Q}(?P<value>[^\s"'|\\][^"'|\n\\]{{1,200}}?){_Q}[ ]*\|[ ]*
-        (?: sudo[ ]+(?:-\w+[ ]+)*-\w*S
-          | (?:sudo[ ]+)?(?:chpasswd|passwd|smbpasswd|pdbedit|cryptsetup|kinit)\b
-          | (?:docker|podman|helm|oras|skopeo|crane|buildah)[ ](?:registry[ ])?login
-          | gh[ ]auth[ ]login | su[ ] | gpg[ ].{{0,60}}passphrase
-          | \w+[ ].{{0,80}}--(?:password|token|secret)-?stdin )"""),
+    (b"echo ", rf"""echo[ ]+(?:-\w+[ ]+)?{_PIPED}"""),
+    (b"printf ", rf"""printf[ ]+(?:['"]?%s(?:\\n)?['"]?[ ]+)?{_PIPED}"""),
+    # PROGRAM <<< PASSWORD
+    (b"<<<", rf"""<<<[ ]?{_Q}(?:[\w.-]{{1,40}}:)?(?P<typed>[^\s"'\\]{{3,200}})"""),
+    (b"rabbitmqctl", rf"""rabbitmqctl[ ][^\n|;]{{0,60}}?(?:add_user|change_password|authenticate_user)[ ]+\S{{1,60}}[ ]+{_VALUES}"""),
+    (b"db2 ", rf"db2[ ]+connect[ ][^\n|;]{{0,120}}?[ ]using[ ]+{_VALUES}"),
+    (b"obscure ", rf"obscure[ ](?<=rclone[ ]obscure[ ]){_VALUES}"),
+    (b"input_pw", rf"input_pw[ ]+{_VALUES}"),
+    (b"/rp ", rf"/rp[ ]+{_VALUES}"),
+    (b"--value", rf"""--value[= ]{_Q}(?P<stored>[^\s"'\\]{{3,400}})"""),
+    (b"pass", rf"""password(?<=[ \n]password)[ ]+(?P<spoken>(?!\[)[^\s"'\\<]{{4,100}})(?=[ \t]*(?:\n|\Z|\\n))"""),
+    (b"pass", rf"password[ ]+{_Q}(?P<administered>[^\s\"'\\<-][^\s\"'\\]{{2,100}})"),
+    (b"auth", r"""auth[ ](?:default[ ])?(?P<redis>[^\s"'\\]{6,100})(?=\s|["'\\]|\Z)"""),
+    (b"pass", r"""password[^\n]{0,20}?["'][^\n]{0,8}\n?[ \t]{0,8}send[ ](?:--[ ])?"(?P<value>[^"\\\n]{3,80})"""),
+    (b"private", r"""private-(?P<value>[0-9a-f]{20,64})(?=/)"""),
+    *((stem, r"""\w{3,24}(?:[-_/]\w{1,24}){0,2}?[/=](?P<link>[A-Za-z0-9_.~-]{16,400})(?=[\s"'`?&#/)\\]|\Z)""")
+      for stem in (b"reset-p", b"reset/", b"verif", b"invite")),
     (b"login", r"""login[ ]+(?:--?\w+(?:[ =]\S+)?[ ]+){0,3}
         (?P<random>[A-Za-z0-9_.-]{20,300})(?=[\s"'`;&|]|\Z)"""),
-    (b"identified ", r"""identified[ ]+(?:with[ ]+[\w']+[ ]+)?(?:by|as)[ ]+(?:password[ ]+)?
+    (b"identified by", r"""identified[ ]+by[ ]+(?:password[ ]+)?
         \\{0,3}["'](?P<value>[^"'\n\\]{1,200})"""),
-    (b"from-literal", rf"from-literal[= ]{_Q}[\w.-]{{1,80}}={_VALUES}"),
+    (b"secret", rf"secret[ ]+generic[ ][^\n|;]{{0,200}}?--from-literal[= ]{_Q}[\w.-]{{1,80}}={_VALUES}"),
     (b"pass", rf"pass(?:in|out)?[ ]+pass:{_VALUES}"),
     (b"pass", rf"""passphrase(?<=wpa_passphrase)[ ]+
         (?:"[^"]{{1,64}}"|'[^']{{1,64}}'|\S{{1,64}})[ ]+{_VALUES}"""),
@@ -100,11 +128,17 @@ _COMMAND_PATTERNS: tuple[tuple[bytes, str], ...] = (
 )  # fmt: skip
 
 
-def detect_options(scan: ScanInput) -> Iterator[RedactionSpan]:
+def detect_options(scan: ScanInput) -> Sequence[Candidates]:
     """Detect passwords that a program takes after a single-letter option."""
-    for found in _OPTION.finditer(scan.text):
-        if span := _detect_option(scan.text, found):
-            yield span
+    if b" -" not in scan.raw:
+        return NO_CANDIDATES
+    found = find_matches(scan, _OPTION)
+    return (Candidates(found, _inspect_option),) if found else NO_CANDIDATES
+
+
+def _inspect_option(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+    if (found := _OPTION.match(scan.text, at)) and (span := _detect_option(scan.text, found)):
+        yield span
 
 
 def find_password_words(words: Sequence[str]) -> Iterator[int]:
@@ -122,7 +156,7 @@ def find_password_words(words: Sequence[str]) -> Iterator[int]:
             yield number
 
 
-def _make_detector(expression: str) -> LiteralDetector:
+def _make_detector(expression: str) -> Inspection:
     pattern = re.compile(expression, re.X | re.I)
 
     def detect(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
@@ -143,7 +177,9 @@ def _detect_option(text: str, found: re.Match[str]) -> RedactionSpan | None:
     letter, at = found[1] or "u", found.end()
     line = text.rfind("\n", max(0, at - 240), at)
     before = text[max(line, 0, at - 240) : at]
-    if letter in "uU":
+    if letter == "b":
+        return _detect_cookie_option(text, at, before)
+    if letter in "uUA" or (letter == "a" and _HTTP_CLIENTS.matches(before)):
         pair = _LOGIN_VALUE.match(text, at)
         if pair and not pair["password"].isdigit() and _LOGIN_PROGRAMS.matches(before):
             return _mask_group(pair, "password")
@@ -157,6 +193,13 @@ def _detect_option(text: str, found: re.Match[str]) -> RedactionSpan | None:
     if program is None or not program.matches(before):
         return None
     return _mask_word(_VALUE.match(text, at), 3 if letter != "c" else 6)
+
+
+def _detect_cookie_option(text: str, at: int, before: str) -> RedactionSpan | None:
+    found = _COOKIE_OPTION.match(text, at)
+    if found is None or not _CURL.matches(before) or is_placeholder(found["value"]):
+        return None
+    return make_secret_span(found.start("value"), found.end("value"), "cookie")
 
 
 def _mask_word(word: re.Match[str] | None, min_length: int) -> RedactionSpan | None:
@@ -173,9 +216,41 @@ def _mask_group(found: re.Match[str], group: str) -> RedactionSpan | None:
 
 def _mask_match(found: re.Match[str]) -> RedactionSpan | None:
     group = found.lastgroup
-    if group is None or (group == "random" and not is_random(found[group], 16)):
+    if group is None or not _CONDITIONS.get(group, _accept_any)(found):
         return None
     return _mask_group(found, group)
+
+
+def _accept_any(_: re.Match[str]) -> bool:
+    return True
+
+
+def _has_before(found: re.Match[str], pattern: re.Pattern[str]) -> bool:
+    return pattern.search(found.string, max(0, found.start() - 120), found.start()) is not None
+
+
+_READS_PASSWORD = re.compile(r"(?:passwd|sudo[ ]-\w*S|read[ ]-\w*s|kinit|cryptsetup|su[ ])[^\n|;]{0,80}\Z")
+_STORES_SECRET = re.compile(r"(?:secret|password|securestring|token)[^\n|;]{0,120}\Z", re.I)
+_NAMES_USER = re.compile(r"(?:\A|\n|\\n|machine[ ]\S{1,80}|(?:user|username|login)[ ]\S{1,80})[ \t]*\Z")
+_ADMINISTERS = re.compile(r"(?:mysqladmin|username[ ]\S{1,60}|user[ ]\S{1,60})[^\n|;]{0,60}\Z")
+# What else a group needs to be a secret.
+_CONDITIONS: dict[str, Callable[[re.Match[str]], bool]] = {
+    "random": lambda found: is_random(found["random"], 16),
+    "typed": lambda found: _has_before(found, _READS_PASSWORD),
+    "stored": lambda found: _has_before(found, _STORES_SECRET),
+    "spoken": lambda found: _has_before(found, _NAMES_USER) and _has_non_letter(found["spoken"]),
+    "administered": lambda found: _has_before(found, _ADMINISTERS) and _has_non_letter(found["administered"]),
+    "redis": lambda found: found.group().startswith("AUTH ") and _has_non_letter(found["redis"]),
+    "link": lambda found: _is_in_url(found) and (is_random(found["link"], 16) or is_digest(found["link"])),
+}
+
+
+def _has_non_letter(value: str) -> bool:
+    return any(letter.isdigit() or letter in "!@#$%^&*?+~" for letter in value)
+
+
+def _is_in_url(found: re.Match[str]) -> bool:
+    return re.search(r"https?://[^\s\"'`]{1,200}\Z", found.string[max(0, found.start() - 200) : found.start()]) is not None
 
 
 LITERAL_DETECTORS: LiteralDetectors = (

@@ -5,19 +5,22 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from binascii import Error
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rekindle.redaction.scanner import (
+    NO_CANDIDATES,
     NO_SPANS,
+    Candidates,
     CharRuns,
-    LiteralDetector,
+    Inspection,
     LiteralDetectors,
     RedactionSpan,
     ScanInput,
+    find_matches,
     make_secret_span,
 )
 
-from .entropy import is_placeholder
+from rekindle.redaction.vocabulary.entropy import is_placeholder
 
 _GAP = r"(?:[ \t]|\r?\n|\\n|\\t){1,20}"
 _NETRC = re.compile(
@@ -30,6 +33,7 @@ _PGPASS = re.compile(
 _PASSWORD_HASH = re.compile(
     r"\$(?:[156y]|2[abxy]|apr1|argon2\w{1,2}|sha1|scrypt|pbkdf2-\w+|\d{4,7})\$[^\s\"'`:,;\\]{12,400}"
 )
+_LDAP_HASH = re.compile(r"\{(?:S?SHA\d{0,3}|B?CRYPT)\}[A-Za-z0-9+/=$.]{16,400}")
 _NPM_AUTH = re.compile(r"auth[ ]?=[ ]?[\"']?(?=[A-Za-z0-9+/=_-]{6})")
 _BASE64 = CharRuns(r"[A-Za-z0-9+/=_-]")
 _DOCKER_AUTH = re.compile(
@@ -43,7 +47,7 @@ _VAULT = re.compile(
 )
 
 
-def _make_line_detector(pattern: re.Pattern[str], kind: str) -> LiteralDetector:
+def _make_line_detector(pattern: re.Pattern[str], kind: str) -> Inspection:
     def detect(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
         found = pattern.match(scan.text, at)
         if found is None or is_placeholder(found["value"]):
@@ -70,11 +74,20 @@ def _detect_docker_auth(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
     return NO_SPANS
 
 
-def detect_hashes(scan: ScanInput) -> Iterator[RedactionSpan]:
-    """Detect password hashes; all of them begin with a dollar sign."""
-    if b"$" in scan.raw:
-        for found in _PASSWORD_HASH.finditer(scan.text):
-            yield make_secret_span(found.start(), found.end(), "password-hash")
+def detect_hashes(scan: ScanInput) -> Sequence[Candidates]:
+    """Detect password hashes: `$6$…`, `{SSHA}…`."""
+    raw = scan.raw
+    found: list[int] = []
+    if b"$" in raw:
+        found += find_matches(scan, _PASSWORD_HASH)
+    if b"}" in raw and (b"HA}" in raw or b"RYPT}" in raw):
+        found += find_matches(scan, _LDAP_HASH)
+    return (Candidates(found, _inspect_hash, 0.2),) if found else NO_CANDIDATES
+
+
+def _inspect_hash(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+    if found := _PASSWORD_HASH.match(scan.text, at) or _LDAP_HASH.match(scan.text, at):
+        yield make_secret_span(at, found.end(), "password-hash")
 
 
 def is_base64_login(value: str) -> bool:
@@ -85,7 +98,49 @@ def is_base64_login(value: str) -> bool:
         return False
 
 
+_YAML_VALUE = re.compile(r"\n[ \t]{1,12}[\w.-]{1,80}:[ ]+[\"']?(?P<value>[^\s\"'#|>][^\n\"']{2,2000})")
+_SECRET_DATA = re.compile(r"(?:^|\n)(?:string)?data:(?=[ ]*\n)", re.I)
+_JWK_FIELD = re.compile(r'''\\{0,7}"(?:d|p|q|dp|dq|qi|k)\\{0,7}"[ ]?:[ ]?\\{0,7}"(?P<value>[A-Za-z0-9_-]{16,2000})''')
+_MAP_VALUE = re.compile(
+    r'''[\w-]{0,20}\\{0,7}"[ ]?:[ ]?\{[ \n]{0,20}\\{0,7}"[^"\n]{1,80}"[ ]?:[ ]?\\{0,7}"(?P<value>[A-Za-z0-9_.~+/=-]{16,400})"'''
+)
+
+
+def _detect_string_data(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+    """Detect the values of a Kubernetes secret, below `stringData:`."""
+    yield from _detect_yaml_values(scan.text, scan.text.find("\n", at, at + 40))
+
+
+def _detect_secret_data(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+    """Detect the values of a Kubernetes secret, below `data:` before or after its kind."""
+    for found in _SECRET_DATA.finditer(scan.text, max(0, at - 1000), at + 1500):
+        yield from _detect_yaml_values(scan.text, found.end())
+
+
+def _detect_yaml_values(text: str, at: int) -> Iterator[RedactionSpan]:
+    for _ in range(50):
+        found = _YAML_VALUE.match(text, at) if at >= 0 else None
+        if found is None:
+            return
+        if not is_placeholder(found["value"]):
+            yield make_secret_span(found.start("value"), found.end("value"), "secret")
+        at = text.find("\n", found.end("value"), found.end("value") + 4)
+
+
+def _detect_jwk(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+    """Detect the private fields of a JSON Web Key."""
+    following = scan.text.find('"kty', at + 5, at + 3000)
+    end = following if following >= 0 else at + 3000
+    for found in _JWK_FIELD.finditer(scan.text, max(0, at - 200), end):
+        yield make_secret_span(found.start("value"), found.end("value"), "private-key")
+
+
 LITERAL_DETECTORS: LiteralDetectors = (
+    (b"stringdata", _detect_string_data),
+    (b"kind: secret", _detect_secret_data),
+    (b'"kty"', _detect_jwk),
+    (b"github-oauth", _make_line_detector(_MAP_VALUE, "token")),
+    (b"token", _make_line_detector(_MAP_VALUE, "token")),
     (b"login", _make_line_detector(_NETRC, "password")),
     (b":5432:", _make_line_detector(_PGPASS, "password")),
     (b":*:", _make_line_detector(_PGPASS, "password")),

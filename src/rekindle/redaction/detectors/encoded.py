@@ -1,157 +1,212 @@
-"""Detects secrets inside base64 or percent-encoding."""
+"""Detects secrets inside base64, base32, hexadecimal, percent-encoding, and other escapes."""
 
 from __future__ import annotations
 
 import re
+from base64 import b32decode
 from binascii import Error, a2b_base64
-from collections.abc import Callable, Iterator
-from string import ascii_lowercase, ascii_uppercase, digits
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from urllib.parse import unquote
 
 from rekindle.redaction.scanner import (
-    CharRuns,
+    NO_SPANS,
+    Candidates,
     Detector,
+    Inspection,
     RedactionSpan,
     ScanInput,
-    can_start_token,
+    find_run_end,
+    find_matches,
+    find_positions,
     make_secret_span,
 )
 
-_BASE64_LITERALS = frozenset((b"base64", b"b64", b"atob("))
-_KUBERNETES_SECRET = b"kind: secret"
-_MIN_RUN_CHARS = 12
-# Maps base64 characters to `a` and the rest to blanks.
-_RUN_IMAGE = bytes(
-    97 if (chr(c).isalnum() and c < 128) or chr(c) in "+/_-" else 32 for c in range(256)
-)
-_MIN_RUN = b"a" * _MIN_RUN_CHARS
-_MAX_RUN_CHARS = 20_000
-_RUN = CharRuns(r"[A-Za-z0-9+/_-]")
-_ALPHABET = (ascii_uppercase + ascii_lowercase + digits + "+/").encode()
+ContainsSecret = Callable[[str], bool]
+
+_MAX_RUN_CHARS = 40_000
 _TO_STANDARD = bytes.maketrans(b"-_", b"+/")
-# The first two base64 characters that may decode to text: one byte and the start of the next.
-_TEXT_STARTS = frozenset(
-    bytes((_ALPHABET[first], _ALPHABET[second]))
-    for first in range(64)
-    for second in range(64)
-    if (first < 32 and second % 16 // 4 != 2) or (first >= 48 and second % 16 // 4 == 2)
-)
+_TEXT_BYTES = bytes(range(32, 127)) + b"\t\n\r"
+_TEXT_OR_NULL = _TEXT_BYTES + b"\0"
+_HEX_BYTES = b"0123456789abcdef"
+_HEX_RUN = re.compile(rb"(?:0x)?((?:[0-9a-f]{2}){8,20000}|(?:[0-9A-F]{2}){8,20000})(?![0-9A-Za-z])")
+_BASE32_RUN = re.compile(rb"[A-Z2-7]{16,4000}(?![0-9A-Za-z])")
 _MAX_DECODES_PER_RUN = 8  # bounds the cost of a run that repeats a prefix
+_EMBEDDED = re.compile(rb"eyJ|LS0tLS1CRUdJTi")  # base64 of JSON, and of a key
 _ADJACENT_BYTES = bytes(c for c in range(33, 127) if chr(c) not in "\"'`<>&=?/%\\,;(){}[]")
 _PERCENT_CODE = r"""%[0-9A-Fa-f]{2}[^\s"'`<>&=?/%]{0,400}"""
 _PERCENT_ENCODED = re.compile(rf"{_PERCENT_CODE}(?:{_PERCENT_CODE}){{0,399}}")
 
 
-class _Base64Prefix(NamedTuple):
-    """A prefix of base64 text, the length of the rest, and whether the run must be complete."""
-
-    text: bytes
-    min_chars: int
-    max_chars: int
-    must_be_whole: bool
-
-    def find_end(self, scan: ScanInput, at: int) -> int:
-        """Return the end of the base64 text that begins at `at`, or 0 if it is something else."""
-        start = at + len(self.text)
-        end = _RUN.find_end(scan, start, len(scan.raw))
-        if end - start < self.min_chars:
-            return 0
-        if end - start > self.max_chars:
-            return 0 if self.must_be_whole else start + self.max_chars
-        stop, is_whole = _find_padding_end(scan.raw, end)
-        return stop if is_whole or not self.must_be_whole else 0
-
-
-_BASE64_PREFIXES = (
-    _Base64Prefix(b"eyJ", _MIN_RUN_CHARS, _MAX_RUN_CHARS, True),
-    _Base64Prefix(b"LS0tLS1CRUdJTi", 40, 40_000, False),
-)
-
-
-def make_encoded_detector(contains_secret: Callable[[str], bool]) -> Detector:
+def make_encoded_detector(contains_secret: ContainsSecret) -> Detector:
     """Make a detector that passes decoded text to `contains_secret`."""
+    inspect_run = _make_run_inspection(contains_secret)
+    inspect_percent = _make_percent_inspection(contains_secret)
+    inspect_escapes = _make_escape_inspection(contains_secret)
 
-    def detect(scan: ScanInput) -> Iterator[RedactionSpan]:
-        if _mentions_base64(scan):
-            for start, end in _iter_base64_runs(scan):
-                if _decodes_to_secret(scan.raw[start:end], contains_secret):
-                    yield make_secret_span(start, end, "base64")
-        else:
-            for prefix in _BASE64_PREFIXES:
-                if prefix.text.lower() in scan.literal_positions:
-                    yield from _detect_prefixed(scan, prefix, contains_secret)
-        for start, end in _iter_percent_encoded(scan):
-            if contains_secret(unquote(scan.text[start:end], errors="replace")):
-                yield make_secret_span(start, end, "encoded")
+    def detect(scan: ScanInput) -> Sequence[Candidates]:
+        found: list[Candidates] = []
+        raw = scan.raw
+        if scan.runs and (runs := _find_text_runs(scan)):
+            found.append(Candidates(runs, inspect_run, 2.0))
+        if b"%" in raw and (
+            codes := find_matches(scan, _PERCENT_ENCODED)
+        ):
+            found.append(Candidates(codes, inspect_percent, 2.0))
+        if (b"\\" in raw or b"&#" in raw or b"[1" in raw) and (escapes := _find_escapes(scan)):
+            found.append(Candidates(escapes, inspect_escapes, 2.0))
+        return found
 
     return detect
 
 
-def _mentions_base64(scan: ScanInput) -> bool:
-    """Return whether the text mentions base64."""
-    found = scan.literal_positions
-    return not _BASE64_LITERALS.isdisjoint(found) or (
-        b"secret" in found and _KUBERNETES_SECRET in scan.lower
-    )
+# ── base64, base32 and hexadecimal
 
 
-def _iter_base64_runs(scan: ScanInput) -> Iterator[tuple[int, int]]:
-    """Yield complete runs of base64 that are long enough."""
-    image = scan.raw.translate(_RUN_IMAGE)
-    start = image.find(_MIN_RUN)
-    while start >= 0:
-        end = image.find(b" ", start)
-        end = len(image) if end < 0 else end
-        stop, is_whole = _find_padding_end(scan.raw, end)
-        if is_whole and end - start <= _MAX_RUN_CHARS:
-            yield start, stop
-        start = image.find(_MIN_RUN, end)
+def _find_text_runs(scan: ScanInput) -> list[int]:
+    """Return where runs of letters and digits begin that may decode to text."""
+    raw = scan.raw
+    return [start for start, end in scan.runs if _may_decode(raw, start, end)]
 
 
-def _detect_prefixed(
-    scan: ScanInput, prefix: _Base64Prefix, contains_secret: Callable[[str], bool]
-) -> Iterator[RedactionSpan]:
-    """Detect runs of base64 whose prefix identifies them as JSON or a key."""
-    run = decodes = done = 0
-    for at in scan.literal_positions[prefix.text.lower()]:
-        if not (scan.raw.startswith(prefix.text, at) and can_start_token(scan.text, at)):
-            continue
-        stop, end = prefix.find_end(scan, at), _RUN.find_end(scan, at, len(scan.raw))
-        run, decodes = end, (decodes if end == run else 0)
-        if stop <= done or decodes == _MAX_DECODES_PER_RUN:
-            continue
-        decodes += 1
-        if _decodes_to_secret(scan.raw[at:stop], contains_secret):
-            done = stop
-            yield make_secret_span(at, stop, "base64")
-
-
-def _find_padding_end(raw: bytes, end: int) -> tuple[int, bool]:
-    """Return the end of a run's padding, and whether the run is complete."""
-    stop = end
-    while stop < end + 2 and raw.startswith(b"=", stop):
-        stop += 1
-    follows = raw[stop : stop + 1]
-    return stop, follows != b"=" and follows.translate(_RUN_IMAGE) != b"a"
-
-
-def _iter_percent_encoded(scan: ScanInput) -> Iterator[tuple[int, int]]:
-    """Yield stretches that contain percent-encoded characters."""
-    if b"%" not in scan.raw:
-        return
-    for found in _PERCENT_ENCODED.finditer(scan.text):
-        at = found.start()
-        chunk = scan.raw[max(0, at - 200) : at]
-        yield at - (len(chunk) - len(chunk.rstrip(_ADJACENT_BYTES))), found.end()
-
-
-def _decodes_to_secret(value: bytes, contains_secret: Callable[[str], bool]) -> bool:
-    value = value.rstrip(b"=").translate(_TO_STANDARD)
-    if value[:2] not in _TEXT_STARTS:
-        return False
+def _may_decode(raw: bytes, start: int, end: int) -> bool:
+    """Return whether the first characters of a run decode to text, or it embeds what does."""
+    head = raw[start : start + 16]
+    if head.islower():
+        return not head.translate(None, _HEX_BYTES)
+    if head.isupper() and head.isalnum():
+        return True
     try:
-        text = a2b_base64(value + b"===").decode("utf-8")
-    except (Error, UnicodeDecodeError):
+        first = a2b_base64(head[:12].translate(_TO_STANDARD))
+    except Error:
         return False
-    return contains_secret(text)
+    if first.translate(None, _TEXT_OR_NULL):
+        return end - start > 32 and _EMBEDDED.search(raw, start, end) is not None
+    return True
+
+
+def _make_run_inspection(contains_secret: ContainsSecret) -> Inspection:
+    def inspect(scan: ScanInput, start: int) -> Iterable[RedactionSpan]:
+        end = find_run_end(scan, start)
+        if end - start > _MAX_RUN_CHARS:
+            return NO_SPANS
+        stop = _find_padding_end(scan.raw, end)
+        for at, text in _iter_decoded(scan.raw, start, stop):
+            if contains_secret(text):
+                return (make_secret_span(at, stop, "encoded"),)
+        return NO_SPANS
+
+    return inspect
+
+
+def _find_padding_end(raw: bytes, end: int) -> int:
+    stop = end
+    while stop < end + 6 and raw.startswith(b"=", stop):
+        stop += 1
+    return stop
+
+
+def _iter_decoded(raw: bytes, start: int, stop: int) -> Iterator[tuple[int, str]]:
+    """Yield the texts that a run decodes to, each with its position."""
+    value = raw[start:stop]
+    if text := _decode_base64(value):
+        yield start, text
+    if found := _HEX_RUN.match(value):
+        if text := _to_text(bytes.fromhex(found[1].decode())):
+            yield start, text
+    elif (found := _BASE32_RUN.match(value)) and (text := _decode_base32(found.group())):
+        yield start, text
+    for count, embedded in enumerate(_EMBEDDED.finditer(value)):
+        if count == _MAX_DECODES_PER_RUN:
+            break
+        if embedded.start() and (text := _decode_base64(value[embedded.start() :])):
+            yield start + embedded.start(), text
+
+
+def _decode_base64(value: bytes) -> str:
+    value = value.rstrip(b"=").translate(_TO_STANDARD)
+    if len(value) % 4 == 1:
+        value = value[:-1]
+    try:
+        return _to_text(a2b_base64(value + b"=="))
+    except Error:
+        return ""
+
+
+def _decode_base32(value: bytes) -> str:
+    try:
+        return _to_text(b32decode(value + b"=" * (-len(value) % 8)))
+    except Error:
+        return ""
+
+
+def _to_text(data: bytes) -> str:
+    """Return the bytes as text, also if they are UTF-16, or nothing if they are not text."""
+    if b"\0" in data:
+        data = data[::2] if not data[1::2].strip(b"\0") else b"\xff"
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return ""
+    return text if text.isprintable() or not data.translate(None, _TEXT_BYTES) else ""
+
+
+# ── percent-encoding
+
+
+def _make_percent_inspection(contains_secret: ContainsSecret) -> Inspection:
+    def inspect(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+        found = _PERCENT_ENCODED.match(scan.text, at)
+        if found is None:
+            return NO_SPANS
+        chunk = scan.raw[max(0, at - 200) : at]
+        start = at - (len(chunk) - len(chunk.rstrip(_ADJACENT_BYTES)))
+        if contains_secret(unquote(scan.text[start : found.end()], errors="replace")):
+            return (make_secret_span(start, found.end(), "encoded"),)
+        return NO_SPANS
+
+    return inspect
+
+
+# ── escapes of single characters: \x67 \147 \u0067 &#103;, and lists of their codes
+
+_ONE_ESCAPE = (
+    r"(?:\\{1,4}(?:x[2-7][0-9A-Fa-f]|u00[2-7][0-9A-Fa-f]|[01][0-7]{2})|&\#x?[0-9A-Fa-f]{2,3};)"
+)
+_ESCAPED = re.compile(rf"""{_ONE_ESCAPE}(?:{_ONE_ESCAPE}|[\w"':=. /+@!$*?\#-]){{5,2000}}+""", re.X)
+_ESCAPE = re.compile(_ONE_ESCAPE, re.X)
+_CODE = r"(?:3[2-9]|[4-9]\d|1[01]\d|12[0-6])"
+_CODES = re.compile(rf"\[(?:{_CODE},[ ]?){{11,2000}}+{_CODE}?")
+_NAME_BEFORE = re.compile(r"[\w-]{1,40}[ \"']{0,2}[:=]?[ \"']{0,2}\Z")
+
+
+def _find_escapes(scan: ScanInput) -> list[int]:
+    """Return where stretches of escaped characters begin."""
+    raw, found = scan.raw, list[int]()
+    if b"\\x" in raw or b"\\u00" in raw or b"\\1" in raw or b"&#" in raw:
+        found += find_matches(scan, _ESCAPED)
+    if b"[1" in raw:
+        found += [at for at in find_positions(scan, raw, b"[1") if _CODES.match(scan.text, at)]
+    return found
+
+
+def _make_escape_inspection(contains_secret: ContainsSecret) -> Inspection:
+    def inspect(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+        if found := _CODES.match(scan.text, at):
+            codes = found.group()[1:].rstrip(", ").split(",")
+            text = "".join(chr(int(code)) for code in codes)
+        elif found := _ESCAPED.match(scan.text, at):
+            before = _NAME_BEFORE.search(scan.text, max(0, at - 40), at)
+            text = (before.group() if before else "") + _ESCAPE.sub(_decode_escape, found.group())
+        else:
+            return NO_SPANS
+        return (make_secret_span(at, found.end(), "encoded"),) if contains_secret(text) else NO_SPANS
+
+    return inspect
+
+
+def _decode_escape(found: re.Match[str]) -> str:
+    code = found.group().lstrip("\\")
+    if code.startswith("&"):
+        digits = code[2:-1]
+        return chr(int(digits[1:], 16) if digits[0] == "x" else int(digits, 16 if not digits.isdigit() else 10))
+    return chr(int(code[1:], 16)) if code[0] in "xu" else chr(int(code, 8))

@@ -15,7 +15,7 @@ from rekindle.redaction.scanner import (
 )
 
 from .credential_files import is_base64_login
-from .entropy import is_placeholder, is_random
+from rekindle.redaction.vocabulary.entropy import is_placeholder, is_random
 
 _GAP = r"(?:[ \t]|%20|\+|\\t){1,4}"
 _BEARER = re.compile(rf"bearer{_GAP}[\"'`]?(?=[A-Za-z0-9._~+/=%-]{{8}})", re.I)

@@ -14,7 +14,7 @@ from rekindle.redaction.scanner import (
     make_secret_span,
 )
 
-from .entropy import is_digest, is_placeholder, is_random
+from rekindle.redaction.vocabulary.entropy import is_digest, is_placeholder, is_random
 
 _USER_AND_PASSWORD = re.compile(
     r"""[^\s:/@"'`<>\\?\#()\[\]{},]{0,80}:(?P<password>[^\s"'`<>/\\]{1,400})@(?=[\w.\[{$*<-])""",

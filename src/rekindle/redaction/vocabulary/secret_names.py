@@ -10,10 +10,15 @@ from .entropy import split_words
 
 
 class SecretName(NamedTuple):
-    """The kind of secret that a name announces. The value of a strong name is always a secret."""
+    """The kind of secret that a name announces.
+
+    The value of a strong name is always a secret; that of another name only if it is random and has
+    `min_chars` characters.
+    """
 
     kind: str
     is_strong: bool
+    min_chars: int = 10
 
 
 PASSWORD = SecretName("password", True)
@@ -25,6 +30,9 @@ AUTH = SecretName("authorization", False)
 COOKIE = SecretName("cookie", False)
 SIGNATURE = SecretName("signature", False)
 CREDENTIAL = SecretName("credential", False)
+# Names that often belong to something else: `cache_key`, `TOKEN_X`.
+OTHER_KEY = SecretName("key", False, 16)
+OTHER_SECRET = SecretName("secret", False, 16)
 
 # By the last part of the name.
 _BY_LAST_PART = {
@@ -37,6 +45,11 @@ _BY_LAST_PART = {
     "auth": AUTH, "authorization": AUTH, "cookie": COOKIE, "cookies": COOKIE,
     "phpsessid": COOKIE, "jsessionid": COOKIE, "sessionid": COOKIE, "csrftoken": COOKIE,
     "signature": SIGNATURE, "sig": SIGNATURE, "hmac": SIGNATURE,
+    "pepper": SECRET, "private": OTHER_SECRET, "salt": OTHER_SECRET, "authtok": TOKEN, "pswd": PASSWORD,
+    "passwords": PASSWORD, "tokens": OTHER_SECRET, "senha": PASSWORD, "clave": PASSWORD,
+    "wachtwoord": PASSWORD, "haslo": PASSWORD, "heslo": PASSWORD, "parola": PASSWORD, "sifre": PASSWORD,
+    "salasana": PASSWORD, "passord": PASSWORD, "motdepasse": PASSWORD, "contrasena": PASSWORD,
+    "sid": COOKIE, "session": OTHER_SECRET, "xsrf": TOKEN, "csrf": TOKEN, "pasahitza": PASSWORD,
     "credential": CREDENTIAL, "credentials": CREDENTIAL, "creds": CREDENTIAL, "dsn": CREDENTIAL,
 }  # fmt: skip
 # Parts that make a following `key` a secret.
@@ -78,6 +91,24 @@ _HARMLESS_QUALIFIERS = split_words(
     toggle forgot reset invalid missing cancellation cancel token lexer current_line
     """
 )
+# Last parts that say something about a secret and are none: `token_count`, `PASSWORD_FILE`.
+_HARMLESS_SUFFIXES = split_words(
+    """count counts id ids name names file files path paths url uri type types length len size limit
+    limits expiry expires expiration ttl at time date age budget usage used total field fields label
+    policy policies manager provider service store helper util utils handler error errors header headers prefix
+    suffix hash hint hints reset change page form input inputs dialog prompt message messages
+    required enabled disabled valid invalid check checker strength regex pattern format scope scopes
+    rotation mask masked redacted kind map cache index class test tests spec example examples doc docs
+    endpoint issuer audience endpoints cost costs price rate ratio window per second minute
+    """
+)
+_SECRET_PARTS = frozenset(("token", "secret", "password", "passwd", "apikey", "credential", "credentials"))
+_PUBLIC_KEY_QUALIFIERS = split_words(
+    """public primary foreign cache sort partition group dict map idempotency row unique index hot arrow
+    shortcut object i18n translation surrogate natural composite candidate config lookup data json
+    field metric dedupe publishable react hash message query registry route default parent
+    """
+)
 _NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-zñ]+|\d+")
 
 
@@ -98,6 +129,8 @@ def classify_name(name: str) -> SecretName | None:
             if before in _KEY_QUALIFIERS
             else WEAK_KEY
             if before in _WEAK_KEY_QUALIFIERS
+            else OTHER_KEY
+            if before not in _PUBLIC_KEY_QUALIFIERS and before not in _HARMLESS_QUALIFIERS
             else None
         )
     found = _BY_LAST_PART.get(last)
@@ -109,6 +142,12 @@ def classify_name(name: str) -> SecretName | None:
         )
     if found is None and (compound := _COMPOUND_NAME.search(last)) and compound.lastgroup:
         found = _BY_KIND[compound.lastgroup]
+    if (
+        found is None
+        and last not in _HARMLESS_SUFFIXES
+        and any(part in _SECRET_PARTS for part in parts[:-1])
+    ):
+        found = OTHER_SECRET
     if found is None or (before in _HARMLESS_QUALIFIERS and not found.is_strong):
         return None
     return None if found.is_strong and before in ("no", "has", "is", "forgot", "reset") else found

@@ -93,6 +93,17 @@ def _count_changes(value: str) -> tuple[int, int, int]:
     return changes, len(image.translate(None, b"\2\4\x08")), len(image.translate(None, b"\1\x08"))
 
 
+def count_classes(value: str) -> tuple[int, int, int, int]:
+    """Return how many lower case letters, upper case letters and digits there are, and the changes."""
+    image = (
+        value.encode().translate(_CLASSES) if value.isascii() else bytes(map(_classify_char, value))
+    )
+    number = int.from_bytes(image)
+    pairs = (number ^ number >> 8).to_bytes(len(image))
+    changes = len(pairs.translate(None, _UNCHANGED_PAIRS))
+    return image.count(4), image.count(2), image.count(1), changes
+
+
 @lru_cache(maxsize=4096)
 def _classify_char(letter: str) -> int:
     """Return the character's class as a bit: digit 1, upper case 2, lower case 4, other 8."""

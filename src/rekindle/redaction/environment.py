@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import quote, quote_plus
 
-from rekindle.redaction.scanner import Detector, RedactionSpan, ScanInput
+from rekindle.redaction.scanner import (
+    NO_CANDIDATES,
+    Candidates,
+    Detector,
+    RedactionSpan,
+    ScanInput,
+    find_matches,
+)
 
-from .assignments import is_path
-from .entropy import is_placeholder, is_random
-from .secret_names import classify_name
+from .detectors.assignments import is_path
+from rekindle.redaction.vocabulary.entropy import is_placeholder, is_random
+from rekindle.redaction.vocabulary.secret_names import classify_name
 
 MIN_VALUE_LENGTH = 8  # a shorter value may occur in ordinary text by chance
 _MIN_NAMED_LENGTH = 5  # for a value whose name announces a secret
@@ -65,11 +72,15 @@ def make_known_value_detector(values: Mapping[str, str]) -> Detector:
     literals = [encoding.encode("ascii", "replace") for encoding in ordered]
     pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
 
-    def detect(scan: ScanInput) -> Iterator[RedactionSpan]:
+    def detect(scan: ScanInput) -> Sequence[Candidates]:
         if pattern is None or not any(literal in scan.raw for literal in literals):
-            return
-        for found in pattern.finditer(scan.text):
+            return NO_CANDIDATES
+        found = find_matches(scan, pattern)
+        return (Candidates(found, inspect, 0.3),) if found else NO_CANDIDATES
+
+    def inspect(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+        if pattern and (found := pattern.match(scan.text, at)):
             name = names_by_encoding[found.group()]
-            yield RedactionSpan(found.start(), found.end(), "known", f"<secret:env:{name}>")
+            yield RedactionSpan(at, found.end(), "known", f"<secret:env:{name}>")
 
     return detect
