@@ -109,7 +109,9 @@ class Redactor:
             and not any(name in text for name in self._own_names)
         )
 
-    def _find_in_excerpt(self, text: str, excerpt: Sequence[tuple[int, int]]) -> list[RedactionSpan]:
+    def _find_in_excerpt(
+        self, text: str, excerpt: Sequence[tuple[int, int]]
+    ) -> list[RedactionSpan]:
         """Find what is in some stretches of the text, as if nothing was between them."""
         if len(excerpt) == 1:
             start, end = excerpt[0]
@@ -238,7 +240,9 @@ def _find_interrupted(text: str, rules: Iterable[Detector]) -> list[RedactionSpa
     for span in _find_spans(_INVISIBLE.sub("", text), rules):
         first, last = bisect_right(starts, span.start) - 1, bisect_left(starts, span.end) - 1
         if last > first:
-            found.append(span._replace(start=span.start + shifts[first], end=span.end + shifts[last]))
+            found.append(
+                span._replace(start=span.start + shifts[first], end=span.end + shifts[last])
+            )
     return found
 
 
@@ -259,9 +263,7 @@ def _merge_overlaps(spans: list[RedactionSpan]) -> list[RedactionSpan]:
     return merged
 
 
-def _apply_masks(
-    text: str, spans: Iterable[RedactionSpan]
-) -> tuple[str, list[tuple[int, int]]]:
+def _apply_masks(text: str, spans: Iterable[RedactionSpan]) -> tuple[str, list[tuple[int, int]]]:
     """Return the text with masks, and the windows around them."""
     pieces: list[str] = []
     windows: list[tuple[int, int]] = []

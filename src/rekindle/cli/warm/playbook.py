@@ -64,7 +64,7 @@ class _ProjectNotes(NamedTuple):
             return "retired"
         if note in self.decisions.waiting:
             return "quarantined"
-        if note.kind == "wish":
+        if note in self.decisions.added:
             return "added"
         return "pinned" if note.id in self.decisions.pinned else "active"
 
@@ -244,9 +244,10 @@ def _change_note(note: str, project: str | None, state: str) -> None:
     with open_for_writing(may_create=True) as store:
         known = _load_notes(store, project)
         found = known.find(note)
-        if state == "active" or (state == "retired" and found.kind == "wish"):
+        is_own = known.get_state(found) in ("added", "quarantined")
+        if state == "active" or (state == "retired" and is_own):
             store.observations.delete_decision(known.project, found.id)
-        elif found.kind != "wish":
+        elif not is_own:
             _save_decision(store, known.project, found.id, state)
 
 

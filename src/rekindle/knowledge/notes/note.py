@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from rekindle.errors import InvalidInput
+from rekindle.knowledge.wishes.wishes import Wish
 
 from .playbook import CommandForms, KnownFix, Playbook, PlaybookItem, Routine
 
@@ -74,7 +75,8 @@ def create_note(text: str, day: str) -> RecalledNote:
 
 
 def list_notes(playbook: Playbook) -> Iterator[RecalledNote]:
-    """Yield every command, fix and file that at least two sessions share, the commonest first."""
+    """Yield every note of a playbook, of each kind those that most sessions share first."""
+    yield from map(describe_wish, playbook.wishes)
     for item in _rank_items(playbook.commands):
         yield describe_command(item, playbook)
     for known in sorted(playbook.fixes, key=lambda one: -len(one.sessions)):
@@ -110,6 +112,17 @@ def describe_command(item: PlaybookItem, playbook: Playbook) -> RecalledNote:
         worked=item.worked,
         failed=item.failed,
         last=_format_day(playbook, item.sessions[-1]),
+    )
+
+
+def describe_wish(wish: Wish) -> RecalledNote:
+    """Describe what users asked for, in their words."""
+    return RecalledNote(
+        id=make_note_id("wish", wish.text),
+        kind="wish",
+        text=f"“{wish.text}” ({count_sessions(len(wish.sessions))})",
+        sessions=len(wish.sessions),
+        last=datetime.fromtimestamp(wish.last, UTC).date().isoformat(),
     )
 
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from hashlib import blake2b
 
 import msgspec
 
 from rekindle.judging.rules.text_patterns import split_words
+from rekindle.knowledge.foreign_text import ForeignText
+from rekindle.knowledge.wishes.wishes import SessionWish, UserTurn, find_wishes
 from rekindle.projects import find_reported_remotes
 
 from .calls import (
@@ -54,13 +57,14 @@ _STOP_WORDS = split_words(
 
 
 class CommandUse(msgspec.Struct, array_like=True, frozen=True):
-    """How often a session ran a form of a command."""
+    """How often a session ran a form of a command; an echo of foreign text if it always was one."""
 
     key: str
     text: str
     folder: str
     worked: int
     failed: int
+    is_echo: bool = False
 
 
 class FileUse(msgspec.Struct, array_like=True, frozen=True):
@@ -86,6 +90,7 @@ class Fix(msgspec.Struct, array_like=True, frozen=True):
     fixed_folder: str
     steps: tuple[str, ...] = ()  # other commands of the line that worked, before it
     is_informative: bool = True
+    is_echo: bool = False
 
 
 class SessionObservation(msgspec.Struct, array_like=True, frozen=True):
@@ -100,10 +105,9 @@ class SessionObservation(msgspec.Struct, array_like=True, frozen=True):
     shell_files: tuple[str, ...] = ()  # read or searched by a command, not by a tool for files
     programs: tuple[int, ...] = ()  # programs that the user named, hashed
     remotes: tuple[str, ...] = ()  # that git named
-    checks: tuple[str, ...] | None = (
-        None  # keys of commands before the last commit, if there is one
-    )
+    checks: tuple[str, ...] | None = None  # commands before the last commit, by key
     red_tests: tuple[str, ...] = ()  # that failed before the session changed a file
+    wishes: tuple[SessionWish, ...] = ()
 
 
 def observe_session(
@@ -112,13 +116,16 @@ def observe_session(
     root: str,
     request: str,
     calls: Sequence[ObservedCall],
-    said: str = "",
+    turns: Sequence[UserTurn] = (),
 ) -> SessionObservation:
-    """Observe a session that worked in the folder `root`; `said` is all that its user said."""
+    """Observe a session that worked in the folder `root`; `turns` is what its user said."""
     commands: dict[CommandForm, list[int]] = {}
     files: dict[str, int] = {}
     shell_files: dict[str, None] = {}
+    said = "\n".join([request, *(one.text for one in turns)])
     lines = [read_forms(one.call, root) for one in calls]
+    echoes = _find_echoes(calls, lines, root, said)
+    clean = {form for forms, echo in zip(lines, echoes, strict=True) for form in {*forms} - echo}
     for one, forms in zip(calls, lines, strict=True):
         for form in forms:
             counts = commands.setdefault(form, [0, 0])
@@ -132,22 +139,42 @@ def observe_session(
         started=started,
         words=hash_request(request),
         commands=tuple(
-            CommandUse(form.key, form.text, form.folder, *counts)
+            CommandUse(form.key, form.text, form.folder, *counts, form not in clean)
             for form, counts in commands.items()
             if not is_everyday(form.key)
         ),
         files=tuple(FileUse(path, count) for path, count in files.items()),
-        fixes=tuple(_find_fixes(calls, lines)),
+        fixes=tuple(_find_fixes(calls, lines, {form.text for echo in echoes for form in echo})),
         shell_files=tuple(path for path in shell_files if path not in files),
-        programs=_find_named_programs(commands, f"{request}\n{said}"),
+        programs=_find_named_programs(commands, said),
         remotes=tuple(_find_remotes(calls)),
         checks=find_checks(calls, lines),
         red_tests=find_red_tests(calls),
+        wishes=find_wishes(turns),
     )
 
 
+def _find_echoes(
+    calls: Sequence[ObservedCall],
+    lines: Sequence[tuple[CommandForm, ...]],
+    root: str,
+    said: str,
+) -> list[set[CommandForm]]:
+    """Return which commands of each call may follow what a stranger wrote."""
+    foreign = ForeignText(said)
+    found: list[set[CommandForm]] = []
+    for one, forms in zip(calls, lines, strict=True):
+        if path := read_path(one.call, root):
+            foreign.add_files([path])
+        found.append({form for form in forms if foreign.is_echo(form.text)})
+        foreign.add_result(one.call, one.result)
+    return found
+
+
 def _find_fixes(
-    calls: Sequence[ObservedCall], lines: Sequence[tuple[CommandForm, ...]]
+    calls: Sequence[ObservedCall],
+    lines: Sequence[tuple[CommandForm, ...]],
+    echoes: AbstractSet[str],
 ) -> Iterable[Fix]:
     for index, one in enumerate(calls):
         keys = {form.key for form in lines[index] if can_be_fixed(form.key)} if one.failed else None
@@ -169,6 +196,7 @@ def _find_fixes(
             fixed_folder=fixed.folder,
             steps=steps,
             is_informative=_is_informative(failed, fixed) or bool(steps),
+            is_echo=not echoes.isdisjoint((fixed.text, *steps)),
         )
 
 

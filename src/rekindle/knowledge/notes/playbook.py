@@ -8,6 +8,8 @@ from itertools import groupby
 
 import msgspec
 
+from rekindle.knowledge.wishes.wishes import Wish
+
 from .observations import Fix, SessionObservation, hash_word
 from .programs import get_program, is_known_program
 
@@ -15,6 +17,7 @@ MAX_SESSIONS = 300  # the newest ones; older ones say little about today
 MAX_FORMS = 4  # per command
 MAX_ARGUMENTS = 12  # per command
 MAX_FIXES = 1_000
+MAX_WISHES = 50
 MIN_ROUTINE_SHARE = 0.4  # of the sessions with a commit
 MAX_RED_TEST_AGE = 30  # sessions; a test that was red long ago may be green now
 MAX_PATHS = 3_000
@@ -82,16 +85,23 @@ class Playbook(msgspec.Struct, array_like=True, frozen=True):
     paths: tuple[str, ...] = ()  # every file that a session used, by a tool or by a command
     routine: Routine | None = None
     red_tests: tuple[PlaybookItem, ...] = ()
+    wishes: tuple[Wish, ...] = ()
 
 
-def build_playbook(observations: Iterable[SessionObservation]) -> Playbook:
-    """Build a playbook from the newest of a project's sessions."""
+def build_playbook(
+    observations: Iterable[SessionObservation], wishes: Iterable[Wish] = ()
+) -> Playbook:
+    """Build a playbook from the newest of a project's sessions, and from what users asked for."""
     newest = sorted(observations, key=lambda one: (one.started, one.session))[-MAX_SESSIONS:]
     named = {program for one in newest for program in one.programs}
+    uses = [use for one in newest for use in one.commands]
+    echoes = {use.key for use in uses if use.is_echo} - {use.key for use in uses if not use.is_echo}
 
     def is_trusted(form: str, key: str) -> bool:
+        """Return whether sessions knew the command without having read of it from a stranger."""
         own = form.split()[0]
-        return is_known_program(key) or "/" in own or hash_word(get_program(key)) in named
+        is_known = is_known_program(key) or "/" in own or hash_word(get_program(key)) in named
+        return is_known and key not in echoes
 
     return Playbook(
         sessions=tuple(PlaybookSession(one.session, one.started, one.words) for one in newest),
@@ -101,6 +111,7 @@ def build_playbook(observations: Iterable[SessionObservation]) -> Playbook:
         paths=tuple(_collect_paths(newest)),
         routine=_find_routine(newest, lambda key: is_trusted(key, key)),
         red_tests=tuple(_collect_red_tests(newest)),
+        wishes=tuple(wishes)[:MAX_WISHES],
     )
 
 
@@ -219,7 +230,7 @@ def _collect_fixes(
     known: dict[Fix, tuple[Fix, list[int]]] = {}
     for number, one in enumerate(observations):
         for fix in one.fixes:
-            if not is_trusted(fix.fixed_text, fix.key):
+            if fix.is_echo or not is_trusted(fix.fixed_text, fix.key):
                 continue
             if not all(is_trusted(step, step) for step in fix.steps):
                 continue

@@ -19,6 +19,7 @@ from .note import (
     describe_fix,
     describe_red_test,
     describe_routine,
+    describe_wish,
     list_notes,
 )
 from .playbook import KnownFix, Playbook, PlaybookItem
@@ -27,6 +28,7 @@ from .scoring import Scorer, Weights, estimate_probability
 MAX_START_TOKENS = 600
 MAX_COMMANDS = 14
 MAX_FILES = 14
+MAX_WISHES = 5
 MAX_FIXES = 3
 MAX_RED_TESTS = 4
 MIN_FIX_SESSIONS = 2  # with different requests: a fork repeats what its parent did
@@ -61,6 +63,7 @@ def recall_start(
     )
     files = _choose_items(scorer, playbook.files, FILE_WEIGHTS, MIN_FILE_PROBABILITY, MAX_FILES)
     notes = [
+        *map(describe_wish, playbook.wishes[:MAX_WISHES]),
         *(describe_command(one.item, playbook) for one in commands),
         *([describe_routine(playbook.routine, playbook)] if playbook.routine else []),
         *(describe_fix(one, playbook) for one in _find_common_fixes(playbook)),
@@ -113,7 +116,7 @@ def _render_start(playbook: Playbook, notes: Sequence[RecalledNote]) -> Recall:
     kept: list[RecalledNote] = []
     tokens = estimate_text_tokens(lines[0])
     headings = {
-        "wish": "What people here want:",
+        "wish": "What people here asked for:",
         "command": "Commands that worked here:",
         "workflow": "What sessions do in turn:",
         "pitfall": "What failed, and what worked instead:",

@@ -18,8 +18,8 @@ from rekindle.judging.outcomes.user_text import extract_user_text
 from rekindle.judging.rules.text_patterns import split_words
 from rekindle.knowledge.notes.harmless import is_subcommand, keep_option, keep_path
 from rekindle.knowledge.notes.programs import is_known_program
-from rekindle.redaction.vocabulary.secret_names import classify_name
 from rekindle.redaction.redactor import Redactor
+from rekindle.redaction.vocabulary.secret_names import classify_name
 
 from .common_words import get_stem, is_common_word
 

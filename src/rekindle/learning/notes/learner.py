@@ -15,9 +15,17 @@ from rekindle.knowledge.notes.calls import ObservedCall
 from rekindle.knowledge.notes.observations import (
     OBSERVATION_VERSION,
     SessionObservation,
+    hash_words,
     observe_session,
 )
 from rekindle.knowledge.notes.playbook import MAX_SESSIONS, build_playbook, list_paths
+from rekindle.knowledge.wishes.wishes import (
+    UserTurn,
+    Vocabulary,
+    Wish,
+    WishSession,
+    collect_wishes,
+)
 from rekindle.learning.miner import judge_sessions, load_judged_session
 from rekindle.projects import (
     FOLDER_PREFIX,
@@ -30,6 +38,7 @@ from rekindle.projects import (
     normalize_folder,
     normalize_remote,
 )
+from rekindle.redaction.redactor import Redactor
 from rekindle.store import Store
 from rekindle.store.learning.observations import StoredFolder, UnobservedSession
 from rekindle.types import JudgedCall, Message
@@ -66,7 +75,7 @@ class LoadedSession(NamedTuple):
     """A session as learning sees it: its request, all that its user said, and its judged calls."""
 
     request: str
-    said: str
+    turns: Sequence[UserTurn]
     calls: Sequence[ObservedCall]
 
 
@@ -118,7 +127,31 @@ def learn_from_sessions(
 
 def renew_playbook(store: Store, project: str) -> None:
     """Build the playbook of a project from the observations of its newest sessions."""
-    save_playbook(store, project, build_playbook(load_observations(store, project)))
+    observations = load_observations(store, project)
+    wishes = _collect_wishes(store, observations)
+    save_playbook(store, project, build_playbook(observations, wishes))
+
+
+def _collect_wishes(store: Store, observations: Sequence[SessionObservation]) -> list[Wish]:
+    sessions = [
+        WishSession(one.session, one.started, one.words, one.wishes)
+        for one in observations
+        if one.wishes
+    ]
+    if not sessions:
+        return []
+    requests = Counter(word for words in {one.words for one in observations} for word in words)
+    paths = {path for one in observations for path in list_paths(one)}
+
+    def is_shared(word: str) -> bool:
+        hashed = hash_words(word)
+        return bool(hashed) and all(requests[one] > 1 for one in hashed)
+
+    def load_text(session: str, position: int) -> str:
+        found = store.messages(session, after=position - 1, limit=1)
+        return found[0].text if found else ""
+
+    return collect_wishes(sessions, Vocabulary(is_shared, paths), Redactor(), load_text)
 
 
 def load_observations(store: Store, project: str) -> list[SessionObservation]:
@@ -134,19 +167,18 @@ def observe_stored_session(store: Store, one: UnobservedSession) -> SessionObser
     """Observe a session of the store."""
     loaded = load_session(store, one.id)
     return observe_session(
-        one.id, one.started, one.cwd or "", loaded.request, loaded.calls, loaded.said
+        one.id, one.started, one.cwd or "", loaded.request, loaded.calls, loaded.turns
     )
 
 
 def load_session(store: Store, id: str) -> LoadedSession:
     """Load a session's request and its calls with their verdicts and results."""
     messages = store.messages(id)
-    said = [message.text for message in messages if _is_said(message)]
+    said = [UserTurn(one.position or 0, one.text) for one in messages if _is_said(one)]
     verdicts = {(one.position, one.number): one for one in load_judged_session(store, id).calls}
     results = {message.position: message.text for message in messages if message.role == "tool"}
-    return LoadedSession(
-        said[0] if said else "", "\n".join(said), list(_iter_calls(messages, verdicts, results))
-    )
+    calls = list(_iter_calls(messages, verdicts, results))
+    return LoadedSession(said[0].text if said else "", said, calls)
 
 
 def _is_said(message: Message) -> bool:

@@ -38,6 +38,7 @@ _ALPHABETS = {
     "@c": "[A-Za-z0-9+/=_-]",
 }
 
+
 class TokenShape(NamedTuple):
     """A provider's token: its kind, its prefix, and the pattern of the rest."""
 
@@ -64,7 +65,11 @@ def _parse_shapes(table: str) -> tuple[TokenShape, ...]:
     rows = (line.split() for line in table.splitlines() if line and not line.startswith("#"))
     return tuple(
         TokenShape(
-            kind, prefix, rest, _DOTTED_REST.match(rest) is not None, prefix[:-1].isalnum() and len(prefix) < 5
+            kind,
+            prefix,
+            rest,
+            _DOTTED_REST.match(rest) is not None,
+            prefix[:-1].isalnum() and len(prefix) < 5,
         )
         for kind, prefixes, rest in rows
         for prefix in prefixes.split(",")

@@ -47,9 +47,15 @@ _ID_NAME = re.compile(
       \\*["'`]?\s{0,3}[:=]\s{0,3}\\*["'`(]?\Z""",
     re.X | re.I,
 )
-_TOKEN_FOLLOWERS = frozenset(("", "\n", "\r", "\t", " ", '"', "'", "`", "\\", "|", ",", ";", ")", "]", "&", "<", "│"))
-_TOKEN_LEADERS = frozenset(("", "\n", "\r", "\t", " ", '"', "'", "`", "|", ",", ";", "(", "[", "=", ":", ">", "│"))
-_KEY_WORDS = re.compile(r"(?:sk|pk|key|secret|token|live|test|prod|pat|api|auth|priv)(?=[-_])|\A(?:sk|rk)[-_]")
+_TOKEN_FOLLOWERS = frozenset(
+    ("", "\n", "\r", "\t", " ", '"', "'", "`", "\\", "|", ",", ";", ")", "]", "&", "<", "│")
+)
+_TOKEN_LEADERS = frozenset(
+    ("", "\n", "\r", "\t", " ", '"', "'", "`", "|", ",", ";", "(", "[", "=", ":", ">", "│")
+)
+_KEY_WORDS = re.compile(
+    r"(?:sk|pk|key|secret|token|live|test|prod|pat|api|auth|priv)(?=[-_])|\A(?:sk|rk)[-_]"
+)
 _URL_SEGMENT = re.compile(r"https?://[^\s\"'`<>]{1,200}/\Z")
 
 
@@ -119,7 +125,11 @@ def _is_base64_key(word: str) -> bool:
         return False
     lower, upper, digits, changes = count_classes(body)
     return (
-        lower >= 5 and upper >= 5 and digits >= 2 and changes >= 0.35 * len(body) and "//" not in body
+        lower >= 5
+        and upper >= 5
+        and digits >= 2
+        and changes >= 0.35 * len(body)
+        and "//" not in body
     )
 
 
@@ -155,8 +165,12 @@ _PASSWORD_IMAGE = bytes(
 )
 _PASSWORD_BYTES = bytes(c for c in range(128) if chr(c).isalnum() or chr(c) in _SIGNS)
 _PASSWORD = re.compile(r"[A-Za-z0-9!@#$%^&*?+~]{8,40}")
-_PASSWORD_LEADERS = frozenset((""," ", "\t", "\n", "\r", '"', "'", "`", "=", ":", ",", "|", ">", "(", "]", "["))
-_PASSWORD_FOLLOWERS = frozenset(("", " ", "\t", "\n", "\r", '"', "'", "`", "\\", ",", ";", ".", "|", "<", ")", "]", "@"))
+_PASSWORD_LEADERS = frozenset(
+    ("", " ", "\t", "\n", "\r", '"', "'", "`", "=", ":", ",", "|", ">", "(", "]", "[")
+)
+_PASSWORD_FOLLOWERS = frozenset(
+    ("", " ", "\t", "\n", "\r", '"', "'", "`", "\\", ",", ";", ".", "|", "<", ")", "]", "@")
+)
 _NOT_A_PASSWORD = re.compile(
     r"%[0-9A-F]{2}|[A-Za-z]+\d?@\w+\Z|&&|\+\+|[+*]\d{1,3}\Z|\*\*|\?\?|%[sdrvxq](?![A-Za-z0-9])|\A[$%#@&*+?~^]|&(?:amp|lt|gt|quot)"
 )
@@ -203,7 +217,9 @@ def is_generated_password(value: str) -> bool:
 _KEY_LINES = re.compile(
     r"(?P<line>[A-Za-z0-9+/]{64}(?:\r?\n|\\n))(?:[A-Za-z0-9+/]{64}(?:\r?\n|\\n)){1,400}[A-Za-z0-9+/=]{0,64}"
 )
-_CERTIFICATE = re.compile(r"BEGIN (?:[A-Z0-9 ]{0,20}CERTIFICATE|[A-Z0-9 ]{0,20}PUBLIC KEY|PGP [SMP])")
+_CERTIFICATE = re.compile(
+    r"BEGIN (?:[A-Z0-9 ]{0,20}CERTIFICATE|[A-Z0-9 ]{0,20}PUBLIC KEY|PGP [SMP])"
+)
 
 # ── the words of a wallet
 

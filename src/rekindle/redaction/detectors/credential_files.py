@@ -98,9 +98,13 @@ def is_base64_login(value: str) -> bool:
         return False
 
 
-_YAML_VALUE = re.compile(r"\n[ \t]{1,12}[\w.-]{1,80}:[ ]+[\"']?(?P<value>[^\s\"'#|>][^\n\"']{2,2000})")
+_YAML_VALUE = re.compile(
+    r"\n[ \t]{1,12}[\w.-]{1,80}:[ ]+[\"']?(?P<value>[^\s\"'#|>][^\n\"']{2,2000})"
+)
 _SECRET_DATA = re.compile(r"(?:^|\n)(?:string)?data:(?=[ ]*\n)", re.I)
-_JWK_FIELD = re.compile(r'''\\{0,7}"(?:d|p|q|dp|dq|qi|k)\\{0,7}"[ ]?:[ ]?\\{0,7}"(?P<value>[A-Za-z0-9_-]{16,2000})''')
+_JWK_FIELD = re.compile(
+    r"""\\{0,7}"(?:d|p|q|dp|dq|qi|k)\\{0,7}"[ ]?:[ ]?\\{0,7}"(?P<value>[A-Za-z0-9_-]{16,2000})"""
+)
 _MAP_VALUE = re.compile(
     r'''[\w-]{0,20}\\{0,7}"[ ]?:[ ]?\{[ \n]{0,20}\\{0,7}"[^"\n]{1,80}"[ ]?:[ ]?\\{0,7}"(?P<value>[A-Za-z0-9_.~+/=-]{16,400})"'''
 )

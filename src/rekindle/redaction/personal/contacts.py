@@ -48,6 +48,7 @@ _LABELLED_PHONE = re.compile(
 )
 _CARD = re.compile(r"[3-6]\d{3}(?:[ -]?\d){9,15}(?![\d.]|[-_]?[A-Za-z])")
 
+
 def detect_emails(scan: ScanInput) -> Sequence[Candidates]:
     """Detect email addresses."""
     if b"@" not in scan.raw:
@@ -85,7 +86,8 @@ def _is_top_level_domain(domain: str, ending: str) -> bool:
 # ── addresses written in words: `ada [at] example [dot] com`
 
 _SPELLED = re.compile(
-    r"(?P<local>[\w.+-]{2,40})[ ]?[\[(]at[\])][ ]?[\w-]{2,40}(?:[ ]?[\[(]dot[\])][ ]?[\w-]{2,20}){1,4}", re.I
+    r"(?P<local>[\w.+-]{2,40})[ ]?[\[(]at[\])][ ]?[\w-]{2,40}(?:[ ]?[\[(]dot[\])][ ]?[\w-]{2,20}){1,4}",
+    re.I,
 )
 
 
@@ -135,12 +137,10 @@ def _inspect_phone(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
 
 def _detect_international_phone(text: str, at: int) -> Iterator[RedactionSpan]:
     before = text[at - 1 : at]
-    if (found := _PHONE.match(text, at)) and not (
-        before and (before.isalnum() or before in "+)_")
-    ):
+    if (found := _PHONE.match(text, at)) and not (before and (before.isalnum() or before in "+)_")):
         digits = sum(letter.isdigit() for letter in found.group())
         is_grouped = found["country"] is not None
-        if (before == "=" and (is_grouped or digits < 11)):
+        if before == "=" and (is_grouped or digits < 11):
             return
         if 9 <= digits <= 15 and (is_grouped or before not in ("", "\n")):
             yield RedactionSpan(at, found.end(), "phone", "<phone>")
@@ -173,6 +173,4 @@ _NUMBER_NEEDLES: tuple[tuple[bytes, Inspection], ...] = (
     (b"dddddddddddd", _inspect_card),
     (b"dddd-dddd-", _inspect_card),
 )
-LITERAL_DETECTORS: LiteralDetectors = (
-    (b"phone", _detect_labelled_phone),
-)
+LITERAL_DETECTORS: LiteralDetectors = ((b"phone", _detect_labelled_phone),)

@@ -13,6 +13,7 @@ import pytest
 from rekindle.knowledge.notes.calls import ObservedCall
 from rekindle.knowledge.notes.observations import observe_session
 from rekindle.knowledge.notes.playbook import build_playbook
+from rekindle.knowledge.wishes.wishes import UserTurn
 from rekindle.types import ToolCall
 
 MISSED = Path(__file__).resolve().parents[4].parent / "shared" / "attacks" / "secrets-missed.txt"
@@ -54,7 +55,7 @@ def test_planted_values_are_in_no_observation_and_no_playbook() -> None:
             bash(f"cat <<X > a.env\n{text}\nX\nmake test", text),
             ObservedCall(ToolCall("2", "Read", {"file_path": f"/p/{text}"}), text, False, "", 0),
         ]
-        seen = observe_session("s", 1.0, "/p", text, calls, text)
+        seen = observe_session("s", 1.0, "/p", text, calls, [UserTurn(0, text)])
         kept = msgspec.msgpack.encode(seen) + msgspec.msgpack.encode(build_playbook([seen] * 3))
         leaks += [value for value in find_values(text) if value.encode() in kept]
     assert leaks == []
