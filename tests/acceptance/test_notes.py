@@ -243,3 +243,40 @@ def test_a_wrong_question_is_named_by_its_line(rekindle: Rekindle) -> None:
     said = rekindle.run("warm", "recall", "--batch", stdin=lines, code=2)
     assert said.stdout.count(b"\n") == 1, "the first was answered"
     assert b"line 2: question: at: expected start or failure" in said.stderr
+
+
+def test_a_learned_note_is_said_in_other_words(rekindle: Rekindle, agent: Path) -> None:
+    for number in range(6):
+        write_session(agent, f"a{number}", ("make check", "ok", True))
+    rekindle("import", agent)
+    here = ("--project", "shop")
+    note = next(one for one in rekindle.json("warm", "notes", "list", *here) if one["command"])
+    rekindle("warm", "notes", "edit", note["id"], "Run the checks in the container.", *here)
+    question = {"at": "start", "folder": FOLDER, "message": "go on"}
+    told = ask_batch(rekindle, question)[0]["text"]
+    assert "Run the checks in the container." in told
+    assert "make check" not in told
+
+
+def test_a_shared_note_is_told_in_other_projects_until_it_is_retired_there(
+    rekindle: Rekindle, agent: Path
+) -> None:
+    for number in range(6):
+        write_session(agent, f"a{number}", ("make check", "ok", True))
+        write_session(agent, f"b{number}", ("go vet", "ok", True), where="/gone/src/other")
+    rekindle("import", agent)
+    question = {"at": "start", "folder": "/gone/src/other", "message": "go on"}
+    assert "make check" not in ask_batch(rekindle, question)[0]["text"]
+    notes = rekindle.json("warm", "notes", "list", "--project", "shop")
+    note = next(one for one in notes if one["command"] == "make check")
+    rekindle("warm", "notes", "share", note["id"], "--project", "shop")
+    told = ask_batch(rekindle, question, {**question, "folder": FOLDER})
+    assert "make check" in told[0]["text"]
+    assert "(shared from" in told[0]["text"]
+    assert "(shared from" not in told[1]["text"]
+    there = ("--project", "other")
+    shared = next(
+        one for one in rekindle.json("warm", "notes", "list", *there) if one["state"] == "shared"
+    )
+    rekindle("warm", "notes", "retire", shared["id"], *there)
+    assert "make check" not in ask_batch(rekindle, question)[0]["text"]

@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 MAX_LESSONS = 12  # of each kind
 BEGIN_MARK, END_MARK = "<!-- rekindle lessons: begin -->", "<!-- rekindle lessons: end -->"
 _TITLES = {
-    "wish": "What people here want",
+    "wish": "What people asked for",
     "command": "Commands that work",
+    "workflow": "What sessions do in turn",
     "pitfall": "What failed, and what worked instead",
+    "baseline": "Tests that are red anyway",
     "place": "Files that sessions need most",
 }
 _ProjectOption = Annotated[
@@ -66,6 +68,8 @@ class _ProjectNotes(NamedTuple):
             return "quarantined"
         if note in self.decisions.added:
             return "added"
+        if note in self.decisions.shared:
+            return "shared"
         return "pinned" if note.id in self.decisions.pinned else "active"
 
     def find(self, id: str) -> RecalledNote:
@@ -90,7 +94,8 @@ def _load_notes(store: Store, project: str | None) -> _ProjectNotes:
 
     key = resolve_project(store, project)
     decisions = load_decisions(store, key)
-    notes = [*decisions.added, *decisions.waiting, *list_notes(load_playbook(store, key))]
+    written = (*decisions.added, *decisions.waiting, *decisions.shared)
+    notes = [*written, *list_notes(load_playbook(store, key))]
     return _ProjectNotes(key, notes, decisions)
 
 
@@ -187,6 +192,48 @@ def add_note(
     print_line("Added.")
 
 
+@group.command("edit")
+def edit_note(
+    note: _NoteArgument,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say instead.")],
+    project: _ProjectOption = None,
+) -> None:
+    """Say a note in your own words. One that was learned is retired, and yours is told instead.
+
+    \b
+    Examples:
+      rekindle warm notes edit 5f2c91aa 'Run `make check` before every commit.'
+    """
+    from rekindle.knowledge.notes.note import clean_note_text, create_note
+
+    words = clean_note_text(text)
+    with open_for_writing(may_create=True) as store:
+        known = _load_notes(store, project)
+        found = known.find(note)
+        _retire_note(store, known, found)
+        _save_decision(store, known.project, create_note(words, "").id, "added", words)
+    print_line("Edited.")
+
+
+@group.command("share")
+def share_with_all(note: _NoteArgument, project: _ProjectOption = None) -> None:
+    """Tell a note in all your projects. Retire it in one of them to take it back there.
+
+    \b
+    Examples:
+      rekindle warm notes share 5f2c91aa
+    """
+    from rekindle.learning.notes.playbooks import share_note
+
+    with open_for_writing(may_create=True) as store:
+        known = _load_notes(store, project)
+        found = known.find(note)
+        if known.get_state(found) not in ("active", "pinned", "added"):
+            raise InvalidInput(f"note {found.id}: expected one that is told in this project")
+        share_note(store, known.project, found, time.time())
+    print_line("Shared.")
+
+
 @group.command("accept")
 def accept_note(note: _NoteArgument, project: _ProjectOption = None) -> None:
     """Accept a note that an agent proposed. Until then, it is quarantined and no session is told.
@@ -244,11 +291,20 @@ def _change_note(note: str, project: str | None, state: str) -> None:
     with open_for_writing(may_create=True) as store:
         known = _load_notes(store, project)
         found = known.find(note)
-        is_own = known.get_state(found) in ("added", "quarantined")
-        if state == "active" or (state == "retired" and is_own):
+        if state == "retired":
+            _retire_note(store, known, found)
+        elif state == "active":
             store.observations.delete_decision(known.project, found.id)
-        elif not is_own:
+        elif known.get_state(found) not in ("added", "quarantined", "shared"):
             _save_decision(store, known.project, found.id, state)
+
+
+def _retire_note(store: Store, known: _ProjectNotes, note: RecalledNote) -> None:
+    """Retire a note; one that was written for this project is deleted."""
+    if known.get_state(note) in ("added", "quarantined"):
+        store.observations.delete_decision(known.project, note.id)
+    else:
+        _save_decision(store, known.project, note.id, "retired")
 
 
 def _save_decision(

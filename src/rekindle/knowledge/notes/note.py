@@ -50,6 +50,7 @@ class NoteDecisions(NamedTuple):
     retired: frozenset[str] = frozenset()  # ids: never told
     added: tuple[RecalledNote, ...] = ()
     waiting: tuple[RecalledNote, ...] = ()  # proposed by an agent: not told until accepted
+    shared: tuple[RecalledNote, ...] = ()  # of other projects, told in all
 
 
 NO_DECISIONS = NoteDecisions()

@@ -54,7 +54,8 @@ def recall_start(
 
     Those are `known` by their ids.
     """
-    added = [note for note in decisions.added if note.id not in known]
+    written = (*decisions.added, *decisions.shared)
+    added = [note for note in written if note.id not in known | decisions.retired]
     if not playbook.sessions:
         return _render_start(playbook, added)
     scorer = Scorer(playbook, request)
@@ -116,7 +117,7 @@ def _render_start(playbook: Playbook, notes: Sequence[RecalledNote]) -> Recall:
     kept: list[RecalledNote] = []
     tokens = estimate_text_tokens(lines[0])
     headings = {
-        "wish": "What people here asked for:",
+        "wish": "What people asked for:",
         "command": "Commands that worked here:",
         "workflow": "What sessions do in turn:",
         "pitfall": "What failed, and what worked instead:",

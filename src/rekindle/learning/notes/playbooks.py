@@ -22,10 +22,12 @@ from rekindle.projects import (
     has_files,
     list_folders_above,
     normalize_folder,
+    shorten_project,
 )
 from rekindle.store import Store
 from rekindle.store.learning.observations import NoteDecision
 
+SHARED = "*"  # in place of a project: notes that are told in all
 QUARANTINED = "quarantined"  # the state of a note that an agent proposed
 MAX_WAITING_NOTES = 50  # per project
 _VERSION = f"{OBSERVATION_VERSION}"
@@ -51,7 +53,23 @@ def load_decisions(store: Store, project: str) -> NoteDecisions:
         retired=frozenset(one.note for one in found if one.state == "retired"),
         added=tuple(_iter_own_notes(found, "added")),
         waiting=tuple(_iter_own_notes(found, QUARANTINED)),
+        shared=tuple(
+            note
+            for note in _iter_own_notes(store.observations.load_decisions(SHARED), "added")
+            if not note.text.endswith(_name_origin(project))
+        ),
     )
+
+
+def share_note(store: Store, project: str, note: RecalledNote, now: float) -> None:
+    """Let sessions of all other projects be told a note, with the project that it comes from."""
+    text = note.text + _name_origin(project)
+    decision = NoteDecision(create_note(text, "").id, "added", text, now)
+    store.observations.save_decision(SHARED, decision)
+
+
+def _name_origin(project: str) -> str:
+    return f" (shared from {shorten_project(project)})"
 
 
 def _iter_own_notes(decisions: Iterable[NoteDecision], state: str) -> Iterator[RecalledNote]:
@@ -66,6 +84,7 @@ def load_told_notes(store: Store, project: str) -> list[RecalledNote]:
     learned = list_notes(load_playbook(store, project))
     return [
         *decisions.added,
+        *(note for note in decisions.shared if note.id not in decisions.retired),
         *(note for note in learned if note.id not in decisions.retired),
     ]
 
