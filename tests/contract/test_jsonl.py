@@ -364,3 +364,11 @@ def test_a_call_answered_without_a_name_is_known_by_its_tool_after_loading(
     other = another()
     other.load(dumped(store))
     assert found(other, "needle", tool="grep") == ["needle"]
+
+
+def test_imported_files_are_found_by_a_part_of_their_path(store: Store) -> None:
+    for path in ("/a/one-77.jsonl", "/b/two%_77\0.jsonl", "/c/three.jsonl"):
+        store.mark_imported(path, "1")
+    assert store.find_imports("77") == ["/a/one-77.jsonl", "/b/two%_77\0.jsonl"]
+    assert store.find_imports("%") == ["/b/two%_77\0.jsonl"]
+    assert store.find_imports("four") == []

@@ -147,6 +147,7 @@ class AsyncStore:
     copy_to = _wrap_write(Store.copy_to)
     import_batch = _wrap_write(Store.import_batch)
     prepare_import = _wrap_read(Store.prepare_import)
+    find_imports = _wrap_read(Store.find_imports)
     get_import_stamp = _wrap_read(Store.get_import_stamp)
     get_import_stamps = _wrap_read(Store.get_import_stamps)
     mark_imported = _wrap_write(Store.mark_imported)
