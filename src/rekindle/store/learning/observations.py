@@ -94,14 +94,20 @@ class Observations:
             )
         )
 
-    def load_newest(self, project: str, version: str, limit: int) -> list[bytes]:
-        """Return this version's observations of a project's newest sessions, newest first."""
+    def load_newest(
+        self, project: str, version: str, limit: int, *, owner: str | None = None
+    ) -> list[bytes]:
+        """Return this version's observations of a project's newest sessions, newest first.
+
+        With an `owner`, only of that owner's sessions.
+        """
+        condition, params = ("", []) if owner is None else (" AND s.owner = ?", [owner])
         with self._engine.begin_read() as tx:
             rows = tx.run(
                 "SELECT o.data FROM sessions s JOIN observations o ON o.session = s.num"
-                " WHERE s.project = ? AND s.pruned IS NULL AND o.version = ?"
+                f" WHERE s.project = ? AND s.pruned IS NULL AND o.version = ?{condition}"
                 " ORDER BY s.last_active DESC LIMIT ?",
-                (escape_text(project), version, limit),
+                (escape_text(project), version, *map(escape_text, params), limit),
             )
         return [bytes(data) for (data,) in rows]
 

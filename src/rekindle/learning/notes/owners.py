@@ -1,0 +1,61 @@
+"""Recall for one of several people who share a process: only what their own sessions learned.
+
+A project's playbook joins the sessions of everybody, so this one is built from the observations of
+one owner's sessions. Notes that a person added are left out: they name no owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from rekindle.knowledge.notes.failures import recall_failure
+from rekindle.knowledge.notes.note import NoteDecisions, Recall
+from rekindle.knowledge.notes.observations import SessionObservation
+from rekindle.knowledge.notes.playbook import MAX_SESSIONS, Playbook, build_playbook
+from rekindle.knowledge.notes.recall import recall_start
+from rekindle.store import Store
+from rekindle.types import JSON, ToolCall
+
+from .learner import VERSION
+from .playbooks import find_project, load_decisions
+
+_decode_observation = msgspec.msgpack.Decoder(SessionObservation).decode
+
+
+def recall_for_owner_at_start(store: Store, folder: str, message: str, owner: str | None) -> Recall:
+    """Return what a session of this owner should be told before it begins; empty without an owner."""
+    project = find_project(store, folder) if owner else None
+    if project is None or owner is None:
+        return Recall()
+    playbook = load_owner_playbook(store, project, owner)
+    return recall_start(playbook, message, _load_owner_decisions(store, project))
+
+
+def recall_for_owner_at_failure(
+    store: Store,
+    folder: str,
+    call: ToolCall,
+    result: str,
+    owner: str | None,
+) -> Recall:
+    """Return how this owner's sessions fixed such a failure; empty if they did not."""
+    project = find_project(store, folder) if owner else None
+    if project is None or owner is None:
+        return Recall()
+    playbook = load_owner_playbook(store, project, owner)
+    decisions = _load_owner_decisions(store, project)
+    arguments: str | Mapping[str, JSON] = call.arguments
+    plain = ToolCall("", call.name, arguments if isinstance(arguments, str) else dict(arguments))
+    return recall_failure(playbook, folder, plain, result, decisions)
+
+
+def load_owner_playbook(store: Store, project: str, owner: str) -> Playbook:
+    """Build the playbook of a project from one owner's sessions."""
+    found = store.observations.load_newest(project, VERSION, MAX_SESSIONS, owner=owner)
+    return build_playbook(_decode_observation(data) for data in found)
+
+
+def _load_owner_decisions(store: Store, project: str) -> NoteDecisions:
+    return load_decisions(store, project)._replace(added=())
