@@ -73,6 +73,7 @@ class HookHelper:
 
     def __init__(self, home: Path) -> None:
         self._home = home
+        self._folder = home / HOOKS_FOLDER
         self._writes: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._run_writes, daemon=True)
         self._answerer = HookAnswerer(
@@ -106,7 +107,7 @@ class HookHelper:
         listener.listen(64)
         listener.settimeout(CHECK_SECONDS)
         self._answerer.delete_old_states()
-        while self._is_needed() and _read_identity(client.SOCKET) == identity:
+        while self._is_needed() and _read_identity(self._folder / client.SOCKET) == identity:
             with suppress(TimeoutError):
                 connection, _ = listener.accept()
                 if len(self._running) >= MAX_CLIENTS:
@@ -114,8 +115,7 @@ class HookHelper:
                     continue
                 threading.Thread(target=self._serve_client, args=(connection,), daemon=True).start()
         if _read_identity(client.SOCKET) == identity:
-            with suppress(OSError):
-                os.unlink(client.SOCKET)
+            self._retire()
         listener.close()
         self.finish()
 
@@ -263,7 +263,7 @@ def _read_source(file: str) -> tuple[int, int] | None:
     return status.st_mtime_ns, status.st_size
 
 
-def _read_identity(path: str) -> tuple[int, int] | None:
+def _read_identity(path: str | Path) -> tuple[int, int] | None:
     try:
         status = os.lstat(path)
     except OSError:
