@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import os
 import queue
-import socket
 import sys
 import threading
 import time
@@ -28,7 +27,8 @@ from .command import HOOKS_FOLDER
 from .events import HookRequest, ImportJob, parse_settings
 from .troubles import describe_error, record_trouble
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # loaded when they are needed: the first client waits
+    import socket
     import subprocess
 
 LOCK_FILE = "helper.lock"
@@ -95,6 +95,8 @@ class HookHelper:
 
     def serve(self) -> None:
         """Serve clients until the helper is no longer needed."""
+        import socket
+
         with suppress(FileNotFoundError):
             os.unlink(client.SOCKET)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -238,6 +240,8 @@ def _receive_request(connection: socket.socket) -> bytes:
 
 def _get_peer_user(connection: socket.socket) -> int:
     """Return the user at the other end; where the system does not say, the folder is private."""
+    import socket
+
     if not hasattr(socket, "SO_PEERCRED"):
         return os.getuid()
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
