@@ -11,6 +11,7 @@ from . import (
     choosing,
     gateway,
     growth,
+    hooks,
     importing,
     judging,
     mining,
@@ -50,6 +51,7 @@ def parse() -> argparse.Namespace:
     gateway.add_arguments(commands.add_parser("gateway", help="time before the model, and a crowd"))
     choosing.add_arguments(commands.add_parser("choose", help="the start of a warm session"))
     recall.add_arguments(commands.add_parser("recall", help="recall on real histories"))
+    hooks.add_arguments(commands.add_parser("hooks", help="what an agent waits for a hook"))
     mining.add_arguments(commands.add_parser("mine", help="mining against reading the rows"))
     processes.add_arguments(commands.add_parser("processes", help="background processes and peers"))
     warm.add_arguments(commands.add_parser("warm", help="warm starts with a real model"))
@@ -123,6 +125,7 @@ if __name__ == "__main__":
             "gateway": gateway,
             "choose": choosing,
             "recall": recall,
+            "hooks": hooks,
             "mine": mining,
             "processes": processes,
             "warm": warm,

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from rekindle import open_store
-from rekindle.hooks.command import AGENT_EVENTS, build_hook_command, write_launcher
+from rekindle.hooks.command import AGENT_EVENTS, build_hook_command
 from rekindle.learning.notes.learner import learn_from_sessions
 from rekindle.store import Store
 from rekindle.transcripts.importer import import_transcripts
 from tests.acceptance.test_notes import write_session
+from tests.hook_launcher import write_patient_launcher
 from tests.waiting import wait_until
 
 from .lab import AgentLab
@@ -32,7 +33,7 @@ TIMEOUT_SECONDS = 10
 
 def add_hooks(lab: AgentLab, *, without: str = "") -> None:
     """Let an agent run our hooks; all events but `without`."""
-    write_launcher(lab.rekindle_home)
+    write_patient_launcher(lab.rekindle_home)
     file = _FILES[lab.agent]
     settings = lab.read_json(file)
     hooks: dict[str, Any] = {}

@@ -17,12 +17,12 @@ FAILURE_HEADING = (
 )
 # Tags in which agents wrap what hooks say: a note must not end the tag or begin another.
 _TAGS = re.compile(r"(?i)<(?=/|system-reminder|hook_context|system>|untrusted_context)")
-_CONTROLS = re.compile(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]|[\u200b-\u200f\u202a-\u202e\u2060-\u206f]")
 
 
 def render_context(heading: str, text: str) -> str:
     """Return a text for the model, below the limit of every agent."""
-    whole = f"{heading}\n\n{_CONTROLS.sub(' ', _TAGS.sub('< ', text))}"
+    visible = "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
+    whole = f"{heading}\n\n{_TAGS.sub('< ', visible)}"
     if len(whole) <= MAX_CONTEXT_CHARS:
         return whole
     return whole[:MAX_CONTEXT_CHARS].rpartition("\n")[0]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import os
 import queue
-import socket
 import sys
 import threading
 import time
@@ -28,7 +27,8 @@ from .command import HOOKS_FOLDER
 from .events import HookRequest, ImportJob, parse_settings
 from .troubles import describe_error, record_trouble
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # loaded when they are needed: the first client waits
+    import socket
     import subprocess
 
 LOCK_FILE = "helper.lock"
@@ -73,6 +73,7 @@ class HookHelper:
 
     def __init__(self, home: Path) -> None:
         self._home = home
+        self._folder = home / HOOKS_FOLDER
         self._writes: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._run_writes, daemon=True)
         self._answerer = HookAnswerer(
@@ -94,6 +95,8 @@ class HookHelper:
 
     def serve(self) -> None:
         """Serve clients until the helper is no longer needed."""
+        import socket
+
         with suppress(FileNotFoundError):
             os.unlink(client.SOCKET)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -106,7 +109,7 @@ class HookHelper:
         listener.listen(64)
         listener.settimeout(CHECK_SECONDS)
         self._answerer.delete_old_states()
-        while self._is_needed() and _read_identity(client.SOCKET) == identity:
+        while self._is_needed() and _read_identity(self._folder / client.SOCKET) == identity:
             with suppress(TimeoutError):
                 connection, _ = listener.accept()
                 if len(self._running) >= MAX_CLIENTS:
@@ -114,8 +117,7 @@ class HookHelper:
                     continue
                 threading.Thread(target=self._serve_client, args=(connection,), daemon=True).start()
         if _read_identity(client.SOCKET) == identity:
-            with suppress(OSError):
-                os.unlink(client.SOCKET)
+            self._retire()
         listener.close()
         self.finish()
 
@@ -238,6 +240,8 @@ def _receive_request(connection: socket.socket) -> bytes:
 
 def _get_peer_user(connection: socket.socket) -> int:
     """Return the user at the other end; where the system does not say, the folder is private."""
+    import socket
+
     if not hasattr(socket, "SO_PEERCRED"):
         return os.getuid()
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
@@ -263,7 +267,7 @@ def _read_source(file: str) -> tuple[int, int] | None:
     return status.st_mtime_ns, status.st_size
 
 
-def _read_identity(path: str) -> tuple[int, int] | None:
+def _read_identity(path: str | Path) -> tuple[int, int] | None:
     try:
         status = os.lstat(path)
     except OSError:

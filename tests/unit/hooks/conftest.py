@@ -24,7 +24,7 @@ class HookHome:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "home"
         self.path.mkdir()
-        (self.path / "hooks").mkdir()
+        (self.path / "hooks").mkdir(mode=0o700)
         self.project = folder / "work" / "shop"
         self.project.mkdir(parents=True)
         self.transcripts = folder / "transcripts"
