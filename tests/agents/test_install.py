@@ -221,15 +221,15 @@ def trust_hooks(lab: AgentLab) -> None:
             file.write(f'\n[hooks.state."{hook["key"]}"]\n{state}\n')
 
 
-def add_source_path(lab: AgentLab) -> None:
-    """Let servers run this checkout: some agents hand on none of our environment."""
-    source = json.dumps(str(Path(rekindle.__file__).parents[1]))
+def use_this_checkout(lab: AgentLab) -> None:
+    """Let servers run the code under test: some agents hand on none of our environment."""
+    source = Path(rekindle.__file__).parents[1]
+    script = lab.rekindle_home / "rekindle"
+    script.write_text(f'#!/bin/sh\nPYTHONPATH={source} exec {command.COMMAND} "$@"\n')
+    script.chmod(0o755)
     for name in CONFIGS[lab.agent][0] + CONFIGS[lab.agent][1]:
         file = lab.home / name
-        for before in ('"REKINDLE_HOME": ', "REKINDLE_HOME = "):
-            text = file.read_text()
-            added = before.replace("REKINDLE_HOME", "PYTHONPATH") + source
-            file.write_text(text.replace(before, f"{added}, {before}"))
+        file.write_text(file.read_text().replace(command.COMMAND, str(script)))
 
 
 @pytest.mark.parametrize("agent", ["claude-code", "codex", "opencode", "gemini"])
@@ -240,7 +240,7 @@ def test_after_install_the_agent_offers_the_tools_of_the_mcp_server(
     lab = open_lab(agent)
     teach(lab)
     Probe(lab).run("install", agent, "--yes")
-    add_source_path(lab)
+    use_this_checkout(lab)
     # Some agents do not wait for their servers before the first request.
     run = lab.run("Please go on.\nrun: sleep 3")
     offered = [json.dumps(one.body.get("tools", [])) for one in run.requests]

@@ -1,7 +1,10 @@
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rekindle.coding_agents.config_edit.parts import HookTable, JsonEntry, OwnFile, TomlTable
 from rekindle.errors import InvalidInput
@@ -90,6 +93,64 @@ def test_hooks_of_an_unexpected_shape_are_never_destroyed(hooks: Any) -> None:
     except InvalidInput:
         return
     assert added["hooks"]["Start"][: len(hooks.get("Start", []))] == hooks.get("Start", [])
+
+
+COMMANDS = st.sampled_from(["echo hello", COMMAND, OLD, "rekindle hook gemini start"])
+HOOKS = st.fixed_dictionaries(
+    {}, optional={"type": st.just("command"), "command": COMMANDS | st.integers()}
+)
+GROUPS = st.fixed_dictionaries(
+    {}, optional={"matcher": st.just("*"), "hooks": st.lists(HOOKS | st.none(), max_size=3)}
+)
+EVENTS = st.dictionaries(
+    st.sampled_from(["Start", "Stop", "Other"]), st.lists(GROUPS | st.integers(), max_size=3)
+)
+
+
+def drop_ours(hooks: dict[str, Any]) -> dict[str, Any]:
+    """The hooks of others: without ours, and without groups and events that are then empty."""
+    kept: dict[str, Any] = {}
+    for event, groups in hooks.items():
+        rest: list[Any] = []
+        for one in groups:
+            inner = one.get("hooks") if isinstance(one, dict) else None
+            if inner:
+                theirs = [hook for hook in inner if not is_ours(hook)]
+                if theirs or theirs == inner:
+                    rest.append({**one, "hooks": theirs})
+            else:
+                rest.append(one)
+        if rest:
+            kept[event] = rest
+    return kept
+
+
+def iter_hooks(hooks: dict[str, Any]) -> Iterator[Any]:
+    for groups in hooks.values():
+        for one in groups:
+            yield from one.get("hooks", []) if isinstance(one, dict) else []
+
+
+def is_ours(hook: Any) -> bool:
+    command = hook.get("command") if isinstance(hook, dict) else None
+    return isinstance(command, str) and is_hook_command(command, "codex")
+
+
+@given(hooks=EVENTS, indent=st.sampled_from([None, 2, "\t"]))
+def test_hooks_of_others_survive_whatever_stands_beside_them(
+    hooks: dict[str, Any], indent: Any
+) -> None:
+    table = build_table(Start=COMMAND, Stop=COMMAND)
+    text = json.dumps({"hooks": hooks, "a": 1}, indent=indent)
+    added = table.add_to(text)
+    assert table.check_state(added) == "present"
+    assert table.add_to(added) == added
+    theirs = drop_ours(hooks)
+    assert drop_ours(json.loads(added)["hooks"]) == theirs
+    removed = json.loads(table.remove_from(added, ""))
+    assert drop_ours(removed.get("hooks", {})) == theirs
+    assert not any(map(is_ours, iter_hooks(removed.get("hooks", {}))))
+    assert removed["a"] == 1
 
 
 @pytest.mark.parametrize(

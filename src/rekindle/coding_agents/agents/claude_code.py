@@ -33,8 +33,8 @@ def _find_server_file(target: InstallTarget) -> Path:
     if target.project is not None:
         return target.project / ".mcp.json"
     legacy = _find_folder(target) / ".config.json"
-    if legacy.is_file():
-        return legacy
+    if legacy.is_file() and legacy.stat().st_size:
+        return legacy  # which Claude Code prefers too
     return target.find_folder("CLAUDE_CONFIG_DIR", "") / ".claude.json"
 
 
