@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, cast
 
 from rekindle.redaction.detectors.cli_options import find_password_words
 from rekindle.redaction.detectors.encoded import make_encoded_detector
-from rekindle.redaction.vocabulary.entropy import is_reference
 from rekindle.redaction.environment import find_secret_values
 from rekindle.redaction.environment import make_known_value_detector as known_rule
 from rekindle.redaction.personal.places import make_user_detector
+from rekindle.redaction.vocabulary.entropy import is_reference
 from rekindle.redaction.vocabulary.secret_names import SecretName, classify_name
 from rekindle.types import JSON
 
@@ -109,12 +109,14 @@ class Redactor:
             and not any(name in text for name in self._own_names)
         )
 
-    def _find_in_excerpt(self, text: str, excerpt: Sequence[tuple[int, int]]) -> list[RedactionSpan]:
+    def _find_in_excerpt(
+        self, text: str, excerpt: Sequence[tuple[int, int]]
+    ) -> list[RedactionSpan]:
         """Find what is in some stretches of the text, as if nothing was between them."""
         if len(excerpt) == 1:
             start, end = excerpt[0]
             found = _find_spans(text[start:end], self._rules)
-            return [_shift(span, start) for span in found] if start else found
+            return [_move_span(span, start) for span in found] if start else found
         starts = [0]
         for start, end in excerpt:
             starts.append(starts[-1] + end - start + 1)
@@ -122,14 +124,14 @@ class Redactor:
         for span in _find_spans("\n".join(text[start:end] for start, end in excerpt), self._rules):
             number = bisect_right(starts, span.start) - 1
             start, end = excerpt[number]
-            found = _shift(span, start - starts[number])
+            found = _move_span(span, start - starts[number])
             spans.append(found._replace(end=min(found.end, end)))
         return spans
 
     def _find_hidden(self, text: str) -> list[RedactionSpan]:
         """Find secrets that invisible characters interrupt."""
         return [
-            _shift(span, start)
+            _move_span(span, start)
             for start, end in _merge_windows(
                 (gap.start() - _NEAR_CHARS, gap.end() + _NEAR_CHARS)
                 for gap in islice(_INVISIBLE.finditer(text), _MAX_GAPS)
@@ -213,7 +215,7 @@ _NEAR_CHARS = 300  # how far a mask or an invisible character matters
 _MAX_GAPS = 500
 
 
-def _shift(span: RedactionSpan, distance: int) -> RedactionSpan:
+def _move_span(span: RedactionSpan, distance: int) -> RedactionSpan:
     return span._replace(start=span.start + distance, end=span.end + distance)
 
 
@@ -238,7 +240,9 @@ def _find_interrupted(text: str, rules: Iterable[Detector]) -> list[RedactionSpa
     for span in _find_spans(_INVISIBLE.sub("", text), rules):
         first, last = bisect_right(starts, span.start) - 1, bisect_left(starts, span.end) - 1
         if last > first:
-            found.append(span._replace(start=span.start + shifts[first], end=span.end + shifts[last]))
+            found.append(
+                span._replace(start=span.start + shifts[first], end=span.end + shifts[last])
+            )
     return found
 
 
@@ -259,9 +263,7 @@ def _merge_overlaps(spans: list[RedactionSpan]) -> list[RedactionSpan]:
     return merged
 
 
-def _apply_masks(
-    text: str, spans: Iterable[RedactionSpan]
-) -> tuple[str, list[tuple[int, int]]]:
+def _apply_masks(text: str, spans: Iterable[RedactionSpan]) -> tuple[str, list[tuple[int, int]]]:
     """Return the text with masks, and the windows around them."""
     pieces: list[str] = []
     windows: list[tuple[int, int]] = []

@@ -210,7 +210,9 @@ def find_matches(scan: ScanInput, pattern: re.Pattern[str]) -> list[int]:
     match = pattern.search(text)
     while match:
         found.append(match.start())
-        match = pattern.search(text, guard.advance(match.start(), max(match.end(), match.start() + 1)))
+        match = pattern.search(
+            text, guard.advance(match.start(), max(match.end(), match.start() + 1))
+        )
     return found
 
 

@@ -16,7 +16,6 @@ from rekindle.redaction.scanner import (
     find_matches,
     make_secret_span,
 )
-
 from rekindle.redaction.vocabulary.entropy import is_digest, is_placeholder, is_random
 from rekindle.redaction.vocabulary.secret_names import classify_name
 
@@ -44,9 +43,7 @@ _SPACED_OPTIONS = {
     "c": r"snmp\w+",
 }
 _JOINED_PROGRAM_NAMES = r"mysql\w*|mariadb\w*|7z[ar]?|sshpass|rar|unrar|mongo\w*"
-_LOGIN_PROGRAM_NAMES = (
-    r"curl|wget|https?|xh|ab|lftp|smbclient|rpcclient|wrk|siege|artifactory|elasticsearch\S*|nxc|etcdctl|hey|vegeta|ffuf|wfuzz|gobuster|mc|couchdb|influx|restic"
-)
+_LOGIN_PROGRAM_NAMES = r"curl|wget|https?|xh|ab|lftp|smbclient|rpcclient|wrk|siege|artifactory|elasticsearch\S*|nxc|etcdctl|hey|vegeta|ffuf|wfuzz|gobuster|mc|couchdb|influx|restic"
 
 
 class _ProgramMatcher:
@@ -100,7 +97,7 @@ _COMMAND_PATTERNS: tuple[tuple[bytes, str], ...] = (
     (b"input_pw", rf"input_pw[ ]+{_VALUES}"),
     (b"/rp ", rf"/rp[ ]+{_VALUES}"),
     (b"--value", rf"""--value[= ]{_Q}(?P<stored>[^\s"'\\]{{3,400}})"""),
-    (b"pass", rf"""password(?<=[ \n]password)[ ]+(?P<spoken>(?!\[)[^\s"'\\<]{{4,100}})(?=[ \t]*(?:\n|\Z|\\n))"""),
+    (b"pass", r"""password(?<=[ \n]password)[ ]+(?P<spoken>(?!\[)[^\s"'\\<]{4,100})(?=[ \t]*(?:\n|\Z|\\n))"""),
     (b"pass", rf"password[ ]+{_Q}(?P<administered>[^\s\"'\\<-][^\s\"'\\]{{2,100}})"),
     (b"auth", r"""auth[ ](?:default[ ])?(?P<redis>[^\s"'\\]{6,100})(?=\s|["'\\]|\Z)"""),
     (b"pass", r"""password[^\n]{0,20}?["'][^\n]{0,8}\n?[ \t]{0,8}send[ ](?:--[ ])?"(?P<value>[^"\\\n]{3,80})"""),
@@ -133,10 +130,10 @@ def detect_options(scan: ScanInput) -> Sequence[Candidates]:
     if b" -" not in scan.raw:
         return NO_CANDIDATES
     found = find_matches(scan, _OPTION)
-    return (Candidates(found, _inspect_option),) if found else NO_CANDIDATES
+    return (Candidates(found, _check_option),) if found else NO_CANDIDATES
 
 
-def _inspect_option(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+def _check_option(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     if (found := _OPTION.match(scan.text, at)) and (span := _detect_option(scan.text, found)):
         yield span
 
@@ -229,9 +226,13 @@ def _has_before(found: re.Match[str], pattern: re.Pattern[str]) -> bool:
     return pattern.search(found.string, max(0, found.start() - 120), found.start()) is not None
 
 
-_READS_PASSWORD = re.compile(r"(?:passwd|sudo[ ]-\w*S|read[ ]-\w*s|kinit|cryptsetup|su[ ])[^\n|;]{0,80}\Z")
+_READS_PASSWORD = re.compile(
+    r"(?:passwd|sudo[ ]-\w*S|read[ ]-\w*s|kinit|cryptsetup|su[ ])[^\n|;]{0,80}\Z"
+)
 _STORES_SECRET = re.compile(r"(?:secret|password|securestring|token)[^\n|;]{0,120}\Z", re.I)
-_NAMES_USER = re.compile(r"(?:\A|\n|\\n|machine[ ]\S{1,80}|(?:user|username|login)[ ]\S{1,80})[ \t]*\Z")
+_NAMES_USER = re.compile(
+    r"(?:\A|\n|\\n|machine[ ]\S{1,80}|(?:user|username|login)[ ]\S{1,80})[ \t]*\Z"
+)
 _ADMINISTERS = re.compile(r"(?:mysqladmin|username[ ]\S{1,60}|user[ ]\S{1,60})[^\n|;]{0,60}\Z")
 # What else a group needs to be a secret.
 _CONDITIONS: dict[str, Callable[[re.Match[str]], bool]] = {
@@ -239,9 +240,13 @@ _CONDITIONS: dict[str, Callable[[re.Match[str]], bool]] = {
     "typed": lambda found: _has_before(found, _READS_PASSWORD),
     "stored": lambda found: _has_before(found, _STORES_SECRET),
     "spoken": lambda found: _has_before(found, _NAMES_USER) and _has_non_letter(found["spoken"]),
-    "administered": lambda found: _has_before(found, _ADMINISTERS) and _has_non_letter(found["administered"]),
+    "administered": lambda found: (
+        _has_before(found, _ADMINISTERS) and _has_non_letter(found["administered"])
+    ),
     "redis": lambda found: found.group().startswith("AUTH ") and _has_non_letter(found["redis"]),
-    "link": lambda found: _is_in_url(found) and (is_random(found["link"], 16) or is_digest(found["link"])),
+    "link": lambda found: (
+        _is_in_url(found) and (is_random(found["link"], 16) or is_digest(found["link"]))
+    ),
 }
 
 
@@ -250,7 +255,13 @@ def _has_non_letter(value: str) -> bool:
 
 
 def _is_in_url(found: re.Match[str]) -> bool:
-    return re.search(r"https?://[^\s\"'`]{1,200}\Z", found.string[max(0, found.start() - 200) : found.start()]) is not None
+    return (
+        re.search(
+            r"https?://[^\s\"'`]{1,200}\Z",
+            found.string[max(0, found.start() - 200) : found.start()],
+        )
+        is not None
+    )
 
 
 LITERAL_DETECTORS: LiteralDetectors = (

@@ -15,9 +15,9 @@ from rekindle.redaction.scanner import (
     Inspection,
     RedactionSpan,
     ScanInput,
-    find_run_end,
     find_matches,
     find_positions,
+    find_run_end,
     make_secret_span,
 )
 
@@ -48,9 +48,7 @@ def make_encoded_detector(contains_secret: ContainsSecret) -> Detector:
         raw = scan.raw
         if scan.runs and (runs := _find_text_runs(scan)):
             found.append(Candidates(runs, inspect_run, 2.0))
-        if b"%" in raw and (
-            codes := find_matches(scan, _PERCENT_ENCODED)
-        ):
+        if b"%" in raw and (codes := find_matches(scan, _PERCENT_ENCODED)):
             found.append(Candidates(codes, inspect_percent, 2.0))
         if (b"\\" in raw or b"&#" in raw or b"[1" in raw) and (escapes := _find_escapes(scan)):
             found.append(Candidates(escapes, inspect_escapes, 2.0))
@@ -199,7 +197,9 @@ def _make_escape_inspection(contains_secret: ContainsSecret) -> Inspection:
             text = (before.group() if before else "") + _ESCAPE.sub(_decode_escape, found.group())
         else:
             return NO_SPANS
-        return (make_secret_span(at, found.end(), "encoded"),) if contains_secret(text) else NO_SPANS
+        return (
+            (make_secret_span(at, found.end(), "encoded"),) if contains_secret(text) else NO_SPANS
+        )
 
     return inspect
 
@@ -208,5 +208,9 @@ def _decode_escape(found: re.Match[str]) -> str:
     code = found.group().lstrip("\\")
     if code.startswith("&"):
         digits = code[2:-1]
-        return chr(int(digits[1:], 16) if digits[0] == "x" else int(digits, 16 if not digits.isdigit() else 10))
+        return chr(
+            int(digits[1:], 16)
+            if digits[0] == "x"
+            else int(digits, 16 if not digits.isdigit() else 10)
+        )
     return chr(int(code[1:], 16)) if code[0] in "xu" else chr(int(code, 8))

@@ -60,7 +60,9 @@ _TECHNICAL = re.compile(
     r"|[A-Za-z]+(?:[-_/.][A-Za-z]+)*\d?)\Z",
     re.I,
 )
-_MEMORABLE = re.compile(r"(?=[^\s]*[A-Za-z])(?=[^\s]*[\d!@#$%^&*?+~])[A-Za-z0-9!@#$%^&*?+~_.-]{6,60}\Z")
+_MEMORABLE = re.compile(
+    r"(?=[^\s]*[A-Za-z])(?=[^\s]*[\d!@#$%^&*?+~])[A-Za-z0-9!@#$%^&*?+~_.-]{6,60}\Z"
+)
 _COMMON = split_words("admin root user username email login password passwd none null true false")
 
 
@@ -74,7 +76,9 @@ def is_memorable_password(value: str) -> bool:
 def _mask_value(found: re.Match[str] | None, group: str = "value") -> Iterable[RedactionSpan]:
     if found is None:
         return NO_SPANS
-    value = found[group].rstrip(".,:;!?") if not is_generated_password(found[group]) else found[group]
+    value = (
+        found[group].rstrip(".,:;!?") if not is_generated_password(found[group]) else found[group]
+    )
     if not (is_generated_password(value) or is_memorable_password(value)):
         return NO_SPANS
     start = found.start(group)
@@ -84,7 +88,13 @@ def _mask_value(found: re.Match[str] | None, group: str = "value") -> Iterable[R
 def _detect_named(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
     """Detect `password for x is …` from the literal `pass`, `phrase` or `pw` on."""
     text = scan.text
-    size = 6 if scan.lower.startswith(b"phrase", at) else 4 if scan.lower.startswith(b"pass", at) else 2
+    size = (
+        6
+        if scan.lower.startswith(b"phrase", at)
+        else 4
+        if scan.lower.startswith(b"pass", at)
+        else 2
+    )
     if text[at + size : at + size + 1] in ("", "(", ".", "/", "_"):
         return NO_SPANS
     if size == 4 and (changed := _CHANGED.match(text, at)):
@@ -122,10 +132,10 @@ def detect_foreign_passwords(scan: ScanInput) -> Sequence[Candidates]:
     if scan.text.isascii() or FOREIGN_LETTER.search(scan.text) is None:
         return NO_CANDIDATES
     found = find_matches(scan, FOREIGN_PASSWORD_WORD)
-    return (Candidates(found, _inspect_foreign),) if found else NO_CANDIDATES
+    return (Candidates(found, _check_foreign),) if found else NO_CANDIDATES
 
 
-def _inspect_foreign(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+def _check_foreign(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
     name = FOREIGN_PASSWORD_WORD.match(scan.text, at)
     return _mask_value(_FOREIGN.match(scan.text, name.end())) if name else NO_SPANS
 

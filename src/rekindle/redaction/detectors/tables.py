@@ -29,7 +29,9 @@ def _detect_column(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
         return
     separator = next((sign for sign in "|\t;," if sign in text[start:end]), "")
     header = text[start:end].split(separator) if separator else []
-    if len(header) < 2 or not all(_HEADER_CELL.match(cell.strip(" \"'\r")) for cell in header[1:-1] or header):
+    if len(header) < 2 or not all(
+        _HEADER_CELL.match(cell.strip(" \"'\r")) for cell in header[1:-1] or header
+    ):
         return
     column = text.count(separator, start, at)
     name = classify_name(header[column].strip(" \"'\r"))

@@ -48,15 +48,16 @@ _LABELLED_PHONE = re.compile(
 )
 _CARD = re.compile(r"[3-6]\d{3}(?:[ -]?\d){9,15}(?![\d.]|[-_]?[A-Za-z])")
 
+
 def detect_emails(scan: ScanInput) -> Sequence[Candidates]:
     """Detect email addresses."""
     if b"@" not in scan.raw:
         return NO_CANDIDATES
     found = find_matches(scan, _EMAIL_DOMAIN)
-    return (Candidates(found, _inspect_email, 0.3),) if found else NO_CANDIDATES
+    return (Candidates(found, _check_email, 0.3),) if found else NO_CANDIDATES
 
 
-def _inspect_email(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+def _check_email(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
     found = _EMAIL_DOMAIN.match(scan.text, at)
     if found is None or not _is_top_level_domain(found[1], found[2].lower()):
         return NO_SPANS
@@ -85,7 +86,8 @@ def _is_top_level_domain(domain: str, ending: str) -> bool:
 # ── addresses written in words: `ada [at] example [dot] com`
 
 _SPELLED = re.compile(
-    r"(?P<local>[\w.+-]{2,40})[ ]?[\[(]at[\])][ ]?[\w-]{2,40}(?:[ ]?[\[(]dot[\])][ ]?[\w-]{2,20}){1,4}", re.I
+    r"(?P<local>[\w.+-]{2,40})[ ]?[\[(]at[\])][ ]?[\w-]{2,40}(?:[ ]?[\[(]dot[\])][ ]?[\w-]{2,20}){1,4}",
+    re.I,
 )
 
 
@@ -94,10 +96,10 @@ def detect_spelled_emails(scan: ScanInput) -> Sequence[Candidates]:
     if b"[at]" not in scan.lower:
         return NO_CANDIDATES
     marks = find_positions(scan, scan.lower, b"[at]")
-    return (Candidates(marks, _inspect_spelled_email),)
+    return (Candidates(marks, _check_spelled_email),)
 
 
-def _inspect_spelled_email(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+def _check_spelled_email(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     chunk = scan.raw[max(0, at - 41) : at].rstrip()
     start = max(0, at - 41) + len(chunk.rstrip(_LOCAL_PART_BYTES))
     if found := _SPELLED.match(scan.text, start):
@@ -116,12 +118,12 @@ def detect_numbers(scan: ScanInput) -> Sequence[Candidates]:
     ]
 
 
-def _inspect_us_phone(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+def _check_us_phone(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     if found := _US_PHONE.match(scan.text, at):
         yield RedactionSpan(at, found.end(), "phone", "<phone>")
 
 
-def _inspect_card(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+def _check_card(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     before = scan.text[at - 1 : at]
     if before and (before.isalnum() or before in "._-/%#$"):
         return
@@ -129,18 +131,16 @@ def _inspect_card(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
         yield RedactionSpan(found.start(), found.end(), "card", "<card>")
 
 
-def _inspect_phone(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+def _check_phone(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     return _detect_international_phone(scan.text, at)
 
 
 def _detect_international_phone(text: str, at: int) -> Iterator[RedactionSpan]:
     before = text[at - 1 : at]
-    if (found := _PHONE.match(text, at)) and not (
-        before and (before.isalnum() or before in "+)_")
-    ):
+    if (found := _PHONE.match(text, at)) and not (before and (before.isalnum() or before in "+)_")):
         digits = sum(letter.isdigit() for letter in found.group())
         is_grouped = found["country"] is not None
-        if (before == "=" and (is_grouped or digits < 11)):
+        if before == "=" and (is_grouped or digits < 11):
             return
         if 9 <= digits <= 15 and (is_grouped or before not in ("", "\n")):
             yield RedactionSpan(at, found.end(), "phone", "<phone>")
@@ -168,11 +168,9 @@ def _is_card_number(text: str) -> bool:
 
 
 _NUMBER_NEEDLES: tuple[tuple[bytes, Inspection], ...] = (
-    (b"+d", _inspect_phone),
-    (b"(ddd)", _inspect_us_phone),
-    (b"dddddddddddd", _inspect_card),
-    (b"dddd-dddd-", _inspect_card),
+    (b"+d", _check_phone),
+    (b"(ddd)", _check_us_phone),
+    (b"dddddddddddd", _check_card),
+    (b"dddd-dddd-", _check_card),
 )
-LITERAL_DETECTORS: LiteralDetectors = (
-    (b"phone", _detect_labelled_phone),
-)
+LITERAL_DETECTORS: LiteralDetectors = ((b"phone", _detect_labelled_phone),)

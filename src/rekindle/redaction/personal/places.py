@@ -38,7 +38,6 @@ _SHARED_FOLDERS = frozenset(
 )
 
 
-
 # Homes on servers: below a file system, never below the path of a URL or a package.
 _SERVER_HOME = re.compile(
     r"""/(?:srv|scratch|export|data|mnt|nfs|net|vol\d*|volume\d*|volumes|lustre|gpfs|work|afs|cluster|storage|nas|ifs)
@@ -53,6 +52,7 @@ _PROMPT = re.compile(r"@[A-Za-z0-9][\w.-]{0,63}:[~/][^\n$#%]{0,80}[$#%](?=[ \n]|
 _PROMPT_USER = re.compile(r"(?:^|\n|\) ?)([A-Za-z_][\w.-]{1,31})\Z")
 _BUCKET = re.compile(r"(?<![a-z])(?:s3|gs)://(?P<name>[a-z0-9][a-z0-9.-]{2,62})(?=[/\s\"'`]|\Z)")
 _EXAMPLE_BUCKET = re.compile(r"my|your|example|bucket|demo|sample|test|foo")
+
 
 def _detect_home_folder(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
     after = at + (4 if scan.lower[at] == _HOME_FIRST_BYTE else 5)
@@ -90,7 +90,9 @@ def make_user_detector(home: str | None, user: str | None) -> Detector:
     inspections: list[tuple[bytes, Inspection]] = []
     if home and len(home.rstrip("/\\")) > 1:
         home = home.rstrip("/\\")
-        inspections.append((home.encode("ascii", "replace"), _make_word_inspection(home, "home", "~")))
+        inspections.append(
+            (home.encode("ascii", "replace"), _make_word_inspection(home, "home", "~"))
+        )
     if user and len(user) >= 3 and user.lower() not in _COMMON_USER_NAMES:
         inspections.append(
             (user.encode("ascii", "replace"), _make_word_inspection(user, "user", "<user>"))
@@ -125,7 +127,6 @@ def _compile_bounded(word: str) -> re.Pattern[str]:
     return re.compile(rf"{whole}(?<![A-Za-z0-9_.~<-]{whole})(?![A-Za-z0-9_]|[.-][A-Za-z0-9])")
 
 
-
 def _detect_server_home(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
     """Detect `/scratch/users/ada` from the literal inside it."""
     chunk = scan.raw[max(0, at - 120) : at]
@@ -157,10 +158,10 @@ def detect_prompts(scan: ScanInput) -> Sequence[Candidates]:
     if b"@" not in scan.raw or b":" not in scan.raw:
         return NO_CANDIDATES
     found = find_matches(scan, _PROMPT)
-    return (Candidates(found, _inspect_prompt),) if found else NO_CANDIDATES
+    return (Candidates(found, _check_prompt),) if found else NO_CANDIDATES
 
 
-def _inspect_prompt(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+def _check_prompt(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     user = _PROMPT_USER.search(scan.text, max(0, at - 40), at)
     if user and user[1].lower() not in _COMMON_USER_NAMES:
         end = scan.text.index(":", at)
@@ -177,7 +178,9 @@ _STREET = re.compile(
       (?:,?[ ][A-Z]{1,2}\d[A-Z\d]?[ ]\d[A-Z]{2}|,?[ ][A-Z]{2}[ ]\d{5}(?:-\d{4})?)?""",
     re.X,
 )
-_GERMAN_STREET = re.compile(r"\b[A-ZÄÖÜ][a-zäöüß-]{2,25}(?:straße|str\.|gasse|allee|platz) \d{1,4}[a-z]?\b")
+_GERMAN_STREET = re.compile(
+    r"\b[A-ZÄÖÜ][a-zäöüß-]{2,25}(?:straße|str\.|gasse|allee|platz) \d{1,4}[a-z]?\b"
+)
 
 
 def _detect_street(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
@@ -199,11 +202,11 @@ def detect_streets(scan: ScanInput) -> Sequence[Candidates]:
     work = [Candidates(found, _detect_street, 0.2)] if found else []
     if not scan.text.isascii() and "stra\u00dfe " in scan.text:
         german = find_matches(scan, _GERMAN_STREET)
-        work.append(Candidates(german, _inspect_german_street))
+        work.append(Candidates(german, _check_german_street))
     return work
 
 
-def _inspect_german_street(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+def _check_german_street(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     if found := _GERMAN_STREET.match(scan.text, at):
         yield make_secret_span(at, found.end(), "address")
 

@@ -18,7 +18,9 @@ _OTHER_PASSWORD_WORDS = (
     "รหัสผ่าน", "पासवर्ड", "কূটশব্দ", "পাসওয়ার্ড", "கடவுச்சொல்", "كلمة المرور", "كلمة السر", "رمز عبور",
     "گذرواژه", "סיסמה", "סיסמא", "պարոլ", "გასაღები", "პაროლი", "құпиясөз",
 )  # fmt: skip
-_SPELLINGS = {form for word in _OTHER_PASSWORD_WORDS for form in (word, word.capitalize(), word.upper())}
+_SPELLINGS = {
+    form for word in _OTHER_PASSWORD_WORDS for form in (word, word.capitalize(), word.upper())
+}
 FOREIGN_PASSWORD_WORD = re.compile(
     "|".join(sorted(re.escape(word) for word in _SPELLINGS if not word.isascii()))
 )

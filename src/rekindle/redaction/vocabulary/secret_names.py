@@ -102,7 +102,9 @@ _HARMLESS_SUFFIXES = split_words(
     endpoint issuer audience endpoints cost costs price rate ratio window per second minute
     """
 )
-_SECRET_PARTS = frozenset(("token", "secret", "password", "passwd", "apikey", "credential", "credentials"))
+_SECRET_PARTS = frozenset(
+    ("token", "secret", "password", "passwd", "apikey", "credential", "credentials")
+)
 _PUBLIC_KEY_QUALIFIERS = split_words(
     """public primary foreign cache sort partition group dict map idempotency row unique index hot arrow
     shortcut object i18n translation surrogate natural composite candidate config lookup data json
