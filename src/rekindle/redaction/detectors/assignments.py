@@ -220,6 +220,7 @@ _SEPARATOR = re.compile(
       | (?:{_QUOTE}{_SPACE},?|(?=[ ]{{0,8}}(?:\\r?\\?n|\r?\n))){_SPACE}
         {_QUOTE}?value{_QUOTE}?[ ]?(?P<listed>[:=])
       | {_QUOTE}{_SPACE}:{_SPACE}\{{{_SPACE}{_QUOTE}value{_QUOTE}{_SPACE}(?P<nested>:)
+      | {_QUOTE}[ ]?\{{[^{{}}]{{0,120}}?\bdefault[ ]{{0,8}}(?P<declared>=)
       | (?P<call>\([ ]{{0,4}}(?=["']))
       | (?P<plist></key>\s{{0,20}}<string>)
       | (?P<xml>>)

@@ -29,9 +29,9 @@ _Q = r"""\\{0,3}["'`]?"""
 _V = r"""[A-Za-z0-9!@#%^&*~][^\s"'`,;<>(){}\[\]|\\]{3,80}"""
 # What may come between a word for password and the password.
 _NAMED = re.compile(
-    rf"""(?:word|wd|phrase|code|key|s|\b)
+    rf"""(?:words?|wd|wort|ord|e|phrase|code|key|s|\b)
       (?:[ ](?:for|of|on|to|at|from)[ ](?:[\w.@'-]{{1,40}}[ ]){{1,5}}?|[ ]\([^()\n]{{1,40}}\)[ ]?|[ ]?)
-      (?:(?:is|was|are|=|:|->|=>|>|-+>)[ ]?(?:now[ ]|set[ ]to[ ]|:[ ]?)?|(?:changed|set|reset|updated)[ ]to[ ])
+      (?:(?:is|was|are|ist|lautet|est|es|è|é|er|=|:|->|=>|>|-+>)[ ]?(?:now[ ]|set[ ]to[ ]|:[ ]?)?|(?:has[ ]been[ ]|was[ ]|is[ ])?(?:changed|set|reset|updated)[ ]to[ ])
       [ ]?{_Q}(?P<value>{_V})""",
     re.X | re.I,
 )
