@@ -1,4 +1,4 @@
-"""Detects the values of secret environment variables wherever they occur."""
+"""Tells which environment variables are secret, and detects their values wherever they occur."""
 
 from __future__ import annotations
 
@@ -15,33 +15,55 @@ from rekindle.redaction.scanner import (
     RedactionSpan,
     ScanInput,
     find_matches,
+    find_spans,
 )
-
-from .detectors.assignments import is_path
 from rekindle.redaction.vocabulary.entropy import is_placeholder, is_random
 from rekindle.redaction.vocabulary.secret_names import classify_name
 
+from .detectors import SECRET_DETECTORS
+from .detectors.assignments import is_path
+
 MIN_VALUE_LENGTH = 8  # a shorter value may occur in ordinary text by chance
+_USUAL_MIN_CHARS = 10  # of a name that hardly means anything else
+_BLANK = re.compile(r"\s")
 _MIN_NAMED_LENGTH = 5  # for a value whose name announces a secret
 
 
+_FOLDERS = frozenset(("PWD", "OLDPWD"))
+_LOGIN = re.compile(r"://[^\s/:@]*:([^\s/@]{5,})@")
+
+
+def is_secret_variable(name: str, value: str) -> bool:
+    """Return whether a variable holds a secret: its name says so, or its value has one in it."""
+    value = value.strip()
+    if name in _FOLDERS or is_placeholder(value) or is_path(value):
+        return False
+    return _is_named_secret(name, value) or bool(find_spans(value, SECRET_DETECTORS))
+
+
+def _is_named_secret(name: str, value: str) -> bool:
+    secret_name = classify_name(name)
+    if secret_name is None or not value:
+        return False
+    return secret_name.min_chars <= _USUAL_MIN_CHARS or is_random(value, secret_name.min_chars)
+
+
 def find_secret_values(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that hold a secret, judged by name or by randomness."""
+    """Return the variables that hold a secret and its value, if that is long enough to search for."""
     found: dict[str, str] = {}
     for name, value in env.items():
         value = value.strip()
-        if is_placeholder(value) or value.isdigit() or is_path(value):
+        if value.isdigit() or not is_secret_variable(name, value):
+            continue
+        if login := _LOGIN.search(value):
+            found[name] = login[1]
             continue
         secret_name = classify_name(name)
-        if (
-            secret_name
-            and len(value) >= _MIN_NAMED_LENGTH
-            and (secret_name.is_strong or len(value) >= MIN_VALUE_LENGTH)
+        is_named = _is_named_secret(name, value)
+        is_strong = is_named and secret_name is not None and secret_name.is_strong
+        if len(value) >= (_MIN_NAMED_LENGTH if is_strong else MIN_VALUE_LENGTH) and (
+            is_named or not _BLANK.search(value)
         ):
-            found[name] = value
-        elif "://" in value and (login := re.search(r"://[^\s/:@]*:([^\s/@]{5,})@", value)):
-            found[name] = login[1]
-        elif len(value) >= 20 and " " not in value and ":" not in value and is_random(value, 20):
             found[name] = value
     return found
 

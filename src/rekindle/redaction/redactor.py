@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, cast
 
 from rekindle.redaction.detectors.cli_options import find_password_words
 from rekindle.redaction.detectors.encoded import make_encoded_detector
-from rekindle.redaction.vocabulary.entropy import is_reference
 from rekindle.redaction.environment import find_secret_values
 from rekindle.redaction.environment import make_known_value_detector as known_rule
 from rekindle.redaction.personal.places import make_user_detector
+from rekindle.redaction.vocabulary.entropy import is_reference
 from rekindle.redaction.vocabulary.secret_names import SecretName, classify_name
 from rekindle.types import JSON
 
@@ -116,7 +116,7 @@ class Redactor:
         if len(excerpt) == 1:
             start, end = excerpt[0]
             found = _find_spans(text[start:end], self._rules)
-            return [_shift(span, start) for span in found] if start else found
+            return [_move_span(span, start) for span in found] if start else found
         starts = [0]
         for start, end in excerpt:
             starts.append(starts[-1] + end - start + 1)
@@ -124,14 +124,14 @@ class Redactor:
         for span in _find_spans("\n".join(text[start:end] for start, end in excerpt), self._rules):
             number = bisect_right(starts, span.start) - 1
             start, end = excerpt[number]
-            found = _shift(span, start - starts[number])
+            found = _move_span(span, start - starts[number])
             spans.append(found._replace(end=min(found.end, end)))
         return spans
 
     def _find_hidden(self, text: str) -> list[RedactionSpan]:
         """Find secrets that invisible characters interrupt."""
         return [
-            _shift(span, start)
+            _move_span(span, start)
             for start, end in _merge_windows(
                 (gap.start() - _NEAR_CHARS, gap.end() + _NEAR_CHARS)
                 for gap in islice(_INVISIBLE.finditer(text), _MAX_GAPS)
@@ -215,7 +215,7 @@ _NEAR_CHARS = 300  # how far a mask or an invisible character matters
 _MAX_GAPS = 500
 
 
-def _shift(span: RedactionSpan, distance: int) -> RedactionSpan:
+def _move_span(span: RedactionSpan, distance: int) -> RedactionSpan:
     return span._replace(start=span.start + distance, end=span.end + distance)
 
 

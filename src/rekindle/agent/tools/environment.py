@@ -7,13 +7,6 @@ from collections.abc import Mapping
 
 from .tool import ToolContext
 
-_SECRET_NAME = re.compile(
-    r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|(^|_)(AUTH|PWD|PASS|PAT|DSN|SESSION|JWT)(_|$)"
-)
-_NOT_SECRET = {"PWD", "OLDPWD"}
-_SECRET_VALUE = re.compile(
-    r"://[^/@\s]*:[^/@\s]+@|-----BEGIN [A-Z ]*PRIVATE KEY|\b(sk|ghp|xox[bap])[-_]\w{16}"
-)
 _BASIC_NAME = re.compile(r"PATH|LANG|LC_\w+|TZ|TERM|SYSTEMROOT")
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 # An interactive prompt would wait forever.
@@ -22,10 +15,12 @@ _NON_INTERACTIVE = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "
 
 def build_command_environment(context: ToolContext) -> dict[str, str]:
     """Return our environment without secrets, except those listed in `pass_on`."""
+    from rekindle.redaction.environment import is_secret_variable  # lazy: compiles many patterns
+
     visible = {
         name: value
         for name, value in context.environment.items()
-        if name in context.pass_on or not _is_secret(name, value)
+        if name in context.pass_on or not is_secret_variable(name, value)
     }
     return {"PATH": _DEFAULT_PATH, **visible, **_NON_INTERACTIVE}
 
@@ -48,9 +43,3 @@ def build_code_environment(context: ToolContext, home: str) -> dict[str, str]:
 
 def get_home(environment: Mapping[str, str]) -> str | None:
     return environment.get("HOME") or None
-
-
-def _is_secret(name: str, value: str) -> bool:
-    if name in _NOT_SECRET:
-        return False
-    return bool(_SECRET_NAME.search(name.upper()) or _SECRET_VALUE.search(value))

@@ -9,16 +9,15 @@ from itertools import islice
 from typing import NamedTuple
 
 from rekindle.redaction.scanner import (
-    Candidates,
     NO_CANDIDATES,
     NO_SPANS,
+    Candidates,
     RedactionSpan,
     ScanInput,
     can_start_token,
     find_run_end,
     make_secret_span,
 )
-
 from rekindle.redaction.vocabulary.entropy import (
     compute_entropy,
     is_digest,
@@ -80,7 +79,7 @@ _DOTTED_REST = re.compile(r"@w\{\d+,\d+\}\\\.")
 TOKEN_SHAPES = _parse_shapes(TOKEN_SHAPE_TABLE)
 
 
-_MAX_SPLIT_CHARS = 600  # how far to follow a token that is split over lines
+_MAX_SPLIT_CHARS = 400  # how far to follow a token that is split over lines
 
 _RUN_CHARS = re.compile(r"[A-Za-z0-9_-]*\Z")
 # The characters of tokens: where these end, a token ends or is split.
@@ -156,10 +155,10 @@ def detect_tokens(scan: ScanInput) -> Sequence[Candidates]:
     """Detect tokens of known providers."""
     if not scan.runs:
         return NO_CANDIDATES
-    return (Candidates([start for start, _ in scan.runs], _inspect_run),)
+    return (Candidates([start for start, _ in scan.runs], _check_run, 2.0),)
 
 
-def _inspect_run(scan: ScanInput, start: int) -> Iterable[RedactionSpan]:
+def _check_run(scan: ScanInput, start: int) -> Iterable[RedactionSpan]:
     return _detect_in_run(scan.text, start, find_run_end(scan, start))
 
 
@@ -286,7 +285,7 @@ def _join_pieces(window: str) -> tuple[str, list[tuple[int, int]]]:
     pieces: list[str] = []
     ends: list[tuple[int, int]] = []
     size = at = 0
-    for gap in _TOKEN_BREAK.finditer(window):
+    for gap in islice(_TOKEN_BREAK.finditer(window), 12):
         pieces.append(window[at : gap.start()])
         size += gap.start() - at
         ends.append((size, gap.start()))

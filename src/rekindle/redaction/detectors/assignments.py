@@ -13,7 +13,6 @@ from rekindle.redaction.scanner import (
     ScanInput,
     make_secret_span,
 )
-
 from rekindle.redaction.vocabulary.entropy import is_digest, is_placeholder, is_random, split_words
 from rekindle.redaction.vocabulary.secret_names import TOKEN, SecretName, classify_name
 
@@ -221,6 +220,7 @@ _SEPARATOR = re.compile(
       | (?:{_QUOTE}{_SPACE},?|(?=[ ]{{0,8}}(?:\\r?\\?n|\r?\n))){_SPACE}
         {_QUOTE}?value{_QUOTE}?[ ]?(?P<listed>[:=])
       | {_QUOTE}{_SPACE}:{_SPACE}\{{{_SPACE}{_QUOTE}value{_QUOTE}{_SPACE}(?P<nested>:)
+      | {_QUOTE}[ ]?\{{[^{{}}]{{0,120}}?\bdefault[ ]{{0,8}}(?P<declared>=)
       | (?P<call>\([ ]{{0,4}}(?=["']))
       | (?P<plist></key>\s{{0,20}}<string>)
       | (?P<xml>>)

@@ -23,7 +23,6 @@ from rekindle.redaction.vocabulary.entropy import (
     count_classes,
     is_digest,
     is_placeholder,
-    is_random,
     split_words,
 )
 
@@ -64,15 +63,15 @@ def detect_bare_tokens(scan: ScanInput) -> Sequence[Candidates]:
     if not scan.runs:
         return NO_CANDIDATES
     raw = scan.raw
-    found = [at for at, end in scan.runs if _mixes_classes(raw[at:end])]
-    return (Candidates(found, _inspect_bare_token, 0.8),) if found else NO_CANDIDATES
+    found = [at for at, end in scan.runs if _is_mixed(raw[at:end])]
+    return (Candidates(found, _check_bare_token, 1.5),) if found else NO_CANDIDATES
 
 
-def _mixes_classes(run: bytes) -> bool:
+def _is_mixed(run: bytes) -> bool:
     return not (run.islower() or run.isupper())
 
 
-def _inspect_bare_token(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+def _check_bare_token(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
     start, end = _find_word(scan, at)
     if not 20 <= end - start <= _MAX_TOKEN_CHARS:
         return NO_SPANS
@@ -83,9 +82,7 @@ def _inspect_bare_token(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
     if before == "/":
         if end - start < 22 or not _URL_SEGMENT.search(text, max(0, start - 200), start):
             return NO_SPANS
-    elif after not in _TOKEN_FOLLOWERS:
-        return NO_SPANS
-    elif before not in _TOKEN_LEADERS and not text.endswith(("\\n", "\\t"), 0, start):
+    elif after not in _TOKEN_FOLLOWERS or (before not in _TOKEN_LEADERS and not text.endswith(("\\n", "\\t"), 0, start)):
         return NO_SPANS
     word = text[start:end]
     if len(word) == 64 and (lines := _KEY_LINES.match(text, start)):
@@ -172,7 +169,7 @@ _PASSWORD_FOLLOWERS = frozenset(
     ("", " ", "\t", "\n", "\r", '"', "'", "`", "\\", ",", ";", ".", "|", "<", ")", "]", "@")
 )
 _NOT_A_PASSWORD = re.compile(
-    r"%[0-9A-F]{2}|[A-Za-z]+\d?@\w+\Z|&&|\+\+|[+*]\d{1,3}\Z|\*\*|\?\?|%[sdrvxq](?![A-Za-z0-9])|\A[$%#@&*+?~^]|&(?:amp|lt|gt|quot)"
+    r"%[0-9A-F]{2}|\A[A-Za-z]+\d?@\w+\Z|&&|\+\+|[+*]\d{1,3}\Z|\*\*|\?\?|%[sdrvxq](?![A-Za-z0-9])|\A[$%#@&*+?~^]|&(?:amp|lt|gt|quot)"
 )
 
 
@@ -181,10 +178,10 @@ def detect_passwords(scan: ScanInput) -> Sequence[Candidates]:
     image = scan.raw.translate(_PASSWORD_IMAGE)
     if b"a!a" not in image:
         return NO_CANDIDATES
-    return (Candidates(find_positions(scan, image, b"a!a"), _inspect_password, 0.3),)
+    return (Candidates(find_positions(scan, image, b"a!a"), _check_password, 0.3),)
 
 
-def _inspect_password(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+def _check_password(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
     chunk = scan.raw[max(0, at - 40) : at + 1]
     start = at + 1 - (len(chunk) - len(chunk.rstrip(_PASSWORD_BYTES)))
     found = _PASSWORD.match(scan.text, start)
@@ -237,10 +234,10 @@ def detect_phrases(scan: ScanInput) -> Sequence[Candidates]:
     text = scan.text
     if len(text) > 240 or not text.islower() or not text.replace(" ", "").strip().isalpha():
         return NO_CANDIDATES
-    return (Candidates((0,), _inspect_phrase),)
+    return (Candidates((0,), _check_phrase),)
 
 
-def _inspect_phrase(scan: ScanInput, _: int) -> Iterable[RedactionSpan]:
+def _check_phrase(scan: ScanInput, _: int) -> Iterable[RedactionSpan]:
     words = scan.text.split()
     if len(words) not in (12, 15, 18, 21, 24) or not _FUNCTION_WORDS.isdisjoint(words):
         return NO_SPANS

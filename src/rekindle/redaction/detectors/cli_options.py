@@ -16,7 +16,6 @@ from rekindle.redaction.scanner import (
     find_matches,
     make_secret_span,
 )
-
 from rekindle.redaction.vocabulary.entropy import is_digest, is_placeholder, is_random
 from rekindle.redaction.vocabulary.secret_names import classify_name
 
@@ -79,7 +78,7 @@ _LOGIN_VALUE = re.compile(
 # Everything else: a literal, and the pattern that begins with it.
 _Q = r"""\\{0,3}["']?"""
 _VALUES = rf"""{_Q}(?P<value>[^\s"'\\]{{3,400}})"""
-_PIPED = rf"""{_Q}(?P<value>[^\s"'|\\][^"'|\n\\]{{1,200}}?)(?:\\n[^"'|\n]{{0,200}}?)?{_Q}[ ]*\|[ ]*
+_PIPED = rf"""{_Q}(?P<value>[^\s"'|\\][^"'|\n]{{1,200}}?){_Q}[ ]*\|[ ]*
         (?: sudo[ ]+(?:-\w+[ ]+)*-\w*S
           | (?:sudo[ ]+)?(?:chpasswd|passwd|smbpasswd|pdbedit|cryptsetup|kinit|vncpasswd)\b
           | (?:docker|podman|helm|oras|skopeo|crane|buildah)[ ](?:registry[ ])?login
@@ -98,7 +97,7 @@ _COMMAND_PATTERNS: tuple[tuple[bytes, str], ...] = (
     (b"input_pw", rf"input_pw[ ]+{_VALUES}"),
     (b"/rp ", rf"/rp[ ]+{_VALUES}"),
     (b"--value", rf"""--value[= ]{_Q}(?P<stored>[^\s"'\\]{{3,400}})"""),
-    (b"pass", rf"""password(?<=[ \n]password)[ ]+(?P<spoken>(?!\[)[^\s"'\\<]{{4,100}})(?=[ \t]*(?:\n|\Z|\\n))"""),
+    (b"pass", r"""password(?<![\w-]password)[ ]+(?P<spoken>(?!\[)[^\s"'\\<]{4,100})(?=[ \t]*(?:\n|\Z|\\n))"""),
     (b"pass", rf"password[ ]+{_Q}(?P<administered>[^\s\"'\\<-][^\s\"'\\]{{2,100}})"),
     (b"auth", r"""auth[ ](?:default[ ])?(?P<redis>[^\s"'\\]{6,100})(?=\s|["'\\]|\Z)"""),
     (b"pass", r"""password[^\n]{0,20}?["'][^\n]{0,8}\n?[ \t]{0,8}send[ ](?:--[ ])?"(?P<value>[^"\\\n]{3,80})"""),
@@ -131,10 +130,10 @@ def detect_options(scan: ScanInput) -> Sequence[Candidates]:
     if b" -" not in scan.raw:
         return NO_CANDIDATES
     found = find_matches(scan, _OPTION)
-    return (Candidates(found, _inspect_option),) if found else NO_CANDIDATES
+    return (Candidates(found, _check_option),) if found else NO_CANDIDATES
 
 
-def _inspect_option(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+def _check_option(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     if (found := _OPTION.match(scan.text, at)) and (span := _detect_option(scan.text, found)):
         yield span
 

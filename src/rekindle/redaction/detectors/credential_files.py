@@ -19,7 +19,6 @@ from rekindle.redaction.scanner import (
     find_matches,
     make_secret_span,
 )
-
 from rekindle.redaction.vocabulary.entropy import is_placeholder
 
 _GAP = r"(?:[ \t]|\r?\n|\\n|\\t){1,20}"
@@ -82,10 +81,10 @@ def detect_hashes(scan: ScanInput) -> Sequence[Candidates]:
         found += find_matches(scan, _PASSWORD_HASH)
     if b"}" in raw and (b"HA}" in raw or b"RYPT}" in raw):
         found += find_matches(scan, _LDAP_HASH)
-    return (Candidates(found, _inspect_hash, 0.2),) if found else NO_CANDIDATES
+    return (Candidates(found, _check_hash, 0.2),) if found else NO_CANDIDATES
 
 
-def _inspect_hash(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+def _check_hash(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     if found := _PASSWORD_HASH.match(scan.text, at) or _LDAP_HASH.match(scan.text, at):
         yield make_secret_span(at, found.end(), "password-hash")
 

@@ -15,9 +15,9 @@ from rekindle.redaction.scanner import (
     Inspection,
     RedactionSpan,
     ScanInput,
-    find_run_end,
     find_matches,
     find_positions,
+    find_run_end,
     make_secret_span,
 )
 

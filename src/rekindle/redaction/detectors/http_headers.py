@@ -13,9 +13,9 @@ from rekindle.redaction.scanner import (
     ScanInput,
     make_secret_span,
 )
+from rekindle.redaction.vocabulary.entropy import is_placeholder, is_random
 
 from .credential_files import is_base64_login
-from rekindle.redaction.vocabulary.entropy import is_placeholder, is_random
 
 _GAP = r"(?:[ \t]|%20|\+|\\t){1,4}"
 _BEARER = re.compile(rf"bearer{_GAP}[\"'`]?(?=[A-Za-z0-9._~+/=%-]{{8}})", re.I)

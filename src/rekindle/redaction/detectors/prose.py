@@ -29,9 +29,9 @@ _Q = r"""\\{0,3}["'`]?"""
 _V = r"""[A-Za-z0-9!@#%^&*~][^\s"'`,;<>(){}\[\]|\\]{3,80}"""
 # What may come between a word for password and the password.
 _NAMED = re.compile(
-    rf"""(?:word|wd|phrase|code|key|s|\b)
+    rf"""(?:words?|wd|wort|ord|e|phrase|code|key|s|\b)
       (?:[ ](?:for|of|on|to|at|from)[ ](?:[\w.@'-]{{1,40}}[ ]){{1,5}}?|[ ]\([^()\n]{{1,40}}\)[ ]?|[ ]?)
-      (?:(?:is|was|are|=|:|->|=>|>|-+>)[ ]?(?:now[ ]|set[ ]to[ ]|:[ ]?)?|(?:changed|set|reset|updated)[ ]to[ ])
+      (?:(?:is|was|are|ist|lautet|est|es|è|é|er|=|:|->|=>|>|-+>)[ ]?(?:now[ ]|set[ ]to[ ]|:[ ]?)?|(?:has[ ]been[ ]|was[ ]|is[ ])?(?:changed|set|reset|updated)[ ]to[ ])
       [ ]?{_Q}(?P<value>{_V})""",
     re.X | re.I,
 )
@@ -132,10 +132,10 @@ def detect_foreign_passwords(scan: ScanInput) -> Sequence[Candidates]:
     if scan.text.isascii() or FOREIGN_LETTER.search(scan.text) is None:
         return NO_CANDIDATES
     found = find_matches(scan, FOREIGN_PASSWORD_WORD)
-    return (Candidates(found, _inspect_foreign),) if found else NO_CANDIDATES
+    return (Candidates(found, _check_foreign),) if found else NO_CANDIDATES
 
 
-def _inspect_foreign(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+def _check_foreign(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
     name = FOREIGN_PASSWORD_WORD.match(scan.text, at)
     return _mask_value(_FOREIGN.match(scan.text, name.end())) if name else NO_SPANS
 

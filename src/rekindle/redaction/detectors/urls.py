@@ -13,7 +13,6 @@ from rekindle.redaction.scanner import (
     ScanInput,
     make_secret_span,
 )
-
 from rekindle.redaction.vocabulary.entropy import is_digest, is_placeholder, is_random
 
 _USER_AND_PASSWORD = re.compile(

@@ -54,10 +54,10 @@ def detect_emails(scan: ScanInput) -> Sequence[Candidates]:
     if b"@" not in scan.raw:
         return NO_CANDIDATES
     found = find_matches(scan, _EMAIL_DOMAIN)
-    return (Candidates(found, _inspect_email, 0.3),) if found else NO_CANDIDATES
+    return (Candidates(found, _check_email, 0.3),) if found else NO_CANDIDATES
 
 
-def _inspect_email(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+def _check_email(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
     found = _EMAIL_DOMAIN.match(scan.text, at)
     if found is None or not _is_top_level_domain(found[1], found[2].lower()):
         return NO_SPANS
@@ -96,10 +96,10 @@ def detect_spelled_emails(scan: ScanInput) -> Sequence[Candidates]:
     if b"[at]" not in scan.lower:
         return NO_CANDIDATES
     marks = find_positions(scan, scan.lower, b"[at]")
-    return (Candidates(marks, _inspect_spelled_email),)
+    return (Candidates(marks, _check_spelled_email),)
 
 
-def _inspect_spelled_email(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+def _check_spelled_email(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     chunk = scan.raw[max(0, at - 41) : at].rstrip()
     start = max(0, at - 41) + len(chunk.rstrip(_LOCAL_PART_BYTES))
     if found := _SPELLED.match(scan.text, start):
@@ -118,12 +118,12 @@ def detect_numbers(scan: ScanInput) -> Sequence[Candidates]:
     ]
 
 
-def _inspect_us_phone(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+def _check_us_phone(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     if found := _US_PHONE.match(scan.text, at):
         yield RedactionSpan(at, found.end(), "phone", "<phone>")
 
 
-def _inspect_card(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+def _check_card(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     before = scan.text[at - 1 : at]
     if before and (before.isalnum() or before in "._-/%#$"):
         return
@@ -131,7 +131,7 @@ def _inspect_card(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
         yield RedactionSpan(found.start(), found.end(), "card", "<card>")
 
 
-def _inspect_phone(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+def _check_phone(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     return _detect_international_phone(scan.text, at)
 
 
@@ -168,9 +168,9 @@ def _is_card_number(text: str) -> bool:
 
 
 _NUMBER_NEEDLES: tuple[tuple[bytes, Inspection], ...] = (
-    (b"+d", _inspect_phone),
-    (b"(ddd)", _inspect_us_phone),
-    (b"dddddddddddd", _inspect_card),
-    (b"dddd-dddd-", _inspect_card),
+    (b"+d", _check_phone),
+    (b"(ddd)", _check_us_phone),
+    (b"dddddddddddd", _check_card),
+    (b"dddd-dddd-", _check_card),
 )
 LITERAL_DETECTORS: LiteralDetectors = ((b"phone", _detect_labelled_phone),)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rekindle.redaction.scanner import (
     NO_CANDIDATES,
-    NO_SPANS,
     Candidates,
     Inspection,
     LiteralDetectors,
@@ -16,7 +15,6 @@ from rekindle.redaction.scanner import (
     find_positions,
     make_secret_span,
 )
-from rekindle.redaction.vocabulary.entropy import split_words
 
 # ── numbers with a shape of their own
 
@@ -44,7 +42,7 @@ def _is_iban(text: str) -> bool:
     return int("".join(str(int(letter, 36)) for letter in text[4:] + text[:4])) % 97 == 1
 
 
-def _inspect_iban(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+def _check_iban(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     head = _IBAN_HEAD.search(scan.text, max(0, at - 16), at + 2)
     if head and (found := _IBAN.match(scan.text, head.start())) and _is_iban(found.group()):
         yield make_secret_span(found.start(), found.end(), "iban")
@@ -61,7 +59,7 @@ def _make_number_inspection(pattern: re.Pattern[str], kind: str, mask: str) -> I
     return inspect
 
 
-def _inspect_address(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+def _check_address(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     before = scan.text[at - 1 : at] if at else ""
     if (before and (before.isalnum() or before in "._-")) or _COMMON_ADDRESS.match(scan.text, at):
         return
@@ -70,7 +68,7 @@ def _inspect_address(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
         yield make_secret_span(at, found.end(), "ip")
 
 
-def _inspect_mac(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+def _check_mac(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     before = scan.text[at - 1 : at] if at else ""
     if (found := _MAC.match(scan.text, at)) and not (before.isalnum() or before in (":", "-")):
         if len(set(found.group().lower())) > 3:
@@ -98,7 +96,7 @@ _PASSPORT = re.compile(
 )
 
 
-def _inspect_labelled(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+def _check_labelled(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     """Detect an account's or person's number after its label."""
     text = scan.text
     before = text[at - 1 : at]
@@ -126,22 +124,22 @@ def _detect_passport(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
 # ── the search
 
 _MAC_IMAGE = bytes(100 if chr(c) in "0123456789abcdefABCDEF" else c for c in range(256))
-_inspect_us_phone = _make_number_inspection(_PHONE_WITH_DOTS, "phone", "<phone>")
+_check_us_phone = _make_number_inspection(_PHONE_WITH_DOTS, "phone", "<phone>")
 # By a needle that they have in common; most texts contain none of these.
 _GROUPED: tuple[tuple[bytes, Inspection], ...] = (
     (b"ddd-dd-dddd", _make_number_inspection(_SSN, "ssn", "<secret:ssn>")),
-    (b"ddd-ddd-dddd", _inspect_us_phone),
+    (b"ddd-ddd-dddd", _check_us_phone),
     (b"ddddd-dddddd", _make_number_inspection(_UK_MOBILE, "phone", "<phone>")),
-    (b"dd-dddd-dddd", _inspect_iban),
-    (b"dddd-dddd-dddd", _inspect_iban),
-    (b"ddd-dddd-dddd", _inspect_labelled),
+    (b"dd-dddd-dddd", _check_iban),
+    (b"dddd-dddd-dddd", _check_iban),
+    (b"ddd-dddd-dddd", _check_labelled),
 )
 _DOTTED: tuple[tuple[bytes, Inspection], ...] = (
-    (b"dd.d", _inspect_address),
-    (b"ddd.ddd.dddd", _inspect_us_phone),
+    (b"dd.d", _check_address),
+    (b"ddd.ddd.dddd", _check_us_phone),
 )
-_LONG: tuple[tuple[bytes, Inspection], ...] = ((b"dddddd", _inspect_labelled),)
-_SORT_CODES: tuple[tuple[bytes, Inspection], ...] = ((b"dd-dd-dd", _inspect_labelled),)
+_LONG: tuple[tuple[bytes, Inspection], ...] = ((b"dddddd", _check_labelled),)
+_SORT_CODES: tuple[tuple[bytes, Inspection], ...] = ((b"dd-dd-dd", _check_labelled),)
 
 
 def detect_id_numbers(scan: ScanInput) -> Sequence[Candidates]:
@@ -162,7 +160,7 @@ def detect_id_numbers(scan: ScanInput) -> Sequence[Candidates]:
         if needle in image
     ]
     if image.count(b":") > 4 and b"dd:dd:dd:dd:dd:dd" in (mac := scan.raw.translate(_MAC_IMAGE)):
-        found.append(Candidates(find_positions(scan, mac, b"dd:dd:dd:dd:dd:dd"), _inspect_mac, 0.2))
+        found.append(Candidates(find_positions(scan, mac, b"dd:dd:dd:dd:dd:dd"), _check_mac, 0.2))
     return found
 
 

@@ -158,10 +158,10 @@ def detect_prompts(scan: ScanInput) -> Sequence[Candidates]:
     if b"@" not in scan.raw or b":" not in scan.raw:
         return NO_CANDIDATES
     found = find_matches(scan, _PROMPT)
-    return (Candidates(found, _inspect_prompt),) if found else NO_CANDIDATES
+    return (Candidates(found, _check_prompt),) if found else NO_CANDIDATES
 
 
-def _inspect_prompt(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+def _check_prompt(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     user = _PROMPT_USER.search(scan.text, max(0, at - 40), at)
     if user and user[1].lower() not in _COMMON_USER_NAMES:
         end = scan.text.index(":", at)
@@ -202,11 +202,11 @@ def detect_streets(scan: ScanInput) -> Sequence[Candidates]:
     work = [Candidates(found, _detect_street, 0.2)] if found else []
     if not scan.text.isascii() and "stra\u00dfe " in scan.text:
         german = find_matches(scan, _GERMAN_STREET)
-        work.append(Candidates(german, _inspect_german_street))
+        work.append(Candidates(german, _check_german_street))
     return work
 
 
-def _inspect_german_street(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
+def _check_german_street(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     if found := _GERMAN_STREET.match(scan.text, at):
         yield make_secret_span(at, found.end(), "address")
 
