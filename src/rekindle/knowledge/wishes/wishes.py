@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -18,10 +18,11 @@ from rekindle.judging.outcomes.user_text import extract_user_text
 from rekindle.judging.rules.text_patterns import split_words
 from rekindle.knowledge.notes.harmless import is_subcommand, keep_option, keep_path
 from rekindle.knowledge.notes.programs import is_known_program
-from rekindle.redaction.detectors.secret_names import classify_name
-from rekindle.redaction.redactor import Redactor
 
 from .common_words import get_stem, is_common_word
+
+if TYPE_CHECKING:
+    from rekindle.redaction.redactor import Redactor
 
 WISH_VERSION = 1  # raise with every change that may change what is found
 
@@ -184,6 +185,8 @@ def collect_wishes(
 
 def is_harmless_wish(sentence: str, vocabulary: Vocabulary, redactor: Redactor) -> bool:
     """Return whether each word is common or shared, and nothing looks like a secret."""
+    from rekindle.redaction.detectors.secret_names import classify_name  # it loads all detectors
+
     if redactor.redact_text(sentence) != sentence:
         return False
     tokens = [token.strip(_TOKEN_EDGES) for token in sentence.replace("`", " ").split()]
