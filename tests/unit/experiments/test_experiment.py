@@ -105,6 +105,25 @@ def test_sessions_without_calls_running_or_deleted_are_told_and_not_counted() ->
     assert any("deleted" in words for words in build_report(TRIAL, changed).summary)
 
 
+def test_how_many_sessions_succeeded_is_told_for_each_arm_with_enough_of_them() -> None:
+    sessions = drawn(TRIAL, 40, {"warm": 0.1, "cold": 0.1})
+    assert not any("succeeded" in line for line in build_report(TRIAL, sessions).summary)
+    warm = [one for one in sessions if one.arm == "warm"]
+    cold = [one for one in sessions if one.arm == "cold"]
+    judged = [
+        *(one._replace(verdict="failed" if at < 3 else "succeeded") for at, one in enumerate(warm)),
+        *(
+            one._replace(verdict="succeeded" if at < 4 else "unknown")
+            for at, one in enumerate(cold)
+        ),
+    ]
+    found = build_report(TRIAL, judged)
+    (line,) = [line for line in found.summary if "succeeded" in line]
+    assert f"warm {len(warm) - 3} of {len(warm)} (" in line
+    assert "cold no evidence (4 known)" in line
+    assert found.arms[1].outcomes.unknown == len(cold) - 4
+
+
 def test_arms_that_chance_cannot_have_made_take_the_verdict_away() -> None:
     sessions = drawn(TRIAL, 1500, {"warm": 0.03, "cold": 0.12})
     kept = [one for number, one in enumerate(sessions) if one.arm == "cold" or number % 2]

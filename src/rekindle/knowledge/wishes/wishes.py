@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,9 @@ from rekindle.redaction.redactor import Redactor
 from rekindle.redaction.vocabulary.secret_names import classify_name
 
 from .common_words import get_stem, is_common_word
+
+if TYPE_CHECKING:
+    from rekindle.redaction.redactor import Redactor
 
 WISH_VERSION = 1  # raise with every change that may change what is found
 
@@ -184,6 +187,8 @@ def collect_wishes(
 
 def is_harmless_wish(sentence: str, vocabulary: Vocabulary, redactor: Redactor) -> bool:
     """Return whether each word is common or shared, and nothing looks like a secret."""
+    from rekindle.redaction.detectors.secret_names import classify_name  # it loads all detectors
+
     if redactor.redact_text(sentence) != sentence:
         return False
     tokens = [token.strip(_TOKEN_EDGES) for token in sentence.replace("`", " ").split()]
