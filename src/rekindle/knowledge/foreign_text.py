@@ -55,7 +55,7 @@ class ForeignText:
     """The texts that a session has read so far and that strangers may have written."""
 
     def __init__(self, said: str = "") -> None:
-        self._own = frozenset(_NAME.findall(said.lower()))  # the user vouches for these
+        self._own = {*_NAME.findall(said.lower())}  # the user vouches for these
         self._texts: list[str] = []
         self._foreign: set[str] = set()
         self._files: set[str] = set()
@@ -70,6 +70,10 @@ class ForeignText:
         """Add what a call returned, unless only the owner of the repository can have written it."""
         if result and not _is_own_text(call):
             self._texts.append(result[:MAX_RESULT_CHARS].lower())
+
+    def add_command(self, form: str) -> None:
+        """Add a command that was no echo: what it prints may repeat the names in it."""
+        self._own.update(self._iter_names(form))
 
     def is_echo(self, form: str) -> bool:
         """Return whether a name in a command stood in a foreign text before."""

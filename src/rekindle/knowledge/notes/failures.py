@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from rekindle.judging.judge import judge_call
 from rekindle.knowledge.tokens import estimate_text_tokens
 from rekindle.types import Message, ToolCall
 
@@ -82,6 +81,8 @@ def recall_failure(
     decisions: NoteDecisions = NO_DECISIONS,
 ) -> Recall:
     """Recall how a failure like this one was fixed here before; nothing if it is a new one."""
+    from rekindle.judging.judge import judge_call  # a chat that never fails need not load it
+
     if judge_call(call, Message("tool", result)).outcome == "refused":
         return Recall()  # a person said no
     forms = read_forms(call, root)

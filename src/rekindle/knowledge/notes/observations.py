@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -57,14 +56,13 @@ _STOP_WORDS = split_words(
 
 
 class CommandUse(msgspec.Struct, array_like=True, frozen=True):
-    """How often a session ran a form of a command; an echo of foreign text if it always was one."""
+    """How often a session ran a form of a command."""
 
     key: str
     text: str
     folder: str
     worked: int
     failed: int
-    is_echo: bool = False
 
 
 class FileUse(msgspec.Struct, array_like=True, frozen=True):
@@ -90,7 +88,6 @@ class Fix(msgspec.Struct, array_like=True, frozen=True):
     fixed_folder: str
     steps: tuple[str, ...] = ()  # other commands of the line that worked, before it
     is_informative: bool = True
-    is_echo: bool = False
 
 
 class SessionObservation(msgspec.Struct, array_like=True, frozen=True):
@@ -108,6 +105,7 @@ class SessionObservation(msgspec.Struct, array_like=True, frozen=True):
     checks: tuple[str, ...] | None = None  # commands before the last commit, by key
     red_tests: tuple[str, ...] = ()  # that failed before the session changed a file
     wishes: tuple[SessionWish, ...] = ()
+    echoes: tuple[str, ...] = ()  # forms that may follow what a stranger wrote
 
 
 def observe_session(
@@ -124,8 +122,6 @@ def observe_session(
     shell_files: dict[str, None] = {}
     said = "\n".join([request, *(one.text for one in turns)])
     lines = [read_forms(one.call, root) for one in calls]
-    echoes = _find_echoes(calls, lines, root, said)
-    clean = {form for forms, echo in zip(lines, echoes, strict=True) for form in {*forms} - echo}
     for one, forms in zip(calls, lines, strict=True):
         for form in forms:
             counts = commands.setdefault(form, [0, 0])
@@ -139,18 +135,19 @@ def observe_session(
         started=started,
         words=hash_request(request),
         commands=tuple(
-            CommandUse(form.key, form.text, form.folder, *counts, form not in clean)
+            CommandUse(form.key, form.text, form.folder, *counts)
             for form, counts in commands.items()
             if not is_everyday(form.key)
         ),
         files=tuple(FileUse(path, count) for path, count in files.items()),
-        fixes=tuple(_find_fixes(calls, lines, {form.text for echo in echoes for form in echo})),
+        fixes=tuple(_find_fixes(calls, lines)),
         shell_files=tuple(path for path in shell_files if path not in files),
         programs=_find_named_programs(commands, said),
         remotes=tuple(_find_remotes(calls)),
         checks=find_checks(calls, lines),
         red_tests=find_red_tests(calls),
         wishes=find_wishes(turns),
+        echoes=tuple(_find_echoes(calls, lines, root, said)),
     )
 
 
@@ -159,22 +156,30 @@ def _find_echoes(
     lines: Sequence[tuple[CommandForm, ...]],
     root: str,
     said: str,
-) -> list[set[CommandForm]]:
-    """Return which commands of each call may follow what a stranger wrote."""
+) -> Iterable[str]:
+    """Yield the forms that may follow what a stranger wrote."""
     foreign = ForeignText(said)
-    found: list[set[CommandForm]] = []
+    clean: set[str] = set()
+    echoes: dict[str, None] = {}
     for one, forms in zip(calls, lines, strict=True):
-        if path := read_path(one.call, root):
-            foreign.add_files([path])
-        found.append({form for form in forms if foreign.is_echo(form.text)})
-        foreign.add_result(one.call, one.result)
-    return found
+        for form in forms:
+            if form.text in clean or form.text in echoes:
+                continue
+            if foreign.is_echo(form.text):
+                echoes[form.text] = None
+            else:
+                clean.add(form.text)
+                foreign.add_command(form.text)
+        path = read_path(one.call, root)
+        named = [file for form in forms if is_everyday(form.key) for file in form.files]
+        if one.failed is False:
+            foreign.add_files([*named, path] if path else named)
+        foreign.add_result(one.call, one.result.partition(ADVICE_MARK)[0])
+    return echoes
 
 
 def _find_fixes(
-    calls: Sequence[ObservedCall],
-    lines: Sequence[tuple[CommandForm, ...]],
-    echoes: AbstractSet[str],
+    calls: Sequence[ObservedCall], lines: Sequence[tuple[CommandForm, ...]]
 ) -> Iterable[Fix]:
     for index, one in enumerate(calls):
         keys = {form.key for form in lines[index] if can_be_fixed(form.key)} if one.failed else None
@@ -196,7 +201,6 @@ def _find_fixes(
             fixed_folder=fixed.folder,
             steps=steps,
             is_informative=_is_informative(failed, fixed) or bool(steps),
-            is_echo=not echoes.isdisjoint((fixed.text, *steps)),
         )
 
 

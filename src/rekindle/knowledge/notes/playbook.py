@@ -92,16 +92,13 @@ def build_playbook(
     observations: Iterable[SessionObservation], wishes: Iterable[Wish] = ()
 ) -> Playbook:
     """Build a playbook from the newest of a project's sessions, and from what users asked for."""
-    newest = sorted(observations, key=lambda one: (one.started, one.session))[-MAX_SESSIONS:]
+    ordered = sorted(observations, key=lambda one: (one.started, one.session))
+    newest = _drop_echoes(ordered[-MAX_SESSIONS:])
     named = {program for one in newest for program in one.programs}
-    uses = [use for one in newest for use in one.commands]
-    echoes = {use.key for use in uses if use.is_echo} - {use.key for use in uses if not use.is_echo}
 
     def is_trusted(form: str, key: str) -> bool:
-        """Return whether sessions knew the command without having read of it from a stranger."""
         own = form.split()[0]
-        is_known = is_known_program(key) or "/" in own or hash_word(get_program(key)) in named
-        return is_known and key not in echoes
+        return is_known_program(key) or "/" in own or hash_word(get_program(key)) in named
 
     return Playbook(
         sessions=tuple(PlaybookSession(one.session, one.started, one.words) for one in newest),
@@ -112,6 +109,28 @@ def build_playbook(
         routine=_find_routine(newest, lambda key: is_trusted(key, key)),
         red_tests=tuple(_collect_red_tests(newest)),
         wishes=tuple(wishes)[:MAX_WISHES],
+    )
+
+
+def _drop_echoes(observations: Sequence[SessionObservation]) -> list[SessionObservation]:
+    """Drop what only follows texts of strangers: no session ran it without having read its name."""
+    vouched = {
+        use.text for one in observations for use in one.commands if use.text not in one.echoes
+    }
+    dropped = {text for one in observations for text in one.echoes} - vouched
+    return [_leave_out_forms(one, dropped) if one.echoes else one for one in observations]
+
+
+def _leave_out_forms(observation: SessionObservation, dropped: set[str]) -> SessionObservation:
+    commands = tuple(use for use in observation.commands if use.text not in dropped)
+    keys = {use.key for use in commands}
+    fixes = (one for one in observation.fixes if dropped.isdisjoint((one.fixed_text, *one.steps)))
+    checks = observation.checks
+    return msgspec.structs.replace(
+        observation,
+        commands=commands,
+        fixes=tuple(fixes),
+        checks=None if checks is None else tuple(key for key in checks if key in keys),
     )
 
 
@@ -230,7 +249,7 @@ def _collect_fixes(
     known: dict[Fix, tuple[Fix, list[int]]] = {}
     for number, one in enumerate(observations):
         for fix in one.fixes:
-            if fix.is_echo or not is_trusted(fix.fixed_text, fix.key):
+            if not is_trusted(fix.fixed_text, fix.key):
                 continue
             if not all(is_trusted(step, step) for step in fix.steps):
                 continue

@@ -18,8 +18,6 @@ from rekindle.judging.outcomes.user_text import extract_user_text
 from rekindle.judging.rules.text_patterns import split_words
 from rekindle.knowledge.notes.harmless import is_subcommand, keep_option, keep_path
 from rekindle.knowledge.notes.programs import is_known_program
-from rekindle.redaction.redactor import Redactor
-from rekindle.redaction.vocabulary.secret_names import classify_name
 
 from .common_words import get_stem, is_common_word
 
@@ -187,7 +185,7 @@ def collect_wishes(
 
 def is_harmless_wish(sentence: str, vocabulary: Vocabulary, redactor: Redactor) -> bool:
     """Return whether each word is common or shared, and nothing looks like a secret."""
-    from rekindle.redaction.detectors.secret_names import classify_name  # it loads all detectors
+    from rekindle.redaction.vocabulary.secret_names import classify_name  # it loads all detectors
 
     if redactor.redact_text(sentence) != sentence:
         return False

@@ -38,7 +38,6 @@ from rekindle.projects import (
     normalize_folder,
     normalize_remote,
 )
-from rekindle.redaction.redactor import Redactor
 from rekindle.store import Store
 from rekindle.store.learning.observations import StoredFolder, UnobservedSession
 from rekindle.types import JudgedCall, Message
@@ -140,6 +139,8 @@ def _collect_wishes(store: Store, observations: Sequence[SessionObservation]) ->
     ]
     if not sessions:
         return []
+    from rekindle.redaction.redactor import Redactor  # a chat without wishes need not load it
+
     requests = Counter(word for words in {one.words for one in observations} for word in words)
     paths = {path for one in observations for path in list_paths(one)}
 

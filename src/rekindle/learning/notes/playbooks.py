@@ -56,19 +56,19 @@ def load_decisions(store: Store, project: str) -> NoteDecisions:
         shared=tuple(
             note
             for note in _iter_own_notes(store.observations.load_decisions(SHARED), "added")
-            if not note.text.endswith(_name_origin(project))
+            if not note.text.endswith(_format_origin(project))
         ),
     )
 
 
 def share_note(store: Store, project: str, note: RecalledNote, now: float) -> None:
     """Let sessions of all other projects be told a note, with the project that it comes from."""
-    text = note.text + _name_origin(project)
+    text = note.text + _format_origin(project)
     decision = NoteDecision(create_note(text, "").id, "added", text, now)
     store.observations.save_decision(SHARED, decision)
 
 
-def _name_origin(project: str) -> str:
+def _format_origin(project: str) -> str:
     return f" (shared from {shorten_project(project)})"
 
 
