@@ -109,8 +109,7 @@ def list_own_folders(project: Project) -> Iterator[str]:
         (folder / ".git" / "worktrees" / "wt").mkdir(parents=True, exist_ok=True)
         (folder / ".git" / "worktrees" / "wt" / "commondir").write_text("../..\n")
         (linked / ".git").write_text(f"gitdir: {folder}/.git/worktrees/wt\n")
-        (linked / "src").mkdir(exist_ok=True)
-        (linked / "src" / f"{project.word}_core.py").touch()
+        (folder / ".git" / "worktrees" / "wt" / "gitdir").write_text(f"{linked}/.git\n")
         yield str(linked)
 
 
