@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rekindle.errors import AmbiguousName, InvalidInput, NotFound, StoreBusy
 from rekindle.knowledge import file_format
+from rekindle.projects import FOLDER_PREFIX
 from rekindle.types import JSON, Template, replace_fields
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ except ImportError:  # Windows: the revision still detects concurrent changes
 LOCK_TIMEOUT = 30.0  # seconds
 MAX_TEMPLATE_NAME_CHARS = 100
 MAX_TAG_CHARS = 100
+SHARED_TAG = "shared"  # tag of a template that everybody may use, in every project
 _ID_PATTERN = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 _EXPORT_KIND = "rekindle-template"
 
@@ -332,14 +334,12 @@ def export_template(template: Template, program: str, now: float) -> bytes:
     """Export a template to a shareable file, with a checksum and its provenance."""
     import json
 
-    # Do not disclose the owner of the sessions.
-    given = replace_fields(
-        template, scan={k: v for k, v in template.scan.items() if k != file_format.OWNER_KEY}
-    )
+    given = _remove_private_fields(template)
+    fields = file_format.template_to_fields(given)
     envelope: dict[str, JSON] = {
         "kind": _EXPORT_KIND,
         "format": file_format.FORMAT_VERSION,
-        "checksum": file_format.compute_checksum(given),
+        "checksum": file_format.compute_checksum(fields),
         "provenance": {
             "program": program,
             "exported": now,
@@ -347,9 +347,23 @@ def export_template(template: Template, program: str, now: float) -> bytes:
             "sessions": len(given.sources),
             "revision": given.revision,
         },
-        "template": file_format.template_to_fields(given),
+        "template": fields,
     }
     return (json.dumps(envelope, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def _remove_private_fields(template: Template) -> Template:
+    """Do not disclose the owner of the sessions, nor a folder of this machine."""
+
+    def keep_project(project: str | None) -> str | None:
+        return None if (project or "").startswith(FOLDER_PREFIX) else project
+
+    return replace_fields(
+        template,
+        scan={k: v for k, v in template.scan.items() if k != file_format.OWNER_KEY},
+        project=keep_project(template.project),
+        notes=tuple(one._replace(project=keep_project(one.project)) for one in template.notes),
+    )
 
 
 class ExportedTemplate(NamedTuple):
@@ -367,7 +381,7 @@ def parse_export(data: bytes, where: str) -> ExportedTemplate:
     if not isinstance(inner, dict):
         raise InvalidInput(f"{where}: template: expected an object")
     template = file_format.parse_template(inner, f"{where}: template")  # pyright: ignore[reportUnknownArgumentType]
-    if file_format.compute_checksum(template) != fields.get("checksum"):
+    if file_format.compute_checksum(inner) != fields.get("checksum"):  # pyright: ignore[reportUnknownArgumentType]
         raise InvalidInput(
             f"{where}: checksum mismatch: the file was changed or truncated after export"
         )
@@ -395,11 +409,6 @@ def _check_envelope(fields: Mapping[str, JSON], where: str) -> None:
         )
 
 
-def collect_tools(templates: Iterable[Template]) -> list[str]:
-    """Return the names of the tools that templates use."""
-    return sorted({step.tool for one in templates for p in one.patterns for step in p.steps})
-
-
 def update_index(
     store: Store,
     template_library: TemplateLibrary,
@@ -414,7 +423,14 @@ def update_index(
         if known.get(id) == stamp:
             continue
         try:
-            store.template_index.put(template_library.read(id), stamp)
+            template = template_library.read(id)
+            owner = template.scan.get(file_format.OWNER_KEY)
+            store.template_index.put(
+                template,
+                stamp,
+                is_shared=SHARED_TAG in template.tags,
+                owner=owner if isinstance(owner, str) else None,
+            )
             read += 1
         except (InvalidInput, NotFound, OSError) as error:
             if id in known:
@@ -423,5 +439,4 @@ def update_index(
                 on_error(str(error))
     if gone:
         store.template_index.drop(gone)
-    store.template_index.optimize(read)
     return read

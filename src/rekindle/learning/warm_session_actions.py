@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, cast
@@ -15,17 +14,25 @@ from rekindle.analytics import compression
 from rekindle.analytics import profile as profiles
 from rekindle.errors import InvalidInput, RekindleError, ToolError
 from rekindle.knowledge.file_format import OWNER_KEY
-from rekindle.knowledge.render import RenderOptions, render_prelude
-from rekindle.knowledge.selection import SHARED_TAG, SelectionRequest
+from rekindle.knowledge.render import MAX_NOTES, RenderOptions, render_prelude
+from rekindle.knowledge.template_notes import rank_notes
 from rekindle.redaction.redactor import Redactor
 from rekindle.store import Filter, Store
 from rekindle.types import JSON, Template, to_json_value
 
-from . import build, miner
-from .library import TemplateLibrary, has_name, require_single, update_index, validate_tags
-from .miner import MiningFilter
+from . import build
+from .judged_sessions import load_judged_session
+from .library import (
+    SHARED_TAG,
+    TemplateLibrary,
+    has_name,
+    require_single,
+    update_index,
+    validate_tags,
+)
+from .session_filter import BuildFilter
 from .template_slot import OverwriteCheck
-from .warm_start import require_active, select_from_template
+from .warm_start import require_active
 
 # Required arguments by action.
 _REQUIRED_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
@@ -94,7 +101,7 @@ class WarmSessionHandler:
     def _build_template(
         self, store: Store, owner: str | None, arguments: ToolArguments
     ) -> ToolReply:
-        mining_filter = MiningFilter(
+        wanted = BuildFilter(
             source=arguments.get("source_filter"),
             owner=owner,
             min_messages=arguments["min_messages"],
@@ -106,8 +113,7 @@ class WarmSessionHandler:
             self._templates,
             redactor,
             arguments["name"],
-            mining_filter,
-            now=time.time(),
+            wanted,
             description=arguments.get("description"),
             tags=self._validate_tags(arguments),
             automatic=True,
@@ -118,7 +124,11 @@ class WarmSessionHandler:
             "sessions_qualified": scan.qualified,
             "avg_proficiency_gain": scan.avg_proficiency_gain,
         }
-        details = {"metrics": metrics, "removed": build.count_redactions(redactor), "kept": kept}
+        details = {
+            "metrics": metrics,
+            "removed": build.count_redactions(redactor, template),
+            "kept": kept,
+        }
         return {**_summarize_template(template), **details, "note": _explain_state(template)}
 
     def _extract_template(
@@ -131,14 +141,13 @@ class WarmSessionHandler:
             redactor,
             arguments["session_id"],
             arguments["name"],
-            now=time.time(),
             description=arguments.get("description"),
             tags=self._validate_tags(arguments),
             owner=owner,
             state="quarantined",
             overwrite_check=self._make_overwrite_check(store, owner),
         )
-        removed = build.count_redactions(redactor)
+        removed = build.count_redactions(redactor, template)
         return {
             **_summarize_template(template),
             "removed": removed,
@@ -194,13 +203,9 @@ class WarmSessionHandler:
         self, store: Store, owner: str | None, arguments: ToolArguments
     ) -> ToolReply:
         template = require_active(self._find_template(store, owner, arguments["name"]))
-        tools = {step.tool: _accept_anything for one in template.patterns for step in one.steps}
-        selection = select_from_template(
-            template, SelectionRequest(arguments.get("description", ""), tools), 8
-        )
-        found = render_prelude(
-            template, selection.patterns, tools, RenderOptions("digest", patterns=8)
-        )
+        notes = rank_notes(template.notes, arguments.get("description", ""))
+        options = RenderOptions("digest", notes=MAX_NOTES)
+        found = render_prelude(template, notes, {"terminal": _accept_anything}, options)
         text = "\n\n".join(message.text for message in found.messages)
         return {**_summarize_template(template), "advice": text, "tokens": found.tokens}
 
@@ -263,9 +268,7 @@ class _TemplateAccess:
 
 
 def _profile_session(store: Store, owner: str | None, arguments: ToolArguments) -> ToolReply:
-    judged = miner.load_judged_session(
-        store, store.resolve(arguments["session_id"], owner=owner).id
-    )
+    judged = load_judged_session(store, store.resolve(arguments["session_id"], owner=owner).id)
     found: ToolReply = to_json_value(profiles.build_profile(judged))
     found["session"] = {"id": judged.session.id, "title": judged.session.title}
     return {"profile": found}
@@ -274,9 +277,7 @@ def _profile_session(store: Store, owner: str | None, arguments: ToolArguments) 
 def _check_compression(store: Store, owner: str | None, arguments: ToolArguments) -> ToolReply:
     session = store.resolve(arguments["session_id"], owner=owner)
     chain = compression.find_conversation_chain(store.lineage(session, owner=owner), session)
-    found = compression.check_compressions(
-        [miner.load_judged_session(store, one.id) for one in chain]
-    )
+    found = compression.check_compressions([load_judged_session(store, one.id) for one in chain])
     return {
         "session_id": session.id,
         "has_compression": found.has_compression,
@@ -289,7 +290,7 @@ def _check_compression(store: Store, owner: str | None, arguments: ToolArguments
 def _compare_sessions(store: Store, owner: str | None, arguments: ToolArguments) -> ToolReply:
     """Compare the first session, as the warm one, with the other, as the cold one."""
     warm, cold = (
-        miner.load_judged_session(store, store.resolve(arguments[name], owner=owner).id)
+        load_judged_session(store, store.resolve(arguments[name], owner=owner).id)
         for name in ("session_id", "compare_with")
     )
     found = comparing.compare_sessions([cold], [warm], ("cold", "warm"))
@@ -314,7 +315,7 @@ def _summarize_template(template: Template) -> ToolReply:
         "tags": list(template.tags),
         "state": template.state,
         "revision": template.revision,
-        "pattern_count": len(template.patterns),
+        "pattern_count": len(template.notes),
     }
 
 

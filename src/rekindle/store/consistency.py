@@ -10,7 +10,7 @@ from rekindle.store.core.rows import MESSAGE_COLUMNS, row_to_message
 from rekindle.store.core.text_encoding import unescape_text
 from rekindle.types import Finding
 
-from .learning import mining_results, observations, outcomes
+from .learning import observations, outcomes
 from .sessions import usage
 from .transfer import copy_routes
 
@@ -131,7 +131,6 @@ def repair_store(engine: Engine, tx: Transaction, progress: Progress | None) -> 
     repairs += usage.repair_usage(tx)
     repairs += copy_routes.repair_conversations(tx)
     outcomes.delete_verdicts(tx)
-    mining_results.delete_all_results(tx)
     observations.delete_all_observations(tx)
     engine.reindex(tx, progress)
     return repairs

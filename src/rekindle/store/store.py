@@ -61,11 +61,9 @@ if TYPE_CHECKING:
     from rekindle.store.conversations.inbox import Inbox
     from rekindle.store.conversations.routes import Routes
     from rekindle.store.learning.experiments import Experiments
-    from rekindle.store.learning.mining_results import MiningResults
     from rekindle.store.learning.observations import Observations
     from rekindle.store.learning.preludes import Preludes
     from rekindle.store.learning.template_index import TemplateIndex
-    from rekindle.store.learning.template_search import TemplateSearch
 
 T = TypeVar("T")
 DAY = 86_400.0
@@ -608,13 +606,6 @@ class Store:
         return Inbox(self._engine, self._write, self._clock)
 
     @cached_property
-    def mining_results(self) -> MiningResults:
-        """The results of mining sessions for pattern candidates."""
-        from rekindle.store.learning.mining_results import MiningResults
-
-        return MiningResults(self._engine, self._write, self._clock)
-
-    @cached_property
     def observations(self) -> Observations:
         """The observations of sessions, and the projects and playbooks that follow from them."""
         from rekindle.store.learning.observations import Observations
@@ -623,17 +614,10 @@ class Store:
 
     @cached_property
     def template_index(self) -> TemplateIndex:
-        """The index of templates and their patterns."""
+        """The index of the template files."""
         from rekindle.store.learning.template_index import TemplateIndex
 
         return TemplateIndex(self._engine, self._write, self._clock)
-
-    @cached_property
-    def template_search(self) -> TemplateSearch:
-        """The search of the template index."""
-        from rekindle.store.learning.template_search import TemplateSearch
-
-        return TemplateSearch(self._engine)
 
     @cached_property
     def preludes(self) -> Preludes:

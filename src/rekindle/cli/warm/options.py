@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rekindle.cli.store_access import load_settings
-from rekindle.errors import InvalidInput, RekindleError
+from rekindle.errors import InvalidInput, NotFound, RekindleError
 
 if TYPE_CHECKING:
     from rekindle.learning.library import TemplateLibrary
     from rekindle.redaction.redactor import Redactor
+    from rekindle.store import Store
 
 
 def open_library() -> TemplateLibrary:
@@ -72,13 +73,31 @@ MaxSessionsOption = Annotated[int, typer.Option(help="Maximum number of sessions
 SinceOption = Annotated[
     str | None, typer.Option(metavar="DATE", help="Only sessions active since this date.")
 ]
-MaxPatternsOption = Annotated[int, typer.Option("--max", help="Maximum number of patterns.")]
+MaxNotesOption = Annotated[int, typer.Option("--max", help="Maximum number of notes.")]
 MinSupportOption = Annotated[
-    int, typer.Option(help="Minimum number of independent sessions per pattern.")
+    int, typer.Option(help="Minimum number of independent sessions per note.")
 ]
 AutoOption = Annotated[
     bool, typer.Option("--auto", help="Use only successful sessions; quarantine the result.")
 ]
+
+
+ProjectOption = Annotated[
+    str | None,
+    typer.Option(metavar="PROJECT", help="Only sessions of this project, e.g. owner/name."),
+]
+
+
+def find_project_key(store: Store, wanted: str) -> str:
+    """Return the key of the project that a person named."""
+    from rekindle.projects import matches_project
+
+    known = [project for project, _, _ in store.observations.list_projects()]
+    found = [project for project in known if matches_project(project, wanted)]
+    if not found:
+        some = ", ".join(known[:5]) or "none"
+        raise NotFound(f"Project not found: {wanted!r:.80}. Known projects: {some}.")
+    return found[0]
 
 
 def require_at_least(option: str, value: int, minimum: int) -> None:

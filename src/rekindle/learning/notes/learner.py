@@ -17,7 +17,7 @@ from rekindle.knowledge.notes.observations import (
     observe_session,
 )
 from rekindle.knowledge.notes.playbook import MAX_SESSIONS, build_playbook, list_paths
-from rekindle.learning.miner import judge_sessions, load_judged_session
+from rekindle.learning.judged_sessions import judge_sessions, load_judged_session
 from rekindle.projects import (
     choose_project,
     find_clone,
@@ -117,6 +117,14 @@ def load_observations(store: Store, project: str) -> list[SessionObservation]:
     return [_decode_observation(data) for data in found]
 
 
+def decode_observations(
+    store: Store, sessions: Sequence[str]
+) -> dict[str, tuple[str | None, SessionObservation]]:
+    """Return the projects and observations of those sessions that were observed."""
+    found = store.observations.load_sessions(sessions, VERSION)
+    return {id: (one.project, _decode_observation(one.data)) for id, one in found.items()}
+
+
 # ── observing
 
 
@@ -131,7 +139,7 @@ def observe_stored_session(store: Store, one: UnobservedSession) -> SessionObser
 def load_session(store: Store, id: str) -> LoadedSession:
     """Load a session's request and its calls with their verdicts and results."""
     messages = store.messages(id)
-    said = [message.text for message in messages if _is_said(message)]
+    said = [message.text for message in messages if is_said(message)]
     verdicts = {(one.position, one.number): one for one in load_judged_session(store, id).calls}
     results = {message.position: message.text for message in messages if message.role == "tool"}
     return LoadedSession(
@@ -139,7 +147,8 @@ def load_session(store: Store, id: str) -> LoadedSession:
     )
 
 
-def _is_said(message: Message) -> bool:
+def is_said(message: Message) -> bool:
+    """Return whether a user wrote the message, and not a program in their name."""
     text = message.text.lstrip() if message.role == "user" else ""
     return bool(text) and not text.startswith(_GENERATED_STARTS)
 

@@ -1,0 +1,204 @@
+"""Turn what sessions did into the notes of a template.
+
+The notes come from observations, which hold no value that is not known to be harmless, and name only
+programs that a playbook would name. Sessions that continue each other count once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from rekindle.types import NotePosition, TemplateNote
+
+from .notes.note import (
+    RecalledNote,
+    describe_command,
+    describe_file,
+    describe_fix,
+    make_note_id,
+)
+from .notes.observations import SessionObservation, hash_words
+from .notes.playbook import Playbook, build_playbook
+
+MAX_WORKFLOWS, MAX_STEPS = 5, 4
+MIN_WORKFLOW_SHARE = 0.5  # of the sessions that ran both commands
+_EXTRA_SESSIONS = {"wish": 1_000, "example": 20, "pitfall": 6, "workflow": 2}  # worth of a kind
+_WORD_WEIGHT = 3.0
+
+
+def build_notes(
+    observations: Sequence[SessionObservation], project: str | None, min_sessions: int
+) -> list[TemplateNote]:
+    """Return what at least so many of a project's sessions share, the most useful first."""
+    playbook = build_playbook(observations)
+    notes = [
+        *_iter_commands(playbook, observations),
+        *_iter_pitfalls(playbook),
+        *(_convert_note(describe_file(one, playbook)) for one in playbook.files),
+        *_iter_workflows(playbook, observations, max(min_sessions, 2)),
+    ]
+    shared = [note._replace(project=project) for note in notes if note.sessions >= min_sessions]
+    return rank_notes(shared)
+
+
+def join_observations(family: Sequence[SessionObservation]) -> SessionObservation:
+    """Join the observations of sessions that continue each other into one."""
+    first, *rest = sorted(family, key=lambda one: (one.started, one.session))
+    if not rest:
+        return first
+
+    joined: dict[str, Any] = {"started": rest[-1].started}
+    for name in first.__struct_fields__:
+        if isinstance(getattr(first, name), tuple) and name != "words":
+            every = (value for one in (first, *rest) for value in getattr(one, name))
+            joined[name] = tuple(dict.fromkeys(every))
+    return msgspec.structs.replace(first, **joined)
+
+
+def rank_notes(notes: Iterable[TemplateNote], request: str = "") -> list[TemplateNote]:
+    """Return notes by how useful they should be: what fails, what many sessions did, what was asked."""
+    words = hash_words(request) if request else set[int]()
+
+    def get_worth(note: TemplateNote) -> float:
+        common = len(words & hash_words(f"{note.command or ''} {note.path or ''} {note.asked}"))
+        return (
+            note.sessions
+            + _EXTRA_SESSIONS.get(note.kind, 0)
+            + _WORD_WEIGHT * common * max(note.sessions, 1)
+        )
+
+    return sorted(notes, key=lambda note: (-get_worth(note), note.kind, note.id))
+
+
+def describe_note(note: TemplateNote) -> str:
+    """Return the statement of a note that names commands or files; other notes have their own text."""
+    command = _format_command(note.command or "", note.folder)
+    if note.kind == "pitfall" and note.failed_command:
+        return f"`{note.failed_command}` failed; `{command}` then worked."
+    if note.kind == "workflow" and note.steps:
+        return ", then ".join(f"`{step}`" for step in note.steps)
+    if note.kind == "command" and note.command:
+        place = {"first": ", usually first", "last": ", usually last"}.get(note.position, "")
+        return f"`{command}`{place}"
+    if note.kind == "place" and note.path:
+        return f"`{note.path}`"
+    if note.kind == "example" and note.command and note.asked:
+        return f"Asked “{note.asked}”: `{command}`"
+    return note.text
+
+
+def merge_notes(notes: Iterable[TemplateNote]) -> list[TemplateNote]:
+    """Merge equal notes of several templates, adding up their evidence."""
+    found: dict[str, TemplateNote] = {}
+    for note in notes:
+        known = found.get(note.id)
+        if known is not None:
+            note = known._replace(
+                sessions=known.sessions + note.sessions,
+                worked=known.worked + note.worked,
+                failed=known.failed + note.failed,
+                last=max(known.last, note.last),
+            )
+        found[note.id] = note
+    return rank_notes(found.values())
+
+
+def create_example(asked: str, command: str, folder: str | None, answer: str) -> TemplateNote:
+    """Create the note of a turn: a request that one command and this answer closed."""
+    note = TemplateNote(
+        id=make_note_id("example", asked, command),
+        kind="example",
+        text="",
+        command=command,
+        folder=folder,
+        asked=asked,
+        answer=answer,
+        sessions=1,
+        worked=1,
+    )
+    return note._replace(text=describe_note(note))
+
+
+def _iter_commands(
+    playbook: Playbook, observations: Sequence[SessionObservation]
+) -> Iterator[TemplateNote]:
+    first: Counter[str] = Counter()
+    last: Counter[str] = Counter()
+    for one in observations:
+        keys = [use.key for use in one.commands if use.worked]
+        first.update(keys[:1])
+        last.update(keys[-1:] if len(keys) > 1 else ())
+    for item in playbook.commands:
+        if not item.forms or not item.sessions:
+            continue
+        most = len(item.sessions) / 2
+        position: NotePosition = (
+            "first" if first[item.name] > most else "last" if last[item.name] > most else ""
+        )
+        yield _convert_note(describe_command(item, playbook), position=position)
+
+
+def _iter_pitfalls(playbook: Playbook) -> Iterator[TemplateNote]:
+    for known in playbook.fixes:
+        found = describe_fix(known, playbook)
+        yield _convert_note(found, failed_command=known.fix.failed_text)
+
+
+def _convert_note(note: RecalledNote, **more: str) -> TemplateNote:
+    fields: dict[str, Any] = {
+        name: getattr(note, name) for name in note.__struct_fields__ if name in TemplateNote._fields
+    }
+    converted = TemplateNote(**fields)._replace(**more)
+    return converted._replace(text=describe_note(converted))
+
+
+def _iter_workflows(
+    playbook: Playbook, observations: Sequence[SessionObservation], min_sessions: int
+) -> Iterator[TemplateNote]:
+    """Yield commands that sessions ran one after another, in chains."""
+    items = {item.name: item for item in playbook.commands if item.forms and item.sessions}
+    runs = [
+        list(dict.fromkeys(use.key for use in one.commands if use.worked and use.key in items))
+        for one in observations
+    ]
+    counts = Counter(pair for keys in runs for pair in pairwise(keys))
+    common = {
+        pair: count
+        for pair, count in counts.items()
+        if count >= min_sessions
+        and count >= MIN_WORKFLOW_SHARE * max(len(items[key].sessions) for key in pair)
+    }
+    for _ in range(MAX_WORKFLOWS):
+        if not common:
+            return
+        pair = max(common, key=lambda pair: (common[pair], pair))
+        chain, count = [*pair], common.pop(pair)
+        while len(chain) < MAX_STEPS:
+            following = [one for one in common if one[0] == chain[-1] and one[1] not in chain]
+            if not following:
+                break
+            best = max(following, key=lambda pair: (common[pair], pair))
+            count = min(count, common.pop(best))
+            chain.append(best[1])
+        steps = tuple(
+            _format_command(items[key].forms[0].text, items[key].forms[0].folder) for key in chain
+        )
+        note = TemplateNote(
+            id=make_note_id("workflow", *steps),
+            kind="workflow",
+            text="",
+            command=" && ".join(steps),
+            steps=steps,
+            sessions=count,
+            worked=count,
+        )
+        yield note._replace(text=describe_note(note))
+
+
+def _format_command(text: str, folder: str | None) -> str:
+    return f"cd {folder} && {text}" if folder else text
