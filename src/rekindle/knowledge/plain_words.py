@@ -32,9 +32,9 @@ _COMMON = split_words(
     difference different direct directly do does doing done don't doesn't didn't down draw drop due
     during each earlier early easy either else empty end enough ensure entire equal especially even
     ever every everybody everyone everything exact exactly example except exist expect explain explicit
-    extra fact fail fails failed fall false far fast few fewer final finally find fine finish first fit
+    extra fact fail fails failed failing fall false far fast few fewer final finally find fine finish first fit
     fix fixed follow following for force form found four free fresh from full further gave general get
-    gets getting give given go goes going gone good got great group had half hand happen hard has have
+    gets getting give given go goes going gone good got great green group had half hand happen hard has have
     having he help her here high hold how however i idea if important in include including instead into
     is isn't issue it it's its itself just keep kept kind knew know known large larger last late later
     learn least leave left less let like likely limit line list little live long longer look lot low
@@ -42,9 +42,9 @@ _COMMON = split_words(
     miss missing mistake mix moment more most move much must my name near necessary need needed needs
     neither never new next nice no nobody none nor normal not note nothing now number obvious of off
     often ok okay old older on once one only onto open or order other others our out over own page part
-    particular past per perfect perhaps place plain plan please point possible prefer present pretty
+    particular pass passed passes passing past per perfect perhaps place plain plan please point possible prefer present pretty
     problem proceed proper properly provide put question quick quickly quite rather read ready real
-    really reason recent reduce related relevant remain remember remove repeat replace request require
+    really reason recent red reduce related relevant remain remember remove repeat replace request require
     rest result return review right rule run running runs safe said same save saw say see seem seen
     send separate set several shall she short should show side similar simple simply since single
     sit size skip slow small so solve some someone something sometimes soon sort sound specific stand

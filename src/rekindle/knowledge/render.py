@@ -18,15 +18,17 @@ from string import ascii_letters, digits
 from typing import Literal, NamedTuple, TypeAlias
 
 from rekindle.judging.tool_kinds import classify_tool
+from rekindle.shell.risk import find_line_effects
 from rekindle.types import JSON, Message, Template, TemplateNote, ToolCall
 
 from . import tokens
 from .notes.note import count_sessions
 
-# The available tools by name, each with a check whether it accepts some arguments.
-Tools: TypeAlias = Mapping[str, Callable[[Mapping[str, JSON]], bool]]
+# As a digest everything is a statement; otherwise examples are turns, and the rest are statements.
 PreludeForm: TypeAlias = Literal["turns", "digest", "both"]
 PRELUDE_FORMS: tuple[PreludeForm, ...] = ("turns", "digest", "both")
+# The available tools by name, each with a check whether it accepts some arguments.
+Tools: TypeAlias = Mapping[str, Callable[[Mapping[str, JSON]], bool]]
 
 DEFAULT_TOKENS = 1_200
 DEFAULT_NOTES, MAX_NOTES = 12, 15
@@ -36,6 +38,7 @@ PAST_MARK = "[from an earlier session]"
 LEFT_OUT_RESULT = "(exit code 0; output left out)"
 TRUNCATION_MARK = " … [shortened]"
 CONTEXT_HEADER = "Known from earlier sessions:"
+DIGEST_HEADER = "From earlier sessions:"
 _HEADINGS = {
     "wish": "What people want:",
     "command": "Commands that worked:",
@@ -98,9 +101,7 @@ def render_prelude(
     for note in notes if options.examples else ():
         if len(kept) == min(options.notes, MAX_NOTES):
             break
-        if not is_usable(note, tools) or (
-            options.form == "turns" and not _is_shown_as_turn(note, tools, options)
-        ):
+        if not is_usable(note, tools):
             continue
         longer = _build_messages(context, [*kept, note], tools, options)
         if tokens.estimate_message_tokens(longer) <= options.tokens:
@@ -132,11 +133,12 @@ def _build_messages(
 
 
 def _is_shown_as_turn(note: TemplateNote, tools: Tools, options: RenderOptions) -> bool:
-    is_whole = note.kind == "example" and bool(note.asked and note.answer and note.command)
-    if not is_whole or options.form == "digest" or not options.calls:
+    parts = [to_single_line(text or "") for text in (note.asked, note.answer, note.command)]
+    if note.kind != "example" or not all(parts) or options.form == "digest" or not options.calls:
         return False
-    literal = f"{note.asked}{note.answer}{note.command}"
-    return "<" not in literal and "…" not in literal and _find_shell(note, tools) is not None
+    is_complete = not any(gap in part for part in parts for gap in ("<", "…", "\ufffd"))
+    is_repeatable = is_complete and not find_line_effects(note.command or "")
+    return is_repeatable and _find_shell(note, tools) is not None
 
 
 def _find_shell(note: TemplateNote, tools: Tools) -> tuple[str, dict[str, JSON]] | None:
@@ -178,7 +180,7 @@ def _make_call_id(seed: str, used: set[str]) -> str:
 
 
 def _render_digest(notes: Sequence[TemplateNote]) -> str:
-    lines: list[str] = []
+    lines = [DIGEST_HEADER] if notes else []
     for kind, heading in _HEADINGS.items():
         of_kind = [note for note in notes if note.kind == kind]
         lines += [heading, *map(_render_line, of_kind)] if of_kind else []
