@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from configparser import ConfigParser
 from configparser import Error as ConfigError
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
@@ -174,6 +175,13 @@ def _is_named_like(folder: str, name: str) -> bool:
     words = re.split(r"[/._-]+", folder.lower())
     wanted = re.split(r"[._-]+", name.lower())
     return "".join(wanted) in words or all(word in words for word in wanted)
+
+
+def conceal_folder(project: str | None) -> str | None:
+    """Return the key of a project for a file: a folder without its path, which may name people."""
+    if project is None or not project.startswith(FOLDER_PREFIX):
+        return project
+    return FOLDER_PREFIX + blake2b(project.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 def shorten_project(key: str) -> str:

@@ -21,6 +21,7 @@ from rekindle.learning.warm_start import (
     WarmStarter,
     begin_session,
 )
+from rekindle.projects import conceal_folder
 from rekindle.store import Filter
 from rekindle.types import Seed, Session, Source, Template, TemplateNote
 from tests.conftest import Clock
@@ -42,7 +43,8 @@ TRIAL = Experiment(
 )
 
 
-FOLDER, PROJECT = "/srv/payroll/data", "folder:/srv/payroll/data"
+FOLDER = "/srv/payroll/data"
+PROJECT = conceal_folder(f"folder:{FOLDER}")
 
 
 @pytest.fixture

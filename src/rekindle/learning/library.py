@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rekindle.errors import AmbiguousName, InvalidInput, NotFound, StoreBusy
 from rekindle.knowledge import file_format
-from rekindle.projects import FOLDER_PREFIX
 from rekindle.types import JSON, Template, replace_fields
 
 if TYPE_CHECKING:
@@ -334,7 +333,10 @@ def export_template(template: Template, program: str, now: float) -> bytes:
     """Export a template to a shareable file, with a checksum and its provenance."""
     import json
 
-    given = _remove_private_fields(template)
+    # Do not disclose the owner of the sessions.
+    given = replace_fields(
+        template, scan={k: v for k, v in template.scan.items() if k != file_format.OWNER_KEY}
+    )
     fields = file_format.template_to_fields(given)
     envelope: dict[str, JSON] = {
         "kind": _EXPORT_KIND,
@@ -350,20 +352,6 @@ def export_template(template: Template, program: str, now: float) -> bytes:
         "template": fields,
     }
     return (json.dumps(envelope, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
-
-
-def _remove_private_fields(template: Template) -> Template:
-    """Do not disclose the owner of the sessions, nor a folder of this machine."""
-
-    def keep_project(project: str | None) -> str | None:
-        return None if (project or "").startswith(FOLDER_PREFIX) else project
-
-    return replace_fields(
-        template,
-        scan={k: v for k, v in template.scan.items() if k != file_format.OWNER_KEY},
-        project=keep_project(template.project),
-        notes=tuple(one._replace(project=keep_project(one.project)) for one in template.notes),
-    )
 
 
 class ExportedTemplate(NamedTuple):

@@ -319,14 +319,6 @@ def test_an_export_of_before_is_read_whatever_its_provenance_lacks() -> None:
     assert origin == {"program": "rekindle 0"}
 
 
-def test_an_export_names_no_folder_of_this_machine() -> None:
-    here = "folder:/home/ada/work"
-    local = replace_fields(TEMPLATE, project=here, notes=(replace_fields(NOTE, project=here),))
-    assert b"/home/ada" not in export_template(local, "rekindle 1", 5.0)
-    public = replace_fields(TEMPLATE, project="github.com/owner/name")
-    assert b"github.com/owner/name" in export_template(public, "rekindle 1", 5.0)
-
-
 # ── files of format 2
 
 

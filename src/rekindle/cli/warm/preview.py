@@ -99,7 +99,10 @@ def preview_template(
     previewed = template._replace(notes=()) if no_examples else template
     with open_for_writing(may_create=True) as store:
         starter = _create_warm_starter(config, store, form, provider, max, tokens, previewed)
-        prelude = starter.build_prelude(_create_new_session(config, store, message))
+        new_session = _create_new_session(config, store, message)
+        if no_examples:
+            new_session = new_session._replace(folder=None)  # no notes of the project either
+        prelude = starter.build_prelude(new_session)
     if no_examples:
         prelude = prelude._replace(reason=_explain_without_examples(prelude))
     if template.state != "active":

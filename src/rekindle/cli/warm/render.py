@@ -16,7 +16,7 @@ from rekindle.cli.output import (
     write_table,
 )
 from rekindle.knowledge.file_format import CONVERTED_KEY, ORIGIN_KEY, get_dropped_notes
-from rekindle.projects import shorten_project
+from rekindle.projects import FOLDER_PREFIX, shorten_project
 
 if TYPE_CHECKING:
     from rekindle.learning.build import BuildResult, RedactionCounts, TemplateUsage
@@ -159,7 +159,7 @@ def _iter_facts(template: Template, use: TemplateUsage) -> Iterator[tuple[str, s
     origin = cast("Mapping[str, Any]", template.scan.get(ORIGIN_KEY) or {})
     if origin:
         yield "origin", _format_import_origin(origin)
-    if template.project:
+    if template.project and not template.project.startswith(FOLDER_PREFIX):
         yield "project", shorten_project(template.project)
     converted = cast("Mapping[str, Any]", template.scan.get(CONVERTED_KEY) or {})
     if converted:
