@@ -177,7 +177,7 @@ def _is_named_like(folder: str, name: str) -> bool:
     return "".join(wanted) in words or all(word in words for word in wanted)
 
 
-def conceal_folder(project: str | None) -> str | None:
+def hash_folder(project: str | None) -> str | None:
     """Return the key of a project for a file: a folder without its path, which may name people."""
     if project is None or not project.startswith(FOLDER_PREFIX):
         return project

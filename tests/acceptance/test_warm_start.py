@@ -14,7 +14,7 @@ import pytest
 
 from rekindle import open_store
 from rekindle.learning.library import TemplateLibrary
-from rekindle.projects import conceal_folder
+from rekindle.projects import hash_folder
 from rekindle.store.learning.observations import StoredFolder
 from rekindle.testing import ScriptedModel
 from rekindle.types import Seed, Template, TemplateNote
@@ -50,7 +50,7 @@ class Home:
         self.home = folder / "rekindle"
         self.work = folder / "work"
         self.work.mkdir()
-        self.project = conceal_folder(f"folder:{self.work}")
+        self.project = hash_folder(f"folder:{self.work}")
         self.templates = TemplateLibrary(self.home / "templates")
         kept = {name: text for name, text in os.environ.items() if not name.startswith("REKINDLE_")}
         self.env = {

@@ -20,8 +20,7 @@ from tests.contract.messages import answer, texts, user
 from tests.waiting import PATIENCE
 
 NOT_FOR_ASYNCIO = {  # sub-objects, for `executor.run`, and what is there under another name
-    "routes", "inbox", "mining_results", "observations", "template_index", "template_search",
-    "preludes", "experiments", "submit_append",
+    "routes", "inbox", "observations", "template_index", "preludes", "experiments", "submit_append",
 }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from rekindle.learning.warm_start import (
     WarmStarter,
     begin_session,
 )
-from rekindle.projects import conceal_folder
+from rekindle.projects import hash_folder
 from rekindle.store import Filter
 from rekindle.types import Seed, Session, Source, Template, TemplateNote
 from tests.conftest import Clock
@@ -44,7 +44,7 @@ TRIAL = Experiment(
 
 
 FOLDER = "/srv/payroll/data"
-PROJECT = conceal_folder(f"folder:{FOLDER}")
+PROJECT = hash_folder(f"folder:{FOLDER}")
 
 
 @pytest.fixture

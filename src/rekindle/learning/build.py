@@ -19,7 +19,7 @@ from rekindle.knowledge.template_notes import (
     merge_notes,
     rank_notes,
 )
-from rekindle.projects import conceal_folder
+from rekindle.projects import hash_folder
 from rekindle.redaction.redactor import Redactor
 from rekindle.store import Filter, Store
 from rekindle.types import (
@@ -125,7 +125,7 @@ def _collect_notes(
         root = id
         while (parent := parents.get(root)) is not None:
             root = parent
-        families.setdefault((conceal_folder(project), root), []).append(observation)
+        families.setdefault((hash_folder(project), root), []).append(observation)
     by_project: dict[str | None, list[SessionObservation]] = {}
     for (project, _), family in families.items():
         by_project.setdefault(project, []).append(join_observations(family))

@@ -16,7 +16,7 @@ from rekindle.knowledge.notes.playbook import list_paths
 from rekindle.knowledge.plain_words import is_plain
 from rekindle.knowledge.seed import extract_seed
 from rekindle.knowledge.template_notes import build_notes, create_example, rank_notes
-from rekindle.projects import conceal_folder
+from rekindle.projects import hash_folder
 from rekindle.store import Store
 from rekindle.types import JudgedCall, Message, Seed, Session, TemplateNote
 
@@ -43,7 +43,7 @@ def extract_session(store: Store, session: Session) -> SessionExtract:
     observation = observe_session(
         session.id, session.started, root, loaded.request, loaded.calls, loaded.said
     )
-    project = conceal_folder(session.project or (find_project(store, root) if root else None))
+    project = hash_folder(session.project or (find_project(store, root) if root else None))
     notes = [note for note in build_notes([observation], project, 1) if note.kind != "place"]
     known = {note.command for note in notes}
     examples = [

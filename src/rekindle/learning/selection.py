@@ -16,7 +16,7 @@ from rekindle.knowledge.notes.note import RecalledNote
 from rekindle.knowledge.notes.observations import hash_words
 from rekindle.knowledge.render import MAX_NOTES, Tools, is_usable
 from rekindle.knowledge.template_notes import rank_notes
-from rekindle.projects import conceal_folder
+from rekindle.projects import hash_folder
 from rekindle.store import Store
 from rekindle.store.learning.template_index import IndexedTemplate
 from rekindle.types import Template, TemplateNote
@@ -25,7 +25,7 @@ from .library import SHARED_TAG, TemplateLibrary
 
 
 class SessionScope(NamedTuple):
-    """The project (see `conceal_folder`) and the owner of a new session.
+    """The project (see `hash_folder`) and the owner of a new session.
 
     `is_shared_process`: many people use the process.
     """
@@ -124,7 +124,7 @@ class _Origins:
             return scope.project in self._template.projects
         sources = self._template.sources  # of an older version, which knew no projects
         origins = self._store.template_index.load_origins(sources)
-        return {conceal_folder(project) for _, project in origins} == {scope.project}
+        return {hash_folder(project) for _, project in origins} == {scope.project}
 
     def is_visible(self, scope: SessionScope) -> bool:
         """Return whether the owner of the session may see what these sessions did."""

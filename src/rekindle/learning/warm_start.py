@@ -32,7 +32,7 @@ from rekindle.knowledge.render import (
     render_prelude,
 )
 from rekindle.knowledge.tokens import estimate_message_tokens
-from rekindle.projects import conceal_folder
+from rekindle.projects import hash_folder
 from rekindle.store import Store
 from rekindle.store.learning.preludes import encode_prelude, hash_prelude
 from rekindle.types import Message, Session, Template
@@ -283,7 +283,7 @@ class WarmStarter:
 
     def _describe_scope(self, new_session: NewSession) -> SessionScope:
         project = find_project(self._store, new_session.folder) if new_session.folder else None
-        return SessionScope(conceal_folder(project), new_session.owner, self._shared)
+        return SessionScope(hash_folder(project), new_session.owner, self._shared)
 
     def _refresh_index(self) -> None:
         """Sync the index with the files if the folder changed, and periodically."""

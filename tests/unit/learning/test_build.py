@@ -14,7 +14,7 @@ from rekindle.learning import build as building
 from rekindle.learning.build import TemplateEdit
 from rekindle.learning.library import TemplateLibrary, export_template
 from rekindle.learning.session_filter import BuildFilter
-from rekindle.projects import conceal_folder
+from rekindle.projects import hash_folder
 from rekindle.redaction.redactor import Redactor
 from rekindle.types import Seed, Template, TemplateNote, UserStyle, replace_fields
 
@@ -274,11 +274,11 @@ def test_notes_keep_their_project_and_a_build_can_be_of_one(
     both = build_any(store, folder)
     assert both.project is None
     assert {(note.command, note.project) for note in both.notes} == {
-        ("make docs", conceal_folder("folder:/srv/shop")),
-        ("make wash", conceal_folder("folder:/srv/laundry")),
+        ("make docs", hash_folder("folder:/srv/shop")),
+        ("make wash", hash_folder("folder:/srv/laundry")),
     }  # fmt: skip
     shop = build_any(store, folder, project="folder:/srv/shop")
-    assert shop.project == conceal_folder("folder:/srv/shop")
+    assert shop.project == hash_folder("folder:/srv/shop")
     assert "/srv" not in folder.get_path("any").read_text(), "a path may name people"
     assert [note.command for note in shop.notes] == ["make docs"]
 
