@@ -111,6 +111,22 @@ def test_a_replay_compares_with_the_naive_list_and_the_limit(
     assert found["notes"]["rates"]["commands_told"]["rate"] == 1.0
 
 
+def test_a_replay_is_a_page_without_scripts_or_foreign_markup(
+    rekindle: Rekindle, agent: Path, tmp_path: Path
+) -> None:
+    for number in range(8):
+        write_session(
+            agent, f"a{number}", ("make check", "ok", True), asked="fix <script>alert(1)</script>"
+        )
+    rekindle("import", agent)
+    rekindle("warm", "replay", "--html", tmp_path / "replay.html")
+    page = (tmp_path / "replay.html").read_text()
+    assert "make check" in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script" not in page
+    assert "folder not found" in rekindle.refusal("warm", "replay", "--html", tmp_path / "no" / "x")
+
+
 def test_nothing_to_replay_is_said(rekindle: Rekindle) -> None:
     assert "no sessions to replay" in rekindle.refusal("warm", "replay")
 

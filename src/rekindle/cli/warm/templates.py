@@ -56,12 +56,13 @@ group = create_group("Learn from past sessions and warm-start new ones.")
 
 def register(app: typer.Typer) -> None:
     """Register the `warm` group with all its commands."""
-    from . import experiment, notes, playbook, preview, share
+    from . import experiment, notes, playbook, preview, replay, share
 
     app.add_typer(group, name="warm")
     share.register(group)
     preview.register(group)
     notes.register(group)
+    replay.register(group)
     playbook.register(app, group)
     group.add_typer(experiment.group, name="experiment")
     for command in (commands.profile, commands.compress_check, commands.compare):

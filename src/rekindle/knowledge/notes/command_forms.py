@@ -33,6 +33,13 @@ _EVERYDAY = split_words(
     history man
     """
 )
+# How a failure of these was fixed says nothing either.
+_PLAIN = split_words(
+    """
+    : cd echo ls cat head tail wc true false pwd mkdir test printf sleep kill which type exit wait date
+    clear history man export source read touch
+    """
+)
 _EVERYDAY_GIT = split_words(
     """
     status diff log show add commit branch checkout switch stash fetch pull push rev-parse remote blame
@@ -95,6 +102,11 @@ def is_everyday(key: str) -> bool:
     """Return whether everybody knows the command, so that it is no news about a project."""
     program, _, rest = key.partition(" ")
     return program in _EVERYDAY or (program == "git" and (not rest or rest in _EVERYDAY_GIT))
+
+
+def can_be_fixed(key: str) -> bool:
+    """Return whether it says something about a project how a failure of the command was fixed."""
+    return key.partition(" ")[0] not in _PLAIN
 
 
 def relativize_path(path: str, root: str) -> str | None:

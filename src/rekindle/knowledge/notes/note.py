@@ -9,7 +9,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from .playbook import CommandForms, KnownFix, KnownFollowUp, Playbook, PlaybookItem
+from .playbook import CommandForms, KnownFix, Playbook, PlaybookItem, Routine
+
+MAX_VARIANTS = 10
+MIN_ARGUMENT_SHARE = 0.03  # of the sessions that used the command
 
 
 class RecalledNote(msgspec.Struct, frozen=True):
@@ -27,12 +30,23 @@ class RecalledNote(msgspec.Struct, frozen=True):
     last: str = ""
 
 
+class Recall(msgspec.Struct, frozen=True):
+    """What an agent is told: exactly this text, and the notes in it."""
+
+    text: str = ""
+    tokens: int = 0
+    notes: tuple[RecalledNote, ...] = ()
+
+
 class NoteDecisions(NamedTuple):
     """What people decided about the notes of a project."""
 
     pinned: frozenset[str] = frozenset()  # ids: always told
     retired: frozenset[str] = frozenset()  # ids: never told
     added: tuple[RecalledNote, ...] = ()
+
+
+NO_DECISIONS = NoteDecisions()
 
 
 def make_note_id(kind: str, *identity: str) -> str:
@@ -51,7 +65,12 @@ def list_notes(playbook: Playbook) -> Iterator[RecalledNote]:
     for item in _rank_items(playbook.commands):
         yield describe_command(item, playbook)
     for known in sorted(playbook.fixes, key=lambda one: -len(one.sessions)):
-        yield describe_fix(known, playbook)
+        if known.fix.is_informative:
+            yield describe_fix(known, playbook)
+    if playbook.routine:
+        yield describe_routine(playbook.routine, playbook)
+    for item in _rank_items(playbook.red_tests):
+        yield describe_red_test(item, playbook)
     for item in _rank_items(playbook.files):
         yield describe_file(item, playbook)
 
@@ -66,10 +85,12 @@ def describe_command(item: PlaybookItem, playbook: Playbook) -> RecalledNote:
     form = item.forms[0]
     command = _format_command(form.text, form.folder)
     rate = f", failed {item.failed} of {item.worked + item.failed} times" if item.failed else ""
+    also = ", ".join(f"`{one}`" for one in list_variants(item))
     return RecalledNote(
         id=make_note_id("command", item.name),
         kind="command",
-        text=f"`{command}` ({count_sessions(len(item.sessions))}{rate})",
+        text=f"`{command}` ({count_sessions(len(item.sessions))}{rate})"
+        + (f", also with {also}" if also else ""),
         command=form.text,
         folder=form.folder or None,
         sessions=len(item.sessions),
@@ -77,6 +98,19 @@ def describe_command(item: PlaybookItem, playbook: Playbook) -> RecalledNote:
         failed=item.failed,
         last=_format_day(playbook, item.sessions[-1]),
     )
+
+
+def list_variants(item: PlaybookItem) -> list[str]:
+    """Return the arguments that sessions often gave to a command, other than those of its first form."""
+    shown = item.forms[0].text
+    least = max(2, MIN_ARGUMENT_SHARE * len(item.sessions))
+    words = {*shown.split()}
+    found = [
+        one.text
+        for one in item.arguments
+        if one.sessions >= least and one.text.split()[0] not in words
+    ]
+    return found[:MAX_VARIANTS]
 
 
 def describe_file(item: PlaybookItem, playbook: Playbook) -> RecalledNote:
@@ -96,16 +130,46 @@ def describe_fix(known: KnownFix, playbook: Playbook) -> RecalledNote:
     """Describe a failure and what worked instead."""
     fix = known.fix
     folder = fix.fixed_folder if fix.fixed_folder != fix.failed_folder else ""
+    fixed = " && ".join((*fix.steps, fix.fixed_text))
     return RecalledNote(
-        id=make_note_id("pitfall", fix.failed_text, fix.fixed_text),
+        id=make_note_id("pitfall", fix.failed_text, fixed),
         kind="pitfall",
-        text=f"`{fix.failed_text}` failed; `{_format_command(fix.fixed_text, folder)}` then worked "
+        text=f"`{fix.failed_text}` failed; `{_format_command(fixed, folder)}` then worked "
         f"({count_sessions(len(known.sessions))}).",
-        command=fix.fixed_text,
+        command=fixed,
         folder=fix.fixed_folder or None,
         sessions=len(known.sessions),
         worked=len(known.sessions),
         last=_format_day(playbook, known.sessions[-1]),
+    )
+
+
+def describe_routine(routine: Routine, playbook: Playbook) -> RecalledNote:
+    """Describe the commands that sessions run before a commit."""
+    commands = ", ".join(f"`{one}`" for one in routine.commands)
+    return RecalledNote(
+        id=make_note_id("workflow", *routine.commands),
+        kind="workflow",
+        text=f"Before a commit: {commands} (all of them in {len(routine.sessions)} of "
+        f"{count_sessions(routine.commits)} with a commit)",
+        command=" && ".join(routine.commands),
+        sessions=len(routine.sessions),
+        worked=len(routine.sessions),
+        last=_format_day(playbook, routine.sessions[-1]),
+    )
+
+
+def describe_red_test(item: PlaybookItem, playbook: Playbook) -> RecalledNote:
+    """Describe a test that is red without any change."""
+    last = _format_day(playbook, item.sessions[-1])
+    return RecalledNote(
+        id=make_note_id("baseline", item.name),
+        kind="baseline",
+        text=f"`{item.name}` failed before any change "
+        f"({count_sessions(len(item.sessions))}, last on {last})",
+        sessions=len(item.sessions),
+        failed=len(item.sessions),
+        last=last,
     )
 
 
@@ -120,21 +184,6 @@ def describe_form(form: CommandForms) -> RecalledNote:
         sessions=form.sessions,
         worked=form.worked,
         failed=form.failed,
-    )
-
-
-def describe_follow_up(known: KnownFollowUp) -> RecalledNote:
-    """Describe a command that came next after a failure."""
-    one = known.follow_up
-    return RecalledNote(
-        id=make_note_id("workflow", one.failed_key, one.text),
-        kind="workflow",
-        text=f"`{_format_command(one.text, one.folder)}` came next "
-        f"({known.sessions} of {count_sessions(known.failed_sessions)}).",
-        command=one.text,
-        folder=one.folder or None,
-        sessions=known.sessions,
-        worked=known.sessions,
     )
 
 

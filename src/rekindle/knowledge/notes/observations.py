@@ -10,30 +10,36 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from typing import NamedTuple
 
 import msgspec
 
-from rekindle.judging.rules.evidence import Evidence
 from rekindle.judging.rules.text_patterns import split_words
-from rekindle.judging.tool_kinds import classify_tool
 from rekindle.projects import find_reported_remotes
-from rekindle.types import Message, ToolCall
 
-from .command_forms import CommandForm, is_everyday, parse_command_line, relativize_path
+from .calls import (
+    ObservedCall,
+    find_checks,
+    find_red_tests,
+    is_edit,
+    read_command,
+    read_forms,
+    read_path,
+)
+from .command_forms import CommandForm, can_be_fixed, is_everyday
 from .programs import get_program
 
-OBSERVATION_VERSION = 2
+OBSERVATION_VERSION = 3
 ADVICE_MARK = "[From earlier sessions in this project]"  # before advice in the result of a call
 MAX_REQUEST_CHARS = 6_000
 MAX_REQUEST_WORDS = 120
 MAX_LOOK_WORDS = 24
 MAX_CALLS_TO_FIX = 6
-_PATH_KEYS = ("file_path", "path", "filePath", "filename", "notebook_path", "target_file")
-_NO_RESULT = Message("tool")
+MIN_SEARCH_LIKENESS = 0.5
+MAX_STEPS = 3  # beside the command that was fixed
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*[A-Za-z0-9_+]")
 _WORD_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_PLAIN_TOKEN = re.compile(r"-{0,2}[A-Za-z]?[a-z]+(?:[-_'][a-z]+){0,4}|-{0,2}[A-Z]{2,}")
 _ERROR_LINE = re.compile(
     r"(?i)error|fail|not found|denied|cannot|can't|no such|unknown|invalid|undefined|fatal|unable"
     r"|refused|missing|expected|panic|not permitted|no matches|unrecognized|must|usage|exception|warning"
@@ -45,16 +51,6 @@ _STOP_WORDS = split_words(
     see get add one please let were been being does did doing want
     """
 )
-
-
-class ObservedCall(NamedTuple):
-    """A call with its verdict: `failed` is None if nobody knows."""
-
-    call: ToolCall
-    result: str
-    failed: bool | None
-    error_kind: str
-    turn: int
 
 
 class CommandUse(msgspec.Struct, array_like=True, frozen=True):
@@ -75,25 +71,21 @@ class FileUse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Fix(msgspec.Struct, array_like=True, frozen=True):
-    """A command that failed, how the failure looked, and the command that worked soon after."""
+    """A command that failed, how the failure looked, and the same command that worked soon after.
+
+    One that is not informative differs only in values that a note does not keep; it still tells how
+    often such a failure is fixed in a way that can be said.
+    """
 
     key: str
     failed_text: str
     failed_folder: str
     kind: str
     look: tuple[int, ...]
-    fixed_key: str
     fixed_text: str
     fixed_folder: str
-
-
-class FollowUp(msgspec.Struct, array_like=True, frozen=True):
-    """A command that worked soon after another one failed."""
-
-    failed_key: str
-    key: str
-    text: str
-    folder: str
+    steps: tuple[str, ...] = ()  # other commands of the line that worked, before it
+    is_informative: bool = True
 
 
 class SessionObservation(msgspec.Struct, array_like=True, frozen=True):
@@ -108,8 +100,10 @@ class SessionObservation(msgspec.Struct, array_like=True, frozen=True):
     shell_files: tuple[str, ...] = ()  # read or searched by a command, not by a tool for files
     programs: tuple[int, ...] = ()  # programs that the user named, hashed
     remotes: tuple[str, ...] = ()  # that git named
-    follow_ups: tuple[FollowUp, ...] = ()
-    failed_keys: tuple[str, ...] = ()  # of commands that failed
+    checks: tuple[str, ...] | None = (
+        None  # keys of commands before the last commit, if there is one
+    )
+    red_tests: tuple[str, ...] = ()  # that failed before the session changed a file
 
 
 def observe_session(
@@ -147,53 +141,84 @@ def observe_session(
         shell_files=tuple(path for path in shell_files if path not in files),
         programs=_find_named_programs(commands, f"{request}\n{said}"),
         remotes=tuple(_find_remotes(calls)),
-        follow_ups=tuple(_find_follow_ups(calls, lines)),
-        failed_keys=tuple(
-            dict.fromkeys(
-                form.key
-                for one, forms in zip(calls, lines, strict=True)
-                for form in forms
-                if one.failed
-            )
-        ),
+        checks=find_checks(calls, lines),
+        red_tests=find_red_tests(calls),
     )
-
-
-def read_forms(call: ToolCall, root: str) -> tuple[CommandForm, ...]:
-    """Return the forms of the commands that a call runs; none if it runs no command."""
-    if classify_tool(call.name).shape != "shell":
-        return ()
-    command = Evidence(call, _NO_RESULT).command
-    return parse_command_line(command, root).forms if command else ()
-
-
-def read_path(call: ToolCall, root: str) -> str | None:
-    """Return the file of the repository that a call uses, if it names one."""
-    arguments = Evidence(call, _NO_RESULT).arguments
-    value = next((arguments[key] for key in _PATH_KEYS if arguments.get(key)), None)
-    return relativize_path(value, root) if isinstance(value, str) else None
 
 
 def _find_fixes(
     calls: Sequence[ObservedCall], lines: Sequence[tuple[CommandForm, ...]]
 ) -> Iterable[Fix]:
     for index, one in enumerate(calls):
-        if not one.failed or not lines[index]:
+        keys = {form.key for form in lines[index] if can_be_fixed(form.key)} if one.failed else None
+        fixing = _find_fixing_call(calls, lines, index, keys) if keys else None
+        if fixing is None:
             continue
-        keys = {form.key for form in lines[index] if not is_everyday(form.key)}
-        for later in range(index + 1, min(index + 1 + MAX_CALLS_TO_FIX, len(calls))):
-            if calls[later].failed is not False:
-                continue
-            fixed = next((form for form in lines[later] if form.key in keys), None)
-            if fixed is None:
-                continue
-            failed = next(form for form in lines[index] if form.key == fixed.key)
-            if _is_informative(failed, fixed):
-                yield Fix(
-                    failed.key, failed.text, failed.folder, one.error_kind,
-                    describe_look(one.result), fixed.key, fixed.text, fixed.folder,
-                )  # fmt: skip
-            break
+        fixed = next(form for form in lines[fixing] if keys and form.key in keys)
+        failed = next(form for form in lines[index] if form.key == fixed.key)
+        steps = _list_steps(calls, lines, index, fixing, fixed)
+        if calls[fixing].call.arguments == one.call.arguments and not steps:
+            continue  # something else fixed it, such as an edit
+        yield Fix(
+            key=failed.key,
+            failed_text=failed.text,
+            failed_folder=failed.folder,
+            kind=one.error_kind,
+            look=describe_look(one.result),
+            fixed_text=fixed.text,
+            fixed_folder=fixed.folder,
+            steps=steps,
+            is_informative=_is_informative(failed, fixed) or bool(steps),
+        )
+
+
+def _find_fixing_call(
+    calls: Sequence[ObservedCall],
+    lines: Sequence[tuple[CommandForm, ...]],
+    index: int,
+    keys: set[str],
+) -> int | None:
+    """Return the call soon after a failed one that ran the same command, most alike, and worked.
+
+    One that everybody uses for many things at once, such as a search, must be much alike.
+    """
+    words = {*read_command(calls[index].call).split()}
+    best, most_alike = None, 0.0
+    for later in range(index + 1, min(index + 1 + MAX_CALLS_TO_FIX, len(calls))):
+        if calls[later].failed is not False:
+            continue
+        common = [form.key for form in lines[later] if form.key in keys]
+        if not common:
+            continue
+        others = {*read_command(calls[later].call).split()}
+        alike = len(words & others) / len(words | others)
+        least = MIN_SEARCH_LIKENESS if all(map(is_everyday, common)) else 0.0
+        if alike >= least and (best is None or alike > most_alike):
+            best, most_alike = later, alike
+    return best
+
+
+def _list_steps(
+    calls: Sequence[ObservedCall],
+    lines: Sequence[tuple[CommandForm, ...]],
+    index: int,
+    fixing: int,
+    fixed: CommandForm,
+) -> tuple[str, ...]:
+    """Return the other commands that worked between a failed one and its fix, if nothing was edited."""
+    before = list(lines[fixing][: lines[fixing].index(fixed)])
+    between = calls[index + 1 : fixing]
+    if not any(map(is_edit, between)):
+        worked = (
+            form
+            for one, forms in zip(between, lines[index + 1 : fixing], strict=True)
+            for form in forms
+            if one.failed is False
+        )
+        before = [*worked, *before]
+    known = {form.text for form in lines[index]} | {fixed.text}
+    added = [form.text for form in before if form.text not in known and not is_everyday(form.key)]
+    return tuple(dict.fromkeys(added))[:MAX_STEPS]
 
 
 def _is_informative(failed: CommandForm, fixed: CommandForm) -> bool:
@@ -204,25 +229,10 @@ def _is_informative(failed: CommandForm, fixed: CommandForm) -> bool:
     changed = {*before} ^ {*after}
     if any(word[0] == "-" or "=" in word for word in changed if word not in ("-", "--")):
         return True
+    if is_everyday(failed.key):
+        return False
     # `go test -run X` instead of `go test`, or `gofmt -l cmd` instead of `gofmt -l ./cmd/...`
     return len(before) != len(after) or any("..." in word for word in changed)
-
-
-def _find_follow_ups(
-    calls: Sequence[ObservedCall], lines: Sequence[tuple[CommandForm, ...]]
-) -> Iterable[FollowUp]:
-    found: dict[FollowUp, None] = {}
-    for index, one in enumerate(calls):
-        if not one.failed:
-            continue
-        for later in range(index + 1, min(index + 1 + MAX_CALLS_TO_FIX, len(calls))):
-            if calls[later].failed is not False:
-                continue
-            for form in lines[later]:
-                if not is_everyday(form.key):
-                    for failed in lines[index]:
-                        found[FollowUp(failed.key, form.key, form.text, form.folder)] = None
-    return found
 
 
 def _find_named_programs(forms: Iterable[CommandForm], said: str) -> tuple[int, ...]:
@@ -234,8 +244,8 @@ def _find_named_programs(forms: Iterable[CommandForm], said: str) -> tuple[int, 
 
 def _find_remotes(calls: Sequence[ObservedCall]) -> Iterable[str]:
     for one in calls:
-        if classify_tool(one.call.name).shape == "shell" and "git" in one.call.name + one.result:
-            command = Evidence(one.call, _NO_RESULT).command
+        command = read_command(one.call)
+        if command and "git" in one.call.name + one.result:
             yield from find_reported_remotes(command, one.result)
 
 
@@ -262,13 +272,19 @@ def hash_word(word: str) -> int:
 
 
 def describe_look(result: str) -> tuple[int, ...]:
-    """Return the hashed words of the lines in which a result reports its failure."""
+    """Return the hashed words of the lines in which a result reports its failure.
+
+    Paths, names of tests and other names say where it failed, not how.
+    """
     result = result.partition(ADVICE_MARK)[0]
     lines = [line for line in result[-6_000:].splitlines() if _ERROR_LINE.search(line[:400])]
     chosen = [*lines[:2], *lines[-3:]] or result.splitlines()[-3:]
     found: dict[int, None] = {}
     for line in chosen:
-        for word in _WORD.findall(line[:400]):
-            if 2 < len(word) <= 24:
-                found[hash_word(word.lower())] = None
+        for token in line[:400].split():
+            bare = token.strip("\"'`()[]{},;:.!")
+            if _PLAIN_TOKEN.fullmatch(bare):
+                for word in _WORD.findall(bare):
+                    if 2 < len(word) <= 24:
+                        found[hash_word(word.lower())] = None
     return tuple(list(found)[:MAX_LOOK_WORDS])

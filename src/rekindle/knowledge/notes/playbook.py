@@ -8,11 +8,15 @@ from itertools import groupby
 
 import msgspec
 
-from .observations import Fix, FollowUp, SessionObservation, hash_word
+from .observations import Fix, SessionObservation, hash_word
 from .programs import get_program, is_known_program
 
 MAX_SESSIONS = 300  # the newest ones; older ones say little about today
 MAX_FORMS = 4  # per command
+MAX_ARGUMENTS = 12  # per command
+MAX_FIXES = 1_000
+MIN_ROUTINE_SHARE = 0.4  # of the sessions with a commit
+MAX_RED_TEST_AGE = 30  # sessions; a test that was red long ago may be green now
 MAX_PATHS = 3_000
 
 
@@ -22,6 +26,13 @@ class PlaybookSession(msgspec.Struct, array_like=True, frozen=True):
     id: str
     started: float
     words: tuple[int, ...]
+
+
+class ArgumentUse(msgspec.Struct, array_like=True, frozen=True):
+    """An argument of a command, with the slot behind it, and the number of sessions that used it."""
+
+    text: str
+    sessions: int
 
 
 class CommandForms(msgspec.Struct, array_like=True, frozen=True):
@@ -43,6 +54,7 @@ class PlaybookItem(msgspec.Struct, array_like=True, frozen=True):
     worked: int = 0
     failed: int = 0
     forms: tuple[CommandForms, ...] = ()
+    arguments: tuple[ArgumentUse, ...] = ()
 
 
 class KnownFix(msgspec.Struct, array_like=True, frozen=True):
@@ -52,12 +64,12 @@ class KnownFix(msgspec.Struct, array_like=True, frozen=True):
     sessions: tuple[int, ...]
 
 
-class KnownFollowUp(msgspec.Struct, array_like=True, frozen=True):
-    """A command that worked after another one failed, in some of the sessions where that failed."""
+class Routine(msgspec.Struct, array_like=True, frozen=True):
+    """Commands that sessions ran before a commit, in their usual order."""
 
-    follow_up: FollowUp
-    sessions: int
-    failed_sessions: int
+    commands: tuple[str, ...]
+    sessions: tuple[int, ...]  # with a commit and with all of these commands
+    commits: int  # sessions with a commit
 
 
 class Playbook(msgspec.Struct, array_like=True, frozen=True):
@@ -67,8 +79,9 @@ class Playbook(msgspec.Struct, array_like=True, frozen=True):
     commands: tuple[PlaybookItem, ...] = ()
     files: tuple[PlaybookItem, ...] = ()
     fixes: tuple[KnownFix, ...] = ()
-    follow_ups: tuple[KnownFollowUp, ...] = ()
     paths: tuple[str, ...] = ()  # every file that a session used, by a tool or by a command
+    routine: Routine | None = None
+    red_tests: tuple[PlaybookItem, ...] = ()
 
 
 def build_playbook(observations: Iterable[SessionObservation]) -> Playbook:
@@ -85,8 +98,9 @@ def build_playbook(observations: Iterable[SessionObservation]) -> Playbook:
         commands=tuple(_collect_commands(newest, is_trusted)),
         files=tuple(_collect_files(newest)),
         fixes=tuple(_collect_fixes(newest, is_trusted)),
-        follow_ups=tuple(_collect_follow_ups(newest, is_trusted)),
         paths=tuple(_collect_paths(newest)),
+        routine=_find_routine(newest, lambda key: is_trusted(key, key)),
+        red_tests=tuple(_collect_red_tests(newest)),
     )
 
 
@@ -96,7 +110,10 @@ def _collect_commands(
     forms: dict[str, dict[tuple[str, str], list[int]]] = {}
     used: dict[str, list[int]] = {}
     totals: dict[str, list[int]] = {}
+    arguments: dict[str, Counter[str]] = {}
     for number, one in enumerate(observations):
+        for key, found in _group_arguments(one).items():
+            arguments.setdefault(key, Counter()).update(found)
         for use in one.commands:
             if not is_trusted(use.text, use.key):
                 continue
@@ -127,7 +144,39 @@ def _collect_commands(
             forms=tuple(
                 CommandForms(text, folder, *counts) for (text, folder), counts in ranked[:MAX_FORMS]
             ),
+            arguments=tuple(_rank_arguments(arguments[key])),
         )
+
+
+def _group_arguments(observation: SessionObservation) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for use in observation.commands:
+        if use.worked:
+            found.setdefault(use.key, set()).update(split_arguments(use.text, use.key))
+    return found
+
+
+def split_arguments(text: str, key: str) -> list[str]:
+    """Return the arguments of a form, each option with the slot behind it, without its subcommands."""
+    words = text.split(" ")
+    found: list[str] = []
+    names = set(key.split(" "))
+    for word in words:
+        if word[0] == "<" and found and found[-1][0] == "-" and " " not in found[-1]:
+            found[-1] += f" {word}"
+        elif (
+            word not in names
+            and word.rsplit("/", 1)[-1] not in names
+            and word not in ("-", "--", "env")
+        ):
+            found.append(word)
+    return found
+
+
+def _rank_arguments(used: Counter[str]) -> list[ArgumentUse]:
+    common = [one for one in used.items() if one[1] > 1 and one[0][0] != "<"]
+    common.sort(key=lambda one: (-one[1], one[0]))
+    return [ArgumentUse(text, sessions) for text, sessions in common[:MAX_ARGUMENTS]]
 
 
 def _join_rare_forms(
@@ -167,29 +216,57 @@ def _collect_files(observations: Sequence[SessionObservation]) -> Iterable[Playb
 def _collect_fixes(
     observations: Sequence[SessionObservation], is_trusted: Callable[[str, str], bool]
 ) -> Iterable[KnownFix]:
-    known: dict[tuple[str, ...], tuple[Fix, list[int]]] = {}
+    known: dict[Fix, tuple[Fix, list[int]]] = {}
     for number, one in enumerate(observations):
         for fix in one.fixes:
-            if not is_trusted(fix.fixed_text, fix.fixed_key):
+            if not is_trusted(fix.fixed_text, fix.key):
                 continue
-            identity = (
-                fix.failed_text, fix.failed_folder, fix.fixed_text, fix.fixed_folder, fix.kind,
-            )  # fmt: skip
+            if not all(is_trusted(step, step) for step in fix.steps):
+                continue
+            identity = msgspec.structs.replace(fix, look=())
             _, sessions = known.setdefault(identity, (fix, []))
             if not sessions or sessions[-1] != number:
                 sessions.append(number)
-    for fix, sessions in known.values():
+    newest = sorted(known.values(), key=lambda one: one[1][-1])[-MAX_FIXES:]
+    for fix, sessions in newest:
         yield KnownFix(fix, tuple(sessions))
 
 
-def _collect_follow_ups(
-    observations: Sequence[SessionObservation], is_trusted: Callable[[str, str], bool]
-) -> Iterable[KnownFollowUp]:
-    failed = Counter(key for one in observations for key in one.failed_keys)
-    seen = Counter(each for one in observations for each in one.follow_ups)
-    for follow_up, sessions in seen.items():
-        if sessions > 1 and is_trusted(follow_up.text, follow_up.key):
-            yield KnownFollowUp(follow_up, sessions, failed[follow_up.failed_key])
+def _find_routine(
+    observations: Sequence[SessionObservation], is_trusted: Callable[[str], bool]
+) -> Routine | None:
+    """Return the commands that many sessions with a commit ran before it, all of them together."""
+    committed = {number: one.checks for number, one in enumerate(observations) if one.checks}
+    commits = sum(one.checks is not None for one in observations)
+    counts = Counter(key for checks in committed.values() for key in checks)
+    least = max(2, MIN_ROUTINE_SHARE * commits)
+    common = {key for key, times in counts.items() if times >= least and is_trusted(key)}
+
+    def find_rank(key: str) -> float:
+        places = [checks.index(key) / len(checks) for checks in committed.values() if key in checks]
+        return sum(places) / len(places)
+
+    rarest_last = sorted(common, key=lambda key: (-counts[key], key))
+    while rarest_last:
+        kept = {*rarest_last}
+        sessions = tuple(number for number, checks in committed.items() if kept <= {*checks})
+        if len(sessions) >= least:
+            commands = tuple(sorted(kept, key=lambda key: (find_rank(key), key)))
+            return Routine(commands, sessions, commits)
+        rarest_last.pop()
+    return None
+
+
+def _collect_red_tests(observations: Sequence[SessionObservation]) -> Iterable[PlaybookItem]:
+    """Yield tests that were red before any change in one of the newest sessions."""
+    red: dict[str, list[int]] = {}
+    for number, one in enumerate(observations):
+        for name in one.red_tests:
+            red.setdefault(name, []).append(number)
+    oldest = len(observations) - MAX_RED_TEST_AGE
+    for name, sessions in red.items():
+        if sessions[-1] >= oldest:
+            yield PlaybookItem(name, tuple(sessions), len(sessions))
 
 
 def _collect_paths(observations: Sequence[SessionObservation]) -> list[str]:

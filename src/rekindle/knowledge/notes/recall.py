@@ -1,71 +1,39 @@
-"""Recall notes from a playbook: at the start of a session, and when a call failed."""
+"""Recall what a session is likely to need, at its start."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import NamedTuple
 
-import msgspec
-
 from rekindle.knowledge.tokens import estimate_text_tokens
-from rekindle.types import ToolCall
 
-from .command_forms import CommandForm
 from .note import (
+    NO_DECISIONS,
     NoteDecisions,
+    Recall,
     RecalledNote,
     count_sessions,
     describe_command,
     describe_file,
     describe_fix,
-    describe_follow_up,
-    describe_form,
+    describe_red_test,
+    describe_routine,
     list_notes,
-    make_note_id,
 )
-from .observations import describe_look, read_forms, read_path
 from .playbook import KnownFix, Playbook, PlaybookItem
 from .scoring import Scorer, Weights, estimate_probability
 
 MAX_START_TOKENS = 600
-MAX_FAILURE_TOKENS = 120
 MAX_COMMANDS = 14
-MAX_FILES = 12
+MAX_FILES = 14
 MAX_FIXES = 3
-MAX_FAILURE_NOTES = 2
+MAX_RED_TESTS = 4
 MIN_FIX_SESSIONS = 2  # with different requests: a fork repeats what its parent did
-MIN_COMMAND_PROBABILITY = 0.12
-MIN_FILE_PROBABILITY = 0.15
-MIN_LOOK_SIMILARITY = 0.45
-MIN_FOLLOW_UP_SHARE, MIN_FOLLOW_UPS = 0.4, 3  # of the sessions in which the command failed
-COMMAND_WEIGHTS = Weights(1.354, 1.499, 0.34, 0.351, 2.143, -0.512, 0.099)
-FILE_WEIGHTS = Weights(-0.261, 0.908, 0.753, 0.422, 1.908, 0.816, 0.15)
-_FAILURE_HEADING = "In earlier sessions here:"
-# The command was called in a wrong way or in a wrong place; a red test is neither.
-_USAGE_ERROR = re.compile(
-    r"(?i)unknown (?:flag|option|command|argument|shorthand)|unrecognized|invalid (?:option|argument)"
-    r"|invalid flag|unexpected argument|usage:|not found|no such (?:file|option|command)|cannot find"
-    r"|missing (?:script|argument)|no go files|no tests? (?:found|ran)|not permitted|permission denied"
-    r"|not a git repo"
-)
-_MISSING_FILE = re.compile(
-    r"(?i)no such file|does not exist|not found|cannot find|can't open|no matches found"
-    r"|did not match any"
-)
-
-
-_KIND_ORDER = ("wish", "command", "pitfall", "place")
-NO_DECISIONS = NoteDecisions()
-
-
-class Recall(msgspec.Struct, frozen=True):
-    """What an agent is told: exactly this text, and the notes in it."""
-
-    text: str = ""
-    tokens: int = 0
-    notes: tuple[RecalledNote, ...] = ()
+MIN_COMMAND_PROBABILITY = 0.15
+MIN_FILE_PROBABILITY = 0.09
+COMMAND_WEIGHTS = Weights(0.934, 1.321, -0.061, 0.244, 1.768, -0.284, 0.258)
+FILE_WEIGHTS = Weights(-0.805, 0.602, 0.778, 0.48, 2.362, 0.591, 0.083)
+_KIND_ORDER = ("wish", "command", "workflow", "pitfall", "baseline", "place")
 
 
 class _Candidate(NamedTuple):
@@ -86,7 +54,9 @@ def recall_start(
     files = _choose_items(scorer, playbook.files, FILE_WEIGHTS, MIN_FILE_PROBABILITY, MAX_FILES)
     notes = [
         *(describe_command(one.item, playbook) for one in commands),
+        *([describe_routine(playbook.routine, playbook)] if playbook.routine else []),
         *(describe_fix(one, playbook) for one in _find_common_fixes(playbook)),
+        *(describe_red_test(one, playbook) for one in _find_red_tests(playbook)),
         *(describe_file(one.item, playbook) for one in files),
     ]
     known = {note.id for note in notes}
@@ -106,8 +76,18 @@ def _find_common_fixes(playbook: Playbook) -> list[KnownFix]:
     def count_requests(one: KnownFix) -> int:
         return len({playbook.sessions[number].words for number in one.sessions})
 
-    common = [one for one in playbook.fixes if count_requests(one) >= MIN_FIX_SESSIONS]
+    common = [
+        one
+        for one in playbook.fixes
+        if one.fix.is_informative and count_requests(one) >= MIN_FIX_SESSIONS
+    ]
     return sorted(common, key=lambda one: -one.sessions[-1])[:MAX_FIXES]
+
+
+def _find_red_tests(playbook: Playbook) -> list[PlaybookItem]:
+    """Return the tests that were red before any change in several sessions, the latest first."""
+    common = [one for one in playbook.red_tests if len(one.sessions) > 1]
+    return sorted(common, key=lambda one: (-one.sessions[-1], one.name))[:MAX_RED_TESTS]
 
 
 def _choose_items(
@@ -130,7 +110,9 @@ def _render_start(playbook: Playbook, notes: Sequence[RecalledNote]) -> Recall:
     headings = {
         "wish": "What people here want:",
         "command": "Commands that worked here:",
+        "workflow": "What sessions do in turn:",
         "pitfall": "What failed, and what worked instead:",
+        "baseline": "Tests that are red anyway:",
         "place": "Files such sessions used:",
     }
     for note in notes:
@@ -144,108 +126,3 @@ def _render_start(playbook: Playbook, notes: Sequence[RecalledNote]) -> Recall:
         tokens += cost
     text = "\n".join(lines)
     return Recall(text, estimate_text_tokens(text), tuple(kept))
-
-
-def recall_failure(
-    playbook: Playbook,
-    root: str,
-    call: ToolCall,
-    result: str,
-    decisions: NoteDecisions = NO_DECISIONS,
-) -> Recall:
-    """Recall how a failure like this one was fixed here before; nothing if it is a new one."""
-    forms = read_forms(call, root)
-    look = frozenset(describe_look(result))
-    scored = [(_score_fix(one, forms, look), one) for one in playbook.fixes]
-    likely = sorted(
-        (pair for pair in scored if pair[0] >= MIN_LOOK_SIMILARITY), key=lambda pair: -pair[0]
-    )
-    notes = [describe_fix(one, playbook) for _, one in likely]
-    notes += suggest_paths(playbook, root, call, result)
-    if not notes:
-        notes = _recall_follow_ups(playbook, forms)[:1]
-        if _USAGE_ERROR.search(result[-4_000:]):
-            notes += _recall_forms(playbook, forms)
-    notes = [note for note in notes if note.id not in decisions.retired]
-    return _render_failure(notes[:MAX_FAILURE_NOTES])
-
-
-def suggest_paths(playbook: Playbook, root: str, call: ToolCall, result: str) -> list[RecalledNote]:
-    """Return known files with a name like that of the one that was not found."""
-    if _MISSING_FILE.search(result[-4_000:]) is None:
-        return []
-    named = [path for form in read_forms(call, root) for path in form.files]
-    if (path := read_path(call, root)) is not None:
-        named.append(path)
-    known = frozenset(playbook.paths)
-    missing = [path for path in named if path not in known and path in result]
-    found: list[RecalledNote] = []
-    for path in missing[:2]:
-        for similar in _find_similar_paths(path, playbook.paths):
-            text = f"`{path}` does not exist; earlier sessions used `{similar}`."
-            found.append(RecalledNote(make_note_id("place", similar), "place", text, path=similar))
-    return found
-
-
-def _find_similar_paths(path: str, known: Sequence[str]) -> list[str]:
-    """Return files with the same name elsewhere, or else with a similar name in the same folder."""
-    folder, _, name = path.rpartition("/")
-    same = [one for one in known if one.rpartition("/")[2] == name]
-    if same:
-        return same[:2]
-    beside = {one.rpartition("/")[2]: one for one in known if one.rpartition("/")[0] == folder}
-    return [beside[one] for one in get_close_matches(name, beside, n=2, cutoff=0.6)]
-
-
-def _score_fix(known: KnownFix, forms: Sequence[CommandForm], look: frozenset[int]) -> float:
-    """Return how much a failure looks like one that was fixed; 0 if another command failed."""
-    fix = known.fix
-    same = next((form for form in forms if form.key == fix.key), None)
-    if same is None or same.text == fix.fixed_text:
-        return 0.0
-    theirs = frozenset(fix.look)
-    union = len(look | theirs)
-    similarity = len(look & theirs) / union if union else 0.0
-    return similarity + (0.2 if same.text == fix.failed_text else 0.0)
-
-
-def _recall_follow_ups(playbook: Playbook, forms: Sequence[CommandForm]) -> list[RecalledNote]:
-    """Return what sessions ran with success after the same command had failed, the commonest first."""
-    keys, texts = {form.key for form in forms}, {form.text for form in forms}
-    common = [
-        one
-        for one in playbook.follow_ups
-        if one.follow_up.failed_key in keys
-        and one.follow_up.text not in texts
-        and one.sessions >= max(MIN_FOLLOW_UPS, MIN_FOLLOW_UP_SHARE * one.failed_sessions)
-    ]
-    common.sort(key=lambda one: (-one.sessions, one.follow_up.text))
-    return [describe_follow_up(one) for one in common]
-
-
-def _recall_forms(playbook: Playbook, forms: Sequence[CommandForm]) -> list[RecalledNote]:
-    """Return forms that worked of a command whose failed form never did.
-
-    A form that is known to work failed for another reason, such as a red test: then there is nothing
-    to say about the command.
-    """
-    commands = {item.name: item for item in playbook.commands}
-    found: list[RecalledNote] = []
-    for form in forms:
-        item = commands.get(form.key)
-        if item is None or any(known.text == form.text for known in item.forms):
-            continue
-        found += [describe_form(known) for known in item.forms if known.sessions > 1]
-    return sorted(found, key=lambda note: -note.sessions)
-
-
-def _render_failure(notes: Sequence[RecalledNote]) -> Recall:
-    kept: list[RecalledNote] = []
-    tokens = estimate_text_tokens(_FAILURE_HEADING)
-    for note in notes:
-        cost = estimate_text_tokens(note.text) + 2
-        if tokens + cost <= MAX_FAILURE_TOKENS:
-            kept.append(note)
-            tokens += cost
-    text = "\n".join([_FAILURE_HEADING, *(f"- {note.text}" for note in kept)])
-    return Recall(text, estimate_text_tokens(text), tuple(kept)) if kept else Recall()

@@ -16,11 +16,13 @@ from rekindle.analytics.cluster_stats import Rate, compute_rate
 from rekindle.judging.rules.evidence import Evidence
 from rekindle.types import Message, ToolCall
 
+from .calls import ObservedCall, read_forms
 from .command_forms import is_everyday, parse_command_line
-from .note import RecalledNote, make_note_id
-from .observations import MAX_CALLS_TO_FIX, ObservedCall, SessionObservation, read_forms
+from .failures import recall_failure
+from .note import Recall, RecalledNote, make_note_id
+from .observations import MAX_CALLS_TO_FIX, SessionObservation
 from .playbook import Playbook, build_playbook
-from .recall import Recall, recall_failure, recall_start
+from .recall import recall_start
 
 MIN_EARLIER_SESSIONS = 5
 MAX_PROJECTS_OF_OWN = 2  # a command that more projects use is nobody's own
@@ -163,10 +165,13 @@ def _list_plainly(commands: Sequence[str], files: Sequence[str]) -> Recall:
 
 
 def find_own_commands(projects: Mapping[str, Sequence[ReplaySession]]) -> Callable[[str], bool]:
-    """Return whether a command, by its key, belongs to few enough projects to be their own."""
+    """Return whether a command, by its key, belongs to few enough projects to be their own.
+
+    A folder with a handful of sessions is no project that says what is usual.
+    """
     users: dict[str, set[str]] = {}
     for project, sessions in projects.items():
-        for one in sessions:
+        for one in sessions if len(sessions) > MIN_EARLIER_SESSIONS else ():
             for use in one.observation.commands:
                 users.setdefault(use.key, set()).add(project)
     common = {key for key, names in users.items() if len(names) > MAX_PROJECTS_OF_OWN}

@@ -10,9 +10,9 @@ import msgspec
 
 from rekindle.errors import NotFound
 from rekindle.judging.judge import RULES_VERSION as JUDGE_VERSION
+from rekindle.knowledge.notes.calls import ObservedCall
 from rekindle.knowledge.notes.observations import (
     OBSERVATION_VERSION,
-    ObservedCall,
     SessionObservation,
     observe_session,
 )

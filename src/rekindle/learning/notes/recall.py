@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rekindle.knowledge.notes import recall
-from rekindle.knowledge.notes.recall import Recall
+from rekindle.knowledge.notes.failures import recall_failure
+from rekindle.knowledge.notes.note import Recall
+from rekindle.knowledge.notes.recall import recall_start
 from rekindle.store import Store
 from rekindle.types import JSON, ToolCall
 
@@ -18,7 +19,7 @@ def recall_at_start(store: Store, folder: str, message: str) -> Recall:
     if project is None:
         return Recall()
     decisions = load_decisions(store, project)
-    return recall.recall_start(load_playbook(store, project), message, decisions)
+    return recall_start(load_playbook(store, project), message, decisions)
 
 
 def recall_at_failure(
@@ -30,4 +31,4 @@ def recall_at_failure(
         return Recall()
     call = ToolCall("", tool, arguments if isinstance(arguments, str) else dict(arguments))
     playbook, decisions = load_playbook(store, project), load_decisions(store, project)
-    return recall.recall_failure(playbook, folder, call, result, decisions)
+    return recall_failure(playbook, folder, call, result, decisions)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rekindle.knowledge.notes.observations import ObservedCall, SessionObservation, observe_session
+from rekindle.knowledge.notes.calls import ObservedCall
+from rekindle.knowledge.notes.failures import MAX_FAILURE_TOKENS, recall_failure
+from rekindle.knowledge.notes.observations import SessionObservation, observe_session
 from rekindle.knowledge.notes.playbook import Playbook, build_playbook
-from rekindle.knowledge.notes.recall import (
-    MAX_FAILURE_TOKENS,
-    MAX_START_TOKENS,
-    recall_failure,
-    recall_start,
-)
+from rekindle.knowledge.notes.recall import MAX_START_TOKENS, recall_start
 from rekindle.types import ToolCall
 
 ROOT = "/home/me/project"
@@ -127,10 +124,74 @@ def test_the_same_command_on_other_files_is_no_fix() -> None:
         [bash("go vet ./a", failed=True, result=DENIED), bash("go vet ./b")],
         [bash("gofmt -l ./cmd/...", failed=True, result=DENIED), bash("gofmt -l cmd/")],
     )
-    assert [one.fix.fixed_text for one in playbook.fixes] == ["gofmt -l cmd"]
+    told = [one.fix.fixed_text for one in playbook.fixes if one.fix.is_informative]
+    assert told == ["gofmt -l cmd"]
+    assert "/tmp/b.go" not in recall_failure(playbook, ROOT, bash("go run x.go").call, DENIED).text
 
 
 def test_what_single_sessions_ran_a_command_with_is_left_out() -> None:
     sessions = [[bash(f"gofmt -w src/{name}.go"), bash("go vet ./...")] for name in "abcd"]
     recall = recall_start(build(*sessions), "go on")
     assert [note.command for note in recall.notes] == ["go vet ./...", "gofmt -w <path>"]
+
+
+def test_a_start_names_the_arguments_that_several_sessions_used() -> None:
+    sessions = [[bash("go test ./..."), bash("go test ./... -race -run TestOne")]] * 4
+    sessions += [[bash("go test ./..."), bash("go test ./... -odd")]]
+    text = recall_start(build(*sessions), "go on").text
+    assert "`go test ./...` (5 sessions), also with `-race`, `-run <value>`" in text
+    assert "-odd" not in text
+    assert "TestOne" not in text
+
+
+def test_a_start_names_the_checks_before_a_commit_in_their_order() -> None:
+    steps = ["mise run fmt", "mise run lint", "mise run test", "git add a.go", "git commit -m done"]
+    playbook = build(*[[bash(step) for step in steps]] * 4, [bash("mise run odd")])
+    note = next(one for one in recall_start(playbook, "go on").notes if one.kind == "workflow")
+    assert note.command == "mise run fmt && mise run lint && mise run test"
+    assert "4 of 4 sessions with a commit" in note.text
+
+
+def test_a_command_after_the_commit_is_no_check() -> None:
+    steps = ["mise run lint", "git commit -m done", "mise run deploy"]
+    playbook = build(*[[bash(step) for step in steps]] * 3)
+    assert playbook.routine is not None
+    assert playbook.routine.commands == ("mise run lint",)
+
+
+RED = "--- FAIL: TestClock (0.01s)\nFAIL"
+
+
+def test_a_test_that_is_red_before_any_change_is_told() -> None:
+    edit = ObservedCall(
+        ToolCall("1", "Edit", {"file_path": f"{ROOT}/a.go"}), "edited", False, "", 0
+    )
+    anyway = [bash("go test ./...", failed=True, result=RED), edit]
+    broken = [edit, bash("go test ./...", failed=True, result=RED.replace("Clock", "Mine"))]
+    text = recall_start(build(anyway, anyway, broken, broken), "go on").text
+    assert "`TestClock` failed before any change (2 sessions, last on 1970-01-02)" in text
+    assert "TestMine" not in text
+
+
+def test_what_would_not_have_helped_before_is_not_told() -> None:
+    """One fix in many failures that look alike: the odds are that it is another one this time."""
+    fixed = [bash("make test", failed=True, result=DENIED), bash("make test --rebuild")]
+    other = [bash("make test", failed=True, result=DENIED), bash("make test odd/path/a.c")]
+    assert "--rebuild" in recall_failure(build(fixed), ROOT, bash("make test").call, DENIED).text
+    look = "error: build cache is missing and required by another test"
+    playbook = build(fixed, *[other] * 6)
+    assert "--rebuild" not in recall_failure(playbook, ROOT, bash("make test").call, look).text
+
+
+def test_the_steps_before_a_fix_are_told_with_it() -> None:
+    line = "mise run fmt && mise run lint"
+    fixed = [bash("mise run lint", failed=True, result=DENIED), bash(line)]
+    told = recall_failure(build(fixed, fixed), ROOT, bash("mise run lint").call, DENIED)
+    assert told.notes[0].command == line
+
+
+def test_a_known_file_that_is_not_found_was_looked_for_in_the_wrong_folder() -> None:
+    playbook = build([read("cmd/tool/main.go")])
+    result = "fatal: pathspec 'cmd/tool/main.go' did not match any files"
+    told = recall_failure(playbook, ROOT, bash("git add cmd/tool/main.go").call, result).text
+    assert f"`cd {ROOT}`" in told

@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.knowledge.notes.observations import ObservedCall, observe_session
+from rekindle.knowledge.notes.calls import ObservedCall
+from rekindle.knowledge.notes.observations import observe_session
 from rekindle.knowledge.notes.playbook import build_playbook
 from rekindle.types import ToolCall
 

@@ -1,0 +1,213 @@
+"""`rekindle warm replay`: what recall would have been worth on one's own history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rekindle.cli.output import (
+    Column,
+    JsonOption,
+    encode_json,
+    escape_control_chars,
+    format_count,
+    print_line,
+    show_progress,
+    write_table,
+)
+from rekindle.cli.store_access import open_for_writing
+from rekindle.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from rekindle.analytics.cluster_stats import Rate
+    from rekindle.knowledge.notes.replay import ReplayedRecall, ReplayResult
+
+_MAX_READ = 10
+_TITLES = {
+    "given": "sessions told anything",
+    "came_true": "of what was named came true",
+    "commands_told": "own commands used: told",
+    "files_told": "files used: told",
+    "mended": "failures fixed: told how",
+    "beside": "answers beside the point",
+}
+
+
+def register(group: typer.Typer) -> None:
+    """Register the commands of this module."""
+    group.command("replay")(replay_history)
+
+
+def replay_history(
+    project: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROJECT", help="Only this project, e.g. owner/name.", show_default=False
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page to this file.", show_default=False),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Replay your history: what would each session have been told, and did it come true?
+
+    Every session of a project with five or more earlier ones is asked for, with what was learned
+    from the earlier ones only. Compared are the naive list (the 12 commonest commands and the 8
+    commonest files) and the limit (everything that was known before). No model is used.
+
+    \b
+    Examples:
+      rekindle warm replay
+      rekindle warm replay --project owner/name --json
+      rekindle warm replay --html replay.html
+    """
+    from rekindle.learning.notes.replay import replay_projects
+
+    if html is not None and not html.expanduser().absolute().parent.is_dir():
+        raise typer.BadParameter(f"folder not found: {html.parent}")
+    with open_for_writing(may_create=True) as store, show_progress("Replaying") as progress:
+        results = replay_projects(store, project, progress=progress)
+    if not results[0].scores:
+        raise InvalidInput(
+            "no sessions to replay: expected a project with six or more sessions with tool calls."
+            " List sessions with `rekindle sessions list`"
+        )
+    if html is not None:
+        html.expanduser().write_text("".join(_render_page(results, project)), encoding="utf-8")
+    if json:
+        print_line(encode_json([_result_to_dict(one) for one in results]).decode())
+    elif html is not None:
+        print_line(f"Wrote {html}")
+    else:
+        _write_result_table(results)
+        _write_recalls(results[0])
+
+
+def _write_result_table(results: Sequence[ReplayResult]) -> None:
+    print_line(f"{format_count(len(results[0].scores), 'session')} replayed.\n")
+    columns = [Column(""), *(Column(one.name, right=True) for one in results)]
+    rates = [one.compute_rates() for one in results]
+    rows = [
+        [title, *(_format_rate(each[metric]) for each in rates)]
+        for metric, title in _TITLES.items()
+    ]
+    rows.append(["tokens a start", *(_format_number(one.tokens_per_start) for one in results)])
+    rows.append(["tokens a failure", *(_format_number(one.tokens_per_failure) for one in results)])
+    write_table(columns, rows)
+
+
+def _format_rate(rate: Rate) -> str:
+    if rate.rate is None:
+        return "no evidence"
+    interval = "" if rate.range is None else f" ({rate.range.low:.0%} to {rate.range.high:.0%})"
+    return f"{rate.rate:.0%} of {rate.calls}{interval}"
+
+
+def _format_number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0f}"
+
+
+def _write_recalls(result: ReplayResult) -> None:
+    """Write the best and the worst recalls, to be read."""
+    for title, chosen in _rank_recalls(result):
+        print_line(f"\n{title}:")
+        for one in chosen:
+            _write_recall(one)
+
+
+def _rank_recalls(result: ReplayResult) -> tuple[tuple[str, list[ReplayedRecall]], ...]:
+    recalls = [one for score in result.scores for one in score.recalls if one.text]
+    ranked = sorted(recalls, key=lambda one: one.misses - one.hits)
+    return ("Best", ranked[:_MAX_READ]), ("Worst", ranked[: -_MAX_READ - 1 : -1])
+
+
+def _write_recall(one: ReplayedRecall) -> None:
+    print_line(f"\n{one.session} at the {one.moment}: {one.hits} came true, {one.misses} did not")
+    for line in one.text.splitlines():
+        print_line(f"    {line}")
+
+
+def _result_to_dict(result: ReplayResult) -> dict[str, Any]:
+    return {
+        "name": result.name,
+        "sessions": len(result.scores),
+        "rates": {metric: rate._asdict() for metric, rate in result.compute_rates().items()},
+        "tokens_per_start": result.tokens_per_start,
+        "tokens_per_failure": result.tokens_per_failure,
+    }
+
+
+# ── the page
+
+
+def _render_page(results: Sequence[ReplayResult], project: str | None) -> Iterator[str]:
+    """Yield the page piece by piece: no scripts, no network, all foreign text escaped."""
+    from rekindle.cli.insights.page.style import STYLE
+
+    rates = [one.compute_rates() for one in results]
+    where = f" in {escape(project)}" if project else ""
+    yield (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta http-equiv="Content-Security-Policy" '
+        "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+        f"<title>Replay of recall</title>\n<style>\n{STYLE}\n{_PAGE_STYLE}\n</style>\n</head>\n"
+    )
+    sessions = format_count(len(results[0].scores), "session")
+    yield (
+        f"<body>\n<header><h1>What would they have been told?</h1>\n<p class=lead>{sessions}{where}, "
+        "each asked for with what was learned from earlier sessions only. No model was used.</p>"
+        "</header>\n<main>\n"
+    )
+    yield from _render_rates(results, rates)
+    for title, chosen in _rank_recalls(results[0]):
+        yield f"<section><h2>{title} recalls</h2>\n"
+        for one in chosen:
+            yield _render_recall(one)
+        yield "</section>\n"
+    yield "</main>\n</body>\n</html>\n"
+
+
+_PAGE_STYLE = """
+.bar{display:block;height:.5rem;border-radius:3px;background:var(--raw);min-width:2px}
+.bar.other{background:var(--e)}
+h3{text-transform:none;letter-spacing:0}
+pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.84rem;margin:.4rem 0 1.2rem}
+""".strip()
+
+
+def _render_rates(
+    results: Sequence[ReplayResult], rates: Sequence[dict[str, Rate]]
+) -> Iterator[str]:
+    yield "<section><h2>How it did</h2>\n<table class=rows><thead><tr><th></th>"
+    yield "".join(f"<th>{escape(one.name)}</th>" for one in results)
+    yield "</tr></thead><tbody>\n"
+    for metric, title in _TITLES.items():
+        cells = ""
+        for number, (one, each) in enumerate(zip(results, rates, strict=True)):
+            rate = each[metric]
+            kind = "bar" if number == 0 else "bar other"
+            bar = f'<i class="{kind}" style="width:{100 * (rate.rate or 0):.0f}%"></i>'
+            cells += f'<td data-label="{escape(one.name)}">{bar}{escape(_format_rate(rate))}</td>'
+        yield f"<tr><th>{title}</th>{cells}</tr>\n"
+    tokens = "".join(
+        f'<td data-label="{escape(one.name)}">{_format_number(one.tokens_per_start)}'
+        f" and {_format_number(one.tokens_per_failure)}</td>"
+        for one in results
+    )
+    yield f"<tr><th>tokens at a start, at a failure</th>{tokens}</tr></tbody></table></section>\n"
+
+
+def _render_recall(one: ReplayedRecall) -> str:
+    moment = f"{one.hits} came true, {one.misses} did not"
+    return (
+        f"<h3>{escape(escape_control_chars(one.session))}, {one.moment}: {moment}</h3>\n"
+        f"<p class=note>{escape(escape_control_chars(one.asked[:200]))}</p>\n"
+        f"<pre>{escape(escape_control_chars(one.text))}</pre>\n"
+    )

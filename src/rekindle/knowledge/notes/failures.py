@@ -1,0 +1,268 @@
+"""Recall what to do about a call that failed: how such failures were fixed here before.
+
+A note is told only if it would have named the fix of enough earlier failures of the same command: the
+fixes of a project are the backtest of each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from rekindle.judging.judge import judge_call
+from rekindle.knowledge.tokens import estimate_text_tokens
+from rekindle.types import Message, ToolCall
+
+from .calls import list_red_tests, read_forms, read_path
+from .command_forms import CommandForm, can_be_fixed, is_everyday
+from .note import (
+    NO_DECISIONS,
+    NoteDecisions,
+    Recall,
+    RecalledNote,
+    describe_fix,
+    describe_form,
+    describe_red_test,
+    make_note_id,
+)
+from .observations import Fix, describe_look
+from .playbook import KnownFix, Playbook
+
+MAX_FAILURE_TOKENS = 120
+MAX_FAILURE_NOTES = 2
+MIN_FOREIGN_LIKENESS = 0.6  # of the failure of another command
+MIN_HIT_RATE = 0.35  # of a note on earlier failures
+PRIOR_FAILURES = 1.0  # that a note is taken to have missed before it was tried
+BASE_WEIGHT = 0.25  # of a failure that looks different
+_HEADING = "In earlier sessions here:"
+# The command was called in a wrong way or in a wrong place; a red test is neither.
+_USAGE_ERROR = re.compile(
+    r"(?i)unknown (?:flag|option|command|argument|shorthand)|unrecognized|invalid (?:option|argument)"
+    r"|invalid flag|unexpected argument|usage:|not found|no such (?:file|option|command)|cannot find"
+    r"|missing (?:script|argument)|no go files|no tests? (?:found|ran)|not permitted|permission denied"
+    r"|not a git repo"
+)
+_MISSING_FILE = re.compile(
+    r"(?i)no such file|does not exist|not found|cannot find|can't open|no matches found"
+    r"|did not match any|unknown revision or path"
+)
+
+
+class _Suggestion(NamedTuple):
+    """A note that could be told, the words that it adds, and how likely they are to be the fix."""
+
+    note: RecalledNote
+    words: frozenset[str]
+    likelihood: float
+    source: KnownFix | None = None
+    is_backtested: bool = True
+
+
+class _EarlierFailure(NamedTuple):
+    known: KnownFix
+    weight: float
+    words: frozenset[str]
+
+
+class _Failure(NamedTuple):
+    """A failed call as it is compared with earlier ones."""
+
+    forms: Sequence[CommandForm]
+    look: frozenset[int]
+    words: frozenset[str]
+
+
+def recall_failure(
+    playbook: Playbook,
+    root: str,
+    call: ToolCall,
+    result: str,
+    decisions: NoteDecisions = NO_DECISIONS,
+) -> Recall:
+    """Recall how a failure like this one was fixed here before; nothing if it is a new one."""
+    if judge_call(call, Message("tool", result)).outcome == "refused":
+        return Recall()  # a person said no
+    forms = read_forms(call, root)
+    words = frozenset(word for form in forms for word in form.text.split())
+    failure = _Failure(forms, frozenset(describe_look(result)), words)
+    notes = _recall_red_tests(playbook, result) + suggest_paths(playbook, root, call, result)
+    notes += _choose_notes(playbook, failure, is_usage_error(result))
+    unique = {note.text: note for note in notes if note.id not in decisions.retired}
+    return _render_failure(list(unique.values())[:MAX_FAILURE_NOTES])
+
+
+def is_usage_error(result: str) -> bool:
+    """Return whether a result says that the command was called in a wrong way or place."""
+    return _USAGE_ERROR.search(result[-4_000:]) is not None
+
+
+# ── what to say, and would it have helped?
+
+
+def _choose_notes(playbook: Playbook, failure: _Failure, usage_error: bool) -> list[RecalledNote]:
+    """Return the notes that would have named the fixes of enough earlier failures, the best first."""
+    keys = {form.key for form in failure.forms if can_be_fixed(form.key)}
+    earlier = [one for one in playbook.fixes if one.fix.key in keys]
+    backtest = [
+        _EarlierFailure(one, _weigh_failure(one, failure), list_new_words(one.fix))
+        for one in earlier
+    ]
+    usual_rate = _estimate_form_rate(playbook)
+    scored: list[tuple[float, _Suggestion]] = []
+    for one in _iter_suggestions(playbook, failure, keys, usage_error):
+        prior = 0.0 if one.source else usual_rate
+        rate = one.likelihood
+        if one.is_backtested:
+            rate = max(rate, _estimate_hit_rate(one, backtest, prior))
+        if rate >= MIN_HIT_RATE:
+            scored.append((rate, one))
+    scored.sort(key=lambda one: (-one[0], one[1].note.text))
+    chosen: list[RecalledNote] = []
+    told: set[str] = set()
+    for _, one in scored:
+        if not one.words <= told:  # says something that the notes before it do not
+            chosen.append(one.note)
+            told |= one.words
+    return chosen
+
+
+def _iter_suggestions(
+    playbook: Playbook, failure: _Failure, keys: set[str], usage_error: bool
+) -> Iterator[_Suggestion]:
+    for one in playbook.fixes:
+        words = list_new_words(one.fix) - failure.words
+        if not words or not (one.fix.is_informative or one.fix.steps):
+            continue
+        look = _compare_looks(one.fix, failure)
+        if one.fix.key in keys:
+            usual = not is_everyday(one.fix.key)
+            yield _Suggestion(describe_fix(one, playbook), words, look, one, usual)
+        elif look >= MIN_FOREIGN_LIKENESS and _has_setting(words) and failure.forms:
+            yield _Suggestion(describe_fix(one, playbook), words, look, one, False)
+    known = {form.text for form in failure.forms}
+    usage_error = usage_error and len(keys) == 1  # else nobody knows which of the commands it was
+    for item in playbook.commands:
+        if item.name not in keys or is_everyday(item.name):
+            continue
+        never_worked = known.isdisjoint(form.text for form in item.forms)
+        for form in item.forms:
+            words = _list_words(form.text) - failure.words
+            if words and form.sessions > 1:
+                likely = 0.5 if usage_error and never_worked else 0.0
+                yield _Suggestion(describe_form(form), words, likely)
+
+
+def _has_setting(words: frozenset[str]) -> bool:
+    """Return whether a fix sets a variable, which may help other commands as well."""
+    return any("=" in word and word[0] != "-" for word in words)
+
+
+def _estimate_form_rate(playbook: Playbook) -> float:
+    """Return the share of all earlier failures whose fix the commonest forms would have named."""
+    forms = {
+        item.name: [_list_words(form.text) for form in item.forms if form.sessions > 2]
+        for item in playbook.commands
+    }
+    hits = total = 0
+    for one in playbook.fixes:
+        new = list_new_words(one.fix)
+        known = {*one.fix.failed_text.split()}
+        total += 1
+        hits += any(
+            (words - known) & new for words in forms.get(one.fix.key, [])[:MAX_FAILURE_NOTES]
+        )
+    return hits / (total + PRIOR_FAILURES)
+
+
+def _estimate_hit_rate(
+    suggestion: _Suggestion, backtest: Sequence[_EarlierFailure], prior: float
+) -> float:
+    """Return the share of earlier failures whose fix the suggestion would have named."""
+    hits = total = 0.0
+    for one in backtest:
+        if one.known is suggestion.source and len(one.known.sessions) == 1:
+            continue
+        total += one.weight
+        hits += one.weight if suggestion.words & one.words else 0.0
+    return (hits + prior * PRIOR_FAILURES) / (total + PRIOR_FAILURES)
+
+
+def list_new_words(fix: Fix) -> frozenset[str]:
+    """Return the words of a fix that the failed command does not have, without slots."""
+    after = {word for text in (fix.fixed_text, *fix.steps) for word in _list_words(text)}
+    if fix.fixed_folder != fix.failed_folder:
+        after.add(fix.fixed_folder)
+    return frozenset(after - {*fix.failed_text.split()})
+
+
+def _list_words(text: str) -> frozenset[str]:
+    return frozenset(word for word in text.split() if len(word) > 1 and word[0] != "<")
+
+
+def _weigh_failure(known: KnownFix, failure: _Failure) -> float:
+    return (BASE_WEIGHT + _compare_looks(known.fix, failure)) * len(known.sessions)
+
+
+def _compare_looks(fix: Fix, failure: _Failure) -> float:
+    """Return how similar two failures of a command look."""
+    theirs = frozenset(fix.look)
+    union = len(failure.look | theirs)
+    return len(failure.look & theirs) / union if union else 0.0
+
+
+# ── tests that are red anyway
+
+
+def _recall_red_tests(playbook: Playbook, result: str) -> list[RecalledNote]:
+    """Return which of the failed tests were red in earlier sessions before any change."""
+    red = {one.name: one for one in playbook.red_tests}
+    known = [red[name] for name in list_red_tests(result) if name in red]
+    return [describe_red_test(one, playbook) for one in known[:1]]
+
+
+# ── missing files
+
+
+def suggest_paths(playbook: Playbook, root: str, call: ToolCall, result: str) -> list[RecalledNote]:
+    """Return known files with a name like that of the one that was not found, or where it is."""
+    lines = [line for line in result[-4_000:].splitlines() if _MISSING_FILE.search(line[:1_000])]
+    named = [path for form in read_forms(call, root) for path in form.files]
+    if (path := read_path(call, root)) is not None:
+        named.append(path)
+    known = frozenset(playbook.paths)
+    found: list[RecalledNote] = []
+    for path in dict.fromkeys(named):
+        if not any(path in line for line in lines):
+            continue
+        if path in known:
+            text = f"`{path}` is below the folder of the project: run it there (`cd {root}`)."
+            found.append(RecalledNote(make_note_id("place", path), "place", text, path=path))
+            continue
+        for similar in _find_similar_paths(path, playbook.paths):
+            text = f"`{path}` does not exist; earlier sessions used `{similar}`."
+            found.append(RecalledNote(make_note_id("place", similar), "place", text, path=similar))
+    return found
+
+
+def _find_similar_paths(path: str, known: Sequence[str]) -> list[str]:
+    """Return files with the same name elsewhere, or else with a similar name in the same folder."""
+    folder, _, name = path.rpartition("/")
+    same = [one for one in known if one.rpartition("/")[2] == name]
+    if same:
+        return same[:2]
+    beside = {one.rpartition("/")[2]: one for one in known if one.rpartition("/")[0] == folder}
+    return [beside[one] for one in get_close_matches(name, beside, n=1, cutoff=0.7)]
+
+
+def _render_failure(notes: Sequence[RecalledNote]) -> Recall:
+    kept: list[RecalledNote] = []
+    tokens = estimate_text_tokens(_HEADING)
+    for note in notes:
+        cost = estimate_text_tokens(note.text) + 2
+        if tokens + cost <= MAX_FAILURE_TOKENS:
+            kept.append(note)
+            tokens += cost
+    text = "\n".join([_HEADING, *(f"- {note.text}" for note in kept)])
+    return Recall(text, estimate_text_tokens(text), tuple(kept)) if kept else Recall()
