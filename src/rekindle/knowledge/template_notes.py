@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -20,14 +19,20 @@ from .notes.note import (
     describe_command,
     describe_file,
     describe_fix,
+    describe_red_test,
+    describe_routine,
     make_note_id,
 )
 from .notes.observations import SessionObservation, hash_words
 from .notes.playbook import Playbook, build_playbook
 
-MAX_WORKFLOWS, MAX_STEPS = 5, 4
-MIN_WORKFLOW_SHARE = 0.5  # of the sessions that ran both commands
-_EXTRA_SESSIONS = {"wish": 1_000, "example": 20, "pitfall": 6, "workflow": 2}  # worth of a kind
+_EXTRA_SESSIONS = {
+    "wish": 1_000,
+    "example": 20,
+    "pitfall": 6,
+    "workflow": 2,
+    "baseline": 2,
+}  # worth of a kind
 _WORD_WEIGHT = 3.0
 
 
@@ -39,8 +44,9 @@ def build_notes(
     notes = [
         *_iter_commands(playbook, observations),
         *_iter_pitfalls(playbook),
+        *_iter_workflows(playbook),
+        *(_convert_note(describe_red_test(one, playbook)) for one in playbook.red_tests),
         *(_convert_note(describe_file(one, playbook)) for one in playbook.files),
-        *_iter_workflows(playbook, observations, max(min_sessions, 2)),
     ]
     shared = [note._replace(project=project) for note in notes if note.sessions >= min_sessions]
     return rank_notes(shared)
@@ -54,8 +60,9 @@ def join_observations(family: Sequence[SessionObservation]) -> SessionObservatio
 
     joined: dict[str, Any] = {"started": rest[-1].started}
     for name in first.__struct_fields__:
-        if isinstance(getattr(first, name), tuple) and name != "words":
-            every = (value for one in (first, *rest) for value in getattr(one, name))
+        found = [getattr(one, name) for one in (first, *rest)]
+        if name != "words" and any(isinstance(values, tuple) for values in found):
+            every = (value for values in found for value in values or ())
             joined[name] = tuple(dict.fromkeys(every))
     return msgspec.structs.replace(first, **joined)
 
@@ -81,7 +88,8 @@ def describe_note(note: TemplateNote) -> str:
     if note.kind == "pitfall" and note.failed_command:
         return f"`{note.failed_command}` failed; `{command}` then worked."
     if note.kind == "workflow" and note.steps:
-        return ", then ".join(f"`{step}`" for step in note.steps)
+        steps = ", then ".join(f"`{step}`" for step in note.steps)
+        return f"Before a commit: {steps}" if note.position == "last" else steps
     if note.kind == "command" and note.command:
         place = {"first": ", usually first", "last": ", usually last"}.get(note.position, "")
         return f"`{command}`{place}"
@@ -145,59 +153,23 @@ def _iter_commands(
 
 def _iter_pitfalls(playbook: Playbook) -> Iterator[TemplateNote]:
     for known in playbook.fixes:
-        found = describe_fix(known, playbook)
-        yield _convert_note(found, failed_command=known.fix.failed_text)
+        if known.fix.is_informative:
+            found = describe_fix(known, playbook)
+            yield _convert_note(found, failed_command=known.fix.failed_text)
 
 
-def _convert_note(note: RecalledNote, **more: str) -> TemplateNote:
+def _iter_workflows(playbook: Playbook) -> Iterator[TemplateNote]:
+    if playbook.routine is not None:
+        note = describe_routine(playbook.routine, playbook)
+        yield _convert_note(note, steps=playbook.routine.commands, position="last")
+
+
+def _convert_note(note: RecalledNote, **more: Any) -> TemplateNote:
     fields: dict[str, Any] = {
         name: getattr(note, name) for name in note.__struct_fields__ if name in TemplateNote._fields
     }
     converted = TemplateNote(**fields)._replace(**more)
     return converted._replace(text=describe_note(converted))
-
-
-def _iter_workflows(
-    playbook: Playbook, observations: Sequence[SessionObservation], min_sessions: int
-) -> Iterator[TemplateNote]:
-    """Yield commands that sessions ran one after another, in chains."""
-    items = {item.name: item for item in playbook.commands if item.forms and item.sessions}
-    runs = [
-        list(dict.fromkeys(use.key for use in one.commands if use.worked and use.key in items))
-        for one in observations
-    ]
-    counts = Counter(pair for keys in runs for pair in pairwise(keys))
-    common = {
-        pair: count
-        for pair, count in counts.items()
-        if count >= min_sessions
-        and count >= MIN_WORKFLOW_SHARE * max(len(items[key].sessions) for key in pair)
-    }
-    for _ in range(MAX_WORKFLOWS):
-        if not common:
-            return
-        pair = max(common, key=lambda pair: (common[pair], pair))
-        chain, count = [*pair], common.pop(pair)
-        while len(chain) < MAX_STEPS:
-            following = [one for one in common if one[0] == chain[-1] and one[1] not in chain]
-            if not following:
-                break
-            best = max(following, key=lambda pair: (common[pair], pair))
-            count = min(count, common.pop(best))
-            chain.append(best[1])
-        steps = tuple(
-            _format_command(items[key].forms[0].text, items[key].forms[0].folder) for key in chain
-        )
-        note = TemplateNote(
-            id=make_note_id("workflow", *steps),
-            kind="workflow",
-            text="",
-            command=" && ".join(steps),
-            steps=steps,
-            sessions=count,
-            worked=count,
-        )
-        yield note._replace(text=describe_note(note))
 
 
 def _format_command(text: str, folder: str | None) -> str:

@@ -247,13 +247,14 @@ def test_kinds_say_what_opens_and_closes_sessions_what_fixed_and_what_follows(
     for number in range(3):
         run(
             store, ("make setup", 0), ("go vet -x ./...", 1), ("go vet ./...", 0),
-            ("make lint", 0), asked=f"task {'abc'[number]}", cwd="/srv/shop",
+            ("make lint", 0), ("git commit -m x", 0), asked=f"task {'abc'[number]}", cwd="/srv/shop",
         )  # fmt: skip
     found = notes_of(build_any(store, folder))
     assert ("command", "`make setup`, usually first", 3) in found
     assert ("command", "`make lint`, usually last", 3) in found
     assert ("pitfall", "`go vet -x ./...` failed; `go vet ./...` then worked.", 3) in found
-    assert ("workflow", "`make setup`, then `go vet ./...`, then `make lint`", 3) in found
+    (workflow,) = (text for kind, text, _ in found if kind == "workflow")
+    assert workflow == "Before a commit: `make setup`, then `go vet`, then `make lint`"
 
 
 def test_sessions_that_continue_each_other_count_once(
