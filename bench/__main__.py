@@ -13,7 +13,7 @@ from . import (
     growth,
     importing,
     judging,
-    mining,
+    learning,
     processes,
     recall,
     report,
@@ -50,7 +50,7 @@ def parse() -> argparse.Namespace:
     gateway.add_arguments(commands.add_parser("gateway", help="time before the model, and a crowd"))
     choosing.add_arguments(commands.add_parser("choose", help="the start of a warm session"))
     recall.add_arguments(commands.add_parser("recall", help="recall on real histories"))
-    mining.add_arguments(commands.add_parser("mine", help="mining against reading the rows"))
+    learning.add_arguments(commands.add_parser("learn", help="learning against reading the rows"))
     processes.add_arguments(commands.add_parser("processes", help="background processes and peers"))
     warm.add_arguments(commands.add_parser("warm", help="warm starts with a real model"))
     judging.add_arguments(commands.add_parser("judge", help="verdicts against hidden labels"))
@@ -123,7 +123,7 @@ if __name__ == "__main__":
             "gateway": gateway,
             "choose": choosing,
             "recall": recall,
-            "mine": mining,
+            "learn": learning,
             "processes": processes,
             "warm": warm,
         }.get(args.command):

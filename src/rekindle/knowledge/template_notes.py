@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -72,7 +73,7 @@ def rank_notes(notes: Iterable[TemplateNote], request: str = "") -> list[Templat
     words = hash_words(request) if request else set[int]()
 
     def get_worth(note: TemplateNote) -> float:
-        common = len(words & hash_words(f"{note.command or ''} {note.path or ''} {note.asked}"))
+        common = len(words & hash_named_words(note.command, note.path, note.asked))
         return (
             note.sessions
             + _EXTRA_SESSIONS.get(note.kind, 0)
@@ -80,6 +81,12 @@ def rank_notes(notes: Iterable[TemplateNote], request: str = "") -> list[Templat
         )
 
     return sorted(notes, key=lambda note: (-get_worth(note), note.kind, note.id))
+
+
+@lru_cache(maxsize=20_000)
+def hash_named_words(command: str | None, path: str | None, asked: str) -> frozenset[int]:
+    """Return the hashed words of what a note names, to compare with those of a request."""
+    return frozenset(hash_words(f"{command or ''} {path or ''} {asked}"))
 
 
 def describe_note(note: TemplateNote) -> str:

@@ -13,6 +13,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -125,7 +126,7 @@ class TemplateLibrary:
                         stat = entry.stat()
                     except OSError:  # deleted meanwhile
                         continue
-                    found[name] = f"{stat.st_mtime_ns}-{stat.st_size}-{stat.st_ino}"
+                    found[name] = _make_stamp(stat)
         except FileNotFoundError:
             pass
         return found
@@ -144,15 +145,9 @@ class TemplateLibrary:
         """Return the template with this id."""
         path = self.get_path(id)
         try:
-            with path.open("rb") as file:
-                data = file.read(
-                    file_format.MAX_BYTES + 1
-                )  # one byte over shows that it is too large
+            template = _read_file(path, _make_stamp(path.stat()))
         except FileNotFoundError:
             raise NotFound(f"Template not found: {id!r}") from None
-        template = file_format.parse_template(
-            file_format.parse_json_object(data, str(path)), str(path)
-        )
         if template.id != id:
             raise InvalidInput(
                 f"{path}: id: expected {id!r}, the name of the file, got {template.id!r}"
@@ -267,6 +262,18 @@ class TemplateLibrary:
             yield
         finally:
             os.close(file)  # also releases the lock
+
+
+def _make_stamp(stat: os.stat_result) -> str:
+    return f"{stat.st_mtime_ns}-{stat.st_size}-{stat.st_ino}"
+
+
+@lru_cache(maxsize=64)
+def _read_file(path: Path, stamp: str) -> Template:
+    """Read a template; a file with the same stamp is read once."""
+    with path.open("rb") as file:
+        data = file.read(file_format.MAX_BYTES + 1)  # one byte over shows that it is too large
+    return file_format.parse_template(file_format.parse_json_object(data, str(path)), str(path))
 
 
 def require_single(found: Sequence[Template], name: str) -> Template:

@@ -15,7 +15,7 @@ from rekindle.knowledge.file_format import OWNER_KEY
 from rekindle.knowledge.notes.note import RecalledNote
 from rekindle.knowledge.notes.observations import hash_words
 from rekindle.knowledge.render import MAX_NOTES, Tools, is_usable
-from rekindle.knowledge.template_notes import rank_notes
+from rekindle.knowledge.template_notes import hash_named_words, rank_notes
 from rekindle.projects import hash_folder
 from rekindle.store import Store
 from rekindle.store.learning.template_index import IndexedTemplate
@@ -146,8 +146,8 @@ def select_template(
     considered = []
     for one in fitting:
         notes = select_notes(one.template, text, tools)
-        named = " ".join(f"{note.command or ''} {note.path or ''} {note.asked}" for note in notes)
-        shared = len(words & hash_words(named))
+        named = (hash_named_words(note.command, note.path, note.asked) for note in notes)
+        shared = len({word for each in named for word in each} & words)
         used = store.template_index.count_uses(one.template.id)
         if notes or one.template.seed.instructions:
             key = (not one.is_own, -shared, used, one.template.id)
