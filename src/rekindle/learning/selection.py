@@ -80,11 +80,11 @@ def find_fitting_templates(
     if only is None:
         indexed = store.template_index.find_fitting(scope.project)
     else:
-        indexed = [_describe_template(template) for template in only]
+        indexed = [describe_template(template) for template in only]
     for one in indexed:
-        origins = _Origins(store, one)
-        is_own = origins.is_in_project(scope) or (scope.is_shared_process and not one.projects)
-        if not (one.is_shared or is_own) or not (one.is_shared or origins.is_visible(scope)):
+        is_own = _is_in_project(store, one, scope) or (scope.is_shared_process and not one.projects)
+        is_own = is_own and _is_visible(store, one, scope)
+        if not one.is_shared and not is_own:
             continue
         try:
             template = library.read(one.id) if only is None and library is not None else None
@@ -94,11 +94,12 @@ def find_fitting_templates(
         if not one.is_shared:
             kept = [note for note in template.notes if note.project in (None, scope.project)]
             template = template._replace(notes=tuple(kept))
-        found.append(FittingTemplate(template, is_own and origins.is_visible(scope)))
+        found.append(FittingTemplate(template, is_own))
     return found
 
 
-def _describe_template(template: Template) -> IndexedTemplate:
+def describe_template(template: Template) -> IndexedTemplate:
+    """Describe a template as the index does."""
     projects = {template.project, *(note.project for note in template.notes)}
     owner = template.scan.get(OWNER_KEY)
     return IndexedTemplate(
@@ -110,31 +111,27 @@ def _describe_template(template: Template) -> IndexedTemplate:
     )
 
 
-class _Origins:
-    """Where a template comes from: the projects and owners of its sessions."""
+def _is_in_project(store: Store, template: IndexedTemplate, scope: SessionScope) -> bool:
+    if scope.project is None:
+        return False
+    if template.projects:
+        return scope.project in template.projects
+    # A template of an older version, which knew no projects.
+    origins = store.template_index.load_origins(template.sources)
+    return {hash_folder(project) for _, project in origins} == {scope.project}
 
-    def __init__(self, store: Store, template: IndexedTemplate) -> None:
-        self._store = store
-        self._template = template
 
-    def is_in_project(self, scope: SessionScope) -> bool:
-        if scope.project is None:
-            return False
-        if self._template.projects:
-            return scope.project in self._template.projects
-        sources = self._template.sources  # of an older version, which knew no projects
-        origins = self._store.template_index.load_origins(sources)
-        return {hash_folder(project) for _, project in origins} == {scope.project}
+def _is_visible(store: Store, template: IndexedTemplate, scope: SessionScope) -> bool:
+    """Return whether the owner of the session may see what the sessions of the template did."""
+    if scope.owner is None or template.owner == scope.owner:
+        return True
+    owners = {owner for owner, _ in store.template_index.load_origins(template.sources)}
+    return owners == {scope.owner} if scope.is_shared_process else owners <= {scope.owner, None}
 
-    def is_visible(self, scope: SessionScope) -> bool:
-        """Return whether the owner of the session may see what these sessions did."""
-        if scope.owner is None or self._template.owner == scope.owner:
-            return True
-        origins = self._store.template_index.load_origins(self._template.sources)
-        owners = {owner for owner, _ in origins}
-        if scope.is_shared_process:
-            return owners == {scope.owner}
-        return owners <= {scope.owner, None}
+
+def is_owned_by(store: Store, template: Template, owner: str | None) -> bool:
+    """Return whether a template was learned from one owner's sessions alone; all are without one."""
+    return _is_visible(store, describe_template(template), SessionScope(None, owner, True))
 
 
 def select_template(

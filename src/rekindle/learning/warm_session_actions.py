@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import Any, cast
 
 from rekindle.agent.tools.tool import ApprovalRequest, ToolContext, ToolResult
@@ -13,11 +12,10 @@ from rekindle.analytics import compare as comparing
 from rekindle.analytics import compression
 from rekindle.analytics import profile as profiles
 from rekindle.errors import InvalidInput, RekindleError, ToolError
-from rekindle.knowledge.file_format import OWNER_KEY
 from rekindle.knowledge.render import MAX_NOTES, RenderOptions, render_prelude
 from rekindle.knowledge.template_notes import rank_notes
 from rekindle.redaction.redactor import Redactor
-from rekindle.store import Filter, Store
+from rekindle.store import Store
 from rekindle.types import JSON, Template, to_json_value
 
 from . import build
@@ -30,6 +28,7 @@ from .library import (
     update_index,
     validate_tags,
 )
+from .selection import is_owned_by
 from .session_filter import BuildFilter
 from .template_slot import OverwriteCheck
 from .warm_start import require_active
@@ -165,10 +164,9 @@ class WarmSessionHandler:
 
     def _make_overwrite_check(self, store: Store, owner: str | None) -> OverwriteCheck:
         """Return a check that lets an agent replace only its own templates that are not in use."""
-        access = _TemplateAccess(store, owner)
 
         def explain_refusal(old: Template) -> str:
-            if not access.is_owner(old):
+            if not is_owned_by(store, old, owner):
                 return "already exists; choose another name"
             if old.state == "active":
                 return "already exists and is in use; choose another name"
@@ -180,22 +178,22 @@ class WarmSessionHandler:
         self, store: Store, owner: str | None, arguments: ToolArguments
     ) -> ToolReply:
         tags = set(arguments.get("tags", ()))
-        found = [
-            one
-            for one in self._list_visible(_TemplateAccess(store, owner))
-            if tags <= set(one.tags)
-        ]
+        found = [one for one in self._list_visible(store, owner) if tags <= set(one.tags)]
         return {"templates": [_summarize_template(one) for one in found], "count": len(found)}
 
-    def _list_visible(self, access: _TemplateAccess) -> list[Template]:
+    def _list_visible(self, store: Store, owner: str | None) -> list[Template]:
         templates = (entry.template for entry in self._templates.list_entries())
-        return [one for one in templates if one is not None and access.can_see(one)]
+        return [
+            one
+            for one in templates
+            if one is not None and (SHARED_TAG in one.tags or is_owned_by(store, one, owner))
+        ]
 
     def _find_template(self, store: Store, owner: str | None, name: str) -> Template:
         """Return the template with this id or name; hidden ones do not exist for the caller."""
         if owner is None:
             return self._templates.find(name)
-        visible = self._list_visible(_TemplateAccess(store, owner))
+        visible = self._list_visible(store, owner)
         by_id = [one for one in visible if one.id == name]
         return require_single(by_id or [one for one in visible if has_name(one, name)], name)
 
@@ -216,7 +214,7 @@ class WarmSessionHandler:
             return name
         store = cast("Store", context.store)
         template = self._find_template(store, owner, name)
-        if not _TemplateAccess(store, owner).is_owner(template):
+        if not is_owned_by(store, template, owner):
             raise InvalidInput(
                 f"template {template.id!r} is shared: only a person can delete it, with"
                 f" `rekindle warm delete {template.id}`"
@@ -245,26 +243,6 @@ class WarmSessionHandler:
                 f"not deleted: approval required; a person can run `rekindle warm delete {name}`",
                 refused=True,
             )
-
-
-class _TemplateAccess:
-    """Which templates an owner can see, and which are their own; without an owner all are."""
-
-    def __init__(self, store: Store, owner: str | None) -> None:
-        self._store = store
-        self._owner = owner
-
-    def can_see(self, template: Template) -> bool:
-        return SHARED_TAG in template.tags or self.is_owner(template)
-
-    def is_owner(self, template: Template) -> bool:
-        if self._owner is None or template.scan.get(OWNER_KEY) == self._owner:
-            return True
-        return bool(template.sources) and self._sessions.issuperset(template.sources)
-
-    @cached_property
-    def _sessions(self) -> set[str]:
-        return build.find_session_ids(self._store, Filter(owner=self._owner))
 
 
 def _profile_session(store: Store, owner: str | None, arguments: ToolArguments) -> ToolReply:

@@ -647,14 +647,10 @@ class Store:
         where: Filter = _DEFAULT_FILTER,
         *,
         session: str | None = None,
-        nums: Sequence[int] | None = None,
     ) -> list[outcomes.StaleSession]:
-        """Return sessions that these rules have not judged in their current state.
-
-        With `nums`, only those sessions are considered.
-        """
+        """Return sessions that these rules have not judged in their current state."""
         with self._engine.begin_read() as tx:
-            return outcomes.find_stale_sessions(tx, rules, where, session, nums, self._clock())
+            return outcomes.find_stale_sessions(tx, rules, where, session, self._clock())
 
     def save_verdicts(self, rules: str, verdicts: Sequence[outcomes.JudgedCalls]) -> None:
         """Save the verdicts of these rules on the calls of sessions."""
