@@ -243,3 +243,19 @@ def test_a_wrong_question_is_named_by_its_line(rekindle: Rekindle) -> None:
     said = rekindle.run("warm", "recall", "--batch", stdin=lines, code=2)
     assert said.stdout.count(b"\n") == 1, "the first was answered"
     assert b"line 2: question: at: expected start or failure" in said.stderr
+
+
+def test_what_a_project_knows_can_be_shown_and_exported_as_a_template(
+    rekindle: Rekindle, agent: Path
+) -> None:
+    for number in range(3):
+        write_session(agent, f"a{number}", ("make check", "ok", True))
+    rekindle("import", agent)
+    shown = rekindle("warm", "show", "shop")
+    assert "What 3 sessions of the project know." in shown
+    assert "`make check`" in shown
+    exported = json.loads(rekindle("warm", "export", "shop"))
+    assert [one["command"] for one in exported["template"]["notes"]] == ["make check"]
+    assert "/gone" not in json.dumps(exported)
+    assert rekindle.json("warm", "list", "--json") == []
+    assert "Template not found" in rekindle.refusal("warm", "show", "nothing")

@@ -19,7 +19,7 @@ from rekindle.knowledge.template_notes import (
     merge_notes,
     rank_notes,
 )
-from rekindle.projects import hash_folder
+from rekindle.projects import hash_folder, shorten_project
 from rekindle.redaction.redactor import Redactor
 from rekindle.store import Filter, Store
 from rekindle.types import (
@@ -38,10 +38,11 @@ from . import library
 from .extract import extract_session
 from .judged_sessions import Progress, judge_sessions
 from .library import SHARED_TAG, TemplateLibrary, update_index
-from .notes.learner import decode_observations, learn_from_sessions
+from .notes.learner import decode_observations, learn_from_sessions, load_observations
 from .session_filter import BuildFilter, ScanReport, choose_sessions, list_sessions
 from .template_slot import OverwriteCheck, TemplateSlot, validate_new_name
 
+MAX_PLAYBOOK_NOTES = 100
 AUTOMATIC_MAX_ERROR_RATE = 0.1  # of the sessions that an automatic build may use
 _REBUILDABLE = ("built", "automatic")
 
@@ -133,6 +134,21 @@ def _collect_notes(
         note
         for project, observations in by_project.items()
         for note in build_notes(observations, project, min_sessions)
+    )
+
+
+def describe_playbook(store: Store, project: str) -> Template:
+    """Return what is known about a project now as a template, which nobody has to build."""
+    observations = load_observations(store, project)
+    key, name = hash_folder(project), shorten_project(project)
+    return Template(
+        library.make_template_id(name.replace("/", " ")),
+        name.replace("/", " "),
+        f"What {len(observations)} sessions of the project know.",
+        notes=tuple(build_notes(observations, key, 2)[:MAX_PLAYBOOK_NOTES]),
+        sources=tuple(one.session for one in observations),
+        made="automatic",
+        project=key,
     )
 
 

@@ -24,6 +24,8 @@ from rekindle.cli.store_access import (
 )
 from rekindle.errors import InvalidInput
 
+from .options import TemplateArgument, find_template
+
 if TYPE_CHECKING:
     from rekindle.agent.model.providers import Provider
     from rekindle.agent.tools.tool import ToolContext
@@ -36,9 +38,6 @@ if TYPE_CHECKING:
     from rekindle.store import Store
     from rekindle.types import JSON, Message, Template
 
-_TemplateArgument = Annotated[
-    str, typer.Argument(metavar="TEMPLATE", help="Template id or name.", show_default=False)
-]
 _MessageArgument = Annotated[
     str,
     typer.Argument(metavar="MESSAGE", help="First message of the session.", show_default=False),
@@ -74,7 +73,7 @@ def register(group: typer.Typer) -> None:
 
 
 def preview_template(
-    name: _TemplateArgument,
+    name: TemplateArgument,
     message: _MessageArgument,
     form: _FormOption = None,
     provider: _ProviderOption = "openai",
@@ -95,7 +94,7 @@ def preview_template(
       rekindle warm test demo 'fix the failing test' --form turns --provider mistral
     """
     config = load_settings()
-    template = _open_library(config).find(name)
+    template = find_template(name)
     previewed = template._replace(notes=()) if no_examples else template
     with open_for_writing(may_create=True) as store:
         starter = _create_warm_starter(config, store, form, provider, max, tokens, previewed)
@@ -135,7 +134,7 @@ def _explain_without_examples(prelude: Prelude) -> str:
 
 
 def print_template_messages(
-    name: _TemplateArgument,
+    name: TemplateArgument,
     message: Annotated[
         str, typer.Option("--for", metavar="MESSAGE", help="Select notes for this message.")
     ] = "",
@@ -167,7 +166,7 @@ def print_template_messages(
     from rekindle.learning.warm_start import require_active
 
     config = load_settings()
-    template = require_active(_open_library(config).find(name))
+    template = require_active(find_template(name))
     tools = dict.fromkeys(["terminal"] if tool is None else tool, _accept_any_arguments)
     options = RenderOptions(
         _parse_form(form or config.warm.format),

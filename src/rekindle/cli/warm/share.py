@@ -19,7 +19,14 @@ from rekindle.cli.output import (
 )
 from rekindle.cli.store_access import open_for_writing
 
-from .options import NameOption, TemplateArgument, create_redactor, open_library, require_at_least
+from .options import (
+    NameOption,
+    TemplateArgument,
+    create_redactor,
+    find_template,
+    open_library,
+    require_at_least,
+)
 
 
 def register(group: typer.Typer) -> None:
@@ -49,6 +56,7 @@ def export_template_file(
     Examples:
       rekindle warm export our-repository -o our-repository.json
       rekindle warm export our-repository | ssh there rekindle warm import -
+      rekindle warm export owner/name -o what-we-know.json
     """
     from rekindle import __version__
     from rekindle.knowledge.redact_template import redact_template
@@ -58,7 +66,7 @@ def export_template_file(
     from .render import format_redactions
 
     redactor = create_redactor()
-    template = redact_template(open_library().find(name), redactor)
+    template = redact_template(find_template(name), redactor)
     data = export_template(template, f"rekindle {__version__}", time.time())
     if redactor.report:
         print_notice(f"Redacted from the export: {format_redactions(count_redactions(redactor))}.")

@@ -43,6 +43,7 @@ from .options import (
     TypeOption,
     create_redactor,
     find_project_key,
+    find_template,
     open_library,
     require_at_least,
 )
@@ -273,10 +274,11 @@ def show(name: TemplateArgument, json: JsonOption = False) -> None:
     Examples:
       rekindle warm show our-repository
       rekindle warm show 'Our repository' --json
+      rekindle warm show owner/name
     """
     from rekindle.learning import build
 
-    template = open_library().find(name)
+    template = find_template(name)
     with open_for_reading() as store:
         use = build.measure_usage(store, template.id)
     if json:
