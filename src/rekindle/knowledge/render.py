@@ -189,7 +189,9 @@ def _render_digest(notes: Sequence[TemplateNote]) -> str:
 
 def _render_line(note: TemplateNote) -> str:
     text = truncate_text(to_single_line(note.text), MAX_LINE_CHARS)
-    return f"- {text} ({count_sessions(note.sessions)})" if note.sessions else f"- {text}"
+    if not note.sessions or text.endswith(")"):  # it says so itself
+        return f"- {text}"
+    return f"- {text} ({count_sessions(note.sessions)})"
 
 
 def _render_context(template: Template, limit: int) -> str:
