@@ -14,7 +14,7 @@ from . import (
     hooks,
     importing,
     judging,
-    mining,
+    learning,
     processes,
     recall,
     report,
@@ -52,7 +52,7 @@ def parse() -> argparse.Namespace:
     choosing.add_arguments(commands.add_parser("choose", help="the start of a warm session"))
     recall.add_arguments(commands.add_parser("recall", help="recall on real histories"))
     hooks.add_arguments(commands.add_parser("hooks", help="what an agent waits for a hook"))
-    mining.add_arguments(commands.add_parser("mine", help="mining against reading the rows"))
+    learning.add_arguments(commands.add_parser("learn", help="learning against reading the rows"))
     processes.add_arguments(commands.add_parser("processes", help="background processes and peers"))
     warm.add_arguments(commands.add_parser("warm", help="warm starts with a real model"))
     judging.add_arguments(commands.add_parser("judge", help="verdicts against hidden labels"))
@@ -126,7 +126,7 @@ if __name__ == "__main__":
             "choose": choosing,
             "recall": recall,
             "hooks": hooks,
-            "mine": mining,
+            "learn": learning,
             "processes": processes,
             "warm": warm,
         }.get(args.command):

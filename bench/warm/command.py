@@ -2,13 +2,12 @@
 
     fetch    bring the model and its engine
     record   run the training tasks, with a line of the handbook
-    build    mine the recorded sessions into a template
+    build    learn from the recorded sessions, and build a template
     run      the test tasks in every arm, after whatever of the above is missing
     table    the table of what was run
-    forms    the training tasks with other numbers of examples and in other forms
 
-A run that was stopped goes on where it was. `--slice` is a small course by itself: fewer tasks, four
-arms, and nothing of it goes into the results file.
+A run that was stopped goes on where it was. `--slice` is a small course by itself: fewer tasks, and
+nothing of it goes into the results file.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from datetime import UTC, datetime
 
 from .. import report
 from . import course as courses
-from . import figures, forms, model
+from . import figures, model
 from .course import Course
 from .figures import Row
 
-STEPS = ("fetch", "record", "build", "run", "table", "forms")
+STEPS = ("fetch", "record", "build", "run", "table")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +41,6 @@ def run(args: argparse.Namespace) -> None:
         record(course, args.threads)
     elif args.step == "build":
         build(course)
-    elif args.step == "forms":
-        compare_forms(course, args.threads)
     else:
         if args.step == "run":
             test(course, args.threads)
@@ -63,7 +60,7 @@ def told_training(rows: Sequence[Row]) -> None:
 def build(course: Course) -> None:
     template, scan, _ = courses.build(course)
     print(
-        f"template “{template.name}”: {len(template.patterns)} patterns from {scan.qualified} of"
+        f"template “{template.name}”: {len(template.notes)} notes from {scan.qualified} of"
         f" {scan.scanned} sessions; {course.templates.get_path(template.id)}",
         flush=True,
     )
@@ -74,16 +71,6 @@ def test(course: Course, threads: int) -> None:
         if recorded_now(course, served) or not course.templates.get_path(courses.NAME).exists():
             build(course)
         courses.run(course, served)
-
-
-def compare_forms(course: Course, threads: int) -> None:
-    with model.serving(course.model, threads) as served:
-        recorded_now(course, served)
-        rows = forms.run(course, served)
-    text = forms.table(rows, forms_head(course, rows))
-    print(text)
-    if not course.is_slice:
-        report.write(f"warm-forms-{course.model}", text)
 
 
 def recorded_now(course: Course, served: model.Served) -> bool:
@@ -119,26 +106,13 @@ def head(course: Course, rows: Sequence[Row]) -> str:
     return (
         f"{origin(course, 'run', [*recorded, *newest.values()])}\n\n"
         f"{len(recorded)} training tasks, asked with the line of the handbook that does them:"
-        f" {done} done. The template is mined from these sessions alone. A test task is the bare"
-        " request, and shares neither wording nor values with any of them. *warm* and *placebo* are"
-        " what Rekindle gives with its usual settings, as turns where it can be; *digest* is told the"
-        " same as *warm* in its system message; *naive* has every call of the training that went well"
-        " there. Arms that"
+        f" {done} done. What is known is learned from these sessions alone. A test task is the bare"
+        " request, and shares neither wording nor values with any of them. *warm* is what Rekindle"
+        " tells with its usual settings, *placebo* general statements of the same length, *naive* the"
+        " 12 commonest commands and the 8 commonest files. Arms that"
         " begin a task alike share one session. A call is an error if it says so or its command ends"
         " with another code than 0; *made once more* are calls that the session had made before."
         " Intervals are of 95%."
-    )
-
-
-def forms_head(course: Course, rows: Sequence[Row]) -> str:
-    """What was compared, with what, and how long it took."""
-    ran = {row["session"]: row for row in rows}.values()
-    return (
-        f"{origin(course, 'forms', ran)}\n\n"
-        f"The {len(course.tasks('train'))} training tasks by the bare request, each warmed by what the"
-        " sessions of the others taught, at most so many examples in such a form. Where fewer fit,"
-        f" ways begin a task alike: {len(ran)} sessions were run for {len(rows)} beginnings. No task"
-        " of the test has a say in it."
     )
 
 

@@ -1,4 +1,4 @@
-"""The course of the proof: record the training tasks, build a template from them, run the test tasks.
+"""The course of the proof: record the training tasks, learn from them, run the test tasks.
 
 Each session that was run is a line of JSON, so that a run that was killed goes on where it stopped.
 A line counts only for the beginning that it was run with: when that changes, the task is run anew.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from rekindle import Message, Store
 from rekindle.learning.build import BuildResult, build_template
 from rekindle.learning.library import TemplateLibrary
-from rekindle.learning.miner import MiningFilter
+from rekindle.learning.session_filter import BuildFilter
 from rekindle.learning.warm_start import build_opening_messages
 from rekindle.redaction.redactor import Redactor
 from rekindle.store import open_store
@@ -26,7 +25,7 @@ from rekindle.types import Session
 
 from ..runner import WORK
 from . import agent
-from .arms import ARMS, Arm, Given, Past, pasted
+from .arms import ARMS, Arm, Given, Past
 from .handbook import first_message
 from .model import NoModel, Served
 from .tasks import Split, Task, tasks
@@ -34,7 +33,6 @@ from .tasks import Split, Task, tasks
 NAME = "harbour"  # of the template
 TRAINING, TESTING = "bench-train", "bench-test"  # sources of sessions
 SLICE: dict[Split, int] = {"train": 3, "test": 1}  # tasks of a family
-SLICE_ARMS: tuple[Arm, ...] = ("cold", "warm", "placebo", "naive")
 Row = dict[str, Any]
 T = TypeVar("T", bound=str)
 
@@ -69,7 +67,7 @@ class Course(NamedTuple):
 
     @property
     def arms(self) -> tuple[Arm, ...]:
-        return SLICE_ARMS if self.is_slice else ARMS
+        return ARMS
 
     def tasks(self, split: Split) -> list[Task]:
         """The tasks of this course: all, or of each family the first few."""
@@ -150,18 +148,17 @@ def begun(
 
 
 def build(course: Course) -> BuildResult:
-    """Mine the recorded sessions into the template, anew."""
+    """Learn from the recorded sessions, and build the template anew."""
     with course.store("past") as store:
-        return mine(store, course.templates)
+        return learn(store, course.templates)
 
 
-def mine(store: Store, templates: TemplateLibrary) -> BuildResult:
-    """The one template of a folder, from all training sessions of a store."""
+def learn(store: Store, templates: TemplateLibrary) -> BuildResult:
+    """Bring the notes of the project up to date, and build its template from all training sessions."""
     shutil.rmtree(templates.folder, ignore_errors=True)
     templates.folder.mkdir(parents=True)
-    wanted = MiningFilter(source=TRAINING, min_messages=1, max_sessions=len(tasks("train")))
-    redactor = Redactor({}, str(Path.home()))
-    return build_template(store, templates, redactor, NAME, wanted, now=time.time())
+    wanted = BuildFilter(source=TRAINING, min_messages=1, max_sessions=len(tasks("train")))
+    return build_template(store, templates, Redactor({}, str(Path.home())), NAME, wanted)
 
 
 # -- testing
@@ -178,7 +175,7 @@ def run(course: Course, served: Served, arms: Sequence[Arm] | None = None) -> li
         for arm in turned(arms or course.arms, n)
     ]
     with course.store("past") as past_store, course.store("tests") as store:
-        past = _past(course, past_store)
+        past = Past(past_store, course.templates)
         for number, (task, arm) in enumerate(wanted, 1):
             session = store.begin(source=TESTING)  # nothing is written before its first message
             given = past.given(arm, session, task, course.project)
@@ -206,12 +203,6 @@ def taken_up(file: Path, task: Task, arm: str, given: Given) -> bool:
     return bool(alike)
 
 
-def _past(course: Course, store: Store) -> Past:
-    sessions = {row["task"]: row["session"] for row in rows(course.recorded)}
-    recorded = [(task, sessions[task.id]) for task in course.tasks("train") if task.id in sessions]
-    return Past(store, course.templates, pasted(store, recorded))
-
-
 def turned(arms: Sequence[T], number: int) -> list[T]:
     """The arms, another one first each time: none has always the cooler machine."""
     place = number % len(arms)
@@ -226,7 +217,7 @@ def row_of(task: Task, arm: str, session: Session, given: Given, result: agent.D
         "session": session.id,
         "begun": given.sign,
         "given_tokens": given.tokens,
-        "given_patterns": given.patterns,
+        "given_notes": given.notes,
         "why": given.why,
         **result._asdict(),
     }

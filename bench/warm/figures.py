@@ -24,8 +24,8 @@ UNSEEN = "papers"
 Row = Mapping[str, Any]
 Done = Mapping[str, Mapping[str, Row]]  # by arm, by task
 CONTRASTS = (
-    ("warm", "cold"), ("digest", "cold"), ("placebo", "cold"), ("naive", "cold"),
-    ("warm", "digest"), ("warm", "placebo"), ("warm", "naive"),
+    ("warm", "cold"), ("placebo", "cold"), ("naive", "cold"), ("warm", "placebo"),
+    ("warm", "naive"),
 )  # fmt: skip
 
 
@@ -46,7 +46,8 @@ def by_arm(rows: Iterable[Row], arms: Sequence[str] = ARMS) -> Done:
     """The newest row of each task in each arm."""
     found: dict[str, dict[str, Row]] = {arm: {} for arm in arms}
     for row in rows:
-        found[row["arm"]][row["task"]] = row
+        if row["arm"] in found:  # not of an arm that is no longer run
+            found[row["arm"]][row["task"]] = row
     return found
 
 

@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from rekindle.gateway.context import GatewayContext
     from rekindle.gateway.gateway import Gateway, GatewayOptions
     from rekindle.learning.build import build_template
+    from rekindle.learning.judged_sessions import iter_judged_sessions
     from rekindle.learning.library import TemplateLibrary
-    from rekindle.learning.miner import iter_judged_sessions
     from rekindle.learning.notes.learner import learn_from_sessions
     from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
     from rekindle.learning.warm_start import (
@@ -87,7 +87,6 @@ if TYPE_CHECKING:
         KeyRule,
         Message,
         Overridable,
-        Pattern,
         Price,
         ResetPolicy,
         Rewind,
@@ -96,6 +95,7 @@ if TYPE_CHECKING:
         Source,
         StoreStats,
         Template,
+        TemplateNote,
         Tokens,
         ToolCall,
         Usage,
@@ -135,7 +135,6 @@ __all__ = [
     "NewSession",
     "NotFound",
     "Overridable",
-    "Pattern",
     "Platform",
     "PlatformError",
     "PlatformMessage",
@@ -165,6 +164,7 @@ __all__ = [
     "StreamBroken",
     "Template",
     "TemplateLibrary",
+    "TemplateNote",
     "TextDelta",
     "TitleTaken",
     "Tokens",
@@ -213,8 +213,9 @@ _NAMES = {  # by module
         "ModelRequestRejected ContextTooLong ModelOverloaded ModelUnreachable StreamBroken"
     ),
     "types": (
-        "Finding Hit JudgedCall JudgedSession KeyRule Message Overridable Pattern Price "
-        "ResetPolicy Rewind ROLES Route Session Source StoreStats Template Tokens ToolCall "
+        "Finding Hit JudgedCall JudgedSession KeyRule Message Overridable Price "
+        "ResetPolicy Rewind ROLES Route Session Source StoreStats Template TemplateNote Tokens "
+        "ToolCall "
         "Usage to_json_value"
     ),
     "store": "Filter Store open_store",
@@ -237,7 +238,7 @@ _NAMES = {  # by module
     "gateway.gateway": "Gateway GatewayOptions",
     "redaction.redactor": "Redactor",
     "analytics.insights": "Insights compute_insights",
-    "learning.miner": "iter_judged_sessions",
+    "learning.judged_sessions": "iter_judged_sessions",
     "learning.build": "build_template",
     "learning.library": "TemplateLibrary",
     "learning.notes.learner": "learn_from_sessions",

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from configparser import ConfigParser
 from configparser import Error as ConfigError
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
@@ -207,6 +208,13 @@ def has_files(folders: Iterable[str], paths: Sequence[str]) -> bool:
 def _is_inside(path: str) -> bool:
     """Return whether a relative path stays inside its folder."""
     return not path.startswith(("/", "~")) and ".." not in path.split("/") and "\0" not in path
+
+
+def hash_folder(project: str | None) -> str | None:
+    """Return the key of a project for a file: a folder without its path, which may name people."""
+    if project is None or not project.startswith(FOLDER_PREFIX):
+        return project
+    return FOLDER_PREFIX + blake2b(project.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 def shorten_project(key: str) -> str:

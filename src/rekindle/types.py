@@ -25,7 +25,10 @@ from rekindle.message import validate_name as validate_name
 
 ChatType: TypeAlias = Literal["dm", "group", "channel", "thread"]
 ResetMode: TypeAlias = Literal["none", "idle", "daily", "both"]
-PatternKind: TypeAlias = Literal["init", "sequence", "retry", "final", "example"]
+NoteKind: TypeAlias = Literal[
+    "wish", "command", "pitfall", "workflow", "place", "baseline", "example"
+]
+NotePosition: TypeAlias = Literal["", "first", "last"]
 TemplateState: TypeAlias = Literal["active", "quarantined", "retired"]
 OverrideScope: TypeAlias = tuple[str | None, str | None]  # platform and chat type; None matches any
 
@@ -261,41 +264,30 @@ class Overridable(NamedTuple, Generic[V]):
     overrides: Mapping[OverrideScope, Mapping[str, JSON]] = {}
 
 
-class PatternStep(NamedTuple):
-    """One call of a pattern as it is shown, with slots such as `<path:py>` for the parts that vary.
+class TemplateNote(NamedTuple):
+    """One statement of a template, with the evidence for it.
 
-    `result` summarizes the result, empty if it is not worth showing. `example` holds the redacted
-    arguments of one real call, which show what a slot cannot.
+    `command`, `folder` and `path` hold what it names. A pitfall has the command that `failed_command`
+    was replaced by, a workflow the commands of its `steps`, and an example the request and the answer
+    of a turn that consisted of its command.
     """
 
-    tool: str
-    arguments: Mapping[str, JSON]
-    result: str = ""
-    example: Mapping[str, JSON] | None = None
-
-
-class Pattern(NamedTuple):
-    """One to six calls that worked before, with their provenance.
-
-    `kind`: `init` opens sessions, `final` closes them, `sequence` is a way of doing things, `retry`
-    is the call that fixed an error, `example` a single call worth showing. For a retry, `before` is
-    the failed call and `lesson` the difference.
-    """
-
-    id: str  # digest of kind and steps; equal for equal patterns
-    kind: PatternKind
-    steps: tuple[PatternStep, ...]
-    asked: str = ""  # the user's request, redacted
-    before: PatternStep | None = None
-    lesson: str = ""
-    support: int = 1  # number of occurrences
-    sessions: tuple[str, ...] = ()  # provenance, newest first, bounded
-    seen_in: int = 1  # total number of sessions
-    last_seen: float = 0.0
-    error_rate: float = 0.0  # of similar calls elsewhere; examples help most where calls fail
-    score: float = 0.0
-    tainted: bool = False  # may derive from untrusted text
-    also: tuple[str, ...] = ()  # other requests it served, redacted
+    id: str
+    kind: NoteKind
+    text: str
+    command: str | None = None
+    folder: str | None = None
+    path: str | None = None
+    failed_command: str | None = None
+    steps: tuple[str, ...] = ()
+    position: NotePosition = ""  # where in a session the command usually stands
+    asked: str = ""
+    answer: str = ""
+    project: str | None = None
+    sessions: int = 0
+    worked: int = 0
+    failed: int = 0
+    last: str = ""  # the day it was last seen
 
 
 class UserStyle(NamedTuple):
@@ -309,11 +301,11 @@ class UserStyle(NamedTuple):
 
 
 class Seed(NamedTuple):
-    """What a session was about, besides its calls; all redacted."""
+    """What a session was about, besides its calls; only words that are known to be harmless."""
 
     system: str = ""
     instructions: tuple[str, ...] = ()
-    markers: tuple[str, ...] = ()  # files and URLs, most used first
+    markers: tuple[str, ...] = ()  # files of the repository, most used first
     style: UserStyle = UserStyle()
 
 
@@ -325,7 +317,7 @@ class Template(NamedTuple):
     description: str = ""
     task_type: str = "mixed"
     tags: tuple[str, ...] = ()
-    patterns: tuple[Pattern, ...] = ()
+    notes: tuple[TemplateNote, ...] = ()
     seed: Seed = Seed()
     sources: tuple[str, ...] = ()  # the sessions it was learned from
     state: TemplateState = "active"
@@ -334,6 +326,7 @@ class Template(NamedTuple):
     created: float = 0.0
     updated: float = 0.0
     scan: Mapping[str, JSON] = {}  # what was scanned to build it
+    project: str | None = None  # whose sessions it was learned from, if they have only one
 
 
 def replace_fields(value: V, **changes: Any) -> V:

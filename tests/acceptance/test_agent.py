@@ -15,7 +15,7 @@ import pytest
 
 from rekindle.learning.library import TemplateLibrary
 from rekindle.testing import ChatServer, ScriptedModel
-from rekindle.types import Pattern, PatternStep, Source, Template
+from rekindle.types import Source, Template, TemplateNote
 from tests import command
 from tests.acceptance.stores import make_store
 from tests.waiting import PATIENCE, wait_until
@@ -42,13 +42,8 @@ SCRIPT: dict[str, Any] = {
     ]
 }
 
-SUM = Pattern(
-    "sum1",
-    "example",
-    (PatternStep("mcp__small__add", {"a": 20, "b": 22}, "42"),),
-    "add up the lengths of the pipes",
-    seen_in=3,
-)
+SUM = TemplateNote("sum1", "command", "`make sums`", command="make sums", sessions=3)
+SUMS = Template("sums", "Sums", notes=(SUM,), tags=("shared",))
 ADD = "add up the pipes in the cellar"
 
 
@@ -166,16 +161,17 @@ def test_no_server_is_started_for_a_chat_without_its_tools(home: Home, tmp_path:
 
 
 @embedded
-def test_a_look_at_what_a_chat_is_started_with_knows_the_tools_of_servers(home: Home) -> None:
-    home.write(small() + '[warm]\nformat = "turns"\ncontrol_share = 0\n')
-    TemplateLibrary(home.folder / "templates").create(Template("sums", "Sums", patterns=(SUM,)))
+def test_a_look_at_what_a_chat_is_started_with_knows_its_tools(home: Home) -> None:
+    home.write(small() + "[warm]\ncontrol_share = 0\n")
+    TemplateLibrary(home.folder / "templates").create(SUMS)
     told = home.json("warm", "test", "sums", ADD)
     assert home.run("chat", said=ADD).returncode == 0
-    assert told["messages"] == home.model.requests[0].body["messages"][1:]
-    assert "mcp__small__add" in json.dumps(told["messages"])
+    sent = home.model.requests[0].body["messages"]
+    assert sent[0]["content"].endswith(told["messages"][0]["content"])
+    assert "make sums" in json.dumps(told["messages"])
     assert home.json("warm", "pick", ADD)["template"] == "sums"
-    home.write("")
-    assert home.json("warm", "test", "sums", ADD)["patterns"] == []
+    home.write('[agent]\ntools = "todo"\n')
+    assert home.json("warm", "test", "sums", ADD)["notes"] == []
     assert home.json("warm", "pick", ADD)["template"] is None
 
 
@@ -184,7 +180,7 @@ def test_a_look_says_once_which_server_could_not_be_asked(home: Home) -> None:
     failing = {"gone": "/nonexistent/server", "dying": "true"}
     tables = (f'[mcp.servers.{name}]\ncommand = "{path}"\n' for name, path in failing.items())
     home.write(small() + "".join(tables))
-    TemplateLibrary(home.folder / "templates").create(Template("sums", "Sums", patterns=(SUM,)))
+    TemplateLibrary(home.folder / "templates").create(SUMS)
     for words in (("test", "sums", ADD), ("pick", ADD)):
         done = home.run("warm", *words, "--json")
         assert json.loads(done.stdout)["template"] == "sums"

@@ -141,7 +141,11 @@ def test_a_template_that_does_harm_every_day_is_retired_and_a_persons_only_told(
 def test_only_sessions_that_the_template_fits_take_part_in_its_experiment(home: Home) -> None:
     automatic(home, "quarantined")
     told(home, "start", "about rows", "--template", "rows", "--warm", "0.99", "--cold", "0.01")
-    home.run("chat", said="translate the poem into Greek")
+    elsewhere = "github.com/o/other"
+    home.templates.update("rows", lambda one: one._replace(project=elsewhere))
+    home.run("chat", said=ASKED)
+    assert not tallied(home.sent())
+    home.templates.update("rows", lambda one: one._replace(project=home.project))
     home.run("chat", said=ASKED)
     assert tallied(home.sent())
     assert sum(arm["assigned"] for arm in told(home, "report")["arms"]) == 1

@@ -280,3 +280,19 @@ def test_a_shared_note_is_told_in_other_projects_until_it_is_retired_there(
     )
     rekindle("warm", "notes", "retire", shared["id"], *there)
     assert "make check" not in ask_batch(rekindle, question)[0]["text"]
+
+
+def test_what_a_project_knows_can_be_shown_and_exported_as_a_template(
+    rekindle: Rekindle, agent: Path
+) -> None:
+    for number in range(3):
+        write_session(agent, f"a{number}", ("make check", "ok", True))
+    rekindle("import", agent)
+    shown = rekindle("warm", "show", "shop")
+    assert "What 3 sessions of the project know." in shown
+    assert "`make check`" in shown
+    exported = json.loads(rekindle("warm", "export", "shop"))
+    assert [one["command"] for one in exported["template"]["notes"]] == ["make check"]
+    assert "/gone" not in json.dumps(exported)
+    assert rekindle.json("warm", "list", "--json") == []
+    assert "Template not found" in rekindle.refusal("warm", "show", "nothing")

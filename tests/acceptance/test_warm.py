@@ -29,8 +29,8 @@ def session(number: int) -> list[Message]:
         ("terminal", {"command": f"pytest tests/test_{number}.py"}, "sh: pytest: not found", 127),
         ("terminal", {"command": f"uv run pytest tests/test_{number}.py"}, "12 passed", 0),
         ("terminal", {"command": "ls -la"}, "a b c", 0),
-        ("terminal", {"command": f"deskctl sync --key {SECRET} --all"}, "synced", 0),
-        ("terminal", {"command": "make lint STRICT=1"}, "no problems", 0),
+        ("terminal", {"command": f"npm run sync --key {SECRET} --all"}, "synced", 0),
+        ("terminal", {"command": "make lint"}, "no problems", 0),
     ]
     said = [Message("user", "Add a test for the parser, please.")]
     for place, (tool, arguments, result, code) in enumerate(calls):
@@ -48,9 +48,10 @@ def home(folder: Path) -> Rekindle:
     make_store(rekindle.store)
     with open_store(rekindle.store) as store:
         for number in range(4):
-            store.append(
-                store.begin(source="codex", owner="ada", title=f"Work {number}"), *session(number)
+            begun = store.begin(
+                source="codex", owner="ada", title=f"Work {number}", cwd=str(folder)
             )
+            store.append(begun, *session(number))
     return rekindle
 
 
@@ -78,9 +79,9 @@ def test_building_learns_what_sessions_share_and_tells_what_it_looked_at(
     assert "avg_proficiency_gain" in metrics
     assert told["pattern_count"] > 2
     shown = rekindle("warm", "show", "our-tests")
-    assert "terminal: uv run pytest <path:py>" in shown
-    assert "Add `uv run`." in shown
-    assert "make lint STRICT=1" in shown
+    assert "`npm run sync --key <value> --all`" in shown
+    assert "`make lint`, usually last" in shown
+    assert "docs/guide.md" in shown
     assert "ls -la" not in shown
     assert SECRET not in shown
     assert SECRET not in file_of(rekindle).read_text()
@@ -124,7 +125,7 @@ def test_use_and_success_come_from_the_sessions_that_used_it(built: Rekindle) ->
 
 
 def test_a_template_is_edited_and_deleted(built: Rekindle) -> None:
-    patterns = built.json("warm", "show", "our-tests", "--json")["patterns"]
+    notes = built.json("warm", "show", "our-tests", "--json")["notes"]
     built(
         "warm",
         "edit",
@@ -134,14 +135,14 @@ def test_a_template_is_edited_and_deleted(built: Rekindle) -> None:
         "--tag",
         "ci",
         "--drop",
-        patterns[0]["id"],
+        notes[0]["id"],
     )
     after = built.json("warm", "show", "our-tests", "--json")
     assert after["description"] == "How we test"
     assert after["tags"] == ["python", "ci"]
-    assert len(after["patterns"]) == len(patterns) - 1
+    assert len(after["notes"]) == len(notes) - 1
     assert after["revision"] == 2
-    assert "no pattern id begins" in built.refusal("warm", "edit", "our-tests", "--drop", "zzz")
+    assert "no note id begins" in built.refusal("warm", "edit", "our-tests", "--drop", "zzz")
     refused = built.refusal("warm", "delete", "our-tests")
     assert "confirmation required to delete 'our-tests': pass --yes" in refused
     built("warm", "delete", "our-tests", "--yes")
@@ -151,11 +152,12 @@ def test_a_template_is_edited_and_deleted(built: Rekindle) -> None:
 
 def test_a_session_is_extracted(rekindle: Rekindle) -> None:
     told = rekindle("warm", "extract", "Work 1", "--name", "one", "--description", f"for {SECRET}")
-    assert re.match(r"Redacted: aws-key \d \(arguments \d, description 1\)\.\n", told)
+    assert re.match(r"Redacted: aws-key 1 \(description\), value \d \(notes\)\.\n", told)
     shown = rekindle.json("warm", "show", "one", "--json")
     assert shown["made"] == "extracted"
     assert shown["seed"]["style"]["messages"] == 1
-    assert 0 < len(shown["patterns"]) <= 5
+    assert shown["seed"]["markers"] == ["docs/guide.md"]
+    assert 0 < len(shown["notes"]) <= 5
     assert SECRET not in json.dumps(shown)
 
 
@@ -168,7 +170,7 @@ def test_a_template_travels_and_waits_in_quarantine(built: Rekindle, tmp_path: P
     other = Rekindle(tmp_path / "other")
     got = other.json("warm", "import", str(file), "--json")
     assert got["state"] == "quarantined"
-    assert "terminal" in got["missing_tools"]
+    assert got["dropped"] == 0
     shown = other("warm", "show", "our-tests")
     assert "activate it with" in shown
     assert re.search(
@@ -176,12 +178,12 @@ def test_a_template_travels_and_waits_in_quarantine(built: Rekindle, tmp_path: P
     )
     looked = other.run("warm", "test", "our-tests", "run the tests")
     assert "quarantined. This is only a preview" in looked.stderr.decode()
-    assert b"uv run pytest" in looked.stdout
+    assert b"npm run sync" in looked.stdout
     assert "is in quarantine" in other.refusal("warm", "load", "our-tests")
     other("warm", "accept", "our-tests")
     assert other.json("warm", "list", "--json")[0]["state"] == "active"
     assert "already exists" in other.refusal("warm", "import", str(file))
-    file.write_text(file.read_text().replace("uv run", "uv rum"))
+    file.write_text(file.read_text().replace("npm run", "npm rum"))
     assert "checksum" in other.refusal("warm", "import", str(file), "--name", "again")
 
 
@@ -190,15 +192,15 @@ def test_templates_are_merged_and_retired(built: Rekindle) -> None:
     built("warm", "merge", "our-tests", "one", "--name", "Both")
     both = built.json("warm", "show", "both", "--json")
     assert both["made"] == "merged"
-    assert both["seed"]["instructions"] == ["Add a test for the parser, please."]
+    assert both["seed"]["markers"] == ["docs/guide.md"]
     built("warm", "retire", "both")
     assert built.json("warm", "list", "--state", "retired", "--json")[0]["id"] == "both"
     listed = built.json("warm", "list", "--source", "codex", "--json")
     assert [one["id"] for one in listed] == ["both", "one", "our-tests"]
     told = built.run("warm", "test", "both", "add a test", "--no-examples")
     assert b"is retired. This is only a preview" in told.stderr
-    assert b"Add a test for the parser, please." in told.stdout
-    assert b"uv run" not in told.stdout
+    assert b"docs/guide.md" in told.stdout
+    assert b"npm run" not in told.stdout
 
 
 def test_an_automatic_template_is_not_used_before_it_is_accepted(rekindle: Rekindle) -> None:
@@ -225,10 +227,10 @@ def test_names_that_reach_outside_are_refused(rekindle: Rekindle) -> None:
 
 
 SPOILED: list[tuple[str, str, str]] = [
-    ('"format": 2', '"format": 7', "upgrade Rekindle"),
+    ('"format": 3', '"format": 7', "upgrade Rekindle"),
     ('"tags"', '"taggs"', "unknown field 'taggs'"),
-    ('"patterns"', "patterns", "is not JSON"),
-    ('"patterns"', " " * 10_000_000 + '"patterns"', "exceeds the 5,000,000"),
+    ('"notes"', "notes", "is not JSON"),
+    ('"notes"', " " * 10_000_000 + '"notes"', "exceeds the 5,000,000"),
 ]
 
 
@@ -292,14 +294,12 @@ def test_a_template_of_real_sessions_reads_like_advice(tmp_path: Path) -> None:
     rekindle("import", str(CORPUS))
     told = rekindle.json("warm", "build", "--name", "demo", "--json")
     assert told["metrics"]["qualified"] == 50
-    patterns = rekindle.json("warm", "show", "demo", "--json")["patterns"]
-    assert len(patterns) > 10
-    assert {one["kind"] for one in patterns} >= {"example", "retry"}
-    for one in patterns:
-        if one["kind"] == "retry":
-            assert one["lesson"].endswith(".")
-        if one["kind"] == "example":
-            assert one["seen_in"] > 1
-        for step in one["steps"]:
-            assert step["arguments"].get("command") not in ("ls", "pwd", "git status")
-            assert "\ue000" not in json.dumps(step)
+    shown = rekindle.json("warm", "show", "demo", "--json")
+    notes = shown["notes"]
+    assert len(notes) > 10
+    assert {one["kind"] for one in notes} >= {"command", "place"}
+    for one in notes:
+        assert one["sessions"] > 1
+        assert one.get("command") not in ("ls", "pwd", "git status")
+    again = rekindle.json("warm", "build", "--name", "demo", "--json")
+    assert (again["metrics"]["looked_through"], again["revision"]) == (0, 2)

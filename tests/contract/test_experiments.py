@@ -5,7 +5,7 @@ import pytest
 from rekindle import Message, ToolCall
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.experiments.experiment import Experiment, build_report, normalize_shares
-from rekindle.learning import miner
+from rekindle.learning import judged_sessions
 from rekindle.store import Store
 
 TRIAL = Experiment(
@@ -71,7 +71,7 @@ def test_sessions_count_as_they_were_drawn_by_their_first_calls(store: Store) ->
         if calls:
             work(store, id, failures, calls)
     store.end("short", "completed")
-    miner.judge_sessions(store)
+    judged_sessions.judge_sessions(store)
     found = {one.session: one for one in store.experiments.list_assignments("Trial 1")}
     assert (found["long"].calls, found["long"].errors, found["long"].complete) == (5, 2, True)
     assert (found["short"].calls, found["short"].errors, found["short"].complete) == (3, 1, True)
@@ -89,7 +89,7 @@ def test_a_session_that_goes_on_is_not_counted_before_its_first_calls_are_done(
     store.experiments.start(TRIAL)
     store.experiments.record_assignment(TRIAL, "new", None, "warm")
     work(store, "new", 0, 4)
-    miner.judge_sessions(store)
+    judged_sessions.judge_sessions(store)
     (one,) = store.experiments.list_assignments("Trial 1")
     assert (one.calls, one.complete, one.owner) == (4, False, None)
 

@@ -14,14 +14,13 @@ import apsw
 import psycopg
 import pytest
 
-from rekindle import Message, Store, ToolCall, open_store
+from rekindle import Message, Store, open_store
 from rekindle.agent.tools.schema_check import build_tool_checks
 from rekindle.config import load_config
 from rekindle.experiments.experiment import build_report
-from rekindle.learning import miner
 from rekindle.learning.library import TemplateLibrary
+from rekindle.learning.notes.learner import learn_from_sessions
 from rekindle.learning.warm_start import NewSession, build_warm_start_config, create_warm_starter
-from rekindle.redaction.redactor import Redactor
 from rekindle.store.core.migrations import LATEST_VERSION, load_migrations
 from rekindle.store.engines.sqlite import APPLICATION_ID
 from rekindle.types import Source, Tokens
@@ -177,39 +176,38 @@ def test_judged_calls_and_experiments_are_there(store: Store) -> None:
     assert "beacon docs --out site" in repr(store.preludes.load("warm-1").messages)
 
 
-def test_what_was_mined_counts_and_more_is_added_to_it(store: Store, tmp_path: Path) -> None:
-    outcome = miner.mine_sessions(store, Redactor(), now=NOW)
-    assert [step.arguments for one in outcome.patterns for step in one.steps] == [
-        {"command": "beacon docs --out site"}
-    ]
-    session = store.begin(source="local", owner="ada")
-    messages = [user("mend the foghorn")]
-    for number in range(15):
-        call = ToolCall(f"c{number}", "terminal", '{"command": "beacon docs --out site"}')
-        result = Message("tool", "fine", tool_call_id=call.id, meta={"exit_code": 0})
-        messages += [Message("assistant", tool_calls=[call]), result]
-    store.append(session, *messages)
-    again = miner.mine_sessions(store, Redactor(), now=NOW)
-    assert (again.scan.looked_through, again.patterns[0].seen_in) == (1, 4)
+def test_what_earlier_versions_mined_is_gone_and_learned_anew(store: Store) -> None:
+    report = learn_from_sessions(store)
+    assert (report.sessions, report.projects) == (12, ("folder:/srv/lighthouse",))
+    assert learn_from_sessions(store).sessions == 0
     store.repair()
-    rebuilt = miner.mine_sessions(store, Redactor(), now=NOW)
-    assert [one.seen_in for one in rebuilt.patterns] == [one.seen_in for one in again.patterns]
+    assert learn_from_sessions(store).sessions == 12
     assert store.verify() == []
 
 
-def test_a_new_session_starts_with_the_old_template(store: Store, tmp_path: Path) -> None:
+def test_settings_and_templates_of_the_old_home_are_read(store: Store, tmp_path: Path) -> None:
     config = load_config({"REKINDLE_HOME": str(tmp_path)})
     assert (config.agent.max_steps, config.gateway.max_turns) == (40, 12)
     assert (config.reset.time_zone, config.gateway.busy_mode) == ("Europe/Berlin", "steer")
     assert config.policies.overrides == {("telegram", None): {"time_zone": "Asia/Tokyo"}}
-    assert build_warm_start_config(config).control_share == 0
+    warm = build_warm_start_config(config)
+    assert (warm.control_share, warm.max_notes) == (0, 2)
     assert len(config.notes) == 12
-    assert TemplateLibrary.from_home(tmp_path).find("Lighthouse work").revision == 1
+    assert "warm.floor is no longer used" in config.notes[-2]
+    found = TemplateLibrary.from_home(tmp_path).find("Lighthouse work")
+    assert (found.revision, found.state, found.notes) == (1, "active", ())
+    assert found.scan["converted"] == {"patterns": 1, "kept": 0}, "nobody vouches for `beacon`"
+
+
+def test_a_template_of_the_old_home_is_told_in_its_project(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "templates" / "lighthouse-work.json"
+    path.write_text(path.read_text().replace("beacon docs --out site", "make docs"))
+    learn_from_sessions(store)
     store.experiments.stop("autumn")
-    starter = create_warm_starter(config, store)
-    asked = "mend the lighthouse parser and build its docs with beacon"
+    starter = create_warm_starter(load_config({"REKINDLE_HOME": str(tmp_path)}), store)
     session = store.begin(source="local", owner="ada")
-    new = NewSession(session, asked, build_tool_checks((TERMINAL,)), "/srv/lighthouse", "ada")
-    prelude = starter.build_prelude(new)
-    assert (prelude.arm, prelude.template) == ("warm", "lighthouse-work")
-    assert "beacon docs --out site" in repr(prelude.messages)
+    for folder, told in (("/srv/lighthouse", True), ("/srv/other", False)):
+        new = NewSession(session, "build its docs", build_tool_checks((TERMINAL,)), folder)
+        prelude = starter.build_prelude(new)
+        assert (prelude.template == "lighthouse-work") == told
+        assert ("make docs" in repr(prelude.messages)) == told

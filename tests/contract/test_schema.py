@@ -28,7 +28,6 @@ CATALOG = (
     "SELECT tgname, pg_get_triggerdef(t.oid), prosrc FROM pg_trigger t JOIN pg_proc f"
     " ON f.oid = tgfoid WHERE NOT tgisinternal",
     "SELECT sequencename FROM pg_sequences WHERE schemaname = 'public' ORDER BY 1",
-    "SELECT * FROM counts_state",
 )
 
 
@@ -40,7 +39,7 @@ def describe_sqlite(*scripts: str) -> dict[str, Any]:
 
     for script in scripts:
         run(script)
-    found: dict[str, Any] = {"counts": run("SELECT * FROM counts_state")}
+    found: dict[str, Any] = {}
     for kind, name, table, sql in run("SELECT type, name, tbl_name, sql FROM sqlite_schema"):
         if kind == "table":
             pragmas = ("table_xinfo", "foreign_key_list")
@@ -104,7 +103,7 @@ from rekindle.store.core import tables
 from rekindle.store.core.columns import TableColumn, Index, TEXT
 
 del sys.modules["rekindle.store"]
-since = 1 + max(10, *(part.since for table in tables.TABLES for part in table.parts))
+since = 1 + max(part.since for table in tables.TABLES for part in (table, *table.parts))
 old = tables.SESSIONS, tables.MESSAGES
 tables.SESSIONS = tables.SESSIONS.extend(
     TableColumn("harbour", TEXT, null=True, since=since, updatable=True, imported=True),

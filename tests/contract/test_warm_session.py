@@ -15,7 +15,7 @@ from rekindle.agent.tools.tool import ApprovalRequest, ToolContext
 from rekindle.learning.library import TemplateLibrary
 from rekindle.learning.warm_session_tool import create_warm_session_tool
 from rekindle.redaction.redactor import Redactor
-from rekindle.types import Message, Pattern, PatternStep, Template, ToolCall
+from rekindle.types import Message, Template, TemplateNote, ToolCall
 
 OWNER = "ada"
 
@@ -80,17 +80,15 @@ def test_too_short_sessions_give_no_template_and_the_answer_says_so(
 
 
 def test_templates_are_listed_and_loaded_as_advice(agent: Agent) -> None:
-    pattern = Pattern(
-        "p", "example", (PatternStep("terminal", {"command": "make"}, ""),), "build it"
-    )
-    agent.templates.create(Template("ours", "Ours", patterns=(pattern,), tags=("a",)))
+    note = TemplateNote("p", "command", "`make`", command="make")
+    agent.templates.create(Template("ours", "Ours", notes=(note,), tags=("a",)))
     agent.templates.create(Template("other", "Other"))
     listed = agent.calls("list")
     assert [one["id"] for one in listed["templates"]] == ["other", "ours"]
     assert [one["id"] for one in agent.calls("list", tags=["a"])["templates"]] == ["ours"]
     loaded = agent.calls("load", name="Ours")
     assert loaded["pattern_count"] == 1
-    assert '{"command": "make"}' in loaded["advice"]
+    assert "- `make`" in loaded["advice"]
     assert "Template not found" in agent.calls("load", name="nobody")["error"]
 
 

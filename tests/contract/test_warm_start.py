@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from rekindle import Message, Store
 from rekindle.agent.tools.schema_check import build_tool_checks
 from rekindle.experiments.experiment import Experiment, normalize_shares
-from rekindle.knowledge.selection import Selection
 from rekindle.learning.build import measure_usage
+from rekindle.learning.library import TemplateLibrary
+from rekindle.learning.notes.learner import learn_from_sessions
+from rekindle.learning.selection import Selection
 from rekindle.learning.warm_start import (
     ArmAssignment,
     NewSession,
@@ -18,8 +21,9 @@ from rekindle.learning.warm_start import (
     WarmStarter,
     begin_session,
 )
+from rekindle.projects import hash_folder
 from rekindle.store import Filter
-from rekindle.types import JSON, Pattern, PatternStep, Seed, Session, Source, Template
+from rekindle.types import Seed, Session, Source, Template, TemplateNote
 from tests.conftest import Clock
 from tests.contract.messages import user
 
@@ -39,92 +43,165 @@ TRIAL = Experiment(
 )
 
 
+FOLDER = "/srv/payroll/data"
+PROJECT = hash_folder(f"folder:{FOLDER}")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> TemplateLibrary:
+    return TemplateLibrary(tmp_path / "templates")
+
+
 def session_of(store: Store, owner: str | None) -> str:
-    session = store.begin(owner=owner, cwd="/srv/payroll/data")
+    session = store.begin(owner=owner, cwd=FOLDER)
     store.append(session, user(ASKED))
+    learn_from_sessions(store)
     return session.id
 
 
-def known(*sessions: str, seen_in: int | None = None, **more: Any) -> Template:
-    step = PatternStep("terminal", {"command": "payctl export --employer acme"}, "fine")
-    count = len(sessions) if seen_in is None else seen_in
-    one = Pattern("p", "example", (step,), ASKED, sessions=sessions, seen_in=count)
-    return Template("pay", "Pay", patterns=(one,), **more)
+def put(folder: TemplateLibrary, *sessions: str, **more: Any) -> None:
+    """Write a template that was learned from these sessions."""
+    note = TemplateNote("p", "command", "`payctl export`", command="payctl export", sessions=2)
+    made = {"project": PROJECT, "sources": sessions, "notes": (note,), **more}
+    template = Template("pay", "Pay", **made)
+    folder.create(template, on_existing=lambda _: template)
 
 
-def told(store: Store, owner: str | None, *, shared: bool = True) -> str:
-    starter = WarmStarter(store, WarmStartConfig(control_share=0.0), shared=shared)
+def told(
+    store: Store,
+    folder: TemplateLibrary,
+    owner: str | None,
+    *,
+    shared: bool = True,
+    where: str = FOLDER,
+) -> str:
+    config = WarmStartConfig(control_share=0.0)
+    starter = WarmStarter(store, config, templates=folder, shared=shared)
     begun = store.begin(owner=owner)
-    newcomer = NewSession(begun, ASKED, build_tool_checks(TOOLS), "/srv/payroll/data", owner)
+    newcomer = NewSession(begun, ASKED, build_tool_checks(TOOLS), where, owner)
     return repr(starter.build_prelude(newcomer).messages)
 
 
 # -- whose it is
 
 
-def test_nobody_is_told_what_is_known_from_the_sessions_of_others(store: Store) -> None:
-    ada = session_of(store, "ada")
-    store.template_index.put(known(ada), "1")
-    assert "payctl" in told(store, "ada")
-    assert "payctl" not in told(store, "eve")
-    assert "payctl" not in told(store, "eve", shared=False)
-    assert "payctl" in told(store, None)
+def test_nobody_is_told_what_is_known_from_the_sessions_of_others(
+    store: Store, folder: TemplateLibrary
+) -> None:
+    put(folder, session_of(store, "ada"))
+    assert "payctl" in told(store, folder, "ada")
+    assert "payctl" not in told(store, folder, "eve")
+    assert "payctl" not in told(store, folder, "eve", shared=False)
+    assert "payctl" in told(store, folder, None)
 
 
-def test_what_nobody_owns_is_for_the_terminal_and_not_for_strangers(store: Store) -> None:
-    store.template_index.put(known(session_of(store, None)), "1")
-    assert "payctl" in told(store, "ada", shared=False)
-    assert "payctl" not in told(store, "ada")
+def test_what_nobody_owns_is_for_the_terminal_and_not_for_strangers(
+    store: Store, folder: TemplateLibrary
+) -> None:
+    put(folder, session_of(store, None))
+    assert "payctl" in told(store, folder, "ada", shared=False)
+    assert "payctl" not in told(store, folder, "ada")
 
 
-def test_it_does_not_become_anybodys_when_the_sessions_are_gone(store: Store, clock: Clock) -> None:
-    ada = session_of(store, "ada")
-    store.template_index.put(known(ada), "1")
+def test_it_does_not_become_anybodys_when_the_sessions_are_gone(
+    store: Store, folder: TemplateLibrary, clock: Clock
+) -> None:
+    put(folder, session_of(store, "ada"))
     clock.forward(90 * 86_400)
     store.prune(Filter(owner="ada"))
     store.purge(older_than=0)
     assert store.recent() == []
-    assert "payctl" not in told(store, "eve")
+    assert "payctl" not in told(store, folder, "eve")
 
 
-def test_the_sessions_that_a_pattern_does_not_name_may_be_of_others(store: Store) -> None:
-    ada = session_of(store, "ada")
-    store.template_index.put(known(ada, seen_in=40), "1")
-    assert "payctl" not in told(store, "ada")
-    store.template_index.put(known(ada, seen_in=40, scan={"owner": "ada"}), "2")
-    assert "payctl" in told(store, "ada")
-    assert "payctl" not in told(store, "eve")
-
-
-def test_what_is_tagged_to_be_shared_is_for_everybody(store: Store) -> None:
-    store.template_index.put(known(session_of(store, "ada"), tags=("shared",)), "1")
-    assert "payctl" in told(store, "eve")
-
-
-def test_wishes_of_sessions_that_may_be_of_others_are_not_told(store: Store) -> None:
+def test_a_template_of_several_peoples_sessions_is_for_none_of_them(
+    store: Store, folder: TemplateLibrary
+) -> None:
     ada, eve = session_of(store, "ada"), session_of(store, "eve")
+    put(folder, ada, eve)
+    assert "payctl" not in told(store, folder, "ada")
+    put(folder, ada, eve, scan={"owner": "ada"})
+    assert "payctl" in told(store, folder, "ada")
+    assert "payctl" not in told(store, folder, "eve")
+
+
+def test_what_is_tagged_to_be_shared_is_for_everybody_but_not_its_wishes(
+    store: Store, folder: TemplateLibrary
+) -> None:
     wishes = Seed(instructions=("Never mention the merger.",))
-    store.template_index.put(known(ada, seed=wishes, sources=(ada,)), "1")
-    assert "merger" in told(store, "ada")
-    store.template_index.put(known(ada, seed=wishes, sources=(ada, eve)), "2")
-    assert "payctl" in told(store, "ada")
-    assert "merger" not in told(store, "ada")
+    put(folder, session_of(store, "ada"), tags=("shared",), seed=wishes)
+    assert "payctl" in told(store, folder, "eve")
+    assert "payctl" in told(store, folder, "eve", where="/srv/elsewhere")
+    assert "merger" not in told(store, folder, "eve")
+    assert "merger" in told(store, folder, "ada")
+
+
+def test_a_template_is_told_in_its_own_project_alone(store: Store, folder: TemplateLibrary) -> None:
+    put(folder, session_of(store, "ada"))
+    assert "payctl" in told(store, folder, "ada", shared=False)
+    assert "payctl" not in told(store, folder, "ada", shared=False, where="/srv/elsewhere")
+
+
+def test_notes_of_another_project_in_the_same_template_are_not_told(
+    store: Store, folder: TemplateLibrary
+) -> None:
+    here, there = (
+        TemplateNote(name, "command", f"`{name} go`", command=f"{name} go", project=project)
+        for name, project in (("payctl", PROJECT), ("washctl", "folder:/srv/laundry"))
+    )
+    put(folder, session_of(store, "ada"), project=None, notes=(here, there))
+    said = told(store, folder, "ada", shared=False)
+    assert "payctl" in said
+    assert "washctl" not in said
+
+
+def test_what_a_person_learned_in_a_chat_is_told_in_their_next_one(
+    store: Store, folder: TemplateLibrary
+) -> None:
+    session = store.begin(owner="ada")  # chats of a gateway have no folder
+    store.append(session, user(ASKED))
+    put(folder, session.id, project=None)
+    assert "payctl" in told(store, folder, "ada")
+    assert "payctl" not in told(store, folder, "eve")
+    assert "payctl" not in told(store, folder, "ada", shared=False)
+
+
+def test_of_several_templates_the_one_about_the_request_is_told_then_the_least_used(
+    store: Store, folder: TemplateLibrary
+) -> None:
+    put(folder, session_of(store, None))
+    wash = TemplateNote("w", "command", "`make wash`", command="make wash", sessions=9)
+    folder.create(Template("wash", "Wash", project=PROJECT, notes=(wash,)))
+    said = told(store, folder, None)
+    assert "payctl export" in said
+    assert "wash" not in said
+    folder.create(Template("zash", "Zash", project=PROJECT, notes=(wash._replace(id="z"),)))
+    folder.delete("pay")
+    store.append(store.begin(template="wash", arm="warm"), user("go"))
+    starter = WarmStarter(store, WarmStartConfig(), templates=folder)
+    newcomer = NewSession(store.begin(), ASKED, build_tool_checks(TOOLS), FOLDER)
+    found = starter.select(newcomer)
+    assert found.template is not None
+    assert found.template.id == "zash"
+    assert [one.used for one in found.considered] == [0, 1]
 
 
 # -- what was drawn
 
 
 class Broken(WarmStarter):
-    def select(self, newcomer: NewSession, tools: Any) -> Selection:
+    def select(self, newcomer: NewSession) -> Selection:
         raise OSError("the folder cannot be read")
 
 
-def started(store: Store, kind: type[WarmStarter], arm: str) -> Session:
+def started(
+    store: Store, kind: type[WarmStarter], arm: str, folder: TemplateLibrary | None = None
+) -> Session:
     def drawn(*_: object) -> ArmAssignment:
         return ArmAssignment(arm, TRIAL)
 
-    starter = kind(store, WarmStartConfig(), arm_policy=drawn)
-    newcomer = NewSession(store.begin(), ASKED, build_tool_checks(TOOLS))
+    starter = kind(store, WarmStartConfig(), arm_policy=drawn, templates=folder)
+    newcomer = NewSession(store.begin(), ASKED, build_tool_checks(TOOLS), FOLDER)
     came = store.inbox.accept(
         arm, Source("telegram", arm), user(ASKED), instance="a", lease_seconds=30.0
     )
@@ -144,19 +221,23 @@ def test_a_session_whose_examples_cannot_be_chosen_counts_in_its_arm(
     assert (one.session, one.arm, session.arm) == (session.id, arm, arm)
 
 
-def test_a_placebo_is_no_use_of_the_template_that_would_have_fitted(store: Store) -> None:
-    other: dict[str, JSON] = {"command": "zorkctl run"}
-    strange = Pattern("q", "example", (PatternStep("terminal", other, "fine"),), "wash the windows")
-    store.template_index.put(known(), "1")
-    store.template_index.put(Template("zork", "Zork", patterns=(strange,)), "1")
+def test_a_placebo_is_as_long_as_the_notes_and_about_no_project(
+    store: Store, folder: TemplateLibrary
+) -> None:
+    put(folder, session_of(store, None))
+    laundry = TemplateNote("w", "command", "`washctl go`", command="washctl go", project="x")
+    folder.create(Template("wash", "Wash", project="x", notes=(laundry,)))
     store.experiments.start(TRIAL)
-    session = started(store, WarmStarter, "placebo")
-    given = store.preludes.load(session.id)
-    assert given is not None
-    assert "zorkctl" in repr(given.messages)
+    session = started(store, WarmStarter, "placebo", folder)
+    given = repr(store.preludes.load(session.id).messages)
+    assert "General notes:" in given
+    assert "payctl" not in given
+    assert "washctl" not in given
     assert (session.arm, session.template) == ("placebo", None)
-    warm = started(store, WarmStarter, "warm")
+    warm = started(store, WarmStarter, "warm", folder)
     assert (warm.arm, warm.template) == ("warm", "pay")
+    real = repr(store.preludes.load(warm.id).messages)
+    assert 0.5 < len(given) / len(real) < 2
 
 
 def test_what_goes_on_from_a_warm_session_is_not_another_one(store: Store) -> None:
@@ -166,5 +247,5 @@ def test_what_goes_on_from_a_warm_session_is_not_another_one(store: Store) -> No
     store.compress(session, Message("user", "so far"))
     cold = store.begin(template="pay", arm="cold")
     store.append(cold, user("go"))
-    assert store.template_search.load_stats(["pay"])["pay"].sessions == 1
+    assert store.template_index.count_uses("pay") == 1
     assert measure_usage(store, "pay").sessions == 1

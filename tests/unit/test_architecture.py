@@ -48,8 +48,7 @@ LAYERS = (
 )
 # Arrows that the layers would allow and the design does not: (from, to).
 FORBIDDEN = {
-    ("store", "knowledge.selection"),  # the store keeps the index; ranking is not its business
-    ("store", "knowledge.render"),
+    ("store", "knowledge"),  # the store keeps what is learned; what it means is not its business
     ("processes", "store"),  # the supervisor needs no database
     ("processes", "transcripts"),
     ("platforms", "store"),

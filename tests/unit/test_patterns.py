@@ -73,7 +73,7 @@ def test_the_sweep_tells_slow_patterns_from_others() -> None:
 
 def test_the_sweep_finds_patterns_wherever_they_are_kept(uses: list[Use]) -> None:
     names = {f"{use.module}.{use.name}" for use in uses}
-    assert "rekindle.knowledge.seed._URL_OR_NAME" in names
+    assert "rekindle.knowledge.seed._QUESTION" in names
     assert "rekindle.judging.judge._DEFAULT_JUDGE._signatures._last._regex" in names
     assert any(name.startswith("rekindle.config.toml_file.line ") for name in names)
 

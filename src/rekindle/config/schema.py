@@ -188,19 +188,18 @@ class ProcessesSection:
 
 @dataclass(frozen=True, slots=True)
 class WarmSection:
-    """Settings for starting new sessions with examples from earlier ones."""
+    """Settings for starting new sessions with what earlier ones learned."""
 
-    enabled: bool = declare_setting(True, "start sessions warm if a template fits")
+    enabled: bool = declare_setting(True, "tell new sessions what is known about their project")
     format: Literal["turns", "digest", "both"] = declare_setting(
         "both",
-        "show examples as turns, as a digest in the system message, or as fits each one",
+        "tell notes as a list in the system message, show examples as turns, or both",
     )
-    max_examples: int = declare_setting(3, "maximum examples per session", limits=NumberRange(1, 8))
+    max_notes: int = declare_setting(
+        12, "maximum notes of a template per session", limits=NumberRange(1, 15)
+    )
     max_tokens: int = declare_setting(
-        1200, "maximum tokens for the examples", limits=NumberRange(50, 100_000)
-    )
-    min_score: float = declare_setting(
-        0.35, "minimum score of an example, from 0 to 1", limits=NumberRange(0, 1)
+        1200, "maximum tokens for what a session is told", limits=NumberRange(50, 100_000)
     )
     control_share: float = declare_setting(
         0.1, "share of sessions that start cold, as a control group", limits=NumberRange(0, 1)
@@ -276,9 +275,9 @@ RENAMED: Mapping[str, str] = {
     "gateway.turns": "gateway.max_turns",
     "processes.place": "processes.backend",
     "warm.form": "warm.format",
-    "warm.patterns": "warm.max_examples",
+    "warm.patterns": "warm.max_notes",
+    "warm.max_examples": "warm.max_notes",
     "warm.tokens": "warm.max_tokens",
-    "warm.floor": "warm.min_score",
     "warm.share_cold": "warm.control_share",
 }
 # Settings of one part that now hold for both: to take one for the other could widen what is allowed.
@@ -288,3 +287,5 @@ MERGED: Mapping[str, str] = {
     for key in ("tools", "folders", "steps", "tokens", "context")
 }
 MOVED: Mapping[str, str] = {**RENAMED, **MERGED}
+# Settings that have no effect any more; a file with them is still read, with a note.
+UNUSED = frozenset(("warm.min_score", "warm.floor"))

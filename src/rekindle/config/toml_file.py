@@ -20,6 +20,7 @@ from .lookup import (
     is_table,
     parse_table_entry,
 )
+from .schema import UNUSED
 from .setting import Value, check_value
 
 _SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
@@ -51,6 +52,9 @@ def read_settings(file: Path) -> FileSettings:
     values: dict[str, Value] = {}
     notes: list[str] = []
     for name, value in pairs:
+        if name in UNUSED:
+            notes.append(f"{_find_location(file, text, name)}: {name} is no longer used")
+            continue
         if new := find_new_name(name):
             location = _find_location(file, text, name)
             if new in written:

@@ -211,10 +211,9 @@ def _describe_start(context: CommandContext) -> str:
     if not start.messages:
         note = " (control group)" if start.arm == "cold" else ""
         return f"cold{note}"
-    calls = sum(len(message.tool_calls) for message in start.messages)
-    examples = f", {_format_count(calls, 'example call')}" if calls else ""
-    template = clean_text(start.template or "", 100)
-    return f"warm, template “{template}” (revision {start.revision}{examples})"
+    if start.template is None:
+        return "warm, with what is known about the project"
+    return f"warm, template “{clean_text(start.template, 100)}” (revision {start.revision})"
 
 
 def describe_conversation(session: Session | None) -> str:

@@ -1,7 +1,8 @@
 """The file format of templates: JSON that people can read and diff, validated when read.
 
 Unknown fields are rejected by name: a file with fields that this version does not understand would
-lose them when it is written again.
+lose them when it is written again. Text with characters that nobody sees is rejected, because a model
+would read them. Files of format 2 are converted (see `old_patterns`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import json
 import re
 import sys
+import unicodedata
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal, NoReturn, TypeAlias, TypeVar, cast, get_args
@@ -19,35 +21,39 @@ from msgspec import Meta
 from msgspec.structs import asdict
 
 from rekindle.errors import InvalidInput
+from rekindle.json_fields import as_object
 from rekindle.types import (
     JSON,
-    Pattern,
-    PatternKind,
-    PatternStep,
+    NoteKind,
+    NotePosition,
     Seed,
     Template,
+    TemplateNote,
     TemplateState,
     UserStyle,
 )
 
-FORMAT_VERSION = 2
+from .old_patterns import OldStep, convert_pattern
+from .template_notes import merge_notes
+
+FORMAT_VERSION = 3
 MAX_BYTES = 5_000_000
-MAX_TEMPLATE_PATTERNS = 2_000
+MAX_TEMPLATE_NOTES = 2_000
 MAX_STEPS = 6
 MAX_TEXT_CHARS = 20_000  # of a text
+MAX_NOTE_CHARS = 1_000
 
-# Keys of `scan`: the only owner of its sessions, patterns that a person dropped, the origin of an
-# import.
-OWNER_KEY, DROPPED_KEY, ORIGIN_KEY = "owner", "dropped", "origin"
+# Keys of `scan`: the only owner of its sessions, notes that a person dropped, the origin of an import,
+# and how many patterns of a file of format 2 became notes.
+OWNER_KEY, DROPPED_KEY, ORIGIN_KEY, CONVERTED_KEY = "owner", "dropped", "origin", "converted"
 SOURCES_KEY = "sources"
-
-# A lone surrogate, escaped or as bytes, or a NUL byte (as in UTF-16).
-_MAYBE_INVALID_TEXT = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]|\0")
+_JOINERS = "\u200c\u200d"  # some scripts and emoji need them
 _PROBLEM = re.compile(r"(.*?)(?: - at `\$([\w.\[\]]*)`)?", re.DOTALL)  # of msgspec, and its place
 
-F = TypeVar("F", bound=msgspec.Struct)
+F = TypeVar("F")
 _Id: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
 _Text: TypeAlias = Annotated[str, Meta(max_length=MAX_TEXT_CHARS)]
+_NoteText: TypeAlias = Annotated[str, Meta(max_length=MAX_NOTE_CHARS)]
 _Count: TypeAlias = Annotated[int, Meta(ge=0, lt=2**53)]
 _Number: TypeAlias = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]  # finite
 _Made: TypeAlias = Literal["built", "extracted", "merged", "imported", "automatic"]
@@ -69,10 +75,9 @@ def template_to_fields(template: Template) -> dict[str, JSON]:
         "sources": list(template.sources),
         "scan": dict(template.scan),
         "seed": _seed_to_fields(template.seed),
-        "patterns": [_pattern_to_fields(one) for one in template.patterns],
     }
-    patterns = fields.pop("patterns")
-    return {"format": FORMAT_VERSION, **fields, "patterns": patterns}
+    notes = [_note_to_fields(one) for one in fields.pop("notes")]
+    return {"format": FORMAT_VERSION, **fields, "notes": notes}
 
 
 def encode_template(template: Template, where: str) -> bytes:
@@ -80,12 +85,11 @@ def encode_template(template: Template, where: str) -> bytes:
     try:
         return format_template(template).encode()
     except UnicodeEncodeError:
-        place = _find_invalid_text(template_to_fields(template))
-        raise _make_text_error(where, place or "") from None
+        raise _make_text_error(where, template_to_fields(template)) from None
 
 
-def get_dropped_patterns(template: Template) -> tuple[str, ...]:
-    """Return the ids of patterns that a person dropped and that must not come back."""
+def get_dropped_notes(template: Template) -> tuple[str, ...]:
+    """Return the ids of notes that a person dropped and that must not come back."""
     return tuple(template.scan.get(DROPPED_KEY, ()))
 
 
@@ -104,28 +108,15 @@ def _seed_to_fields(seed: Seed) -> dict[str, JSON]:
     }
 
 
-def _pattern_to_fields(pattern: Pattern) -> dict[str, JSON]:
-    fields = pattern._asdict()
-    fields["steps"] = [_step_to_fields(step) for step in pattern.steps]
-    fields["before"] = None if pattern.before is None else _step_to_fields(pattern.before)
-    fields |= {"sessions": list(pattern.sessions), "also": list(pattern.also)}
-    empty: dict[str, JSON] = {"asked": "", "before": None, "lesson": "", "also": []}
-    empty |= {"error_rate": 0.0, "tainted": False}
-    return {name: value for name, value in fields.items() if empty.get(name, ...) != value}
+def _note_to_fields(note: TemplateNote) -> dict[str, JSON]:
+    """Convert a note to JSON values, without fields that are empty."""
+    fields = {**note._asdict(), "steps": list(note.steps)}
+    return {name: value for name, value in fields.items() if value not in (None, "", [], 0)}
 
 
-def _step_to_fields(step: PatternStep) -> dict[str, JSON]:
-    fields: dict[str, JSON] = {"tool": step.tool, "arguments": dict(step.arguments)}
-    if step.example is not None:
-        fields["example"] = dict(step.example)
-    return {**fields, "result": step.result} if step.result else fields
-
-
-def compute_checksum(template: Template) -> str:
-    """Compute a checksum over the whole content of a template."""
-    canonical = json.dumps(
-        template_to_fields(template), sort_keys=True, ensure_ascii=True, allow_nan=False
-    )
+def compute_checksum(fields: Mapping[str, JSON]) -> str:
+    """Compute a checksum over the fields of a template."""
+    canonical = json.dumps(fields, sort_keys=True, ensure_ascii=True, allow_nan=False)
     return f"sha256:{hashlib.sha256(canonical.encode()).hexdigest()}"
 
 
@@ -137,49 +128,62 @@ def parse_json_object(data: bytes, where: str) -> dict[str, JSON]:
     if len(data) > MAX_BYTES:
         raise InvalidInput(
             f"{where} exceeds the {MAX_BYTES:,} bytes that a template may have:"
-            " remove patterns, or split it in two"
+            " remove notes, or split it in two"
         )
     try:
         value = json.loads(data, parse_constant=lambda name: _reject_constant(name))
-        place = _find_invalid_text(value) if _MAYBE_INVALID_TEXT.search(data) else None
+        is_valid = find_invalid_text(value) is None
     except RecursionError:
         raise InvalidInput(f"{where} is nested too deeply") from None
     except ValueError as error:
         raise InvalidInput(f"{where} is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise InvalidInput(f"{where}: expected a JSON object")
-    if place is not None:
-        raise _make_text_error(where, place)
+    if not is_valid:
+        raise _make_text_error(where, value)
     return cast("dict[str, JSON]", value)
 
 
-def is_valid_text(value: str) -> bool:
-    """Return whether the text can be encoded as UTF-8; lone surrogates cannot."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
+def is_valid_text(text: str) -> bool:
+    """Return whether a text can be written in UTF-8 and has no characters that nobody sees."""
+    return (text.isascii() and text.isprintable()) or not any(map(_is_invisible, text))
+
+
+def _is_invisible(char: str) -> bool:
+    if char.isprintable() or char in "\n\t":
         return False
-    return True
+    return unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co") and char not in _JOINERS
 
 
-def _make_text_error(where: str, place: str) -> InvalidInput:
-    return InvalidInput(f"{where}: {place.lstrip('.')}: expected valid UTF-8 text")
+def replace_invisible(text: str) -> str:
+    """Replace characters that no template may have: a session or a person may have written them."""
+    if is_valid_text(text):
+        return text
+    return "".join("\ufffd" if _is_invisible(char) else char for char in text)
 
 
-def _find_invalid_text(value: JSON) -> str | None:
-    """Return the location of invalid text in a value, or None if there is none."""
+def _make_text_error(where: str, value: JSON) -> InvalidInput:
+    place, char = find_invalid_text(value) or ("", "")
+    kind = "valid UTF-8 text" if "\ud800" <= char <= "\udfff" else "visible text"
+    return InvalidInput(
+        f"{where}: {place.lstrip('.')}: expected {kind}, got the character U+{ord(char or ' '):04X}"
+    )
+
+
+def find_invalid_text(value: JSON) -> tuple[str, str] | None:
+    """Return where a value has text that a template may not have, and the character."""
     if isinstance(value, str):
-        return None if is_valid_text(value) else ""
+        return None if is_valid_text(value) else ("", next(filter(_is_invisible, value)))
+    items: list[tuple[str, JSON]] = []
     if isinstance(value, dict):
         for name, one in cast("dict[str, JSON]", value).items():
-            place = _find_invalid_text(one) if is_valid_text(name) else ""
-            if place is not None:
-                return f".{name!a:.60}{place}" if not name.isidentifier() else f".{name}{place}"
+            shown = f".{name}" if name.isidentifier() else f".{name!a:.60}"
+            items += [(shown, name), (shown, one)]
     elif isinstance(value, list):
-        for number, one in enumerate(cast("list[JSON]", value)):
-            place = _find_invalid_text(one)
-            if place is not None:
-                return f"[{number}]{place}"
+        items = [(f"[{number}]", one) for number, one in enumerate(cast("list[JSON]", value))]
+    for shown, one in items:
+        if found := find_invalid_text(one):
+            return shown + found[0], found[1]
     return None
 
 
@@ -191,28 +195,43 @@ class _FileFields(msgspec.Struct, forbid_unknown_fields=True):
     """The fields of an object in the file, with their limits."""
 
 
-class _StepFields(_FileFields):
-    tool: Annotated[str, Meta(min_length=1, max_length=200)]
+class _NoteFields(_FileFields):
+    id: _Id
+    kind: NoteKind
+    text: _NoteText
+    command: _NoteText | None = None
+    folder: _NoteText | None = None
+    path: _NoteText | None = None
+    failed_command: _NoteText | None = None
+    steps: Annotated[tuple[_NoteText, ...], Meta(max_length=MAX_STEPS)] = ()
+    position: NotePosition = ""
+    asked: _NoteText = ""
+    answer: _NoteText = ""
+    project: _NoteText | None = None
+    sessions: _Count = 0
+    worked: _Count = 0
+    failed: _Count = 0
+    last: Annotated[str, Meta(max_length=40)] = ""
+
+
+class _OldStepFields(msgspec.Struct):
+    tool: str
     arguments: dict[str, Any] = {}
-    result: _Text = ""
     example: dict[str, Any] | None = None
 
+    @property
+    def step(self) -> OldStep:
+        return OldStep(self.tool, self.example or self.arguments)
 
-class _PatternFields(_FileFields):
-    id: _Id
-    kind: PatternKind
-    steps: Annotated[tuple[_StepFields, ...], Meta(min_length=1, max_length=MAX_STEPS)]
-    asked: _Text = ""
-    before: _StepFields | None = None
-    lesson: _Text = ""
-    support: _Count = 1
-    sessions: Annotated[tuple[_Text, ...], Meta(max_length=10_000)] = ()
+
+class _OldPatternFields(msgspec.Struct):
+    """The parts of a pattern of format 2 that can become a note."""
+
+    kind: str
+    steps: tuple[_OldStepFields, ...]
+    before: _OldStepFields | None = None
     seen_in: _Count = 1
-    last_seen: _Number = 0.0
-    error_rate: _Number = 0.0
-    score: _Number = 0.0
     tainted: bool = False
-    also: Annotated[tuple[_Text, ...], Meta(max_length=20)] = ()
 
 
 class _StyleFields(_FileFields):
@@ -244,7 +263,7 @@ class _ScanFields(msgspec.Struct):
     """The parts of `scan` that are read again."""
 
     sources: dict[str, Any] = {}
-    dropped: Annotated[tuple[_Text, ...], Meta(max_length=MAX_TEMPLATE_PATTERNS)] = ()
+    dropped: Annotated[tuple[_Text, ...], Meta(max_length=MAX_TEMPLATE_NOTES)] = ()
     origin: _OriginFields = msgspec.field(default_factory=_OriginFields)
 
 
@@ -254,7 +273,7 @@ class _TemplateFields(_FileFields):
     description: _Text = ""
     task_type: Annotated[str, Meta(max_length=40)] = "mixed"
     tags: Annotated[tuple[_Text, ...], Meta(max_length=50)] = ()
-    patterns: Annotated[tuple[_PatternFields, ...], Meta(max_length=MAX_TEMPLATE_PATTERNS)] = ()
+    notes: Annotated[tuple[_NoteFields, ...], Meta(max_length=MAX_TEMPLATE_NOTES)] = ()
     seed: _SeedFields = msgspec.field(default_factory=_SeedFields)
     sources: Annotated[tuple[_Text, ...], Meta(max_length=100_000)] = ()
     state: TemplateState = "active"
@@ -263,16 +282,20 @@ class _TemplateFields(_FileFields):
     created: _Number = 0.0
     updated: _Number = 0.0
     scan: _ScanFields = msgspec.field(default_factory=_ScanFields)
+    project: _NoteText | None = None
 
 
 _NESTED_FIELDS = {
-    "patterns": _PatternFields,
-    "steps": _StepFields,
-    "before": _StepFields,
+    "notes": _NoteFields,
     "seed": _SeedFields,
     "style": _StyleFields,
 }
-_CHOICES = {"kind": PatternKind, "state": TemplateState, "made": _Made}
+_CHOICES = {
+    "kind": NoteKind,
+    "position": NotePosition,
+    "state": TemplateState,
+    "made": _Made,
+}
 _TYPE_NAMES = {
     "array": "a list",
     "bool": "true or false",
@@ -294,26 +317,48 @@ def parse_template(fields: Mapping[str, JSON], where: str) -> Template:
             f"{where} has format {version}, this Rekindle reads format {FORMAT_VERSION}:"
             " upgrade Rekindle"
         )
+    if version < FORMAT_VERSION:
+        given = _convert_format(given, where)
     read = _convert_fields(given, _TemplateFields, where)
     style = UserStyle(**asdict(read.seed.style))
     return Template(**asdict(read))._replace(
-        patterns=tuple(map(_build_pattern, read.patterns)),
+        notes=tuple(TemplateNote(**asdict(note)) for note in read.notes),
         seed=Seed(**asdict(read.seed))._replace(style=style),
         scan=given.get("scan", {}),  # as it is: it may hold more than we read again
     )
+
+
+def _convert_format(given: dict[str, JSON], where: str) -> dict[str, JSON]:
+    """Convert the fields of format 2: patterns that name only harmless values become notes.
+
+    Instructions and files of the seed may hold any value, so only its style is kept.
+    """
+    patterns = _convert_fields(given.pop("patterns", []), list[_OldPatternFields], where)
+    notes = [
+        convert_pattern(
+            one.kind,
+            [step.step for step in one.steps],
+            one.before.step if one.before else None,
+            one.seen_in,
+        )
+        for one in patterns
+        if not one.tainted
+    ]
+    kept = merge_notes(note for note in notes if note is not None)
+    scan, seed = as_object(given.get("scan")), as_object(given.get("seed"))
+    converted = {"patterns": len(patterns), "kept": len(kept)}
+    return {
+        **given,
+        "notes": [_note_to_fields(note) for note in kept],
+        "scan": {**scan, CONVERTED_KEY: converted},
+        "seed": {"style": seed.get("style", {})},
+    }
 
 
 def parse_origin(fields: JSON, where: str) -> dict[str, JSON]:
     """Parse where a template was exported: program, time and former state. Drop the rest."""
     origin = asdict(_convert_fields(fields, _OriginFields, where))
     return {name: origin[name] for name in fields if name in origin}
-
-
-def _build_pattern(read: _PatternFields) -> Pattern:
-    return Pattern(**asdict(read))._replace(
-        steps=tuple(PatternStep(**asdict(step)) for step in read.steps),
-        before=None if read.before is None else PatternStep(**asdict(read.before)),
-    )
 
 
 def _convert_fields(fields: JSON, kind: type[F], where: str) -> F:

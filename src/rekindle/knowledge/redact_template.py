@@ -1,4 +1,4 @@
-"""Redact a whole template: nothing that redaction would remove is written or imported."""
+"""Redact a whole template: nothing that redaction would remove is written, exported or imported."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from typing import cast
 
 from rekindle.redaction.redactor import Redactor
-from rekindle.types import JSON, Pattern, PatternStep, Template, replace_fields
+from rekindle.types import JSON, Template, TemplateNote, replace_fields
 
 from . import file_format
+from .notes.command_forms import parse_command_line
+from .notes.harmless import keep_path
+from .template_notes import describe_note
 
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_SLOT = re.compile(r"<(?:value|path|option)>")
 _UNREDACTED_KEYS = (
     file_format.OWNER_KEY,
     file_format.DROPPED_KEY,
@@ -22,7 +25,7 @@ def redact_template(template: Template, redactor: Redactor) -> Template:
     """Return the template with all of its texts redacted."""
 
     def clean_text(text: str, where: str) -> str:
-        return redactor.redact_text(_replace_surrogates(text), where)
+        return redactor.redact_text(file_format.replace_invisible(text), where)
 
     seed = template.seed
     return replace_fields(
@@ -30,7 +33,7 @@ def redact_template(template: Template, redactor: Redactor) -> Template:
         name=clean_text(template.name, "name")[:100] or template.id,
         description=clean_text(template.description, "description"),
         tags=tuple(clean_text(one, "tags") for one in template.tags),
-        patterns=tuple(_redact_pattern(one, redactor) for one in template.patterns),
+        notes=tuple(_redact_note(one, redactor) for one in template.notes),
         seed=replace_fields(
             seed,
             system=clean_text(seed.system, "context"),
@@ -44,47 +47,71 @@ def redact_template(template: Template, redactor: Redactor) -> Template:
     )
 
 
-def _redact_pattern(pattern: Pattern, redactor: Redactor) -> Pattern:
-    return replace_fields(
-        pattern,
-        steps=tuple(_redact_step(step, redactor) for step in pattern.steps),
-        before=None if pattern.before is None else _redact_step(pattern.before, redactor),
-        asked=redactor.redact_text(_replace_surrogates(pattern.asked), "requests"),
-        lesson=redactor.redact_text(_replace_surrogates(pattern.lesson), "lessons"),
-        also=tuple(
-            redactor.redact_text(_replace_surrogates(one), "requests") for one in pattern.also
-        ),
+def count_slots(template: Template) -> int:
+    """Count the values that were left out of the notes because they are not known to be harmless."""
+    return sum(
+        len(_SLOT.findall(f"{note.failed_command} {note.command}")) for note in template.notes
     )
 
 
-def _redact_step(step: PatternStep, redactor: Redactor) -> PatternStep:
-    def clean_arguments(arguments: Mapping[str, JSON]) -> Mapping[str, JSON]:
-        return cast("Mapping[str, JSON]", _redact_value(dict(arguments), redactor, "arguments"))
+def clean_foreign_note(note: TemplateNote) -> TemplateNote | None:
+    """Reduce a note that somebody else wrote to what a note of our own would say, or drop it.
 
-    example = None if step.example is None else clean_arguments(step.example)
-    result = redactor.redact_text(_replace_surrogates(step.result), "results")
-    return PatternStep(
-        _replace_surrogates(step.tool), clean_arguments(step.arguments), result, example
+    What it names is read again with our rules, and its statement is made from that. Only the words of
+    wishes and examples stay as they are; somebody has to read them before they are used.
+    """
+    if note.kind in ("wish", "baseline"):
+        return note
+    command = failed = None
+    if note.command is not None and (command := _clean_command(note.command)) is None:
+        return None
+    if note.failed_command is not None:
+        failed = _clean_command(note.failed_command)
+    folder = keep_path(note.folder) if note.folder else None
+    path = keep_path(note.path) if note.path else None
+    steps = tuple(step for step in map(_clean_command, note.steps) if step)
+    if (note.path and not path) or (note.folder and not folder) or len(steps) != len(note.steps):
+        return None
+    reduced = note._replace(
+        command=command, failed_command=failed, folder=folder, path=path, steps=steps
     )
+    text = describe_note(reduced._replace(text=""))
+    return reduced._replace(text=text) if text else None
+
+
+def _clean_command(command: str) -> str | None:
+    line = parse_command_line(_SLOT.sub("VALUE", command), "")
+    texts = [
+        f"cd {form.folder} && {form.text}" if form.folder else form.text for form in line.forms
+    ]
+    return " && ".join(texts) or None
+
+
+def _redact_note(note: TemplateNote, redactor: Redactor) -> TemplateNote:
+    def clean_text(text: str) -> str:
+        return redactor.redact_text(file_format.replace_invisible(text), "notes")
+
+    fields = {
+        name: clean_text(value)
+        for name, value in note._asdict().items()
+        if isinstance(value, str) and name != "id"
+    }
+    return replace_fields(note, **fields, steps=tuple(map(clean_text, note.steps)))
 
 
 def _redact_value(value: JSON, redactor: Redactor, where: str) -> JSON:
-    return redactor.redact_value(_replace_all_surrogates(value), where)
+    return redactor.redact_value(_replace_all_invisible(value), where)
 
 
-def _replace_all_surrogates(value: JSON) -> JSON:
+def _replace_all_invisible(value: JSON) -> JSON:
     if isinstance(value, str):
-        return _replace_surrogates(value)
+        return file_format.replace_invisible(value)
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, JSON]", value)
         return {
-            _replace_surrogates(name): _replace_all_surrogates(one) for name, one in fields.items()
+            file_format.replace_invisible(name): _replace_all_invisible(one)
+            for name, one in fields.items()
         }
     if isinstance(value, (list, tuple)):
-        return [_replace_all_surrogates(one) for one in cast("list[JSON]", value)]
+        return [_replace_all_invisible(one) for one in cast("list[JSON]", value)]
     return value
-
-
-def _replace_surrogates(text: str) -> str:
-    """Replace lone surrogates: a session may contain them, but no file can."""
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)

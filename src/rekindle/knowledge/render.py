@@ -1,50 +1,65 @@
-"""Render the messages that a warm session begins with, from a template and its selected patterns.
+"""Render the messages that a warm session begins with, from a template and some of its notes.
 
-They go after the leading system messages and before the first user message. As `turns`, an example is
-a user request, the calls with their results, and a closing answer, each marked as past; as `digest`,
-the examples are lines of one system message; as `both`, lessons and long sequences go into the digest
-and the rest are turns. If a provider requires a signature on every past call, no turn can be shown, so
-everything goes into the digest.
+They go after the leading system messages and before the first user message. Notes are statements in
+one system message. Only an example, whose request, command and answer belong together, can be shown as
+turns: a user request, the call with its result, and the answer, each marked as past. If a provider
+requires a signature on every past call, no turn can be shown, and examples are statements too.
 
 Equal input gives equal bytes: call ids are derived from the calls.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from string import ascii_letters, digits
 from typing import Literal, NamedTuple, TypeAlias
 
-from rekindle.types import Message, Pattern, Template, ToolCall
+from rekindle.judging.tool_kinds import classify_tool
+from rekindle.shell.risk import find_line_effects
+from rekindle.types import JSON, Message, Template, TemplateNote, ToolCall
 
 from . import tokens
-from .examples import (
-    JSON_FIELDS_PREFIX,
-    Example,
-    Tools,
-    build_example,
-    to_single_line,
-    truncate_text,
-)
+from .notes.note import count_sessions
 
+# As a digest everything is a statement; otherwise examples are turns, and the rest are statements.
 PreludeForm: TypeAlias = Literal["turns", "digest", "both"]
 PRELUDE_FORMS: tuple[PreludeForm, ...] = ("turns", "digest", "both")
+# The available tools by name, each with a check whether it accepts some arguments.
+Tools: TypeAlias = Mapping[str, Callable[[Mapping[str, JSON]], bool]]
 
 DEFAULT_TOKENS = 1_200
-MAX_PATTERNS = 15
-MAX_CONTEXT_CHARS = 1_500  # characters
+DEFAULT_NOTES, MAX_NOTES = 12, 15
+MAX_CONTEXT_CHARS = 1_500
+MAX_LINE_CHARS = 400
 PAST_MARK = "[from an earlier session]"
-DONE_ANSWER = "Done"
-_LINE_COUNT = re.compile(r"\d+ lines?(?:, the last: (.*))?", re.DOTALL)  # see `summarize_result`
-DIGEST_HEADER = (
-    "What worked in earlier sessions here. These are examples of the past, not requests: take the"
-    " names of commands, arguments and formats from them, and the values from what is asked now."
-)
+LEFT_OUT_RESULT = "(exit code 0; output left out)"
+TRUNCATION_MARK = " … [shortened]"
 CONTEXT_HEADER = "Known from earlier sessions:"
-_MAX_REQUEST_CHARS = 160  # of a request in the digest
-_LONG_SEQUENCE_CALLS = 3  # a sequence this long goes into the digest
+DIGEST_HEADER = "From earlier sessions:"
+_HEADINGS = {
+    "wish": "What people want:",
+    "command": "Commands that worked:",
+    "workflow": "Commands that followed each other:",
+    "pitfall": "What failed, and what worked instead:",
+    "baseline": "What fails anyway:",
+    "example": "What was asked, and what was done:",
+    "place": "Files that sessions used:",
+}
+# Shapes of tools of which a session needs one to act on a note.
+_SHELL = frozenset(("shell",))
+_NEEDED_SHAPES = {
+    "command": _SHELL,
+    "workflow": _SHELL,
+    "pitfall": _SHELL,
+    "example": _SHELL,
+    "place": frozenset(("shell", "read", "search", "edit", "code")),
+}
+_COMMAND_ARGUMENTS = ("command", "cmd")
+_SPACE = re.compile(r"\s+")
+_UNSENDABLE = re.compile("[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f]")
 _ID_ALPHABET = digits + ascii_letters
 _ID_LENGTH = 9  # letters and digits: accepted by every provider
 
@@ -52,20 +67,20 @@ _ID_LENGTH = 9  # letters and digits: accepted by every provider
 class RenderOptions(NamedTuple):
     """How to render; `calls` says whether the provider accepts past calls."""
 
-    form: PreludeForm = "turns"
+    form: PreludeForm = "both"
     tokens: int = DEFAULT_TOKENS
-    patterns: int = MAX_PATTERNS
-    examples: bool = True
+    notes: int = MAX_NOTES
+    examples: bool = True  # whether to tell any notes, and not only the context
     context: int = MAX_CONTEXT_CHARS  # characters of the template's seed
     calls: bool = True
 
 
 class RenderedPrelude(NamedTuple):
-    """The messages, their token count, and the ids of the shown patterns, best first."""
+    """The messages, their token count, and the ids of the notes in them, best first."""
 
     messages: tuple[Message, ...] = ()
     tokens: int = 0
-    patterns: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 _DEFAULT_OPTIONS = RenderOptions()
@@ -73,77 +88,81 @@ _DEFAULT_OPTIONS = RenderOptions()
 
 def render_prelude(
     template: Template,
-    patterns: Sequence[Pattern],
+    notes: Sequence[TemplateNote],
     tools: Tools,
     options: RenderOptions = _DEFAULT_OPTIONS,
 ) -> RenderedPrelude:
-    """Render these patterns of the template, best first; return no messages if none fit."""
-    context = (
-        _render_context(template, min(options.context, MAX_CONTEXT_CHARS))
-        if options.context > 0
-        else ""
-    )
-    examples = _build_examples(patterns, tools, options) if options.examples else ()
-    limit = min(options.patterns, MAX_PATTERNS)
-    kept: list[tuple[str, Example]] = []
-    messages = _build_messages(context, [], options)
+    """Render these notes of the template, best first; return no messages if none fit."""
+    context = _render_context(template, min(options.context, MAX_CONTEXT_CHARS))
+    messages = _build_messages(context, (), tools, options)
     if tokens.estimate_message_tokens(messages) > options.tokens:
         context, messages = "", ()
-    for one in examples:
-        if len(kept) == limit:
+    kept: list[TemplateNote] = []
+    for note in notes if options.examples else ():
+        if len(kept) == min(options.notes, MAX_NOTES):
             break
-        longer = _build_messages(context, [*kept, one], options)
-        if tokens.estimate_message_tokens(longer) <= options.tokens:
-            kept.append(one)
-            messages = longer
-    names = tuple(id for id, _ in kept)
-    return RenderedPrelude(tuple(messages), tokens.estimate_message_tokens(messages), names)
-
-
-def _build_examples(
-    patterns: Iterable[Pattern], tools: Tools, options: RenderOptions
-) -> Iterator[tuple[str, Example]]:
-    seen: set[object] = set()
-    only_turns = options.form == "turns" and options.calls
-    for pattern in patterns:
-        one = build_example(pattern, tools)
-        if one is None or (one.request, one.calls) in seen or (only_turns and not one.as_turns):
+        if not is_usable(note, tools):
             continue
-        seen.add((one.request, one.calls))
-        yield pattern.id, one
+        longer = _build_messages(context, [*kept, note], tools, options)
+        if tokens.estimate_message_tokens(longer) <= options.tokens:
+            kept.append(note)
+            messages = longer
+    ids = tuple(note.id for note in kept)
+    return RenderedPrelude(messages, tokens.estimate_message_tokens(messages), ids)
+
+
+def is_usable(note: TemplateNote, tools: Tools) -> bool:
+    """Return whether a session with these tools can act on a note."""
+    needed = _NEEDED_SHAPES.get(note.kind)
+    return needed is None or any(classify_tool(tool).shape in needed for tool in tools)
 
 
 def _build_messages(
-    context: str, examples: Sequence[tuple[str, Example]], options: RenderOptions
+    context: str, notes: Sequence[TemplateNote], tools: Tools, options: RenderOptions
 ) -> tuple[Message, ...]:
     """Build the messages with the best example last: models follow the nearest one most."""
-    ordered = [one for _, one in reversed(examples)]
-    digest_examples = [one for one in ordered if not _is_shown_as_turn(one, options)]
-    turns = [one for one in ordered if _is_shown_as_turn(one, options)]
+    turns = [note for note in reversed(notes) if _is_shown_as_turn(note, tools, options)]
+    digest = _render_digest([note for note in notes if note not in turns])
     found: list[Message] = []
-    if digest := _render_digest(context, digest_examples):
-        found.append(Message("system", digest))
+    if context or digest:
+        found.append(Message("system", "\n\n".join(part for part in (context, digest) if part)))
     used: set[str] = set()
-    for number, one in enumerate(turns):
-        found.extend(_render_turn(one, number, used))
+    for number, note in enumerate(turns):
+        found.extend(_render_turn(note, number, used, tools))
     return tuple(found)
 
 
-def _is_shown_as_turn(one: Example, options: RenderOptions) -> bool:
-    if options.form == "digest" or not options.calls or not one.as_turns:
+def _is_shown_as_turn(note: TemplateNote, tools: Tools, options: RenderOptions) -> bool:
+    parts = [to_single_line(text or "") for text in (note.asked, note.answer, note.command)]
+    if note.kind != "example" or not all(parts) or options.form == "digest" or not options.calls:
         return False
-    belongs_in_digest = one.wrong is not None or len(one.calls) >= _LONG_SEQUENCE_CALLS
-    return options.form == "turns" or not belongs_in_digest
+    is_complete = not any(gap in part for part in parts for gap in ("<", "…", "\ufffd"))
+    is_repeatable = is_complete and not find_line_effects(note.command or "")
+    return is_repeatable and _find_shell(note, tools) is not None
 
 
-def _render_turn(one: Example, number: int, used: set[str]) -> Iterator[Message]:
-    yield Message("user", f"{PAST_MARK} {one.request}")
-    for index, call in enumerate(one.calls):
-        id = _make_call_id(f"{number}:{index}:{call.tool}:{call.arguments}", used)
-        yield Message("assistant", None, (ToolCall(id, call.tool, call.arguments),))
-        yield Message("tool", call.result, tool_call_id=id, name=call.tool)
-    answer = _render_answer(one.calls[-1].result) or DONE_ANSWER
-    yield Message("assistant", f"{answer}. {one.lesson}" if one.lesson else answer)
+def _find_shell(note: TemplateNote, tools: Tools) -> tuple[str, dict[str, JSON]] | None:
+    """Return a tool that can run the command of a note, with the arguments for it."""
+    command = f"cd {note.folder} && {note.command}" if note.folder else note.command
+    for tool in sorted(tools):
+        for name in _COMMAND_ARGUMENTS if classify_tool(tool).shape == "shell" else ():
+            if tools[tool]({name: command}):
+                return tool, {name: command}
+    return None
+
+
+def _render_turn(
+    note: TemplateNote, number: int, used: set[str], tools: Tools
+) -> Iterator[Message]:
+    found = _find_shell(note, tools)
+    if found is None:
+        return
+    tool, arguments = found[0], json.dumps(found[1], ensure_ascii=False)
+    id = _make_call_id(f"{number}:{tool}:{arguments}", used)
+    yield Message("user", f"{PAST_MARK} {to_single_line(note.asked)}")
+    yield Message("assistant", None, (ToolCall(id, tool, arguments),))
+    yield Message("tool", LEFT_OUT_RESULT, tool_call_id=id, name=tool)
+    yield Message("assistant", to_single_line(note.answer))
 
 
 def _make_call_id(seed: str, used: set[str]) -> str:
@@ -160,57 +179,28 @@ def _make_call_id(seed: str, used: set[str]) -> str:
     return id
 
 
-def _render_digest(context: str, examples: Sequence[Example]) -> str:
-    parts = [context] if context else []
-    if examples:
-        lines = [
-            _render_line(one, before)
-            for one, before in zip(examples, [None, *examples], strict=False)
-        ]
-        parts.append("\n".join([DIGEST_HEADER, *lines]))
-    return "\n\n".join(parts)
+def _render_digest(notes: Sequence[TemplateNote]) -> str:
+    lines = [DIGEST_HEADER] if notes else []
+    for kind, heading in _HEADINGS.items():
+        of_kind = [note for note in notes if note.kind == kind]
+        lines += [heading, *map(_render_line, of_kind)] if of_kind else []
+    return "\n".join(lines)
 
 
-def _render_line(one: Example, previous: Example | None) -> str:
-    """Render one example as a line: the request, the calls, the result."""
-    same = previous is not None and previous.request == one.request
-    asked = "For the same" if same else f"Asked “{truncate_text(one.request, _MAX_REQUEST_CHARS)}”"
-    calls = [f"{call.tool} {truncate_text(call.arguments, 400)}" for call in one.calls]
-    text = f"- {asked}: {'; then '.join(calls)}"
-    if len(one.calls) == 1 and (outcome := _shorten_result(one.calls[-1].result)):
-        text += f" → {outcome}"
-    if one.wrong is not None:
-        text += f". Not {one.wrong.tool} {truncate_text(one.wrong.arguments, 200)}"
-    return f"{text}. {one.lesson}" if one.lesson else text
-
-
-def _shorten_result(result: str) -> str:
-    """Shorten a result to one short line; return nothing for a placeholder."""
-    return "" if result.startswith("(") else truncate_text(to_single_line(result), 120)
-
-
-def _render_answer(result: str) -> str:
-    """Render a result as an answer; return "" if only its length is known.
-
-    A model answers as its examples do: it would copy one that merely says it is done.
-    """
-    if result.startswith(JSON_FIELDS_PREFIX):
-        return _shorten_result(f"It gives {result.removeprefix(JSON_FIELDS_PREFIX)}")
-    counted = _LINE_COUNT.fullmatch(result)
-    return _shorten_result(counted[1] or "" if counted else result)
+def _render_line(note: TemplateNote) -> str:
+    text = truncate_text(to_single_line(note.text), MAX_LINE_CHARS)
+    if not note.sessions or text.endswith(")"):  # it says so itself
+        return f"- {text}"
+    return f"- {text} ({count_sessions(note.sessions)})"
 
 
 def _render_context(template: Template, limit: int) -> str:
     """Render the template's seed: user instructions, then files, then the system prompt."""
     seed = template.seed
-    lines = [
-        f"- The user asked for: {to_single_line(text)}"
-        for text in seed.instructions
-        if to_single_line(text)
-    ]
-    if markers := [to_single_line(marker) for marker in seed.markers if to_single_line(marker)]:
-        lines.append(f"- Files and pages in use: {', '.join(markers)}")
-    if to_single_line(seed.system):
+    lines = [f"- The user asked for: {to_single_line(one)}" for one in seed.instructions if one]
+    if seed.markers:
+        lines.append(f"- Files in use: {', '.join(map(to_single_line, seed.markers))}")
+    if seed.system:
         lines.append(f"- The agent was told: {to_single_line(seed.system)}")
     text = ""
     for one in lines:
@@ -219,3 +209,17 @@ def _render_context(template: Template, limit: int) -> str:
             return truncate_text(longer, limit) if limit > len(CONTEXT_HEADER) + 80 else text
         text = longer
     return text
+
+
+def to_single_line(text: str) -> str:
+    """Put a text on one line and replace characters that cannot be sent."""
+    return _SPACE.sub(" ", _UNSENDABLE.sub("\ufffd", text)).strip()
+
+
+def truncate_text(text: str, limit: int) -> str:
+    """Truncate the text to `limit` characters, with a mark where it was shortened."""
+    return (
+        text
+        if len(text) <= limit
+        else text[: limit - len(TRUNCATION_MARK)].rstrip() + TRUNCATION_MARK
+    )

@@ -1,26 +1,25 @@
-"""Extract the seed of a session: its system prompt, instructions, markers and style."""
+"""Extract the seed of a session: what its agent was told, standing instructions, files and style."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from rekindle.judging.rules.text_patterns import split_words
-from rekindle.knowledge.mining.summarize import extract_own_words
 from rekindle.types import Message, Seed, UserStyle
 
-MAX_SYSTEM_CHARS = 500  # characters
+from .plain_words import keep_sentence
+
+MAX_SYSTEM_CHARS = 500
 FIRST_MESSAGES = 10
 MAX_INSTRUCTIONS, MAX_INSTRUCTION_CHARS, MAX_INSTRUCTIONS_CHARS = 3, 200, 1_000
 MAX_MARKERS = 20
+MAX_EXTRACTED_NOTES = 5
 _MAX_MESSAGE_CHARS = 4_000
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
-_INSTRUCTION_WORDS = re.compile(
-    r"(?i)\b(?:always|never|must|don'?t|do not|only|make sure|ensure|prefer|avoid|instead of|use|without"
-    r"|keep|should|remember|important|please)\b"
-)
+# Said for every session to come, and not only for this one.
+_STANDING = re.compile(r"(?i)\b(?:always|never|remember)\b")
 _QUESTION = re.compile(
     r"\?\s*$|(?i:^\s*(?:what|why|how|when|where|who|which|is|are|can|could|does|do)\b)"
 )
@@ -33,47 +32,42 @@ _IMPERATIVES = split_words(
     turn undo update upgrade use verify wire write
     """
 )
-_URL_OR_NAME = re.compile(r"https?://[^\s'\"<>)\]}|]+|[\w.@+~/-]++")
-_EXTENSION = re.compile(r"(?<=[\w@+-])\.[A-Za-z][A-Za-z0-9]{0,5}\b")
-_NOT_A_FILE = re.compile(
-    r"(?i)^(?:e\.g|i\.e|v?\d[\d.]*\w?|\w+\.(?:com|org|net|io|dev)|[\w.]+\(\)?)$"
-)
-
-Redact = Callable[[str], str]
 
 
-def extract_seed(messages: Iterable[Message], redact: Redact, calls: Iterable[str] = ()) -> Seed:
-    """Extract the seed of a session; `calls` are the arguments of its calls as redacted text."""
-    system, user_texts = "", list[str]()
+def extract_seed(
+    messages: Iterable[Message], files: Sequence[str], is_said: Collection[int] = ()
+) -> Seed:
+    """Extract the seed of a session that used these files of the repository, most used first.
+
+    `is_said` holds the positions of the messages that a user wrote. Of every text only words that
+    are known to be harmless are kept.
+    """
+    names = frozenset((*files, *(path.rsplit("/", 1)[-1] for path in files)))
+    system, texts = "", list[str]()
     instructions: list[str] = []
-    markers: Counter[str] = Counter()
     for number, message in enumerate(messages):
         if message.role == "system" and not system:
-            system = _truncate_text(redact(message.text[: 4 * MAX_SYSTEM_CHARS]), MAX_SYSTEM_CHARS)
-        if message.role != "user":
+            sentences = _keep_sentences(message.text[: 2 * MAX_SYSTEM_CHARS], names)
+            system = _truncate_text(" ".join(sentences), MAX_SYSTEM_CHARS)
+        if message.position not in is_said:
             continue
-        message_text = redact(extract_own_words(message.text[:_MAX_MESSAGE_CHARS]))
-        if not message_text.strip():
-            continue
-        user_texts.append(message_text)
-        markers.update(find_markers(message_text))
+        texts.append(message.text[:_MAX_MESSAGE_CHARS])
         if number < FIRST_MESSAGES:
-            instructions += _extract_instructions(message_text)
-    for text in calls:
-        markers.update(find_markers(text))
-    best = [marker for marker, _ in markers.most_common(MAX_MARKERS)]
+            instructions += [
+                one for one in _keep_sentences(texts[-1], names) if _STANDING.search(one)
+            ]
     return Seed(
-        system, tuple(_limit_instructions(instructions)), tuple(best), measure_style(user_texts)
+        system,
+        tuple(_limit_instructions(instructions)),
+        tuple(files[:MAX_MARKERS]),
+        measure_style(texts),
     )
 
 
-def _extract_instructions(text: str) -> list[str]:
-    sentences = [" ".join(part.split()) for part in _SENTENCE.split(text)]
-    sentences = [one for one in sentences if len(one.split()) >= 3]
-    instructions = [
-        one for one in sentences if _INSTRUCTION_WORDS.search(one) and not one.endswith("?")
-    ]
-    return instructions or sentences[:1]
+def _keep_sentences(text: str, names: Collection[str]) -> list[str]:
+    sentences = (" ".join(part.split()) for part in _SENTENCE.split(text))
+    kept = (keep_sentence(one, names) for one in sentences if not one.endswith("?"))
+    return [one for one in kept if one is not None]
 
 
 def _limit_instructions(instructions: list[str]) -> list[str]:
@@ -89,11 +83,10 @@ def _limit_instructions(instructions: list[str]) -> list[str]:
 
 
 def _truncate_text(text: str, limit: int) -> str:
-    text = " ".join(text.split())
     return text if len(text) <= limit else text[: limit - 1].rsplit(" ", 1)[0] + "…"
 
 
-def measure_style(user_texts: list[str]) -> UserStyle:
+def measure_style(user_texts: Sequence[str]) -> UserStyle:
     """Measure how a user writes to the agent: length, and the shares of questions and commands."""
     if not user_texts:
         return UserStyle()
@@ -113,21 +106,3 @@ def measure_style(user_texts: list[str]) -> UserStyle:
 def _is_order(text: str) -> bool:
     first = re.match(r"\W*([A-Za-z]+)", text)
     return first is not None and first[1].lower() in _IMPERATIVES
-
-
-def find_markers(text: str) -> list[str]:
-    """Return the files and URLs that a text names."""
-    found: list[str] = _URL_OR_NAME.findall(text[:_MAX_MESSAGE_CHARS])
-    clean = (_trim_marker(one).rstrip(".,;:") for one in found)
-    return [one for one in clean if 4 < len(one) <= 160 and not _NOT_A_FILE.match(one)]
-
-
-def _trim_marker(name: str) -> str:
-    """Return a URL as it is, and a name up to its last extension; nothing if it has none."""
-    if name.startswith(("http://", "https://")):
-        return name
-    ends = [found.end() for found in _EXTENSION.finditer(name)]
-    if not ends:
-        return ""
-    start = max(name.rfind("//") + 1, name.rfind("~"), 0)  # what is before is no part of a path
-    return name[start : ends[-1]]

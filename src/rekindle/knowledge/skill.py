@@ -15,21 +15,20 @@ from typing import NamedTuple
 
 from rekindle.knowledge.notes.note import RecalledNote, count_sessions
 from rekindle.routing.sanitize import strip_hidden_chars
-from rekindle.types import Template
+from rekindle.types import Template, TemplateNote
 
-from .examples import to_single_line, truncate_text
-from .render import RenderOptions, render_prelude
+from .render import to_single_line, truncate_text
 
 MAX_SKILL_NAME_CHARS = 64
 MAX_DESCRIPTION_CHARS = 1_024
 MAX_NOTES = 20  # of each kind
-MAX_TEMPLATE_TOKENS = 4_000
 SECTION_TITLES = {
     "wish": "What people here want",
     "command": "Commands that work",
     "workflow": "What sessions do in turn",
     "pitfall": "What failed, and what worked instead",
     "baseline": "Tests that are red anyway",
+    "example": "What was asked, and what was done",
     "place": "Files that sessions need most",
 }
 _NAME_BREAK = re.compile(r"[^a-z0-9]+")
@@ -89,21 +88,17 @@ def build_project_skill(project: str, notes: Sequence[RecalledNote]) -> Skill:
 
 
 def build_template_skill(template: Template) -> Skill:
-    """Build a skill from a template: its patterns as examples of what worked."""
-    tools = {step.tool: _accept_arguments for one in template.patterns for step in one.steps}
-    options = RenderOptions(form="digest", tokens=MAX_TEMPLATE_TOKENS)
-    rendered = render_prelude(template, template.patterns, tools, options)
+    """Build a skill from the notes of a template."""
     name = to_single_line(strip_hidden_chars(template.name))
     about = to_single_line(strip_hidden_chars(template.description)).rstrip(".")
     tags = ", ".join(template.tags[:8])
     description = (
-        f"Calls that worked in earlier sessions: {name}"
+        f"What worked in earlier sessions: {name}"
         f"{f' ({truncate_text(about, 400)})' if about else ''}. Use when a task is like those"
-        f"{f', about {truncate_text(tags, 200)}' if tags else ''}, before making such calls."
+        f"{f', about {truncate_text(tags, 200)}' if tags else ''}, before running such commands."
     )
-    texts = [message.text for message in rendered.messages]
-    body = "\n\n".join([f"# {name}", *(texts or ["This template has no examples."])])
-    return _build_skill(name, description, body)
+    sections = [*render_sections(template.notes)] or ["", "This template has no notes."]
+    return _build_skill(name, description, "\n".join([f"# {name}", *sections]))
 
 
 def build_tools_skill() -> Skill:
@@ -116,7 +111,7 @@ def build_tools_skill() -> Skill:
     return _build_skill("past-sessions", description, _TOOLS_BODY)
 
 
-def render_sections(notes: Sequence[RecalledNote]) -> Iterator[str]:
+def render_sections(notes: Sequence[RecalledNote | TemplateNote]) -> Iterator[str]:
     """Yield the lines of notes, by kind, each kind with its title."""
     for kind, title in SECTION_TITLES.items():
         chosen = [note for note in notes if note.kind == kind][:MAX_NOTES]
@@ -140,7 +135,3 @@ def _build_skill(name: str, description: str, body: str) -> Skill:
         description=truncate_text(plain, MAX_DESCRIPTION_CHARS),
         body=_SHELL_EMBEDDING.sub("! ", strip_hidden_chars(body)),
     )
-
-
-def _accept_arguments(_arguments: object) -> bool:
-    return True

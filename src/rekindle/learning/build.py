@@ -7,49 +7,63 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import NamedTuple
 
+from rekindle.analytics.profile import classify_task
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.knowledge import file_format
 from rekindle.knowledge import seed as extracting
-from rekindle.knowledge.mining import merge as merging
-from rekindle.knowledge.redact_template import redact_template
+from rekindle.knowledge.notes.observations import SessionObservation
+from rekindle.knowledge.redact_template import clean_foreign_note, count_slots, redact_template
+from rekindle.knowledge.template_notes import (
+    build_notes,
+    join_observations,
+    merge_notes,
+    rank_notes,
+)
+from rekindle.projects import hash_folder, shorten_project
 from rekindle.redaction.redactor import Redactor
 from rekindle.store import Filter, Store
 from rekindle.types import (
     JSON,
-    Pattern,
     Seed,
+    Session,
     Template,
+    TemplateNote,
     TemplateState,
     UserStyle,
     replace_fields,
     to_json_value,
 )
 
-from . import library, miner
-from .library import TemplateLibrary, update_index
-from .miner import MiningFilter, MiningOutcome, MiningReport, Progress
+from . import library
+from .extract import extract_session
+from .judged_sessions import Progress, judge_sessions
+from .library import SHARED_TAG, TemplateLibrary, update_index
+from .notes.learner import decode_observations, learn_from_sessions, load_observations
+from .session_filter import BuildFilter, ScanReport, choose_sessions, list_sessions
 from .template_slot import OverwriteCheck, TemplateSlot, validate_new_name
 
-MAX_EXTRACTED_EXAMPLES = 5  # calls extracted from a session
+MAX_PLAYBOOK_NOTES = 100
 AUTOMATIC_MAX_ERROR_RATE = 0.1  # of the sessions that an automatic build may use
 _REBUILDABLE = ("built", "automatic")
 
 RedactionCounts = Mapping[str, Mapping[str, int]]  # kind of secret → location → count
 
 
-def count_redactions(redactor: Redactor) -> RedactionCounts:
-    """Count what redaction has removed so far, by kind and location."""
+def count_redactions(redactor: Redactor, template: Template | None = None) -> RedactionCounts:
+    """Count what was removed, by kind and location; a `value` is one that the notes leave out."""
     found: dict[str, dict[str, int]] = {}
     for (kind, where), count in sorted(redactor.report.items()):
         found.setdefault(kind, {})[where] = count
+    if template is not None and (slots := count_slots(template)):
+        found["value"] = {"notes": slots}
     return found
 
 
 class BuildResult(NamedTuple):
-    """A template, its mining report, and what it keeps from the revision it replaced."""
+    """A template, the report on its sessions, and what it keeps from the revision it replaced."""
 
     template: Template
-    scan: MiningReport
+    scan: ScanReport
     kept: Mapping[str, JSON] = {}
 
 
@@ -58,52 +72,84 @@ def build_template(
     template_library: TemplateLibrary,
     redactor: Redactor,
     name: str,
-    mining_filter: MiningFilter | None = None,
+    wanted: BuildFilter | None = None,
     *,
-    now: float,
     description: str | None = None,
     tags: Sequence[str] = (),
     automatic: bool = False,
     progress: Progress | None = None,
     overwrite_check: OverwriteCheck | None = None,
 ) -> BuildResult:
-    """Mine sessions into a template, or into the next revision of one that was built before.
+    """Build a template from what sessions share, or the next revision of one built before.
 
-    Decisions made by a person are kept: the state, dropped patterns, and the description and tags
+    Decisions made by a person are kept: the state, dropped notes, and the description and tags
     unless they are given.
     """
-    mining_filter = (mining_filter or MiningFilter()).validate()
+    wanted = (wanted or BuildFilter()).validate()
     if automatic:
-        mining_filter = mining_filter._replace(
-            max_error_rate=min(mining_filter.max_error_rate, AUTOMATIC_MAX_ERROR_RATE)
+        wanted = wanted._replace(
+            max_error_rate=min(wanted.max_error_rate, AUTOMATIC_MAX_ERROR_RATE)
         )
-    slot = TemplateSlot(
-        template_library,
-        redactor,
-        name,
-        description,
-        tags,
-        _make_build_check(automatic, overwrite_check),
-    )
-    widened = mining_filter._replace(max_patterns=mining_filter.max_patterns + len(slot.dropped))
-    mined = miner.mine_sessions(store, redactor, widened, now=now, progress=progress)
-    if not mined.patterns:
-        raise NotFound(_explain_empty_build(mined.scan))
+    check = _make_build_check(automatic, overwrite_check)
+    slot = TemplateSlot(template_library, redactor, name, description, tags, check)
+    learned = learn_from_sessions(store, progress=progress)
+    chosen = choose_sessions(store, wanted, learned.sessions)
+    notes = _collect_notes(store, chosen.sessions, wanted.min_sessions)
+    if not notes:
+        raise NotFound(_explain_empty_build(chosen.report))
+    projects = {note.project for note in notes}
     template = Template(
         slot.id,
         slot.name,
-        _describe_sources(mined),
-        _pick_task_type(mined.scan),
-        (),
-        mined.patterns,
-        sources=mined.sessions,
+        _describe_sources(chosen.report),
+        _pick_task_type(chosen.report),
+        notes=tuple(notes),
+        sources=tuple(one.id for one in chosen.sessions),
         state="quarantined" if automatic else "active",
         made="automatic" if automatic else "built",
-        scan=to_json_value(mined.scan),
+        scan=to_json_value(chosen.report),
+        project=projects.pop() if len(projects) == 1 else None,
     )
-    kept = slot.write(template, mining_filter.max_patterns)
+    kept = slot.write(template, wanted.max_notes)
     update_index(store, template_library)
-    return BuildResult(kept, mined.scan, slot.kept)
+    removed = {kind: sum(places.values()) for kind, places in count_redactions(redactor).items()}
+    return BuildResult(kept, chosen.report._replace(removed=removed), slot.kept)
+
+
+def _collect_notes(
+    store: Store, sessions: Sequence[Session], min_sessions: int
+) -> list[TemplateNote]:
+    """Return the notes that sessions of a project share; those that continue each other count once."""
+    parents = {one.id: one.parent for one in sessions}
+    families: dict[tuple[str | None, str], list[SessionObservation]] = {}
+    for id, (project, observation) in decode_observations(store, [*parents]).items():
+        root = id
+        while (parent := parents.get(root)) is not None:
+            root = parent
+        families.setdefault((hash_folder(project), root), []).append(observation)
+    by_project: dict[str | None, list[SessionObservation]] = {}
+    for (project, _), family in families.items():
+        by_project.setdefault(project, []).append(join_observations(family))
+    return rank_notes(
+        note
+        for project, observations in by_project.items()
+        for note in build_notes(observations, project, min_sessions)
+    )
+
+
+def describe_playbook(store: Store, project: str) -> Template:
+    """Return what is known about a project now as a template, which nobody has to build."""
+    observations = load_observations(store, project)
+    key, name = hash_folder(project), shorten_project(project)
+    return Template(
+        library.make_template_id(name.replace("/", " ")),
+        name.replace("/", " "),
+        f"What {len(observations)} sessions of the project know.",
+        notes=tuple(build_notes(observations, key, 2)[:MAX_PLAYBOOK_NOTES]),
+        sources=tuple(one.session for one in observations),
+        made="automatic",
+        project=key,
+    )
 
 
 def _make_build_check(automatic: bool, overwrite_check: OverwriteCheck | None) -> OverwriteCheck:
@@ -119,7 +165,7 @@ def _make_build_check(automatic: bool, overwrite_check: OverwriteCheck | None) -
     return explain_refusal
 
 
-def _explain_empty_build(scan: MiningReport) -> str:
+def _explain_empty_build(scan: ScanReport) -> str:
     why = ", ".join(f"{count} {reason}" for reason, count in scan.skipped.items())
     details = f" (skipped: {why})" if why else ""
     if not scan.qualified:
@@ -128,18 +174,17 @@ def _explain_empty_build(scan: MiningReport) -> str:
             " try --min-messages, --source or `rekindle import`"
         )
     return (
-        f"{scan.qualified} of {scan.scanned} sessions have no useful patterns in common"
+        f"{scan.qualified} of {scan.scanned} sessions have no useful notes in common"
         f"{details}; try --max-sessions or `rekindle warm extract`"
     )
 
 
-def _describe_sources(mined: MiningOutcome) -> str:
-    scan = mined.scan
+def _describe_sources(scan: ScanReport) -> str:
     sources = ", ".join(list(scan.sources)[:4]) + (" …" if len(scan.sources) > 4 else "")
     return f"Learned from {scan.qualified} sessions of {sources}."
 
 
-def _pick_task_type(scan: MiningReport) -> str:
+def _pick_task_type(scan: ScanReport) -> str:
     """Return the task type of most sessions, or mixed."""
     task, count = max(scan.tasks.items(), key=lambda pair: pair[1], default=("mixed", 0))
     return task if count > 0.6 * scan.qualified else "mixed"
@@ -152,45 +197,31 @@ def extract_template(
     session: str,
     name: str,
     *,
-    now: float,
     description: str | None = None,
     tags: Sequence[str] = (),
     owner: str | None = None,
     state: TemplateState = "active",
     overwrite_check: OverwriteCheck | None = None,
 ) -> Template:
-    """Extract a template from one session: its subject, and a few calls that worked."""
+    """Extract a template from one session: its subject, and a few commands that worked."""
     found = store.resolve(session, owner=owner)
-    slot = TemplateSlot(
-        template_library,
-        redactor,
-        name,
-        description,
-        tags,
-        _make_extract_check(found.id, overwrite_check),
-    )
-    session_extract = miner.mine_single_session(
-        store, redactor, found.id, now=now, max_patterns=MAX_EXTRACTED_EXAMPLES + len(slot.dropped)
-    )
-    seed = extracting.extract_seed(
-        miner.iter_messages(store, found.id),
-        lambda text: redactor.redact_text(text, "messages"),
-        session_extract.arguments,
-    )
+    check = _make_extract_check(found.id, overwrite_check)
+    slot = TemplateSlot(template_library, redactor, name, description, tags, check)
+    extracted = extract_session(store, found)
     template = Template(
         slot.id,
         slot.name,
-        f"Extracted from one session: {found.title or found.preview or found.id}"[:200],
-        session_extract.task,
-        (),
-        session_extract.patterns,
-        seed,
-        (found.id,),
+        f"Extracted from one session: {found.id}",
+        classify_task(extracted.calls),
+        notes=extracted.notes,
+        seed=extracted.seed,
+        sources=(found.id,),
         state=state,
         made="extracted",
         scan=_build_scan({found.source: 1}, {owner}),
+        project=extracted.project,
     )
-    kept = slot.write(template, MAX_EXTRACTED_EXAMPLES)
+    kept = slot.write(template, extracting.MAX_EXTRACTED_NOTES)
     update_index(store, template_library)
     return kept
 
@@ -221,9 +252,9 @@ def merge_templates(
     names: Sequence[str],
     name: str,
     *,
-    max_patterns: int,
+    max_notes: int,
 ) -> Template:
-    """Merge several templates into one: their patterns and seeds without duplicates."""
+    """Merge several templates into one: their notes and seeds without duplicates."""
     chosen = validate_new_name(name, redactor)
     parts = list({one.id: one for one in map(template_library.find, names)}.values())
     if len(parts) < 2:
@@ -231,9 +262,10 @@ def merge_templates(
     inactive = next((one for one in parts if one.state != "active"), None)
     if inactive is not None:
         raise InvalidInput(f"template {inactive.id!r} is {inactive.state}; accept it first")
-    patterns = merging.select_patterns(
-        _merge_patterns(p for one in parts for p in one.patterns), max_patterns
+    notes = merge_notes(
+        note._replace(project=note.project or one.project) for one in parts for note in one.notes
     )
+    projects = {one.project for one in parts}
     tasks = {one.task_type for one in parts}
     template = Template(
         template_library.resolve_id(chosen),
@@ -241,13 +273,14 @@ def merge_templates(
         f"Merged from {', '.join(one.name for one in parts)}.",
         tasks.pop() if len(tasks) == 1 else "mixed",
         tuple(dict.fromkeys(tag for one in parts for tag in one.tags)),
-        tuple(patterns),
+        tuple(notes[:max_notes]),
         _merge_seeds([one.seed for one in parts]),
         tuple(dict.fromkeys(source for one in parts for source in one.sources)),
         made="merged",
         scan=_build_scan(
             _count_sources(parts), {one.scan.get(file_format.OWNER_KEY) for one in parts}
         ),
+        project=projects.pop() if len(projects) == 1 else None,
     )
     kept = template_library.create(redact_template(template, redactor))
     update_index(store, template_library)
@@ -292,32 +325,12 @@ def _merge_styles(styles: Sequence[UserStyle]) -> UserStyle:
     )
 
 
-def _merge_patterns(patterns: Iterable[Pattern]) -> list[Pattern]:
-    """Merge equal patterns from several templates, adding up their sessions."""
-    found: dict[str, Pattern] = {}
-    for one in patterns:
-        known = found.get(one.id)
-        if known is None:
-            found[one.id] = one
-            continue
-        fresh = [name for name in one.sessions if name not in known.sessions]
-        found[one.id] = replace_fields(
-            max(known, one, key=lambda p: p.last_seen),
-            sessions=(*known.sessions, *fresh)[: merging.MAX_PROVENANCE_SESSIONS],
-            support=known.support + one.support if fresh else max(known.support, one.support),
-            seen_in=known.seen_in + len(fresh),
-            score=max(known.score, one.score),
-            tainted=known.tainted and one.tainted,
-        )
-    return list(found.values())
-
-
 class ImportResult(NamedTuple):
-    """An imported template; `missing` are tools that were never called here."""
+    """An imported template, what redaction removed, and how many notes were left out as unsafe."""
 
     template: Template
-    missing: tuple[str, ...]
     removed: RedactionCounts
+    dropped: int
 
 
 def import_template(
@@ -330,7 +343,12 @@ def import_template(
 ) -> ImportResult:
     """Import a template: validate it, redact it again, and quarantine it until it is accepted."""
     given, origin = library.parse_export(data, where)
-    template = redact_template(replace_fields(given, scan=_localize_scan(given, origin)), redactor)
+    reduced = [clean_foreign_note(note) for note in given.notes]
+    notes = tuple(note for note in reduced if note is not None)
+    tags = tuple(tag for tag in given.tags if tag != SHARED_TAG)  # only a person here can share it
+    template = redact_template(
+        replace_fields(given, scan=_localize_scan(given, origin), notes=notes, tags=tags), redactor
+    )
     chosen = template.name if name is None else validate_new_name(name, redactor)
     template = replace_fields(
         template,
@@ -341,13 +359,11 @@ def import_template(
     )
     kept = template_library.create(template)
     update_index(store, template_library)
-    known = store.mining_results.list_tools()
-    missing = tuple(tool for tool in library.collect_tools([kept]) if tool not in known)
-    return ImportResult(kept, missing, count_redactions(redactor))
+    return ImportResult(kept, count_redactions(redactor), len(given.notes) - len(notes))
 
 
 def _localize_scan(given: Template, origin: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Remove data about the origin's owner and dropped patterns, and add the provenance."""
+    """Remove data about the origin's owner and dropped notes, and add the provenance."""
     scan = {
         name: one
         for name, one in given.scan.items()
@@ -357,7 +373,7 @@ def _localize_scan(given: Template, origin: Mapping[str, JSON]) -> dict[str, JSO
 
 
 class TemplateEdit(NamedTuple):
-    """Changes to a template; `drop` holds prefixes of pattern ids."""
+    """Changes to a template; `drop` holds prefixes of note ids."""
 
     description: str | None = None
     name: str | None = None
@@ -373,15 +389,15 @@ def edit_template(
     name: str,
     changes: TemplateEdit,
 ) -> Template:
-    """Edit a template. Its id stays, and dropped patterns stay dropped when it is rebuilt."""
+    """Edit a template. Its id stays, and dropped notes stay dropped when it is rebuilt."""
     new_tags = library.validate_tags(changes.tags)
     description = changes.description
     if description is not None:
         library.validate_description(description)
 
     def apply_changes(old: Template) -> Template:
-        gone = [_resolve_pattern_id(old, one) for one in changes.drop]
-        dropped = dict.fromkeys((*file_format.get_dropped_patterns(old), *gone))
+        gone = [_resolve_note_id(old, one) for one in changes.drop]
+        dropped = dict.fromkeys((*file_format.get_dropped_notes(old), *gone))
         new = replace_fields(
             old,
             name=old.name if changes.name is None else library.validate_template_name(changes.name),
@@ -389,7 +405,7 @@ def edit_template(
             tags=tuple(
                 one for one in dict.fromkeys((*old.tags, *new_tags)) if one not in changes.untags
             ),
-            patterns=tuple(one for one in old.patterns if one.id not in gone),
+            notes=tuple(one for one in old.notes if one.id not in gone),
             scan={**old.scan, file_format.DROPPED_KEY: [*dropped]} if dropped else old.scan,
         )
         new = redact_template(new, redactor)
@@ -411,20 +427,17 @@ def _require_free_name(template_library: TemplateLibrary, template: Template) ->
         raise InvalidInput(f"template {taken!r} is already named {template.name!r}")
 
 
-def _resolve_pattern_id(template: Template, prefix: str) -> str:
-    found = [one.id for one in template.patterns if prefix and one.id.startswith(prefix)]
+def _resolve_note_id(template: Template, prefix: str) -> str:
+    found = [one.id for one in template.notes if prefix and one.id.startswith(prefix)]
     if len(found) != 1:
-        problem = "more than one pattern id begins" if found else "no pattern id begins"
+        problem = "more than one note id begins" if found else "no note id begins"
         raise NotFound(f"template {template.id!r}: {problem} with {prefix!r:.60}")
     return found[0]
 
 
 def find_session_ids(store: Store, where: Filter) -> set[str]:
     """Return the ids of all sessions that match a filter, including archived ones."""
-    found = store.mining_results.list_candidate_sessions(
-        miner.MINING_VERSION, where._replace(archived=None)
-    )
-    return {one.id for one in found}
+    return {one.id for one in list_sessions(store, where._replace(archived=None))}
 
 
 def retire_template(store: Store, template_library: TemplateLibrary, name: str) -> Template:
@@ -461,7 +474,7 @@ def measure_usage(store: Store, template: str) -> TemplateUsage:
     placebo sessions, which did not receive the template.
     """
     where = Filter(template=template, archived=None)
-    miner.judge_sessions(store, where)
+    judge_sessions(store, where)
     sessions = calls = failed = 0
     last: float | None = None
     for session, made, _ in store.iter_judged_sessions(where):

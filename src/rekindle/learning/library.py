@@ -13,6 +13,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,6 +33,7 @@ except ImportError:  # Windows: the revision still detects concurrent changes
 LOCK_TIMEOUT = 30.0  # seconds
 MAX_TEMPLATE_NAME_CHARS = 100
 MAX_TAG_CHARS = 100
+SHARED_TAG = "shared"  # tag of a template that everybody may use, in every project
 _ID_PATTERN = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 _EXPORT_KIND = "rekindle-template"
 
@@ -124,7 +126,7 @@ class TemplateLibrary:
                         stat = entry.stat()
                     except OSError:  # deleted meanwhile
                         continue
-                    found[name] = f"{stat.st_mtime_ns}-{stat.st_size}-{stat.st_ino}"
+                    found[name] = _make_stamp(stat)
         except FileNotFoundError:
             pass
         return found
@@ -143,15 +145,9 @@ class TemplateLibrary:
         """Return the template with this id."""
         path = self.get_path(id)
         try:
-            with path.open("rb") as file:
-                data = file.read(
-                    file_format.MAX_BYTES + 1
-                )  # one byte over shows that it is too large
+            template = _read_file(path, _make_stamp(path.stat()))
         except FileNotFoundError:
             raise NotFound(f"Template not found: {id!r}") from None
-        template = file_format.parse_template(
-            file_format.parse_json_object(data, str(path)), str(path)
-        )
         if template.id != id:
             raise InvalidInput(
                 f"{path}: id: expected {id!r}, the name of the file, got {template.id!r}"
@@ -268,6 +264,18 @@ class TemplateLibrary:
             os.close(file)  # also releases the lock
 
 
+def _make_stamp(stat: os.stat_result) -> str:
+    return f"{stat.st_mtime_ns}-{stat.st_size}-{stat.st_ino}"
+
+
+@lru_cache(maxsize=64)
+def _read_file(path: Path, stamp: str) -> Template:
+    """Read a template; a file with the same stamp is read once."""
+    with path.open("rb") as file:
+        data = file.read(file_format.MAX_BYTES + 1)  # one byte over shows that it is too large
+    return file_format.parse_template(file_format.parse_json_object(data, str(path)), str(path))
+
+
 def require_single(found: Sequence[Template], name: str) -> Template:
     """Return the only template with this name, or raise an error."""
     if len(found) == 1:
@@ -336,10 +344,11 @@ def export_template(template: Template, program: str, now: float) -> bytes:
     given = replace_fields(
         template, scan={k: v for k, v in template.scan.items() if k != file_format.OWNER_KEY}
     )
+    fields = file_format.template_to_fields(given)
     envelope: dict[str, JSON] = {
         "kind": _EXPORT_KIND,
         "format": file_format.FORMAT_VERSION,
-        "checksum": file_format.compute_checksum(given),
+        "checksum": file_format.compute_checksum(fields),
         "provenance": {
             "program": program,
             "exported": now,
@@ -347,7 +356,7 @@ def export_template(template: Template, program: str, now: float) -> bytes:
             "sessions": len(given.sources),
             "revision": given.revision,
         },
-        "template": file_format.template_to_fields(given),
+        "template": fields,
     }
     return (json.dumps(envelope, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
@@ -367,7 +376,7 @@ def parse_export(data: bytes, where: str) -> ExportedTemplate:
     if not isinstance(inner, dict):
         raise InvalidInput(f"{where}: template: expected an object")
     template = file_format.parse_template(inner, f"{where}: template")  # pyright: ignore[reportUnknownArgumentType]
-    if file_format.compute_checksum(template) != fields.get("checksum"):
+    if file_format.compute_checksum(inner) != fields.get("checksum"):  # pyright: ignore[reportUnknownArgumentType]
         raise InvalidInput(
             f"{where}: checksum mismatch: the file was changed or truncated after export"
         )
@@ -395,11 +404,6 @@ def _check_envelope(fields: Mapping[str, JSON], where: str) -> None:
         )
 
 
-def collect_tools(templates: Iterable[Template]) -> list[str]:
-    """Return the names of the tools that templates use."""
-    return sorted({step.tool for one in templates for p in one.patterns for step in p.steps})
-
-
 def update_index(
     store: Store,
     template_library: TemplateLibrary,
@@ -414,7 +418,14 @@ def update_index(
         if known.get(id) == stamp:
             continue
         try:
-            store.template_index.put(template_library.read(id), stamp)
+            template = template_library.read(id)
+            owner = template.scan.get(file_format.OWNER_KEY)
+            store.template_index.put(
+                template,
+                stamp,
+                is_shared=SHARED_TAG in template.tags,
+                owner=owner if isinstance(owner, str) else None,
+            )
             read += 1
         except (InvalidInput, NotFound, OSError) as error:
             if id in known:
@@ -423,5 +434,4 @@ def update_index(
                 on_error(str(error))
     if gone:
         store.template_index.drop(gone)
-    store.template_index.optimize(read)
     return read

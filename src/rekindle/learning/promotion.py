@@ -24,7 +24,8 @@ from rekindle.store import Filter, Store
 from rekindle.store.learning.experiments import IDLE_SECONDS
 from rekindle.types import JudgedSession, Template
 
-from . import build, miner
+from . import build
+from .judged_sessions import judge_sessions
 from .library import TemplateLibrary
 
 MAX_RECENT_SESSIONS = 400  # per template: old results must not outweigh recent harm
@@ -45,7 +46,7 @@ def review_templates(
     store: Store, template_library: TemplateLibrary, *, now: float, dry_run: bool = False
 ) -> list[PromotionDecision]:
     """Evaluate every template; accept or retire those that were built automatically."""
-    miner.judge_sessions(store, Filter(archived=None))
+    judge_sessions(store, Filter(archived=None))
     experiments = {
         one.template: one for one in reversed(store.experiments.list_all()) if one.template
     }

@@ -11,7 +11,7 @@ from rekindle.store import Filter, Store
 from rekindle.store.learning.session_outcomes import UndecidedSession
 from rekindle.types import SessionOutcome
 
-from .miner import judge_sessions, load_judged_session
+from .judged_sessions import judge_sessions, load_judged_session
 
 Progress = Callable[[int, int], None]
 

@@ -1,7 +1,7 @@
 """Where a new template is written: its name and id, and what it keeps from the one it replaces.
 
 A build replaces only a template of the same name, and keeps what a person decided about it: the
-state, the dropped patterns, and the description and tags unless new ones are given.
+state, the dropped notes, and the description and tags unless new ones are given.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class TemplateSlot:
         )
         self._tags = library.validate_tags(tags)
         self._overwrite_check = overwrite_check
-        # Check before mining, and again on write, since others may write meanwhile.
+        # Check before learning, and again on write, since others may write meanwhile.
         existing = (
             template_library.read(self.id) if template_library.get_path(self.id).exists() else None
         )
-        self.dropped = (
+        self._dropped = (
             ()
             if existing is None
-            else file_format.get_dropped_patterns(self._require_replaceable(existing))
+            else file_format.get_dropped_notes(self._require_replaceable(existing))
         )
 
     def _require_replaceable(self, old: Template) -> Template:
@@ -72,32 +72,34 @@ class TemplateSlot:
             )
         return old
 
-    def write(self, template: Template, max_patterns: int) -> Template:
-        """Write the template with at most `max_patterns`, as the next revision if one exists."""
+    def write(self, template: Template, max_notes: int) -> Template:
+        """Write the template with at most `max_notes`, as the next revision if one exists."""
         if self._description is not None:
             template = replace_fields(template, description=self._description)
+        enough = template.notes[: max_notes + len(self._dropped)]
+        template = replace_fields(template, notes=enough)
         template = redact_template(replace_fields(template, tags=self._tags), self._redactor)
 
         def replace_existing(old: Template) -> Template:
             return redact_template(
-                self._merge_onto(self._require_replaceable(old), template, max_patterns),
+                self._merge_onto(self._require_replaceable(old), template, max_notes),
                 self._redactor,
             )
 
         return self._template_library.create(
-            replace_fields(template, patterns=template.patterns[:max_patterns]),
+            replace_fields(template, notes=template.notes[:max_notes]),
             on_existing=replace_existing,
         )
 
-    def _merge_onto(self, old: Template, new: Template, max_patterns: int) -> Template:
-        dropped = file_format.get_dropped_patterns(old)
-        patterns = tuple(one for one in new.patterns if one.id not in dropped)[:max_patterns]
+    def _merge_onto(self, old: Template, new: Template, max_notes: int) -> Template:
+        dropped = file_format.get_dropped_notes(old)
+        notes = tuple(one for one in new.notes if one.id not in dropped)[:max_notes]
         kept: dict[str, JSON] = {}
         if self._description is None and not _GENERATED_DESCRIPTION.fullmatch(old.description):
             kept["description"] = old.description
         if old.tags and not self._tags:
             kept["tags"] = list(old.tags)
-        state = _resolve_state(old, replace_fields(new, patterns=patterns))
+        state = _resolve_state(old, replace_fields(new, notes=notes))
         if state != new.state:
             kept["state"] = state
         if dropped:
@@ -108,7 +110,7 @@ class TemplateSlot:
             name=old.name,
             description=kept.get("description", new.description),
             tags=self._tags or old.tags,
-            patterns=patterns,
+            notes=notes,
             state=state,
             scan={**new.scan, **({file_format.DROPPED_KEY: list(dropped)} if dropped else {})},
         )
@@ -130,7 +132,7 @@ def _resolve_state(old: Template, new: Template) -> TemplateState:
 
 
 def _collect_content(template: Template) -> set[str]:
-    return {repr((one.id, one.steps, one.before, one.lesson)) for one in template.patterns}
+    return {one.id for one in template.notes}
 
 
 def validate_new_name(name: str, redactor: Redactor) -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import Any, cast
 
 from rekindle.agent.tools.tool import ApprovalRequest, ToolContext, ToolResult
@@ -14,18 +12,26 @@ from rekindle.analytics import compare as comparing
 from rekindle.analytics import compression
 from rekindle.analytics import profile as profiles
 from rekindle.errors import InvalidInput, RekindleError, ToolError
-from rekindle.knowledge.file_format import OWNER_KEY
-from rekindle.knowledge.render import RenderOptions, render_prelude
-from rekindle.knowledge.selection import SHARED_TAG, SelectionRequest
+from rekindle.knowledge.render import MAX_NOTES, RenderOptions, render_prelude
+from rekindle.knowledge.template_notes import rank_notes
 from rekindle.redaction.redactor import Redactor
-from rekindle.store import Filter, Store
+from rekindle.store import Store
 from rekindle.types import JSON, Template, to_json_value
 
-from . import build, miner
-from .library import TemplateLibrary, has_name, require_single, update_index, validate_tags
-from .miner import MiningFilter
+from . import build
+from .judged_sessions import load_judged_session
+from .library import (
+    SHARED_TAG,
+    TemplateLibrary,
+    has_name,
+    require_single,
+    update_index,
+    validate_tags,
+)
+from .selection import is_owned_by
+from .session_filter import BuildFilter
 from .template_slot import OverwriteCheck
-from .warm_start import require_active, select_from_template
+from .warm_start import require_active
 
 # Required arguments by action.
 _REQUIRED_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
@@ -94,7 +100,7 @@ class WarmSessionHandler:
     def _build_template(
         self, store: Store, owner: str | None, arguments: ToolArguments
     ) -> ToolReply:
-        mining_filter = MiningFilter(
+        wanted = BuildFilter(
             source=arguments.get("source_filter"),
             owner=owner,
             min_messages=arguments["min_messages"],
@@ -106,8 +112,7 @@ class WarmSessionHandler:
             self._templates,
             redactor,
             arguments["name"],
-            mining_filter,
-            now=time.time(),
+            wanted,
             description=arguments.get("description"),
             tags=self._validate_tags(arguments),
             automatic=True,
@@ -118,7 +123,11 @@ class WarmSessionHandler:
             "sessions_qualified": scan.qualified,
             "avg_proficiency_gain": scan.avg_proficiency_gain,
         }
-        details = {"metrics": metrics, "removed": build.count_redactions(redactor), "kept": kept}
+        details = {
+            "metrics": metrics,
+            "removed": build.count_redactions(redactor, template),
+            "kept": kept,
+        }
         return {**_summarize_template(template), **details, "note": _explain_state(template)}
 
     def _extract_template(
@@ -131,14 +140,13 @@ class WarmSessionHandler:
             redactor,
             arguments["session_id"],
             arguments["name"],
-            now=time.time(),
             description=arguments.get("description"),
             tags=self._validate_tags(arguments),
             owner=owner,
             state="quarantined",
             overwrite_check=self._make_overwrite_check(store, owner),
         )
-        removed = build.count_redactions(redactor)
+        removed = build.count_redactions(redactor, template)
         return {
             **_summarize_template(template),
             "removed": removed,
@@ -156,10 +164,9 @@ class WarmSessionHandler:
 
     def _make_overwrite_check(self, store: Store, owner: str | None) -> OverwriteCheck:
         """Return a check that lets an agent replace only its own templates that are not in use."""
-        access = _TemplateAccess(store, owner)
 
         def explain_refusal(old: Template) -> str:
-            if not access.is_owner(old):
+            if not is_owned_by(store, old, owner):
                 return "already exists; choose another name"
             if old.state == "active":
                 return "already exists and is in use; choose another name"
@@ -171,22 +178,22 @@ class WarmSessionHandler:
         self, store: Store, owner: str | None, arguments: ToolArguments
     ) -> ToolReply:
         tags = set(arguments.get("tags", ()))
-        found = [
-            one
-            for one in self._list_visible(_TemplateAccess(store, owner))
-            if tags <= set(one.tags)
-        ]
+        found = [one for one in self._list_visible(store, owner) if tags <= set(one.tags)]
         return {"templates": [_summarize_template(one) for one in found], "count": len(found)}
 
-    def _list_visible(self, access: _TemplateAccess) -> list[Template]:
+    def _list_visible(self, store: Store, owner: str | None) -> list[Template]:
         templates = (entry.template for entry in self._templates.list_entries())
-        return [one for one in templates if one is not None and access.can_see(one)]
+        return [
+            one
+            for one in templates
+            if one is not None and (SHARED_TAG in one.tags or is_owned_by(store, one, owner))
+        ]
 
     def _find_template(self, store: Store, owner: str | None, name: str) -> Template:
         """Return the template with this id or name; hidden ones do not exist for the caller."""
         if owner is None:
             return self._templates.find(name)
-        visible = self._list_visible(_TemplateAccess(store, owner))
+        visible = self._list_visible(store, owner)
         by_id = [one for one in visible if one.id == name]
         return require_single(by_id or [one for one in visible if has_name(one, name)], name)
 
@@ -194,13 +201,9 @@ class WarmSessionHandler:
         self, store: Store, owner: str | None, arguments: ToolArguments
     ) -> ToolReply:
         template = require_active(self._find_template(store, owner, arguments["name"]))
-        tools = {step.tool: _accept_anything for one in template.patterns for step in one.steps}
-        selection = select_from_template(
-            template, SelectionRequest(arguments.get("description", ""), tools), 8
-        )
-        found = render_prelude(
-            template, selection.patterns, tools, RenderOptions("digest", patterns=8)
-        )
+        notes = rank_notes(template.notes, arguments.get("description", ""))
+        options = RenderOptions("digest", notes=MAX_NOTES)
+        found = render_prelude(template, notes, {"terminal": _accept_anything}, options)
         text = "\n\n".join(message.text for message in found.messages)
         return {**_summarize_template(template), "advice": text, "tokens": found.tokens}
 
@@ -211,7 +214,7 @@ class WarmSessionHandler:
             return name
         store = cast("Store", context.store)
         template = self._find_template(store, owner, name)
-        if not _TemplateAccess(store, owner).is_owner(template):
+        if not is_owned_by(store, template, owner):
             raise InvalidInput(
                 f"template {template.id!r} is shared: only a person can delete it, with"
                 f" `rekindle warm delete {template.id}`"
@@ -242,30 +245,8 @@ class WarmSessionHandler:
             )
 
 
-class _TemplateAccess:
-    """Which templates an owner can see, and which are their own; without an owner all are."""
-
-    def __init__(self, store: Store, owner: str | None) -> None:
-        self._store = store
-        self._owner = owner
-
-    def can_see(self, template: Template) -> bool:
-        return SHARED_TAG in template.tags or self.is_owner(template)
-
-    def is_owner(self, template: Template) -> bool:
-        if self._owner is None or template.scan.get(OWNER_KEY) == self._owner:
-            return True
-        return bool(template.sources) and self._sessions.issuperset(template.sources)
-
-    @cached_property
-    def _sessions(self) -> set[str]:
-        return build.find_session_ids(self._store, Filter(owner=self._owner))
-
-
 def _profile_session(store: Store, owner: str | None, arguments: ToolArguments) -> ToolReply:
-    judged = miner.load_judged_session(
-        store, store.resolve(arguments["session_id"], owner=owner).id
-    )
+    judged = load_judged_session(store, store.resolve(arguments["session_id"], owner=owner).id)
     found: ToolReply = to_json_value(profiles.build_profile(judged))
     found["session"] = {"id": judged.session.id, "title": judged.session.title}
     return {"profile": found}
@@ -274,9 +255,7 @@ def _profile_session(store: Store, owner: str | None, arguments: ToolArguments) 
 def _check_compression(store: Store, owner: str | None, arguments: ToolArguments) -> ToolReply:
     session = store.resolve(arguments["session_id"], owner=owner)
     chain = compression.find_conversation_chain(store.lineage(session, owner=owner), session)
-    found = compression.check_compressions(
-        [miner.load_judged_session(store, one.id) for one in chain]
-    )
+    found = compression.check_compressions([load_judged_session(store, one.id) for one in chain])
     return {
         "session_id": session.id,
         "has_compression": found.has_compression,
@@ -289,7 +268,7 @@ def _check_compression(store: Store, owner: str | None, arguments: ToolArguments
 def _compare_sessions(store: Store, owner: str | None, arguments: ToolArguments) -> ToolReply:
     """Compare the first session, as the warm one, with the other, as the cold one."""
     warm, cold = (
-        miner.load_judged_session(store, store.resolve(arguments[name], owner=owner).id)
+        load_judged_session(store, store.resolve(arguments[name], owner=owner).id)
         for name in ("session_id", "compare_with")
     )
     found = comparing.compare_sessions([cold], [warm], ("cold", "warm"))
@@ -314,7 +293,7 @@ def _summarize_template(template: Template) -> ToolReply:
         "tags": list(template.tags),
         "state": template.state,
         "revision": template.revision,
-        "pattern_count": len(template.patterns),
+        "pattern_count": len(template.notes),
     }
 
 

@@ -1,7 +1,7 @@
-"""Start a new session warm, with examples that fit its first message, or cold.
+"""Start a new session warm, with what is known about its project, or cold.
 
-    first message, tools, folder → the arm (an experiment's, or the share kept cold) → selection from
-    the index in the store → rendering → the prelude
+    first message, tools, folder → the arm (an experiment's, or the share kept cold) → the notes of the
+    project, and those of a template that fits → rendering → the prelude
 
 The prelude is a value: the caller puts it after the system messages, and stores it in the
 transaction of the first message (`store_prelude`), so that every later turn sends the same bytes.
@@ -11,43 +11,42 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias, TypeVar, cast
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from rekindle.config import Config
 from rekindle.errors import InvalidInput, NotFound, RekindleError
 from rekindle.experiments import experiment as trials
-from rekindle.knowledge.examples import Tools, build_example
-from rekindle.knowledge.pattern_index import CandidatePattern, WordCounts, weigh_pattern_words
+from rekindle.knowledge.notes.recall import Recall
+from rekindle.knowledge.placebo import render_placebo
 from rekindle.knowledge.render import (
+    DEFAULT_NOTES,
     DEFAULT_TOKENS,
     MAX_CONTEXT_CHARS,
-    MAX_PATTERNS,
     PreludeForm,
     RenderedPrelude,
     RenderOptions,
+    Tools,
     render_prelude,
 )
-from rekindle.knowledge.selection import (
-    DEFAULT_FLOOR,
-    DEFAULT_PATTERNS,
-    SelectedPattern,
-    Selection,
-    SelectionRequest,
-    can_use_pattern,
-    is_visible_to,
-    select_template,
-)
-from rekindle.knowledge.text_matching import RequestMatcher, extract_terms
+from rekindle.knowledge.tokens import estimate_message_tokens
+from rekindle.projects import hash_folder
 from rekindle.store import Store
 from rekindle.store.learning.preludes import encode_prelude, hash_prelude
-from rekindle.types import Message, Pattern, Session, Template
+from rekindle.types import Message, Session, Template
 
 from .arms import ArmAssignment, draw_assignment, draw_cold_share, hash_to_fraction
 from .library import TemplateLibrary, update_index
+from .notes.playbooks import find_project
 from .notes.recall import recall_at_start
+from .selection import (
+    Selection,
+    SessionScope,
+    find_fitting_templates,
+    select_notes,
+    select_template,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -69,9 +68,8 @@ class WarmStartConfig(NamedTuple):
 
     enabled: bool = True
     format: PreludeForm = "both"
-    max_examples: int = DEFAULT_PATTERNS
+    max_notes: int = DEFAULT_NOTES
     max_tokens: int = DEFAULT_TOKENS
-    min_score: float = DEFAULT_FLOOR
     control_share: float = 0.1
 
 
@@ -89,15 +87,15 @@ class Prelude(NamedTuple):
     hash: str | None = None
     tokens: int = 0
     reason: str = ""
-    patterns: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # ids
     experiment: trials.Experiment | None = None
 
 
 class NewSession(NamedTuple):
     """A new session: its first message, its tools and its folder.
 
-    `tools` checks the arguments of a call for each available tool. With an `owner`, nothing from
-    sessions of     other owners is used.
+    `tools` checks the arguments of a call for each available tool. With an `owner`, no template of
+    other owners' sessions is used.
     """
 
     session: Session
@@ -113,9 +111,8 @@ def build_warm_start_config(config: Config) -> WarmStartConfig:
     return WarmStartConfig(
         settings.enabled,
         settings.format,
-        settings.max_examples,
+        settings.max_notes,
         settings.max_tokens,
-        settings.min_score,
         float(settings.control_share),
     )
 
@@ -170,7 +167,7 @@ class WarmStarter:
 
     `templates` is the library that the index is kept in sync with. `template` is one requested by a
     person, whatever fits; `arm_policy` decides who starts cold. `shared`: many people use this
-    process, and each is shown only what is known from their own sessions. `shows_calls`: the provider
+    process, and each is told only what is known from their own sessions. `shows_calls`: the provider
     accepts tool calls that its model did not make.
     """
 
@@ -196,131 +193,81 @@ class WarmStarter:
 
     def build_prelude(self, new_session: NewSession) -> Prelude:
         """Build the prelude of a session."""
-        tools = new_session.tools
         if self._template is not None:
-            return self._build_requested(self._template, new_session, tools)
+            return self._build_requested(self._template, new_session)
         if not self.config.enabled:
             return Prelude(reason="warm starts are disabled")
         assignment = self._arm_policy(self._store, new_session.session, self.config)
         try:
-            prelude = self._build_for_arm(new_session, tools, assignment)
-            is_warm = assignment is None or assignment.arm == WARM
-            return self._add_notes(prelude, new_session) if is_warm else prelude
+            return self._build_for_arm(new_session, assignment)
         except RECOVERABLE_ERRORS as error:
             # Keep the assignment: dropping sessions from one arm only would bias the experiment.
             logger.warning("session %s starts cold: %s", new_session.session.id, error)
             return _make_cold_prelude(assignment, str(error))
 
-    def _add_notes(self, prelude: Prelude, new_session: NewSession) -> Prelude:
-        """Add what is known about the project of the session's folder, unless many people share it."""
-        if self._shared or not new_session.folder:
-            return prelude
-        recall = recall_at_start(self._store, new_session.folder, new_session.text)
-        if not recall.notes:
-            return prelude
-        messages = tuple(build_opening_messages(recall.text, prelude.messages))
-        count = len(recall.notes)
-        notes = f"{count} {'note' if count == 1 else 'notes'} of the project"
-        return prelude._replace(
-            messages=messages,
-            arm=WARM,
-            hash=hash_prelude(encode_prelude(messages)),
-            tokens=prelude.tokens + recall.tokens,
-            reason=f"{notes}; {prelude.reason}" if prelude.messages else notes,
-        )
+    def select(self, new_session: NewSession) -> Selection:
+        """Select the template that fits this session and some of its notes, with the reason."""
+        if self._templates is None:
+            return Selection(None, (), "no template fits")
+        self._refresh_index()
+        scope = self._describe_scope(new_session)
+        fitting = find_fitting_templates(self._store, self._templates, scope)
+        return select_template(self._store, fitting, scope, new_session.text, new_session.tools)
 
-    def _build_for_arm(
-        self, new_session: NewSession, tools: Tools, assignment: ArmAssignment | None
-    ) -> Prelude:
-        template_id = (
-            assignment.experiment.template if assignment and assignment.experiment else None
-        )
-        if template_id is not None:
-            selection = self._select_from(template_id, new_session, tools)
+    def recall_notes(self, new_session: NewSession) -> Recall:
+        """Recall what is known about the project of the session, unless many people share it."""
+        if self._shared or not new_session.folder:
+            return Recall()
+        return recall_at_start(self._store, new_session.folder, new_session.text)
+
+    def _build_for_arm(self, new_session: NewSession, assignment: ArmAssignment | None) -> Prelude:
+        tested = assignment.experiment.template if assignment and assignment.experiment else None
+        if tested is not None:
+            selection = self._select_tested(tested, new_session)
             if selection.template is not None:
-                return self._build_from_selection(new_session, tools, assignment, selection)
-            assignment = assign_cold_share(
-                new_session.session, self.config
-            )  # not part of the experiment
+                return self._build_from_selection(new_session, assignment, selection)
+            assignment = assign_cold_share(new_session.session, self.config)  # takes no part
         if assignment is not None and assignment.experiment is not None and assignment.arm == COLD:
             return _make_cold_prelude(assignment, COLD_ARM_REASON)
-        return self._build_from_selection(
-            new_session, tools, assignment, self.select(new_session, tools)
-        )
+        return self._build_from_selection(new_session, assignment, self.select(new_session))
 
     def _build_from_selection(
-        self,
-        new_session: NewSession,
-        tools: Tools,
-        assignment: ArmAssignment | None,
-        selection: Selection,
+        self, new_session: NewSession, assignment: ArmAssignment | None, selection: Selection
     ) -> Prelude:
-        if selection.template is None:
+        if assignment is not None and assignment.experiment is not None and assignment.arm == COLD:
+            return _make_cold_prelude(assignment, COLD_ARM_REASON)
+        recall = self.recall_notes(new_session)
+        if recall.notes:
+            selection = selection.drop_known(recall.notes)
+        prelude = _make_prelude(
+            recall, self._render(selection, new_session, recall), WARM, selection
+        )
+        if not prelude.messages:
             return _make_cold_prelude(assignment, selection.reason)
         if assignment is not None and assignment.arm == COLD:
-            if assignment.experiment is not None:
-                return _make_cold_prelude(assignment, COLD_ARM_REASON)
-            # Record the selected template, to know which sessions to compare it with.
-            reason = f"kept cold for comparison; {selection.reason}"
-            return Prelude(arm=COLD, template=selection.template.id, reason=reason)
-        renderer = self._make_renderer(selection.template, selection, new_session.owner)
+            # Record the template, to know which sessions to compare it with.
+            reason = f"kept cold for comparison; {prelude.reason}"
+            return Prelude(arm=COLD, template=prelude.template, reason=reason)
+        experiment = assignment.experiment if assignment else None
         if assignment is not None and assignment.arm == PLACEBO:
-            renderer = self._render_placebo(new_session, tools, renderer)
-            prelude = _make_prelude(
-                renderer,
-                PLACEBO,
-                selection,
-                "assigned to the placebo arm of an experiment",
-                assignment,
-            )
-            return prelude._replace(template=None, revision=None)  # a placebo is not from it
-        return _make_prelude(renderer(tools), WARM, selection, selection.reason, assignment)
+            return _make_placebo(prelude, new_session.session, experiment)
+        return prelude._replace(experiment=experiment)
 
-    def select(self, new_session: NewSession, tools: Tools) -> Selection:
-        """Select what fits this session, with the reason."""
-        self._refresh_index()
-        found = self._store.template_search.find_candidates(extract_terms(new_session.text))
-        return select_template(
-            self._build_request(new_session, tools),
-            found.candidates,
-            found.word_counts,
-            self._store.template_search.load_stats,
-            patterns=self.config.max_examples,
-            floor=self.config.min_score,
-        )
-
-    def _select_from(self, template: str, new_session: NewSession, tools: Tools) -> Selection:
-        """Select what fits from one template, in use or not; nothing if it no longer exists."""
+    def _select_tested(self, template: str, new_session: NewSession) -> Selection:
+        """Select from the template of an experiment, in use or not, if it fits this session."""
         try:
-            whole = cast("TemplateLibrary", self._templates).read(template)
+            whole = self._templates.read(template) if self._templates is not None else None
         except NotFound:
+            whole = None
+        if whole is None:
             return Selection(None, (), "the template of the experiment no longer exists")
-        head = whole._replace(patterns=(), state="active")
-        known = self._store.template_search.find_candidates(
-            extract_terms(new_session.text)
-        ).word_counts
-        return select_template(
-            self._build_request(new_session, tools),
-            self._store.template_search.add_session_origins(
-                [CandidatePattern(head, one) for one in whole.patterns]
-            ),
-            known,
-            patterns=self.config.max_examples,
-            floor=self.config.min_score,
-        )
+        scope = self._describe_scope(new_session)
+        fitting = find_fitting_templates(self._store, self._templates, scope, [whole])
+        return select_template(self._store, fitting, scope, new_session.text, new_session.tools)
 
-    def _build_request(self, new_session: NewSession, tools: Tools) -> SelectionRequest:
-        session = new_session.session
-        now = session.started or time.time()
-        return SelectionRequest(
-            new_session.text,
-            tools,
-            new_session.folder,
-            now,
-            session.id,
-            new_session.owner,
-            self._shared,
-        )
+    def _describe_scope(self, new_session: NewSession) -> SessionScope:
+        project = find_project(self._store, new_session.folder) if new_session.folder else None
+        return SessionScope(hash_folder(project), new_session.owner, self._shared)
 
     def _refresh_index(self) -> None:
         """Sync the index with the files if the folder changed, and periodically."""
@@ -339,57 +286,28 @@ class WarmStarter:
         update_index(self._store, self._templates, on_error=logger.warning)
         self._last_refresh = refresh
 
-    def _make_renderer(
-        self, template: Template, selection: Selection, owner: str | None
-    ) -> Callable[[Tools], RenderedPrelude]:
-        # Instructions and file names apply only in the project they come from.
-        here = any(one.here for one in selection.picked)
-        known = {name for one in selection.patterns for name in one.sessions}
-        own = not self._shared or owner is None or is_visible_to(owner, template)
-        options = self._build_render_options(
-            MAX_CONTEXT_CHARS if here and (own or known >= {*template.sources}) else 0
-        )
-        return lambda tools: render_prelude(template, selection.patterns, tools, options)
-
-    def _build_render_options(self, context: int, patterns: int | None = None) -> RenderOptions:
-        config = self.config
-        max_patterns = config.max_examples if patterns is None else patterns
-        return RenderOptions(
-            config.format, config.max_tokens, max_patterns, True, context, self._shows_calls
-        )
-
-    def _build_requested(
-        self, template: Template, new_session: NewSession, tools: Tools
-    ) -> Prelude:
-        selection = select_from_template(
-            template, self._build_request(new_session, tools), self.config.max_examples
-        )
-        found = render_prelude(
-            template, selection.patterns, tools, self._build_render_options(MAX_CONTEXT_CHARS)
-        )
-        return _make_prelude(found, REQUESTED, selection, selection.reason, None)
-
-    def _render_placebo(
-        self, new_session: NewSession, tools: Tools, renderer: Callable[[Tools], RenderedPrelude]
+    def _render(
+        self, selection: Selection, new_session: NewSession, recall: Recall
     ) -> RenderedPrelude:
-        """Render unrelated examples, as long as the fitting ones would be."""
-        real = renderer(tools)
-        start = int(hash_to_fraction(new_session.session.id) * 2**40)
-        request, selection_request = (
-            RequestMatcher(new_session.text, {}, 0),
-            self._build_request(new_session, tools),
+        if selection.template is None:
+            return RenderedPrelude()
+        options = RenderOptions(
+            self.config.format,
+            max(self.config.max_tokens - recall.tokens, 0),
+            self.config.max_notes,
+            True,
+            MAX_CONTEXT_CHARS if selection.is_own else 0,
+            self._shows_calls,
         )
-        unrelated = [
-            one.pattern
-            for one in self._store.template_search.sample_patterns(start)
-            if request.compute_fit(weigh_pattern_words(one.pattern)) == 0.0
-            and build_example(one.pattern, tools)
-            and can_use_pattern(selection_request, one)
-        ]
-        options = self._build_render_options(0, len(real.patterns))._replace(
-            tokens=max(real.tokens, 60)
-        )
-        return render_prelude(Template("placebo", "placebo"), unrelated, tools, options)
+        return render_prelude(selection.template, selection.notes, new_session.tools, options)
+
+    def _build_requested(self, template: Template, new_session: NewSession) -> Prelude:
+        recall = self.recall_notes(new_session)
+        notes = select_notes(template, new_session.text, new_session.tools)
+        reason = f"“{template.name}” was requested"
+        selection = Selection(template, notes, reason, True).drop_known(recall.notes)
+        rendered = self._render(selection, new_session, recall)
+        return _make_prelude(recall, rendered, REQUESTED, selection)
 
 
 def begin_session(
@@ -430,30 +348,6 @@ def store_prelude(store: Store, session: Session, prelude: Prelude) -> None:
         )
 
 
-def select_from_template(
-    template: Template, request: SelectionRequest, max_patterns: int = DEFAULT_PATTERNS
-) -> Selection:
-    """Select the patterns of one template that fit best or, if none fits, the highest scored."""
-    head = template._replace(patterns=(), state="active")
-    candidates = [CandidatePattern(head, pattern) for pattern in template.patterns]
-    counts = Counter(word for one in template.patterns for word in weigh_pattern_words(one).words)
-    known = WordCounts(counts, len(template.patterns))
-    found = select_template(request, candidates, known, patterns=max_patterns, floor=0.01)
-    if found.template is not None:
-        return found._replace(template=template)
-    usable = sorted(
-        (one for one in template.patterns if _is_safe(one) and build_example(one, request.tools)),
-        key=lambda one: (-one.score, one.id),
-    )[: min(max_patterns, MAX_PATTERNS)]
-    picked = tuple(SelectedPattern(one, 0.0) for one in usable)
-    reason = f"“{template.name}” was requested; nothing in it fits, so its best examples are shown"
-    return Selection(template, picked, reason if picked else "its tools are not available")
-
-
-def _is_safe(pattern: Pattern) -> bool:
-    return not pattern.tainted
-
-
 def _make_cold_prelude(assignment: ArmAssignment | None, reason: str) -> Prelude:
     """Make an empty prelude; in an experiment the session still counts in its arm."""
     if assignment is None or assignment.experiment is None:
@@ -462,23 +356,41 @@ def _make_cold_prelude(assignment: ArmAssignment | None, reason: str) -> Prelude
 
 
 def _make_prelude(
-    rendered: RenderedPrelude,
-    arm: str,
-    selection: Selection,
-    reason: str,
-    assignment: ArmAssignment | None,
+    recall: Recall, rendered: RenderedPrelude, arm: str, selection: Selection
 ) -> Prelude:
-    template = selection.template
-    if not rendered.messages or template is None:
-        return _make_cold_prelude(assignment, f"nothing to show; {reason}")
+    """Put together what is known about the project and what the template says."""
+    messages = rendered.messages
+    reasons: list[str] = []
+    if recall.notes:
+        messages = tuple(build_opening_messages(recall.text, messages))
+        count = len(recall.notes)
+        reasons.append(f"{count} {'note' if count == 1 else 'notes'} of the project")
+    template = selection.template if rendered.messages else None
+    if template is not None:
+        reasons.append(selection.reason)
+    if not messages:
+        return Prelude(reason=f"nothing to tell; {selection.reason}")
     return Prelude(
-        rendered.messages,
+        messages,
         arm,
-        template.id,
-        template.revision,
-        hash_prelude(encode_prelude(rendered.messages)),
-        rendered.tokens,
-        reason,
-        rendered.patterns,
-        assignment.experiment if assignment else None,
+        template.id if template else None,
+        template.revision if template else None,
+        hash_prelude(encode_prelude(messages)),
+        recall.tokens + rendered.tokens,
+        "; ".join(reasons),
+        (*(note.id for note in recall.notes), *rendered.notes),
+    )
+
+
+def _make_placebo(real: Prelude, session: Session, experiment: trials.Experiment | None) -> Prelude:
+    """Make a prelude of general statements, as long as the real one."""
+    start = int(hash_to_fraction(session.id) * 2**40)
+    messages = (Message("system", render_placebo(real.tokens, start)),)
+    return Prelude(
+        messages,
+        PLACEBO,
+        hash=hash_prelude(encode_prelude(messages)),
+        tokens=estimate_message_tokens(messages),
+        reason="assigned to the placebo arm of an experiment",
+        experiment=experiment,
     )

@@ -43,7 +43,6 @@ _SHELL_C = re.compile(r"\s*([\w./-]*sh)\s+(?:-\w+\s+)*-\w*c\s+")
 _WORD = re.compile(rf"(?:{_SINGLE}|{_DOUBLE}|\\.|[^\s'\"\\])++", re.DOTALL)
 _QUOTED_PART = re.compile(rf"{_SINGLE}|{_DOUBLE}|\\.", re.DOTALL)
 _ESCAPED = re.compile(r'\\(["$`\\])')
-_INNER_COMMAND = re.compile(r"[$<]\(([^()]*)\)")
 
 _LEADING_WORDS = split_names("do then else elif if while until time not and or ! {")
 _OTHER_KEYWORDS = split_names("done fi esac } for case select function in")
@@ -90,12 +89,6 @@ def split_commands(command: str) -> tuple[SimpleCommand, ...]:
         if len(found) >= _MAX_COMMANDS:
             break
     return tuple(found)
-
-
-def split_substitutions(command: str) -> tuple[SimpleCommand, ...]:
-    """Return the simple commands inside the innermost `$(…)` and `<(…)` of a command line."""
-    texts: list[str] = _INNER_COMMAND.findall(command)
-    return tuple(simple for text in texts for simple in split_commands(text))
 
 
 def unwrap_shell(command: str) -> str:

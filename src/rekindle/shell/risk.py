@@ -18,16 +18,13 @@ from .inner_commands import iter_inner_commands
 from .parser import Redirect, ShellCommand, ShellWord, UnparsableCommand, parse_commands
 from .risk_rules import (
     DATABASE_CLIENTS,
-    DELETING_CODE,
-    DELETING_PROGRAMS,
     DELETING_SQL,
     DESTRUCTIVE_CODE,
     DESTRUCTIVE_SQL,
-    RISK_RULES,
     SECRET_PATHS,
     apply_rules,
 )
-from .wrappers import SHELLS, WRAPPERS, get_basename, is_interpreter, split_names
+from .wrappers import SHELLS, get_basename, is_interpreter, split_names
 
 _UNPARSABLE = "cannot be parsed"
 _MAX_FOLDERS = 32
@@ -46,13 +43,6 @@ _SYSTEM_PATH = re.compile(
 # In learned commands: a slot or a mask, and a here-document whose body was left out.
 _SLOT = re.compile(r"<[a-z][\w-]*(?:[:#][\w.+#-]*)?>")
 _BARE_HERE = re.compile(r"<<(?!<)-?[ \t]*[^\s<]\S*")
-# A command in a text: all of a single line, or in quotes, or after the prompt of a notebook.
-_COMMAND_IN_TEXT = re.compile(
-    r"""(?:\A|["'`]|^!)[ \t]*((?:[^\s"'`]{0,80}/)?(?P<program>[a-z][\w.-]*)(?:[ \t][^"'`\n]*)?)"""
-    r"""(?=["'`\n]|\Z)""",
-    re.MULTILINE,
-)
-_PROGRAMS_WITH_EFFECTS = frozenset([*RISK_RULES, *DATABASE_CLIENTS, *WRAPPERS, *SHELLS, "find"])
 
 
 def find_risks(
@@ -74,22 +64,6 @@ def find_line_effects(line: str) -> tuple[CommandEffect, ...]:
         line = line if "\n" in line else _BARE_HERE.sub("<<< TEXT", line)
     checker = _EffectChecker("project", _ANY_HOME, _is_ordinary_path, trusts_unknown=True)
     return tuple(checker.check_line(line, 0))
-
-
-def find_text_effects(text: str) -> tuple[CommandEffect, ...]:
-    """Return the effects of a text that is no command line: of its SQL, and of quoted commands."""
-    found: list[CommandEffect] = []
-    if DELETING_SQL.search(text):
-        found.append(CommandEffect("deletes data", EffectLevel.DESTRUCTIVE))
-    if DELETING_CODE.search(text):
-        found.append(CommandEffect("deletes files", EffectLevel.DESTRUCTIVE))
-    for quoted in _COMMAND_IN_TEXT.finditer(text):
-        program, line = quoted["program"], quoted[1].strip()
-        # One word alone is rarely a command: "init", "kill" and "service" are names of many things.
-        if program in DELETING_PROGRAMS or (" " in line and program in _PROGRAMS_WITH_EFFECTS):
-            effects = find_line_effects(line)
-            found += (one for one in effects if not one.reason.startswith(_UNPARSABLE))
-    return tuple(found)
 
 
 class _EffectChecker:

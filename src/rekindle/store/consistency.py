@@ -10,7 +10,7 @@ from rekindle.store.core.rows import MESSAGE_COLUMNS, row_to_message
 from rekindle.store.core.text_encoding import unescape_text
 from rekindle.types import Finding
 
-from .learning import mining_results, observations, outcomes, session_outcomes
+from .learning import observations, outcomes, session_outcomes
 from .sessions import usage
 from .transfer import copy_routes
 
@@ -132,7 +132,6 @@ def repair_store(engine: Engine, tx: Transaction, progress: Progress | None) -> 
     repairs += copy_routes.repair_conversations(tx)
     outcomes.delete_verdicts(tx)
     session_outcomes.delete_session_outcomes(tx)
-    mining_results.delete_all_results(tx)
     observations.delete_all_observations(tx)
     engine.reindex(tx, progress)
     return repairs

@@ -61,12 +61,10 @@ if TYPE_CHECKING:
     from rekindle.store.conversations.inbox import Inbox
     from rekindle.store.conversations.routes import Routes
     from rekindle.store.learning.experiments import Experiments
-    from rekindle.store.learning.mining_results import MiningResults
     from rekindle.store.learning.observations import Observations
     from rekindle.store.learning.preludes import Preludes
     from rekindle.store.learning.session_outcomes import SessionOutcomes
     from rekindle.store.learning.template_index import TemplateIndex
-    from rekindle.store.learning.template_search import TemplateSearch
 
 T = TypeVar("T")
 DAY = 86_400.0
@@ -616,13 +614,6 @@ class Store:
         return Inbox(self._engine, self._write, self._clock)
 
     @cached_property
-    def mining_results(self) -> MiningResults:
-        """The results of mining sessions for pattern candidates."""
-        from rekindle.store.learning.mining_results import MiningResults
-
-        return MiningResults(self._engine, self._write, self._clock)
-
-    @cached_property
     def session_outcomes(self) -> SessionOutcomes:
         """What became of sessions."""
         from rekindle.store.learning.session_outcomes import SessionOutcomes
@@ -638,17 +629,10 @@ class Store:
 
     @cached_property
     def template_index(self) -> TemplateIndex:
-        """The index of templates and their patterns."""
+        """The index of the template files."""
         from rekindle.store.learning.template_index import TemplateIndex
 
         return TemplateIndex(self._engine, self._write, self._clock)
-
-    @cached_property
-    def template_search(self) -> TemplateSearch:
-        """The search of the template index."""
-        from rekindle.store.learning.template_search import TemplateSearch
-
-        return TemplateSearch(self._engine)
 
     @cached_property
     def preludes(self) -> Preludes:
@@ -678,14 +662,10 @@ class Store:
         where: Filter = _DEFAULT_FILTER,
         *,
         session: str | None = None,
-        nums: Sequence[int] | None = None,
     ) -> list[outcomes.StaleSession]:
-        """Return sessions that these rules have not judged in their current state.
-
-        With `nums`, only those sessions are considered.
-        """
+        """Return sessions that these rules have not judged in their current state."""
         with self._engine.begin_read() as tx:
-            return outcomes.find_stale_sessions(tx, rules, where, session, nums, self._clock())
+            return outcomes.find_stale_sessions(tx, rules, where, session, self._clock())
 
     def save_verdicts(self, rules: str, verdicts: Sequence[outcomes.JudgedCalls]) -> None:
         """Save the verdicts of these rules on the calls of sessions."""

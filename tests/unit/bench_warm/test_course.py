@@ -14,16 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.warm import agent, arms, command, course, figures, forms, model
+from bench.warm import agent, arms, command, course, model
 from bench.warm.course import Course
 from bench.warm.handbook import WAYS, first_message
 from bench.warm.model import NoModel, Served
 from bench.warm.tasks import FAMILIES, Task, tasks
+from bench.warm.world import World
 
 from rekindle import Message, Store
-from rekindle.learning.library import TemplateLibrary, update_index
+from rekindle.learning.library import TemplateLibrary
+from rekindle.learning.notes.learner import learn_from_sessions
 from rekindle.testing import ScriptedModel
-from rekindle.types import Pattern, PatternStep, Template, ToolCall
+from rekindle.types import ToolCall
 from tests.new_store import open_new_store
 from tests.unit.bench_warm.solving import words_for
 
@@ -78,22 +80,20 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def bells(store: Store, folder: Path) -> TemplateLibrary:
-    """A template about bells, and one thing that has nothing to do with them."""
-    kept = TemplateLibrary(folder)
-    made = [
-        ("ring", "Ring the bell of tower 3.", "carillon strike --tower 3"),
-        ("oven", "Bake bread for breakfast", "oven heat --loaves 2"),
-    ]
-    patterns = tuple(
-        Pattern(
-            id, "example", (PatternStep("terminal", {"command": run}, "1 line"),), asked, seen_in=3
-        )
-        for id, asked, run in made
-    )
-    kept.create(Template("bells", "bells", patterns=patterns))
-    update_index(store, kept)
-    return kept
+def bells(store: Store, where: Path) -> TemplateLibrary:
+    """A project in which bells were rung."""
+    for tower in range(3):
+        session = store.begin(source=course.TRAINING, cwd=str(World(where).work))
+        said = [Message("user", f"Ring the bell of tower {tower} with carillon.")]
+        for number, run in enumerate(("carillon test --bells", "make bells")):
+            call = ToolCall(f"c{number}", "terminal", {"command": run})
+            said += [
+                Message("assistant", None, (call,)),
+                Message("tool", "ding", tool_call_id=call.id, meta={"exit_code": 0}),
+            ]
+        store.append(session, *said)
+    learn_from_sessions(store)
+    return TemplateLibrary(where.with_name("templates"))
 
 
 # -- what a session begins with
@@ -109,53 +109,34 @@ def test_only_tasks_to_learn_from_come_with_the_way_they_are_done() -> None:
 
 
 def test_each_arm_differs_from_cold_by_what_it_is_given_alone(tmp_path: Path, store: Store) -> None:
-    past = arms.Past(store, bells(store, tmp_path / "t"), "Examples:\n\nUser: x\nCall: y")
+    past = arms.Past(store, bells(store, tmp_path / "w"))
     given = {a: past.given(a, store.begin(), BELL, tmp_path / "w") for a in arms.ARMS}
-    cold = given["cold"].opening
-    assert cold == (Message("system", agent.SYSTEM),)
+    assert given["cold"].opening == (Message("system", agent.SYSTEM),)
     assert all(one.opening[0].text.startswith(agent.SYSTEM) for one in given.values())
     said = {arm: repr(one.opening) for arm, one in given.items()}
-    assert "carillon strike" in said["warm"]
-    assert "oven" not in said["warm"]
-    assert "carillon strike" in given["digest"].opening[0].text
-    assert len(given["digest"].opening) == 1 < len(given["warm"].opening)
-    assert "oven heat" in said["placebo"]
+    assert "carillon test --bells" in said["warm"]
+    assert "General notes:" in said["placebo"]
     assert "carillon" not in said["placebo"]
-    assert given["naive"].opening[0].text.endswith("Call: y")
-    assert (given["cold"].tokens, given["naive"].patterns) == (0, 1)
+    assert "carillon" in said["naive"]
+    assert (given["cold"].tokens, given["naive"].notes) == (0, 2)
+    assert abs(given["placebo"].tokens - given["warm"].tokens) < 30
     assert len({one.sign for one in given.values()}) == len(arms.ARMS)
 
 
-def test_what_nothing_fits_begins_as_in_the_cold_arm(tmp_path: Path, store: Store) -> None:
-    past = arms.Past(store, bells(store, tmp_path / "t"), "")
-    other = BELL._replace(ask="Translate the letter into Greek, carefully")
-    cold, warm = (past.given(a, store.begin(), other, tmp_path / "w") for a in ("cold", "warm"))
-    assert warm.sign == cold.sign
-    assert (warm.tokens, warm.patterns) == (0, 0)
+def test_where_nothing_is_known_a_session_begins_as_in_the_cold_arm(
+    tmp_path: Path, store: Store
+) -> None:
+    past = arms.Past(store, bells(store, tmp_path / "w"))
+    cold, *others = (past.given(a, store.begin(), BELL, tmp_path / "other") for a in arms.ARMS)
+    for one in others:
+        assert one.sign == cold.sign
+        assert (one.tokens, one.notes) == (0, 0)
 
 
 def test_the_placebo_is_the_same_when_a_run_is_taken_up_again(tmp_path: Path, store: Store) -> None:
-    past = arms.Past(store, bells(store, tmp_path / "t"), "")
+    past = arms.Past(store, bells(store, tmp_path / "w"))
     once, again = (past.given("placebo", store.begin(), BELL, tmp_path / "w") for _ in range(2))
     assert once.sign == again.sign
-
-
-def test_all_calls_that_went_well_are_pasted_and_no_others(store: Store) -> None:
-    session = store.begin()
-    store.append(
-        session,
-        Message("user", "handbook and all"),
-        Message("assistant", None, (ToolCall("a", "terminal", {"command": "wrong"}),)),
-        Message("tool", "no", tool_call_id="a", meta={"exit_code": 2}),
-        Message("assistant", None, (ToolCall("b", "terminal", '{"command": "right"}'),)),
-        Message("tool", "yes", tool_call_id="b", meta={"exit_code": 0}),
-    )
-    text = arms.pasted(store, [(BELL, session.id)])
-    assert text.endswith(
-        'User: Ring the bell of tower 7.\nCall: terminal {"command": "right"}\nResult: yes'
-    )
-    assert "wrong" not in text
-    assert "handbook" not in text
 
 
 # -- one task
@@ -265,7 +246,7 @@ def test_a_session_that_was_killed_is_no_example(recorded: Course, served: Serve
 def test_every_test_task_is_run_in_every_arm_once(tmp_path: Path, served: Served) -> None:
     one = Course("scripted", is_slice=True, root=tmp_path)
     with one.store("past") as store:
-        bells(store, one.templates.folder)
+        bells(store, one.project.with_name("elsewhere"))  # so that all arms begin alike
     rows = course.run(one, served)
     wanted = {(task.id, arm) for task in one.tasks("test") for arm in one.arms}
     assert {(row["task"], row["arm"]) for row in rows} == wanted
@@ -302,7 +283,7 @@ def test_the_command_goes_from_nothing_to_the_table(
 def test_a_task_is_run_again_when_its_beginning_changed(tmp_path: Path, served: Served) -> None:
     one = Course("scripted", is_slice=True, root=tmp_path)
     with one.store("past") as store:
-        bells(store, one.templates.folder)
+        bells(store, one.project)
     rows = course.run(one, served, ["cold"])
     rows[0]["begun"] = "other"
     one.ran.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -310,29 +291,8 @@ def test_a_task_is_run_again_when_its_beginning_changed(tmp_path: Path, served: 
     assert [row["task"] for row in again[len(rows) :]] == [rows[0]["task"]]
 
 
-def test_no_way_to_show_examples_is_tried_on_what_taught_them(
-    recorded: Course, served: Served
-) -> None:
-    one = recorded
-    names = ("cold", "digest, 3", "turns, 3", "both, 3")
-    rows = forms.run(one, served, names)
-    wanted = {(task.id, name) for task in one.tasks("train") for name in names}
-    assert {(row["task"], row["arm"]) for row in rows} == wanted
-    assert forms.run(one, served, names) == rows
-    assert len({row["session"] for row in rows}) < len(rows)  # alike ones are run once
-    taught = {row["task"]: row["session"] for row in course.rows(one.recorded)}
-    for task in one.tasks("train"):
-        with one.store(f"without-{forms.number_of(task):02}") as store:
-            assert taught[task.id] not in [session.id for session in store.recent(100)]
-    given = {row["arm"]: row["given_tokens"] for row in rows if row["family"] == "berth"}
-    assert given["cold"] == 0 < given[forms.USUAL]
-    told = forms.table(rows, "head")
-    assert "| cold less turns 3, both 3 |" in told
-    assert len(figures.by_arm(rows, forms.NAMES)["turns, 3"]) == len(one.tasks("train"))
-
-
 def test_each_arm_comes_first_in_its_turn() -> None:
-    assert [course.turned(arms.ARMS, n)[0] for n in range(6)] == [*arms.ARMS, "cold"]
+    assert [course.turned(arms.ARMS, n)[0] for n in range(5)] == [*arms.ARMS, "cold"]
     assert all(sorted(course.turned(arms.ARMS, n)) == sorted(arms.ARMS) for n in range(5))
 
 
@@ -342,4 +302,3 @@ def test_a_slice_has_every_family_and_fewer_tasks() -> None:
         assert {t.family for t in whole.tasks(split)} == {t.family for t in part.tasks(split)}
         assert len(part.tasks(split)) < len(whole.tasks(split))
     assert whole.folder != part.folder
-    assert {*part.arms} < {*whole.arms}

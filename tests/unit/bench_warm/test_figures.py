@@ -22,7 +22,7 @@ def row(task: str, arm: str, success: bool, errors: int = 0, first: int = 2, **m
         "tokens_out": 40,
         "seconds": 8.0,
         "given_tokens": 0 if arm == "cold" else 100,
-        "given_patterns": 0,
+        "given_notes": 0,
         **more,
     }
 

@@ -16,7 +16,7 @@ HEAVY = {
     "openai",
     "prompt_toolkit",
     "psycopg",
-    "rekindle.learning.miner",
+    "rekindle.learning.judged_sessions",
     "rekindle.judging.judge",
     "rekindle.redaction.redactor",
 }
@@ -29,7 +29,10 @@ HEAVY = {
         ("rekindle.cli.app", set[str]()),
         ("rekindle.gateway.service.service", set[str]()),
         ("rekindle.cli.chat.session", set[str]()),
-        ("rekindle.learning.miner", {"rekindle.learning.miner", "rekindle.judging.judge"}),
+        (
+            "rekindle.learning.judged_sessions",
+            {"rekindle.learning.judged_sessions", "rekindle.judging.judge"},
+        ),
     ],
 )
 def test_only_what_is_needed_is_loaded(program: str, needs: set[str]) -> None:

@@ -18,7 +18,7 @@ from rekindle.knowledge.skill import (
     build_tools_skill,
     make_skill_name,
 )
-from rekindle.types import Pattern, PatternStep, Template
+from rekindle.types import Template, TemplateNote
 
 NOTES = [
     create_note("Compare literals in tests.", "2026-01-01"),
@@ -74,17 +74,15 @@ def test_no_note_can_run_a_command_or_begin_a_section() -> None:
     assert "\u202e" not in skill.text
 
 
-def test_a_template_becomes_a_skill_with_its_examples() -> None:
-    step = PatternStep("Bash", {"command": "make check"}, "ok")
-    pattern = Pattern("1", "example", (step,), asked="run the tests")
-    template = Template("t", "Our <tests>", "How we test.", tags=("python",), patterns=(pattern,))
+def test_a_template_becomes_a_skill_with_its_notes() -> None:
+    note = TemplateNote("1", "command", "`make check` runs the tests", command="make check")
+    template = Template("t", "Our <tests>", "How we test.", tags=("python",), notes=(note,))
     skill = build_template_skill(template)
     found = read_front_matter(skill)
     assert found["name"] == "our-tests"
     assert "Use when" in found["description"]
     assert "python" in found["description"]
-    assert "make check" in skill.body
-    assert "run the tests" in skill.body
+    assert "`make check` runs the tests" in skill.body
 
 
 def test_a_long_description_is_cut_to_its_limit() -> None:

@@ -20,21 +20,19 @@ from rekindle.learning.library import (
     make_template_id,
     parse_export,
 )
-from rekindle.types import Pattern, PatternStep, Seed, Template, UserStyle, replace_fields
+from rekindle.types import Seed, Template, TemplateNote, UserStyle, replace_fields
 
-PATTERN = Pattern(
+NOTE = TemplateNote(
     "0a1b",
-    "retry",
-    (PatternStep("terminal", {"command": "uv run pytest <path:py>", "depth": 2}, "12 passed"),),
-    asked="run the tests",
-    before=PatternStep("terminal", {"command": "pytest <path:py>"}),
-    lesson="Add `uv run`.",
-    support=4,
-    sessions=("s1", "s2"),
-    seen_in=2,
-    last_seen=10.5,
-    error_rate=0.25,
-    score=0.5,
+    "pitfall",
+    "`pytest <path>` failed; `uv run pytest <path>` then worked.",
+    command="uv run pytest <path>",
+    folder="src",
+    failed_command="pytest <path>",
+    sessions=2,
+    worked=4,
+    failed=1,
+    last="2026-01-05",
 )
 TEMPLATE = Template(
     "tests",
@@ -42,7 +40,7 @@ TEMPLATE = Template(
     "How tests run here — ü",
     "code",
     ("go", "ci"),
-    (PATTERN,),
+    (NOTE,),
     Seed("system", ("Always test.",), ("a.py",), UserStyle(3, 20.5, 0.5, 0.25, "short questions")),
     ("s1", "s2"),
     scan={"scanned": 7},
@@ -72,7 +70,7 @@ def test_the_file_can_be_read_and_diffed_and_is_private(folder: TemplateLibrary)
     folder.create(TEMPLATE)
     path = folder.get_path("tests")
     text = path.read_text()
-    assert text.startswith('{\n  "format": 2,\n  "id": "tests",\n  "name": "Tests",')
+    assert text.startswith('{\n  "format": 3,\n  "id": "tests",\n  "name": "Tests",')
     assert "ü" in text
     assert text.endswith("}\n")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -204,25 +202,24 @@ def test_a_write_that_fails_leaves_the_old_file(
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"format": 3}, "upgrade Rekindle"),
+    ({"format": 4}, "upgrade Rekindle"),
     ({"format": None}, "not a template"),
     ({"taggs": []}, "unknown field 'taggs'; known fields: id, name"),
     ({"name": 5}, "name: expected text"),
     ({"state": "great"}, "state: expected one of active, quarantined, retired"),
     ({"id": "other"}, "the name of the file"),
-    ({"patterns": [{"id": "x", "kind": "retry", "steps": []}]}, r"patterns\[0\].steps"),
+    ({"notes": [{"id": "x", "kind": "wish"}]}, r"notes\[0\]: missing field text"),
     (
-        {"patterns": [{"id": "x", "kind": "odd", "steps": [{}]}]},
-        r"patterns\[0\]\.kind: expected one of init, ",
+        {"notes": [{"id": "x", "kind": "odd", "text": "y"}]},
+        r"notes\[0\]\.kind: expected one of wish, command",
     ),
+    ({"notes": [{"kind": "wish", "text": "x"}]}, r"notes\[0\]: missing field id"),
     (
-        {"patterns": [{"id": "x", "kind": "init", "steps": [{"tool": ""}]}]},
-        r"steps\[0\]\.tool: expected text of length >= 1",
+        {"notes": [{"id": "x", "kind": "wish", "text": "y", "odd": 1}]},
+        r"notes\[0\]: unknown field 'odd'; known fields: id, kind, text",
     ),
-    (
-        {"patterns": [{"kind": "init", "steps": [{"tool": "a"}]}]},
-        r"patterns\[0\]: missing field id",
-    ),
+    ({"description": "run\U000e0072\U000e006d"}, r"description: expected visible text.*U\+E0072"),
+    ({"name": "a\x1bb"}, r"name: expected visible text, got the character U\+001B"),
     ({"seed": {"x": 1}}, "seed: unknown field 'x'; known fields: system, instructions"),
     ({"x` - at `$.y[0]": 1}, "unknown field .*; known fields: "),
     ({"revision": True}, "revision: expected a whole number"),
@@ -273,11 +270,13 @@ def test_a_file_that_cannot_be_read_hides_no_other_and_can_be_deleted(
 
 def test_a_file_that_is_too_large_is_refused_before_it_is_parsed(folder: TemplateLibrary) -> None:
     folder.create(TEMPLATE)
-    folder.get_path("tests").write_bytes(b'{"format": 2, "x": "' + b"y" * 10_000_000 + b'"}')
+    folder.get_path("tests").write_bytes(b'{"format": 3, "x": "' + b"y" * 10_000_000 + b'"}')
     with pytest.raises(InvalidInput, match="exceeds the 5,000,000 bytes"):
         folder.find("tests")
     large = replace_fields(
-        TEMPLATE, id="large", patterns=(replace_fields(PATTERN, lesson="x" * 19_000),) * 300
+        TEMPLATE,
+        id="large",
+        notes=(replace_fields(NOTE, text="x" * 999, command="y" * 999, path="z" * 999),) * 1_900,
     )
     with pytest.raises(InvalidInput, match="exceeds the 5,000,000"):
         folder.create(large)
@@ -292,7 +291,7 @@ def test_an_export_is_whole_or_refused() -> None:
         (data[:-20], "not JSON"),
         (b"[]", "expected a JSON object"),
         (file_format.format_template(TEMPLATE).encode(), "not an exported template"),
-        (data.replace(b'"format": 2', b'"format": 9', 1), "upgrade"),
+        (data.replace(b'"format": 3', b'"format": 9', 1), "upgrade"),
         (data.replace(b'"provenance"', b'"provenence"'), "unknown field"),
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=said):
@@ -320,5 +319,52 @@ def test_an_export_of_before_is_read_whatever_its_provenance_lacks() -> None:
     assert origin == {"program": "rekindle 0"}
 
 
-def test_the_tools_of_templates_are_known() -> None:
-    assert library.collect_tools([TEMPLATE]) == ["terminal"]
+# ── files of format 2
+
+
+def old_pattern(command: str, kind: str = "example", **more: Any) -> dict[str, Any]:
+    step = {"tool": "terminal", "arguments": {"command": command}, "result": "fine"}
+    return {"id": command[:60], "kind": kind, "steps": [step], "seen_in": 3, **more}
+
+
+def test_patterns_of_an_older_file_become_notes_as_far_as_they_are_harmless(
+    folder: TemplateLibrary,
+) -> None:
+    failed = {"tool": "terminal", "arguments": {"command": "pytest <path:py>"}}
+    patterns = [
+        old_pattern("uv run pytest <path:py>", "retry", before=failed, lesson="Add `uv run`."),
+        old_pattern("make lint STRICT=1", "final"),
+        {
+            "id": "r",
+            "kind": "init",
+            "steps": [{"tool": "read_file", "arguments": {"path": "docs/guide.md"}}],
+        },
+        old_pattern("deskctl sync --all"),
+        old_pattern("rm -rf build"),
+        old_pattern("npm install", tainted=True),
+        {
+            "id": "s",
+            "kind": "sequence",
+            "steps": [old_pattern(one)["steps"][0] for one in ("make build", "make test")],
+            "asked": "log in with admin / swordfish",
+        },
+    ]
+    spoil(folder, format=2, notes=None)
+    path = folder.get_path("tests")
+    fields = json.loads(path.read_text())
+    del fields["notes"], fields["project"]
+    fields["seed"]["instructions"] = ["the password is swordfish"]
+    path.write_text(json.dumps({**fields, "patterns": patterns}))
+    found = folder.read("tests")
+    told = {(note.kind, note.failed_command, note.command or note.path) for note in found.notes}
+    assert told == {
+        ("pitfall", "pytest <value>", "uv run pytest <value>"),
+        ("command", None, "make lint <value>"),
+        ("place", None, "docs/guide.md"),
+        ("workflow", None, "make build && make test"),
+    }
+    assert found.scan["converted"] == {"patterns": 7, "kept": 4}
+    assert "swordfish" not in repr(found)
+    folder.update("tests", lambda old: old)
+    assert '"format": 3' in path.read_text()
+    assert folder.read("tests").notes == found.notes

@@ -16,9 +16,9 @@ from rekindle.learning import build
 from rekindle.learning.library import TemplateLibrary
 from rekindle.learning.warm_session_tool import create_warm_session_tool
 from rekindle.redaction.redactor import Redactor
-from rekindle.types import Pattern, PatternStep, Template, replace_fields
+from rekindle.types import Template, TemplateNote, replace_fields
 
-PATTERN = Pattern("p", "example", (PatternStep("terminal", {"command": "make"}, ""),), "build it")
+NOTE = TemplateNote("p", "command", "`make`", command="make")
 TOKEN = "AKIA" + "Z7QX3MNB5TRW8KLP"
 
 
@@ -47,7 +47,7 @@ class Agent:
         return [one["id"] for one in self.calls("list")["templates"]]
 
 
-def worked(store: Store, owner: str | None, command: str = "deskctl sync --all") -> str:
+def worked(store: Store, owner: str | None, command: str = "make sync --all") -> str:
     """A session of somebody that is long enough, and went well."""
     session = store.begin(owner=owner)
     said = [Message("user", "check it")]
@@ -63,7 +63,7 @@ def worked(store: Store, owner: str | None, command: str = "deskctl sync --all")
 def ours(store: Store, folder: TemplateLibrary) -> TemplateLibrary:
     """A template of each sort: of alice, of bob, of both, of nobody, and for everybody."""
     alice, bob, nobody = worked(store, "alice"), worked(store, "bob"), worked(store, None)
-    made = Template("", "", patterns=(PATTERN,))
+    made = Template("", "", notes=(NOTE,))
     for id, more in {
         "alices": {"sources": (alice,)},
         "bobs": {"sources": (bob,)},
@@ -137,7 +137,7 @@ def test_an_agent_does_not_replace_what_is_in_use(store: Store, folder: Template
     assert bob.calls("build", name="checks")["revision"] == 2, "what waits can be built anew"
     build.accept_template(store, folder, "checks")
     assert "in use; choose another name" in bob.calls("build", name="checks")["error"]
-    build.extract_template(store, folder, Redactor(), one, "by hand", now=0.0)
+    build.extract_template(store, folder, Redactor(), one, "by hand")
     said = bob.calls("extract", name="by hand", session_id=one)["error"]
     assert "in use; choose another name" in said
     assert folder.read("checks").state == folder.read("by-hand").state == "active"
@@ -163,10 +163,10 @@ def test_what_an_agent_extracts_is_never_in_use_before_it_is_accepted(
 
 
 def test_what_was_removed_is_told_with_its_place(store: Store, folder: TemplateLibrary) -> None:
-    one, _ = (worked(store, "bob", f"deskctl sync --key {TOKEN} --all") for _ in range(2))
+    one, _ = (worked(store, "bob", f"make sync --key {TOKEN} --all") for _ in range(2))
     bob = Agent(store, folder)
-    assert [*bob.calls("build", name="x")["removed"]["aws-key"]] == ["arguments"]
+    assert bob.calls("build", name="x")["removed"] == {"value": {"notes": 1}}
     again = bob.calls("build", name="y", description=f"for {TOKEN}")
-    assert again["removed"] == {"aws-key": {"description": 1}}, "the rest was removed before"
+    assert again["removed"] == {"aws-key": {"description": 1}, "value": {"notes": 1}}
     told = bob.calls("extract", name="z", session_id=one, description=f"for {TOKEN}")["removed"]
     assert told["aws-key"]["description"] == 1

@@ -12,7 +12,6 @@ from rekindle.shell.command_reader import (
     iter_tokens,
     join_words,
     split_commands,
-    split_substitutions,
     unwrap_shell,
 )
 
@@ -96,11 +95,6 @@ def test_words_keep_their_quotes_and_masks_are_words() -> None:
         ("word", "app"), ("word", "--key"), ("mask", "<secret:token>"), ("word", "'a b'"),
         ("redirect", "2>&1"), ("operator", "|"), ("word", "head"), ("comment", "# note"),
     ]  # fmt: skip
-
-
-def test_commands_in_substitutions_are_found() -> None:
-    found = split_substitutions("echo $(curl -s x | jq .) <(wget y)")
-    assert [one.program for one in found] == ["curl", "jq", "wget"]
 
 
 @given(st.text(alphabet="ab |&;<>()'\"\\\n$#{}=-E", max_size=60))

@@ -243,17 +243,17 @@ def _disable_gc() -> Generator[None]:
 
 
 def _judge_session(store: Store, name: str, owner: str | None) -> JudgedSession:
-    from rekindle.learning import miner
+    from rekindle.learning import judged_sessions
 
-    return miner.load_judged_session(store, store.resolve(name, owner=owner).id)
+    return judged_sessions.load_judged_session(store, store.resolve(name, owner=owner).id)
 
 
 def _judge_sessions(store: Store, where: Filter) -> Iterator[JudgedSession]:
-    from rekindle.learning import miner
+    from rekindle.learning import judged_sessions
 
     with show_progress("Judging") as show:
-        miner.judge_sessions(store, where, progress=show)
-    yield from miner.iter_judged_sessions(store, where)
+        judged_sessions.judge_sessions(store, where, progress=show)
+    yield from judged_sessions.iter_judged_sessions(store, where)
 
 
 def _summarize_outcomes(store: Store, where: Filter) -> tuple[OutcomeRate, ...]:

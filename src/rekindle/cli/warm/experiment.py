@@ -204,14 +204,14 @@ def report(name: ExperimentArgument = None, json: JsonOption = False) -> None:
       rekindle warm experiment report autumn --json
     """
     from rekindle.experiments import experiment as trials
-    from rekindle.learning import miner
+    from rekindle.learning import judged_sessions
     from rekindle.learning.session_outcomes import judge_outcomes
     from rekindle.store import Filter
 
     with open_for_reading() as store:
         experiment = _find_experiment(store, name)
         with show_progress("Judging") as show:
-            miner.judge_sessions(store, Filter(archived=None), progress=show)
+            judged_sessions.judge_sessions(store, Filter(archived=None), progress=show)
             judge_outcomes(store)
         found = trials.build_report(experiment, store.experiments.list_assignments(experiment.name))
     if json:
@@ -256,12 +256,12 @@ def plan(
 def _review_template(store: Store, experiment: Experiment) -> PromotionDecision | None:
     """Evaluate the template of the experiment and apply the decision."""
     from rekindle.errors import NotFound
-    from rekindle.learning import miner, promotion
+    from rekindle.learning import judged_sessions, promotion
     from rekindle.store import Filter
 
     if experiment.template is None:
         return None
-    miner.judge_sessions(store, Filter(archived=None))
+    judged_sessions.judge_sessions(store, Filter(archived=None))
     try:
         template = open_library().read(experiment.template)
     except NotFound:

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rekindle.cli.store_access import load_settings
-from rekindle.errors import InvalidInput, RekindleError
+from rekindle.cli.store_access import load_settings, open_for_reading
+from rekindle.errors import InvalidInput, NotFound, RekindleError
 
 if TYPE_CHECKING:
     from rekindle.learning.library import TemplateLibrary
     from rekindle.redaction.redactor import Redactor
+    from rekindle.store import Store
+    from rekindle.types import Template
 
 
 def open_library() -> TemplateLibrary:
@@ -46,7 +48,7 @@ TemplateArgument = Annotated[
     str,
     typer.Argument(
         metavar="TEMPLATE",
-        help="Template id or name.",
+        help="Template id or name; to show, export or preview, also a project.",
         autocompletion=complete_template,
         show_default=False,
     ),
@@ -72,13 +74,45 @@ MaxSessionsOption = Annotated[int, typer.Option(help="Maximum number of sessions
 SinceOption = Annotated[
     str | None, typer.Option(metavar="DATE", help="Only sessions active since this date.")
 ]
-MaxPatternsOption = Annotated[int, typer.Option("--max", help="Maximum number of patterns.")]
+MaxNotesOption = Annotated[int, typer.Option("--max", help="Maximum number of notes.")]
 MinSupportOption = Annotated[
-    int, typer.Option(help="Minimum number of independent sessions per pattern.")
+    int, typer.Option(help="Minimum number of independent sessions per note.")
 ]
 AutoOption = Annotated[
     bool, typer.Option("--auto", help="Use only successful sessions; quarantine the result.")
 ]
+
+
+ProjectOption = Annotated[
+    str | None,
+    typer.Option(metavar="PROJECT", help="Only sessions of this project, e.g. owner/name."),
+]
+
+
+def find_project_key(store: Store, wanted: str) -> str:
+    """Return the key of the project that a person named."""
+    from rekindle.projects import matches_project
+
+    known = [project for project, _, _ in store.observations.list_projects()]
+    found = [project for project in known if matches_project(project, wanted)]
+    if not found:
+        some = ", ".join(known[:5]) or "none"
+        raise NotFound(f"Project not found: {wanted!r:.80}. Known projects: {some}.")
+    return found[0]
+
+
+def find_template(name: str) -> Template:
+    """Return the template with this id or name, or else what is known about a project of that name."""
+    try:
+        return open_library().find(name)
+    except NotFound as error:
+        from rekindle.learning.build import describe_playbook
+
+        with open_for_reading() as store:
+            try:
+                return describe_playbook(store, find_project_key(store, name))
+            except NotFound:
+                raise error from None
 
 
 def require_at_least(option: str, value: int, minimum: int) -> None:

@@ -24,20 +24,20 @@ from rekindle.cli.store_access import (
 )
 from rekindle.errors import InvalidInput
 
+from .options import TemplateArgument, find_template
+
 if TYPE_CHECKING:
     from rekindle.agent.model.providers import Provider
     from rekindle.agent.tools.tool import ToolContext
     from rekindle.config import Config
+    from rekindle.knowledge.notes.recall import Recall
     from rekindle.knowledge.render import PreludeForm
-    from rekindle.knowledge.selection import Selection
     from rekindle.learning.library import TemplateLibrary
+    from rekindle.learning.selection import Selection
     from rekindle.learning.warm_start import NewSession, Prelude, WarmStarter
     from rekindle.store import Store
     from rekindle.types import JSON, Message, Template
 
-_TemplateArgument = Annotated[
-    str, typer.Argument(metavar="TEMPLATE", help="Template id or name.", show_default=False)
-]
 _MessageArgument = Annotated[
     str,
     typer.Argument(metavar="MESSAGE", help="First message of the session.", show_default=False),
@@ -50,7 +50,7 @@ _FormOption = Annotated[
 ]
 _MaxOption = Annotated[
     int | None,
-    typer.Option("--max", metavar="N", help="Maximum number of examples.", show_default=False),
+    typer.Option("--max", metavar="N", help="Maximum number of notes.", show_default=False),
 ]
 _TokensOption = Annotated[
     int | None,
@@ -62,7 +62,7 @@ _ProviderOption = Annotated[
         metavar="NAME", help="Message rules to follow: openai, anthropic, gemini, mistral."
     ),
 ]
-_NoExamplesOption = Annotated[bool, typer.Option("--no-examples", help="Leave out the examples.")]
+_NoExamplesOption = Annotated[bool, typer.Option("--no-examples", help="Leave out the notes.")]
 
 
 def register(group: typer.Typer) -> None:
@@ -73,7 +73,7 @@ def register(group: typer.Typer) -> None:
 
 
 def preview_template(
-    name: _TemplateArgument,
+    name: TemplateArgument,
     message: _MessageArgument,
     form: _FormOption = None,
     provider: _ProviderOption = "openai",
@@ -94,11 +94,14 @@ def preview_template(
       rekindle warm test demo 'fix the failing test' --form turns --provider mistral
     """
     config = load_settings()
-    template = _open_library(config).find(name)
-    previewed = template._replace(patterns=()) if no_examples else template
+    template = find_template(name)
+    previewed = template._replace(notes=()) if no_examples else template
     with open_for_writing(may_create=True) as store:
         starter = _create_warm_starter(config, store, form, provider, max, tokens, previewed)
-        prelude = starter.build_prelude(_create_new_session(config, store, message))
+        new_session = _create_new_session(config, store, message)
+        if no_examples:
+            new_session = new_session._replace(folder=None)  # no notes of the project either
+        prelude = starter.build_prelude(new_session)
     if no_examples:
         prelude = prelude._replace(reason=_explain_without_examples(prelude))
     if template.state != "active":
@@ -126,14 +129,14 @@ def preview_template(
 
 def _explain_without_examples(prelude: Prelude) -> str:
     if prelude.messages:
-        return "examples left out on request"
-    return "the template has nothing but examples"
+        return "notes left out on request"
+    return "the template has nothing but notes"
 
 
 def print_template_messages(
-    name: _TemplateArgument,
+    name: TemplateArgument,
     message: Annotated[
-        str, typer.Option("--for", metavar="MESSAGE", help="Select examples for this message.")
+        str, typer.Option("--for", metavar="MESSAGE", help="Select notes for this message.")
     ] = "",
     form: _FormOption = None,
     provider: _ProviderOption = "openai",
@@ -142,7 +145,7 @@ def print_template_messages(
     no_examples: _NoExamplesOption = False,
     tool: Annotated[
         list[str] | None,
-        typer.Option(metavar="TOOL", help="Available tool (repeatable). Default: all."),
+        typer.Option(metavar="TOOL", help="Available tool (repeatable). Default: a shell."),
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Accepted for consistency; always JSON.")
@@ -150,8 +153,7 @@ def print_template_messages(
 ) -> None:
     """Print a template as JSON messages, to start a session of another program.
 
-    Insert them after the system message and before the first user message. Calls are shown as they
-    were made, with the tools of that time.
+    Insert them after the system message and before the first user message.
 
     \b
     Examples:
@@ -160,24 +162,21 @@ def print_template_messages(
     """
     from rekindle.agent.model.providers import PROVIDER_RULES
     from rekindle.knowledge.render import MAX_CONTEXT_CHARS, RenderOptions, render_prelude
-    from rekindle.knowledge.selection import SelectionRequest
-    from rekindle.learning.warm_start import require_active, select_from_template
+    from rekindle.learning.selection import select_notes
+    from rekindle.learning.warm_start import require_active
 
     config = load_settings()
-    template = require_active(_open_library(config).find(name))
-    known = {step.tool for one in template.patterns for step in one.steps}
-    tools = dict.fromkeys(known if tool is None else tool, _accept_any_arguments)
-    most = _check_range("--max", max, 1, 15) or config.warm.max_examples
-    selection = select_from_template(template, SelectionRequest(message, tools), most)
+    template = require_active(find_template(name))
+    tools = dict.fromkeys(["terminal"] if tool is None else tool, _accept_any_arguments)
     options = RenderOptions(
         _parse_form(form or config.warm.format),
         _check_range("--tokens", tokens, 50, 100_000) or config.warm.max_tokens,
-        most,
+        _check_range("--max", max, 1, 15) or config.warm.max_notes,
         not no_examples,
         MAX_CONTEXT_CHARS,
         not PROVIDER_RULES[_parse_provider(provider)].needs_signature,
     )
-    rendered = render_prelude(template, selection.patterns, tools, options)
+    rendered = render_prelude(template, select_notes(template, message, tools), tools, options)
     print_json(_to_wire_messages(rendered.messages, provider))
 
 
@@ -190,7 +189,9 @@ def pick_template(
     max: _MaxOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show which template a session with this first message would get, and why.
+    """Show what a session with this first message would be told, and why.
+
+    These are the notes of the project of the folder, and those of a template that fits.
 
     Configured MCP servers are queried for their tools, as in a chat.
 
@@ -203,11 +204,11 @@ def pick_template(
     with open_for_writing(may_create=True) as store:
         starter = _create_warm_starter(config, store, None, "openai", max, None, None)
         new_session = _create_new_session(config, store, message, folder)
-        selection = starter.select(new_session, new_session.tools)
+        recall, selection = starter.recall_notes(new_session), starter.select(new_session)
     if json:
-        print_json(_selection_to_dict(selection))
+        print_json(_selection_to_dict(recall, selection))
         return
-    _write_selection(selection)
+    _write_selection(recall, selection)
 
 
 # ── setup from the settings
@@ -235,7 +236,7 @@ def _create_warm_starter(
     if form is not None:
         warm_config = warm_config._replace(format=_parse_form(form))
     if most is not None:
-        warm_config = warm_config._replace(max_examples=_check_range("--max", most, 1, 8))
+        warm_config = warm_config._replace(max_notes=_check_range("--max", most, 1, 15))
     if tokens is not None:
         warm_config = warm_config._replace(max_tokens=_check_range("--tokens", tokens, 50, 100_000))
     library = _open_library(config)
@@ -335,14 +336,14 @@ def _prelude_to_dict(prelude: Prelude) -> dict[str, Any]:
     return {
         "template": prelude.template,
         "revision": prelude.revision,
-        "patterns": list(prelude.patterns),
+        "notes": list(prelude.notes),
         "tokens": prelude.tokens,
         "hash": prelude.hash,
         "reason": prelude.reason,
     }
 
 
-def _selection_to_dict(selection: Selection) -> dict[str, Any]:
+def _selection_to_dict(recall: Recall, selection: Selection) -> dict[str, Any]:
     from rekindle.types import to_json_value
 
     template = selection.template
@@ -351,15 +352,8 @@ def _selection_to_dict(selection: Selection) -> dict[str, Any]:
         "name": template.name if template else None,
         "revision": template.revision if template else None,
         "reason": selection.reason,
-        "patterns": [
-            {
-                **to_json_value(one.pattern),
-                "fit": one.fit,
-                "words": list(one.words),
-                "here": one.here,
-            }
-            for one in selection.picked
-        ],
+        "project_notes": [{"id": one.id, "text": one.text} for one in recall.notes],
+        "notes": [to_json_value(one) for one in selection.notes],
         "considered": [to_json_value(one) for one in selection.considered],
     }
 
@@ -374,26 +368,21 @@ def _write_messages(messages: Sequence[Message]) -> None:
         print_line()
 
 
-def _write_selection(selection: Selection) -> None:
-    if selection.template is None:
-        print_line(f"No template: {selection.reason}. The session would start cold.")
-    else:
+def _write_selection(recall: Recall, selection: Selection) -> None:
+    if recall.text:
+        print_line(f"{escape_control_chars(recall.text)}\n")
+    if selection.template is not None:
         print_line(f"{selection.template.name} ({selection.template.id}): {selection.reason}.")
-        print_line()
-        for one in selection.picked:
-            what = one.pattern.asked or ", ".join(step.tool for step in one.pattern.steps)
-            here = ", from this folder" if one.here else ""
-            print_line(f"  {one.fit:.2f}  {to_one_line(escape_control_chars(what), 100)}{here}")
-    others = [
-        one
-        for one in selection.considered
-        if selection.template is None or one.template != selection.template.id
-    ]
-    if others:
-        print_line()
-        print_line("Also considered:")
-        for one in others:
-            print_line(f"  {one.fit:.2f}  {one.name}: {one.reason}")
+        for one in selection.notes:
+            print_line(f"  {to_one_line(escape_control_chars(one.text), 120)}")
+    elif recall.text:
+        print_line(f"No template: {selection.reason}.")
+    else:
+        print_line(f"No template: {selection.reason}. The session would start cold.")
+    if len(selection.considered) > 1:
+        print_line("\nAlso considered:")
+        for one in selection.considered[1:]:
+            print_line(f"  {one.name}: {one.reason}")
 
 
 def _to_sentence(text: str) -> str:

@@ -1,8 +1,7 @@
-"""Render templates on a terminal: each pattern with the evidence for it."""
+"""Render templates on a terminal: each note with the evidence for it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,21 +15,22 @@ from rekindle.cli.output import (
     to_one_line,
     write_table,
 )
-from rekindle.judging.tool_kinds import classify_tool
-from rekindle.knowledge.file_format import ORIGIN_KEY, get_dropped_patterns
+from rekindle.knowledge.file_format import CONVERTED_KEY, ORIGIN_KEY, get_dropped_notes
+from rekindle.projects import FOLDER_PREFIX, shorten_project
 
 if TYPE_CHECKING:
     from rekindle.learning.build import BuildResult, RedactionCounts, TemplateUsage
-    from rekindle.types import Pattern, PatternStep, Template
+    from rekindle.types import Template, TemplateNote
 
 _KIND_HEADINGS: Mapping[str, str] = {
-    "init": "First steps",
-    "example": "Calls that work",
-    "sequence": "Common sequences",
-    "retry": "Error fixes",
-    "final": "Final steps",
+    "wish": "What people want",
+    "command": "Commands that work",
+    "workflow": "Commands that follow each other",
+    "pitfall": "What failed, and what worked instead",
+    "baseline": "What fails anyway",
+    "example": "What was asked, and what was done",
+    "place": "Files that sessions used",
 }
-_COMMAND_ARGUMENTS = ("command", "cmd", "script", "bash_command", "code", "input")
 _MAX_TEXT_LENGTH = 160
 
 
@@ -51,12 +51,12 @@ def write_build_result(result: BuildResult, removed: RedactionCounts) -> None:
         print_line(f"Error rate, last fifth of calls minus first: {gain:+.1f} points on average.")
     write_redactions(removed)
     print_line()
-    kinds = ", ".join(f"{kind} {count}" for kind, count in _count_kinds(template.patterns).items())
+    kinds = ", ".join(f"{kind} {count}" for kind, count in _count_kinds(template.notes).items())
     what = "revision" if template.revision > 1 else "new,"
     number = f" {template.revision}," if template.revision > 1 else ""
     print_line(
         f"Template {template.id!r} ({what}{number} {template.state}):"
-        f" {format_count(len(template.patterns), 'pattern')} ({kinds})."
+        f" {format_count(len(template.notes), 'note')} ({kinds})."
     )
     if kept:
         print_line(f"Kept from the previous revision: {', '.join(_describe_kept(kept))}.")
@@ -90,7 +90,7 @@ def _describe_kept(kept: Mapping[str, Any]) -> Iterator[str]:
     if "state" in kept:
         yield f"the state ({kept['state']})"
     if "dropped" in kept:
-        yield f"the removal of {format_count(kept['dropped'], 'pattern')}"
+        yield f"the removal of {format_count(kept['dropped'], 'note')}"
 
 
 def write_inactive_notice(template: Template) -> None:
@@ -102,11 +102,9 @@ def write_inactive_notice(template: Template) -> None:
         )
 
 
-def _count_kinds(patterns: Sequence[Pattern]) -> dict[str, int]:
+def _count_kinds(notes: Sequence[TemplateNote]) -> dict[str, int]:
     return {
-        kind: count
-        for kind in _KIND_HEADINGS
-        if (count := sum(one.kind == kind for one in patterns))
+        kind: count for kind in _KIND_HEADINGS if (count := sum(one.kind == kind for one in notes))
     }
 
 
@@ -116,7 +114,7 @@ def write_template_list(rows: Iterable[tuple[Template, TemplateUsage]]) -> None:
         Column("id", style="cyan"),
         Column("name", flexible=True),
         Column("type"),
-        *build_number_columns("patterns", "sessions", "used", "success"),
+        *build_number_columns("notes", "sessions", "used", "success"),
         Column("state"),
     )
     write_table(columns, (_format_row(*row) for row in rows))
@@ -125,12 +123,12 @@ def write_template_list(rows: Iterable[tuple[Template, TemplateUsage]]) -> None:
 def _format_row(one: Template, use: TemplateUsage) -> Sequence[str]:
     success = "–" if use.success_rate is None else f"{use.success_rate:.0%}"
     return (
-        one.id, one.name, one.task_type, f"{len(one.patterns)}", f"{len(one.sources)}",
+        one.id, one.name, one.task_type, f"{len(one.notes)}", f"{len(one.sources)}",
         f"{use.sessions}", success, one.state,
     )  # fmt: skip
 
 
-def write_template(template: Template, use: TemplateUsage, known_tools: set[str]) -> None:
+def write_template(template: Template, use: TemplateUsage) -> None:
     """Print a whole template."""
     print_line(
         f"{escape_control_chars(template.name)}  ({template.id}, revision {template.revision})"
@@ -143,13 +141,13 @@ def write_template(template: Template, use: TemplateUsage, known_tools: set[str]
     for line in _iter_seed_lines(template):
         print_line(escape_control_chars(line))
     for kind, head in _KIND_HEADINGS.items():
-        patterns = [one for one in template.patterns if one.kind == kind]
-        if patterns:
+        notes = [one for one in template.notes if one.kind == kind]
+        if notes:
             print_line()
             print_line(f"{head}:")
-            for one in sorted(patterns, key=lambda one: -one.score):
-                for line in _render_pattern(one, known_tools):
-                    print_line(escape_control_chars(line))
+            for one in notes:
+                print_line(escape_control_chars(f"  • {to_one_line(one.text, 200)}"))
+                print_line(escape_control_chars(f"    {_format_evidence(one)}"))
 
 
 def _iter_facts(template: Template, use: TemplateUsage) -> Iterator[tuple[str, str]]:
@@ -161,9 +159,18 @@ def _iter_facts(template: Template, use: TemplateUsage) -> Iterator[tuple[str, s
     origin = cast("Mapping[str, Any]", template.scan.get(ORIGIN_KEY) or {})
     if origin:
         yield "origin", _format_import_origin(origin)
-    dropped = get_dropped_patterns(template)
+    if template.project and not template.project.startswith(FOLDER_PREFIX):
+        yield "project", shorten_project(template.project)
+    converted = cast("Mapping[str, Any]", template.scan.get(CONVERTED_KEY) or {})
+    if converted:
+        yield (
+            "format",
+            f"{converted.get('kept')} of {format_count(converted.get('patterns', 0), 'pattern')} of"
+            " an older format became notes; the others name values that are not known to be harmless",
+        )
+    dropped = get_dropped_notes(template)
     if dropped:
-        yield "dropped", f"{format_count(len(dropped), 'pattern')}, also when it is rebuilt"
+        yield "dropped", f"{format_count(len(dropped), 'note')}, also when it is rebuilt"
     if not use.sessions:
         yield "used", "never"
         return
@@ -207,66 +214,10 @@ def _iter_seed_lines(template: Template) -> Iterator[str]:
         yield f"files    {to_one_line(', '.join(seed.markers), _MAX_TEXT_LENGTH)}"
 
 
-def _render_pattern(one: Pattern, known_tools: set[str]) -> Iterator[str]:
-    steps = [to_one_line(format_step(step), _MAX_TEXT_LENGTH) for step in one.steps]
-    if one.before is not None:
-        yield f"  ✗ {to_one_line(format_step(one.before), _MAX_TEXT_LENGTH)}"
-        yield f"  ✓ {' → '.join(steps)}" if len(steps) == 1 else f"  ✓ {steps[0]}"
-        for text in steps[1:]:
-            yield f"    → {text}"
-        yield f"    {one.lesson}"
-    elif len(steps) == 1:
-        result = one.steps[0].result
-        yield f"  • {steps[0]}" + (f"  ⇒ {to_one_line(result, 80)}" if result else "")
-    else:
-        yield f"  • {steps[0]}"
-        for text in steps[1:]:
-            yield f"    → {text}"
-    if one.steps[0].example is not None:
-        made = one.steps[0]._replace(arguments=one.steps[0].example)
-        yield f"    e.g. {to_one_line(format_step(made), _MAX_TEXT_LENGTH)}"
-    yield f"    {_format_evidence(one, known_tools)}"
-
-
-def _format_evidence(one: Pattern, known_tools: set[str]) -> str:
-    parts = [f"seen in {format_count(one.seen_in, 'session')}"]
-    if one.error_rate >= 0.1:
-        parts.append(f"{one.error_rate:.0%} of these calls fail")
-    if one.asked:
-        parts.append(f"when asked: {to_one_line(one.asked, 90)}")
-    if one.tainted:
-        parts.append("may come from untrusted text; not used")
-    missing = sorted({step.tool for step in one.steps} - known_tools)
-    if missing:
-        parts.append(f"tools not used here yet: {', '.join(missing)}")
-    return f"[{one.id[:6]}] " + "; ".join(parts)
-
-
-def format_step(step: PatternStep) -> str:
-    """Format a call the way one would write it: a command line, or a function with arguments."""
-    arguments = dict(step.arguments)
-    if classify_tool(step.tool).shape in ("shell", "code"):
-        for key in _COMMAND_ARGUMENTS:
-            if isinstance(arguments.get(key), str):
-                rest = {name: value for name, value in arguments.items() if name != key}
-                rest_text = f"  ({_format_arguments(rest)})" if rest else ""
-                return f"{step.tool}: {arguments[key]}{rest_text}"
-    return f"{step.tool}({_format_arguments(arguments)})"
-
-
-def _format_arguments(arguments: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={_format_value(value)}" for name, value in arguments.items())
-
-
-def _format_value(value: Any) -> str:
-    if isinstance(value, str):
-        return (
-            value
-            if value.startswith("<") and value.endswith(">")
-            else json.dumps(value, ensure_ascii=False)
-        )
-    if isinstance(value, Mapping):
-        return "{" + _format_arguments(cast("Mapping[str, Any]", value)) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_format_value, cast("list[Any]", value))) + "]"
-    return json.dumps(value)
+def _format_evidence(one: TemplateNote) -> str:
+    parts = [f"seen in {format_count(one.sessions, 'session')}"] if one.sessions else []
+    if one.failed:
+        parts.append(f"failed {one.failed} of {one.worked + one.failed} times")
+    if one.last:
+        parts.append(f"last on {one.last}")
+    return f"[{one.id[:6]}] " + "; ".join(parts or ["written by a person"])

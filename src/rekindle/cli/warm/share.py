@@ -19,7 +19,14 @@ from rekindle.cli.output import (
 )
 from rekindle.cli.store_access import open_for_writing
 
-from .options import NameOption, TemplateArgument, create_redactor, open_library, require_at_least
+from .options import (
+    NameOption,
+    TemplateArgument,
+    create_redactor,
+    find_template,
+    open_library,
+    require_at_least,
+)
 
 
 def register(group: typer.Typer) -> None:
@@ -49,6 +56,7 @@ def export_template_file(
     Examples:
       rekindle warm export our-repository -o our-repository.json
       rekindle warm export our-repository | ssh there rekindle warm import -
+      rekindle warm export owner/name -o what-we-know.json
     """
     from rekindle import __version__
     from rekindle.knowledge.redact_template import redact_template
@@ -58,7 +66,7 @@ def export_template_file(
     from .render import format_redactions
 
     redactor = create_redactor()
-    template = redact_template(open_library().find(name), redactor)
+    template = redact_template(find_template(name), redactor)
     data = export_template(template, f"rekindle {__version__}", time.time())
     if redactor.report:
         print_notice(f"Redacted from the export: {format_redactions(count_redactions(redactor))}.")
@@ -78,7 +86,8 @@ def import_template_file(
 ) -> None:
     """Import an exported template. It stays quarantined until you accept it.
 
-    The checksum is verified and the texts are redacted again.
+    The checksum is verified, the texts are redacted again, and commands are reduced to what a note of
+    your own would say.
 
     \b
     Examples:
@@ -97,22 +106,20 @@ def import_template_file(
         imported = build.import_template(
             store, open_library(), create_redactor(), data, str(file), name
         )
-    template, missing, removed = imported
+    template, removed, dropped = imported
     if json:
         result = {"id": template.id, "name": template.name, "state": template.state}
-        print_json({**result, "missing_tools": missing, "removed": removed})
+        print_json({**result, "removed": removed, "dropped": dropped})
         return
     print_line(
-        f"Imported {template.id!r}: {format_count(len(template.patterns), 'pattern')}, quarantined."
+        f"Imported {template.id!r}: {format_count(len(template.notes), 'note')}, quarantined."
     )
+    if dropped:
+        print_line(f"Left out: {format_count(dropped, 'note')} with commands that are not safe.")
     if removed:
         from .render import write_redactions
 
         write_redactions(removed)
-    if missing:
-        print_line(
-            f"Tools not used here yet: {', '.join(missing)}. Patterns that need them are skipped."
-        )
     print_line(
         f"Review: rekindle warm show {template.id}; then: rekindle warm accept {template.id}"
     )
@@ -157,7 +164,7 @@ def merge(
         list[str], typer.Argument(metavar="TEMPLATE...", help="Two or more template ids or names.")
     ],
     name: NameOption,
-    max: Annotated[int, typer.Option("--max", help="Maximum number of patterns.")] = 60,
+    max: Annotated[int, typer.Option("--max", help="Maximum number of notes.")] = 60,
     json: JsonOption = False,
 ) -> None:
     """Merge several templates into one, without duplicates.
@@ -171,9 +178,9 @@ def merge(
     require_at_least("--max", max, 1)
     with open_for_writing(may_create=True) as store:
         template = build.merge_templates(
-            store, open_library(), create_redactor(), names, name, max_patterns=max
+            store, open_library(), create_redactor(), names, name, max_notes=max
         )
     if json:
-        print_json({"id": template.id, "pattern_count": len(template.patterns)})
+        print_json({"id": template.id, "pattern_count": len(template.notes)})
     else:
-        print_line(f"Template {template.id!r}: {format_count(len(template.patterns), 'pattern')}.")
+        print_line(f"Template {template.id!r}: {format_count(len(template.notes), 'note')}.")

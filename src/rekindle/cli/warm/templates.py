@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -31,17 +30,20 @@ from rekindle.errors import InvalidInput
 from .options import (
     AutoOption,
     DescriptionOption,
-    MaxPatternsOption,
+    MaxNotesOption,
     MaxSessionsOption,
     MinMessagesOption,
     MinSupportOption,
     NameOption,
+    ProjectOption,
     SinceOption,
     SourceOption,
     TagsOption,
     TemplateArgument,
     TypeOption,
     create_redactor,
+    find_project_key,
+    find_template,
     open_library,
     require_at_least,
 )
@@ -76,18 +78,19 @@ def build(
     source: SourceOption = None,
     type: TypeOption = None,
     tag: TagsOption = None,
-    max: MaxPatternsOption = 40,
+    max: MaxNotesOption = 40,
     min_support: MinSupportOption = 2,
     since: SinceOption = None,
     description: DescriptionOption = None,
     auto: AutoOption = False,
     owner: OwnerOption = None,
+    project: ProjectOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Build a template from common patterns and error fixes in past sessions.
+    """Build a template from what past sessions share: commands, error fixes and files.
 
-    Reads only what is new since the last build. Secrets and private data are redacted before
-    anything is learned; redactions are counted.
+    Reads only what is new since the last build. Values that are not known to be harmless are left
+    out; what was left out is counted.
 
     \b
     Examples:
@@ -96,7 +99,7 @@ def build(
       rekindle warm build --name weekly --since 2026-01-01 --auto
     """
     from rekindle.learning import build
-    from rekindle.learning.miner import MiningFilter
+    from rekindle.learning.session_filter import BuildFilter
     from rekindle.store.core.filter import parse_local_time
 
     active_since = parse_local_time(since) if since else None
@@ -105,23 +108,17 @@ def build(
         ("--max-sessions", max_sessions), ("--max", max), ("--min-support", min_support),
     ):  # fmt: skip
         require_at_least(option, value, 1)
-    wanted = MiningFilter(
-        source,
-        owner,
-        active_since,
-        type,
-        min_messages,
-        max_sessions,
-        max_patterns=max,
-        min_sessions=min_support,
+    wanted = BuildFilter(
+        source, owner, active_since, type, min_messages, max_sessions, max, min_support
     )
     redactor = create_redactor()
     with open_for_writing() as store, show_progress("Learning") as show:
+        wanted = wanted._replace(project=project and find_project_key(store, project))
         result = build.build_template(
             store, open_library(), redactor, name, wanted,
-            now=time.time(), description=description, tags=tag or (), automatic=auto, progress=show,
+            description=description, tags=tag or (), automatic=auto, progress=show,
         )  # fmt: skip
-    removed = build.count_redactions(redactor)
+    removed = build.count_redactions(redactor, result.template)
     if json:
         details = {"metrics": result.scan, "removed": removed, "kept": result.kept}
         print_json({**_template_to_dict(result.template), **details})
@@ -140,7 +137,7 @@ def extract(
     owner: OwnerOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Create a template from one session: its topic, its user's style and calls that worked.
+    """Create a template from one session: its files, its user's style and commands that worked.
 
     \b
     Examples:
@@ -152,16 +149,16 @@ def extract(
     with open_for_writing() as store:
         template = build.extract_template(
             store, open_library(), redactor, session, name,
-            now=time.time(), description=description, tags=tag or (), owner=owner,
+            description=description, tags=tag or (), owner=owner,
         )  # fmt: skip
-    removed = build.count_redactions(redactor)
+    removed = build.count_redactions(redactor, template)
     if json:
         print_json({**_template_to_dict(template), "removed": removed})
         return
     from .render import write_inactive_notice, write_redactions
 
     write_redactions(removed)
-    print_line(f"Template {template.id!r}: {format_count(len(template.patterns), 'example')}.")
+    print_line(f"Template {template.id!r}: {format_count(len(template.notes), 'note')}.")
     write_inactive_notice(template)
     print_line(f"View it with: rekindle warm show {template.id}")
 
@@ -262,17 +259,11 @@ def _load_usage(store: Store, template: Template) -> Any:
 
 
 def _template_to_dict(template: Template) -> dict[str, Any]:
-    """Return the fields of a template, without its patterns."""
+    """Return the fields of a template, without its notes."""
     fields = template._asdict()
-    for name in ("patterns", "seed", "scan"):
+    for name in ("notes", "seed", "scan"):
         del fields[name]
-    tools = sorted({step.tool for one in template.patterns for step in one.steps})
-    return {
-        **fields,
-        "tags": list(template.tags),
-        "pattern_count": len(template.patterns),
-        "tools": tools,
-    }
+    return {**fields, "tags": list(template.tags), "pattern_count": len(template.notes)}
 
 
 @group.command()
@@ -283,13 +274,13 @@ def show(name: TemplateArgument, json: JsonOption = False) -> None:
     Examples:
       rekindle warm show our-repository
       rekindle warm show 'Our repository' --json
+      rekindle warm show owner/name
     """
     from rekindle.learning import build
 
-    template = open_library().find(name)
+    template = find_template(name)
     with open_for_reading() as store:
         use = build.measure_usage(store, template.id)
-        known = store.mining_results.list_tools()
     if json:
         from rekindle.knowledge.file_format import template_to_fields
 
@@ -297,7 +288,7 @@ def show(name: TemplateArgument, json: JsonOption = False) -> None:
         return
     from .render import write_template
 
-    write_template(template, use, known)
+    write_template(template, use)
 
 
 @group.command()
@@ -308,11 +299,11 @@ def edit(
     tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="Add a tag.")] = None,
     untag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="Remove a tag.")] = None,
     drop: Annotated[
-        list[str] | None, typer.Option(metavar="PATTERN", help="Remove the pattern with this id.")
+        list[str] | None, typer.Option(metavar="NOTE", help="Remove the note with this id.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Edit a template's description, name or tags, or remove a pattern. Its id stays the same.
+    """Edit a template's description, name or tags, or remove a note. Its id stays the same.
 
     \b
     Examples:

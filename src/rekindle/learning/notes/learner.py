@@ -26,7 +26,7 @@ from rekindle.knowledge.wishes.wishes import (
     WishSession,
     collect_wishes,
 )
-from rekindle.learning.miner import judge_sessions, load_judged_session
+from rekindle.learning.judged_sessions import judge_sessions, load_judged_session
 from rekindle.projects import (
     FOLDER_PREFIX,
     choose_project,
@@ -161,6 +161,14 @@ def load_observations(store: Store, project: str) -> list[SessionObservation]:
     return [_decode_observation(data) for data in found]
 
 
+def decode_observations(
+    store: Store, sessions: Sequence[str]
+) -> dict[str, tuple[str | None, SessionObservation]]:
+    """Return the projects and observations of those sessions that were observed."""
+    found = store.observations.load_sessions(sessions, VERSION)
+    return {id: (one.project, _decode_observation(one.data)) for id, one in found.items()}
+
+
 # ── observing
 
 
@@ -175,14 +183,15 @@ def observe_stored_session(store: Store, one: UnobservedSession) -> SessionObser
 def load_session(store: Store, id: str) -> LoadedSession:
     """Load a session's request and its calls with their verdicts and results."""
     messages = store.messages(id)
-    said = [UserTurn(one.position or 0, one.text) for one in messages if _is_said(one)]
+    said = [UserTurn(one.position or 0, one.text) for one in messages if is_said(one)]
     verdicts = {(one.position, one.number): one for one in load_judged_session(store, id).calls}
     results = {message.position: message.text for message in messages if message.role == "tool"}
     calls = list(_iter_calls(messages, verdicts, results))
     return LoadedSession(said[0].text if said else "", said, calls)
 
 
-def _is_said(message: Message) -> bool:
+def is_said(message: Message) -> bool:
+    """Return whether a user wrote the message, and not a program in their name."""
     text = message.text.lstrip() if message.role == "user" else ""
     return bool(text) and not text.startswith(_GENERATED_STARTS)
 

@@ -38,12 +38,8 @@ class Transaction(Protocol):
         """
         ...
 
-    def defer_run(self, sql: str) -> None:
-        """Run a statement after the deferred inserts."""
-        ...
-
     def flush_deferred(self) -> None:
-        """Run the deferred inserts and statements now."""
+        """Run the deferred inserts now."""
         ...
 
     def run_during_commit(self, task: Callable[[], None]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from rekindle.errors import StoreTooNew
 
 from .columns import Table
-from .tables import TABLES
+from .tables import DROPPED_TABLES, TABLES
 
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "migrations")
 LAST_FILE = 10  # the last migration in a file; a test compares this with the folders
@@ -26,8 +26,11 @@ def load_migrations(engine: str, tables: Sequence[Table] = TABLES) -> dict[int, 
     found = {int(name[:4]): _read_file(engine, name) for name in names}
     versions = {part.since for table in tables for part in (table, *table.parts)}
     for version in sorted(one for one in versions if one > LAST_FILE):
+        dropped = [f"DROP TABLE IF EXISTS {name}" for name in DROPPED_TABLES.get(version, ())]
+        if dropped and engine == "postgres":
+            dropped.append("DROP FUNCTION IF EXISTS mining_results_deleted")
         added = [sql for table in tables for sql in table.build_migration(engine, version)]
-        found[version] = ";\n".join(added)
+        found[version] = ";\n".join([*dropped, *added])
     return found
 
 

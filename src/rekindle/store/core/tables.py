@@ -184,82 +184,17 @@ SESSION_OUTCOMES = Table(
     Index("session_outcomes_verdict", "verdict, session", since=12),
     since=12,
 )
-# Mined sessions. Derived data, like the next six tables. Rows of the next three are deleted by
-# a trigger: a foreign key would look up the session for each of the many inserted rows.
-MINING_RESULTS = Table(
-    "mining_results",
-    _SESSION_KEY,
-    "rules text, changes integer",
-    "family integer",  # sessions that continue each other count once
-    "task text",
-    "judged integer",  # number of judged calls, and of failed ones
-    "failed integer",
-    # Error rate of the last fifth of the calls minus that of the first.
-    "gain real null",
-    Index("mining_results_family", "family"),
-)
-MINING_CALLS = Table(
-    "mining_calls",
-    "session integer primary",
-    "calls blob",  # calls used by candidates, as JSON, redacted
-)
-# Candidates of the same shape differ only in their slot values.
-CANDIDATES = Table(
-    "candidates",
-    "session integer",
-    "shape integer",  # a digest
-    "family integer, kind text",
-    "location text",  # positions of its calls among those of the session
-    "support integer",  # how often in this session
-    "tainted integer",
-    Index("candidates_shape", "shape, session"),
-    key="session, shape",
-    has_rowid=False,
-)
-# How often each type of call was made and failed: an example helps most where many fail.
-CALL_TYPE_COUNTS = Table(
-    "call_type_counts",
-    "session integer, call_type text, calls integer, failed integer",
-    key="session, call_type",
-    has_rowid=False,
-)
-# Sums over mining results, so that the cost of a run depends only on what is new.
-CANDIDATE_COUNTS = Table(
-    "candidate_counts",
-    "shape integer primary, kind text",
-    "families integer",  # independent sessions that had it
-    "support integer",
-)
-CALL_TYPE_TOTALS = Table(
-    "call_type_totals",
-    "call_type key primary, calls integer, failed integer",
-    has_rowid=False,
-)
-# The number of sessions in the sums. If fewer exist, because some were deleted, they are rebuilt.
-COUNTS_STATE = Table(
-    "counts_state",
-    TableColumn("id", INTEGER, primary=True, constraint="CHECK (id = 1)"),
-    "sessions integer",
-)
-# The index of the template files, for selection. It is always rebuilt from the files.
+# The index of the template files. It is always rebuilt from the files.
 TEMPLATES = Table(
     "templates",
-    "num serial",
-    "id key unique",
-    "revision integer",
+    "id key primary",
     "stamp text",  # stamp of the file it was read from
-    "state text, task_type text",
-    "head text",  # everything except the patterns, as JSON
-)
-PATTERNS = Table(
-    "patterns",
-    "num serial",
-    TableColumn("template", INTEGER, constraint="REFERENCES templates (num) ON DELETE CASCADE"),
-    "id text, kind text",
-    "tools text",  # names, each between spaces
-    "tainted integer, score real",
-    "body text",  # the pattern, as JSON
-    Index("patterns_template", "template, score"),
+    "state text",
+    "projects text",  # of its notes, as JSON
+    "is_shared integer, owner text null",
+    "sources text",  # ids of sessions, as JSON
+    has_rowid=False,
+    since=12,
 )
 # The exact bytes of the messages that warm sessions were started with.
 PRELUDES = Table("preludes", "hash key primary, body blob, time real", has_rowid=False)
@@ -317,6 +252,14 @@ NOTE_DECISIONS = Table(
     has_rowid=False,
     since=11,
 )
+
+# Tables of earlier versions, by the version that dropped or replaced them; all held derived data.
+DROPPED_TABLES: dict[int, tuple[str, ...]] = {
+    12: (
+        "patterns", "templates", "pattern_words", "candidates", "call_type_counts", "mining_calls",
+        "mining_results", "candidate_counts", "call_type_totals", "counts_state",
+    )
+}  # fmt: skip
 
 # In the order above, which is that of their references.
 TABLES = tuple(value for value in [*vars().values()] if isinstance(value, Table))

@@ -96,9 +96,6 @@ class PostgresTransaction:
     def defer_insert(self, table: str, columns: str, rows: Sequence[Row]) -> None:
         self.run_many(bulk.build_insert(table, columns), rows)
 
-    def defer_run(self, sql: str) -> None:
-        self.run(sql)
-
     def flush_deferred(self) -> None:
         """Do nothing: rows are inserted immediately."""
 

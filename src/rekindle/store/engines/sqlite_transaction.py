@@ -20,7 +20,6 @@ class SqliteTransaction:
 
     __slots__ = (
         "_deferred_rows",
-        "_deferred_sql",
         "_execute",
         "_execute_many",
         "commit_task",
@@ -29,7 +28,6 @@ class SqliteTransaction:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
-        self._deferred_sql: list[str] = []
         self._deferred_rows: dict[tuple[str, str], list[Row]] = {}
         self.commit_task: Callable[[], None] | None = None
         self._execute = connection.execute
@@ -50,16 +48,11 @@ class SqliteTransaction:
     def defer_insert(self, table: str, columns: str, rows: Sequence[Row]) -> None:
         self._deferred_rows.setdefault((table, columns), []).extend(rows)
 
-    def defer_run(self, sql: str) -> None:
-        self._deferred_sql.append(sql)
-
     def flush_deferred(self) -> None:
         if self._deferred_rows:
             for (table, columns), rows in self._deferred_rows.items():
                 bulk.insert_rows(self, table, columns, rows)
             self._deferred_rows = {}
-        while self._deferred_sql:
-            self._execute(self._deferred_sql.pop(0))
 
     def run_during_commit(self, task: Callable[[], None]) -> None:
         self.commit_task = task

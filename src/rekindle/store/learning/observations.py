@@ -15,7 +15,8 @@ from rekindle.store.core.rows import decode_json, encode_json
 from rekindle.store.core.text_encoding import escape_text, unescape_text
 
 # Derived data that a new project of a session does not outdate.
-_DERIVED_TABLES = ("judged_sessions", "mining_results", "observations", "session_outcomes")
+_DERIVED_TABLES = ("judged_sessions", "observations", "session_outcomes")
+_BATCH_SIZE = 500  # sessions asked for with one statement
 
 
 class UnobservedSession(NamedTuple):
@@ -29,6 +30,13 @@ class UnobservedSession(NamedTuple):
     repository: str | None
     project: str | None
     started: float
+
+
+class ObservedSession(NamedTuple):
+    """The observation of a session, and the project that it belongs to."""
+
+    project: str | None
+    data: bytes
 
 
 class StoredFolder(NamedTuple):
@@ -110,6 +118,24 @@ class Observations:
                 (escape_text(project), version, *map(escape_text, params), limit),
             )
         return [bytes(data) for (data,) in rows]
+
+    def load_sessions(self, sessions: Sequence[str], version: str) -> dict[str, ObservedSession]:
+        """Return this version's observations of some sessions, by session."""
+        found: dict[str, ObservedSession] = {}
+        with self._engine.begin_read() as tx:
+            for start in range(0, len(sessions), _BATCH_SIZE):
+                batch = [escape_text(id) for id in sessions[start : start + _BATCH_SIZE]]
+                rows = tx.run(
+                    "SELECT s.id, s.project, o.data FROM sessions s JOIN observations o"
+                    f" ON o.session = s.num WHERE s.id IN ({', '.join('?' * len(batch))})"
+                    " AND o.version = ?",
+                    (*batch, version),
+                )
+                found |= {
+                    unescape_text(id): ObservedSession(_unescape_optional(project), bytes(data))
+                    for id, project, data in rows
+                }
+        return found
 
     def list_projects(self) -> list[tuple[str, int, float]]:
         """Return each project with the number of its sessions and the time of the latest."""

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from rekindle.store.core.engine import Row, Transaction
-from rekindle.store.core.filter import Filter, build_in_condition
+from rekindle.store.core.filter import Filter
 from rekindle.store.core.rows import SESSION_COLUMNS, decode_json, encode_json, row_to_session
 from rekindle.store.core.tables import CALLS, JUDGED_SESSIONS
 from rekindle.store.core.text_encoding import escape_text, unescape_text
@@ -51,7 +51,6 @@ def find_stale_sessions(
     rules: str,
     where: Filter,
     session: str | None,
-    nums: Sequence[int] | None,
     now: float,
 ) -> list[StaleSession]:
     """Return the sessions whose verdicts are out of date."""
@@ -62,7 +61,6 @@ def find_stale_sessions(
         "SELECT s.num, s.id, s.message_count, s.changes, j.rules, j.rewinds, j.since, j.compressions,"
         f" {_COUNT_REWINDS} FROM sessions s"
         f" LEFT JOIN judged_sessions j ON j.session = s.num WHERE {condition}"
-        f" AND {build_in_condition(nums, 's.num')}"
         " AND (j.session IS NULL OR j.rules <> ? OR j.changes <> s.changes) ORDER BY s.num",
         (*params, rules),
     )

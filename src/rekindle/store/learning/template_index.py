@@ -1,129 +1,104 @@
-"""The template index: built from the template files, queried by `template_search`."""
+"""The index of template files: which of them a session may be told, without reading them all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from rekindle.knowledge.pattern_index import build_index_tokens, weigh_pattern_words
-from rekindle.knowledge.text_matching import WeightedWords
-from rekindle.store.core.engine import StorePart, Transaction
-from rekindle.store.core.rows import encode_json
-from rekindle.store.core.tables import PATTERNS, TEMPLATES
+from rekindle.store.core.engine import StorePart
+from rekindle.store.core.rows import decode_json, encode_json
+from rekindle.store.core.tables import TEMPLATES
 from rekindle.store.core.text_encoding import escape_text, unescape_text
-from rekindle.types import Pattern, Template, to_json_value
+from rekindle.types import Template
 
-STAMP_PREFIX = "words 3: "  # increase it when the words of a pattern are computed differently
-WORDS_KEY = "said"  # key of the words in the stored fields of a pattern
-_OPTIMIZE_SHARE = 0.1  # share of new templates from which on the index is optimized
+_UPSERT = TEMPLATES.build_upsert("id")
+_BATCH_SIZE = 500  # sessions asked for with one statement
+
+
+class IndexedTemplate(NamedTuple):
+    """An active template as the index knows it; `projects` are those of its notes."""
+
+    id: str
+    projects: frozenset[str]
+    is_shared: bool
+    owner: str | None  # the only owner of its sessions, as its file says
+    sources: tuple[str, ...]
 
 
 class TemplateIndex(StorePart):
-    """Updates the index. Use `store.template_index`."""
+    """Updates and searches the index. Use `store.template_index`."""
 
     def load_stamps(self) -> dict[str, str]:
-        """Return the indexed templates and the stamps of the files they were read from.
-
-        Templates indexed with an older word format have an empty stamp.
-        """
+        """Return the indexed templates and the stamps of the files they were read from."""
         rows = self._select("SELECT id, stamp FROM templates")
-        parts = {
-            unescape_text(id): unescape_text(stamp).partition(STAMP_PREFIX) for id, stamp in rows
-        }
-        return {id: "" if before else stamp for id, (before, _, stamp) in parts.items()}
+        return {unescape_text(id): unescape_text(stamp) for id, stamp in rows}
 
-    def put(self, template: Template, stamp: str) -> None:
+    def put(self, template: Template, stamp: str, *, is_shared: bool, owner: str | None) -> None:
         """Add a template to the index, replacing its previous version."""
-        self._write(lambda tx: self._insert_template(tx, template, stamp))
+        projects = {template.project, *(note.project for note in template.notes)} - {None}
+        row = (
+            escape_text(template.id),
+            escape_text(stamp),
+            template.state,
+            encode_json(sorted(projects, key=str)),
+            int(is_shared),
+            None if owner is None else escape_text(owner),
+            encode_json(list(template.sources)),
+        )
+        self._write(lambda tx: tx.run(_UPSERT, row))
 
     def drop(self, ids: Iterable[str]) -> None:
         """Remove templates from the index."""
-        names = list(ids)
-        self._write(lambda tx: [self._delete_template(tx, name) for name in names])
+        names = [(escape_text(id),) for id in ids]
+        self._write(lambda tx: tx.run_many("DELETE FROM templates WHERE id = ?", names))
 
-    def optimize(self, new: int) -> None:
-        """Optimize the word index if the `new` templates are a large share, to speed up searches."""
-        if self._engine.name == "sqlite" and new:
-            self._write(lambda tx: self._optimize_words(tx, new))
-
-    @staticmethod
-    def _optimize_words(tx: Transaction, new: int) -> None:
-        if new > _OPTIMIZE_SHARE * tx.run("SELECT count(*) FROM templates")[0][0]:
-            tx.run("INSERT INTO pattern_words (pattern_words) VALUES ('optimize')")
-
-    def _insert_template(self, tx: Transaction, template: Template, stamp: str) -> None:
-        self._delete_template(tx, template.id)
-        head = {
-            **to_json_value(template._replace(patterns=())),
-            "seed": to_json_value(template.seed),
-        }
-        rows = tx.run(
-            f"{TEMPLATES.build_insert('num')} RETURNING num",
-            (
-                escape_text(template.id),
-                template.revision,
-                f"{STAMP_PREFIX}{stamp}",
-                template.state,
-                escape_text(template.task_type),
-                encode_json(head),
-            ),
+    def find_fitting(self, project: str | None) -> list[IndexedTemplate]:
+        """Return active templates of a project, those that are shared, and those of no project."""
+        rows = self._select(
+            "SELECT id, projects, is_shared, owner, CASE WHEN is_shared = 1 OR projects = '[]'"
+            " OR projects LIKE ? ESCAPE '\\' THEN sources END FROM templates WHERE state = 'active'",
+            (f"%{_escape_like(encode_json(project))}%",),
         )
-        num = rows[0][0]
-        if self._engine.name == "sqlite":
-            for pattern in template.patterns:
-                self._insert_pattern_sqlite(tx, num, pattern)
-        else:
-            tx.run_many(
-                "INSERT INTO patterns (template, id, kind, tools, tainted, score, body, words)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?::tsvector)",
-                [
-                    (*_pattern_to_row(num, one, words), _build_tsvector(build_index_tokens(words)))
-                    for one in template.patterns
-                    for words in (weigh_pattern_words(one),)
-                ],
+        found = [
+            IndexedTemplate(
+                unescape_text(id),
+                frozenset(decode_json(projects)),
+                bool(is_shared),
+                None if owner is None else unescape_text(owner),
+                tuple(decode_json(sources)),
             )
+            for id, projects, is_shared, owner, sources in rows
+            if sources is not None
+        ]
+        return [
+            one for one in found if one.is_shared or project in one.projects or not one.projects
+        ]
 
-    @staticmethod
-    def _insert_pattern_sqlite(tx: Transaction, num: int, pattern: Pattern) -> None:
-        words = weigh_pattern_words(pattern)
-        rows = tx.run(
-            f"{PATTERNS.build_insert('num')} RETURNING num",
-            _pattern_to_row(num, pattern, words),
-        )
-        tx.run(
-            "INSERT INTO pattern_words (rowid, text) VALUES (?, ?)",
-            (rows[0][0], escape_text(build_index_tokens(words))),
-        )
+    def count_uses(self, template: str) -> int:
+        """Return how many sessions were started from a template, without their continuations."""
+        return self._select(
+            "SELECT count(*) FROM sessions WHERE template = ? AND parent IS NULL"
+            " AND arm NOT IN ('cold', 'placebo')",
+            (escape_text(template),),
+        )[0][0]
 
-    def _delete_template(self, tx: Transaction, id: str) -> None:
-        found = tx.run("SELECT num FROM templates WHERE id = ?", (escape_text(id),))
-        for (num,) in found:
-            if self._engine.name == "sqlite":
-                tx.run(
-                    "DELETE FROM pattern_words WHERE rowid IN"
-                    " (SELECT num FROM patterns WHERE template = ?)",
-                    (num,),
-                )
-            tx.run("DELETE FROM patterns WHERE template = ?", (num,))
-            tx.run("DELETE FROM templates WHERE num = ?", (num,))
-
-
-def _pattern_to_row(num: int, pattern: Pattern, words: WeightedWords) -> tuple[Any, ...]:
-    tools = " ".join(dict.fromkeys(step.tool for step in pattern.steps))
-    return (
-        num,
-        pattern.id,
-        pattern.kind,
-        escape_text(f" {tools} "),
-        int(pattern.tainted),
-        pattern.score,
-        encode_json({**to_json_value(pattern), WORDS_KEY: [words.length, words.words]}),
-    )
+    def load_origins(self, sessions: Sequence[str]) -> set[tuple[str | None, str | None]]:
+        """Return the owners and projects of sessions; a session that is gone has neither."""
+        found: set[tuple[str | None, str | None]] = set()
+        for start in range(0, len(sessions), _BATCH_SIZE):
+            batch = [escape_text(one) for one in sessions[start : start + _BATCH_SIZE]]
+            rows = self._select(
+                f"SELECT owner, project FROM sessions WHERE id IN ({', '.join('?' * len(batch))})",
+                batch,
+            )
+            found |= {
+                (unescape_text(owner) if owner else None, project and unescape_text(project))
+                for owner, project in rows
+            }
+            if len(rows) < len(batch):
+                found.add((None, None))
+        return found
 
 
-def _build_tsvector(tokens: str) -> str:
-    """Build a tsvector; tokens are letters and digits, so as lexemes they only need quotes."""
-    words = [word[:500].replace("\\", "\\\\").replace("'", "''") for word in tokens.split()]
-    return " ".join(
-        f"'{escape_text(word)}':{place}" for place, word in enumerate(words[:16_000], 1)
-    )
+def _escape_like(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -6,14 +6,3 @@
 CREATE VIRTUAL TABLE words USING fts5 (
     text, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 0'
 );
-
-CREATE VIRTUAL TABLE pattern_words USING fts5 (
-    text, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 0'
-);
-
-INSERT INTO counts_state (id, sessions) VALUES (1, 0);
-CREATE TRIGGER mining_results_deleted AFTER DELETE ON mining_results BEGIN
-    DELETE FROM candidates WHERE session = OLD.session;
-    DELETE FROM call_type_counts WHERE session = OLD.session;
-    DELETE FROM mining_calls WHERE session = OLD.session;
-END;

@@ -1,9 +1,9 @@
-"""Mining against its floor: reading and decoding the same rows, in the same run.
+"""Learning against its floor: reading and decoding the same rows, in the same run.
 
 Ten thousand invented sessions of a coding agent in one store. Each figure is taken in a process of
 its own, on the same file, after the calls were judged: `floor` reads every session through the store
-and decodes its messages and the verdicts on its calls, which are the rows that mining is about;
-`first` mines all of them, `second` does it again after one in a hundred sessions has come anew.
+and decodes its messages and the verdicts on its calls, which are the rows that learning is about;
+`first` learns from all of them, `second` does it again after one in a hundred sessions has come anew.
 Judging is timed beside them; it is done once for everything that is learned.
 """
 
@@ -34,7 +34,7 @@ SEED = 4711
 FILES = [
     f"src/{part}/{name}.py" for part in ("core", "web", "store", "cli") for name in "abcdefghij"
 ]
-MUST = {"first": 3.0, "second": 0.05}
+MUST = {"first": 15.0, "second": 0.05}
 
 
 def lines(draw: random.Random, size: int) -> str:
@@ -114,50 +114,45 @@ def read_all(path: Path) -> dict[str, Any]:
 
 
 def judge_all(path: Path) -> dict[str, Any]:
-    from rekindle.learning import miner
+    from rekindle.learning.judged_sessions import judge_sessions
     from rekindle.store import open_store
 
     with open_store(path) as store:
         started = time.perf_counter()
-        calls = miner.judge_sessions(store)
+        calls = judge_sessions(store)
         return {"seconds": time.perf_counter() - started, "calls": calls}
 
 
-def mine_all(path: Path) -> dict[str, Any]:
-    from rekindle.learning import miner
-    from rekindle.redaction.redactor import Redactor
+def learn_all(path: Path) -> dict[str, Any]:
+    from rekindle.learning.notes.learner import learn_from_sessions
     from rekindle.store import open_store
 
     with open_store(path) as store:
-        wanted = miner.MiningFilter(min_messages=1, max_sessions=10**9)
         started = time.perf_counter()
-        learned = miner.mine_sessions(store, Redactor(home="/home/ada"), wanted, now=1.8e9)
-        return {
-            "seconds": time.perf_counter() - started,
-            "anew": learned.scan.looked_through,
-            "patterns": len(learned.patterns),
-        }
+        learned = learn_from_sessions(store)
+        return {"seconds": time.perf_counter() - started, "anew": learned.sessions}
 
 
 def forget_all(path: Path) -> dict[str, Any]:
     from rekindle.store import open_store
+    from rekindle.store.learning.observations import delete_all_observations
 
     with open_store(path) as store:
-        store.mining_results.clear()
+        store._write(delete_all_observations)  # pyright: ignore[reportPrivateUsage]
         return {}
 
 
-CHILDREN = {"floor": read_all, "judge": judge_all, "mine": mine_all, "forget": forget_all}
+CHILDREN = {"floor": read_all, "judge": judge_all, "learn": learn_all, "forget": forget_all}
 
 
 def child(what: str, path: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "bench.mining", what, str(path)]
+    command = [sys.executable, "-m", "bench.learning", what, str(path)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
 
 
 def measure(sessions: int, times: int) -> dict[str, Any]:
-    folder = WORK / "mining"
+    folder = WORK / "learning"
     folder.mkdir(parents=True, exist_ok=True)
     small, large = folder / f"made-{SMALL}.db", folder / f"made-{sessions}.db"
     for path in (small, large):
@@ -167,21 +162,21 @@ def measure(sessions: int, times: int) -> dict[str, Any]:
     fill(large, sessions)
     rows: dict[str, Any] = {"judge": child("judge", large), "size": large.stat().st_size}
     child("judge", small)
-    rows["memory small"] = child("mine", small)
+    rows["memory small"] = child("learn", small)
     rounds: list[dict[str, Any]] = []
     new = max(1, int(sessions * NEW))
     count = sessions
     for _ in range(times):
         before = child("floor", large)
         child("forget", large)
-        first = child("mine", large)
+        first = child("learn", large)
         after = child("floor", large)
         second: list[dict[str, Any]] = []
         for _ in range(AGAIN):
             fill(large, new, count)
             count += new
             child("judge", large)
-            second.append(child("mine", large))
+            second.append(child("learn", large))
         rounds.append({"floor": [before, after], "first": [first], "second": second})
     rows["rounds"] = rounds
     for path in folder.glob("made-*"):
@@ -202,11 +197,11 @@ def render(rows: dict[str, Any], command: str) -> str:
     for field, unit in (("seconds", "s"), ("cpu", "CPU s")):
         floor, first, second = (taken(rounds, name, field) for name in ("floor", "first", "second"))
         table += [
-            _row(f"mine {one['anew']:,} sessions anew: {unit}", floor, first, "first"),
+            _row(f"learn from {one['anew']:,} sessions: {unit}", floor, first, "first"),
             _row(f"again, {again['anew']:,} new: {unit}", first, second, "second"),
         ]
     memory = (
-        f"Peak memory while mining: {rows['memory small']['peak_mb']:.0f} MB for {SMALL:,} sessions,"
+        f"Peak memory while learning: {rows['memory small']['peak_mb']:.0f} MB for {SMALL:,} sessions,"
         f" {max(taken(rounds, 'first', 'peak_mb')):.0f} MB for all."
     )
     judged = (
@@ -217,10 +212,10 @@ def render(rows: dict[str, Any], command: str) -> str:
     head = (
         f"`{command}` on {report.machine()}. A store of {size:.0f} MB, {count:,} messages; medians of"
         f" {len(rounds)} rounds, and of their ratios with the lowest and the highest. The floor reads"
-        " and decodes the messages and the verdicts on their calls, before and after each mining; of"
+        " and decodes the messages and the verdicts on their calls, before and after each run; of"
         f" the second run, which is made {AGAIN} times, it is the first."
     )
-    return "\n\n".join(["## Mining", head, "\n".join(table), f"{judged} {memory}"]) + "\n"
+    return "\n\n".join(["## Learning", head, "\n".join(table), f"{judged} {memory}"]) + "\n"
 
 
 def _row(work: str, floor: list[float], ours: list[float], name: str) -> str:
@@ -244,19 +239,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     rows = measure(1_000, 1) if args.quick else measure(SESSIONS, 9)
-    text = render(rows, "python -m bench mine")
+    text = render(rows, "python -m bench learn")
     print(text)
     if not args.quick:
-        report.write("mining", text)
+        report.write("learning", text)
 
 
 def main(arguments: list[str]) -> Iterator[str]:
     what, path = arguments
-    for module in (
-        "rekindle.learning.miner",
-        "rekindle.redaction.redactor",
-    ):  # before the clock, for all alike
-        importlib.import_module(module)
+    importlib.import_module("rekindle.learning.notes.learner")  # before the clock, for all alike
     began = time.process_time()
     found = CHILDREN[what](Path(path))
     found["cpu"] = time.process_time() - began

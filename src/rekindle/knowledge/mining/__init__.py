@@ -1,1 +1,0 @@
-"""The parts of mining: call signatures, slots, recoveries from errors, merging."""
