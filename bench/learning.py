@@ -114,7 +114,7 @@ def read_all(path: Path) -> dict[str, Any]:
 
 
 def judge_all(path: Path) -> dict[str, Any]:
-    from rekindle.learning.judged_sessions import judge_sessions
+    from rekindle.learning.verdicts.judged_sessions import judge_sessions
     from rekindle.store import open_store
 
     with open_store(path) as store:

@@ -59,10 +59,10 @@ if TYPE_CHECKING:
     from rekindle.gateway.context import GatewayContext
     from rekindle.gateway.gateway import Gateway, GatewayOptions
     from rekindle.learning.build import build_template
-    from rekindle.learning.judged_sessions import iter_judged_sessions
     from rekindle.learning.library import TemplateLibrary
     from rekindle.learning.notes.learner import learn_from_sessions
     from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
+    from rekindle.learning.verdicts.judged_sessions import iter_judged_sessions
     from rekindle.learning.warm_start import (
         NewSession,
         WarmStartConfig,
@@ -238,7 +238,7 @@ _NAMES = {  # by module
     "gateway.gateway": "Gateway GatewayOptions",
     "redaction.redactor": "Redactor",
     "analytics.insights": "Insights compute_insights",
-    "learning.judged_sessions": "iter_judged_sessions",
+    "learning.verdicts.judged_sessions": "iter_judged_sessions",
     "learning.build": "build_template",
     "learning.library": "TemplateLibrary",
     "learning.notes.learner": "learn_from_sessions",

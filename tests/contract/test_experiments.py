@@ -5,7 +5,7 @@ import pytest
 from rekindle import Message, ToolCall
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.experiments.experiment import Experiment, build_report, normalize_shares
-from rekindle.learning import judged_sessions
+from rekindle.learning.verdicts import judged_sessions
 from rekindle.store import Store
 
 TRIAL = Experiment(

@@ -6,7 +6,7 @@ import pytest
 
 from rekindle import Message, Store, ToolCall
 from rekindle.judging import judge
-from rekindle.learning import judged_sessions
+from rekindle.learning.verdicts import judged_sessions
 from tests.contract.messages import answer, user
 
 

@@ -7,7 +7,7 @@ import pytest
 from rekindle import Filter, Message, Store, ToolCall
 from rekindle.analytics.outcome_rates import summarize_outcomes
 from rekindle.errors import InvalidInput, NotFound
-from rekindle.learning.session_outcomes import judge_outcomes, load_outcome
+from rekindle.learning.verdicts.session_outcomes import judge_outcomes, load_outcome
 from rekindle.types import SessionOutcome
 
 

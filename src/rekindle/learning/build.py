@@ -36,11 +36,11 @@ from rekindle.types import (
 
 from . import library
 from .extract import extract_session
-from .judged_sessions import Progress, judge_sessions
 from .library import SHARED_TAG, TemplateLibrary, update_index
 from .notes.learner import decode_observations, learn_from_sessions, load_observations
 from .session_filter import BuildFilter, ScanReport, choose_sessions, list_sessions
 from .template_slot import OverwriteCheck, TemplateSlot, validate_new_name
+from .verdicts.judged_sessions import Progress, judge_sessions
 
 MAX_PLAYBOOK_NOTES = 100
 AUTOMATIC_MAX_ERROR_RATE = 0.1  # of the sessions that an automatic build may use

@@ -20,9 +20,9 @@ from rekindle.projects import hash_folder
 from rekindle.store import Store
 from rekindle.types import JudgedCall, Message, Seed, Session, TemplateNote
 
-from .judged_sessions import load_judged_session
 from .notes.learner import is_said, load_session
 from .notes.playbooks import find_project
+from .verdicts.judged_sessions import load_judged_session
 
 MAX_REQUEST_CHARS, MAX_ANSWER_CHARS = 160, 300
 

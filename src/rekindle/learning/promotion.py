@@ -25,8 +25,8 @@ from rekindle.store.learning.experiments import IDLE_SECONDS
 from rekindle.types import JudgedSession, Template
 
 from . import build
-from .judged_sessions import judge_sessions
 from .library import TemplateLibrary
+from .verdicts.judged_sessions import judge_sessions
 
 MAX_RECENT_SESSIONS = 400  # per template: old results must not outweigh recent harm
 

@@ -19,7 +19,6 @@ from rekindle.store import Store
 from rekindle.types import JSON, Template, to_json_value
 
 from . import build
-from .judged_sessions import load_judged_session
 from .library import (
     SHARED_TAG,
     TemplateLibrary,
@@ -31,6 +30,7 @@ from .library import (
 from .selection import is_owned_by
 from .session_filter import BuildFilter
 from .template_slot import OverwriteCheck
+from .verdicts.judged_sessions import load_judged_session
 from .warm_start import require_active
 
 # Required arguments by action.

@@ -16,7 +16,7 @@ HEAVY = {
     "openai",
     "prompt_toolkit",
     "psycopg",
-    "rekindle.learning.judged_sessions",
+    "rekindle.learning.verdicts.judged_sessions",
     "rekindle.judging.judge",
     "rekindle.redaction.redactor",
 }
@@ -30,8 +30,8 @@ HEAVY = {
         ("rekindle.gateway.service.service", set[str]()),
         ("rekindle.cli.chat.session", set[str]()),
         (
-            "rekindle.learning.judged_sessions",
-            {"rekindle.learning.judged_sessions", "rekindle.judging.judge"},
+            "rekindle.learning.verdicts.judged_sessions",
+            {"rekindle.learning.verdicts.judged_sessions", "rekindle.judging.judge"},
         ),
     ],
 )

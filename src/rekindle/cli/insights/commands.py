@@ -243,13 +243,13 @@ def _disable_gc() -> Generator[None]:
 
 
 def _judge_session(store: Store, name: str, owner: str | None) -> JudgedSession:
-    from rekindle.learning import judged_sessions
+    from rekindle.learning.verdicts import judged_sessions
 
     return judged_sessions.load_judged_session(store, store.resolve(name, owner=owner).id)
 
 
 def _judge_sessions(store: Store, where: Filter) -> Iterator[JudgedSession]:
-    from rekindle.learning import judged_sessions
+    from rekindle.learning.verdicts import judged_sessions
 
     with show_progress("Judging") as show:
         judged_sessions.judge_sessions(store, where, progress=show)
@@ -258,7 +258,7 @@ def _judge_sessions(store: Store, where: Filter) -> Iterator[JudgedSession]:
 
 def _summarize_outcomes(store: Store, where: Filter) -> tuple[OutcomeRate, ...]:
     from rekindle.analytics.outcome_rates import summarize_outcomes
-    from rekindle.learning.session_outcomes import judge_outcomes
+    from rekindle.learning.verdicts.session_outcomes import judge_outcomes
 
     with show_progress("Judging sessions") as show:
         judge_outcomes(store, where, progress=show)

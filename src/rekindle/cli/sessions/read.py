@@ -104,7 +104,7 @@ def list_sessions(
 
 
 def _judge_outcomes(store: Store, where: Filter) -> None:
-    from rekindle.learning.session_outcomes import judge_outcomes
+    from rekindle.learning.verdicts.session_outcomes import judge_outcomes
 
     with suppress(StoreReadOnly), show_progress("Judging sessions") as show:
         judge_outcomes(store, where, progress=show)
@@ -112,7 +112,7 @@ def _judge_outcomes(store: Store, where: Filter) -> None:
 
 def _load_outcome(store: Store, session: Session) -> SessionOutcome | None:
     """Return what became of a session, judged now unless that would delay a long one."""
-    from rekindle.learning.session_outcomes import judge_outcomes
+    from rekindle.learning.verdicts.session_outcomes import judge_outcomes
 
     if session.message_count <= _MAX_JUDGED_MESSAGES:
         with suppress(StoreReadOnly):

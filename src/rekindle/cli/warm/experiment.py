@@ -204,8 +204,8 @@ def report(name: ExperimentArgument = None, json: JsonOption = False) -> None:
       rekindle warm experiment report autumn --json
     """
     from rekindle.experiments import experiment as trials
-    from rekindle.learning import judged_sessions
-    from rekindle.learning.session_outcomes import judge_outcomes
+    from rekindle.learning.verdicts import judged_sessions
+    from rekindle.learning.verdicts.session_outcomes import judge_outcomes
     from rekindle.store import Filter
 
     with open_for_reading() as store:
@@ -256,7 +256,8 @@ def plan(
 def _review_template(store: Store, experiment: Experiment) -> PromotionDecision | None:
     """Evaluate the template of the experiment and apply the decision."""
     from rekindle.errors import NotFound
-    from rekindle.learning import judged_sessions, promotion
+    from rekindle.learning import promotion
+    from rekindle.learning.verdicts import judged_sessions
     from rekindle.store import Filter
 
     if experiment.template is None:

@@ -24,12 +24,6 @@ _WORD_OPTION = re.compile(r"-[a-z]{2,16}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
 _SMALL_NUMBER = re.compile(r"\d{1,2}[smhkMG]?")
 _SEGMENT = re.compile(r"\.{0,3}[A-Za-z0-9_@+~*?-]+(?:\.[A-Za-z0-9_*+-]+)*|\.{1,3}|\*{1,2}")
-# An address of a person or a machine looks like a path, except for these.
-_ADDRESS = re.compile(r"[^@]@(?!\d{1,2}x\b|v?\d+\b)")
-_HOST = re.compile(
-    r"(?i)(?!github\.com|gitlab\.com|golang\.org)[^.].*"
-    r"\.(?:com|org|net|edu|gov|info|biz|io|internal|lan|corp|example)"
-)
 _WORD_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _HOST = re.compile(r"[a-z0-9][a-z0-9-]*+(?:\.[a-z0-9-]++)*\.[a-z]{2,}+")
 _PIECE = re.compile(r"[A-Za-z0-9]+")
@@ -147,8 +141,6 @@ def keep_path(path: str) -> str | None:
     if any("@" in part[1:] for part in parts):
         return None  # a mail address, or a version of a package
     if not parts or any(_SEGMENT.fullmatch(part) is None or _is_random(part) for part in parts):
-        return None
-    if _HOST.fullmatch(parts[0]) or any(_ADDRESS.search(part) for part in parts):
         return None
     return path
 

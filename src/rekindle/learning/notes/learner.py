@@ -26,7 +26,7 @@ from rekindle.knowledge.wishes.wishes import (
     WishSession,
     collect_wishes,
 )
-from rekindle.learning.judged_sessions import judge_sessions, load_judged_session
+from rekindle.learning.verdicts.judged_sessions import judge_sessions, load_judged_session
 from rekindle.projects import (
     FOLDER_PREFIX,
     choose_project,
@@ -141,12 +141,13 @@ def _collect_wishes(store: Store, observations: Sequence[SessionObservation]) ->
         return []
     from rekindle.redaction.redactor import Redactor  # a chat without wishes need not load it
 
-    requests = Counter(word for words in {one.words for one in observations} for word in words)
     paths = {path for one in observations for path in list_paths(one)}
+    # A word that two sessions said may still be a password; one in the name of a file is not.
+    names = {word for path in paths for word in hash_words(path)}
 
     def is_shared(word: str) -> bool:
         hashed = hash_words(word)
-        return bool(hashed) and all(requests[one] > 1 for one in hashed)
+        return bool(hashed) and hashed <= names
 
     def load_text(session: str, position: int) -> str:
         found = store.messages(session, after=position - 1, limit=1)

@@ -1,0 +1,1 @@
+"""What became of stored calls and sessions, judged once and kept."""
