@@ -230,7 +230,7 @@ def make_literal_detector(detectors: LiteralDetectors) -> Detector:
         if not found:
             return NO_CANDIDATES
         return [
-            Candidates(found[literal], inspect, 0.2 if number else 1.0)
+            Candidates(found[literal], inspect, 0.1 if number else 1.0)
             for literal in sorted(found.keys() & order.keys(), key=order.__getitem__)
             for number, inspect in enumerate(table[literal])
         ]
@@ -240,7 +240,7 @@ def make_literal_detector(detectors: LiteralDetectors) -> Detector:
 
 # ── the search
 
-_MIN_WORK = 10_000  # inspections in any text, however short
+_MIN_WORK = 40_000  # inspections in any text, however short
 _CHARS_PER_INSPECTION = 64  # beyond that; ordinary text has one in 110 characters
 _EDGE = re.compile(r"\S{0,400}")
 

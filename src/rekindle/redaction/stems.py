@@ -75,7 +75,7 @@ _SEPARATE_LITERALS = tuple(stem.encode() for stem in _LITERALS if not set(stem) 
 # In a long text, what occurs this often in one window is not searched for further there.
 LONG_TEXT = 200_000
 WINDOW_BITS = 12
-_MAX_PER_WINDOW = 100
+_MAX_PER_WINDOW = 120
 _OVERLAP = 16  # longer than any literal
 
 

@@ -70,6 +70,8 @@ def is_memorable_password(value: str) -> bool:
     """Return whether a word looks like a password that a person chose: `hunter2!`, not `utf8`."""
     if is_placeholder(value) or _TECHNICAL.match(value) or is_path(value):
         return False
+    if len(value) > 20 and value.isidentifier() and not is_random(value, 8):
+        return False
     return _MEMORABLE.match(value) is not None and value.lower() not in _COMMON
 
 
