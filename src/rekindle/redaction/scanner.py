@@ -1,8 +1,9 @@
 """The input of a detector, its result, and the search of a text by all detectors.
 
 A detector finds the positions that deserve a closer look in one fast pass; the inspection of each is
-bounded and comes later. So the work is known before it is done, and a text that would cost too much is not inspected where its positions are densest: those stretches
-are masked as a whole. Ordinary text stays far below the limit.
+bounded and comes later. So the work is known before it is done. A long text that would cost too much
+is not inspected where its positions are densest: those stretches are masked as a whole. Ordinary text
+stays far below the limit.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class ScanInput:
     """
 
     __slots__ = (
-        "_digit_image", "_literal_positions", "_runs", "crowded", "last_runs", "lower", "raw", "seen_names", "text",
+        "_digit_image", "_literal_positions", "_runs", "crowded", "last_runs", "lower",
+        "raw", "seen_names", "text",
     )  # fmt: skip
 
     def __init__(self, text: str) -> None:

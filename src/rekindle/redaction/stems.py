@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern stays on one line)
 """Finds the literals that detectors wait for, most of them in one pass over a text.
 
 Searching for forty literals one by one would dominate the cost of redaction. Most of them contain a

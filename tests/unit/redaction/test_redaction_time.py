@@ -51,7 +51,8 @@ def test_all_literals_are_found_in_one_sweep_as_if_each_was_searched_for() -> No
 
 DENSE = (
     "token=", "password=x ", '"key":"', "secret='", "-----BEGIN PRIVATE KEY-----\n", "a@b.co ", "://a:b@",
-    "eyJ-", "sk-", "4111 1111 ", "%41", "\\x67", "10.20.30.40 ", " -p ", "密码：", '{"password":', "pw", "| key ",
+    "eyJ-", "sk-", "4111 1111 ", "%41", "\\x67", "10.20.30.40 ", " -p ", "密码：", '{"password":', "pw",
+    "| key ",
 )  # fmt: skip
 
 

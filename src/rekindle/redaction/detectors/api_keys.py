@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern stays on one line)
 """Detects tokens of known providers in long runs of letters and digits."""
 
 from __future__ import annotations

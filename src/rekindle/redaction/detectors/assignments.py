@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern stays on one line)
 """Detects a secret's name and its value: in code, settings, JSON, YAML, XML, options and prose."""
 
 from __future__ import annotations

@@ -82,7 +82,9 @@ def _check_bare_token(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
     if before == "/":
         if end - start < 22 or not _URL_SEGMENT.search(text, max(0, start - 200), start):
             return NO_SPANS
-    elif after not in _TOKEN_FOLLOWERS or (before not in _TOKEN_LEADERS and not text.endswith(("\\n", "\\t"), 0, start)):
+    elif after not in _TOKEN_FOLLOWERS or (
+        before not in _TOKEN_LEADERS and not text.endswith(("\\n", "\\t"), 0, start)
+    ):
         return NO_SPANS
     word = text[start:end]
     if len(word) == 64 and (lines := _KEY_LINES.match(text, start)):

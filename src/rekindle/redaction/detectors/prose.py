@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern stays on one line)
 """Detects passwords in sentences: `the password for staging is …`, `log in with admin / …`."""
 
 from __future__ import annotations
