@@ -258,10 +258,12 @@ def find_spans(text: str, detectors: Iterable[Detector]) -> list[RedactionSpan]:
     limit = max(_MIN_WORK, len(text) // _CHARS_PER_INSPECTION)
     dense = _find_dense_windows(work, scan.crowded, limit)
     spans = _mask_windows(text, dense) if dense else []
+    if dense:
+        work = _leave_out(work, dense)
     for positions, inspect, _ in work:
         done = 0
         for at in positions:
-            if at < done or (dense and at >> WINDOW_BITS in dense):
+            if at < done:
                 continue
             for span in inspect(scan, at):
                 spans.append(span)
@@ -293,6 +295,15 @@ def _find_dense_windows(
         dense.add(window)
         total -= costs[window]
     return frozenset(dense)
+
+
+def _leave_out(work: Iterable[Candidates], dense: Set[int]) -> list[Candidates]:
+    """Return the candidates outside of the dense windows."""
+    kept: dict[int, list[int]] = {}
+    for positions, _, _ in work:
+        if id(positions) not in kept:
+            kept[id(positions)] = [at for at in positions if at >> WINDOW_BITS not in dense]
+    return [found._replace(positions=kept[id(found.positions)]) for found in work]
 
 
 def _mask_windows(text: str, windows: Iterable[int]) -> list[RedactionSpan]:

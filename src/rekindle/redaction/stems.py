@@ -70,6 +70,14 @@ _LITERALS_BY_BYTE = {
     ord(letter): tuple((stem.encode(), at) for stem, at in stems)
     for letter, stems in _LITERALS_BY_CHAR.items()
 }
+# The same for a stop and the byte before it; a literal may also begin at the stop.
+_LITERALS_BY_PAIR = {
+    bytes((before, letter)): tuple(
+        (stem, at) for stem, at in stems if at == 0 or stem[at - 1] == before
+    )
+    for letter, stems in _LITERALS_BY_BYTE.items()
+    for before in {stem[at - 1] for stem, at in stems if at}
+}
 _SEPARATE_LITERALS = tuple(stem.encode() for stem in _LITERALS if not set(stem) & set(_RARE_CHARS))
 
 
@@ -137,7 +145,8 @@ def _collect_literals(
         limit -= 1
         if limit < 0:
             return False
-        for literal, offset in _LITERALS_BY_BYTE[lower[char_at]]:
+        pair = lower[char_at - 1 : char_at + 1] if char_at else lower[:1]
+        for literal, offset in _LITERALS_BY_PAIR.get(pair) or _LITERALS_BY_BYTE[lower[char_at]]:
             at = char_at - offset
             if at >= 0 and lower.startswith(literal, at):
                 positions = found.setdefault(literal, [])
