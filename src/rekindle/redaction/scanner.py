@@ -1,8 +1,9 @@
 """The input of a detector, its result, and the search of a text by all detectors.
 
 A detector finds the positions that deserve a closer look in one fast pass; the inspection of each is
-bounded and comes later. So the work is known before it is done, and a text that would cost too much is not inspected where its positions are densest: those stretches
-are masked as a whole. Ordinary text stays far below the limit.
+bounded and comes later. So the work is known before it is done. A long text that would cost too much
+is not inspected where its positions are densest: those stretches are masked as a whole. Ordinary text
+stays far below the limit.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class ScanInput:
     """
 
     __slots__ = (
-        "_digit_image", "_literal_positions", "_runs", "crowded", "last_runs", "lower", "raw", "seen_names", "text",
+        "_digit_image", "_literal_positions", "_runs", "crowded", "last_runs", "lower",
+        "raw", "seen_names", "text",
     )  # fmt: skip
 
     def __init__(self, text: str) -> None:
@@ -230,7 +232,7 @@ def make_literal_detector(detectors: LiteralDetectors) -> Detector:
         if not found:
             return NO_CANDIDATES
         return [
-            Candidates(found[literal], inspect, 0.2 if number else 1.0)
+            Candidates(found[literal], inspect, 0.1 if number else 1.0)
             for literal in sorted(found.keys() & order.keys(), key=order.__getitem__)
             for number, inspect in enumerate(table[literal])
         ]
@@ -240,7 +242,7 @@ def make_literal_detector(detectors: LiteralDetectors) -> Detector:
 
 # ── the search
 
-_MIN_WORK = 10_000  # inspections in any text, however short
+_MIN_WORK = 40_000  # inspections in any text, however short
 _CHARS_PER_INSPECTION = 64  # beyond that; ordinary text has one in 110 characters
 _EDGE = re.compile(r"\S{0,400}")
 
@@ -256,10 +258,12 @@ def find_spans(text: str, detectors: Iterable[Detector]) -> list[RedactionSpan]:
     limit = max(_MIN_WORK, len(text) // _CHARS_PER_INSPECTION)
     dense = _find_dense_windows(work, scan.crowded, limit)
     spans = _mask_windows(text, dense) if dense else []
+    if dense:
+        work = _leave_out(work, dense)
     for positions, inspect, _ in work:
         done = 0
         for at in positions:
-            if at < done or (dense and at >> WINDOW_BITS in dense):
+            if at < done:
                 continue
             for span in inspect(scan, at):
                 spans.append(span)
@@ -291,6 +295,15 @@ def _find_dense_windows(
         dense.add(window)
         total -= costs[window]
     return frozenset(dense)
+
+
+def _leave_out(work: Iterable[Candidates], dense: Set[int]) -> list[Candidates]:
+    """Return the candidates outside of the dense windows."""
+    kept: dict[int, list[int]] = {}
+    for positions, _, _ in work:
+        if id(positions) not in kept:
+            kept[id(positions)] = [at for at in positions if at >> WINDOW_BITS not in dense]
+    return [found._replace(positions=kept[id(found.positions)]) for found in work]
 
 
 def _mask_windows(text: str, windows: Iterable[int]) -> list[RedactionSpan]:

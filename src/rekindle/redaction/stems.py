@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern stays on one line)
 """Finds the literals that detectors wait for, most of them in one pass over a text.
 
 Searching for forty literals one by one would dominate the cost of redaction. Most of them contain a
@@ -69,13 +70,21 @@ _LITERALS_BY_BYTE = {
     ord(letter): tuple((stem.encode(), at) for stem, at in stems)
     for letter, stems in _LITERALS_BY_CHAR.items()
 }
+# The same for a stop and the byte before it; a literal may also begin at the stop.
+_LITERALS_BY_PAIR = {
+    bytes((before, letter)): tuple(
+        (stem, at) for stem, at in stems if at == 0 or stem[at - 1] == before
+    )
+    for letter, stems in _LITERALS_BY_BYTE.items()
+    for before in {stem[at - 1] for stem, at in stems if at}
+}
 _SEPARATE_LITERALS = tuple(stem.encode() for stem in _LITERALS if not set(stem) & set(_RARE_CHARS))
 
 
 # In a long text, what occurs this often in one window is not searched for further there.
 LONG_TEXT = 200_000
 WINDOW_BITS = 12
-_MAX_PER_WINDOW = 100
+_MAX_PER_WINDOW = 120
 _OVERLAP = 16  # longer than any literal
 
 
@@ -136,7 +145,8 @@ def _collect_literals(
         limit -= 1
         if limit < 0:
             return False
-        for literal, offset in _LITERALS_BY_BYTE[lower[char_at]]:
+        pair = lower[char_at - 1 : char_at + 1] if char_at else lower[:1]
+        for literal, offset in _LITERALS_BY_PAIR.get(pair) or _LITERALS_BY_BYTE[lower[char_at]]:
             at = char_at - offset
             if at >= 0 and lower.startswith(literal, at):
                 positions = found.setdefault(literal, [])

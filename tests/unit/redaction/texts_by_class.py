@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a text stays on one line)
 """Texts with a secret in them, by class; `canaries.py` says what a field stands for.
 
 {g} is a generated password, {m} one that a person chose, {T} a token with a known prefix.

@@ -14,8 +14,8 @@
     encoded.py           secrets inside base64, hexadecimal, percent-encoding and other escapes
 
 Beside this folder are `personal/` for personal data, `vocabulary/` for names, shapes and randomness, and
-`scanner.py` for the search. A detector first finds cheap literals; the scanner then has a bounded stretch
-around each inspected, so the cost is linear in the length of the text, whatever it contains.
+`scanner.py` for the search. A detector first finds cheap literals; then a bounded stretch around each is
+inspected, so the cost is linear in the length of the text, whatever it contains.
 """
 
 from __future__ import annotations

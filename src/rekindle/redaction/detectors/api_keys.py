@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern stays on one line)
 """Detects tokens of known providers in long runs of letters and digits."""
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def _parse_shapes(table: str) -> tuple[TokenShape, ...]:
             prefix,
             rest,
             _DOTTED_REST.match(rest) is not None,
-            prefix[:-1].isalnum() and len(prefix) < 5,
+            prefix[:-1].isalnum() and len(prefix) < 4,
         )
         for kind, prefixes, rest in rows
         for prefix in prefixes.split(",")

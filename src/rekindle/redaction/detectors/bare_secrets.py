@@ -36,7 +36,7 @@ _ID_PREFIX = re.compile(
       |main|vendor|app|page|layout|node|job|task|step|span|trace|batch|conv|chat|ftjob|vs|org|user|usr
       |proj|project|team|ws|wf|act|agent|tool|id|uuid|ref|rev|commit|tree|blob|hash|cache|etag|nonce
       |snap|vol|ami|subnet|vpc|eni|arn|layer|image|css|sc|jss|svelte|astro|data|part|boundary|part
-      |function|functions|default|srvtoolu|mcptoolu|ctx|reasoning|summary|checkpoint|intent)[-_]|0x""",
+      |function|functions|default|srvtoolu|mcptoolu|ctx|reasoning|summary|checkpoint|intent)[-_]|0x|[a-z]{2,10}_01[A-Za-z0-9]{22}\Z""",
     re.X,
 )
 _ID_NAME = re.compile(
@@ -171,7 +171,7 @@ _PASSWORD_FOLLOWERS = frozenset(
     ("", " ", "\t", "\n", "\r", '"', "'", "`", "\\", ",", ";", ".", "|", "<", ")", "]", "@")
 )
 _NOT_A_PASSWORD = re.compile(
-    r"%[0-9A-F]{2}|\A[A-Za-z]+\d?@\w+\Z|&&|\+\+|[+*]\d{1,3}\Z|\*\*|\?\?|%[sdrvxq](?![A-Za-z0-9])|\A[$%#@&*+?~^]|&(?:amp|lt|gt|quot)"
+    r"%[0-9A-F]{2}|\A[A-Za-z]+\d?@\w+\Z|&&|\+\+|[+*]\d{1,6}\Z|\*\*|\?\?|%[sdrvxq](?![A-Za-z0-9])|\A[$%#@&*+?~^]|&(?:amp|lt|gt|quot)"
 )
 
 

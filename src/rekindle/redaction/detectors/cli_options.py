@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern stays on one line)
 """Detects passwords in command-line options, and passwords piped into programs."""
 
 from __future__ import annotations

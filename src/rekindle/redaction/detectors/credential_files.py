@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern stays on one line)
 """Detects lines of credential files: netrc, pgpass, shadow, docker, kube."""
 
 from __future__ import annotations

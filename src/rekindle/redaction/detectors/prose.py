@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern stays on one line)
 """Detects passwords in sentences: `the password for staging is …`, `log in with admin / …`."""
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ _COMMON = split_words("admin root user username email login password passwd none
 def is_memorable_password(value: str) -> bool:
     """Return whether a word looks like a password that a person chose: `hunter2!`, not `utf8`."""
     if is_placeholder(value) or _TECHNICAL.match(value) or is_path(value):
+        return False
+    if len(value) > 20 and value.isidentifier() and not is_random(value, 8):
         return False
     return _MEMORABLE.match(value) is not None and value.lower() not in _COMMON
 

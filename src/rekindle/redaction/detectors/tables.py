@@ -40,7 +40,12 @@ def _detect_column(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     for line_start, cells in _iter_rows(text, end + 1, separator, len(header)):
         cell = cells[column]
         value = cell.strip(" \t\"'`\r")
-        if is_placeholder(value) or value.isalpha() or not is_secret_string(name, value):
+        if (
+            is_placeholder(value)
+            or value.isalpha()
+            or " " in value
+            or not is_secret_string(name, value)
+        ):
             continue
         begin = line_start + sum(len(one) + 1 for one in cells[:column]) + cell.index(value)
         yield make_secret_span(begin, begin + len(value), name.kind)

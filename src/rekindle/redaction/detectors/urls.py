@@ -28,6 +28,7 @@ _PART_IMAGE = bytes(
     97 if (chr(c).isalnum() and c < 128) or chr(c) in "_-" else 32 for c in range(256)
 )
 _MIN_PART = b"a" * 16
+_PICTURE = re.compile(rb"\.(?:png|svg|jpe?g|gif|webp|md|html)\b")
 _PARAMETER = CharRuns(r"[A-Za-z0-9%._~+/=-]")
 _ORACLE_THIN = re.compile(r"thin:(?P<user>[^\s/@\"']{1,80})/(?P<password>[^\s@\"']{1,200})@", re.I)
 
@@ -76,6 +77,8 @@ def _detect_webhook(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     if scheme < 0 or near.find(b" ", scheme) >= 0 or near.find(b"\n", scheme) >= 0:
         return
     end = _URL_REST.find_end(scan, at, 400)
+    if _PICTURE.search(scan.lower, at, end):
+        return
     if _MIN_PART not in scan.raw[at:end].translate(_PART_IMAGE):
         return
     for part in _LONG_PART.finditer(scan.text, at, end):

@@ -28,8 +28,9 @@ _SERVICE_ACCOUNTS = frozenset(
 )
 # Endings of files and attributes; any other word of letters may be a top-level domain.
 _FILE_EXTENSIONS = split_words(
-    """js ts go cc hs rb cs vb tf mm kt png jpg jpeg gif svg webp ico json yaml yml toml html htm css scss
-    less tsx jsx mjs cjs txt log lock tgz zip tar bin exe dll java php swift dart vue sql csv xml map
+    """js ts go cc hs rb cs vb tf mm kt png jpg jpeg gif svg webp ico json yaml yml toml html htm css
+    scss less tsx jsx mjs cjs txt log lock tgz zip tar bin exe dll java php swift dart vue sql csv xml
+    map
     wasm conf cfg ini bak tmp patch diff snap test spec mod sum proto whl jar class pdf docx
     """
 )

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern stays on one line)
 """Detects numbers that identify a person, an account or a machine."""
 
 from __future__ import annotations
@@ -70,9 +71,10 @@ def _check_address(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
 
 def _check_mac(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     before = scan.text[at - 1 : at] if at else ""
-    if (found := _MAC.match(scan.text, at)) and not (before.isalnum() or before in (":", "-")):
-        if len(set(found.group().lower())) > 3:
-            yield make_secret_span(at, found.end(), "mac")
+    if before.isalnum() or before in (":", "-"):
+        return
+    if (found := _MAC.match(scan.text, at)) and len(set(found.group().lower())) > 3:
+        yield make_secret_span(at, found.end(), "mac")
 
 
 # ── numbers that only their label makes personal
@@ -105,10 +107,10 @@ def _check_labelled(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     start = at
     while start > max(0, at - 3) and "A" <= text[start - 1] <= "Z":
         start -= 1
-    if at - start == 2 and not (start and text[start - 1].isalnum()):
-        if found := _NINO.match(text, start):
-            yield make_secret_span(start, found.end(), "id-number")
-            return
+    is_alone = not (start and text[start - 1].isalnum())
+    if at - start == 2 and is_alone and (found := _NINO.match(text, start)):
+        yield make_secret_span(start, found.end(), "id-number")
+        return
     chunk = scan.lower[max(0, start - 30) : start]
     if not any(word in chunk for word in _LABEL_WORDS):
         return

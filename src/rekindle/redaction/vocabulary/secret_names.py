@@ -95,8 +95,9 @@ _HARMLESS_QUALIFIERS = split_words(
 _HARMLESS_SUFFIXES = split_words(
     """count counts id ids name names file files path paths url uri type types length len size limit
     limits expiry expires expiration ttl at time date age budget usage used total field fields label
-    policy policies manager provider service store helper util utils handler error errors header headers prefix
-    suffix hash hint hints reset change page form input inputs dialog prompt message messages
+    policy policies manager provider service store helper util utils handler error errors header
+    headers prefix suffix hash hint hints reset change page form input inputs dialog prompt message
+    messages
     required enabled disabled valid invalid check checker strength regex pattern format scope scopes
     rotation mask masked redacted kind map cache index class test tests spec example examples doc docs
     endpoint issuer audience endpoints cost costs price rate ratio window per second minute

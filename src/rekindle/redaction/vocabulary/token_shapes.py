@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a pattern stays on one line)
 """The prefixes and shapes of the tokens of known providers."""
 
 from __future__ import annotations
