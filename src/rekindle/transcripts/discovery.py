@@ -153,11 +153,14 @@ class SessionLocation(NamedTuple):
         return [path for path in paths if os.path.isdir(path)]
 
 
-def find_session_paths(home: Path, env: Mapping[str, str]) -> list[Path]:
-    """Return the existing session folders and databases of the user with this home and environment."""
+def find_session_paths(home: Path, env: Mapping[str, str], agent: str | None = None) -> list[Path]:
+    """Return the existing session folders and databases of the user with this home and environment.
+
+    Those of one agent if it is named, else those of all.
+    """
     found: dict[Path, None] = {}
-    for agent in _LOCATIONS:
-        for location in list_locations(agent, home, env):
+    for name in _LOCATIONS if agent is None else [agent]:
+        for location in list_locations(name, home, env):
             for path in location.list_existing():
                 found[Path(os.path.realpath(path))] = None
     return list(found)
@@ -175,7 +178,8 @@ def find_parent_folders(home: Path, env: Mapping[str, str]) -> list[Path]:
 
 def list_locations(agent: str, home: Path, env: Mapping[str, str]) -> list[SessionLocation]:
     """Return where an agent keeps its sessions, the first choice first."""
-    return list(_LOCATIONS[agent](home, env))
+    list_agent_locations = _LOCATIONS.get(agent)
+    return list(list_agent_locations(home, env)) if list_agent_locations else []
 
 
 def _list_claude_code_paths(home: Path, env: Mapping[str, str]) -> Iterator[SessionLocation]:
