@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -16,6 +18,7 @@ import apsw
 import pytest
 
 from tests import command
+from tests.acceptance.faults import small_disk
 from tests.acceptance.terminals import CTRL_C, Terminal
 from tests.acceptance.test_cli import Rekindle, claude_code_session
 from tests.unit.transcripts.readers.test_opencode import database, fill
@@ -57,9 +60,9 @@ def watching(rekindle: Rekindle, *words: str, **env: str) -> Iterator[RunningWat
         assert process.wait(PATIENCE) == 0
 
 
-def append_line(path: Path, number: int) -> None:
+def append_line(path: Path, number: int, text: str = "More.") -> None:
     first = json.loads(path.read_text().splitlines()[0])
-    line = {**first, "uuid": f"more-{number}", "message": {"role": "user", "content": f"{number}"}}
+    line = {**first, "uuid": f"more-{number}", "message": {"role": "user", "content": text}}
     with path.open("a") as file:
         file.write(json.dumps(line) + "\n")
 
@@ -119,6 +122,25 @@ def test_a_locked_store_is_waited_for(rekindle: Rekindle) -> None:
         wait_until(lambda: count_messages(rekindle, "first") == 3)
         wait_until(lambda: len(running.list_events("notice")) == 2)
         assert running.list_events("notice")[1]["text"] == "Importing works again."
+
+
+def test_a_full_disk_is_waited_for(rekindle: Rekindle, tmp_path: Path) -> None:
+    path = claude_code_session(rekindle.home, "first", "Fix it.")
+    with small_disk(tmp_path / "disk", "6m") as disk:
+        store = ("--store", str(disk / "sessions.db"))
+        with watching(rekindle, *store) as running:
+            wait_until(lambda: running.list_events("import"))
+            ballast = disk / "ballast"
+            with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+                while True:
+                    file.write(bytes(4096))
+            noise = random.Random(1).randbytes(200_000).hex(" ", 4)  # nothing to compress
+            append_line(path, 1, noise)
+            wait_until(lambda: running.list_events("notice"))
+            assert "Trying again" in running.list_events("notice")[0]["text"]
+            ballast.unlink()
+            wait_until(lambda: len(running.list_events("import")) == 2)
+        assert rekindle.json("sessions", "list", *store)[0]["message_count"] == 3
 
 
 def test_the_second_watcher_of_a_home_says_so_and_exits(rekindle: Rekindle) -> None:
@@ -194,6 +216,8 @@ def test_a_dry_run_shows_the_unit_that_would_be_installed(
     assert 'Environment="CODEX_HOME=/odd \\"path\\" 100%%$HOME"' in shown
     assert f'Environment="REKINDLE_HOME={tmp_path / "rekindle"}"' in shown
     assert not unit.exists()
+    with_store = rekindle("--store", "other.db", "service", "install", "--dry-run")
+    assert f'"--store" "{tmp_path / "other.db"}" "watch"' in with_store
 
 
 def make_tool(folder: Path, name: str, script: str) -> None:

@@ -155,9 +155,12 @@ def _choose_manager(service: ServiceChoice) -> ServiceManager:
     from rekindle.transcripts.discovery import LOCATION_VARIABLES
 
     home, env = get_home_and_env()
+    config = load_settings()
     passed = {name: env[name] for name in ("REKINDLE_HOME", *LOCATION_VARIABLES) if env.get(name)}
     if "REKINDLE_HOME" in passed:  # relative to this folder, which the service does not have
-        passed["REKINDLE_HOME"] = str(load_settings().home)
-    program = (str(Path(sys.executable).absolute()), "-m", "rekindle.cli")
-    definition = build_service(service.value, program, passed, load_settings().home)
+        passed["REKINDLE_HOME"] = str(config.home)
+    program = [str(Path(sys.executable).absolute()), "-m", "rekindle.cli"]
+    if config.origins["store.url"].startswith("command line"):
+        program += ["--store", config.store.url]
+    definition = build_service(service.value, program, passed, config.home)
     return choose_manager(definition, home, env)

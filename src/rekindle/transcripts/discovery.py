@@ -137,7 +137,7 @@ class SessionLocation(NamedTuple):
         """Return the folders and databases that exist."""
         if self.pattern:
             return sorted(self.root.glob(self.pattern))
-        return [self.root] if self.root.exists() else []
+        return [self.root] if os.path.exists(self.root) else []
 
     def list_parents(self, home: Path) -> list[Path]:
         """Return the existing folders in which this location may appear, from the home down."""
@@ -150,7 +150,7 @@ class SessionLocation(NamedTuple):
             for parent in self.root.parents
             if parent == home or parent.is_relative_to(home) or parent == self.root.parent
         ]
-        return [path for path in paths if path.is_dir()]
+        return [path for path in paths if os.path.isdir(path)]
 
 
 def find_session_paths(home: Path, env: Mapping[str, str], agent: str | None = None) -> list[Path]:
@@ -162,7 +162,7 @@ def find_session_paths(home: Path, env: Mapping[str, str], agent: str | None = N
     for name in _LOCATIONS:
         for location in list_locations(name, home, env) if agent in (None, name) else ():
             for path in location.list_existing():
-                found[path.resolve()] = None
+                found[Path(os.path.realpath(path))] = None
     return list(found)
 
 
@@ -171,13 +171,15 @@ def find_parent_folders(home: Path, env: Mapping[str, str]) -> list[Path]:
     found: dict[Path, None] = {}
     for agent in _LOCATIONS:
         for location in list_locations(agent, home, env):
-            found.update((path.resolve(), None) for path in location.list_parents(home))
+            for path in location.list_parents(home):
+                found[Path(os.path.realpath(path))] = None
     return list(found)
 
 
 def list_locations(agent: str, home: Path, env: Mapping[str, str]) -> list[SessionLocation]:
     """Return where an agent keeps its sessions, the first choice first."""
-    return list(_LOCATIONS[agent](home, env))
+    list_agent_locations = _LOCATIONS.get(agent)
+    return list(list_agent_locations(home, env)) if list_agent_locations else []
 
 
 def _list_claude_code_paths(home: Path, env: Mapping[str, str]) -> Iterator[SessionLocation]:

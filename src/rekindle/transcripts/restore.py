@@ -65,11 +65,22 @@ def write_restored_file(plan: RestorePlan) -> None:
             file.write(plan.text)
             file.flush()
             os.fsync(file.fileno())
-        os.link(partial, path)
+        _rename_without_replacing(partial, path)
     except FileExistsError:
         raise InvalidInput(f"{path} was created meanwhile; it was left as it is.") from None
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _rename_without_replacing(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        raise
+    except OSError:  # this file system has no hard links
+        if target.exists():
+            raise FileExistsError from None
+        source.rename(target)
 
 
 def _is_same(path: Path, text: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import os
 import queue
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -27,8 +27,6 @@ from rekindle.transcripts.importer import ImportReport, import_transcripts
 
 from .changes import ChangeWatcher, WatchedFolders, drop_nested
 from .schedule import WatchSchedule
-
-logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 15.0  # where changes are not reported
 RESCAN_SECONDS = 3600.0  # in case a change was not reported
@@ -156,7 +154,7 @@ class SessionWatcher:
     def _watch_folders(self, *, is_first: bool = False) -> bool:
         """Watch the folders that exist now; return whether they are others than before."""
         self._session_paths = find_session_paths(self.home, self.env)
-        trees = tuple(path for path in self._session_paths if path.is_dir())
+        trees = tuple(path for path in self._session_paths if os.path.isdir(path))
         trees = drop_nested_trees(trees)
         parents = drop_nested(find_parent_folders(self.home, self.env), trees)
         wanted = WatchedFolders(trees, parents)
@@ -194,7 +192,7 @@ class SessionWatcher:
         due = self.schedule.take_due(now)
         try:
             if due:
-                self._import_paths([path for path in due if Path(path).exists()])
+                self._import_paths([path for path in due if os.path.exists(path)])
             if self.schedule.is_learning_due(now):
                 self._learn()
         except _FINAL_ERRORS:
@@ -228,7 +226,7 @@ class SessionWatcher:
 
     def _retry_failed(self, report: ImportReport, now: float) -> None:
         for file, reason in report.failed:
-            if not Path(file).exists():
+            if not os.path.exists(file):
                 continue  # deleted meanwhile
             attempt = self._file_retries[file] = self._file_retries.get(file, 0) + 1
             if attempt <= MAX_FILE_RETRIES:

@@ -1,8 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from rekindle.transcripts.discovery import find_session_paths
+from rekindle.transcripts.discovery import (
+    LOCATION_VARIABLES,
+    find_database,
+    find_parent_folders,
+    find_session_paths,
+)
 
 
 def test_only_folders_that_exist_are_found(tmp_path: Path) -> None:
@@ -91,3 +97,35 @@ def test_logs_of_inspect_and_the_history_of_aider_are_found(tmp_path: Path) -> N
     assert find_session_paths(tmp_path, {"INSPECT_LOG_DIR": "s3://bucket/logs"}) == [usual]
     env = {"INSPECT_LOG_DIR": str(logs), "AIDER_CHAT_HISTORY_FILE": str(chosen)}
     assert find_session_paths(tmp_path, env) == [logs, chosen]
+
+
+def test_the_folders_in_which_sessions_may_appear_are_those_that_exist(tmp_path: Path) -> None:
+    assert find_parent_folders(tmp_path, {}) == [tmp_path]
+    (tmp_path / ".gemini" / "tmp" / "app").mkdir(parents=True)
+    (tmp_path / ".hermes" / "profiles" / "work").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    env = {"CODEX_HOME": str(tmp_path / "elsewhere")}
+    found = {path.relative_to(tmp_path).as_posix() for path in find_parent_folders(tmp_path, env)}
+    assert found == {
+        ".", ".gemini", ".gemini/tmp", ".gemini/tmp/app", ".hermes", ".hermes/profiles",
+        ".hermes/profiles/work", "elsewhere",
+    }  # fmt: skip
+
+
+def test_every_variable_of_an_agent_is_named(tmp_path: Path) -> None:
+    class Asked(dict[str, str]):
+        def get(self, name: str, default: Any = None) -> Any:
+            asked.add(name)
+            return default
+
+    asked: set[str] = set()
+    find_session_paths(tmp_path, Asked())
+    assert asked == set(LOCATION_VARIABLES)
+
+
+def test_a_file_beside_a_database_belongs_to_it(tmp_path: Path) -> None:
+    database = tmp_path / "state.db"
+    database.touch()
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        assert find_database(f"{database}{suffix}") == database
+    assert find_database(f"{tmp_path}/other.db-wal") == tmp_path / "other.db-wal"

@@ -16,7 +16,7 @@ from rekindle.transcripts.discovery import list_locations
 from .turns import WritableSession, derive_hex, format_iso_time
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9]")
-_SEPARATORS = re.compile(r"[/\\:]")
+_SEPARATORS = re.compile(r"[/\\:\x00]")
 _MAX_FOLDER_NAME = 200
 
 
