@@ -8,6 +8,7 @@ decides what is imported: the package that this file belongs to is.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -30,6 +31,7 @@ def main(arguments: list[str]) -> None:
         own = sorted(one for one in settings if one.startswith(SETTING_PREFIXES))
         run_import(home, ImportJob(agent, session, transcript, cwd, parse_settings(own)))
     else:
+        gc.disable()  # until the first client has its answer: a tenth of the time
         from rekindle.hooks.helper import run_helper
 
         run_helper(arguments[0])

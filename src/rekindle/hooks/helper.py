@@ -8,6 +8,7 @@ has changed, and when its home is gone. A lock ensures that there is only one.
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import queue
 import sys
@@ -51,6 +52,7 @@ def run_helper(home: str) -> None:
     os.chdir(folder)  # the path of a socket must be short
     helper = HookHelper(Path(home))
     helper.answer_first(0, 1)
+    gc.enable()
     _detach_standard_streams()
     lock = os.open(LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
