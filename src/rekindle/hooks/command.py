@@ -67,24 +67,6 @@ def build_hook_command(agent: str, event: str, home: Path | None = None) -> str:
     return f"{shlex.quote(str(launcher))} {agent} {event} 2>/dev/null || true"
 
 
-def run_hook(agent: str, event: str) -> None:
-    """Do what the launcher of the home does, for `rekindle hook`; renew the launcher if necessary."""
-    from .client import run_client
-
-    home = _find_home()
-    try:
-        write_launcher(home)
-        run_client(str(home), agent, event)
-    except OSError:
-        pass  # there is no home to record it in
-
-
-def _find_home() -> Path:
-    from rekindle.config import find_home  # which loads all settings
-
-    return find_home()
-
-
 def get_launcher(home: Path) -> Path:
     """Return the path of a home's launcher."""
     return home / HOOKS_FOLDER / LAUNCHER
@@ -123,3 +105,21 @@ def is_launcher_current(home: Path) -> bool:
     except (OSError, UnicodeDecodeError):
         return False
     return current and os.access(launcher, os.X_OK)
+
+
+def run_hook(agent: str, event: str) -> None:
+    """Do what the launcher of the home does, for `rekindle hook`; renew the launcher if necessary."""
+    from .client import run_client
+
+    home = _find_home()
+    try:
+        write_launcher(home)
+        run_client(str(home), agent, event)
+    except OSError:
+        pass  # there is no home to record it in
+
+
+def _find_home() -> Path:
+    from rekindle.config import find_home  # which loads all settings
+
+    return find_home()

@@ -61,9 +61,9 @@ class RunningHome(HookHome):
         wait_until(self.socket.exists)
 
     def find_helper(self) -> int:
-        """Return the process id of the helper."""
-        (found,) = self.find_helpers()
-        return found
+        """Return the process id of the helper, once those that came too late have exited."""
+        wait_until(lambda: len(self.find_helpers()) == 1)
+        return self.find_helpers()[0]
 
     def find_helpers(self) -> list[int]:
         """Return the process ids of all helpers of this home."""
