@@ -5,12 +5,22 @@ from __future__ import annotations
 import sys
 
 
+def _is_hook(arguments: list[str]) -> bool:
+    has_options = any(word.startswith("-") for word in arguments)
+    return arguments[:1] == ["hook"] and len(arguments) == 3 and not has_options
+
+
 def main() -> None:
     """Run the command line and exit with its code."""
     if sys.argv[1:] in (["--version"], ["-V"]):
         from rekindle import __version__
 
         sys.stdout.write(f"rekindle {__version__}\n")
+        return
+    if _is_hook(sys.argv[1:]):  # an agent waits for it
+        from rekindle.hooks.command import run_hook
+
+        run_hook(*sys.argv[2:])
         return
     # Block the OpenAI client's optional aiohttp transport: we never use it, and importing it
     # takes at least a tenth of the start-up time of a chat.

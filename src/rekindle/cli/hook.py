@@ -27,13 +27,6 @@ def hook(
     Examples:
       echo '{"session_id": "s1", "cwd": "/src/app"}' | rekindle hook claude-code start
     """
-    from rekindle.config import find_home
-    from rekindle.hooks.client import run_client
-    from rekindle.hooks.command import write_launcher
+    from rekindle.hooks.command import run_hook
 
-    home = find_home()
-    try:
-        write_launcher(home)
-        run_client(str(home), agent, event)
-    except OSError:
-        pass  # there is no home to record it in
+    run_hook(agent, event)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from rekindle.config import Config
 from rekindle.experiments.experiment import COLD, PLACEBO, WARM, Experiment
 from rekindle.learning.arms import ArmAssignment, draw_assignment, draw_cold_share
 from rekindle.learning.notes.recall import recall_at_failure, recall_at_start
@@ -13,7 +12,7 @@ from rekindle.store import Store
 
 from .context_text import FAILURE_HEADING, HEADING, encode_answer, render_context
 from .events import HookInput, HookRequest, ImportJob, parse_input
-from .home_store import HomeStore
+from .home_store import HomeStore, HookSettings
 from .session_state import SessionState, SessionStates
 from .troubles import describe_error, record_trouble
 
@@ -70,13 +69,13 @@ class HookAnswerer:
             return NOTHING
         if given.event == "failure" and given.failure is None:
             return NOTHING  # it did not fail
-        config, store = self._stores.get(request.settings)
-        if store is None or not config.warm.enabled:
+        settings, store = self._stores.get(request.settings)
+        if store is None or not settings.is_warm:
             return NOTHING
         state = self._states.load(given.agent, given.session)
         is_known = state is not None
         if state is None:
-            state = self._begin_session(config, store, given)
+            state = self._begin_session(settings, store, given)
         if given.event == "start":
             return self._answer_start(store, given, state, is_known)
         if given.event == "prompt":
@@ -85,9 +84,11 @@ class HookAnswerer:
 
     # ── arms
 
-    def _begin_session(self, config: Config, store: Store, given: HookInput) -> SessionState:
+    def _begin_session(
+        self, settings: HookSettings, store: Store, given: HookInput
+    ) -> SessionState:
         """Assign the arm of a session that hooks see for the first time."""
-        assignment = self._draw_arm(config, store, given)
+        assignment = self._draw_arm(settings, store, given)
         state = SessionState()
         if assignment is not None:
             state.arm = assignment.arm
@@ -100,8 +101,10 @@ class HookAnswerer:
                 )
         return state
 
-    def _draw_arm(self, config: Config, store: Store, given: HookInput) -> ArmAssignment | None:
-        share = float(config.warm.control_share)
+    def _draw_arm(
+        self, settings: HookSettings, store: Store, given: HookInput
+    ) -> ArmAssignment | None:
+        share = settings.control_share
         assignment = draw_assignment(store, given.session, share)
         if assignment is None or assignment.experiment is None:
             return assignment

@@ -15,12 +15,13 @@ from pathlib import Path
 from rekindle.errors import NotFound
 from rekindle.learning.notes.learner import learn_from_sessions
 from rekindle.store import Store
+from rekindle.transcripts.discovery import find_files
 from rekindle.transcripts.importer import import_transcripts
 from rekindle.types import Message
 
 from .command import HOOKS_FOLDER
 from .events import ImportJob
-from .home_store import load_home_config, open_home_store
+from .home_store import load_hook_settings, open_home_store
 from .session_state import SessionState, SessionStates
 from .troubles import describe_error, record_trouble
 
@@ -34,9 +35,7 @@ def run_import(home: str, job: ImportJob) -> None:
     """Do a job, and record any trouble."""
     folder = Path(home)
     try:
-        config = load_home_config(folder, job.settings)
-        config.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open_home_store(config) as store:
+        with open_home_store(load_hook_settings(folder, job.settings)) as store:
             _follow_transcript(folder, store, job)
     except Exception as error:  # noqa: BLE001  # nobody watches this process
         record_trouble(folder, f"{job.agent} import", describe_error(error))
@@ -63,9 +62,9 @@ def _take_turn(home: Path) -> Generator[None]:
         yield
 
 
-def _read_stamp(path: str) -> tuple[int, int]:
-    status = os.stat(path)
-    return status.st_size, status.st_mtime_ns
+def _read_stamp(path: str) -> str | None:
+    """Return what changes with the file, or with what a database has not written to it yet."""
+    return next((file.stamp for file in find_files([path], lambda path, reason: None)), None)
 
 
 def import_session(store: Store, job: ImportJob, state: SessionState | None = None) -> None:

@@ -26,6 +26,8 @@ SOCKET = "helper.sock"
 RETRY = b"retry....."
 SECONDS = 0.9  # from start to end, whatever happens
 MAX_INPUT = 4_000_000
+# The settings of the environment that hooks need; others may be secret.
+SETTINGS = (b"REKINDLE_STORE", b"REKINDLE_WARM_", b"REKINDLE_RETENTION_")
 TROUBLES = "troubles.jsonl"
 MAX_TROUBLES_BYTES = 100_000
 
@@ -75,7 +77,7 @@ def read_input() -> tuple[bytes, int]:
 
 def build_request(agent: str, event: str, cwd: bytes, data: bytes, size: int) -> bytes:
     """Build the request."""
-    settings = [b"%s=%s" % one for one in posix.environ.items() if one[0].startswith(b"REKINDLE_")]
+    settings = [b"%s=%s" % one for one in posix.environ.items() if one[0].startswith(SETTINGS)]
     words = [word.encode("utf-8", "surrogateescape") for word in (__file__, agent, event)]
     head = b"\0".join([PROTOCOL, *words, cwd, b"%d" % size, *settings])
     return b"%010d%010d%s%s" % (len(head), len(data), head, data)

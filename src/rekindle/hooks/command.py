@@ -17,7 +17,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
-from rekindle.config import find_home
 from rekindle.errors import InvalidInput
 
 HookEvent: TypeAlias = Literal["start", "prompt", "failure", "end", "compact"]
@@ -66,7 +65,7 @@ def build_hook_command(agent: str, event: str, home: Path | None = None) -> str:
     """
     if event not in AGENT_EVENTS.get(agent, {}):
         raise InvalidInput(f"{agent} {event}: no such hook")
-    launcher = get_launcher(find_home() if home is None else home)
+    launcher = get_launcher(_find_home() if home is None else home)
     return f"{shlex.quote(str(launcher))} {agent} {event} 2>/dev/null || true"
 
 
@@ -130,3 +129,21 @@ def is_launcher_current(home: Path) -> bool:
     except (OSError, UnicodeDecodeError):
         return False
     return current and os.access(launcher, os.X_OK)
+
+
+def run_hook(agent: str, event: str) -> None:
+    """Do what the launcher of the home does, for `rekindle hook`; renew the launcher if necessary."""
+    from .client import run_client
+
+    home = _find_home()
+    try:
+        write_launcher(home)
+        run_client(str(home), agent, event)
+    except OSError:
+        pass  # there is no home to record it in
+
+
+def _find_home() -> Path:
+    from rekindle.config import find_home  # which loads all settings
+
+    return find_home()

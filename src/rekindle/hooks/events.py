@@ -14,12 +14,14 @@ from rekindle.errors import InvalidInput
 from rekindle.json_fields import JsonObject, as_object, as_objects, get_text
 from rekindle.types import MAX_NAME_CHARS
 
+from .client import SETTINGS
 from .command import AGENT_EVENTS, HookEvent
 
 MAX_RESULT_CHARS = 20_000
 MAX_PROMPT_CHARS = 20_000
 MAX_PATH_CHARS = 4_096
 TAIL_BYTES = (100_000, 2_000_000)  # of a transcript, in which the end of a call is looked for
+SETTING_PREFIXES = tuple(prefix.decode() for prefix in SETTINGS)
 _EVENT_NAME = re.compile(r"[A-Za-z_.]{1,60}")
 _GEMINI_EXIT_CODE = re.compile(r"^Exit Code: (-?\d{1,9})$", re.MULTILINE)
 # What Gemini puts around the output of a command.

@@ -8,6 +8,7 @@ has changed, and when its home is gone. A lock ensures that there is only one.
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import queue
 import sys
@@ -24,7 +25,7 @@ from rekindle.errors import RekindleError
 from . import client
 from .answers import HookAnswerer
 from .command import HOOKS_FOLDER
-from .events import HookRequest, ImportJob, parse_settings
+from .events import SETTING_PREFIXES, HookRequest, ImportJob, parse_settings
 from .troubles import describe_error, record_trouble
 
 if TYPE_CHECKING:  # loaded when they are needed: the first client waits
@@ -51,6 +52,7 @@ def run_helper(home: str) -> None:
     os.chdir(folder)  # the path of a socket must be short
     helper = HookHelper(Path(home))
     helper.answer_first(0, 1)
+    gc.enable()
     _detach_standard_streams()
     lock = os.open(LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -82,6 +84,11 @@ class HookHelper:
         self._sources = read_sources([*sys.modules.values()])
         self._checked = self._last_active = time.monotonic()
         self._running: dict[int, float] = {}  # when the answers began that are not finished
+        self._clean_env = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(SETTING_PREFIXES)
+        }
         self._children: list[subprocess.Popen[bytes]] = []  # kept until they have ended
 
     def answer_first(self, source: int, target: int) -> None:
@@ -185,11 +192,11 @@ class HookHelper:
     def _start_import(self, job: ImportJob) -> None:
         import subprocess
 
-        settings = [f"{name}={value}" for name, value in job.settings]
         command = [sys.executable, "-I", str(Path(client.__file__).with_name("entry.py"))]
         self._children.append(
             subprocess.Popen(
-                [*command, str(self._home), "import", *job[:-1], *settings],
+                [*command, str(self._home), "import", *job[:-1]],
+                env={**self._clean_env, **dict(job.settings)},  # secrets do not belong on the line
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
