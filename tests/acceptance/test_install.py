@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.hooks.command import get_launcher
+from rekindle.hooks.troubles import record_trouble
 from rekindle.transcripts.discovery import SAMPLE
 from tests import command
 from tests.acceptance.test_cli import Rekindle
@@ -224,9 +225,9 @@ def test_the_doctor_reports_failures_of_hooks_until_they_are_cleared(
 ) -> None:
     rekindle("install", "claude-code", "--yes")
     rekindle("doctor")
-    rekindle.run("hook", "claude-code", "start", stdin=b"{ not json")
+    record_trouble(rekindle.home / "rekindle", "claude-code start", "the disk is full")
     shown = rekindle("doctor", code=1)
-    assert "1 hook failed; the last (claude-code start): " in shown
+    assert "1 hook failed; the last (claude-code start): the disk is full" in shown
     rekindle("doctor", "--clear")
 
 

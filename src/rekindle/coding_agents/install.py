@@ -29,7 +29,6 @@ class FileChange:
     file: AgentFile
     before: bytes | None
     after: bytes | None
-    record: InstallRecord | None = None  # after the change
     original: bytes | None = None  # what an uninstallation will restore
 
     @property
@@ -65,7 +64,7 @@ def plan_install(
         except InvalidInput as error:
             raise _add_file_name(file, error) from None
         if after != before:
-            changes.append(FileChange(file, before, after, None, original))
+            changes.append(FileChange(file, before, after, original))
     return changes
 
 

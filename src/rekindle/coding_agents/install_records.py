@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,18 +95,6 @@ class InstallRecords:
     def get_backup_path(self, name: str) -> Path:
         """Return the path of a backup."""
         return self.folder / "backups" / Path(name).name
-
-    def list_records(self) -> Sequence[InstallRecord]:
-        """Return all records that can be read."""
-        found = (self._read_by_name(path) for path in sorted(self.folder.glob("*.json")))
-        return [record for record in found if record is not None]
-
-    def _read_by_name(self, path: Path) -> InstallRecord | None:
-        try:
-            name = get_text(as_object(json.loads(path.read_text("utf-8"))), "file")
-        except (OSError, ValueError):
-            return None
-        return self.find_record(Path(name)) if name else None
 
     def _get_path(self, file: Path) -> Path:
         key = digest_content(os.fsencode(os.path.realpath(file)))[:16]

@@ -283,3 +283,22 @@ def test_a_server_is_told_of_a_home_that_is_not_the_usual_one(
         if agent == "codex" and expected:
             (env,) = [tomllib.loads(server.decode())["mcp_servers"]["rekindle"]["env"]]
             assert env == {"REKINDLE_HOME": str(target.rekindle_home)}
+
+
+@pytest.mark.parametrize(
+    ("agent", "user", "project"),
+    [
+        ("claude-code", ".claude/skills", ".claude/skills"),
+        ("codex", ".agents/skills", ".agents/skills"),
+        ("opencode", ".config/opencode/skills", ".opencode/skills"),
+        ("gemini", ".gemini/skills", ".gemini/skills"),
+        ("pi", ".pi/agent/skills", ".pi/skills"),
+    ],
+)
+def test_skills_have_a_folder_for_the_user_and_for_the_project(
+    agent: str, user: str, project: str, target: InstallTarget
+) -> None:
+    root = target.home / "project"
+    shared = InstallTarget(target.home, {}, target.rekindle_home, root)
+    assert AGENTS[agent].find_skills(target) == target.home / user
+    assert AGENTS[agent].find_skills(shared) == root / project
