@@ -113,6 +113,12 @@ def find_run_end(scan: ScanInput, start: int) -> int:
 _NAME = re.compile(rb"(?:[A-Z]?[a-z]{3,}|[A-Z]{2,}(?![a-z])|[A-Z]?[a-z]{1,2}(?=[_A-Z-])|[_-])*+\Z")
 
 
+# Half of such a token may have no digits.
+_TOKEN_STARTS = frozenset(
+    (b"ghp_", b"gho_", b"ghs_", b"ghu_", b"gith", b"xoxb", b"xoxp", b"sk-a", b"sk-p")
+)
+
+
 def _find_runs(raw: bytes) -> list[tuple[int, int]]:
     runs: list[tuple[int, int]] = []
     image = raw.translate(_RUN_IMAGE)
@@ -120,7 +126,7 @@ def _find_runs(raw: bytes) -> list[tuple[int, int]]:
     while start >= 0:
         end = image.find(b" ", start)
         end = len(image) if end < 0 else end
-        if not _NAME.match(raw, start, end):
+        if raw[start : start + 4] in _TOKEN_STARTS or not _NAME.match(raw, start, end):
             runs.append((start, end))
         start = image.find(_MIN_RUN, end)
     return runs

@@ -72,6 +72,8 @@ def _is_mixed(run: bytes) -> bool:
 
 
 def _check_bare_token(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
+    if key := _detect_key_lines(scan, at):
+        return (key,)
     start, end = _find_word(scan, at)
     if not 20 <= end - start <= _MAX_TOKEN_CHARS:
         return NO_SPANS
@@ -87,10 +89,6 @@ def _check_bare_token(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
     ):
         return NO_SPANS
     word = text[start:end]
-    if len(word) == 64 and (lines := _KEY_LINES.match(text, start)):
-        marker = text.rfind("BEGIN ", max(0, start - 4000), start)
-        if marker < 0 or not _CERTIFICATE.match(text, marker):
-            return (make_secret_span(start, lines.end(), "private-key"),)
     is_token = _is_base64_key(word) if "+" in word or "/" in word else _is_generated(word)
     if not is_token or _ID_PREFIX.match(word) or _decodes_to_text(word):
         return NO_SPANS
@@ -219,6 +217,19 @@ _KEY_LINES = re.compile(
 _CERTIFICATE = re.compile(
     r"BEGIN (?:[A-Z0-9 ]{0,20}CERTIFICATE|[A-Z0-9 ]{0,20}PUBLIC KEY|PGP [SMP])"
 )
+
+
+def _detect_key_lines(scan: ScanInput, at: int) -> RedactionSpan | None:
+    """Detect the lines of a key around `at`, unless a certificate or public key begins before."""
+    start = scan.raw.rfind(b"\n", max(0, at - 64), at) + 1 if at else 0
+    lines = _KEY_LINES.match(scan.text, start) if at - start < 64 else None
+    if lines is None:
+        return None
+    marker = scan.text.rfind("BEGIN ", max(0, start - 4000), start)
+    if marker >= 0 and _CERTIFICATE.match(scan.text, marker):
+        return None
+    return make_secret_span(start, lines.end(), "private-key")
+
 
 # ── the words of a wallet
 
