@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 
@@ -98,8 +99,6 @@ def test_a_session_is_in_the_store_with_its_project_within_two_seconds(
 
 
 def _is_machine_busy() -> bool:
-    import os
-
     return os.getloadavg()[0] > (os.cpu_count() or 1)
 
 

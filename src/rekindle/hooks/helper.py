@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # loaded when they are needed: the first client waits
     import subprocess
 
 LOCK_FILE = "helper.lock"
-IDLE_SECONDS = 900.0
+IDLE_SECONDS = 600.0
 MAX_ANSWER_SECONDS = 5.0  # after which it is taken to hang
 CHECK_SECONDS = 1.0
 MAX_CLIENTS = 32
