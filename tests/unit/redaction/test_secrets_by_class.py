@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import base64
+import json
 import string
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from rekindle.redaction.environment import find_secret_values, is_secret_variable
 from rekindle.redaction.redactor import Redactor
 from tests.counts import choose_count
 from tests.unit.redaction.canaries import ALNUM, HEX, Lot
