@@ -190,7 +190,7 @@ def test_of_several_templates_the_one_about_the_request_is_told_then_the_least_u
 
 
 class Broken(WarmStarter):
-    def select(self, newcomer: NewSession) -> Selection:
+    def select(self, new_session: NewSession) -> Selection:
         raise OSError("the folder cannot be read")
 
 

@@ -146,8 +146,9 @@ def _iter_commands(
     last: Counter[str] = Counter()
     for one in observations:
         keys = [use.key for use in one.commands if use.worked]
-        first.update(keys[:1])
-        last.update(keys[-1:] if len(keys) > 1 else ())
+        if len(keys) > 1:
+            first.update(keys[:1])
+            last.update(keys[-1:])
     for item in playbook.commands:
         if not item.forms or not item.sessions:
             continue

@@ -6,12 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from rekindle.knowledge.notes.observations import (
-    ObservedCall,
-    SessionObservation,
-    observe_session,
-    read_forms,
-)
+from rekindle.knowledge.notes.calls import ObservedCall, read_forms
+from rekindle.knowledge.notes.observations import SessionObservation, observe_session
 from rekindle.knowledge.notes.playbook import list_paths
 from rekindle.knowledge.plain_words import is_plain
 from rekindle.knowledge.seed import extract_seed

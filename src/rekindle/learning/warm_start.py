@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from rekindle.config import Config
 from rekindle.errors import InvalidInput, NotFound, RekindleError
 from rekindle.experiments import experiment as trials
-from rekindle.knowledge.notes.recall import Recall
+from rekindle.knowledge.notes.note import Recall
 from rekindle.knowledge.placebo import render_placebo
 from rekindle.knowledge.render import (
     DEFAULT_NOTES,

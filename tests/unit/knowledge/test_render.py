@@ -103,8 +103,8 @@ def test_what_is_not_whole_or_not_to_be_repeated_is_no_turn(note: TemplateNote) 
 
 def test_as_a_digest_an_example_is_a_statement_and_makes_no_call() -> None:
     note = example("make check")._replace(text="Asked “check it”: `make check`")
-    for more in ({"form": "digest"}, {"form": "both", "calls": False}):
-        (message,) = shown(note, **more).messages
+    for found in (shown(note, form="digest"), shown(note, form="both", calls=False)):
+        (message,) = found.messages
         assert "- Asked “check it”: `make check`" in message.text
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rekindle.agent.model.providers import Provider
     from rekindle.agent.tools.tool import ToolContext
     from rekindle.config import Config
-    from rekindle.knowledge.notes.recall import Recall
+    from rekindle.knowledge.notes.note import Recall
     from rekindle.knowledge.render import PreludeForm
     from rekindle.learning.library import TemplateLibrary
     from rekindle.learning.selection import Selection
