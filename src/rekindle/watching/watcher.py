@@ -31,6 +31,7 @@ from .schedule import WatchSchedule
 POLL_SECONDS = 15.0  # where changes are not reported
 RESCAN_SECONDS = 3600.0  # in case a change was not reported
 RETRY_FILE_SECONDS, MAX_FILE_RETRIES = 5.0, 3
+MAX_WATCH_ATTEMPTS = 50  # of setting up watches while folders come and go
 # Errors that no waiting mends.
 _FINAL_ERRORS = (StoreDamaged, StoreTooNew, StoreClosed)
 
@@ -152,25 +153,35 @@ class SessionWatcher:
         return found
 
     def _watch_folders(self, *, is_first: bool = False) -> bool:
-        """Watch the folders that exist now; return whether they are others than before."""
-        self._session_paths = find_session_paths(self.home, self.env)
-        trees = tuple(path for path in self._session_paths if os.path.isdir(path))
-        trees = drop_nested_trees(trees)
-        parents = drop_nested(find_parent_folders(self.home, self.env), trees)
-        wanted = WatchedFolders(trees, parents)
-        folders = wanted.identify()
-        if folders == self._folders and not is_first:
-            return False
-        self._folders = folders
-        if not self._is_polling:
+        """Watch the folders that exist now; return whether they are others than before.
+
+        A folder may appear or vanish while the watches are set up, so they are compared again after it.
+        """
+        is_changed = False
+        for _ in range(MAX_WATCH_ATTEMPTS):
+            wanted = self._list_folders()
+            folders = wanted.identify()
+            if folders == self._folders:
+                break
+            self._folders, is_changed = folders, True
+            if self._is_polling:
+                break
             try:
                 self._watcher.start(wanted)
             except WatchUnavailable as error:
-                self._start_polling(str(error))
+                if self._list_folders().identify() == folders:
+                    self._start_polling(str(error))
         if is_first:
             shown = tuple(map(str, self._session_paths))
             self.report(WatchStarted(shown, self._is_polling))
-        return True
+        return is_changed
+
+    def _list_folders(self) -> WatchedFolders:
+        self._session_paths = find_session_paths(self.home, self.env)
+        trees = drop_nested_trees(
+            tuple(path for path in self._session_paths if os.path.isdir(path))
+        )
+        return WatchedFolders(trees, drop_nested(find_parent_folders(self.home, self.env), trees))
 
     def _start_polling(self, reason: str) -> None:
         self._watcher.stop()

@@ -15,7 +15,7 @@ import pytest
 from rekindle.errors import RekindleError, StoreBusy, StoreDamaged, StoreFull, WatchUnavailable
 from rekindle.store import Store
 from rekindle.watching import watcher as watcher_module
-from rekindle.watching.changes import ChangeWatcher, describe_watch_error
+from rekindle.watching.changes import ChangeWatcher, WatchedFolders, describe_watch_error
 from rekindle.watching.lock import find_running_watcher, lock_watcher
 from rekindle.watching.watcher import (
     FilesImported,
@@ -124,6 +124,41 @@ def test_a_folder_that_is_replaced_is_still_watched(watched: Watched, tmp_path: 
         watched.wait_for(1, "after")
         watched.write(2, session="after")
         watched.wait_for(2, "after")
+
+
+def test_a_folder_that_appears_while_watches_are_set_up_is_not_missed(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, levels = ChangeWatcher.start, [".claude", ".claude/projects", ".claude/projects/x"]
+
+    def create_meanwhile(self: ChangeWatcher, folders: WatchedFolders) -> None:
+        if levels:  # after the folders were listed, and before they are watched
+            (watched.home / levels.pop(0)).mkdir()
+        real(self, folders)
+
+    monkeypatch.setattr(ChangeWatcher, "start", create_meanwhile)
+    with watched.running():
+        watched.write(1)
+        watched.wait_for(1)
+    assert not watched.watcher._is_polling
+
+
+def test_a_folder_that_vanishes_while_watches_are_set_up_does_not_end_them(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, gone = ChangeWatcher.start, watched.home / ".claude" / "projects"
+    gone.mkdir(parents=True)
+
+    def remove_meanwhile(self: ChangeWatcher, folders: WatchedFolders) -> None:
+        if gone.exists() and not watched.events:
+            gone.rmdir()
+        real(self, folders)
+
+    monkeypatch.setattr(ChangeWatcher, "start", remove_meanwhile)
+    with watched.running():
+        watched.write(1)
+        watched.wait_for(1)
+    assert watched.find(WatchNotice) == []
 
 
 def test_a_deleted_file_and_a_damaged_line_cost_nothing_else(watched: Watched) -> None:
