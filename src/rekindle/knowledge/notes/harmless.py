@@ -11,6 +11,9 @@ import re
 from functools import lru_cache
 
 from rekindle.judging.rules.text_patterns import split_words
+from rekindle.knowledge.common_words import is_common_word
+
+from .programs import is_known_program
 
 MAX_PATH_CHARS = 160
 MAX_WORD_CHARS = 40
@@ -110,9 +113,14 @@ def keep_assignment(word: str) -> str | None:
 
 
 def is_subcommand(word: str, program: str, previous: str) -> bool:
-    """Return whether a word is a known subcommand, or a script's name behind a runner of scripts."""
+    """Return whether a word is a known subcommand, or a script's name behind a runner of scripts.
+
+    The first word behind a program of the project's own is one if it is a common word.
+    """
     if word in _SUBCOMMANDS:
         return True
+    if not previous and "." not in program and not is_known_program(program):
+        return word.isalpha() and word.islower() and is_common_word(word)
     names_script = previous in _SCRIPT_WORDS if previous else program in _SCRIPT_RUNNERS
     return (
         names_script

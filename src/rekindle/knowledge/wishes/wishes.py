@@ -16,10 +16,9 @@ import msgspec
 
 from rekindle.judging.outcomes.user_text import extract_user_text
 from rekindle.judging.rules.text_patterns import split_words
+from rekindle.knowledge.common_words import get_stem, is_common_word
 from rekindle.knowledge.notes.harmless import is_subcommand, keep_option, keep_path
 from rekindle.knowledge.notes.programs import is_known_program
-
-from .common_words import get_stem, is_common_word
 
 if TYPE_CHECKING:
     from rekindle.redaction.redactor import Redactor

@@ -122,3 +122,11 @@ def test_what_reaches_others_is_never_noted(command: str) -> None:
 
 def test_a_program_alone_is_judged_too() -> None:
     assert parse("curl")[0].text == "curl"
+
+
+def test_a_common_word_behind_a_program_of_the_project_is_its_subcommand() -> None:
+    (form,) = parse_command_line("shopctl import --fast swordfish", "/p").forms
+    assert form.key == "shopctl import"
+    assert form.text == "shopctl import --fast <value>"
+    (form,) = parse_command_line("shopctl swordfish", "/p").forms
+    assert form.text == "shopctl <value>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rekindle.knowledge.wishes.common_words import is_common_word
+from rekindle.knowledge.common_words import is_common_word
 from rekindle.knowledge.wishes.wishes import (
     UserTurn,
     Vocabulary,
