@@ -185,10 +185,13 @@ def load_session(store: Store, id: str) -> LoadedSession:
     """Load a session's request and its calls with their verdicts and results."""
     messages = store.messages(id)
     said = [UserTurn(one.position or 0, one.text) for one in messages if is_said(one)]
-    verdicts = {(one.position, one.number): one for one in load_judged_session(store, id).calls}
+    judged = load_judged_session(store, id)
+    verdicts = {(one.position, one.number): one for one in judged.calls}
     results = {message.position: message.text for message in messages if message.role == "tool"}
     calls = list(_iter_calls(messages, verdicts, results))
-    return LoadedSession(said[0].text if said else "", said, calls)
+    request = said[0].text if said else ""
+    # In a session below another one it is an agent that asks, or the same user again.
+    return LoadedSession(request, () if judged.session.parent else said, calls)
 
 
 def is_said(message: Message) -> bool:
