@@ -15,6 +15,7 @@ from rekindle.knowledge.wishes.wishes import Wish
 from .playbook import CommandForms, KnownFix, Playbook, PlaybookItem, Routine
 
 MAX_VARIANTS = 10
+MAX_FILE_VARIANTS = 2
 MIN_ARGUMENT_SHARE = 0.03  # of the sessions that used the command
 
 MAX_NOTE_CHARS = 400  # of a note in somebody's own words
@@ -137,7 +138,8 @@ def list_variants(item: PlaybookItem) -> list[str]:
         for one in item.arguments
         if one.sessions >= least and one.text.split()[0] not in words
     ]
-    return found[:MAX_VARIANTS]
+    files = [one for one in found if "." in one.rsplit("/", 1)[-1].strip(".") and one[0] != "-"]
+    return [one for one in found if one not in files[MAX_FILE_VARIANTS:]][:MAX_VARIANTS]
 
 
 def describe_file(item: PlaybookItem, playbook: Playbook) -> RecalledNote:
