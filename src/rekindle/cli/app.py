@@ -14,6 +14,7 @@ from rekindle.errors import InvalidInput, NotFound, RekindleError
 from . import chat, config, gateway, setup, store_access
 from .help import CommandGroup
 from .insights import commands as insights
+from .insights import usage
 from .output import escape_control_chars
 from .processes import commands as processes
 from .sessions import edit, maintenance, read, retention, transfer
@@ -61,6 +62,7 @@ def apply_global_options(
 setup.register(app)
 config.register(app)
 insights.register(app)
+usage.register(app)
 chat.register(app)
 templates.register(app)
 processes.register(app)

@@ -22,6 +22,8 @@ from rekindle.config import allows_color
 from rekindle.types import Session, Usage, to_json_value
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from rich.console import Console
 
 ProgressCallback: TypeAlias = "Callable[[int, int], None]"
@@ -287,6 +289,11 @@ def format_size(count: int) -> str:
             return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} TB"
+
+
+def format_cost(cost: Decimal) -> str:
+    """Format an amount of dollars: to the cent, or more exactly if it is less."""
+    return f"{cost:,.2f}" if cost >= 1 or not cost else f"{cost:.4f}"
 
 
 def format_count(number: int, noun: str) -> str:
