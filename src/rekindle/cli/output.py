@@ -81,7 +81,9 @@ def usage_to_dict(usage: Mapping[str, Usage]) -> dict[str, Any]:
 def format_usage_lines(usage: Mapping[str, Usage]) -> Iterator[str]:
     """Yield one line of token usage per model."""
     for model, (tokens, cost) in usage.items():
-        cached = f" ({tokens.cache_read:,} cached)" if tokens.cache_read else ""
+        parts = [f"{tokens.cache_read:,} cached"] if tokens.cache_read else []
+        parts += [f"{tokens.cache_write:,} written to the cache"] if tokens.cache_write else []
+        cached = f" ({', '.join(parts)})" if parts else ""
         cost_text = f", cost {cost.normalize():f}" if cost else ""
         name = escape_control_chars(model) or "unknown model"
         yield f"{name}: {tokens.input:,} in{cached}, {tokens.output:,} out{cost_text}"

@@ -135,7 +135,6 @@ def make_price(values: Mapping[str, Any]) -> Price:
     )
 
 
-
 def find_home(env: Mapping[str, str] = os.environ) -> Path:
     """Return the folder for Rekindle's files: $REKINDLE_HOME, else the user's data folder."""
     if chosen := env.get("REKINDLE_HOME"):

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from rekindle.analytics.usage.pricing import PriceList
     from rekindle.analytics.usage.report import Period, UsageReport, UsageRow, UsageTotal
     from rekindle.store import Store
-    from rekindle.types import Session, Tokens
+    from rekindle.types import Session, Tokens, Usage
 
 _MAX_KEY_WIDTH, _MIN_BAR_WIDTH, _MAX_BAR_WIDTH = 28, 6, 40
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _UNPRICED_MARK = "*"
-_NUMBERS = ("input", "cache read", "cache write", "output", "cost")
+_NUMBERS = ("input", "cache read", "cache write", "output", "cost $")
 
 
 def register(app: typer.Typer) -> None:
@@ -110,7 +110,9 @@ def show_usage(
         _print_notes(report, len(shown.rows), first)
     else:
         print_notice(
-            f"No usage since {first}. Show all of it with --since all." if first else "No usage yet."
+            f"No usage since {first}. Show all of it with --since all."
+            if first
+            else "No usage yet."
         )
 
 
@@ -120,6 +122,34 @@ def load_price_list() -> PriceList:
     from rekindle.config.prices import load_price_table
 
     return PriceList(load_price_table()[1], load_settings().prices)
+
+
+def fill_costs(store: Store, sessions: Sequence[Session]) -> list[Session]:
+    """Return the sessions with the cost of published prices, unless their agents report one."""
+    from rekindle.analytics.usage.report import UsageTotal, compute_totals_by_key
+    from rekindle.types import replace_fields
+
+    ids = [session.id for session in sessions if not session.cost]
+    totals = compute_totals_by_key(store.sum_session_usage(ids, get_offset), load_price_list())
+    return [
+        replace_fields(one, cost=one.cost or totals.get(one.id, UsageTotal()).cost)
+        for one in sessions
+    ]
+
+
+def fill_model_costs(
+    store: Store, session: Session, usage: Mapping[str, Usage]
+) -> dict[str, Usage]:
+    """Return the usage of a session by model with the cost of published prices, if none is known."""
+    from rekindle.analytics.usage.report import UsageTotal, compute_totals_by_key
+
+    sums = store.sum_session_usage([session.id], get_offset)
+    by_model = [one._replace(key=one.model) for one in sums]
+    totals = compute_totals_by_key(by_model, load_price_list())
+    return {
+        model: used._replace(cost=used.cost or totals.get(model, UsageTotal()).cost)
+        for model, used in usage.items()
+    }
 
 
 def get_offset(seconds: float) -> int:
@@ -206,7 +236,8 @@ def _write_report(
     cells: list[list[str]] = []
     for index, row in enumerate([*rows, UsageRow(None, "", report.total)]):
         is_total = index == len(rows)
-        labels = [f"{row.start}" if row.start else ""] if period else []
+        label = row.start.isoformat() if row.start else ""
+        labels = [label[:7] if period == "month" else label] if period else []
         labels += [keys[index] if not is_total else ""] if keys is not None else []
         labels = ["total", *labels[1:]] if is_total else labels
         cells.append([*labels, *_render_numbers(row.total)])
@@ -218,9 +249,7 @@ def _write_report(
     write_table(columns, cells)
 
 
-def _render_keys(
-    rows: Sequence[UsageRow], by: str, named: Mapping[str, Session]
-) -> list[str]:
+def _render_keys(rows: Sequence[UsageRow], by: str, named: Mapping[str, Session]) -> list[str]:
     is_terminal = sys.stdout.isatty()
     if by == "session":
         short = fit_ids([row.key for row in rows])
@@ -230,16 +259,19 @@ def _render_keys(
     if not is_terminal:
         return keys
     if by == "project":  # the end of a path tells more than its beginning
-        return [key if len(key) <= _MAX_KEY_WIDTH else f"…{key[1 - _MAX_KEY_WIDTH :]}" for key in keys]
+        return [
+            key if len(key) <= _MAX_KEY_WIDTH else f"…{key[1 - _MAX_KEY_WIDTH :]}" for key in keys
+        ]
     return [to_one_line(key, _MAX_KEY_WIDTH) for key in keys]
 
 
 def _render_numbers(total: UsageTotal) -> list[str]:
     tokens = total.tokens
     counts = (tokens.input, tokens.cache_read, tokens.cache_write, tokens.output)
+    if not (any(counts) or total.cost):
+        return [""] * len(_NUMBERS)
     mark = _UNPRICED_MARK if any(total.unpriced) else ""
-    is_known = total.cost or not mark
-    cost = format_cost(total.cost) if is_known and any(counts) else ""
+    cost = "" if mark and not total.cost else format_cost(total.cost)
     return [*map(_format_tokens, counts), f"{cost}{mark}"]
 
 

@@ -6,11 +6,12 @@ import re
 import sys
 from collections.abc import Iterator
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rekindle.cli.help import create_group
+from rekindle.cli.insights.usage import fill_costs, fill_model_costs
 from rekindle.cli.output import (
     JsonOption,
     OwnerOption,
@@ -77,9 +78,10 @@ def list_sessions(
     chosen = parse_filter(where, owner).with_(pruned=pruned)
     with open_for_reading() as store:
         found = store.recent(count + 1, offset=offset, where=chosen)
-    page = found[:count]
+        page = found[:count]
+        priced = fill_costs(store, page) if json else page
     if json:
-        write_json_array(session_to_dict(session) for session in page)
+        write_json_array(map(_describe_session, page, priced))
     elif page:
         write_sessions(page)
         if len(found) > count:
@@ -118,9 +120,13 @@ def show_session(
 
     with open_for_reading() as store:
         session = store.resolve(name, owner=owner)
-        usage_by_model = store.usage(session)
+        usage_by_model = fill_model_costs(store, session, store.usage(session))
+        (priced,) = fill_costs(store, [session])
         if usage:
-            result = {**session_to_dict(session), "usage": usage_to_dict(usage_by_model)}
+            result = {
+                **_describe_session(session, priced),
+                "usage": usage_to_dict(usage_by_model),
+            }
             lines = (
                 [encode_json(result).decode()] if json else [*format_usage_lines(usage_by_model)]
             )
@@ -137,8 +143,14 @@ def show_session(
         else:
             width = get_terminal_size().columns
             write_styled(
-                render_session(session, messages, full=full, width=width, usage=usage_by_model)
+                render_session(priced, messages, full=full, width=width, usage=usage_by_model)
             )
+
+
+def _describe_session(session: Session, priced: Session) -> dict[str, Any]:
+    """Return the fields of a session with its cost, and who says so: the agent or the prices."""
+    source = "agent" if session.cost else "prices" if priced.cost else None
+    return {**session_to_dict(priced), "cost_source": source}
 
 
 def iter_messages(

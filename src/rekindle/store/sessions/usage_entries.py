@@ -40,10 +40,11 @@ _SOURCES = (
     f" FROM usage u JOIN sessions s ON s.num = u.session WHERE {_HAS_NONE}",
     f"SELECT s.num AS session, CAST(s.started AS BIGINT) / {QUARTER_SECONDS} AS quarter,"
     " coalesce(s.model, '') AS model, 0 AS above, "
-    + ", ".join(f"s.{n} - coalesce(u.{n}, 0) AS {n}" for n in USAGE_COLUMNS)
-    + ", 0 AS cache_write_1h FROM sessions s LEFT JOIN"
-    f" (SELECT session, {', '.join(f'sum({n}) AS {n}' for n in USAGE_COLUMNS)} FROM usage"
-    f" GROUP BY session) u ON u.session = s.num WHERE {_HAS_NONE}"
+    + ", ".join(
+        f"s.{n} - coalesce((SELECT sum(u.{n}) FROM usage u WHERE u.session = s.num), 0) AS {n}"
+        for n in USAGE_COLUMNS
+    )
+    + f", 0 AS cache_write_1h FROM sessions s WHERE {_HAS_NONE}"
     f" AND {' + '.join(f's.{n}' for n in USAGE_COLUMNS)} > 0",
 )
 _KEY_COLUMNS: Mapping[UsageKey | None, str] = {
@@ -83,9 +84,7 @@ def raise_entries(tx: Transaction, num: int, entries: Iterable[UsageEntry]) -> N
 
 def load_entries(tx: Transaction, num: int) -> list[UsageEntry]:
     """Load the entries of a session in order."""
-    rows = tx.run(
-        f"SELECT {_SELECT} FROM usage_entries WHERE session = ? ORDER BY {_KEY}", (num,)
-    )
+    rows = tx.run(f"SELECT {_SELECT} FROM usage_entries WHERE session = ? ORDER BY {_KEY}", (num,))
     return [_to_entry(row) for row in rows]
 
 
@@ -134,9 +133,7 @@ def find_first_quarter(tx: Transaction) -> int | None:
     return min((int(one) for one in found if one is not None), default=None)
 
 
-def find_offsets(
-    first: int, last: int, get_offset: Callable[[float], int]
-) -> list[ZoneOffset]:
+def find_offsets(first: int, last: int, get_offset: Callable[[float], int]) -> list[ZoneOffset]:
     """Find the distances of local time from UTC between two quarters of an hour.
 
     `get_offset` returns the distance at a time. A change that is undone within a week is not found.

@@ -373,7 +373,6 @@ class _ClaudeThread(SessionBuilder):
             self._count_usage(answer)
         return [answer.build(), *answer.results, *answer.prompts]
 
-
     def _count_usage(self, answer: AnswerBuilder) -> None:
         """Add what the answer used, once if it was closed before and continued."""
         id = answer.id.partition("+")[0]
