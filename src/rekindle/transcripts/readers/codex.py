@@ -8,6 +8,7 @@ An answer is the run of items up to a result, a prompt or a token count. A fork 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -63,6 +64,8 @@ _TOOLS_WITH_HEADER = {"exec_command", "write_stdin", "apply_patch"}
 _TOKEN_NAMES = (
     *("input_tokens", "output_tokens", "cached_input_tokens", "", "reasoning_output_tokens"),
 )
+# The history of a parent is written at once, with the time of writing.
+_COPY_SECONDS = 1.0
 # Bounds memory for calls that never get a result.
 _MAX_PENDING_RESULTS = 64
 
@@ -90,6 +93,7 @@ class _CodexRollout(SessionBuilder):
         self.result_meta: dict[str, dict[str, JSON]] = {}
         self.turn_model: str | None = None
         self.is_copying = False  # the history of the parent
+        self.copy_end = 0.0  # of a copy without ids of turns
 
     def read_entry(self, number: int, line: JsonObject) -> Sequence[TranscriptEvent]:
         """Read one line and return the events that it completes."""
@@ -128,6 +132,7 @@ class _CodexRollout(SessionBuilder):
         )
         git = as_object(meta.get("git"))
         self.is_copying = get_text(meta, "forked_from_id") is not None
+        self.copy_end = (time or 0.0) + _COPY_SECONDS
         self.set_fields(
             id=get_text(meta, "id") or self.session.id,
             parent=get_text(meta, "forked_from_id", "parent_thread_id")
@@ -141,8 +146,9 @@ class _CodexRollout(SessionBuilder):
     def _track_turn(self, fields: JsonObject) -> None:
         """Notice the first turn of a fork's own: ids of turns and sessions begin with their time."""
         turn = get_text(fields, "turn_id")
-        if self.is_copying and turn is not None and turn > self.session.id:
-            self.is_copying = False
+        if self.is_copying and turn is not None:
+            self.copy_end = math.inf
+            self.is_copying = turn <= self.session.id
 
     def _read_event(self, event: JsonObject, time: float | None) -> Sequence[Message]:
         kind = event.get("type")
@@ -154,7 +160,7 @@ class _CodexRollout(SessionBuilder):
                     time=time,
                     model=self.turn_model,
                     prompt=as_count(as_object(info.get("last_token_usage")).get("input_tokens")),
-                    is_copied=self.is_copying,
+                    is_copied=self.is_copying and (time or 0.0) <= self.copy_end,
                 )
             return self._close_answer()
         if kind == "task_started":
