@@ -95,7 +95,7 @@ def test_changes_of_the_clock_are_found_to_the_quarter() -> None:
         ("model", {"small": 101, "large": 10}),
         ("agent", {"codex": 11, "pi": 100}),
         ("session", {"one": 11, "two": 100}),
-        ("project", {"github.com/a/b": 11, "/src/shop": 100}),
+        ("project", {"github.com/a/b": 11, "folder:/src/shop": 100}),
         (None, {"": 111}),
     ],
 )
@@ -107,7 +107,7 @@ def test_usage_is_added_up_by_key(store: Store, by: UsageKey | None, keys: dict[
     for one in store.sum_usage(lambda _: 0, by=by):
         found[one.key] = found.get(one.key, 0) + one.tokens.input
     assert found == keys
-    only = store.sum_usage(lambda _: 0, by="session", projects=["/src/shop", "/none"])
+    only = store.sum_usage(lambda _: 0, by="session", projects=["folder:/src/shop", "/none"])
     assert [one.key for one in only] == ["two"]
 
 

@@ -39,6 +39,27 @@ _BLOCKS = " ▏▎▍▌▋▊▉█"
 _UNPRICED_MARK = "*"
 _NUMBERS = ("input", "cache read", "cache write", "output", "cost $")
 
+_PeriodArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[day|week|month]",
+        help="One row per day, week or month.",
+        show_default="day, or none with --by",
+    ),
+]
+_KeyOption = Annotated[
+    str | None,
+    typer.Option(metavar="KEY", help="One row per project, model, agent or session."),
+]
+_SinceOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DAY",
+        help="First day: 2026-01-31, 7d, 4w, 3m, 1y, today, yesterday or all.",
+        show_default="30 days, 12 weeks or 12 months",
+    ),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Register the command of this module."""
@@ -46,29 +67,11 @@ def register(app: typer.Typer) -> None:
 
 
 def show_usage(
-    period: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[day|week|month]",
-            help="One row per day, week or month.",
-            show_default="day, or none with --by",
-        ),
-    ] = None,
-    by: Annotated[
-        str | None,
-        typer.Option(metavar="KEY", help="One row per project, model, agent or session."),
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DAY",
-            help="First day: 2026-01-31, 7d, 4w, 3m, 1y, today, yesterday or all.",
-            show_default="30 days, 12 weeks or 12 months",
-        ),
-    ] = None,
+    period: _PeriodArgument = None,
+    by: _KeyOption = None,
+    since: _SinceOption = None,
     project: Annotated[
-        str | None,
-        typer.Option("--project", "-p", help="Only sessions of this project."),
+        str | None, typer.Option("--project", "-p", help="Only sessions of this project.")
     ] = None,
     limit: Annotated[
         int | None,
@@ -258,10 +261,10 @@ def _render_keys(rows: Sequence[UsageRow], by: str, named: Mapping[str, Session]
     keys = [row.key or "(unknown)" for row in rows]
     if not is_terminal:
         return keys
-    if by == "project":  # the end of a path tells more than its beginning
-        return [
-            key if len(key) <= _MAX_KEY_WIDTH else f"…{key[1 - _MAX_KEY_WIDTH :]}" for key in keys
-        ]
+    if by == "project":
+        from rekindle.projects import shorten_project
+
+        keys = [shorten_project(key) for key in keys]
     return [to_one_line(key, _MAX_KEY_WIDTH) for key in keys]
 
 

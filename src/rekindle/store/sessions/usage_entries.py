@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from rekindle.projects import FOLDER_PREFIX
 from rekindle.store.core.engine import Row, Transaction
 from rekindle.store.core.rows import NANO, USAGE_COLUMNS, usage_to_row
 from rekindle.store.core.tables import USAGE_ENTRIES
@@ -49,7 +50,7 @@ _SOURCES = (
 )
 _KEY_COLUMNS: Mapping[UsageKey | None, str] = {
     None: "''",
-    "project": "coalesce(s.project, s.repository, s.cwd, '')",
+    "project": f"coalesce(s.project, s.repository, '{FOLDER_PREFIX}' || s.cwd, '')",
     "model": "x.model",
     "agent": "s.source",
     "session": "s.id",
