@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from rekindle import Session, Store, Tokens, open_store
+from rekindle.analytics.usage.report import to_day
 from rekindle.store import Filter
 from rekindle.store.sessions.usage_entries import UsageKey, find_offsets
 from rekindle.store.transfer.bulk_import import SessionImport
@@ -76,6 +77,25 @@ def test_a_day_of_another_offset_is_counted_by_its_own(store: Store, clock: Cloc
     assert sum_days(store, BERLIN) == days
     since = datetime(2026, 3, 29, tzinfo=BERLIN).timestamp()
     assert sum_days(store, BERLIN, since=since) == {"2026-03-29": 110, "2026-03-30": 1000}
+
+
+def test_days_between_changes_of_prices_are_added_up(store: Store, clock: Clock) -> None:
+    clock.now = seconds("2026-07-01T00:00")
+    store_session(
+        store,
+        "one",
+        entry("2026-03-27T22:59"),
+        entry("2026-03-27T23:00", tokens=10),  # midnight in Berlin
+        entry("2026-03-29T12:00", tokens=100),
+        entry("2026-03-29T22:00", tokens=1000),  # midnight there, in summer
+    )
+    days = [to_day(date(2026, 3, 30)), to_day(date(2026, 3, 28))]
+    found = store.sum_usage(offset_in(BERLIN), days=days)
+    assert [(one.day, one.tokens.input) for one in found] == [
+        (0, 1), (days[1], 110), (days[0], 1000),
+    ]  # fmt: skip
+    (all_days,) = store.sum_usage(offset_in(BERLIN), days=[])
+    assert all_days.tokens.input == 1111
 
 
 def test_changes_of_the_clock_are_found_to_the_quarter() -> None:

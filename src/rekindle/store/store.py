@@ -374,16 +374,18 @@ class Store:
         since: float | None = None,
         owner: str | None = None,
         projects: Sequence[str] = (),
+        days: Sequence[int] | None = None,
     ) -> list[UsageSum]:
         """Return the usage of all sessions by local day, model and the chosen key.
 
         `get_offset` returns the distance of local time from UTC at a time, in seconds. With
-        `projects`, only the sessions of these projects count.
+        `projects`, only the sessions of these projects count. With `days`, all days from one of
+        these to the next are added up.
         """
         with self._engine.begin_read() as tx:
             offsets = self._find_offsets(tx, get_offset)
             return usage_entries.sum_by_day(
-                tx, by, offsets, since=since, owner=owner, projects=projects
+                tx, by, offsets, since=since, owner=owner, projects=projects, days=days
             )
 
     def sum_session_usage(

@@ -25,6 +25,7 @@ class PriceList:
 
     def __init__(self, table: Iterable[DatedPrice], own: Mapping[str, Price] | None = None) -> None:
         self._own = own or {}
+        self._found: dict[tuple[str, date, int], Price | None] = {}
         self._table: dict[str, list[DatedPrice]] = {}
         for entry in table:
             self._table.setdefault(entry.model, []).append(entry)
@@ -36,6 +37,17 @@ class PriceList:
 
         `above` is a number of tokens that the prompt exceeds. The user's own prices go first.
         """
+        key = model, day, above
+        if key not in self._found:
+            self._found[key] = self._look_up(*key)
+        return self._found[key]
+
+    def list_changes(self) -> list[date]:
+        """Return the days on which a price of the table changed."""
+        days = {entry.since for entries in self._table.values() for entry in entries}
+        return sorted(days - {date.min})
+
+    def _look_up(self, model: str, day: date, above: int) -> Price | None:
         names = [*_iter_names(model)]
         for name in names:
             if name in self._own:

@@ -30,16 +30,6 @@ class UsageTotal(NamedTuple):
     reported_cost: Decimal = Decimal(0)  # the part that agents report themselves
     unpriced: Tokens = Tokens()
 
-    def add(self, other: UsageTotal) -> UsageTotal:
-        """Return the sum of both."""
-        return UsageTotal(
-            tokens=self.tokens.add(other.tokens),
-            cache_write_1h=self.cache_write_1h + other.cache_write_1h,
-            cost=self.cost + other.cost,
-            reported_cost=self.reported_cost + other.reported_cost,
-            unpriced=self.unpriced.add(other.unpriced),
-        )
-
 
 class UsageRow(NamedTuple):
     """The total of a period, of a key, or of both."""
@@ -61,31 +51,51 @@ def build_report(
     sums: Iterable[UsageSum], prices: PriceList, period: Period | None, *, is_keyed: bool = False
 ) -> UsageReport:
     """Add up sums by period, by key, or by both: periods in order, keys by descending cost."""
-    totals: dict[tuple[date | None, str], UsageTotal] = {}
-    total = UsageTotal()
-    unpriced: dict[str, Tokens] = {}
+    groups: dict[tuple[date | None, str], list[UsageSum]] = {}
+    starts: dict[int, date | None] = {}
     for one in sums:
-        priced = compute_total(one, prices)
-        day = to_date(one.day)
-        group = find_start(day, period) if period else None, one.key if is_keyed else ""
-        totals[group] = totals.get(group, UsageTotal()).add(priced)
-        total = total.add(priced)
-        if any(priced.unpriced):
-            unpriced[one.model] = unpriced.get(one.model, Tokens()).add(priced.unpriced)
-    rows = [UsageRow(start, key, used) for (start, key), used in totals.items()]
+        if one.day not in starts:
+            starts[one.day] = find_start(to_date(one.day), period) if period else None
+        group = starts[one.day], one.key if is_keyed else ""
+        groups.setdefault(group, []).append(one)
+    unpriced: dict[str, Tokens] = {}
+    rows: list[UsageRow] = []
+    for (start, key), members in groups.items():
+        totals = [compute_total(one, prices) for one in members]
+        rows.append(UsageRow(start, key, _add_totals(totals)))
+        for one, priced in zip(members, totals, strict=True):
+            if any(priced.unpriced):
+                unpriced[one.model] = unpriced.get(one.model, Tokens()).add(priced.unpriced)
     rows.sort(key=_get_order)
+    total = _add_totals([row.total for row in rows])
     return UsageReport(rows, total, dict(sorted(unpriced.items())))
 
 
 def compute_total(one: UsageSum, prices: PriceList) -> UsageTotal:
     """Return the total of a sum: with the agent's cost, or else by the price list."""
-    known = UsageTotal(one.tokens, one.cache_write_1h)
+    tokens, hourly = one.tokens, one.cache_write_1h
     if one.is_reported:
-        return known._replace(cost=one.cost, reported_cost=one.cost)
+        return UsageTotal(tokens, hourly, one.cost, one.cost)
     price = prices.find_price(one.model, to_date(one.day), one.above)
     if price is None:
-        return known._replace(unpriced=one.tokens)
-    return known._replace(cost=price.compute_cost(one.tokens, one.cache_write_1h))
+        return UsageTotal(tokens, hourly, unpriced=tokens)
+    return UsageTotal(tokens, hourly, price.compute_cost(tokens, hourly))
+
+
+def _add_totals(totals: list[UsageTotal]) -> UsageTotal:
+    if len(totals) == 1:
+        return totals[0]
+    return UsageTotal(
+        tokens=_add_tokens([one.tokens for one in totals]),
+        cache_write_1h=sum(one.cache_write_1h for one in totals),
+        cost=sum((one.cost for one in totals), Decimal(0)),
+        reported_cost=sum((one.reported_cost for one in totals), Decimal(0)),
+        unpriced=_add_tokens([one.unpriced for one in totals]),
+    )
+
+
+def _add_tokens(counts: list[Tokens]) -> Tokens:
+    return Tokens(*map(sum, zip(*counts, strict=True))) if counts else Tokens()
 
 
 def compute_totals_by_key(sums: Iterable[UsageSum], prices: PriceList) -> dict[str, UsageTotal]:
@@ -119,6 +129,11 @@ def find_next(start: date, period: Period) -> date | None:
         return find_start(start + timedelta(days=days), period)
     except OverflowError:
         return None
+
+
+def to_day(day: date) -> int:
+    """Return the number of a day since 1970."""
+    return day.toordinal() - _EPOCH
 
 
 def to_date(day: int) -> date:

@@ -93,7 +93,7 @@ def show_usage(
       rekindle usage --by session -n 10
       rekindle usage month --since all --json
     """
-    from rekindle.analytics.usage.report import build_report, parse_since
+    from rekindle.analytics.usage.report import build_report, parse_since, to_day
 
     key = _choose("--by", by, ("project", "model", "agent", "session"))
     span: Period | None = _choose("period", period, ("day", "week", "month"))
@@ -102,8 +102,13 @@ def show_usage(
     start = datetime(first.year, first.month, first.day).timestamp() if first else None
     with open_for_reading() as store:
         names = _find_projects(store, project) if project else ()
-        sums = store.sum_usage(get_offset, by=key, since=start, owner=owner, projects=names)
-        report = build_report(sums, load_price_list(), span, is_keyed=key is not None)
+        prices = load_price_list()
+        # Without a period, days count only as far as prices changed.
+        days = None if span else [to_day(day) for day in prices.list_changes()]
+        sums = store.sum_usage(
+            get_offset, by=key, since=start, owner=owner, projects=names, days=days
+        )
+        report = build_report(sums, prices, span, is_keyed=key is not None)
         shown = report._replace(rows=report.rows[:limit])
         named = store.find_sessions([row.key for row in shown.rows]) if key == "session" else {}
     if json:
@@ -183,7 +188,7 @@ def _find_projects(store: Store, wanted: str) -> Sequence[str]:
     """Return the keys of the projects that a person means."""
     from rekindle.projects import matches_project
 
-    known = {one.key for one in store.sum_usage(get_offset, by="project")} - {""}
+    known = {one.key for one in store.sum_usage(get_offset, by="project", days=[])} - {""}
     found = [key for key in known if matches_project(key, wanted)]
     if not found:
         some = ", ".join(sorted(known)[:5]) or "none"

@@ -106,10 +106,12 @@ def sum_by_day(
     since: float | None = None,
     owner: str | None = None,
     projects: Sequence[str] = (),
+    days: Sequence[int] | None = None,
 ) -> list[UsageSum]:
     """Return the sums of all sessions that are not pruned by local day, model and key.
 
-    With `projects`, only those of these projects.
+    With `projects`, only those of these projects. With `days`, all days from one of these to the
+    next are added up.
     """
     conditions, params = ["s.pruned IS NULL"], list[Any]()
     if since is not None:
@@ -121,7 +123,7 @@ def sum_by_day(
     if projects:
         conditions.append(f"{_KEY_COLUMNS['project']} IN ({', '.join('?' * len(projects))})")
         params.extend(map(escape_text, projects))
-    return [*_sum_entries(tx, by, offsets, " AND ".join(conditions), params)]
+    return [*_sum_entries(tx, by, offsets, " AND ".join(conditions), params, days)]
 
 
 def find_first_quarter(tx: Transaction) -> int | None:
@@ -158,8 +160,10 @@ def _sum_entries(
     offsets: Sequence[ZoneOffset],
     where: str,
     params: Sequence[Any],
+    days: Sequence[int] | None = None,
 ) -> Iterator[UsageSum]:
     day = f"(x.quarter * {QUARTER_SECONDS} + {_build_offset(offsets)}) / 86400"
+    day = day if days is None else _build_first_day(days, offsets)
     sums = ", ".join(f"sum(x.{n})" for n in _COUNTS)
     for source in _SOURCES:
         rows = tx.run(
@@ -179,6 +183,17 @@ def _build_offset(offsets: Sequence[ZoneOffset]) -> str:
     first, *changes = offsets
     cases = [f"WHEN x.quarter >= {int(at)} THEN {int(gap)}" for at, gap in reversed(changes)]
     return f"CASE {' '.join(cases)} ELSE {int(first.seconds)} END" if cases else f"{first.seconds}"
+
+
+def _build_first_day(days: Sequence[int], offsets: Sequence[ZoneOffset]) -> str:
+    """Build the SQL of the last of these days that an entry is not before, or 0."""
+    cases: list[str] = []
+    for day in sorted(days, reverse=True):
+        past = [gap for at, gap in offsets if at * QUARTER_SECONDS <= day * 86_400]
+        gap = past[-1] if past else offsets[0].seconds
+        start = (day * 86_400 - gap) // QUARTER_SECONDS
+        cases.append(f"WHEN x.quarter >= {int(start)} THEN {int(day)}")
+    return f"CASE {' '.join(cases)} ELSE 0 END" if cases else "0"
 
 
 def _to_row(num: int, entry: UsageEntry) -> Row:

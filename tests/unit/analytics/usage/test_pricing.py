@@ -58,6 +58,10 @@ def test_the_price_is_that_of_the_day() -> None:
     assert PRICES.find_price("swift-2", date(2026, 6, 1)) == NEW
 
 
+def test_the_days_of_changes_are_known() -> None:
+    assert PRICES.list_changes() == [date(2026, 6, 1)]
+
+
 def test_a_long_prompt_has_its_own_price_as_long_as_that_is_valid() -> None:
     assert PRICES.find_price("swift-2", DAY, 100_000) == OLD
     assert PRICES.find_price("swift-2", DAY, 200_000) == LONG
