@@ -190,11 +190,17 @@ def test_what_an_agent_of_ours_uses_counts_when_it_is_used(store: Store, clock: 
     assert sum(one.cost for one in store.sum_usage(lambda _: 0)) == 2 * A_CENT
 
 
-def test_pruned_sessions_do_not_count(store: Store, clock: Clock) -> None:
+def test_pruned_sessions_do_not_count_and_purged_ones_leave_nothing(
+    store: Store, clock: Clock
+) -> None:
     store_session(store, "one", entry("2026-01-01T12:00"))
     clock.now = seconds("2026-06-01T12:00")
     store.prune(Filter())
     assert store.sum_usage(lambda _: 0) == []
+    clock.now += 1.0
+    assert store.purge(older_than=0.0) == 1
+    count = "SELECT count(*) FROM usage_entries"
+    assert store._write(lambda tx: tx.run(count)) == [(0,)]  # pyright: ignore
 
 
 def test_a_copy_has_the_same_entries(store: Store, tmp_path: Path) -> None:

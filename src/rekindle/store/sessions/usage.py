@@ -41,7 +41,9 @@ def add_usage(
 ) -> Session:
     """Add usage to a session and to the model, and remember when."""
     num, session = sessions.get_session(tx, session_id)
-    usage_entries.begin_entries(tx, num, session, compute_session_usage(tx, num, session))
+    if not usage_entries.has_entries(tx, num):
+        before = compute_session_usage(tx, num, session)
+        usage_entries.raise_entries(tx, num, usage_entries.make_entries(session, before))
     name = session.model or "" if model is None else model
     quarter = max(0, int(now)) // QUARTER_SECONDS
     usage_entries.add_entry(tx, num, UsageEntry(quarter, name, *added))
@@ -131,7 +133,9 @@ def check_usage(tx: Transaction) -> Iterator[Finding]:
 def repair_usage(tx: Transaction) -> list[str]:
     """Raise totals that are less than the usage of the models, and return what was repaired."""
     repairs: list[str] = []
-    tx.run("DELETE FROM usage WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.num = session)")
+    for table in ("usage", "usage_entries"):
+        orphans = "NOT EXISTS (SELECT 1 FROM sessions s WHERE s.num = session)"
+        tx.run(f"DELETE FROM {table} WHERE {orphans}")
     raised = ", ".join(f"{n} = CASE WHEN {n} < ? THEN ? ELSE {n} END" for n in USAGE_COLUMNS)
     for num, name, *row in tx.run(_SELECT_EXCEEDING):
         counts = [int(count) for count in row]

@@ -69,13 +69,15 @@ def add_entry(tx: Transaction, num: int, entry: UsageEntry) -> None:
     tx.run(_ADD, _to_row(num, entry))
 
 
-def begin_entries(tx: Transaction, num: int, session: Session, known: Mapping[str, Usage]) -> None:
-    """Make entries of what a session used before, if it has none yet."""
-    if not known or tx.run("SELECT 1 FROM usage_entries WHERE session = ? LIMIT 1", (num,)):
-        return
+def has_entries(tx: Transaction, num: int) -> bool:
+    """Return whether a session has entries."""
+    return bool(tx.run("SELECT 1 FROM usage_entries WHERE session = ? LIMIT 1", (num,)))
+
+
+def make_entries(session: Session, known: Mapping[str, Usage]) -> list[UsageEntry]:
+    """Make entries of what a session's models used at unknown times: at its start."""
     quarter = max(0, int(session.started)) // QUARTER_SECONDS
-    entries = [UsageEntry(quarter, model, used.tokens, used.cost) for model, used in known.items()]
-    raise_entries(tx, num, entries)
+    return [UsageEntry(quarter, model, used.tokens, used.cost) for model, used in known.items()]
 
 
 def raise_entries(tx: Transaction, num: int, entries: Iterable[UsageEntry]) -> None:
