@@ -220,6 +220,29 @@ def test_files_that_an_older_version_imported_are_read_once_more(
     assert "2 files unchanged" in rekindle("import", agent)
 
 
+def test_a_hostile_transcript_neither_controls_the_terminal_nor_costs_other_sessions(
+    rekindle: Rekindle, agent: Path
+) -> None:
+    evil = "\x1b[31mevil\x00"
+    write_session(
+        agent,
+        "evil",
+        answer("m6", evil, "2026-02-03T09:00:00Z", input=5, output=1),
+        answer("m7", "x" * 50_000, "9999-12-31T23:59:59Z", input=2**52, output=-1, hourly=10**30),
+        answer("m8", SONNET, "0001-01-01T00:00:00Z", input=2**52),
+        answer("m9", OPUS, "soon", input=10**40),
+    )
+    rekindle("import", agent)
+    for words in (("day",), ("month", "--by", "model"), ("--by", "session")):
+        shown = rekindle.terminal("usage", *words, "--since", "all", NO_COLOR="1")
+        assert "\x1b" not in shown
+        assert len(shown.splitlines()) < 60
+    told = rekindle.json("usage", "--by", "session", "--since", "all")
+    costs = {row["session"]: row["cost"] for row in told["rows"]}
+    assert (costs["blog"], Decimal(costs["cart"])) == ("0.15", OPUS_COST + Decimal("1.5"))
+    assert evil in told["unpriced"]
+
+
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=f"real transcripts are not at {CORPUS}")
 def test_the_cost_of_real_sessions_is_the_one_that_their_agent_stored(rekindle: Rekindle) -> None:
     folder = CORPUS / "opencode__dayhaysoos__nimbus"

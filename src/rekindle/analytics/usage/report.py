@@ -15,6 +15,7 @@ from .pricing import PriceList
 
 Period: TypeAlias = Literal["day", "week", "month"]
 
+_MAX_GAP = 31  # periods
 _EPOCH = date(1970, 1, 1).toordinal()
 _AGE = re.compile(r"(\d{1,5})([dwmy])")
 _UNIT_DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}
@@ -54,6 +55,8 @@ def build_report(
     groups: dict[tuple[date | None, str], list[UsageSum]] = {}
     starts: dict[int, date | None] = {}
     for one in sums:
+        if not (any(one.tokens) or one.cost):
+            continue  # a fork that did nothing yet
         if one.day not in starts:
             starts[one.day] = find_start(to_date(one.day), period) if period else None
         group = starts[one.day], one.key if is_keyed else ""
@@ -105,12 +108,14 @@ def compute_totals_by_key(sums: Iterable[UsageSum], prices: PriceList) -> dict[s
 
 
 def fill_gaps(rows: list[UsageRow], period: Period) -> Iterator[UsageRow]:
-    """Yield the rows, and empty ones for periods without usage between them."""
+    """Yield the rows, and empty ones for periods without usage between them, unless they are many."""
     expected: date | None = None
     for row in rows:
-        while expected and row.start and expected < row.start:
-            yield UsageRow(expected, "", UsageTotal())
+        gap: list[UsageRow] = []
+        while expected and row.start and expected < row.start and len(gap) <= _MAX_GAP:
+            gap.append(UsageRow(expected, "", UsageTotal()))
             expected = find_next(expected, period)
+        yield from gap if len(gap) <= _MAX_GAP else ()
         yield row
         expected = find_next(row.start, period) if row.start else None
 

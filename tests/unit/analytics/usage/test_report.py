@@ -88,6 +88,11 @@ def test_a_model_without_a_price_is_listed_and_costs_nothing() -> None:
     assert report.unpriced == {"homemade": Tokens(input=5)}
 
 
+def test_a_key_without_usage_is_not_listed() -> None:
+    report = build_report([used(TODAY, key="fork", tokens=0)], PRICES, None, is_keyed=True)
+    assert (report.rows, report.total) == ([], UsageTotal())
+
+
 def test_a_tenth_of_a_cent_is_added_exactly() -> None:
     sums = [used(TODAY, tokens=100, cost="0") for _ in range(1_000)]
     assert build_report(sums, PRICES, "day").total.cost == Decimal("0.1")
@@ -99,6 +104,8 @@ def test_periods_without_usage_are_filled_in() -> None:
     starts = [row.start for row in fill_gaps(rows, "month")]
     assert starts == [date(2026, month, 1) for month in (1, 2, 3, 4)]
     assert [*fill_gaps([], "day")] == []
+    far = [rows[0], rows[0]._replace(start=date.max)]
+    assert [*fill_gaps(far, "day")] == far, "a year of empty lines says nothing"
 
 
 def test_a_week_begins_on_monday_and_the_calendar_has_an_end() -> None:
