@@ -33,6 +33,8 @@ TemplateState: TypeAlias = Literal["active", "quarantined", "retired"]
 OverrideScope: TypeAlias = tuple[str | None, str | None]  # platform and chat type; None matches any
 
 MAX_TITLE_CHARS = 100
+QUARTER_SECONDS = 900  # every time zone is a multiple of it away from UTC
+PROMPT_SIZES = (0, 100_000, 200_000, 272_000)  # tokens above which some models cost more
 
 V = TypeVar("V", bound=tuple[Any, ...])
 
@@ -66,6 +68,33 @@ class Usage(NamedTuple):
         return Usage(self.tokens.add(other.tokens), self.cost + other.cost)
 
 
+class UsageEntry(NamedTuple):
+    """What a model used within a quarter of an hour; `cost` is 0 unless the agent reports it.
+
+    `above` is the highest of `PROMPT_SIZES` that the prompts exceeded: long ones cost more.
+    """
+
+    quarter: int  # number since 1970, UTC
+    model: str
+    tokens: Tokens
+    cost: Decimal = Decimal(0)
+    cache_write_1h: int = 0  # part of the cache writes: kept for an hour, at a higher price
+    above: int = 0
+
+
+class UsageSum(NamedTuple):
+    """Entries of one day, key, model and kind of prompt, added up."""
+
+    day: int  # number since 1970, local time
+    key: str
+    model: str
+    above: int
+    is_reported: bool  # whether the cost is that of the agent
+    tokens: Tokens
+    cache_write_1h: int
+    cost: Decimal
+
+
 class Price(NamedTuple):
     """The price of a million tokens of a model."""
 
@@ -73,10 +102,12 @@ class Price(NamedTuple):
     output: Decimal = Decimal(0)
     cache_read: Decimal = Decimal(0)
     cache_write: Decimal = Decimal(0)
+    cache_write_1h: Decimal = Decimal(0)
 
-    def compute_cost(self, tokens: Tokens) -> Decimal:
-        """Return the cost of these tokens."""
-        counts = (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write)
+    def compute_cost(self, tokens: Tokens, cache_write_1h: int = 0) -> Decimal:
+        """Return the cost of these tokens, some of which may be cached for an hour."""
+        written = max(0, tokens.cache_write - cache_write_1h)
+        counts = (tokens.input, tokens.output, tokens.cache_read, written, cache_write_1h)
         parts = zip(self, counts, strict=True)
         return sum((price * count for price, count in parts), Decimal(0)) / 1_000_000
 

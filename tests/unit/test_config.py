@@ -409,8 +409,10 @@ def test_prices_are_exact_and_the_cache_costs_like_input_unless_said(home: Path)
         )
     )
     tenth = Decimal("0.1")
-    assert config.get_price("a-1.5") == Price(tenth, Decimal(3), tenth, tenth)
-    assert config.get_price("b") == Price(Decimal(1), Decimal(0), tenth, Decimal("1.25"))
+    assert config.get_price("a-1.5") == Price(tenth, Decimal(3), tenth, tenth, tenth)
+    assert config.get_price("b") == Price(
+        Decimal(1), Decimal(0), tenth, Decimal("1.25"), Decimal("1.25")
+    )
     assert config.get_price("c") == Price()
 
 

@@ -15,6 +15,7 @@ from . import chat, config, gateway, hook, service, setup, store_access, watch
 from .agents import doctor, install
 from .help import CommandGroup
 from .insights import commands as insights
+from .insights import usage
 from .mcp import serve as mcp
 from .mcp import skills
 from .output import escape_control_chars
@@ -67,6 +68,7 @@ install.register(app)
 doctor.register(app)
 config.register(app)
 insights.register(app)
+usage.register(app)
 chat.register(app)
 templates.register(app)
 processes.register(app)

@@ -22,6 +22,8 @@ from rekindle.config import allows_color
 from rekindle.types import Session, Usage, to_json_value
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from rich.console import Console
 
 ProgressCallback: TypeAlias = "Callable[[int, int], None]"
@@ -79,7 +81,9 @@ def usage_to_dict(usage: Mapping[str, Usage]) -> dict[str, Any]:
 def format_usage_lines(usage: Mapping[str, Usage]) -> Iterator[str]:
     """Yield one line of token usage per model."""
     for model, (tokens, cost) in usage.items():
-        cached = f" ({tokens.cache_read:,} cached)" if tokens.cache_read else ""
+        parts = [f"{tokens.cache_read:,} cached"] if tokens.cache_read else []
+        parts += [f"{tokens.cache_write:,} written to the cache"] if tokens.cache_write else []
+        cached = f" ({', '.join(parts)})" if parts else ""
         cost_text = f", cost {cost.normalize():f}" if cost else ""
         name = escape_control_chars(model) or "unknown model"
         yield f"{name}: {tokens.input:,} in{cached}, {tokens.output:,} out{cost_text}"
@@ -287,6 +291,11 @@ def format_size(count: int) -> str:
             return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} TB"
+
+
+def format_cost(cost: Decimal) -> str:
+    """Format an amount of dollars: to the cent, or more exactly if it is less."""
+    return f"{cost:,.2f}" if cost >= 1 or not cost else f"{cost:.4f}"
 
 
 def format_count(number: int, noun: str) -> str:

@@ -91,16 +91,19 @@ class Config:
         """
         values = self._collect_tables("model.prices").get(model)
         if values is not None:
-            prices = schema.PriceTable(**values)
-            cached = (prices.cache_read, prices.cache_write)
-            read, write = (prices.input if price is None else price for price in cached)
-            return Price(prices.input, prices.output, read, write)
+            return make_price(values)
         if self.agent.max_cost:
             raise InvalidSetting(
                 f"agent.max_cost: the price of {model!r} is unknown, so the limit cannot be enforced;"
                 f' set it under [model.prices."{model}"] in {self.file}'
             )
         return Price()
+
+    @property
+    def prices(self) -> dict[str, Price]:
+        """The prices of models that are set here, which go before those of the shipped table."""
+        tables = self._collect_tables("model.prices")
+        return {model: make_price(values) for model, values in tables.items()}
 
     def _collect_overrides(self, section: str) -> dict[OverrideScope, dict[str, Value]]:
         overrides: dict[OverrideScope, dict[str, Value]] = {}
@@ -117,6 +120,19 @@ class Config:
             if (entry := parse_table_entry(name)) and entry[0] == table:
                 found.setdefault(entry[1], {})[entry[2]] = value
         return found
+
+
+def make_price(values: Mapping[str, Any]) -> Price:
+    """Make a price of the fields of a price table; the others have their defaults."""
+    table = schema.PriceTable(**values)
+    write = table.input if table.cache_write is None else table.cache_write
+    return Price(
+        input=table.input,
+        output=table.output,
+        cache_read=table.input if table.cache_read is None else table.cache_read,
+        cache_write=write,
+        cache_write_1h=write if table.cache_write_1h is None else table.cache_write_1h,
+    )
 
 
 def find_home(env: Mapping[str, str] = os.environ) -> Path:

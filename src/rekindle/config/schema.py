@@ -260,6 +260,11 @@ class PriceTable:
         "price of a million tokens written to the cache; default: input",
         limits=NumberRange(0),
     )
+    cache_write_1h: Decimal | None = declare_setting(
+        None,
+        "price of a million tokens cached for an hour; default: cache_write",
+        limits=NumberRange(0),
+    )
 
 
 # Renamed settings: old name to new name. The file is still read, with a note that says the new name.

@@ -114,6 +114,7 @@ class AsyncStore:
     begin = _wrap_read(Store.begin)
     messages = _wrap_read(Store.messages)
     session = _wrap_read(Store.session)
+    find_sessions = _wrap_read(Store.find_sessions)
     resolve = _wrap_read(Store.resolve)
     recent = _wrap_read(Store.recent)
     search = _wrap_read(Store.search)
@@ -123,6 +124,8 @@ class AsyncStore:
     update = _wrap_write(Store.update)
     add_usage = _wrap_write(Store.add_usage)
     usage = _wrap_read(Store.usage)
+    sum_usage = _wrap_read(Store.sum_usage)
+    sum_session_usage = _wrap_read(Store.sum_session_usage)
 
     fork = _wrap_write(Store.fork)
     compress = _wrap_write(Store.compress)

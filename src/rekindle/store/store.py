@@ -36,6 +36,7 @@ from rekindle.store.transfer.bulk_import import (
 from rekindle.store.transfer.jsonl import CopyReport, LoadReport
 from rekindle.types import (
     JSON,
+    QUARTER_SECONDS,
     Finding,
     Hit,
     JudgedSession,
@@ -45,12 +46,13 @@ from rekindle.types import (
     StoreStats,
     Tokens,
     Usage,
+    UsageSum,
     replace_fields,
     validate_message,
 )
 
 from .learning import outcomes
-from .sessions import lineage, retention, rewind, sessions, titles, usage
+from .sessions import lineage, retention, rewind, sessions, titles, usage, usage_entries
 from .transfer import copy_routes, jsonl
 
 if TYPE_CHECKING:
@@ -240,6 +242,10 @@ class Store:
                 return begun
             return sessions.get_session(tx, id, owner)[1]
 
+    def find_sessions(self, ids: Sequence[str]) -> dict[str, Session]:
+        """Return those of these sessions that exist, by id."""
+        return self._read(lambda tx: sessions.find_sessions(tx, ids))
+
     def resolve(self, name: str, *, owner: str | None = None) -> Session:
         """Find a session by id, by title (the newest of its series) or by id prefix."""
         return self._read(lambda tx: sessions.resolve_session(tx, name, owner))
@@ -346,8 +352,9 @@ class Store:
         model: str | None = None,
     ) -> Session:
         """Add tokens and cost to a session and to the model that used them (default: its own)."""
+        now = self._clock()
         return self._write(
-            lambda tx: usage.add_usage(tx, _get_id(session), Usage(tokens, cost), model)
+            lambda tx: usage.add_usage(tx, _get_id(session), Usage(tokens, cost), model, now)
         )
 
     def usage(self, session: Session | str, *, owner: str | None = None) -> dict[str, Usage]:
@@ -357,6 +364,43 @@ class Store:
                 tx, *sessions.get_session(tx, _get_id(session), owner)
             )
         )
+
+    def sum_usage(
+        self,
+        get_offset: Callable[[float], int],
+        *,
+        by: usage_entries.UsageKey | None = None,
+        since: float | None = None,
+        owner: str | None = None,
+        projects: Sequence[str] = (),
+        days: Sequence[int] | None = None,
+    ) -> list[UsageSum]:
+        """Return the usage of all sessions by local day, model and the chosen key.
+
+        `get_offset` returns the distance of local time from UTC at a time, in seconds. With
+        `projects`, only the sessions of these projects count. With `days`, all days from one of
+        these to the next are added up.
+        """
+        with self._engine.begin_read() as tx:
+            offsets = self._find_offsets(tx, get_offset)
+            return usage_entries.sum_by_day(
+                tx, by, offsets, since=since, owner=owner, projects=projects, days=days
+            )
+
+    def sum_session_usage(
+        self, ids: Sequence[str], get_offset: Callable[[float], int]
+    ) -> list[UsageSum]:
+        """Return the usage of some sessions by local day and model; the key is the id."""
+        with self._engine.begin_read() as tx:
+            offsets = self._find_offsets(tx, get_offset)
+            return [*usage_entries.sum_by_session(tx, ids, offsets)]
+
+    def _find_offsets(
+        self, tx: Transaction, get_offset: Callable[[float], int]
+    ) -> list[usage_entries.ZoneOffset]:
+        first = usage_entries.find_first_quarter(tx)
+        last = int(self._clock()) // QUARTER_SECONDS
+        return usage_entries.find_offsets(last if first is None else first, last, get_offset)
 
     # -- lineage
 

@@ -22,6 +22,10 @@ _WAL_SUFFIX = "-wal"
 _SIDECAR_SUFFIXES = (_WAL_SUFFIX, "-shm", "-journal")
 
 
+# Raised when readers learn to read more: files are then read once again. 1: when tokens were used.
+READING_VERSION = 1
+
+
 class DiscoveredFile(NamedTuple):
     """A regular file with its resolved path, and a stamp derived from its size and time."""
 
@@ -116,7 +120,7 @@ def _stat_entry(
 def _make_discovered_file(
     path: str, status: os.stat_result, has_wal: bool | None = None
 ) -> DiscoveredFile:
-    stamp = f"{status.st_size}:{status.st_mtime_ns}"
+    stamp = f"{status.st_size}:{status.st_mtime_ns}:r{READING_VERSION}"
     wal = path + _WAL_SUFFIX
     if os.path.exists(wal) if has_wal is None else has_wal:
         wal_status = os.stat(wal)

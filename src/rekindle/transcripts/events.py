@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from rekindle.types import Message, Session
+from rekindle.types import Message, Session, UsageEntry
 
 
 class SessionStarted(NamedTuple):
@@ -25,9 +25,13 @@ class SessionStarted(NamedTuple):
 
 
 class SessionUpdated(NamedTuple):
-    """The same session with details known only at the end of the file: title, model, tokens."""
+    """The same session with details known only at the end of the file: title, model, tokens.
+
+    `usage` says when its models used their tokens, as far as the file has times.
+    """
 
     session: Session
+    usage: tuple[UsageEntry, ...] = ()
 
 
 class UnreadableEntry(NamedTuple):

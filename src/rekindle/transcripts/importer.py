@@ -13,8 +13,9 @@ import gc
 import hashlib
 import logging
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias, cast
 
@@ -22,7 +23,15 @@ from rekindle.errors import InvalidInput, NotFound
 from rekindle.store import Store
 from rekindle.store.core.prefetch import Prefetch
 from rekindle.store.transfer.bulk_import import SessionImport
-from rekindle.types import MAX_NAME_CHARS, MAX_TITLE_CHARS, Message, Session, replace_fields
+from rekindle.types import (
+    MAX_NAME_CHARS,
+    MAX_TITLE_CHARS,
+    Message,
+    Session,
+    Tokens,
+    UsageEntry,
+    replace_fields,
+)
 
 from . import FORMATS, TranscriptFormat, detect_format
 from .discovery import DiscoveredFile, find_files
@@ -47,6 +56,9 @@ _EVENTS_PER_PROGRESS = 200
 _UNSTORABLE_ERRORS = (ValueError, TypeError, ArithmeticError, RecursionError, NotFound)
 # Every unreadable entry is counted, but a garbage file must not fill the memory with reports.
 _MAX_REPORTS_PER_FILE = 100
+# Within a quarter of an hour.
+_MAX_ENTRY_TOKENS = 10**12
+_MAX_ENTRY_COST = Decimal(100_000)
 
 
 class ImportFailure(NamedTuple):
@@ -329,7 +341,7 @@ class _FileImport:
             elif isinstance(event, UnreadableEntry):
                 self.report(event)
             else:
-                self._complete_session(event.session)
+                self._complete_session(event.session, event.usage)
             if (
                 importer.pending_messages >= importer.batch_limit
                 or importer.pending_characters >= importer.batch_limit * _CHARACTERS_PER_MESSAGE
@@ -352,15 +364,15 @@ class _FileImport:
             buffer = self.buffers[id] = _SessionBuffer(session, self.discovered.mtime)
         return buffer
 
-    def _complete_session(self, updated: Session) -> None:
+    def _complete_session(self, updated: Session, usage: Sequence[UsageEntry]) -> None:
         """Queue the rest of a session, with the details known only at the end of the file."""
         id = _limit_name(updated.id) or ""
         buffer = self.buffers.pop(id, None) or _SessionBuffer(updated, self.discovered.mtime)
         self.filled_buffers.pop(id, None)
         session = _limit_session(updated, updated.started or buffer.session.started)
-        self.importer.pending.arrivals.append(
-            (SessionImport(session, buffer.take_messages(), is_complete=True), self)
-        )
+        entries = tuple(map(_limit_usage, usage))
+        arrival = SessionImport(session, buffer.take_messages(), is_complete=True, usage=entries)
+        self.importer.pending.arrivals.append((arrival, self))
         self.importer.pending_messages += 1
 
     def flush_buffers(self) -> None:
@@ -465,6 +477,16 @@ def _limit_session(session: Session, started: float) -> Session:
         owner=_limit_name(session.owner),
         started=started,
         title=" ".join(session.title.split())[:MAX_TITLE_CHARS] if session.title else None,
+    )
+
+
+def _limit_usage(entry: UsageEntry) -> UsageEntry:
+    """Limit a usage entry to what an index can hold, and sums over many of them too."""
+    return entry._replace(
+        model=_limit_name(entry.model) or "",
+        tokens=Tokens(*(min(count, _MAX_ENTRY_TOKENS) for count in entry.tokens)),
+        cost=min(entry.cost, _MAX_ENTRY_COST),
+        cache_write_1h=min(entry.cache_write_1h, _MAX_ENTRY_TOKENS),
     )
 
 

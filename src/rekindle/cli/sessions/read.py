@@ -7,11 +7,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rekindle.cli.help import create_group
+from rekindle.cli.insights.usage import fill_costs, fill_model_costs
 from rekindle.cli.output import (
     JsonOption,
     OwnerOption,
@@ -86,10 +87,14 @@ def list_sessions(
         found = store.recent(count + 1, offset=offset, where=chosen)
         page = found[:count]
         outcomes = store.session_outcomes.load([one.id for one in page]) if json else {}
+        priced = fill_costs(store, page) if json else page
     if json:
         write_json_array(
-            {**session_to_dict(session), "outcome": _outcome_to_dict(outcomes.get(session.id))}
-            for session in page
+            {
+                **_describe_session(session, cost),
+                "outcome": _outcome_to_dict(outcomes.get(session.id)),
+            }
+            for session, cost in zip(page, priced, strict=True)
         )
     elif page:
         write_sessions(page)
@@ -150,11 +155,12 @@ def show_session(
 
     with open_for_reading() as store:
         session = store.resolve(name, owner=owner)
-        usage_by_model = store.usage(session)
+        usage_by_model = fill_model_costs(store, session, store.usage(session))
+        (priced,) = fill_costs(store, [session])
         outcome = None if json and not usage else _load_outcome(store, session)
         if usage:
             result = {
-                **session_to_dict(session),
+                **_describe_session(session, priced),
                 "outcome": _outcome_to_dict(outcome),
                 "usage": usage_to_dict(usage_by_model),
             }
@@ -175,7 +181,7 @@ def show_session(
             width = get_terminal_size().columns
             write_styled(
                 render_session(
-                    session,
+                    priced,
                     messages,
                     full=full,
                     width=width,
@@ -183,6 +189,12 @@ def show_session(
                     outcome=outcome,
                 )
             )
+
+
+def _describe_session(session: Session, priced: Session) -> dict[str, Any]:
+    """Return the fields of a session with its cost, and who says so: the agent or the prices."""
+    source = "agent" if session.cost else "prices" if priced.cost else None
+    return {**session_to_dict(priced), "cost_source": source}
 
 
 def iter_messages(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from rekindle.cli.output import (
     StyledText,
     escape_control_chars,
+    format_cost,
     format_count,
     format_size,
     format_time,
@@ -75,7 +76,7 @@ def render_heading(session: Session) -> Iterator[StyledLine]:
     facts.append(format_count(session.message_count, "message"))
     facts += [format_count(session.tool_call_count, "tool call")] if session.tool_call_count else []
     facts += [f"{session.tokens.total:,} tokens"] if session.tokens.total else []
-    facts += [f"cost {session.cost}"] if session.cost else []
+    facts += [f"cost ${format_cost(session.cost)}"] if session.cost else []
     yield [StyledText(escape_control_chars(" · ".join(facts)), "dim")]
     first, last = format_time(session.started), format_time(session.last_active)
     span = f"{first} – {last[11:] if first[:10] == last[:10] else last}"

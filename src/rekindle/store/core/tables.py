@@ -107,6 +107,19 @@ USAGE = Table(
     key="session, model",
     has_rowid=False,
 )
+# When the models of a session used their tokens, for sums over days. A session without entries was
+# stored by an older version, or its format has no times: it counts on the day of its start.
+USAGE_ENTRIES = Table(
+    "usage_entries",
+    _SESSION,
+    "quarter integer, model key, above integer",
+    *(TableColumn(name, INTEGER) for name in USAGE_COLUMNS),
+    "cache_write_1h integer",
+    Index("usage_entries_quarter", "quarter", since=12),
+    key="session, quarter, model, above",
+    has_rowid=False,
+    since=12,
+)
 # A route maps the key of a conversation to its current session.
 ROUTES = Table(
     "routes",

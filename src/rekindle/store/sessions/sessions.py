@@ -215,6 +215,14 @@ def iter_in_clauses(values: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]
         yield ", ".join("?" * count), [*batch, *[batch[-1]] * (count - len(batch))]
 
 
+def find_sessions(tx: Transaction, ids: Sequence[str]) -> dict[str, Session]:
+    """Return those of these sessions that exist, by id."""
+    found: list[Session] = []
+    for placeholders, batch in iter_in_clauses([escape_text(id) for id in ids]):
+        found += SESSION_ROWS.find(tx, f"WHERE s.id IN ({placeholders})", batch)
+    return {session.id: session for session in found}
+
+
 def drop_duplicates(messages: Sequence[Message]) -> list[Message]:
     """Drop messages whose platform id occurs earlier in the same call."""
     seen: set[str] = set()

@@ -12,9 +12,9 @@ from decimal import Decimal
 from rekindle.store.core.engine import Transaction
 from rekindle.store.core.rows import NANO, USAGE_COLUMNS, usage_to_row
 from rekindle.store.core.text_encoding import escape_text, unescape_text
-from rekindle.types import Finding, Session, Tokens, Usage
+from rekindle.types import QUARTER_SECONDS, Finding, Session, Tokens, Usage, UsageEntry
 
-from . import sessions
+from . import sessions, usage_entries
 
 _COLUMNS = ", ".join(USAGE_COLUMNS)
 _ADD_TO_SESSION = (
@@ -36,9 +36,17 @@ _SELECT_EXCEEDING = (
 )
 
 
-def add_usage(tx: Transaction, session_id: str, added: Usage, model: str | None) -> Session:
-    """Add usage to a session and to the model."""
-    num, _ = sessions.get_session(tx, session_id)
+def add_usage(
+    tx: Transaction, session_id: str, added: Usage, model: str | None, now: float
+) -> Session:
+    """Add usage to a session and to the model, and remember when."""
+    num, session = sessions.get_session(tx, session_id)
+    if not usage_entries.has_entries(tx, num):
+        before = compute_session_usage(tx, num, session)
+        usage_entries.raise_entries(tx, num, usage_entries.make_entries(session, before))
+    name = session.model or "" if model is None else model
+    quarter = max(0, int(now)) // QUARTER_SECONDS
+    usage_entries.add_entry(tx, num, UsageEntry(quarter, name, *added))
     row = usage_to_row(*added)
     tx.run(_ADD_TO_SESSION, (*row, num))
     if model is not None:
@@ -54,11 +62,18 @@ def load_usage_by_model(tx: Transaction, num: int) -> dict[str, Usage]:
 
 def compute_session_usage(tx: Transaction, num: int, session: Session) -> dict[str, Usage]:
     """Return the usage of a session by model, with the remainder assigned to the session's own."""
-    found = load_usage_by_model(tx, num)
+    found = load_usage_by_model(tx, num) or _load_entries_by_model(tx, num)
     remainder = _subtract_usage(Usage(session.tokens, session.cost), found.values())
-    if any(remainder.tokens) or remainder.cost:
+    if any(count > 0 for count in (*remainder.tokens, remainder.cost)):
         own = session.model or ""
         found[own] = found.get(own, Usage()).add(remainder)
+    return found
+
+
+def _load_entries_by_model(tx: Transaction, num: int) -> dict[str, Usage]:
+    found: dict[str, Usage] = {}
+    for entry in usage_entries.load_entries(tx, num):
+        _add_to_model(found, entry.model, Usage(entry.tokens, entry.cost))
     return found
 
 
@@ -118,7 +133,9 @@ def check_usage(tx: Transaction) -> Iterator[Finding]:
 def repair_usage(tx: Transaction) -> list[str]:
     """Raise totals that are less than the usage of the models, and return what was repaired."""
     repairs: list[str] = []
-    tx.run("DELETE FROM usage WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.num = session)")
+    for table in ("usage", "usage_entries"):
+        orphans = "NOT EXISTS (SELECT 1 FROM sessions s WHERE s.num = session)"
+        tx.run(f"DELETE FROM {table} WHERE {orphans}")
     raised = ", ".join(f"{n} = CASE WHEN {n} < ? THEN ? ELSE {n} END" for n in USAGE_COLUMNS)
     for num, name, *row in tx.run(_SELECT_EXCEEDING):
         counts = [int(count) for count in row]

@@ -22,7 +22,7 @@ from rekindle.store.core.rows import (
     usage_to_row,
 )
 from rekindle.store.core.text_encoding import escape_text
-from rekindle.store.sessions import titles
+from rekindle.store.sessions import titles, usage_entries
 from rekindle.store.sessions.sessions import (
     MAX_PENDING_CALLS,
     SessionDelta,
@@ -37,7 +37,7 @@ from rekindle.store.sessions.sessions import (
     iter_in_clauses,
     set_columns,
 )
-from rekindle.types import Message, Session, Tokens, replace_fields, validate_message
+from rekindle.types import Message, Session, Tokens, UsageEntry, replace_fields, validate_message
 
 # How many positions to look back for the last answers when more of a session is imported.
 RECENT_POSITIONS = 64
@@ -65,6 +65,7 @@ class SessionImport(NamedTuple):
     is_complete: bool = False
     rejected: tuple[str, ...] = ()  # why messages were dropped
     prepared: PreparedMessages | None = None
+    usage: Sequence[UsageEntry] = ()  # when its models used their tokens, if it is complete
 
 
 class SessionImportResult(NamedTuple):
@@ -130,6 +131,7 @@ def write_imports(
             num = _insert_session(tx, item, prepared.delta)
             if num is not None:
                 known[id] = num, None
+                usage_entries.raise_entries(tx, num, item.usage)
                 _write_messages(engine, tx, num, prepared, pending_calls)
                 results.append(
                     SessionImportResult(
@@ -209,6 +211,7 @@ def _extend_session(
         result = SessionImportResult(len(new), sum(new.values()))
     if item.is_complete:
         _fill_missing_fields(tx, num, item.session)
+        usage_entries.raise_entries(tx, num, item.usage)
     return result
 
 

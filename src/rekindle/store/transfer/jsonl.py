@@ -1,13 +1,14 @@
 """Sessions as JSONL that any engine loads without loss.
 
 One line for the session, one for its prelude, one for each of its messages in order, one for each
-rewind, and one for each model with known usage:
+rewind, one for each model with known usage, and one for each quarter of an hour with usage:
 
     {"type": "session", "format": 1, "id": …, "title": …, …}
     {"type": "prelude", "revision": 3, "messages": [{"role": "system", "content": …}, …]}
     {"type": "message", "position": 0, "role": "user", "content": …, "timestamp": …, …}
     {"type": "rewind", "id": 1, "kind": "undo", "since": 4, …}
     {"type": "usage", "model": "small", "tokens": {"input": 120, …}, "cost": "0.0004"}
+    {"type": "usage_entry", "quarter": 1947042, "model": "small", "tokens": {…}, "cost": "0", …}
 
 A removed message names its rewind; a message copied by a fork names its origin.
 """
@@ -38,7 +39,7 @@ from rekindle.store.core.rows import (
 )
 from rekindle.store.core.text_encoding import escape_text, replace_unstorable, unescape_text
 from rekindle.store.learning import preludes
-from rekindle.store.sessions import titles, usage
+from rekindle.store.sessions import titles, usage, usage_entries
 from rekindle.store.sessions.lineage import recount_session
 from rekindle.store.sessions.sessions import collect_tool_names, create_session, set_columns
 from rekindle.types import (
@@ -47,6 +48,7 @@ from rekindle.types import (
     Tokens,
     ToolCall,
     Usage,
+    UsageEntry,
     make_foreign_message,
     to_json_value,
     validate_message,
@@ -112,6 +114,8 @@ def dump_session(tx: Transaction, session_id: str) -> Iterator[bytes]:
             )
         for model, used in usage.load_usage_by_model(tx, num).items():
             yield _encode_line({"type": "usage", "model": model, **to_json_value(used)})
+        for entry in usage_entries.load_entries(tx, num):
+            yield _encode_line({"type": "usage_entry", **to_json_value(entry)})
 
 
 def _encode_line(value: Mapping[str, Any]) -> bytes:
@@ -151,6 +155,7 @@ class SessionDump:
         self.messages: list[tuple[Message, dict[str, Any]]] = []
         self.rewinds: list[dict[str, Any]] = []
         self.usage: dict[str, Usage] = {}
+        self.usage_entries: list[UsageEntry] = []
         self.revision: int | None = None
         self.prelude: list[Message] = []
         self._seen: set[int | str | None] = set()
@@ -186,6 +191,8 @@ def iter_session_dumps(lines: Iterable[bytes], skipped: list[str]) -> Iterator[S
                 dump.add(*_read_message(fields))
             elif kind == "usage":
                 dump.usage |= _read_usage(fields)
+            elif kind == "usage_entry":
+                dump.usage_entries.append(_read_usage_entry(fields))
             elif kind == "prelude":
                 dump.revision, dump.prelude = _read_prelude(fields)
             else:
@@ -237,7 +244,11 @@ _REWIND_TYPES: dict[str, tuple[type, ...]] = {
 _USAGE_TYPES: dict[str, tuple[type, ...]] = {"model": (str,), "tokens": (dict,), "cost": _TEXT}
 _PRELUDE_TYPES: dict[str, tuple[type, ...]] = {"revision": (int, type(None)), "messages": (list,)}
 _PRELUDE_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")  # of a prelude message
-_LINE_TYPES = ("session", "prelude", "message", "rewind", "usage")
+_LINE_TYPES = ("session", "prelude", "message", "rewind", "usage", "usage_entry")
+_ENTRY_TYPES: dict[str, tuple[type, ...]] = {
+    **_USAGE_TYPES,
+    **dict.fromkeys(("quarter", "cache_write_1h", "above"), (int,)),
+}
 
 
 def _check_types(
@@ -279,6 +290,15 @@ def _read_usage(fields: dict[str, Any]) -> dict[str, Usage]:
     if not all(0 <= count < 2**62 for count in (*used.tokens, used.cost)):
         raise InvalidInput("tokens and cost: expected numbers from 0")
     return {fields.get("model", ""): used}
+
+
+def _read_usage_entry(fields: dict[str, Any]) -> UsageEntry:
+    fields = _check_types(fields, _ENTRY_TYPES)
+    counts = {name: fields.pop(name, 0) for name in ("quarter", "cache_write_1h", "above")}
+    if any(count < 0 for count in counts.values()):
+        raise InvalidInput(f"{', '.join(counts)}: expected numbers from 0")
+    ((model, used),) = _read_usage(fields).items()
+    return UsageEntry(model=model, tokens=used.tokens, cost=used.cost, **counts)
 
 
 def _read_prelude(fields: dict[str, Any]) -> tuple[int | None, list[Message]]:
@@ -357,6 +377,7 @@ def load_session(engine: Engine, tx: Transaction, dump: SessionDump, skipped: li
     else:
         skipped.append(f"session {session.id}: the usage of its models exceeds its total")
         usage.replace_usage(tx, num, {})
+    usage_entries.raise_entries(tx, num, dump.usage_entries)
     return len(new)
 
 

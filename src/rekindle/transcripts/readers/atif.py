@@ -124,7 +124,12 @@ class _AtifTrajectory(SessionBuilder):
             )
             return
         metrics = as_object(step.get("metrics"))
-        self.add_usage(_parse_metrics(metrics, ""), parse_cost(metrics.get("cost_usd")))
+        self.add_usage(
+            _parse_metrics(metrics, ""),
+            parse_cost(metrics.get("cost_usd")),
+            time=parse_timestamp(step.get("timestamp")),
+            model=get_text(step, "model_name"),
+        )
         self._identify_session()
         self.fill_fields(
             model=get_text(step, "model_name"), started=parse_timestamp(step.get("timestamp"))

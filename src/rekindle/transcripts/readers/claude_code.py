@@ -32,7 +32,7 @@ from rekindle.json_fields import (
 from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import TranscriptEvent
 from rekindle.transcripts.jsonio.jsonl import make_typed_decoder, read_line_events
-from rekindle.types import JSON, Message, Session, ToolCall
+from rekindle.types import JSON, Message, Session, Tokens, ToolCall
 
 from .session_builder import (
     MASKED_IDS,
@@ -210,6 +210,7 @@ class _ClaudeThread(SessionBuilder):
         super().__init__(session)
         self.open_answers: dict[str, AnswerBuilder] = {}
         self.title_rank = -1
+        self.counted_tokens: dict[str, Tokens] = {}  # by message id
 
     def update_session(self, line: JsonObject) -> None:
         """Fill in session details that are not known yet."""
@@ -257,6 +258,7 @@ class _ClaudeThread(SessionBuilder):
             answer = self.open_answers[id] = self.open_answer(
                 id, parse_timestamp(line.get("timestamp"))
             )
+        answer.is_copied = line.get("forkedFrom") is not None
         self._add_blocks(answer, raw, blocks, number)
         if line.get("isApiErrorMessage") is True:
             answer.meta["api_error"] = True
@@ -285,6 +287,7 @@ class _ClaudeThread(SessionBuilder):
         model = get_text(raw, "model")
         if model is None or model == "<synthetic>":
             return
+        answer.model = model
         self.fill_fields(model=model)
         if model != self.session.model:
             answer.meta["model"] = model
@@ -367,8 +370,26 @@ class _ClaudeThread(SessionBuilder):
         self.seen.add(id)
         self.seen.update(f"call {call}" for call in answer.calls)
         if answer.usage:
-            self.add_usage(parse_tokens(answer.usage, *_TOKEN_NAMES))
+            self._count_usage(answer)
         return [answer.build(), *answer.results, *answer.prompts]
+
+    def _count_usage(self, answer: AnswerBuilder) -> None:
+        """Add what the answer used, once if it was closed before and continued."""
+        id = answer.id.partition("+")[0]
+        tokens = parse_tokens(answer.usage, *_TOKEN_NAMES)
+        known = self.counted_tokens.get(id, Tokens())
+        self.counted_tokens[id] = Tokens(*map(max, tokens, known))
+        new = Tokens(*(max(0, now - then) for now, then in zip(tokens, known, strict=True)))
+        written = as_object(answer.usage.get("cache_creation"))
+        hourly = as_count(written.get("ephemeral_1h_input_tokens"))
+        self.add_usage(
+            new,
+            time=answer.timestamp,
+            model=answer.model,
+            cache_write_1h=min(hourly, new.cache_write),
+            prompt=tokens.input + tokens.cache_read + tokens.cache_write,
+            is_copied=answer.is_copied,
+        )
 
 
 def _parse_blocks(raw_content: object) -> list[JsonObject]:

@@ -8,6 +8,7 @@ An answer is the run of items up to a result, a prompt or a token count. A fork 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -63,6 +64,8 @@ _TOOLS_WITH_HEADER = {"exec_command", "write_stdin", "apply_patch"}
 _TOKEN_NAMES = (
     *("input_tokens", "output_tokens", "cached_input_tokens", "", "reasoning_output_tokens"),
 )
+# The history of a parent is written at once, with the time of writing.
+_COPY_SECONDS = 1.0
 # Bounds memory for calls that never get a result.
 _MAX_PENDING_RESULTS = 64
 
@@ -88,6 +91,9 @@ class _CodexRollout(SessionBuilder):
         self.has_header = False
         self.answer: AnswerBuilder | None = None
         self.result_meta: dict[str, dict[str, JSON]] = {}
+        self.turn_model: str | None = None
+        self.is_copying = False  # the history of the parent
+        self.copy_end = 0.0  # of a copy without ids of turns
 
     def read_entry(self, number: int, line: JsonObject) -> Sequence[TranscriptEvent]:
         """Read one line and return the events that it completes."""
@@ -98,9 +104,11 @@ class _CodexRollout(SessionBuilder):
                 payload, f"line:{number}", parse_timestamp(line.get("timestamp"))
             )
         elif kind == "event_msg":
-            messages = self._read_event(payload)
+            messages = self._read_event(payload, parse_timestamp(line.get("timestamp")))
         elif kind == "turn_context":
-            self.fill_fields(model=get_text(payload, "model"), cwd=get_text(payload, "cwd"))
+            self._track_turn(payload)
+            self.turn_model = get_text(payload, "model") or self.turn_model
+            self.fill_fields(model=self.turn_model, cwd=get_text(payload, "cwd"))
         elif kind == "session_meta":
             self._read_header(payload, parse_timestamp(line.get("timestamp")))
         elif kind == "compacted":
@@ -123,6 +131,8 @@ class _CodexRollout(SessionBuilder):
             as_object(as_object(meta.get("source")).get("subagent")).get("thread_spawn")
         )
         git = as_object(meta.get("git"))
+        self.is_copying = get_text(meta, "forked_from_id") is not None
+        self.copy_end = (time or 0.0) + _COPY_SECONDS
         self.set_fields(
             id=get_text(meta, "id") or self.session.id,
             parent=get_text(meta, "forked_from_id", "parent_thread_id")
@@ -134,13 +144,29 @@ class _CodexRollout(SessionBuilder):
             started=parse_timestamp(meta.get("timestamp")) or time or 0.0,
         )
 
-    def _read_event(self, event: JsonObject) -> Sequence[Message]:
+    def _track_turn(self, fields: JsonObject) -> None:
+        """Notice the first turn of a fork's own: ids of turns and sessions begin with their time."""
+        turn = get_text(fields, "turn_id")
+        if self.is_copying and turn is not None:
+            self.copy_end = math.inf
+            self.is_copying = turn <= self.session.id
+
+    def _read_event(self, event: JsonObject, time: float | None) -> Sequence[Message]:
         kind = event.get("type")
         if kind == "token_count":
-            if total := as_object(as_object(event.get("info")).get("total_token_usage")):
-                self.set_fields(tokens=parse_tokens(total, *_TOKEN_NAMES, is_cache_in_input=True))
+            info = as_object(event.get("info"))
+            if total := as_object(info.get("total_token_usage")):
+                self.set_usage(
+                    parse_tokens(total, *_TOKEN_NAMES, is_cache_in_input=True),
+                    time=time,
+                    model=self.turn_model,
+                    prompt=as_count(as_object(info.get("last_token_usage")).get("input_tokens")),
+                    is_copied=self.is_copying and (time or 0.0) <= self.copy_end,
+                )
             return self._close_answer()
-        if kind == "thread_name_updated":
+        if kind == "task_started":
+            self._track_turn(event)
+        elif kind == "thread_name_updated":
             self.set_fields(title=get_text(event, "thread_name") or self.session.title)
         elif kind == "item_completed":
             item = as_object(event.get("item"))

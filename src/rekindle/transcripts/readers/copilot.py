@@ -226,7 +226,8 @@ class _CopilotThread(SessionBuilder):
         if self.answer is None or response is None or response != self.response_id:
             yield from self.close_answer()
             self.answer = self.open_answer(id, time)
-            self.add_usage(Tokens(output=as_count(data.get("outputTokens"))))
+            output = Tokens(output=as_count(data.get("outputTokens")))
+            self.add_usage(output, time=time, model=get_text(data, "model"))
         answer, self.response_id = self.answer, response
         answer.add_reasoning(get_text(data, "reasoningText") or self.pending_reasoning)
         self.pending_reasoning = None
@@ -317,10 +318,12 @@ class _CopilotThread(SessionBuilder):
             call.meta.update(refused=True, denial=kind)
 
     def _read_shutdown(self, data: JsonObject, time: float | None) -> None:
-        metrics = as_object(data.get("modelMetrics")).values()
         total = Tokens()
-        for usage in (as_object(as_object(metric).get("usage")) for metric in metrics):
-            total = total.add(parse_tokens(usage, *_TOKEN_NAMES, is_cache_in_input=True))
+        for model, metric in as_object(data.get("modelMetrics")).items():
+            usage = as_object(as_object(metric).get("usage"))
+            tokens = parse_tokens(usage, *_TOKEN_NAMES, is_cache_in_input=True)
+            self.raise_usage(model, tokens, time)
+            total = total.add(tokens)
         # A resumed session ends again and may or may not count from its start.
         pairs = zip(total, self.session.tokens, strict=True)
         self.set_fields(

@@ -270,7 +270,8 @@ class _GeminiChat(_GeminiConversation):
         message = self._parse_message(id, raw, parts, new, time)
         if self.is_new(id):
             self.fill_fields(model=get_text(raw, "model"))
-            self.add_usage(_parse_tokens(as_object(raw.get("tokens"))))
+            tokens = _parse_tokens(as_object(raw.get("tokens")))
+            self.add_usage(tokens, time=time, model=get_text(raw, "model"))
             if not (message.content or new or message.reasoning):
                 return
             yield add_meta(message, self.pop_pending_meta())

@@ -242,7 +242,7 @@ class OpenAIChatConversation(SessionBuilder):
         """Update the session from a message; most have nothing new."""
         self.fill_fields(started=time, model=get_text(raw, "model"))
         if "usage" in raw:
-            self.add_usage(_parse_tokens(raw))
+            self.add_usage(_parse_tokens(raw), time=time, model=get_text(raw, "model"))
 
     def _make_message_id(self, raw: JsonObject, fallback_id: str) -> str:
         id = get_text(raw, "id", "message_id", "uuid")

@@ -386,11 +386,20 @@ class _OpenCodeConversation(SessionBuilder):
     def _add_steps_usage(self, info: JsonObject, parts: list[JsonObject]) -> None:
         # In a message with several steps, only the steps have the full usage.
         finished = [part for part in parts if part.get("type") == "step-finish"]
+        total, prompt = Tokens(), 0
         for source in finished or [info]:
             usage = as_object(source.get("tokens"))
             usage = {**as_object(usage.get("cache")), **usage}
-            self.add_usage(parse_tokens(usage, "input", "output", "read", "write", "reasoning"))
-        self.add_usage(Tokens(), parse_cost(info.get("cost")))
+            tokens = parse_tokens(usage, "input", "output", "read", "write", "reasoning")
+            total = total.add(tokens)
+            prompt = max(prompt, tokens.input + tokens.cache_read + tokens.cache_write)
+        self.add_usage(
+            total,
+            parse_cost(info.get("cost")),
+            time=_parse_timestamp(info),
+            model=get_text(info, "modelID"),
+            prompt=prompt,
+        )
         self.fill_fields(cwd=get_text(as_object(info.get("path")), "cwd"))
 
 

@@ -91,7 +91,7 @@ class _PiSession(SessionBuilder):
             return ()
         self._track_branch(line)
         if kind in ("compaction", "branch_summary"):
-            self._add_usage(line)
+            self._add_usage(line, parse_timestamp(line.get("timestamp")), None)
         if kind == "compaction":
             self.pending_meta["compacted"] = {
                 "summary": get_text(line, "summary"),
@@ -192,11 +192,11 @@ class _PiSession(SessionBuilder):
             meta["api_error"] = True
         elif finish == "aborted":
             self.pending_meta["aborted"] = True
-        self._add_usage(raw)
         self.fill_fields(
             model=(model := get_text(raw, "model")),
             model_config=drop_none({"provider": get_text(raw, "provider")}),
         )
+        self._add_usage(raw, time, model)
         meta["model"] = model if model != self.session.model else None
         return Message(
             role="assistant",
@@ -209,10 +209,18 @@ class _PiSession(SessionBuilder):
             timestamp=time,
         )
 
-    def _add_usage(self, fields: JsonObject) -> None:
+    def _add_usage(self, fields: JsonObject, time: float | None, model: str | None) -> None:
         usage = as_object(fields.get("usage"))
         cost = as_object(usage.get("cost")).get("total")
-        self.add_usage(parse_tokens(usage, *_TOKEN_NAMES), parse_cost(cost))
+        # A fork begins with entries of its parent, which are older than its header.
+        is_copied = self.session.parent is not None and (time or 0.0) < self.session.started
+        self.add_usage(
+            parse_tokens(usage, *_TOKEN_NAMES),
+            parse_cost(cost),
+            time=time,
+            model=model,
+            is_copied=is_copied,
+        )
 
 
 def _parse_session_id(stem: str) -> str:

@@ -26,11 +26,23 @@ from rekindle.json_fields import (
 )
 from rekindle.transcripts.events import SessionStarted, SessionUpdated, TranscriptEvent
 from rekindle.transcripts.jsonio.jsonl import decode_json
-from rekindle.types import JSON, Message, Session, Tokens, ToolCall, replace_fields
+from rekindle.types import (
+    JSON,
+    PROMPT_SIZES,
+    QUARTER_SECONDS,
+    Message,
+    Session,
+    Tokens,
+    ToolCall,
+    Usage,
+    UsageEntry,
+    replace_fields,
+)
 
 # Some exports mask ids; a masked id identifies nothing.
 MASKED_IDS = frozenset({"", "REDACTED"})
 _MAX_COST = 1e9
+_MAX_TIME = 253_402_300_800.0  # the end of the year 9999
 
 
 class SessionBuilder:
@@ -46,6 +58,9 @@ class SessionBuilder:
         self.seen: set[str] = set()
         # Held back because only the end shows which message is the last.
         self.held_message: Message | None = None
+        # By quarter of an hour, model and size of the prompt; the first two if they are known.
+        self._entries: dict[tuple[int | None, str | None, int], UsageEntry] = {}
+        self._copied = Usage()  # in the session's totals, but used by its parent
 
     def set_fields(self, **fields: Any) -> None:
         """Set fields of the session; after its first message the id cannot change any more."""
@@ -60,12 +75,100 @@ class SessionBuilder:
         if new:
             self.session = replace_fields(known, **new)
 
-    def add_usage(self, tokens: Tokens, cost: Decimal = Decimal(0)) -> None:
-        """Add what a model call used to the session's totals."""
+    def add_usage(
+        self,
+        tokens: Tokens,
+        cost: Decimal = Decimal(0),
+        *,
+        time: float | None = None,
+        model: str | None = None,
+        cache_write_1h: int = 0,
+        prompt: int | None = None,
+        is_copied: bool = False,
+    ) -> None:
+        """Add what a model call used to the session's totals.
+
+        `prompt` is the size of the prompt, if it is not the sum of the input tokens. A fork repeats
+        its parent's calls, which `is_copied` marks: the parent used those tokens.
+        """
         known = self.session
         self.session = replace_fields(
             known, tokens=known.tokens.add(tokens), cost=known.cost + cost
         )
+        if is_copied:
+            self._copied = self._copied.add(Usage(tokens, cost))
+        else:
+            entry = UsageEntry(0, model or "", tokens, cost, cache_write_1h)
+            self._add_entry(entry, time, _measure_prompt(tokens) if prompt is None else prompt)
+
+    def set_usage(
+        self,
+        total: Tokens,
+        *,
+        time: float | None,
+        model: str | None,
+        prompt: int,
+        is_copied: bool = False,
+    ) -> None:
+        """Set the session's totals, as a format counts them that adds up itself."""
+        before = self.session.tokens
+        is_restarted = any(now < then for now, then in zip(total, before, strict=True))
+        used = total if is_restarted else _subtract_tokens(total, before)
+        self.set_fields(tokens=total)
+        if is_copied:
+            self._copied = Usage(total)
+        elif any(used):
+            self._add_entry(UsageEntry(0, model or "", used), time, prompt)
+
+    def raise_usage(self, model: str, total: Tokens, time: float | None) -> None:
+        """Add what a model used in total, beyond the calls that are known."""
+        known = Tokens()
+        for entry in self._entries.values():
+            known = known.add(entry.tokens) if entry.model == model else known
+        if any(rest := _subtract_tokens(total, known)):
+            self._add_entry(UsageEntry(0, model, rest), time, 0)
+
+    def _add_entry(self, entry: UsageEntry, time: float | None, prompt: int) -> None:
+        above = max((size for size in PROMPT_SIZES if size < prompt), default=0)
+        is_dated = time is not None and 0 <= time < _MAX_TIME
+        quarter = int(time or 0) // QUARTER_SECONDS if is_dated else None
+        key = quarter, entry.model or None, above
+        if known := self._entries.get(key):
+            entry = entry._replace(
+                tokens=known.tokens.add(entry.tokens),
+                cost=known.cost + entry.cost,
+                cache_write_1h=known.cache_write_1h + entry.cache_write_1h,
+            )
+        self._entries[key] = entry._replace(quarter=quarter or 0, above=above)
+
+    def _build_entries(self) -> tuple[UsageEntry, ...]:
+        """Return when the models used the session's tokens; empty if no time is known."""
+        session, own = self.session, self.session.model or ""
+        quarters = [quarter for quarter, _, _ in self._entries if quarter is not None]
+        last = max(quarters, default=int(session.started) // QUARTER_SECONDS)
+        if self._copied != Usage() and not self._entries:
+            self._add_entry(UsageEntry(0, own, Tokens()), None, 0)  # a fork that did nothing yet
+        if not (self._entries and last):
+            return ()
+        rest = _subtract_tokens(session.tokens, self._copied.tokens)
+        cost = session.cost - self._copied.cost
+        if cost > sum(entry.cost for entry in self._entries.values()):
+            # The agent reports a cost, but not of which call.
+            return (UsageEntry(last, own, rest, cost),)
+        for entry in self._entries.values():
+            rest = _subtract_tokens(rest, entry.tokens)
+        if any(rest):
+            self._add_entry(UsageEntry(0, own, rest), None, 0)
+        built: dict[tuple[int, str, int], UsageEntry] = {}
+        for (quarter, model, above), entry in self._entries.items():
+            key = last if quarter is None else quarter, model or own, above
+            known = built.get(key, UsageEntry(*key[:2], Tokens(), above=above))
+            built[key] = known._replace(
+                tokens=known.tokens.add(entry.tokens),
+                cost=known.cost + entry.cost,
+                cache_write_1h=known.cache_write_1h + entry.cache_write_1h,
+            )
+        return tuple(built.values())
 
     def is_new(self, id: str) -> bool:
         """Return whether this id was not seen before, and remember it."""
@@ -119,7 +222,7 @@ class SessionBuilder:
     def finish(self) -> Iterator[TranscriptEvent]:
         """Yield the session with everything learned from the file."""
         if self.is_started:
-            yield SessionUpdated(self.session)
+            yield SessionUpdated(self.session, self._build_entries())
 
 
 class SessionSwitch:
@@ -152,6 +255,8 @@ class AnswerBuilder:
         self.prompts: list[Message] = []
         self.finish_reason: str | None = None
         self.usage: JsonObject = {}  # from the answer's last line
+        self.model: str | None = None
+        self.is_copied = False  # from the parent of a fork
         self.meta: dict[str, JSON] = {}
 
     @property
@@ -264,6 +369,14 @@ def parse_tokens(usage: JsonObject, *names: str, is_cache_in_input: bool = False
     if not is_cache_in_input:
         return tokens
     return tokens._replace(input=max(0, tokens.input - tokens.cache_read - tokens.cache_write))
+
+
+def _measure_prompt(tokens: Tokens) -> int:
+    return tokens.input + tokens.cache_read + tokens.cache_write
+
+
+def _subtract_tokens(total: Tokens, known: Tokens) -> Tokens:
+    return Tokens(*(max(0, now - then) for now, then in zip(total, known, strict=True)))
 
 
 def parse_cost(value: object) -> Decimal:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from rekindle.transcripts import (
     SessionStarted,
     SessionUpdated,
@@ -7,7 +10,7 @@ from rekindle.transcripts import (
     detect_format,
     read_transcript,
 )
-from rekindle.types import Message, Tokens
+from rekindle.types import Message, Tokens, UsageEntry
 from tests.unit.transcripts.conftest import Claude, Write, call, messages, said, thought
 
 
@@ -60,6 +63,73 @@ def test_usage_counts_once_per_answer_and_the_last_line_is_right(write: Write) -
     )
     learned = [event for event in read_transcript(path) if isinstance(event, SessionUpdated)]
     assert learned[0].session.tokens == Tokens(input=6, output=30, cache_read=200)
+
+
+def used(written: int, hourly: int, model: str = "claude-x") -> dict[str, Any]:
+    return {
+        "id": f"msg_{model}_{written}",
+        "role": "assistant",
+        "model": model,
+        "content": [said("x")],
+        "usage": {
+            "input_tokens": 3,
+            "output_tokens": 5,
+            "cache_read_input_tokens": 200_000,
+            "cache_creation_input_tokens": written,
+            "cache_creation": {"ephemeral_1h_input_tokens": hourly},
+        },
+    }
+
+
+def read_entries(path: Path) -> list[UsageEntry]:
+    (end,) = [event for event in read_transcript(path) if isinstance(event, SessionUpdated)]
+    return [*end.usage]
+
+
+def test_entries_tell_when_which_model_used_what_and_what_was_cached_for_an_hour(
+    write: Write,
+) -> None:
+    c = Claude()
+    path = write(
+        c.prompt("hello"),
+        c.line("assistant", used(10, 4), timestamp="2026-03-01T10:14:59.999Z"),
+        c.line("assistant", used(20, 99), timestamp="2026-03-01T10:00:00Z"),
+        c.line("assistant", used(30, 0, "claude-y"), timestamp="2026-03-01T10:15:00Z"),
+    )
+    quarter = 1772359200 // 900
+    common = {"input": 3, "output": 5, "cache_read": 200_000}
+    assert read_entries(path) == [
+        UsageEntry(
+            quarter,
+            "claude-x",
+            Tokens(input=6, output=10, cache_read=400_000, cache_write=30),
+            cache_write_1h=24,
+            above=200_000,
+        ),
+        UsageEntry(quarter + 1, "claude-y", Tokens(**common, cache_write=30), above=200_000),
+    ]
+
+
+def test_an_answer_that_is_continued_later_counts_once(write: Write) -> None:
+    c = Claude()
+    others = [c.answer(f"msg_{n}", said(str(n)), output=0) for n in range(2, 6)]
+    again = c.answer("msg_1", call("t9"), output=12)
+    path = write(c.answer("msg_1", said("1"), output=10), *others, again)
+    (entry,) = read_entries(path)
+    assert entry.tokens == Tokens(input=5 * 3, output=12, cache_read=5 * 100)
+
+
+def test_what_a_fork_repeats_of_its_parent_is_not_its_own_usage(write: Write) -> None:
+    c = Claude()
+    origin = {"forkedFrom": {"sessionId": "parent", "messageUuid": "u"}}
+    path = write(
+        c.prompt("go", **origin),
+        c.answer("msg_1", said("x"), **origin),
+        c.answer("msg_2", said("y"), output=7),
+    )
+    (end,) = [event for event in read_transcript(path) if isinstance(event, SessionUpdated)]
+    assert end.session.tokens == Tokens(input=6, output=17, cache_read=200)
+    assert [entry.tokens for entry in end.usage] == [Tokens(input=3, output=7, cache_read=100)]
 
 
 def test_answers_that_a_resumed_session_wrote_again_are_not_told_again(write: Write) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from rekindle.transcripts import SessionStarted, SessionUpdated, read_transcript
@@ -138,6 +139,63 @@ def test_tokens_are_the_last_total_and_cached_input_is_counted_apart(write: Writ
     learned = next(e.session for e in read_transcript(path) if isinstance(e, SessionUpdated))
     assert learned.tokens == Tokens(input=80, output=14, cache_read=120)
     assert learned.title == "A name"
+
+
+def count(number: int, at: str = TIME, prompt: int = 100) -> dict[str, Any]:
+    """What Codex counted after so many calls of the same size."""
+    total = {"input_tokens": 100 * number, "cached_input_tokens": 60 * number, "output_tokens": 7}
+    info = {"total_token_usage": total, "last_token_usage": {"input_tokens": prompt}}
+    return {**event("token_count", info=info), "timestamp": at}
+
+
+def read_usage(path: Path) -> dict[tuple[str, int], int]:
+    (end,) = [event for event in read_transcript(path) if isinstance(event, SessionUpdated)]
+    return {(entry.model, entry.above): entry.tokens.cache_read for entry in end.usage}
+
+
+def test_each_call_counts_for_the_model_of_its_turn_and_a_repeated_total_not_at_all(
+    write: Write,
+) -> None:
+    path = write(
+        line("session_meta", id="own-id", timestamp=TIME),
+        said("user", "x"),
+        line("turn_context", model="small"),
+        count(1),
+        count(1),
+        line("turn_context", model="large"),
+        count(2, prompt=272_001),
+        count(4),
+        event("token_count", info=None),
+    )
+    assert read_usage(path) == {("small", 0): 60, ("large", 272_000): 60, ("large", 0): 120}
+
+
+def test_a_total_that_starts_again_is_counted_from_there(write: Write) -> None:
+    path = write(line("session_meta", id="own-id"), said("user", "x"), count(3), count(1))
+    assert read_usage(path) == {("", 0): 180 + 60}
+
+
+def test_a_fork_counts_only_the_calls_after_its_parents_history(write: Write) -> None:
+    meta = line("session_meta", id="019d-5", timestamp=TIME, forked_from_id="019d-1")
+    path = write(
+        meta,
+        event("task_started", turn_id="019d-2"),
+        said("user", "x"),
+        count(3),
+        count(4, "2026-03-01T10:00:09Z"),
+        event("task_started", turn_id="019d-6"),
+        count(5),
+    )
+    (end,) = [one for one in read_transcript(path) if isinstance(one, SessionUpdated)]
+    assert end.session.tokens.cache_read == 300, "as Codex says"
+    assert read_usage(path) == {("", 0): 60}
+
+
+def test_a_fork_without_ids_of_turns_counts_what_was_written_later(write: Write) -> None:
+    path = write(META, said("user", "x"), count(3), count(5, "2026-03-01T10:00:03Z"))
+    assert read_usage(path) == {("", 0): 120}
+    untouched = write(META, said("user", "x"), count(3), name="untouched.jsonl")
+    assert read_usage(untouched) == {("", 0): 0}, "known, so that it does not count as a whole"
 
 
 def test_a_rollout_without_its_first_line_goes_by_the_name_of_its_file(write: Write) -> None:

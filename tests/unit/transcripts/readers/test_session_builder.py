@@ -14,7 +14,7 @@ from rekindle.transcripts.readers.session_builder import (
     parse_exit_code,
     parse_tokens,
 )
-from rekindle.types import Message, Session, Tokens
+from rekindle.types import Message, Session, Tokens, UsageEntry
 
 
 def build(id: str = "s") -> SessionBuilder:
@@ -23,6 +23,52 @@ def build(id: str = "s") -> SessionBuilder:
 
 def say(text: str) -> Message:
     return Message("user", text, platform_message_id=text)
+
+
+def finish(builder: SessionBuilder) -> tuple[UsageEntry, ...]:
+    builder.append_message(say("a"))
+    (end,) = builder.finish()
+    assert isinstance(end, SessionUpdated)
+    return end.usage
+
+
+def test_usage_without_a_time_counts_with_the_last_that_has_one() -> None:
+    builder = build()
+    builder.set_fields(model="own")
+    builder.add_usage(Tokens(1), time=900.0, model="other")
+    builder.add_usage(Tokens(2), time=1800.0)
+    builder.add_usage(Tokens(4))
+    assert finish(builder) == (UsageEntry(1, "other", Tokens(1)), UsageEntry(2, "own", Tokens(6)))
+
+
+def test_usage_without_any_time_has_no_entries_until_the_start_is_known() -> None:
+    builder = build()
+    builder.add_usage(Tokens(1))
+    assert finish(builder) == ()
+    builder.set_fields(started=9000.0)
+    assert finish(builder) == (UsageEntry(10, "", Tokens(1)),)
+
+
+@pytest.mark.parametrize("time", [-1.0, 1e300, float("inf")])
+def test_a_time_that_no_calendar_has_is_none(time: float) -> None:
+    builder = build()
+    builder.add_usage(Tokens(1), time=time)
+    assert finish(builder) == ()
+
+
+def test_a_total_beyond_the_known_calls_is_not_lost() -> None:
+    builder = build()
+    builder.add_usage(Tokens(output=3), time=900.0)
+    builder.set_fields(tokens=Tokens(input=50, output=3))
+    assert finish(builder) == (UsageEntry(1, "", Tokens(50, 3)),)
+
+
+def test_a_cost_of_the_whole_session_is_not_added_to_that_of_prices() -> None:
+    builder = build()
+    builder.add_usage(Tokens(1), time=900.0, model="a")
+    builder.add_usage(Tokens(2), time=9000.0, model="b")
+    builder.set_fields(cost=Decimal("0.5"))
+    assert finish(builder) == (UsageEntry(10, "", Tokens(3), Decimal("0.5")),)
 
 
 def test_a_session_opens_once_and_ends_with_what_was_learned() -> None:

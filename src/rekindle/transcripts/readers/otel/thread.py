@@ -58,12 +58,13 @@ class OtelThread(SessionBuilder):
     def update_session(self, span: OtelSpan) -> None:
         """Update the session from a span's attributes."""
         started, attributes = self.session.started, span.attributes
+        model = get_text(
+            attributes, "gen_ai.response.model", "gen_ai.request.model", "llm.model_name"
+        )
         if classify_span(span) == "model":
-            self.add_usage(parse_tokens(attributes))
+            self.add_usage(parse_tokens(attributes), time=span.start, model=model)
         self.fill_fields(
-            model=get_text(
-                attributes, "gen_ai.response.model", "gen_ai.request.model", "llm.model_name"
-            ),
+            model=model,
             user=get_text(attributes, "user.id", "enduser.id"),
         )
         self.set_fields(started=min(started or span.start or 0.0, span.start or started))

@@ -1,0 +1,1 @@
+"""What sessions used and what that cost."""
