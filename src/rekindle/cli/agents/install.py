@@ -163,7 +163,7 @@ def _change_agents(
     yes: bool,
 ) -> list[CodingAgent]:
     """Plan, show, ask and apply; start again if a file changes meanwhile. Return what changed."""
-    from rekindle.coding_agents.config_edit.config_file import ConfigChanged
+    from rekindle.errors import ConfigChanged
 
     for attempt in range(_MAX_ATTEMPTS):
         changes = {agent.name: plan(agent) for agent in agents}

@@ -17,7 +17,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from rekindle.errors import InvalidInput, RekindleError
+from rekindle.errors import ConfigChanged, InvalidInput, RekindleError
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
 LOCK_SECONDS = 10.0
@@ -25,10 +25,6 @@ LOCK_SECONDS = 10.0
 # every few seconds; one that is older was left behind.
 _STALE_LOCK_SECONDS = 10.0
 _POLL_SECONDS = 0.02
-
-
-class ConfigChanged(RekindleError):
-    """The file was changed by someone else since it was read."""
 
 
 def read_config(path: Path) -> bytes | None:
