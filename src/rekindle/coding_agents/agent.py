@@ -29,6 +29,12 @@ LAST_HOOK_SECONDS = 3  # Codex allows no more at the end of a session
 _HOME_VARIABLES = ("REKINDLE_HOME", "XDG_DATA_HOME")  # that decide where Rekindle's home is
 
 
+def list_program_words() -> list[str]:
+    """Return the words that start this installation of Rekindle from anywhere."""
+    script = Path(sysconfig.get_path("scripts")) / "rekindle"
+    return [str(script)] if script.exists() else [sys.executable, "-m", "rekindle.cli"]
+
+
 @dataclass(frozen=True, slots=True)
 class InstallTarget:
     """Where to install: for a user, or in the repository `project`."""
@@ -59,9 +65,7 @@ class InstallTarget:
         """Return the words that start the MCP server."""
         if self.project is not None:
             return ["rekindle", "mcp"]
-        script = Path(sysconfig.get_path("scripts")) / "rekindle"
-        start = [str(script)] if script.exists() else [sys.executable, "-m", "rekindle.cli"]
-        return [*start, "mcp"]
+        return [*list_program_words(), "mcp"]
 
     def build_mcp_env(self) -> dict[str, str]:
         """Return the environment that the MCP server needs: some agents hand on nothing of theirs."""

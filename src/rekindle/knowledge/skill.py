@@ -23,7 +23,7 @@ MAX_SKILL_NAME_CHARS = 64
 MAX_DESCRIPTION_CHARS = 1_024
 MAX_NOTES = 20  # of each kind
 SECTION_TITLES = {
-    "wish": "What people here want",
+    "wish": "What people asked for",
     "command": "Commands that work",
     "workflow": "What sessions do in turn",
     "pitfall": "What failed, and what worked instead",

@@ -48,7 +48,7 @@ def test_a_project_becomes_a_skill_with_all_kinds_of_notes() -> None:
     assert "Use when working in owner/shop" in found["description"]
     assert [line for line in skill.body.splitlines() if line.startswith("#")] == [
         "# Working in owner/shop",
-        "## What people here want",
+        "## What people asked for",
         "## Commands that work",
         "## What failed, and what worked instead",
         "## Files that sessions need most",

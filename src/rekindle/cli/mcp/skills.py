@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_text
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -159,13 +158,15 @@ def _load_template_skill(name: str) -> Skill:
 def _build_plugin_files(home: Path) -> dict[str, Any]:
     """Return the files of the plugin besides its skills, by their names."""
     from rekindle import __version__
+    from rekindle.coding_agents.agent import list_program_words
     from rekindle.hooks.command import AGENT_EVENTS, build_hook_command
 
     hooks = {
         name: [{"hooks": [_build_hook(build_hook_command("claude-code", event, home))]}]
         for event, name in AGENT_EVENTS["claude-code"].items()
     }
-    server = {"command": _find_program(), "args": ["mcp"], "alwaysLoad": True}
+    program, *arguments = list_program_words()
+    server = {"command": program, "args": [*arguments, "mcp"], "alwaysLoad": True}
     about = {
         "name": PLUGIN_NAME,
         "version": __version__,
@@ -182,12 +183,6 @@ def _build_plugin_files(home: Path) -> dict[str, Any]:
 
 def _build_hook(command: str) -> dict[str, Any]:
     return {"type": "command", "command": command, "timeout": HOOK_SECONDS}
-
-
-def _find_program() -> str:
-    """Return the command that starts Rekindle, in full if it is installed beside this Python."""
-    program = Path(sys.executable).with_name("rekindle")
-    return str(program) if program.exists() else "rekindle"
 
 
 def _encode_file(value: Any) -> str:

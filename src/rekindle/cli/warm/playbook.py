@@ -30,14 +30,6 @@ if TYPE_CHECKING:
 
 MAX_LESSONS = 12  # of each kind
 BEGIN_MARK, END_MARK = "<!-- rekindle lessons: begin -->", "<!-- rekindle lessons: end -->"
-_TITLES = {
-    "wish": "What people asked for",
-    "command": "Commands that work",
-    "workflow": "What sessions do in turn",
-    "pitfall": "What failed, and what worked instead",
-    "baseline": "Tests that are red anyway",
-    "place": "Files that sessions need most",
-}
 _ProjectOption = Annotated[
     str | None,
     typer.Option(
@@ -373,6 +365,7 @@ def _read_file(file: Path) -> str:
 
 
 def _format_lessons(known: _ProjectNotes) -> Iterable[str]:
+    from rekindle.knowledge.skill import SECTION_TITLES
     from rekindle.projects import shorten_project
 
     hidden = ("retired", "quarantined")
@@ -383,7 +376,7 @@ def _format_lessons(known: _ProjectNotes) -> Iterable[str]:
     if not told:
         yield ""
         yield "Nothing yet that several sessions share."
-    for kind, title in _TITLES.items():
+    for kind, title in SECTION_TITLES.items():
         notes = [note for note in told if note.kind == kind][:MAX_LESSONS]
         if notes:
             yield ""
