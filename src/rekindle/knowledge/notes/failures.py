@@ -33,6 +33,7 @@ MAX_FAILURE_TOKENS = 120
 MAX_FAILURE_NOTES = 2
 MIN_FOREIGN_LIKENESS = 0.6  # of the failure of another command
 MIN_HIT_RATE = 0.35  # of a note on earlier failures
+FIX_BONUS = 0.25  # in the order of notes: what failed and was fixed says more than what works
 PRIOR_FAILURES = 1.0  # that a note is taken to have missed before it was tried
 BASE_WEIGHT = 0.25  # of a failure that looks different
 _HEADING = "In earlier sessions here:"
@@ -118,7 +119,7 @@ def _choose_notes(playbook: Playbook, failure: _Failure, usage_error: bool) -> l
         if one.is_backtested:
             rate = max(rate, _estimate_hit_rate(one, backtest, prior))
         if rate >= MIN_HIT_RATE:
-            scored.append((rate, one))
+            scored.append((rate + (FIX_BONUS if one.source else 0.0), one))
     scored.sort(key=lambda one: (-one[0], one[1].note.text))
     chosen: list[RecalledNote] = []
     told: set[str] = set()

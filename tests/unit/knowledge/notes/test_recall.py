@@ -195,3 +195,10 @@ def test_a_known_file_that_is_not_found_was_looked_for_in_the_wrong_folder() -> 
     result = "fatal: pathspec 'cmd/tool/main.go' did not match any files"
     told = recall_failure(playbook, ROOT, bash("git add cmd/tool/main.go").call, result).text
     assert f"`cd {ROOT}`" in told
+
+
+def test_a_fix_is_told_rather_than_the_same_command_alone() -> None:
+    look = "make: *** No rule to make target 'lint'."
+    steps = [bash("make lint", failed=True, result=look), bash("make lint -f shop.mk")]
+    told = recall_failure(build(*[steps] * 4), ROOT, bash("make lint").call, f"{look}  Stop.")
+    assert [note.kind for note in told.notes] == ["pitfall"]
