@@ -8,6 +8,7 @@ import sys
 from datetime import UTC, datetime
 
 from . import (
+    agents,
     choosing,
     gateway,
     growth,
@@ -51,6 +52,7 @@ def parse() -> argparse.Namespace:
     gateway.add_arguments(commands.add_parser("gateway", help="time before the model, and a crowd"))
     choosing.add_arguments(commands.add_parser("choose", help="the start of a warm session"))
     recall.add_arguments(commands.add_parser("recall", help="recall on real histories"))
+    agents.add_arguments(commands.add_parser("agents", help="an experiment on real agents"))
     hooks.add_arguments(commands.add_parser("hooks", help="what an agent waits for a hook"))
     learning.add_arguments(commands.add_parser("learn", help="learning against reading the rows"))
     processes.add_arguments(commands.add_parser("processes", help="background processes and peers"))
@@ -125,6 +127,7 @@ if __name__ == "__main__":
             "gateway": gateway,
             "choose": choosing,
             "recall": recall,
+            "agents": agents,
             "hooks": hooks,
             "learn": learning,
             "processes": processes,

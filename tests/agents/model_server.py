@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
@@ -43,9 +43,13 @@ class PlannedCall(NamedTuple):
 
 
 class ModelServer:
-    """The server, in a thread of its own; `requests` are those that it received."""
+    """The server, in a thread of its own; `requests` are those that it received.
 
-    def __init__(self) -> None:
+    `instead` maps a command of the script to the one that the model runs if it was told about it.
+    """
+
+    def __init__(self, instead: Mapping[str, str] | None = None) -> None:
+        self.instead = instead or {}
         self.requests: list[ModelRequest] = []
         self._lock = threading.Lock()
         server = self
@@ -67,6 +71,14 @@ class ModelServer:
         with self._lock:
             self.requests.append(request)
             return len(self.requests)
+
+    def heed_advice(self, request: ModelRequest, call: PlannedCall | None) -> PlannedCall | None:
+        """Return the call with the command that the request names as one that works instead."""
+        for key, value in call.arguments.items() if call else ():
+            better = self.instead.get(value) if isinstance(value, str) else None
+            if call and better and f"`{better}`" in request.text:
+                return PlannedCall(call.tool, {**call.arguments, key: better})
+        return call
 
     def close(self) -> None:
         self._server.shutdown()
@@ -288,8 +300,9 @@ class _Handler(BaseHTTPRequestHandler):
         answer = _find_protocol(path)
         if answer is None:
             return self._send_json({}, 404)
-        number = self.model.keep(ModelRequest(path, body))
-        made = answer(body, plan_call(body), number)
+        request = ModelRequest(path, body)
+        number = self.model.keep(request)
+        made = answer(body, self.model.heed_advice(request, plan_call(body)), number)
         if answer is answer_gemini and ":stream" in path:
             made = [made]
         if not isinstance(made, list):
