@@ -24,7 +24,7 @@ from rekindle.agent.tools.registry import ToolRegistry
 from rekindle.agent.tools.schema_check import build_tool_checks
 from rekindle.agent.tools.tool import ToolContext
 from rekindle.knowledge import file_format
-from rekindle.knowledge.notes.observations import OBSERVATION_VERSION
+from rekindle.knowledge.notes.records import OBSERVATION_VERSION
 from rekindle.learning.library import TemplateLibrary, update_index
 from rekindle.learning.notes.learner import learn_from_sessions
 from rekindle.learning.notes.recall import recall_at_failure

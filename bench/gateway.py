@@ -280,7 +280,7 @@ def page(curve: dict[int, Figures], crowd: Figures) -> str:
         "",
         f"`python -m bench gateway` on {report.machine()}, {now}. Default settings (full durability).",
         "",
-        "From a message of the platform to the request for the model: our own time.",
+        "Our own time from receiving a message from the platform to sending the model request.",
         "",
         "| " + " | ".join(head) + " |",
         "|---" * len(head) + "|",
@@ -295,10 +295,10 @@ def page(curve: dict[int, Figures], crowd: Figures) -> str:
         [
             *lines,
             "",
-            f"Under {MOST_MS:g} ms at the median with the most routes: {held}. The figures of Hermes"
-            " Agent are given, not taken in this run.",
+            f"Under {MOST_MS:g} ms at the median with the most routes: {held}. The Hermes Agent"
+            " figures are reference values, not measured in this run.",
             "",
-            f"{crowd['people']:,} conversations at once, {BURST} messages each, against a model that"
+            f"{crowd['people']:,} concurrent conversations, {BURST} messages each, with a model that"
             " takes 1 s:",
             "",
             "| | |",

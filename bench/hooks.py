@@ -91,9 +91,11 @@ class HookBench:
         return taken * 1000
 
     def stop_helper(self) -> None:
-        """Let the helper exit, and wait until it has."""
-        (self.home / HOOKS_FOLDER / SOCKET).unlink(missing_ok=True)
-        while str(self.home) in _list_commands():
+        """Let the helper exit, and wait until it has; one that was just starting as well."""
+        while True:
+            (self.home / HOOKS_FOLDER / SOCKET).unlink(missing_ok=True)
+            if str(self.home) not in _list_commands():
+                return
             time.sleep(0.05)
 
     def measure(self, rounds: int, cold_rounds: int) -> dict[str, list[float]]:

@@ -17,7 +17,7 @@ from rekindle.agent.model.client import Model, ModelResponse, Retrying, StreamEn
 from rekindle.agent.tools.registry import Toolbox
 from rekindle.agent.tools.tool import ToolContext, ToolResult
 from rekindle.errors import ContextTooLong, ModelError
-from rekindle.knowledge.notes.observations import ADVICE_MARK
+from rekindle.knowledge.notes.records import ADVICE_MARK
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import Message, Price, Session, Tokens, ToolCall, Usage, replace_fields
 

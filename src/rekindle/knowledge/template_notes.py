@@ -24,8 +24,8 @@ from .notes.note import (
     describe_routine,
     make_note_id,
 )
-from .notes.observations import SessionObservation, hash_words
 from .notes.playbook import Playbook, build_playbook
+from .notes.records import SessionObservation, hash_words
 
 _EXTRA_SESSIONS = {
     "wish": 1_000,

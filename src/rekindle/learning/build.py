@@ -11,7 +11,7 @@ from rekindle.analytics.profile import classify_task
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.knowledge import file_format
 from rekindle.knowledge import seed as extracting
-from rekindle.knowledge.notes.observations import SessionObservation
+from rekindle.knowledge.notes.records import SessionObservation
 from rekindle.knowledge.redact_template import clean_foreign_note, count_slots, redact_template
 from rekindle.knowledge.template_notes import (
     build_notes,

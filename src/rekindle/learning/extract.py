@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rekindle.knowledge.notes.calls import ObservedCall, read_forms
-from rekindle.knowledge.notes.observations import SessionObservation, observe_session
+from rekindle.knowledge.notes.observations import observe_session
 from rekindle.knowledge.notes.playbook import list_paths
+from rekindle.knowledge.notes.records import SessionObservation
 from rekindle.knowledge.plain_words import is_plain
 from rekindle.knowledge.seed import extract_seed
 from rekindle.knowledge.template_notes import build_notes, create_example, rank_notes

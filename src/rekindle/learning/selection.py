@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.knowledge.file_format import OWNER_KEY
 from rekindle.knowledge.notes.note import RecalledNote
-from rekindle.knowledge.notes.observations import hash_words
+from rekindle.knowledge.notes.records import hash_words
 from rekindle.knowledge.render import MAX_NOTES, Tools, is_usable
 from rekindle.knowledge.template_notes import hash_named_words, rank_notes
 from rekindle.projects import hash_folder

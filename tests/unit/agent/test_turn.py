@@ -28,7 +28,7 @@ from rekindle.agent.turn import (
     TurnLimits,
     run_turn,
 )
-from rekindle.knowledge.notes.observations import ADVICE_MARK
+from rekindle.knowledge.notes.records import ADVICE_MARK
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.testing import ScriptedModel
 from rekindle.types import Price, Tokens, ToolCall, Usage

@@ -26,8 +26,9 @@ from .note import (
     describe_red_test,
     make_note_id,
 )
-from .observations import Fix, describe_look
+from .observations import describe_look
 from .playbook import KnownFix, Playbook
+from .records import Fix
 
 MAX_FAILURE_TOKENS = 120
 MAX_FAILURE_NOTES = 2

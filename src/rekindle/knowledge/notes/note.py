@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from rekindle.errors import InvalidInput
-from rekindle.knowledge.wishes.wishes import Wish
+from rekindle.knowledge.wishes.records import Wish
 
 from .playbook import CommandForms, KnownFix, Playbook, PlaybookItem, Routine
 

@@ -8,14 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from hashlib import blake2b
 
-import msgspec
-
-from rekindle.judging.rules.text_patterns import split_words
 from rekindle.knowledge.foreign_text import ForeignText
-from rekindle.knowledge.wishes.wishes import SessionWish, UserTurn, find_wishes
+from rekindle.knowledge.wishes.wishes import UserTurn, find_wishes
 from rekindle.projects import find_reported_remotes
 
 from .calls import (
@@ -29,83 +24,27 @@ from .calls import (
 )
 from .command_forms import CommandForm, can_be_fixed, is_everyday
 from .programs import get_program
+from .records import (
+    ADVICE_MARK,
+    WORD,
+    CommandUse,
+    FileUse,
+    Fix,
+    SessionObservation,
+    hash_request,
+    hash_word,
+)
 
-OBSERVATION_VERSION = 3
-ADVICE_MARK = "[From earlier sessions in this project]"  # before advice in the result of a call
-MAX_REQUEST_CHARS = 6_000
-MAX_REQUEST_WORDS = 120
 MAX_LOOK_WORDS = 24
 MAX_CALLS_TO_FIX = 6
 MIN_SEARCH_LIKENESS = 0.5
 MAX_STEPS = 3  # beside the command that was fixed
-_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*[A-Za-z0-9_+]")
-_WORD_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _PLAIN_TOKEN = re.compile(r"-{0,2}[A-Za-z]?[a-z]+(?:[-_'][a-z]+){0,4}|-{0,2}[A-Z]{2,}")
 _ERROR_LINE = re.compile(
     r"(?i)error|fail|not found|denied|cannot|can't|no such|unknown|invalid|undefined|fatal|unable"
     r"|refused|missing|expected|panic|not permitted|no matches|unrecognized|must|usage|exception|warning"
 )
-_STOP_WORDS = split_words(
-    """
-    the and for that this with you can are not but have from was will all use what when should then into
-    also only just like don need would make there about has its them they some more how out our now any
-    see get add one please let were been being does did doing want
-    """
-)
-
-
-class CommandUse(msgspec.Struct, array_like=True, frozen=True):
-    """How often a session ran a form of a command."""
-
-    key: str
-    text: str
-    folder: str
-    worked: int
-    failed: int
-
-
-class FileUse(msgspec.Struct, array_like=True, frozen=True):
-    """How often a session used a file."""
-
-    path: str
-    count: int
-
-
-class Fix(msgspec.Struct, array_like=True, frozen=True):
-    """A command that failed, how the failure looked, and the same command that worked soon after.
-
-    One that is not informative differs only in values that a note does not keep; it still tells how
-    often such a failure is fixed in a way that can be said.
-    """
-
-    key: str
-    failed_text: str
-    failed_folder: str
-    kind: str
-    look: tuple[int, ...]
-    fixed_text: str
-    fixed_folder: str
-    steps: tuple[str, ...] = ()  # other commands of the line that worked, before it
-    is_informative: bool = True
-
-
-class SessionObservation(msgspec.Struct, array_like=True, frozen=True):
-    """What learning keeps of one session."""
-
-    session: str
-    started: float
-    words: tuple[int, ...]  # of the request, hashed
-    commands: tuple[CommandUse, ...]
-    files: tuple[FileUse, ...]
-    fixes: tuple[Fix, ...]
-    shell_files: tuple[str, ...] = ()  # read or searched by a command, not by a tool for files
-    programs: tuple[int, ...] = ()  # programs that the user named, hashed
-    remotes: tuple[str, ...] = ()  # that git named
-    checks: tuple[str, ...] | None = None  # commands before the last commit, by key
-    red_tests: tuple[str, ...] = ()  # that failed before the session changed a file
-    wishes: tuple[SessionWish, ...] = ()
-    echoes: tuple[str, ...] = ()  # forms that may follow what a stranger wrote
 
 
 def observe_session(
@@ -281,28 +220,6 @@ def _find_remotes(calls: Sequence[ObservedCall]) -> Iterable[str]:
             yield from find_reported_remotes(command, one.result)
 
 
-def hash_request(text: str) -> tuple[int, ...]:
-    """Return the hashed words of a request, so that requests can be compared and not read."""
-    return tuple(sorted(hash_words(text[:MAX_REQUEST_CHARS])))[:MAX_REQUEST_WORDS]
-
-
-def hash_words(text: str) -> set[int]:
-    """Return the hashes of a text's words and of the parts of its compound words."""
-    found: set[int] = set()
-    for word in _WORD.findall(text):
-        parts = _WORD_PART.findall(word)
-        for part in (*parts, word) if len(parts) > 1 else (word,):
-            plain = part.lower()
-            if len(plain) > 2 and plain not in _STOP_WORDS:
-                found.add(hash_word(plain.removesuffix("s") if len(plain) > 4 else plain))
-    return found
-
-
-@lru_cache(maxsize=100_000)
-def hash_word(word: str) -> int:
-    return int.from_bytes(blake2b(word.encode(), digest_size=4).digest(), "big")
-
-
 def describe_look(result: str) -> tuple[int, ...]:
     """Return the hashed words of the lines in which a result reports its failure.
 
@@ -316,7 +233,7 @@ def describe_look(result: str) -> tuple[int, ...]:
         for token in line[:400].split():
             bare = token.strip("\"'`()[]{},;:.!")
             if _PLAIN_TOKEN.fullmatch(bare):
-                for word in _WORD.findall(bare):
+                for word in WORD.findall(bare):
                     if 2 < len(word) <= 24:
                         found[hash_word(word.lower())] = None
     return tuple(list(found)[:MAX_LOOK_WORDS])

@@ -8,10 +8,10 @@ from itertools import groupby
 
 import msgspec
 
-from rekindle.knowledge.wishes.wishes import Wish
+from rekindle.knowledge.wishes.records import Wish
 
-from .observations import Fix, SessionObservation, hash_word
 from .programs import get_program, is_known_program
+from .records import Fix, SessionObservation, hash_word
 
 MAX_SESSIONS = 300  # the newest ones; older ones say little about today
 MAX_FORMS = 4  # per command

@@ -20,9 +20,10 @@ from .calls import ObservedCall, read_forms
 from .command_forms import is_everyday, parse_command_line
 from .failures import recall_failure
 from .note import Recall, RecalledNote, make_note_id
-from .observations import MAX_CALLS_TO_FIX, SessionObservation
+from .observations import MAX_CALLS_TO_FIX
 from .playbook import Playbook, build_playbook
 from .recall import recall_start
+from .records import SessionObservation
 
 MIN_EARLIER_SESSIONS = 5
 MAX_PROJECTS_OF_OWN = 2  # a command that more projects use is nobody's own

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from math import exp, log
 from typing import NamedTuple
 
-from .observations import hash_words
 from .playbook import Playbook, PlaybookItem
+from .records import hash_words
 
 HALF_LIFE = 12.0  # sessions
 _FLOOR = 0.02

@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
 from rekindle.judging.outcomes.user_text import extract_user_text
 from rekindle.judging.rules.text_patterns import split_words
 from rekindle.knowledge.common_words import get_stem, is_common_word
 from rekindle.knowledge.notes.harmless import is_subcommand, keep_option, keep_path
 from rekindle.knowledge.notes.programs import is_known_program
+
+from .records import SessionWish, Wish
 
 if TYPE_CHECKING:
     from rekindle.redaction.redactor import Redactor
@@ -104,14 +104,6 @@ class UserTurn(NamedTuple):
     text: str
 
 
-class SessionWish(msgspec.Struct, array_like=True, frozen=True):
-    """Where a session's user wished for something: what about, in hashes, and not the words."""
-
-    digest: int
-    position: int
-    is_standing: bool
-
-
 class WishSession(NamedTuple):
     """A session with its wishes; `request` is equal for sessions that begin alike."""
 
@@ -130,15 +122,6 @@ class Vocabulary(NamedTuple):
 
     is_shared: Callable[[str], bool] = _is_shared_by_none
     paths: Collection[str] = frozenset()
-
-
-class Wish(msgspec.Struct, array_like=True, frozen=True):
-    """What users asked for, in their words, and the sessions in which they did."""
-
-    text: str
-    is_standing: bool
-    sessions: tuple[str, ...]  # newest first
-    last: float
 
 
 def find_wishes(turns: Iterable[UserTurn]) -> tuple[SessionWish, ...]:

@@ -12,20 +12,11 @@ import msgspec
 from rekindle.errors import NotFound
 from rekindle.judging.judge import RULES_VERSION as JUDGE_VERSION
 from rekindle.knowledge.notes.calls import ObservedCall
-from rekindle.knowledge.notes.observations import (
-    OBSERVATION_VERSION,
-    SessionObservation,
-    hash_words,
-    observe_session,
-)
+from rekindle.knowledge.notes.observations import observe_session
 from rekindle.knowledge.notes.playbook import MAX_SESSIONS, build_playbook, list_paths
-from rekindle.knowledge.wishes.wishes import (
-    UserTurn,
-    Vocabulary,
-    Wish,
-    WishSession,
-    collect_wishes,
-)
+from rekindle.knowledge.notes.records import OBSERVATION_VERSION, SessionObservation, hash_words
+from rekindle.knowledge.wishes.records import Wish
+from rekindle.knowledge.wishes.wishes import UserTurn, Vocabulary, WishSession, collect_wishes
 from rekindle.learning.verdicts.judged_sessions import judge_sessions, load_judged_session
 from rekindle.projects import (
     FOLDER_PREFIX,

@@ -12,9 +12,9 @@ import msgspec
 
 from rekindle.knowledge.notes.failures import recall_failure
 from rekindle.knowledge.notes.note import NoteDecisions, Recall
-from rekindle.knowledge.notes.observations import SessionObservation
 from rekindle.knowledge.notes.playbook import MAX_SESSIONS, Playbook, build_playbook
 from rekindle.knowledge.notes.recall import recall_start
+from rekindle.knowledge.notes.records import SessionObservation
 from rekindle.store import Store
 from rekindle.types import JSON, ToolCall
 

@@ -14,8 +14,8 @@ from rekindle.knowledge.notes.note import (
     create_note,
     list_notes,
 )
-from rekindle.knowledge.notes.observations import OBSERVATION_VERSION
 from rekindle.knowledge.notes.playbook import Playbook
+from rekindle.knowledge.notes.records import OBSERVATION_VERSION
 from rekindle.projects import (
     FOLDER_PREFIX,
     find_repository,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
-from rekindle.knowledge.notes.failures import recall_failure
 from rekindle.knowledge.notes.note import Recall
 from rekindle.knowledge.notes.recall import recall_start
 from rekindle.store import Store
@@ -32,6 +31,8 @@ def recall_at_failure(
     store: Store, folder: str, tool: str, arguments: Mapping[str, JSON] | str, result: str
 ) -> Recall:
     """Return how a failure like this one was fixed in this project before; empty if it was not."""
+    from rekindle.knowledge.notes.failures import recall_failure  # a start does not need it
+
     project = find_project(store, folder)
     if project is None:
         return Recall()

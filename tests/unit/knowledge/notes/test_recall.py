@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from rekindle.knowledge.notes.calls import ObservedCall
 from rekindle.knowledge.notes.failures import MAX_FAILURE_TOKENS, recall_failure
-from rekindle.knowledge.notes.observations import SessionObservation, observe_session
+from rekindle.knowledge.notes.observations import observe_session
 from rekindle.knowledge.notes.playbook import Playbook, build_playbook
 from rekindle.knowledge.notes.recall import MAX_START_TOKENS, recall_start
+from rekindle.knowledge.notes.records import SessionObservation
 from rekindle.types import ToolCall
 
 ROOT = "/home/me/project"

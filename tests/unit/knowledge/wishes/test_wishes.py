@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rekindle.knowledge.common_words import is_common_word
+from rekindle.knowledge.wishes.records import Wish
 from rekindle.knowledge.wishes.wishes import (
     UserTurn,
     Vocabulary,
-    Wish,
     WishSession,
     collect_wishes,
     find_wishes,
