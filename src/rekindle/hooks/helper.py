@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -115,6 +116,7 @@ class HookHelper:
         identity = _read_identity(client.SOCKET)
         listener.listen(64)
         listener.settimeout(CHECK_SECONDS)
+        self._load_rest()
         self._answerer.delete_old_states()
         while self._is_needed() and _read_identity(self._folder / client.SOCKET) == identity:
             with suppress(TimeoutError):
@@ -127,6 +129,13 @@ class HookHelper:
             self._retire()
         listener.close()
         self.finish()
+
+    def _load_rest(self) -> None:
+        """Import what only later answers need, before an agent waits for one of them."""
+        for name in ("rekindle.judging.judge", "rekindle.knowledge.notes.failures"):
+            import_module(name)
+        # A file that has changed since it was read must still be noticed.
+        self._sources = {**read_sources([*sys.modules.values()]), **self._sources}
 
     def finish(self) -> None:
         """Wait for what was not done before an answer."""
