@@ -28,7 +28,7 @@ from tests.agents.programs import install_agent
 from . import report
 
 AGENTS = ("claude-code", "codex")
-SESSIONS = 40
+SESSIONS = 20
 IMPORT_SECONDS = 60.0
 PROMPT = f"Please check the shop.\nrun: {FAILING_COMMAND}"
 
