@@ -41,6 +41,11 @@ def is_looking() -> bool:
     return not settings.default.derandomize  # pyright: ignore[reportOptionalMemberAccess]
 
 
+def pytest_runtest_setup() -> None:
+    """Ignore SIGPIPE again: a test that ran the command in this process left its default action."""
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+
 # The folder of the servers that all workers of a run share.
 SERVERS = pytest.StashKey[Path]()
 
