@@ -89,6 +89,19 @@ def test_installers_wait_for_each_other(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["settings.json"]
 
 
+def test_folders_that_an_installer_just_created_do_not_let_the_next_one_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_file, "LOCK_SECONDS", 0.0)
+    file = tmp_path / "agent" / "settings" / "x.json"
+    with lock_config(file):
+        file.parent.mkdir(parents=True)
+        with pytest.raises(RekindleError, match="locked by another program"), lock_config(file):
+            pass
+    with lock_config(file):
+        pass
+
+
 def test_the_lock_folder_of_the_program_is_respected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

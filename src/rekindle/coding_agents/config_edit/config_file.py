@@ -125,18 +125,32 @@ def _copy_attributes(target: Path, fd: int) -> None:
 def lock_config(path: Path, *, lock_folder: bool = False) -> Generator[None]:
     """Keep other installers from changing the file, and with `lock_folder` its own program too."""
     with ExitStack() as stack:
-        stack.enter_context(_lock_nearest_folder(Path(os.path.realpath(path)).parent))
+        for folder in _list_folders_to_lock(Path(os.path.realpath(path)).parent):
+            stack.enter_context(_lock_folder_itself(folder))
         if lock_folder and path.parent.is_dir():
             stack.enter_context(_make_lock_folder(Path(f"{path}.lock")))
         yield
 
 
+def _list_folders_to_lock(folder: Path) -> list[Path]:
+    """Return the user's own folders above a file, the outermost first, and always the nearest one.
+
+    The nearest one alone is not enough: an installer that is about to create folders locks the one
+    above them, and the next one would find and lock what the first has just created.
+    """
+    existing = [one for one in (folder, *folder.parents) if one.is_dir()]
+    own = [one for one in existing[1:] if one.stat().st_uid == os.geteuid()]
+    return [*reversed(own), *existing[:1]]
+
+
 @contextmanager
-def _lock_nearest_folder(folder: Path) -> Generator[None]:
+def _lock_folder_itself(folder: Path) -> Generator[None]:
     """Lock the folder itself, so that no lock file is left in someone else's folder."""
-    while not folder.is_dir() and folder != folder.parent:
-        folder = folder.parent
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:  # removed while we waited for the lock of the one above
+        yield
+        return
     try:
         _wait_for_lock(fd, folder)
         yield
