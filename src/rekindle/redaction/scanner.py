@@ -37,11 +37,12 @@ class ScanInput:
     `seen_names` holds the start of each name already inspected, and `last_runs` the last run
     measured for each character class, so that shared work is done once. `crowded` holds the windows
     of a long text in which something occurs so often that the search for it was given up.
+    `table_ends` says how far the rows of a table were read, by its shape and the secret in its column.
     """
 
     __slots__ = (
         "_digit_image", "_literal_positions", "_runs", "crowded", "last_runs", "lower",
-        "raw", "seen_names", "text",
+        "raw", "seen_names", "table_ends", "text",
     )  # fmt: skip
 
     def __init__(self, text: str) -> None:
@@ -56,6 +57,7 @@ class ScanInput:
         self.seen_names: set[int] = set()
         self.last_runs: dict[CharRuns, tuple[int, int]] = {}
         self.crowded: set[int] = set()
+        self.table_ends: dict[tuple[object, ...], int] = {}
         self._literal_positions: dict[bytes, list[int]] | None = None
         self._runs: list[tuple[int, int]] | None = None
         self._digit_image: bytes | None = None
@@ -81,8 +83,16 @@ class ScanInput:
     def runs(self) -> Sequence[tuple[int, int]]:
         """The start and end of each long run of letters, digits, `_` and `-` that is no name."""
         if self._runs is None:
-            self._runs = _find_runs(self.raw)
+            self._runs = _find_runs(self.raw, self.crowded)
+            if self.crowded:
+                self.skip_windows(self.crowded)
         return self._runs
+
+    def skip_windows(self, windows: Set[int]) -> None:
+        """Search no further in these windows: they are masked as a whole."""
+        self.crowded |= windows
+        if self._runs is not None:
+            self._runs = [run for run in self._runs if run[0] >> WINDOW_BITS not in windows]
 
 
 # Signs and blanks of other scripts and keyboards, which mean the same.
@@ -119,15 +129,18 @@ _TOKEN_STARTS = frozenset(
 )
 
 
-def _find_runs(raw: bytes) -> list[tuple[int, int]]:
+def _find_runs(raw: bytes, crowded: set[int]) -> list[tuple[int, int]]:
     runs: list[tuple[int, int]] = []
     image = raw.translate(_RUN_IMAGE)
+    guard = WindowGuard(crowded) if len(raw) >= LONG_TEXT else None
     start = image.find(_MIN_RUN)
     while start >= 0:
         end = image.find(b" ", start)
         end = len(image) if end < 0 else end
         if raw[start : start + 4] in _TOKEN_STARTS or not _NAME.match(raw, start, end):
             runs.append((start, end))
+            if guard:
+                end = guard.advance(start, end)
         start = image.find(_MIN_RUN, end)
     return runs
 
@@ -250,22 +263,34 @@ def make_literal_detector(detectors: LiteralDetectors) -> Detector:
 
 _MIN_WORK = 40_000  # inspections in any text, however short
 _CHARS_PER_INSPECTION = 64  # beyond that; ordinary text has one in 110 characters
-_EDGE = re.compile(r"\S{0,400}")
+_EDGE = re.compile(r"\S{0,400}+[A-Za-z0-9+/=_-]*+")  # encoded text has no end before its run's
 
 
 def find_spans(text: str, detectors: Iterable[Detector]) -> list[RedactionSpan]:
     """Return all findings, and the stretches that would cost too much to inspect."""
     scan = ScanInput(text)
     work: list[Candidates] = []
-    for detector in detectors:
-        work += detector(scan)
-    if not work:
-        return []
     limit = max(_MIN_WORK, len(text) // _CHARS_PER_INSPECTION)
+    most = 2 * limit
+    total = 0.0
+    for detector in detectors:
+        found = detector(scan)
+        work += found
+        total += _sum_costs(found)
+        if total > most and len(text) >= LONG_TEXT:
+            # Not by chance: less of such a text is worth a look.
+            limit = max(_MIN_WORK // 2, most // 6)
+            scan.skip_windows(_find_dense_windows(work, scan.crowded, limit))
+            work = _leave_out(work, scan.crowded)
+            total = _sum_costs(work)
+    if not work and not scan.crowded:
+        return []
     dense = _find_dense_windows(work, scan.crowded, limit)
     spans = _mask_windows(text, dense) if dense else []
     if dense:
         work = _leave_out(work, dense)
+    if len(text) >= LONG_TEXT:
+        return spans + _scan_long_text(scan, work)
     for positions, inspect, _ in work:
         done = 0
         for at in positions:
@@ -277,13 +302,61 @@ def find_spans(text: str, detectors: Iterable[Detector]) -> list[RedactionSpan]:
     return spans
 
 
+# Beyond this number of findings, a window of a long text is a list of secrets.
+_MAX_FINDINGS_PER_WINDOW = 40.0
+# Beyond this number of findings, the whole text is one, and each window may have only a few more.
+_MAX_FINDINGS = 5_000.0
+_CHARS_PER_FINDING = 1_000  # in a text that is longer than ever expected
+_MAX_LATE_FINDINGS_PER_WINDOW = 4.0
+_LOOK_COST = 0.2  # of a close look that finds nothing
+_UNLIMITED_KINDS = frozenset(("home", "mail", "user"))  # lists of files and people are ordinary
+
+
+def _scan_long_text(scan: ScanInput, work: Iterable[Candidates]) -> list[RedactionSpan]:
+    """Inspect a long text; mask windows with too many secrets as a whole, and look no further there."""
+    spans: list[RedactionSpan] = []
+    counts: defaultdict[int, float] = defaultdict(float)
+    full: set[int] = set()
+    left = max(_MAX_FINDINGS, len(scan.text) / _CHARS_PER_FINDING)
+    limit = _MAX_FINDINGS_PER_WINDOW
+    for positions, inspect, _ in work:
+        done = 0
+        for at in positions:
+            window = at >> WINDOW_BITS
+            if at < done or window in full:
+                continue
+            found = inspect(scan, at)
+            if found is NO_SPANS:  # seen at a glance
+                continue
+            count = _LOOK_COST
+            for span in found:
+                spans.append(span)
+                done = span.end
+                count = 0.0 if span.kind in _UNLIMITED_KINDS else 1.0
+            counts[window] += count
+            if count == 1.0:
+                left -= 1.0
+                if left < 0.0:
+                    limit = _MAX_LATE_FINDINGS_PER_WINDOW
+            if counts[window] > limit and (
+                count == 1.0 or counts[window] > _MAX_FINDINGS_PER_WINDOW
+            ):
+                full.add(window)
+    return spans + _mask_windows(scan.text, full)
+
+
+def _sum_costs(work: Iterable[Candidates]) -> float:
+    total = 0.0
+    for positions, _, cost in work:
+        total += cost * len(positions)
+    return total
+
+
 def _find_dense_windows(
     work: Sequence[Candidates], crowded: Set[int], limit: float
 ) -> frozenset[int]:
     """Return the windows with the most positions, so many that the rest is within the limit."""
-    total = 0.0
-    for positions, _, cost in work:
-        total += cost * len(positions)
+    total = _sum_costs(work)
     if total <= limit:
         return frozenset(crowded)
     lists: dict[int, tuple[Sequence[int], float]] = {}  # several inspections share their positions
@@ -317,6 +390,8 @@ def _mask_windows(text: str, windows: Iterable[int]) -> list[RedactionSpan]:
     spans: list[RedactionSpan] = []
     for window in sorted(windows):
         start, end = window << WINDOW_BITS, min(len(text), (window + 1) << WINDOW_BITS)
+        if spans and end <= spans[-1].end:
+            continue
         edge = _EDGE.match(text, end)
         end = edge.end() if edge else end
         if spans and start <= spans[-1].end:

@@ -70,14 +70,26 @@ _LITERALS_BY_BYTE = {
     ord(letter): tuple((stem.encode(), at) for stem, at in stems)
     for letter, stems in _LITERALS_BY_CHAR.items()
 }
-# The same for a stop and the byte before it; a literal may also begin at the stop.
-_LITERALS_BY_PAIR = {
-    bytes((before, letter)): tuple(
-        (stem, at) for stem, at in stems if at == 0 or stem[at - 1] == before
+_MAX_CONTEXTS = 4_000
+# The literals that may surround a stop, by the bytes before, at and after it; filled as texts need it.
+_literals_by_context: dict[bytes, tuple[tuple[bytes, int], ...]] = {}
+
+
+def _list_literals(context: bytes) -> tuple[tuple[bytes, int], ...]:
+    """Return the literals that fit three bytes, of which the second is a stop."""
+    before, letter, after = context
+    found = tuple(
+        (literal, at)
+        for literal, at in _LITERALS_BY_BYTE[letter]
+        if (at == 0 or literal[at - 1] == before)
+        and (at + 1 == len(literal) or literal[at + 1] == after)
     )
-    for letter, stems in _LITERALS_BY_BYTE.items()
-    for before in {stem[at - 1] for stem, at in stems if at}
-}
+    if len(_literals_by_context) >= _MAX_CONTEXTS:
+        _literals_by_context.clear()
+    _literals_by_context[context] = found
+    return found
+
+
 _SEPARATE_LITERALS = tuple(stem.encode() for stem in _LITERALS if not set(stem) & set(_RARE_CHARS))
 
 
@@ -85,6 +97,11 @@ _SEPARATE_LITERALS = tuple(stem.encode() for stem in _LITERALS if not set(stem) 
 LONG_TEXT = 200_000
 WINDOW_BITS = 12
 _MAX_PER_WINDOW = 120
+_MAX_STOPS_PER_WINDOW = 160
+# Ordinary text has fewer stops than this; beyond it, a window may have only a few.
+_MIN_STOPS = 40_000
+_CHARS_PER_STOP = 64
+_MAX_LATE_STOPS_PER_WINDOW = 40
 _OVERLAP = 16  # longer than any literal
 
 
@@ -101,6 +118,8 @@ class WindowGuard:
         """Count an occurrence from `at` to `end`; return where to go on."""
         window = at >> WINDOW_BITS
         if window != self._window:
+            if window in self._crowded:
+                return max(end, (window + 1) << WINDOW_BITS)
             self._window, self._count = window, 0
         self._count += 1
         if self._count < _MAX_PER_WINDOW:
@@ -118,11 +137,18 @@ def find_literals(lower: bytes, crowded: set[int]) -> dict[bytes, list[int]]:
     if len(lower) < LONG_TEXT:
         _collect_literals(lower, 0, len(lower), found, len(lower))
     else:
+        left, limit = max(_MIN_STOPS, len(lower) // _CHARS_PER_STOP), _MAX_STOPS_PER_WINDOW
         for window in range((len(lower) >> WINDOW_BITS) + 1):
+            if window in crowded:  # it is masked as a whole
+                continue
             start = window << WINDOW_BITS
             end = min(len(lower), start + (1 << WINDOW_BITS) + _OVERLAP)
-            if not _collect_literals(lower, start, end, found, 2 * _MAX_PER_WINDOW):
+            stops = _collect_literals(lower, start, end, found, limit)
+            if stops > limit:
                 crowded.add(window)
+            left -= stops
+            if left < 0:
+                limit = _MAX_LATE_STOPS_PER_WINDOW
     for literal in _SEPARATE_LITERALS:
         at = lower.find(literal)
         if at >= 0:
@@ -138,18 +164,22 @@ def find_literals(lower: bytes, crowded: set[int]) -> dict[bytes, list[int]]:
 
 def _collect_literals(
     lower: bytes, start: int, end: int, found: dict[bytes, list[int]], limit: int
-) -> bool:
-    """Add the literals between `start` and `end`; return False if there are more than `limit`."""
+) -> int:
+    """Add the literals between `start` and `end`, up to `limit` stops; return how many there were."""
+    known = _literals_by_context
+    stops = 0
     for stop in _RARE_CHAR_PATTERN.finditer(lower, start, end):
         char_at = stop.start()
-        limit -= 1
-        if limit < 0:
-            return False
-        pair = lower[char_at - 1 : char_at + 1] if char_at else lower[:1]
-        for literal, offset in _LITERALS_BY_PAIR.get(pair) or _LITERALS_BY_BYTE[lower[char_at]]:
+        stops += 1
+        if stops > limit:
+            break
+        context = lower[char_at - 1 : char_at + 2] if char_at else b"\0" + lower[:2]
+        if len(context) < 3:
+            context += b"\0"
+        for literal, offset in known.get(context) or _list_literals(context):
             at = char_at - offset
             if at >= 0 and lower.startswith(literal, at):
                 positions = found.setdefault(literal, [])
                 if not positions or at >= positions[-1] + len(literal):
                     positions.append(at)
-    return True
+    return stops

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import random
 from collections.abc import Callable, Iterable
 from time import process_time
@@ -9,7 +10,7 @@ from time import process_time
 import pytest
 
 from rekindle.redaction import scanner
-from rekindle.redaction.detectors import DETECTORS
+from rekindle.redaction.detectors import DETECTORS, tables
 from rekindle.redaction.redactor import Redactor
 from rekindle.redaction.scanner import ScanInput, find_positions
 from rekindle.redaction.stems import KNOWN_LITERALS, find_literals
@@ -89,3 +90,46 @@ def test_what_is_too_dense_to_inspect_is_removed_and_the_rest_is_kept() -> None:
     assert redactor.report["dense", "result"] > 0
     assert text.startswith(lines[:200_000])
     assert text.endswith(lines[-200_000:])
+
+
+def test_a_long_list_of_secrets_is_removed_without_a_look_at_each() -> None:
+    lines = "".join(f"API_KEY_{number}=qT7rudEUR6Bts{number:06}\n" for number in range(12_000))
+    redactor = Redactor()
+    text = redactor.redact_text(lines, "result")
+    assert "qT7rudEUR6Bts" not in text
+    assert sum(redactor.report.values()) < 6_000
+
+
+def test_long_encoded_text_is_removed_and_long_encoded_data_stays() -> None:
+    text = base64.b64encode(b"DB_PASSWORD=xK9mP2vL5nQ8 " * 4_000).decode()
+    data = base64.b64encode(random.Random(3).randbytes(60_000)).decode()
+    redacted = Redactor().redact_text(f"one {text} two {data} three")
+    assert text[:40] not in redacted
+    assert text[-40:] not in redacted
+    assert data.rpartition("+")[0][-2_000:] in redacted
+
+
+def test_a_table_whose_rows_name_the_secret_again_is_read_once() -> None:
+    rows = "".join(f"| ada{number} | password | x{number} |\n" for number in range(400))
+    scan = ScanInput(rows)
+    inspections = [check for stem, check in tables.LITERAL_DETECTORS if stem == b"pass"]
+    for at in scan.literal_positions[b"pass"]:
+        assert not list(inspections[0](scan, at))
+    assert list(scan.table_ends.values()) == [len(rows)]
+
+
+def test_rows_below_a_header_that_is_repeated_are_all_redacted() -> None:
+    pages = "user,password\n" + "".join(f"ada{number},xK9m!P2v{number}\n" for number in range(150))
+    assert "xK9m" not in Redactor().redact_text(pages * 3)
+
+
+def test_a_list_of_tokens_is_given_up_before_every_detector_searches_it() -> None:
+    lot = random.Random(5)
+    text = " ".join(lot.randbytes(12).hex().upper()[:20] + "aB3d" for _ in range(40_000))
+    scan = ScanInput(text)
+    assert len(scan.runs) < 120  # those of the last window
+    assert set(range(len(text) >> 12)) <= scan.crowded
+    assert not scan.literal_positions
+    redactor = Redactor()
+    assert len(redactor.redact_text(text)) < 5_000
+    assert redactor.report["dense", ""] == 1

@@ -116,6 +116,8 @@ HARMLESS_LINES = (
     "The password must have at least 8 characters, one digit and one sign.",
     "| option | default | meaning |\n|---|---|---|\n| token | none | the token to use |",
     "--- PASS: TestRunFetchV2MalformedStream (0.05s)",
+    "--- PASS: TestE2E_RewindAfterCommit/tool1",
+    "see `shouldFallbackToV1AfterV2ProbeError` in the log",
     "from django.utils.deprecation import RemovedInDjango40Warning",
     "assert max_tokens == 4096 and token_count <= limit and next_token is None",
     "def set_password(self, password: str, *, salt: bytes | None = None) -> None:",

@@ -88,9 +88,10 @@ _TOKEN_CHARS = re.compile(r"[A-Za-z0-9_.%/+=,:-]*+")
 _RUN_REST = re.compile(r"[A-Za-z0-9_-]*")
 # Where a token is split: a line break, an escaped one, or concatenated strings.
 _TOKEN_BREAK = re.compile(
-    r"""["']?[ \t]{0,8}(?:\\|\+|\.|[│|║])?[ \t]{0,8}(?:\r?\n|\\r\\n|\\n)"""
+    r"""(?=["' \t\\+.│|║\r\n])"""  # fails fast elsewhere
+    r"""(?:["']?[ \t]{0,8}(?:\\|\+|\.|[│|║])?[ \t]{0,8}(?:\r?\n|\\r\\n|\\n)"""
     r"""[ \t]{0,40}(?:\+|\.|>|[│|║#]|//)?[ \t]{0,8}["']?"""
-    r"""|["'][ ]{0,4}(?:[+.,&][ ]{0,4}|\|\|[ ]{0,4})?["']"""
+    r"""|["'][ ]{0,4}(?:[+.,&][ ]{0,4}|\|\|[ ]{0,4})?["'])"""
 )
 
 # Shapes whose prefix can be part of a run, by its first two letters. The other prefixes end in a
@@ -140,8 +141,9 @@ _BY_PRECEDING_CHAR = {
         r"|(?P<ghost>(?<![\w-])[0-9a-f]{24}:[0-9a-f]{64}(?![\w-]))",
     ),
     ".": _compile_shape(
-        ("pat", ".atlasv1."),
+        ("pat", ".atlasv1.", "k.eyJ"),
         r"(?P<airtable>pat[A-Za-z0-9]{14}\.[0-9a-f]{64})"
+        r"|(?P<mapbox>(?<![A-Za-z0-9])[spt]k\.eyJ[A-Za-z0-9_-]{27,200}\.[A-Za-z0-9_-]{20,60})"
         r"|(?P<terraform>[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{40,100})",
     ),
     "$": _compile_shape(
@@ -229,6 +231,8 @@ def _detect_token(text: str, at: int, end: int, shape: TokenShape) -> RedactionS
         return None
     else:
         window = text[at : at + _MAX_SPLIT_CHARS]
+        if shape.needs_dot and "." not in window:
+            return None
         joined, ends = _join_pieces(window)
         if len(ends) < 2 or not (found := shape.pattern.match(joined)):
             return None

@@ -141,8 +141,18 @@ def _decodes_to_text(word: str) -> bool:
 _PIECES = re.compile(r"[-_]")
 
 
+_WORDS = re.compile(r"[A-Z]?[a-z]{3,}")
+
+
+def _is_joined_words(run: str) -> bool:
+    """Return whether most of the run are words, as in `shouldFallBackToV1AfterV2`."""
+    return 3 * sum(map(len, _WORDS.findall(run))) >= 2 * len(run)
+
+
 def _is_generated(run: str) -> bool:
     """Return whether a long piece of the run mixes cases and digits as no name does."""
+    if _is_joined_words(run):
+        return False
     for piece in _PIECES.split(run) if not run.isalnum() else (run,):
         if len(piece) < 16 or is_digest(piece):
             continue

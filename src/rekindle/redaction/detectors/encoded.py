@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from base64 import b32decode
-from binascii import Error, a2b_base64
+from binascii import Error, a2b_base64, a2b_hex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from urllib.parse import unquote
 
 from rekindle.redaction.scanner import (
@@ -23,7 +24,8 @@ from rekindle.redaction.scanner import (
 
 ContainsSecret = Callable[[str], bool]
 
-_MAX_RUN_CHARS = 40_000
+_MAX_RUN_CHARS = 40_000  # a longer text is removed without a look at it
+_DECODE_COST = 8.0  # what was decoded is searched by all detectors
 _TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 _TEXT_BYTES = bytes(range(32, 127)) + b"\t\n\r"
 _TEXT_OR_NULL = _TEXT_BYTES + b"\0"
@@ -47,11 +49,11 @@ def make_encoded_detector(contains_secret: ContainsSecret) -> Detector:
         found: list[Candidates] = []
         raw = scan.raw
         if scan.runs and (runs := _find_text_runs(scan)):
-            found.append(Candidates(runs, inspect_run, 2.0))
+            found.append(Candidates(runs, inspect_run, _DECODE_COST))
         if b"%" in raw and (codes := find_matches(scan, _PERCENT_ENCODED)):
-            found.append(Candidates(codes, inspect_percent, 2.0))
+            found.append(Candidates(codes, inspect_percent, _DECODE_COST))
         if (b"\\" in raw or b"&#" in raw or b"[1" in raw) and (escapes := _find_escapes(scan)):
-            found.append(Candidates(escapes, inspect_escapes, 2.0))
+            found.append(Candidates(escapes, inspect_escapes, _DECODE_COST))
         return found
 
     return detect
@@ -85,9 +87,10 @@ def _may_decode(raw: bytes, start: int, end: int) -> bool:
 def _make_run_inspection(contains_secret: ContainsSecret) -> Inspection:
     def inspect(scan: ScanInput, start: int) -> Iterable[RedactionSpan]:
         end = find_run_end(scan, start)
-        if end - start > _MAX_RUN_CHARS:
-            return NO_SPANS
         stop = _find_padding_end(scan.raw, end)
+        if end - start > _MAX_RUN_CHARS:
+            is_text = _decode_base64(scan.raw[start:stop]) or _decode_hex(scan.raw[start:stop])
+            return (make_secret_span(start, stop, "encoded"),) if is_text else NO_SPANS
         for at, text in _iter_decoded(scan.raw, start, stop):
             if contains_secret(text):
                 return (make_secret_span(at, stop, "encoded"),)
@@ -109,7 +112,7 @@ def _iter_decoded(raw: bytes, start: int, stop: int) -> Iterator[tuple[int, str]
     if text := _decode_base64(value):
         yield start, text
     if found := _HEX_RUN.match(value):
-        if text := _to_text(bytes.fromhex(found[1].decode())):
+        if text := _decode_hex(found[1]):
             yield start, text
     elif (found := _BASE32_RUN.match(value)) and (text := _decode_base32(found.group())):
         yield start, text
@@ -126,6 +129,13 @@ def _decode_base64(value: bytes) -> str:
         value = value[:-1]
     try:
         return _to_text(a2b_base64(value + b"=="))
+    except Error:
+        return ""
+
+
+def _decode_hex(value: bytes) -> str:
+    try:
+        return _to_text(a2b_hex(value[: len(value) // 2 * 2]))
     except Error:
         return ""
 
@@ -194,7 +204,7 @@ def _make_escape_inspection(contains_secret: ContainsSecret) -> Inspection:
             text = "".join(chr(int(code)) for code in codes)
         elif found := _ESCAPED.match(scan.text, at):
             before = _NAME_BEFORE.search(scan.text, max(0, at - 40), at)
-            text = (before.group() if before else "") + _ESCAPE.sub(_decode_escape, found.group())
+            text = (before.group() if before else "") + _decode_escapes(found.group())
         else:
             return NO_SPANS
         return (
@@ -204,13 +214,36 @@ def _make_escape_inspection(contains_secret: ContainsSecret) -> Inspection:
     return inspect
 
 
+_REPEATED_BACKSLASHES = re.compile(r"\\{2,4}(?=[xu01])")
+_ENTITY = re.compile(r"&\#x?[0-9A-Fa-f]{2,3};")
+
+
+def _decode_escapes(text: str) -> str:
+    """Return the text that stands in escapes."""
+    if "&#" in text:
+        text = _ENTITY.sub(_decode_entity, text)
+    if "\\" not in text:
+        return text
+    text = _REPEATED_BACKSLASHES.sub(r"\\", text)
+    try:
+        return text.encode("latin-1", "replace").decode("unicode_escape")
+    except UnicodeDecodeError:  # a backslash at the end, or an escape that is cut
+        return _ESCAPE.sub(_decode_escape, text)
+
+
+def _decode_entity(found: re.Match[str]) -> str:
+    return _parse_entity(found.group())
+
+
+@lru_cache(4096)
+def _parse_entity(entity: str) -> str:
+    digits = entity[2:-1]
+    is_decimal = digits.isdigit() and not digits.startswith("x")
+    return chr(int(digits, 10) if is_decimal else int(digits.removeprefix("x"), 16))
+
+
 def _decode_escape(found: re.Match[str]) -> str:
     code = found.group().lstrip("\\")
     if code.startswith("&"):
-        digits = code[2:-1]
-        return chr(
-            int(digits[1:], 16)
-            if digits[0] == "x"
-            else int(digits, 16 if not digits.isdigit() else 10)
-        )
+        return code
     return chr(int(code[1:], 16)) if code[0] in "xu" else chr(int(code, 8))

@@ -100,6 +100,8 @@ def _detect_named(scan: ScanInput, at: int) -> Iterable[RedactionSpan]:
     )
     if text[at + size : at + size + 1] in ("", "(", ".", "/", "_"):
         return NO_SPANS
+    if text.startswith("--- PASS: ", at - 4):  # a test that passed
+        return NO_SPANS
     if size == 4 and (changed := _CHANGED.match(text, at)):
         return (*_mask_value(changed), *_mask_value(changed, "other"))
     return _mask_value(_NAMED.match(text, at + size, at + 240))

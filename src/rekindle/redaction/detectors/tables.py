@@ -37,7 +37,11 @@ def _detect_column(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
     name = classify_name(header[column].strip(" \"'\r"))
     if name is None or text[start].isspace():
         return
-    for line_start, cells in _iter_rows(text, end + 1, separator, len(header)):
+    table = (separator, column, len(header), name)
+    first_row = max(end + 1, scan.table_ends.get(table, 0))  # a row may name the secret again
+    count = _MAX_ROWS - text.count("\n", end + 1, first_row)
+    for line_start, next_line, cells in _iter_rows(text, first_row, separator, len(header), count):
+        scan.table_ends[table] = next_line
         cell = cells[column]
         value = cell.strip(" \t\"'`\r")
         if (
@@ -51,16 +55,18 @@ def _detect_column(scan: ScanInput, at: int) -> Iterator[RedactionSpan]:
         yield make_secret_span(begin, begin + len(value), name.kind)
 
 
-def _iter_rows(text: str, at: int, separator: str, count: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that have as many cells as the header."""
-    for _ in range(_MAX_ROWS):
+def _iter_rows(
+    text: str, at: int, separator: str, width: int, count: int
+) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield up to `count` rows of `width` cells: start, start of the next line, cells."""
+    for _ in range(count):
         end = text.find("\n", at, at + _MAX_LINE_CHARS)
         line = text[at:end] if end >= 0 else text[at : at + _MAX_LINE_CHARS]
         cells = line.split(separator)
-        if len(cells) != count:
+        if len(cells) != width:
             return
         if not _RULE.match(line):
-            yield at, cells
+            yield at, end + 1 if end >= 0 else at, cells
         if end < 0:
             return
         at = end + 1

@@ -204,7 +204,6 @@ ngrok          ngrok_  @w{30,60}
 hubspot        pat-na1-,pat-eu1-,pat-na2-,pat-ap1-  @x{8}-(?:@x{4}-){3}@x{12}
 okta           00  (?=@w*[a-z])(?=@w*[A-Z])@w{40}(?!@w)
 shippo         shippo_live_,shippo_test_  @x{40}
-mapbox         pk.eyJ,sk.eyJ,tk.eyJ  @w{30,200}\.@w{20,60}
 age-key        AGE-SECRET-KEY-1,AGE-PLUGIN-  [A-Z0-9-]{40,90}
 nkey           SU,SA,SO,SN  [A-Z2-7]{56}@end
 tinybird       p.eyJ  @w{20,200}(?:\.@w{20,100}){1,2}
