@@ -16,10 +16,15 @@ from . import (
     importing,
     judging,
     learning,
+    picker,
     processes,
     recall,
+    redaction,
+    refresh,
     report,
+    sandbox,
     store_run,
+    sums,
 )
 from .contestants import PEERS
 from .runner import WORK, alone
@@ -54,8 +59,15 @@ def parse() -> argparse.Namespace:
     recall.add_arguments(commands.add_parser("recall", help="recall on real histories"))
     agents.add_arguments(commands.add_parser("agents", help="an experiment on real agents"))
     hooks.add_arguments(commands.add_parser("hooks", help="what an agent waits for a hook"))
+    refresh.add_arguments(commands.add_parser("refresh", help="what reading pays to be fresh"))
+    redaction.add_arguments(
+        commands.add_parser("redact", help="hostile, ordinary and planted text")
+    )
     learning.add_arguments(commands.add_parser("learn", help="learning against reading the rows"))
+    sums.add_arguments(commands.add_parser("sums", help="usage and insights over many sessions"))
     processes.add_arguments(commands.add_parser("processes", help="background processes and peers"))
+    picker.add_arguments(commands.add_parser("picker", help="first paint and keystrokes"))
+    sandbox.add_arguments(commands.add_parser("sandbox", help="start of a command, and attacks"))
     warm.add_arguments(commands.add_parser("warm", help="warm starts with a real model"))
     judging.add_arguments(commands.add_parser("judge", help="verdicts against hidden labels"))
     return parser.parse_args()
@@ -129,8 +141,13 @@ if __name__ == "__main__":
             "recall": recall,
             "agents": agents,
             "hooks": hooks,
+            "redact": redaction,
+            "refresh": refresh,
             "learn": learning,
+            "picker": picker,
+            "sums": sums,
             "processes": processes,
+            "sandbox": sandbox,
             "warm": warm,
         }.get(args.command):
             section.run(args)

@@ -150,6 +150,8 @@ async def _probe(folder: Path, routes: int) -> list[float]:
     from rekindle.agent.tools.builtin.toolset import BUILTIN_TOOLS
     from rekindle.agent.tools.registry import ToolRegistry
     from rekindle.agent.tools.tool import ToolContext
+    from rekindle.gateway.access.gate import Gate
+    from rekindle.gateway.access.rules import AccessRules
     from rekindle.gateway.context import GatewayContext
     from rekindle.gateway.gateway import Gateway
     from rekindle.store.store_executor import StoreExecutor
@@ -172,10 +174,11 @@ async def _probe(folder: Path, routes: int) -> list[float]:
             desk,
             model,
             ToolRegistry(BUILTIN_TOOLS).select(),
-            lambda route: ToolContext(route.session, folder, store=store),
+            lambda route, role: ToolContext(route.session, folder, store=store),
             "bench",
             policies=Overridable(ResetPolicy("both")),
             key_rules=Overridable(KeyRule(direct="shared")),
+            gate=Gate(store.people, AccessRules({(bench.name, "*"): "owner"})),
         )
         gateway = Gateway(office, [bench])
         running = asyncio.create_task(gateway.run())
@@ -215,6 +218,7 @@ def crowd_of(people: int) -> Figures:
                 REKINDLE_KEYS_DIRECT="shared",
                 REKINDLE_GATEWAY_MAX_TURNS=str(people),
                 REKINDLE_GATEWAY_PLATFORMS=f"rekindle.testing:connect={server.address},edit=no",
+                REKINDLE_GATEWAY_ALLOW="memory:*=owner",
             ),
         )
         try:

@@ -170,7 +170,8 @@ Told = Callable[[Sample, Outcome], bool | None]
 
 
 def by_rules(_: Sample, outcome: Outcome) -> bool | None:
-    return outcome.failed
+    """Harnesses label a refusal as a failure: what counts here is that the call did not run."""
+    return True if outcome.outcome == "refused" else outcome.failed
 
 
 def by_six_words(sample: Sample, _: Outcome) -> bool | None:
@@ -255,14 +256,14 @@ def measure(folder: Path) -> dict[str, Any]:
         "left_out": {source: _left_out(source, group) for source, group in by_source.items()},
         "bare": {source: _bare(group, rules) for source, group in sorted(by_source.items())},
         "visible": _visible(shown),
-        "wrong": [_shown(*pair) for pair in pairs_ if bool(pair[1].failed) != pair[0].corrected],
+        "wrong": [_shown(*pair) for pair in pairs_ if bool(by_rules(*pair)) != pair[0].corrected],
     }
 
 
 def _bare(group: Judged, rules: Judge) -> dict[str, Any]:
     fresh = [(s._replace(result=bare(s)), rules.judge(s.call, bare(s))) for s, _ in group]
     heard = [pair for pair in fresh if not pair[0].silent]
-    wrong = [_shown(*pair) for pair in heard if bool(pair[1].failed) != pair[0].corrected]
+    wrong = [_shown(*pair) for pair in heard if bool(by_rules(*pair)) != pair[0].corrected]
     return {**_row(heard), "cases": wrong}
 
 
@@ -299,7 +300,7 @@ def _ranged(value: float | None, interval: tuple[float, float] | None) -> list[f
 
 def _visible(shown: Judged) -> dict[str, Any]:
     """Where a verdict differs from a label that the rules could see, by rule."""
-    differing = [(s, o) for s, o in shown if bool(o.failed) != s.label]
+    differing = [(s, o) for s, o in shown if bool(by_rules(s, o)) != s.label]
     rules = Counter(f"{outcome.rule} ({outcome.outcome})" for _, outcome in differing)
     return {"n": len(shown), "differing": len(differing), "rules": dict(rules.most_common())}
 

@@ -225,6 +225,7 @@ def _environment(
         "REKINDLE_MODEL": "scripted",
         "REKINDLE_KEYS_DIRECT": "shared",
         "REKINDLE_GATEWAY_PLATFORMS": f"rekindle.testing:connect={address},limit={LIMIT}{edit}",
+        "REKINDLE_GATEWAY_ALLOW": "memory:*=owner",
         "REKINDLE_GATEWAY_LEASE_SECONDS": "2",
         "REKINDLE_GATEWAY_TURN_ATTEMPTS": str(ATTEMPTS),
         "REKINDLE_GATEWAY_EDIT_SECONDS": "0.05",

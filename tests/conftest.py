@@ -19,6 +19,9 @@ from tests import remote_hosts, servers
 
 ENGINES = ("sqlite", "postgresql")
 
+# Nobody is there to leave a pager.
+os.environ["PAGER"] = "cat"
+
 # A shell lets what it runs in the background ignore these, and what we start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -17,6 +17,7 @@ from rekindle.agent.tools.builtin.terminal import TERMINAL
 from rekindle.agent.tools.registry import ToolRegistry
 from rekindle.agent.tools.tool import ToolContext, build_schema
 from rekindle.agent.turn import TurnContext, TurnEnded, TurnLimits, run_turn
+from rekindle.sandbox.detection import open_sandbox
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import Session
 
@@ -105,10 +106,11 @@ async def do(
 
 
 def context_of(session: Session, place: world.World) -> ToolContext:
-    """Where the tools of a session work."""
+    """Where the tools of a session work: in a world of its own, whose books stand beside the folder."""
     return ToolContext(
-        session.id, place.work, approval="refuse", environment=place.environment, notes={}
-    )
+        session.id, place.work, approval="refuse", environment=place.environment, notes={},
+        sandbox=open_sandbox("off"),
+    )  # fmt: skip
 
 
 def counted(messages: Sequence[Message]) -> tuple[int, int, int, int]:

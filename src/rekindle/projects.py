@@ -10,19 +10,23 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from configparser import ConfigParser
-from configparser import Error as ConfigError
-from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from rekindle.errors import AmbiguousName, NotFound
+
+if TYPE_CHECKING:
+    from rekindle.types import Session
 
 FOLDER_PREFIX = "folder:"
 MIN_CLONE_FILES, MIN_CLONE_SHARE, MIN_CLONE_DEPTH = 5, 0.3, 2  # that a clone has in common
 MIN_PRESENT_FILES, _MAX_SAMPLE = 3, 200  # files that show which project a folder is
 MIN_MENTIONS = 3  # of a remote whose name is not that of the folder
 _MAX_CONFIG_CHARS, _MAX_POINTER_CHARS = 100_000, 4_000
+_MAX_BRANCH_CHARS = 250
 _SCHEME = re.compile(r"(?i)(?:git\+)?(https?|ssh|git|file|ftps?)://")
 _HOST_AND_PATH = re.compile(
     r"(?:[^@/\s]{1,80}@)?([\w.-]{1,100}\.\w{2,20}|localhost)(?::\d+)?[:/](.+)"
@@ -39,6 +43,7 @@ _GIT_REPORT = re.compile(
     r"^(?:To|From|origin\t|[ \t]{0,8}(?:Fetch|Push)[ \t]{1,4}URL:) ?(\S+)", re.MULTILINE
 )
 _MAX_REPORT_CHARS = 8_000
+_MAX_NAMES_SHOWN = 5
 
 
 class Repository(NamedTuple):
@@ -80,15 +85,33 @@ def find_repository(folder: str | Path) -> Repository | None:
     return None
 
 
+def find_branch(folder: str | Path) -> str | None:
+    """Return the branch that is checked out in a folder of this machine, if there is one."""
+    try:
+        start = Path(folder).resolve()
+        for path in (start, *start.parents):
+            marker = path / ".git"
+            if marker.is_file():
+                pointer = read_file_start(marker, _MAX_POINTER_CHARS).strip()
+                marker = path / pointer.removeprefix("gitdir:").strip()
+            if marker.is_dir():
+                head = read_file_start(marker / "HEAD", _MAX_POINTER_CHARS).strip()
+                branch = head.removeprefix("ref: refs/heads/")
+                return branch[:_MAX_BRANCH_CHARS] if branch and branch != head else None
+    except (OSError, RuntimeError, ValueError):
+        return None
+    return None
+
+
 def _read_linked_worktree(path: Path, marker: Path) -> Repository:
     """Follow the `.git` file of a worktree or submodule to the repository it belongs to."""
-    text = _read_start(marker, _MAX_POINTER_CHARS).strip()
+    text = read_file_start(marker, _MAX_POINTER_CHARS).strip()
     git_folder = (path / text.removeprefix("gitdir:").strip()).resolve()
-    common = _read_start(git_folder / "commondir", _MAX_POINTER_CHARS).strip()
+    common = read_file_start(git_folder / "commondir", _MAX_POINTER_CHARS).strip()
     if not common:
         return Repository(str(path), _read_remote(git_folder))
     # A repository knows its worktrees: a folder that only says it is one of them is not.
-    back = _read_start(git_folder / "gitdir", _MAX_POINTER_CHARS).strip()
+    back = read_file_start(git_folder / "gitdir", _MAX_POINTER_CHARS).strip()
     if not back or (git_folder / back).resolve() != marker.resolve():
         return Repository(str(path), None)
     git_folder = (git_folder / common).resolve()
@@ -96,19 +119,25 @@ def _read_linked_worktree(path: Path, marker: Path) -> Repository:
     return Repository(str(root), _read_remote(git_folder))
 
 
-def _read_start(file: Path, limit: int) -> str:
+def read_file_start(file: Path, limit: int) -> str:
     """Return the beginning of a regular file, and "" for anything else: a pipe would never end."""
     try:
         number = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return ""
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        return ""
     with os.fdopen(number, encoding="utf-8", errors="replace") as opened:
-        return opened.read(limit) if stat.S_ISREG(os.fstat(number).st_mode) else ""
+        return opened.read(limit)
 
 
 def _read_remote(git_folder: Path) -> str | None:
     """Return the key of `origin`, or of the only remote, as the repository's config has it."""
-    text = _read_start(git_folder / "config", _MAX_CONFIG_CHARS)
+    from configparser import ConfigParser
+    from configparser import Error as ConfigError
+
+    text = read_file_start(git_folder / "config", _MAX_CONFIG_CHARS)
     parser = ConfigParser(strict=False, interpolation=None, allow_no_value=True)
     try:
         parser.read_string("\n".join(line.strip() for line in text.splitlines()))
@@ -214,6 +243,8 @@ def hash_folder(project: str | None) -> str | None:
     """Return the key of a project for a file: a folder without its path, which may name people."""
     if project is None or not project.startswith(FOLDER_PREFIX):
         return project
+    from hashlib import blake2b
+
     return FOLDER_PREFIX + blake2b(project.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
@@ -232,3 +263,172 @@ def matches_project(key: str, wanted: str) -> bool:
     return shorten_project(key).lower() == wanted.lower() or key.lower().endswith(
         "/" + wanted.lower()
     )
+
+
+def get_project_key(session: Session) -> str | None:
+    """Return the key that a session is stored under, as SQL has it (see `build_project_key`)."""
+    folder = None if session.cwd is None else FOLDER_PREFIX + session.cwd
+    return session.project or session.repository or folder
+
+
+def _get_last_part(key: str) -> str:
+    return shorten_project(key).rpartition("/")[2]
+
+
+# ── scopes
+
+
+class ProjectScope(NamedTuple):
+    """The sessions of a project: its name, and the keys that they are stored under."""
+
+    name: str
+    keys: tuple[str, ...]
+
+
+class KnownProjects:
+    """The projects that sessions are stored under.
+
+    `keys` are those of sessions: the project that learning assigned, else the repository that the
+    transcript names, else the folder. `folders` are the projects that learning assigned to folders.
+    """
+
+    def __init__(self, keys: Iterable[str], folders: Mapping[str, str]) -> None:
+        self._folders = folders
+        self._keys: dict[str, list[str]] = {}
+        self._projects: dict[str, str] = {}
+        for key in keys:
+            self._keys.setdefault(self.get_project(key), []).append(key)
+        self._counts = Counter(_get_last_part(one).lower() for one in self._keys if _is_remote(one))
+
+    @property
+    def projects(self) -> list[str]:
+        """The keys of all projects."""
+        return [*self._keys]
+
+    def get_project(self, key: str) -> str:
+        """Return the project of the sessions that are stored under a key."""
+        project = self._projects.get(key)
+        if project is None:
+            project = self._projects[key] = self._find_project(key)
+        return project
+
+    def get_name(self, project: str) -> str:
+        """Return a project's name for a column: without an owner, unless two repositories share it."""
+        last = _get_last_part(project)
+        is_shared = _is_remote(project) and self._counts[last.lower()] > 1
+        return shorten_project(project) if is_shared else last
+
+    def find_session_project(self, session: Session) -> str | None:
+        """Return the project of a session."""
+        key = get_project_key(session)
+        return None if key is None else self.get_project(key)
+
+    def _find_project(self, key: str) -> str:
+        if not key.startswith(FOLDER_PREFIX):
+            return key
+        folder = normalize_folder(key.removeprefix(FOLDER_PREFIX))
+        if folder in self._folders:
+            return self._folders[folder]
+        above = (self._folders.get(one) for one in list_folders_above(folder))
+        return next((one for one in above if _is_remote(one)), None) or FOLDER_PREFIX + folder
+
+    def find_folder_scope(self, folder: str | Path) -> ProjectScope | None:
+        """Return the scope of the project that a folder of this machine is in, if it is in one.
+
+        The scope of a repository without sessions has no keys.
+        """
+        name, repository = normalize_folder(str(folder)), find_repository(folder)
+        if repository is None:
+            return self._find_plain_folder_scope(name)
+        root = normalize_folder(repository.root)
+        project = self._folders.get(name) or self._folders.get(root)
+        project = project or repository.remote or FOLDER_PREFIX + root
+        keys = self._collect_keys(project, root)
+        self._projects |= dict.fromkeys(keys, project)
+        return ProjectScope(shorten_project(project), keys)
+
+    def _find_plain_folder_scope(self, folder: str) -> ProjectScope | None:
+        """Return the scope of a folder that is not in a repository, if sessions worked there."""
+        for name in (folder, *list_folders_above(folder)):
+            if is_below(normalize_folder(str(Path.home())), name):
+                return None  # a home folder is no project, nor is what it is in
+            project = self._folders.get(name, FOLDER_PREFIX + name)
+            if project in self._keys:
+                return ProjectScope(shorten_project(project), self._collect_keys(project, name))
+        return None
+
+    def _collect_keys(self, project: str, root: str) -> tuple[str, ...]:
+        """Return the keys of a project, and of folders below its root that are no other repository."""
+        found = set(self._keys.get(project, ()))
+        for other, keys in self._keys.items():
+            if not _is_remote(other) and is_below(other.removeprefix(FOLDER_PREFIX), root):
+                found.update(keys)
+        return tuple(sorted(found))
+
+    def find_named_scope(self, wanted: str) -> ProjectScope:
+        """Return the scope that a person means by a name, `owner/name`, a folder, or a part of it.
+
+        Raise `NotFound` or `AmbiguousName`, which list names that are near.
+        """
+        wanted = wanted.strip()
+        if wanted.startswith(("/", "~", ".")) and "\0" not in wanted:
+            return self._find_path_scope(wanted)
+        for matches in (matches_project, _has_last_part, _contains_name):
+            found = [project for project in self._keys if matches(project, wanted)]
+            remotes = [project for project in found if _is_remote(project)]
+            is_partial = matches is _contains_name
+            if len(found if is_partial else remotes) > 1:
+                names = _format_names(found if is_partial else remotes)
+                raise AmbiguousName(f"Several projects match {wanted!r:.80}: {names}.")
+            if found:
+                keys = sorted(key for project in found for key in self._keys[project])
+                return ProjectScope(shorten_project((remotes or found)[0]), tuple(keys))
+        raise NotFound(self._describe_missing(wanted))
+
+    def _find_path_scope(self, wanted: str) -> ProjectScope:
+        path = normalize_folder(os.path.abspath(os.path.expanduser(wanted)))
+        scope = self.find_folder_scope(path)
+        if scope is not None and scope.keys:
+            return scope
+        keys = self._collect_keys(FOLDER_PREFIX + path, path)
+        keys += tuple(
+            key
+            for folder, project in self._folders.items()
+            if _is_remote(project) and is_below(folder, path)
+            for key in self._keys.get(project, ())
+        )
+        if not keys:
+            raise NotFound(self._describe_missing(wanted))
+        return ProjectScope(path.rpartition("/")[2] or path, tuple(sorted(set(keys))))
+
+    def _describe_missing(self, wanted: str) -> str:
+        from difflib import get_close_matches
+
+        names: dict[str, str] = {}
+        for project in self._keys:
+            name = shorten_project(project)
+            names |= {name.lower(): name, _get_last_part(project).lower(): name}
+        near = get_close_matches(wanted.lower(), names, _MAX_NAMES_SHOWN, 0.5)
+        hint = ", ".join({names[one]: None for one in near})
+        known = f" Did you mean {hint}?" if near else ""
+        if not near and 0 < len(self._keys) <= _MAX_NAMES_SHOWN:
+            known = f" Projects: {_format_names(self._keys)}."
+        return f"Project not found: {wanted!r:.80}.{known} List them with `rekindle projects`."
+
+
+def _is_remote(project: str | None) -> bool:
+    return project is not None and not project.startswith(FOLDER_PREFIX)
+
+
+def _has_last_part(project: str, wanted: str) -> bool:
+    return _get_last_part(project).lower() == wanted.lower()
+
+
+def _contains_name(project: str, wanted: str) -> bool:
+    return wanted.lower() in shorten_project(project).lower()
+
+
+def _format_names(projects: Iterable[str]) -> str:
+    names = sorted({shorten_project(project) for project in projects})
+    more = ", …" if len(names) > _MAX_NAMES_SHOWN else ""
+    return ", ".join(names[:_MAX_NAMES_SHOWN]) + more

@@ -25,6 +25,7 @@ from rekindle.message import validate_name as validate_name
 
 ChatType: TypeAlias = Literal["dm", "group", "channel", "thread"]
 ResetMode: TypeAlias = Literal["none", "idle", "daily", "both"]
+Role: TypeAlias = Literal["owner", "user", "guest"]  # of a person who may talk to the gateway
 NoteKind: TypeAlias = Literal[
     "wish", "command", "pitfall", "workflow", "place", "baseline", "example"
 ]
@@ -138,6 +139,8 @@ class Session(NamedTuple):
     preview: str | None = None
     archived: float | None = None
     pruned: float | None = None
+    last_request: str | None = None  # of the user; the first is the preview
+    sub_agent: str | None = None  # what kind of agent its parent started it as, if it did
     model_config: Mapping[str, JSON] | None = None
     tokens: Tokens = Tokens()
     cost: Decimal = Decimal(0)
@@ -265,6 +268,7 @@ class Route(NamedTuple):
     reset: str | None = None  # why it was reset automatically, until the user is notified
     tokens: Tokens = Tokens()
     usage: Mapping[str, Usage] = {}  # by model, over all its sessions
+    owner: str | None = None  # of its sessions, if it is not the one that its key stands for
 
 
 class ResetPolicy(NamedTuple):

@@ -56,6 +56,7 @@ class Home:
         kept = {n: v for n, v in os.environ.items() if not n.startswith(("REKINDLE_", "OPENAI_"))}
         self.env = {
             **kept,
+            "HOME": str(folder),
             "REKINDLE_HOME": str(folder),
             "REKINDLE_STORE": store,
             "REKINDLE_MODEL": "scripted",
@@ -122,6 +123,8 @@ def far() -> Iterator[str]:
 def small(**env: str) -> str:
     table = ", ".join(f'{name} = "{value}"' for name, value in env.items())
     return f"""
+[permissions]
+allow = ["mcp__*"]
 [mcp.servers.small]
 command = "{command.get_script_runner()}"
 args = ["{SERVER}"]
@@ -194,6 +197,7 @@ def test_the_gateway_has_the_tools_of_servers_too(home: Home) -> None:
         home.write(
             f'{small()}\n[mcp.servers.gone]\ncommand = "/nonexistent/server"\n'
             f'[gateway]\nplatforms = "rekindle.testing:connect={chats.address}"\n'
+            'allow = "memory:*=owner"\n'
         )
         process = command.start(["gateway", "run"], env=home.env, stderr=subprocess.PIPE, text=True)
         try:

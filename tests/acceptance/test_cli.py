@@ -144,7 +144,8 @@ def test_version_is_told_without_loading_the_command_line(rekindle: Rekindle) ->
 def test_listing_loads_nothing_it_does_not_use(rekindle: Rekindle, ids: dict[str, str]) -> None:
     loaded = imported_by("sessions", "list", "--json", env=rekindle.env)
     assert "rekindle.store" in loaded
-    unused = {"rich", "psycopg", "pydantic", "rekindle.transcripts", "platformdirs", "asyncio"}
+    unused = {"rich", "psycopg", "pydantic", "platformdirs", "asyncio"}
+    unused |= {"rekindle.transcripts.importer", "rekindle.transcripts.detect", "rekindle.learning"}
     assert loaded.isdisjoint(unused)
 
 
@@ -159,12 +160,6 @@ def imported_by(*words: str, env: dict[str, str] | None = None) -> set[str]:
     return {line.rsplit("|", 1)[1].strip() for line in done.stderr.splitlines() if "|" in line}
 
 
-def test_without_a_verb_the_help_is_shown(rekindle: Rekindle) -> None:
-    shown = rekindle.run(code=2).stderr.decode()
-    assert "Usage: rekindle" in shown
-    assert "sessions" in shown
-
-
 # One program asks for the help of many verbs: sixty programs would say the same.
 HELPS = """
 import json, sys
@@ -177,17 +172,17 @@ for verb in json.load(sys.stdin):
 
 def test_every_verb_has_help_with_an_example(rekindle: Rekindle) -> None:
     names = (
-        *("", "sessions", "gateway", "service", "skill", "plugin"),
+        *("", "sessions", "gateway", "schedule", "deliver", "memory", "service", "skill", "plugin"),
         *("warm", "warm experiment", "warm notes"),
     )
     groups = {name: rekindle(*name.split(), "--help") for name in names}
     verbs = [
         [*group.split(), verb]
         for group, shown in groups.items()
-        for verb in re.findall(r"^  ([a-z-]+)  ", shown.split("Commands:")[1], re.M)
+        for verb in re.findall(r"^  ([a-z-]+)  ", shown.split("message and exit.")[1], re.M)
         if " ".join([*group.split(), verb]) not in names
     ]
-    assert len(verbs) == 88
+    assert len(verbs) == 112
     command = [sys.executable, "-c", HELPS]
     said = json.dumps(verbs)
     done = subprocess.run(command, env=rekindle.env, input=said, capture_output=True, text=True)
@@ -265,6 +260,57 @@ def test_colours_are_for_terminals_and_no_color_is_respected(
         assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", plain)
 
 
+def test_colours_can_be_forced_into_a_pipe(rekindle: Rekindle, ids: dict[str, str]) -> None:
+    for words in (["show", ids["login"]], ["list"]):
+        forced = rekindle("sessions", *words, FORCE_COLOR="1")
+        assert "\x1b[36m" in forced
+        assert re.sub(r"\x1b\[[0-9;]*m", "", forced) == rekindle("sessions", *words)
+        assert "\x1b[" not in rekindle("sessions", *words, FORCE_COLOR="1", NO_COLOR="1")
+        assert "\x1b[" not in rekindle("sessions", *words, FORCE_COLOR="0")
+
+
+def test_what_does_not_fit_the_terminal_goes_to_the_pager(
+    rekindle: Rekindle, ids: dict[str, str]
+) -> None:
+    paged = rekindle.home / "paged"
+    pager = rekindle.home / "pager"
+    pager.write_text(f'#!/bin/sh\ncat > "{paged}"\n')
+    pager.chmod(0o755)
+    rekindle.terminal("sessions", "list", PAGER=str(pager), LINES="24")
+    assert not paged.exists()
+    shown = rekindle.terminal("sessions", "show", ids["login"], PAGER=str(pager), LINES="5")
+    assert "Thanks" not in shown
+    assert "Fix the login" in paged.read_text()
+    assert "Welcome" in paged.read_text()
+    paged.unlink()
+    words = ("sessions", "show", ids["login"], "--no-pager")
+    assert "Thanks" in rekindle.terminal(*words, PAGER=str(pager), LINES="5")
+    assert "Thanks" in rekindle.terminal(*words[:-1], PAGER="no-such-pager", LINES="5")
+    assert "Thanks" in rekindle("sessions", "show", ids["login"], PAGER=str(pager))
+    assert not paged.exists()
+    pager.write_text("#!/bin/sh\nexit 0\n")  # left before everything was written
+    rekindle.terminal("sessions", "show", ids["login"], "--full", PAGER=str(pager), LINES="2")
+
+
+def test_a_narrow_terminal_leaves_columns_out_and_cuts_none(
+    rekindle: Rekindle, ids: dict[str, str]
+) -> None:
+    lines = rekindle.terminal("sessions", "list", NO_COLOR="1", COLUMNS="48").splitlines()
+    assert "msgs" not in lines[0]
+    assert lines[0].endswith("active")
+    assert all(len(line) <= 48 for line in lines)
+
+
+def test_help_is_grouped_by_purpose_and_leaves_no_command_out(rekindle: Rekindle) -> None:
+    shown = rekindle("--help")
+    assert "opens a picker" in shown
+    sections = re.findall(r"^([A-Z][a-z ]+):$", shown, re.M)
+    assert sections[1] == "Find and continue sessions"
+    assert "Background processes" in sections
+    assert "Other commands" not in sections
+    assert max(map(len, rekindle("--help", COLUMNS="160").splitlines())) > 100
+
+
 def test_a_wide_title_gives_way_on_a_narrow_terminal(
     rekindle: Rekindle, ids: dict[str, str]
 ) -> None:
@@ -303,8 +349,7 @@ def test_help_is_never_cut_and_fits_the_terminal(
 ) -> None:
     lines = rekindle(*group, "--help").splitlines()
     assert all(len(line) <= 80 for line in lines)
-    commands = lines[lines.index("Commands:") :]
-    assert not [line for line in commands if "..." in line]
+    assert not [line for line in lines[1:] if "..." in line]
 
 
 def test_the_shell_can_complete_session_ids(rekindle: Rekindle, ids: dict[str, str]) -> None:

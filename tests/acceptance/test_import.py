@@ -225,6 +225,7 @@ def test_every_session_of_the_corpus_comes_in_and_nothing_is_left_out(rekindle: 
     formats = report["formats"]
     assert formats["claude-code"] == {
         "files": 33, "sessions": 33, "messages": 1546, "calls": 699, "damaged": 0,
+        "new_sessions": 33,
     }  # fmt: skip
     assert (formats["codex"]["sessions"], formats["codex"]["messages"]) == (15, 1418)
     again = rekindle.json("import", CORPUS)

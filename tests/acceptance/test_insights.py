@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rekindle import Message, Session, Store, ToolCall, open_store
+from rekindle import Message, Session, Store, Tokens, ToolCall, open_store
+from rekindle.store.transfer.bulk_import import SessionImport
+from rekindle.types import JSON, QUARTER_SECONDS, UsageEntry, replace_fields
 from tests.acceptance.stores import make_store
 from tests.acceptance.test_cli import Rekindle
 
@@ -50,6 +52,52 @@ def one(rekindle: Rekindle) -> Session:
         return begin(store, "Parser", conversation(failures, tools))
 
 
+def run(command: str, number: int, text: str, **meta: JSON) -> Iterator[Message]:
+    call = ToolCall(f"toolu_01pR0j{number:04}", "Bash", {"command": command})
+    yield Message(role="assistant", tool_calls=(call,))
+    yield Message(role="tool", content=text, tool_call_id=call.id, meta=meta)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Rekindle:
+    """Three sessions of a repository: a test that fails, what mends it, and a call that is refused."""
+    rekindle = Rekindle(tmp_path)
+    failure = "lots of output\nFAILED t.py::test_parse - assert 1 == 2\n1 failed\nnpm ERR! code 1"
+    refusal = (
+        "The user doesn't want to proceed with this tool use. The tool use was rejected. To tell you"
+        " how to proceed, the user said:\nnot yet, please"
+    )
+    with open_store(rekindle.store) as store:
+        for number in range(3):
+            session = Session(
+                f"session-{number}",
+                source="claude-code",
+                title=f"Mend the parser {number}",
+                started=1_780_000_000.0 + number * 86_400,
+                cwd="/work/app",
+                repository="https://github.com/owner/app",
+                model="claude-sonnet-4-5",
+            )
+            base = 10 * number
+            messages = [
+                Message(role="user", content="Please mend the parser."),
+                *run("npm test --quick", base, failure, is_error=True, exit_code=1),
+                *run("npm ci", base + 1, "added 9 packages", is_error=False, exit_code=0),
+                *run("npm test --quick", base + 2, "3 passed", is_error=False, exit_code=0),
+                *run("git push", base + 3, refusal, is_error=True),
+            ]
+            timed = [
+                replace_fields(
+                    one, timestamp=session.started + 60 * at, platform_message_id=f"m{at}"
+                )
+                for at, one in enumerate(messages)
+            ]
+            quarter = int(session.started) // QUARTER_SECONDS
+            usage = [UsageEntry(quarter, "claude-sonnet-4-5", Tokens(input=100_000, output=9_000))]
+            store.import_batch([SessionImport(session, timed, is_complete=True, usage=usage)])
+    return rekindle
+
+
 def test_calls_are_one_object_per_line_with_everything_that_is_known(
     rekindle: Rekindle, one: Session
 ) -> None:
@@ -75,15 +123,85 @@ def test_calls_of_all_sessions_of_a_filter_or_only_those_that_failed(
     assert len(rekindle.lines("calls", "owner=ada", "--json")) == 3
     assert len(rekindle.lines("calls", "--all", "--owner", "ada", "--json")) == 3
     assert len(rekindle.lines("calls", "--all", "--failed", "--json")) == 5
-    shown = rekindle("calls", "Parser", "--failed")
-    assert shown.count("error") >= 5
-    assert "rule" in shown.splitlines()[0]
+    assert "rule" in rekindle("calls", "Parser").splitlines()[0]
+
+
+def test_failed_calls_say_what_they_did_and_what_went_wrong(project: Rekindle) -> None:
+    shown = project("calls", "--all", "--failed")
+    assert "npm test --quick\n" in shown
+    assert "FAILED t.py::test_parse - assert 1 == 2" in shown
+    assert "lots of output" not in shown
+    assert "app · claude-code" in shown
+    assert "git push" not in shown
+    first, *_ = project.lines("calls", "--all", "--failed", "--json")
+    assert (first["summary"], first["source"]) == ("npm test --quick", "claude-code")
+    assert first["problem"] == "FAILED t.py::test_parse - assert 1 == 2"
+    assert len(project.lines("calls", "--all", "--failed", "-n", "2", "--json")) == 2
+
+
+def test_what_a_user_refused_is_no_failure_anywhere(project: Rekindle) -> None:
+    refused = project.lines("calls", "--all", "--refused", "--json")
+    assert [one["summary"] for one in refused] == ["git push"] * 3
+    assert {(one["outcome"], one["failed"], one["error_kind"]) for one in refused} == {
+        ("refused", None, "declined")
+    }
+    assert "declined: not yet, please" in project("calls", "--all", "--refused")
+    totals = project.json("insights")["totals"]
+    assert (totals["refused"], totals["rate"]["errors"], totals["rate"]["calls"]) == (3, 3, 9)
+    profile = project.json("profile", "Mend the parser 0")
+    assert (profile["refused"], profile["rate"]["errors"]) == (1, 1)
+    notes = project.json("warm", "notes", "list", "--project", "owner/app")
+    assert not [note for note in notes if "git push" in note["text"]]
+
+
+def test_insights_open_with_time_cost_and_what_keeps_failing(project: Rekindle) -> None:
+    shown = project("insights")
+    head = "\n".join(shown.splitlines()[:8])
+    assert "3 sessions" in head
+    assert "$" in head
+    assert "at work" in head
+    assert "33.3%" in head
+    assert "npm test" in shown
+    assert "3 of 6 runs, in 3 of 3 sessions" in shown
+    assert "last: FAILED t.py::test_parse - assert 1 == 2" in shown
+    assert "mended by: `npm ci` before it" in shown
+    found = project.json("insights")
+    (row,) = found["commands"]
+    newest = row["newest"][0]["session"]
+    assert newest in shown
+    assert found["sessions"][newest]["title"] == "Mend the parser 2"
+    assert "Please mend the parser." in project("sessions", "show", newest)
+    assert float(found["totals"]["cost"]) > 0
+
+
+def test_insights_are_those_of_the_repository_one_stands_in(project: Rekindle) -> None:
+    with open_store(project.store) as store:
+        begin(store, "Elsewhere", conversation([False] * 3, salt="e"))
+    folder = project.home / "app"
+    (folder / ".git").mkdir(parents=True)
+    remote = '[remote "origin"]\n\turl = git@github.com:owner/app.git\n'
+    (folder / ".git" / "config").write_text(remote)
+    inside = Rekindle(folder)
+    inside.env = project.env
+    assert inside.json("insights")["totals"]["sessions"] == 3
+    assert inside.json("insights", "--all")["totals"]["sessions"] == 4
+
+
+def test_the_page_leads_from_what_fails_to_its_sessions(project: Rekindle) -> None:
+    project("insights", "--html", "page.html")
+    text = (project.home / "page.html").read_text(encoding="utf-8")
+    start, end = text.index("What keeps failing"), text.index("What mended it")
+    row = text[start:end]
+    assert "FAILED t.py::test_parse" in row
+    assert "Mend the parser 2" in row
+    newest = project.json("insights")["commands"][0]["newest"][0]["session"]
+    assert f"rekindle resume {newest}" in row
+    assert text.index("Claims, tested") > end
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["calls"], "--all"),
         (["calls", "Parser", "--all"], "--all"),
         (["calls", "nobody"], "nobody"),
         (["profile", "nobody"], "nobody"),
@@ -185,7 +303,7 @@ def many(rekindle: Rekindle) -> Rekindle:
 
 
 def test_insights_tell_survivors_from_learning(many: Rekindle) -> None:
-    found = many.json("insights")
+    found = many.json("insights", "--statistics")
     assert found["totals"]["sessions"] == 60
     assert found["totals"]["judged"] == found["totals"]["calls"] > 2000
     middle, long = found["lengths"]
@@ -200,7 +318,7 @@ def test_insights_tell_survivors_from_learning(many: Rekindle) -> None:
 
 
 def test_insights_on_a_terminal_have_tables_plots_and_verdicts(many: Rekindle) -> None:
-    shown = many("insights")
+    shown = many("insights", "--statistics")
     for part in ("By session length", "By call number", "●", "By tool", "survivors", "→"):
         assert part in shown
     assert re.search(r"as claimed +−\d", shown)
@@ -217,18 +335,18 @@ def test_the_page_is_one_file_that_needs_nothing_else(many: Rekindle) -> None:
 
 
 def test_a_forked_session_does_not_count_its_calls_twice(rekindle: Rekindle, one: Session) -> None:
-    before = rekindle.json("insights")["totals"]
+    before = rekindle.json("insights", "--statistics")["totals"]
     rekindle("sessions", "fork", "Parser", "--title", "Another way")
-    after = rekindle.json("insights")["totals"]
+    after = rekindle.json("insights", "--statistics")["totals"]
     assert (after["sessions"], after["calls"]) == (2, 40)
     assert (after["copies"], after["judged"]) == (19, before["judged"])
 
 
 def test_what_is_new_is_judged_the_next_time(rekindle: Rekindle, one: Session) -> None:
-    assert rekindle.json("insights")["totals"]["failed"] == 5
+    assert rekindle.json("insights")["totals"]["rate"]["errors"] == 5
     with open_store(rekindle.store) as store:
         store.append(one.id, *list(conversation([True] * 3, salt="n"))[1:])
-    found = rekindle.json("insights")["totals"]
+    found = rekindle.json("insights", "--statistics")["totals"]
     assert (found["calls"], found["failed"]) == (23, 8)
 
 
@@ -249,6 +367,7 @@ def test_what_became_of_sessions_is_listed_shown_and_summed_up(rekindle: Rekindl
     assert failed["id"] == "task-0"
     assert failed["outcome"]["rule"] == "words/correction"
     assert "succeeded: words/approval at #4" in rekindle("sessions", "show", "Task 1")
-    whole = rekindle.json("insights")["outcomes"][0]
+    whole = rekindle.json("insights", "--statistics")["outcomes"][0]
     assert (whole["succeeded"], whole["failed"]) == (5, 1)
-    assert "What became of sessions" in rekindle("insights")
+    assert "What became of sessions" in rekindle("insights", "--statistics")
+    assert "of sessions succeeded: 5 of 6" in rekindle("insights")

@@ -97,7 +97,8 @@ def test_it_runs_when_the_id_is_there_and_ends_with_its_code(home: Home) -> None
     assert home.record(id)["state"] == "running"
     home.run("send", id, "go")
     assert home.run("logs", "-f", id) == "out\nerr\n"
-    assert home.json("wait", id) | {"age": 0} == home.record(id) | {"age": 0, "timed_out": False}
+    waited = home.json("wait", id, code=7)
+    assert waited | {"age": 0} == home.record(id) | {"age": 0, "timed_out": False}
     record = home.record(id)
     assert (record["state"], record["exit_code"], record["bytes"]) == ("exited", 7, 8)
     assert home.json("ps") == []
@@ -196,8 +197,71 @@ def test_input_without_a_terminal_reaches_it_until_it_is_closed(home: Home) -> N
 def test_waiting_has_an_end_that_is_said(home: Home) -> None:
     id = home.start("--", "sleep", "60")
     begun = time.monotonic()
-    assert home.json("wait", id, "--timeout", "0.5", code=1)["timed_out"] is True
+    assert home.json("wait", id, "--timeout", "0.5", code=124)["timed_out"] is True
     assert time.monotonic() - begun < 10
+
+
+def test_a_name_stands_for_the_process_that_runs_or_ran_last(home: Home) -> None:
+    first = home.start("--name", "web", "--", "sh", "-c", "echo one; sleep 60")
+    assert f"rekindle restart {'web'}" in home.run("run", "--name", "web", "--", "true", code=2)
+    home.until("web", "one")
+    assert "web" in home.run("ps")
+    home.run("kill", "web")
+    second = home.start("--name", "web", "--", "sh", "-c", "echo two")
+    home.run("wait", "web")
+    assert home.run("logs", "web") == "two\n"
+    assert {home.record(id)["name"] for id in (first, second)} == {"web"}
+    assert "is not a name" in home.run("run", "--name", "a b", "--", "true", code=2)
+
+
+def test_a_process_starts_after_the_success_of_another_and_not_after_its_failure(
+    home: Home,
+) -> None:
+    home.start("--name", "build", "--", "sh", "-c", "read x; echo built > built; exit $x")
+    home.start("--name", "deploy", "--after", "build", "--", "cat", "built")
+    home.start("--name", "tell", "--after", "deploy", "--", "echo", "told")
+    assert home.record(home.json("ps")[1]["id"])["state"] == "waiting"
+    assert "waiting for" in home.run("ps")
+    assert "it waits for" in home.run("send", "deploy", "x", code=1)
+    home.run("send", "build", "0")
+    assert home.json("wait", "tell")["exit_code"] == 0
+    assert (home.run("logs", "deploy"), home.run("logs", "tell")) == ("built\n", "told\n")
+
+    home.start("--name", "test", "--", "sh", "-c", "read x; exit 3")
+    home.start("--name", "release", "--after", "test", "--", "touch", "released")
+    home.run("send", "test", "go")
+    ended = home.json("wait", "release", code=1)
+    assert (ended["state"], ended["reason"]) == ("failed", "not started: test exited with 3")
+    assert not (home.folder / "released").exists()
+    assert "test exited with 3" in home.run("run", "--after", "test", "--", "true", code=1)
+    assert "not found" in home.run("run", "--after", "nobody", "--", "true", code=2)
+
+
+def test_a_process_that_waits_can_be_killed_and_is_lost_with_its_supervisor(home: Home) -> None:
+    home.start("--name", "base", "--", "sleep", "60")
+    killed = home.start("--after", "base", "--", "touch", "ran")
+    home.run("kill", killed)
+    assert home.record(killed)["state"] == "killed"
+    lost = home.start("--after", "base", "--", "touch", "ran")
+    (supervisor,) = home.supervisors()
+    os.kill(supervisor, signal.SIGKILL)
+    assert home.record(lost)["state"] == "lost"
+    assert "start it again" in home.record(lost)["reason"]
+    assert home.record(home.json("ps")[0]["id"])["name"] == "base"
+    assert not (home.folder / "ran").exists()
+
+
+def test_restart_runs_the_same_command_anew_under_the_same_name(home: Home) -> None:
+    first = home.start("--name", "web", "--", "sh", "-c", "echo $MARK $PWD; sleep 60")
+    home.until("web", str(home.folder))
+    second = home.run("restart", "web", "-e", "MARK=again").strip()
+    assert second != first
+    assert home.record(first)["state"] == "killed"
+    assert home.until("web", "again") == f"again {home.folder}\n"
+    home.run("kill", "web")
+    third = home.json("restart", "web")
+    assert (third["name"], third["state"]) == ("web", "running")
+    assert "not found" in home.run("restart", "nobody", code=2)
 
 
 def test_kill_leaves_nothing_of_the_tree(home: Home) -> None:
@@ -226,7 +290,7 @@ def test_the_program_that_started_it_may_be_killed_and_so_may_the_supervisor(hom
     os.kill(pid, signal.SIGKILL)
     assert home.record(id)["state"] == "running"
     home.run("send", id, "all")
-    assert home.json("wait", id)["exit_code"] == 9
+    assert home.json("wait", id, code=9)["exit_code"] == 9
     assert home.run("logs", id) == "before\nafter all\n"
 
 
@@ -267,7 +331,7 @@ def test_a_host_behind_ssh_is_a_place(home: Home) -> None:
         id = home.start(
             "--backend", f"ssh:{sshd.target}", "--", "sh", "-c", "echo $SSH_CLIENT; exit 4"
         )
-        assert home.json("wait", id)["exit_code"] == 4
+        assert home.json("wait", id, code=4)["exit_code"] == 4
         assert home.run("logs", id).startswith("127.0.0.1 ")
     finally:
         sshd.remove()

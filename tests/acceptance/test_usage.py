@@ -194,6 +194,9 @@ def test_the_cost_stands_with_the_session(rekindle: Rekindle, agent: Path) -> No
     listed = {one["id"]: one for one in rekindle.json("sessions", "list")}
     assert Decimal(listed["cart"]["cost"]) == OPUS_COST + Decimal("1.5")
     assert (listed["blog"]["cost"], listed["blog"]["cost_source"]) == ("0.15", "prices")
+    shown = rekindle("sessions", "list")
+    assert "cost $" in shown.splitlines()[0]
+    assert re.search(r"^blog .* 0\.1500  ", shown, re.M), shown
     assert "cost $9.78" in rekindle("sessions", "show", "cart")
     shown = rekindle("sessions", "show", "cart", "--usage").splitlines()
     assert shown[0].startswith(

@@ -68,7 +68,7 @@ def append_line(path: Path, number: int, text: str = "More.") -> None:
 
 
 def count_messages(rekindle: Rekindle, session: str) -> int:
-    listed = rekindle.json("sessions", "list")
+    listed = rekindle.json("sessions", "list", "--no-refresh")
     return next((one["message_count"] for one in listed if one["id"] == session), 0)
 
 
@@ -156,7 +156,7 @@ def test_one_pass_imports_and_learns_and_a_pipe_gets_a_line_for_each(rekindle: R
     claude_code_session(rekindle.home, "first", "Fix it.")
     shown = rekindle("watch", "--once")
     assert shown == "Imported 2 messages of 1 session (claude-code).\nLearned from 1 session.\n"
-    assert rekindle.json("sessions", "list")[0]["project"] == "folder:/home/ada/app"
+    assert rekindle.json("sessions", "list", "--no-refresh")[0]["project"] == "folder:/home/ada/app"
 
 
 def test_a_terminal_shows_one_line_that_changes(rekindle: Rekindle) -> None:

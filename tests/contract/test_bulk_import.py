@@ -52,7 +52,10 @@ def test_sessions_of_many_files_and_the_files_are_written_together(store: Store)
         ],
         {"/a.jsonl": "1", "/b.jsonl": "2"},
     )
-    assert arrived == [SessionImportResult(2, 0), SessionImportResult(2, 2)]
+    assert arrived == [
+        SessionImportResult(2, 0, is_new=True),
+        SessionImportResult(2, 2, is_new=True),
+    ]
     assert texts(store, "a") == ["one", "two"]
     assert store.session("b").tool_call_count == 2
     session = store.session("a")

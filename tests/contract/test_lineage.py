@@ -51,6 +51,32 @@ def test_a_fork_keeps_what_its_parent_is_and_counts_for_itself(store: Store, clo
     assert store.session(child.id) == child
 
 
+def test_a_fork_may_belong_to_another_owner_and_source(store: Store) -> None:
+    parent = store.begin(source="claude-code", title="Plan")
+    store.append(parent, user("hi"))
+    child = store.fork(parent, title="Plan (copied)", source="local", owner="ada")
+    assert (child.source, child.owner, child.title) == ("local", "ada", "Plan (copied)")
+    assert store.session(parent.id).owner is None
+
+
+def test_a_session_that_was_copied_elsewhere_is_linked_as_a_fork(store: Store) -> None:
+    origin = started(store, "heron one", "heron two", "heron two")
+    copy = started(store, "heron one", "heron two", "heron two", "heron three")
+    linked = store.link_copy(copy, origin)
+    assert (linked.parent, linked.forked_at) == (origin.id, 2)
+    assert [hit.session.id for hit in store.search("heron")].count(copy.id) == 1  # what is new
+    assert len(store.search("heron", limit=50)) == 4
+    assert store.link_copy(copy, origin) == store.session(copy.id)
+    assert store.verify() == []
+
+
+def test_a_session_with_another_parent_is_not_linked_anew(store: Store) -> None:
+    origin, other = started(store, "a"), started(store, "b")
+    fork = store.fork(origin)
+    assert store.link_copy(fork, other).parent == origin.id
+    assert store.link_copy(origin, origin).parent is None
+
+
 def test_a_fork_leaves_out_what_was_rewound(store: Store) -> None:
     parent = store.begin()
     store.append(parent, *turns("a", "b"))

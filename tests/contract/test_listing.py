@@ -8,6 +8,7 @@ import pytest
 from rekindle import Store
 from rekindle.errors import AmbiguousName, InvalidInput, NotFound
 from rekindle.store import Filter
+from rekindle.store.learning.projects import SELECT_KEYS
 from tests.conftest import Clock
 from tests.contract.messages import call, started, user
 
@@ -103,6 +104,78 @@ def test_every_term_of_a_filter_limits_the_list(store: Store, clock: Clock) -> N
         "source=cli owner=ada": set(),
     }.items():
         assert set(ids(store, where)) == expected, where
+
+
+def test_models_and_branches_are_found_by_a_part(store: Store) -> None:
+    started(store, id="a", model="claude-Opus-4", git_branch="fix/Login_form")
+    started(store, id="b", model="gpt-5", git_branch="main")
+    started(store, id="c")
+    for where, expected in {
+        "model~opus": {"a"},
+        "model~GPT": {"b"},
+        "model~%": set(),
+        "branch=main": {"b"},
+        "branch=mai": set(),
+        "branch~login": {"a"},
+        "branch~gin_f": {"a"},
+        "branch~gin.f": set(),
+    }.items():
+        assert set(ids(store, where)) == expected, where
+
+
+def test_sessions_are_listed_by_project_before_and_after_it_was_learned(
+    store: Store, clock: Clock
+) -> None:
+    for number, (name, fields) in enumerate(
+        {
+            "learned": {"cwd": "/w/api", "repository": "github.com/old/api"},
+            "named": {"repository": "github.com/acme/api"},
+            "folder": {"cwd": "/w/api/sub"},
+            "other": {"cwd": "/w/web"},
+            "none": {},
+        }.items()
+    ):
+        clock.now = 1_000_000.0 + number
+        cwd, repository = fields.get("cwd"), fields.get("repository")
+        store.update(started(store, id=name, cwd=cwd), repository=repository)
+    store.observations.assign_project("/w/api", "github.com/acme/api")
+    keys = ("github.com/acme/api", "folder:/w/api/sub")
+    assert ids(store, "project=github.com/acme/api") == ["named", "learned"]
+    where = Filter().with_(projects=keys)
+    pages = [store.recent(2, offset=at, where=where) for at in (0, 2, 4)]
+    assert [[one.id for one in page] for page in pages] == [["folder", "named"], ["learned"], []]
+    many = Filter().with_(projects=(*keys, *(f"folder:/x/{n}" for n in range(60))))
+    assert [one.id for one in store.recent(where=many)] == ["folder", "named", "learned"]
+    assert store.recent(where=Filter().with_(projects=())) == []
+    assert sorted(store.load_projects().projects) == ["folder:/w/api/sub", "folder:/w/web", keys[0]]
+    counts = {(one.key, one.sessions) for one in store.count_by_project()}
+    assert counts == {(keys[0], 2), (keys[1], 1), ("folder:/w/web", 1), (None, 1)}
+
+
+def test_an_index_has_the_sessions_of_a_project_in_order(store: Store) -> None:
+    where, params = Filter(projects=("github.com/acme/api",)).to_sql(0.0)
+    with store._engine.begin_read() as tx:  # pyright: ignore[reportPrivateUsage]
+        explain = "EXPLAIN QUERY PLAN"
+        if store.stats().engine != "sqlite":
+            explain = "EXPLAIN"
+            tx.run("SET LOCAL enable_seqscan = off")  # a small table is read as a whole
+        order = "ORDER BY s.last_active DESC, s.source DESC, s.num DESC LIMIT 9"
+        sql = f"{explain} SELECT s.num FROM sessions s WHERE {where} {order}"
+        plan = " ".join(str(row[-1]) for row in tx.run(sql, params))
+        keys = " ".join(str(row[-1]) for row in tx.run(f"{explain} {SELECT_KEYS}"))
+    assert "sessions_scope" in plan
+    assert "TEMP B-TREE" not in plan
+    assert "sessions_scope" in keys
+
+
+def test_the_projects_of_an_owner_are_those_of_the_owners_sessions(store: Store) -> None:
+    started(store, id="a", owner="ada", cwd="/w/api")
+    started(store, id="b", owner="bob", cwd="/w/secret")
+    assert store.load_projects(owner="ada").projects == ["folder:/w/api"]
+    assert store.load_projects(owner="eve").projects == []
+    store.end("b", "done")
+    store.prune(Filter.parse("owner=bob"))
+    assert store.load_projects().projects == ["folder:/w/api"]
 
 
 def test_a_value_with_spaces_goes_in_quotes(store: Store) -> None:
@@ -246,7 +319,8 @@ def test_a_refused_term_names_itself(store: Store) -> None:
         "idle>soon",
         "messages<few",
         "titled=maybe",
-        "since=today",
+        "since=someday",
+        "since=3m",
     ):
         with pytest.raises(InvalidInput) as caught:
             ids(store, where)

@@ -120,6 +120,14 @@ def test_every_session_and_message_is_there(store: Store) -> None:
     assert store.verify() == []
 
 
+def test_the_requests_of_old_sessions_are_known(store: Store) -> None:
+    for session in store.recent(1000):
+        asked = [one.text for one in store.messages(session) if one.role == "user"]
+        if asked:
+            assert (session.preview, session.last_request) == (asked[0], asked[-1])
+    assert store.session("plain").last_request is not None
+
+
 def test_rewinds_restores_and_searches_go_on(store: Store) -> None:
     assert [(one.messages, one.restored is not None) for one in store.rewinds("plain")] == [
         (2, True), (2, False),

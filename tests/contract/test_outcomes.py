@@ -53,6 +53,15 @@ def test_calls_come_back_as_they_were_judged(store: Store) -> None:
     assert judged.compressions == (3,)
 
 
+def test_messages_are_loaded_by_position_unless_they_were_taken_back(store: Store) -> None:
+    session = store.begin()
+    store.append(session, user("go"), call("terminal"), result("done"), user("again"))
+    store.undo(session)
+    found = store.load_messages_at(session.id, [2, 1, 3, 99])
+    assert {position: one.role for position, one in found.items()} == {1: "assistant", 2: "tool"}
+    assert store.load_messages_at("unknown", [1]) == {}
+
+
 def test_a_judged_session_is_not_due_until_it_changes_or_the_rules_do(store: Store) -> None:
     id = worked(store)
     assert [due.session for due in store.find_stale_sessions("1")] == [id]

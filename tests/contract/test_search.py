@@ -53,6 +53,40 @@ def test_either_side_of_or_is_enough(store: Store) -> None:
     assert found(store, '"json file" OR toml') == ["json file", "toml file"]
 
 
+def test_a_message_with_an_excluded_word_or_phrase_is_not_found(store: Store) -> None:
+    started(
+        store, "a timeout and a retry", "a timeout", "Timeout as expected", "expected as timeout"
+    )
+    assert found(store, "timeout -retry -expected") == ["a timeout"]
+    assert found(store, 'timeout -"as expected"') == [
+        "a timeout",
+        "a timeout and a retry",
+        "expected as timeout",
+    ]
+    assert found(store, "timeout -exp* -RETRY") == ["a timeout"]
+    assert found(store, "timeout -missing OR retry -and") == [
+        "Timeout as expected",
+        "a timeout",
+        "expected as timeout",
+    ]
+    assert found(store, "-timeout") == []
+    assert len(found(store, "timeout - -- -!")) == 4
+
+
+def test_an_excluded_identifier_is_one_as_it_is_written(store: Store) -> None:
+    started(store, "call read_file", "call read file", "call --dry-run", "rm -rf now")
+    assert found(store, "call -read_file") == ["call --dry-run", "call read file"]
+    assert found(store, "call --dry-run") == ["call --dry-run"]
+    assert found(store, '"rm -rf"') == ["rm -rf now"]
+
+
+def test_a_word_anywhere_in_a_long_message_excludes_it(store: Store) -> None:
+    long = "needle " + "hay " * 20_000 + "thistle"
+    started(store, long, "needle in short hay")
+    assert found(store, "needle -thistle") == ["needle in short hay"]
+    assert len(found(store, "needle hay -thorn")) == 2
+
+
 @pytest.mark.parametrize(
     ("name", "apart"),
     [
@@ -144,7 +178,7 @@ def test_no_query_is_an_error(store: Store, query: str) -> None:
     "query",
     [
         "", " ", '"', '""', '"unclosed phrase', "*", "**", "a*b", "OR", "OR OR", "a OR", "AND NOT", "(",
-        "NEAR(a b)", "text:", "text:words", "-words", "^words", "{a b}:c", "a + b", "';--", "\\", "%",
+        "NEAR(a b)", "text:", "text:words", "^words", "{a b}:c", "a + b", "';--", "\\", "%",
         "_", "'", "a & b | !c <-> d", "words:*", "\0", "\ud800", "\U0010fffe", "é" * 600, "🎉",
     ],
 )  # fmt: skip

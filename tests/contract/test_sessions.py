@@ -96,6 +96,7 @@ def test_everything_a_session_is_begun_with_comes_back(
         last_active=clock.now,
         message_count=1,
         preview="hello",
+        last_request="hello",
     )
 
 
@@ -133,7 +134,7 @@ def test_the_preview_is_how_the_first_user_message_begins(store: Store) -> None:
     assert preview is not None
     assert preview.startswith("please fix xxx")
     assert preview.endswith("…")
-    assert len(preview) == 120
+    assert len(preview) == 300
 
 
 def test_the_first_end_reason_wins(store: Store, clock: Clock) -> None:

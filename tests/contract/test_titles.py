@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rekindle import Store
+from rekindle import Message, Session, Store
 from rekindle.errors import InvalidInput, NotFound, TitleTaken
 from rekindle.store import Filter
 from tests.conftest import Clock
@@ -148,3 +148,44 @@ def test_the_title_of_a_pruned_session_is_free_again(store: Store) -> None:
 def test_an_emoji_and_other_scripts_stay_in_a_title(store: Store) -> None:
     assert titled(store, "計画 🎉 Łódź") == "計画 🎉 Łódź"
     assert store.resolve("計画 🎉 łódź").title == "計画 🎉 Łódź"
+
+
+# -- finding
+
+
+def test_sessions_are_found_by_all_words_of_a_title_newest_first(store: Store) -> None:
+    for number, title in enumerate(("Fix the login", "Login page: fix it", "Fix the build 100%")):
+        add_titled(store, f"20260{number}", title, started=1_000.0 + number)
+    add_titled(store, "other", None, started=5_000.0)
+    assert [one.title for one in store.search_titles("FIX log")] == [
+        "Login page: fix it",
+        "Fix the login",
+    ]
+    assert [one.title for one in store.search_titles("100%")] == ["Fix the build 100%"]
+    assert store.search_titles("fix %") == store.search_titles("100%")
+    assert len(store.search_titles("fix", limit=2)) == 2
+    assert store.search_titles(" ") == []
+
+
+def test_an_id_that_is_pasted_is_found_as_well(store: Store) -> None:
+    add_titled(store, "2026-abc", "One", started=1_000.0)
+    add_titled(store, "2026-abd", None, started=2_000.0)
+    assert {one.id for one in store.search_titles("2026-ab")} == {"2026-abc", "2026-abd"}
+    assert [one.id for one in store.search_titles("2026-abd")] == ["2026-abd"]
+    assert store.search_titles("202") == []
+
+
+def test_one_session_can_be_archived_even_if_it_is_active_and_brought_back(store: Store) -> None:
+    session = add_titled(store, "busy", "Busy", started=None)
+    assert store.archive_session(session).archived is not None
+    assert (store.count_sessions(), store.search_titles("busy")) == (0, [])
+    assert store.archive_session(session).archived is not None
+    store.restore("busy")
+    assert [one.id for one in store.search_titles("busy")] == ["busy"]
+    assert store.count_sessions() == 1
+
+
+def add_titled(store: Store, id: str, title: str | None, started: float | None) -> Session:
+    session = store.begin(id=id, title=title, started=started)
+    store.append(session, Message("user", "hello", timestamp=started))
+    return session

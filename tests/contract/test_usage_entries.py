@@ -57,6 +57,18 @@ def sum_days(store: Store, zone: ZoneInfo, **more: float) -> dict[str, int]:
     }
 
 
+def test_the_quarters_in_which_a_session_used_a_model_are_counted_once(store: Store) -> None:
+    store_session(
+        store,
+        "busy",
+        entry("2026-01-01T12:01"),
+        entry("2026-01-01T12:02", "large"),
+        entry("2026-01-01T12:50"),
+    )
+    store_session(store, "idle")
+    assert store.count_active_quarters(["busy", "idle", "unknown"]) == {"busy": 2}
+
+
 def test_a_day_is_the_day_of_the_place(store: Store) -> None:
     store_session(store, "one", entry("2026-01-31T18:14"), entry("2026-01-31T18:15", tokens=10))
     assert sum_days(store, ZoneInfo("UTC")) == {"2026-01-31": 11}
@@ -127,7 +139,8 @@ def test_usage_is_added_up_by_key(store: Store, by: UsageKey | None, keys: dict[
     for one in store.sum_usage(lambda _: 0, by=by):
         found[one.key] = found.get(one.key, 0) + one.tokens.input
     assert found == keys
-    only = store.sum_usage(lambda _: 0, by="session", projects=["folder:/src/shop", "/none"])
+    where = Filter(projects=("folder:/src/shop", "/none"))
+    only = store.sum_usage(lambda _: 0, by="session", where=where)
     assert [one.key for one in only] == ["two"]
 
 

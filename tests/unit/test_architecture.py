@@ -22,6 +22,7 @@ LAYERS = (
     "message",
     "types",
     "json_fields",
+    "pages",
     "config",
     "projects",
     "routing",
@@ -33,6 +34,7 @@ LAYERS = (
     "knowledge",
     "store",
     "transcripts",
+    "sandbox",
     "processes",
     "platforms",
     "agent",
@@ -82,7 +84,7 @@ _VERBS = """
     announce answer append apply approve archive ascend ask assess assign attach avoid backup become
     begin borrow build cache call cancel catch change check choose claim classify clean clear close
     cluster code coerce collapse collect combine commit compact compare compile complete compress
-    compute configure connect control convert copy count create cut declare decode defer delete
+    compute configure confine connect control convert copy count create cut declare decode defer delete
     deliver demote derive descend describe detach detect diff digest disable discard disconnect draft
     drain draw drop dump echo edit emit enable encode enqueue end ensure escape estimate evaluate evict
     exclude exec execute exit expand explain export extend extract fail feed fence fetch fill filter find
@@ -95,15 +97,17 @@ _VERBS = """
     uninstall
     merge migrate mine move next normalize number omit open optimize paint pair parse pass patch pause
     peek percent pick plan poll pop post prefix prepare prepend preview print probe process profile
-    prune publish pump purge push put query queue quote raise rank rate read rebuild receive record
+    protect prune publish pump purge push put query queue quote raise rank rate read rebuild receive
+    record
     recount recover redact redeliver redirect redo refresh refuse register reindex reject relativize
     release remove rename render renew reopen repair replace report requeue require reserve reset
     resize resolve respond restart restore restrict resume retire retry reuse review rewind rewrite
     route run sample save say scan score search seed select send separate serve set settle shorten
     show shut signal simulate skip slice slot sort spawn spell split stack start stat stem step stop
     store stream strip submit subtract suggest sum summarize sweep switch sync take tend terminate test
-    touch track transact translate trim truncate try undo undouble unescape unflatten unindex unregister
-    unwatch unwrap update upgrade use validate verify visit wait wake walk watch weigh wrap write yield
+    touch track transact translate trim truncate try undo undouble unescape unflatten unindex
+    unlink unregister unwatch unwrap update upgrade use validate verify visit wait wake walk watch weigh
+    wrap write yield
 """
 # First words of questions and conversions.
 _PREFIXES = """

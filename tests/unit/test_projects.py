@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from rekindle.errors import AmbiguousName, NotFound
 from rekindle.projects import (
+    KnownProjects,
     choose_project,
     find_clone,
     find_reported_remotes,
@@ -133,3 +136,83 @@ def test_people_name_projects_as_they_like() -> None:
     for wanted in ("a/cli", "cli", "github.com/a/cli", "https://github.com/a/cli.git"):
         assert matches_project("github.com/a/cli", wanted)
     assert not matches_project("github.com/a/cli", "b/cli")
+
+
+KNOWN = KnownProjects(
+    [
+        "github.com/acme/api",
+        "github.com/other/web",
+        "gitlab.com/acme/web",
+        "folder:/w/api/.worktrees/1",
+        "folder:/w/api/deep",
+        "folder:/w/tool",
+        "folder:/old/api",
+    ],
+    {"/w/api": "github.com/acme/api", "/w/tool": "folder:/w/tool"},
+)
+
+
+def test_folders_of_a_project_are_stored_under_several_keys() -> None:
+    of_api = ("folder:/w/api/.worktrees/1", "folder:/w/api/deep", "github.com/acme/api")
+    assert KNOWN.find_named_scope("acme/api") == ("acme/api", of_api)
+    assert KNOWN.find_named_scope("api").keys == tuple(sorted((*of_api, "folder:/old/api")))
+    assert KNOWN.find_named_scope("/old/api").keys == ("folder:/old/api",)
+    assert KNOWN.find_named_scope("/w").keys == tuple(sorted((*of_api, "folder:/w/tool")))
+    assert KNOWN.find_named_scope("too").name == "tool"
+
+
+def test_a_column_names_the_owner_only_of_repositories_with_one_name() -> None:
+    names = {project: KNOWN.get_name(project) for project in KNOWN.projects}
+    assert names == {
+        "github.com/acme/api": "api",
+        "github.com/other/web": "other/web",
+        "gitlab.com/acme/web": "acme/web",
+        "folder:/w/tool": "tool",
+        "folder:/old/api": "api",
+    }
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error", "said"),
+    [
+        ("web", AmbiguousName, "acme/web, other/web"),
+        ("e", AmbiguousName, "acme/api, acme/web, other/web"),
+        ("wab", NotFound, "Did you mean"),
+        ("zzz", NotFound, "Projects: acme/api, acme/web, api, other/web, tool."),
+        ("/nowhere", NotFound, "'/nowhere'"),
+        ("~\0", NotFound, "not found"),
+        ("x" * 5000, NotFound, "not found"),
+    ],
+)
+def test_an_unclear_name_is_answered_with_names(
+    wanted: str, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=re.escape(said)) as caught:
+        KNOWN.find_named_scope(wanted)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_folder_is_in_the_scope_of_its_repository(tmp_path: Path) -> None:
+    root, inner = tmp_path / "api", tmp_path / "api" / "vendor" / "lib"
+    for folder in (root, inner):
+        (folder / ".git").mkdir(parents=True)
+    keys = [f"folder:{root}", f"folder:{root}/src", f"folder:{root}2", "github.com/a/lib"]
+    known = KnownProjects(keys, {str(inner): "github.com/a/lib"})
+    scope = known.find_folder_scope(root)
+    assert scope == ("api", (keys[0], keys[1]))
+    assert known.get_project(keys[1]) == keys[0]
+    assert known.find_folder_scope(inner) == ("a/lib", ("github.com/a/lib",))
+    (root / ".git" / "config").write_text('[remote "origin"]\nurl = git@github.com:a/api.git')
+    assert known.find_folder_scope(root / "src") == ("a/api", (keys[0], keys[1]))
+    assert KnownProjects([], {}).find_folder_scope(root) == ("a/api", ())
+
+
+def test_a_folder_without_a_repository_has_a_scope_if_sessions_worked_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    keys = [f"folder:{tmp_path}/me", f"folder:{tmp_path}/me/notes", f"folder:{tmp_path}"]
+    known = KnownProjects(keys, {})
+    assert known.find_folder_scope(tmp_path / "me" / "notes" / "x") == ("notes", (keys[1],))
+    for folder in (tmp_path, tmp_path / "me", tmp_path / "me" / "other"):
+        assert known.find_folder_scope(folder) is None

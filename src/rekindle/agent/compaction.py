@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from rekindle.agent.model.client import Model
 from rekindle.errors import InvalidInput, ModelError
+from rekindle.routing.speaker import format_speaker_mark
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import Message, Session, Tokens, replace_fields
 
@@ -106,7 +107,7 @@ async def summarize_messages(
 
 def _format_message(message: Message) -> str:
     calls = "".join(f"\n→ {call.name} {call.arguments}" for call in message.tool_calls)
-    text = f"{message.text}{calls}"
+    text = f"{format_speaker_mark(message)} {message.text}{calls}".lstrip()
     if len(text) > _MAX_MESSAGE_CHARACTERS:
         half = _MAX_MESSAGE_CHARACTERS // 2
         omitted = len(text) - _MAX_MESSAGE_CHARACTERS

@@ -7,31 +7,44 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from rekindle.agent.model.client import Endpoint, Model, RetryPolicy
 from rekindle.agent.tools.builtin.process import build_background_tools
 from rekindle.agent.tools.builtin.toolset import BUILTIN_TOOLS
 from rekindle.agent.tools.registry import ALL_TOOLS, Toolbox, ToolRegistry
-from rekindle.agent.tools.tool import Tool
+from rekindle.agent.tools.tool import PermissionRules, Tool
 from rekindle.config import Config, McpServer, get_home_and_env
+from rekindle.errors import McpServerUnreachable
 from rekindle.processes.operations import Processes
+from rekindle.sandbox.detection import open_sandbox
+from rekindle.sandbox.sandbox import ConfineRequest, Sandbox, SandboxOptions
+from rekindle.types import JSON
 
+from .persona import PersonaSettings
 from .turn import TurnLimits
 
 
 class Toolkit(NamedTuple):
-    """An agent's tools, limits and folders.
+    """An agent's tools, limits, folders and permissions.
 
-    `problems` lists the MCP servers that could not be reached; the caller reports them to its user.
+    `problems` lists what the caller should report to its user: no sandbox, MCP servers that could not
+    be reached. Commands get the variables in `pass_on` although they look like secrets.
     """
 
     toolbox: Toolbox
     limits: TurnLimits
     folders: tuple[Path, ...] = ()
     problems: Sequence[str] = ()
+    sandbox: Sandbox = Sandbox("none")
+    rules: PermissionRules = PermissionRules()
+    pass_on: frozenset[str] = frozenset()
 
 
 @asynccontextmanager
@@ -54,7 +67,11 @@ async def open_toolkit(
     registry = ToolRegistry((*_list_builtin_tools(config, processes), *extra_tools))
     _, environment = get_home_and_env()
     connect_seconds = config.mcp.start_seconds
-    connections = [McpConnection(*each, environment, connect_seconds) for each in servers.items()]
+    sandbox = await asyncio.to_thread(open_configured_sandbox, config)
+    confine = partial(_confine_server, sandbox, environment)
+    connections = [
+        McpConnection(*each, environment, connect_seconds, confine) for each in servers.items()
+    ]
     try:
         tools, problems = await connect_servers(connections, (tool.name for tool in registry.tools))
         for tool in tools:
@@ -64,11 +81,104 @@ async def open_toolkit(
             Path(each).expanduser() for each in settings.extra_folders.split(os.pathsep) if each
         )
         limits = TurnLimits(
-            settings.max_steps, settings.max_tokens, settings.max_cost, settings.context
+            settings.max_steps,
+            settings.max_tokens,
+            settings.max_cost,
+            settings.context,
+            settings.compress_at,
         )
-        yield Toolkit(registry.select(selected), limits, folders, problems)
+        problems = [f"MCP: {problem}" for problem in problems]
+        if sandbox.mode == "none":
+            problems.insert(0, f"Sandbox: {sandbox.describe_mode()}")
+        yield Toolkit(
+            toolbox=registry.select(selected),
+            limits=limits,
+            folders=folders,
+            problems=problems,
+            sandbox=sandbox,
+            rules=PermissionRules(config.permissions.allow, config.permissions.refuse),
+            pass_on=frozenset(_split_names(config.sandbox.environment)),
+        )
     finally:
         await asyncio.gather(*(connection.close() for connection in connections))
+
+
+def build_persona_settings(config: Config) -> PersonaSettings:
+    """Build the settings of the agent's persona; files are names within the working folder."""
+    settings = config.agent
+    files = [name for name in _split_names(settings.instruction_files) if _is_file_name(name)]
+    return PersonaSettings(settings.prompt, files, settings.instruction_chars)
+
+
+def build_model_config(config: Config, model: Model) -> Mapping[str, JSON]:
+    """Build what is stored with a session about how its model is used."""
+    settings = config.agent
+    values = {
+        "provider": model.provider,
+        "context": settings.context,
+        "max_steps": settings.max_steps,
+        "max_tokens": settings.max_tokens,
+    }
+    return {name: value for name, value in values.items() if value}
+
+
+def open_model(config: Config, name: str | None = None) -> Model:
+    """Open the client of the model in the settings, or of another one at the same address."""
+    settings = config.model
+    endpoint = Endpoint(
+        settings.base_url,
+        name or settings.name,
+        settings.api_key,
+        connect_seconds=settings.connect_seconds,
+        silence_seconds=settings.silence_seconds,
+        answer_seconds=settings.answer_seconds,
+    )
+    return Model(endpoint, retry_policy=RetryPolicy(settings.attempts))
+
+
+def _is_file_name(name: str) -> bool:
+    return name == os.path.basename(name) and name not in (".", "..")
+
+
+def open_configured_sandbox(config: Config) -> Sandbox:
+    """Return the sandbox that the settings describe."""
+    settings = config.sandbox
+    options = SandboxOptions(
+        readable=_split_paths(settings.readable),
+        writable=_split_paths(settings.writable),
+        network=settings.network,
+        own=(str(config.home),),
+    )
+    return open_sandbox(settings.mode, options)
+
+
+def _confine_server(
+    sandbox: Sandbox, environment: Mapping[str, str], server: McpServer
+) -> McpServer:
+    """Return the server with its program run in the sandbox, in the current folder."""
+    if sandbox.mode != "bubblewrap":  # Landlock cannot protect files that run code later
+        reason = sandbox.problem or f"this one is {sandbox.mode}"
+        raise McpServerUnreachable(f"it must run in a sandbox by bubblewrap; {reason}")
+    folder = str(Path(server.cwd).expanduser()) if server.cwd else os.getcwd()
+    request = ConfineRequest(
+        session=f"mcp {folder}",
+        roots=(folder,),
+        cwd=os.path.realpath(folder),
+        environment=server.env,
+        user_environment=environment,
+        background=True,
+    )
+    program = shutil.which(str(Path(server.command).expanduser())) or server.command
+    # It may read its own program and the files that its arguments name.
+    named = tuple(word for word in (program, *server.args) if os.path.isabs(word))
+    options = sandbox.options._replace(readable=(*sandbox.options.readable, *named))
+    confined = sandbox._replace(options=options).confine(request)
+    words = (*confined.wrapper, program, *server.args)
+    return replace(server, command=words[0], args=words[1:], env=confined.environment, cwd=folder)
+
+
+def _split_paths(text: str) -> tuple[str, ...]:
+    return tuple(path for path in text.split(os.pathsep) if path)
 
 
 def _list_builtin_tools(config: Config, processes: Processes | None) -> Sequence[Tool]:

@@ -29,6 +29,7 @@ class ToolUse(NamedTuple):
     kind: str
     calls: int
     unknown: int
+    refused: int
     rate: Rate
 
 
@@ -48,8 +49,9 @@ class Profile(NamedTuple):
     calls: int
     bookkeeping: int
     unknown: int
+    refused: int
     rate: Rate
-    faults: Mapping[str, int]  # of the calls that failed: agent, environment, refused, …
+    faults: Mapping[str, int]  # of the calls that failed: agent, environment, …
     errors: Mapping[str, int]  # kinds of errors
     tools: tuple[ToolUse, ...]
     kinds: Mapping[str, int]  # calls by kind of tool
@@ -70,6 +72,7 @@ def build_profile(judged: JudgedSession) -> Profile:
     counted = [call for call in calls if call.kind != "bookkeeping"]
     known = [call for call in counted if call.failed is not None]
     failed = [call for call in known if call.failed]
+    refused = _count_refused(counted)
     kinds = _count_tool_kinds(counted)
     retries, recovered = _count_retries(counted)
     loops = list(_find_loops([call.digest for call in counted]))
@@ -78,7 +81,8 @@ def build_profile(judged: JudgedSession) -> Profile:
         session.message_count,
         len(calls),
         len(calls) - len(counted),
-        len(counted) - len(known),
+        len(counted) - len(known) - refused,
+        refused,
         compute_call_rate(known),
         dict(Counter(map(classify_fault, failed)).most_common()),
         dict(Counter(call.error_kind or call.outcome for call in failed).most_common()),
@@ -107,8 +111,8 @@ def compute_call_rate(known: Sequence[JudgedCall]) -> Rate:
 
 
 def classify_fault(call: JudgedCall) -> str:
-    """Return who is at fault for a failure; refusals and expected failures are nobody's fault."""
-    if call.outcome in ("refused", "expected"):
+    """Return who is at fault for a failure; nobody is for an expected one."""
+    if call.outcome == "expected":
         return call.outcome
     return call.fault if call.fault in ("agent", "environment") else "other"
 
@@ -151,13 +155,15 @@ def _summarize_tools(counted: Iterable[JudgedCall]) -> tuple[ToolUse, ...]:
     uses: list[ToolUse] = []
     for tool, calls in by_tool.items():
         known = [call for call in calls if call.failed is not None]
-        unknown = len(calls) - len(known)
-        uses.append(
-            ToolUse(
-                tool, tool_kinds.get_tool_work(tool), len(calls), unknown, compute_call_rate(known)
-            )
-        )
+        refused = _count_refused(calls)
+        unknown = len(calls) - len(known) - refused
+        work, rate = tool_kinds.get_tool_work(tool), compute_call_rate(known)
+        uses.append(ToolUse(tool, work, len(calls), unknown, refused, rate))
     return tuple(sorted(uses, key=lambda use: (-use.calls, use.tool)))
+
+
+def _count_refused(calls: Iterable[JudgedCall]) -> int:
+    return sum(call.outcome == "refused" for call in calls)
 
 
 # ── improvement

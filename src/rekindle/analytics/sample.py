@@ -55,11 +55,11 @@ class Totals(NamedTuple):
     copies: int
     bookkeeping: int
     unknown: int
+    refused: int  # by a person, a hook or a rule: neither worked nor failed
     judged: int
     failed: int
     agent: int  # failed by the agent's own mistake
     environment: int  # failed by the network, a limit, a missing service
-    refused: int  # refused by the user or the harness
     expected: int  # a failing test, a check that says no
     other: int  # failed, and the fault is unclear
     not_failed_but_expected: int  # such as a search without a hit
@@ -166,7 +166,7 @@ class _SampleBuilder:
             if first_session != id and self._is_copy(session, call, first_session):
                 copies += 1
             elif call.failed is None:
-                counts["unknown"] += 1
+                counts["refused" if call.outcome == "refused" else "unknown"] += 1
             else:
                 kind = numbers.setdefault((call.tool, call.kind), len(numbers))
                 kinds.append(kind)

@@ -10,6 +10,20 @@ def _is_hook(arguments: list[str]) -> bool:
     return arguments[:1] == ["hook"] and len(arguments) == 3 and not has_options
 
 
+def _run_picker() -> int:
+    """Run the picker without loading the commands first: the user waits for its first paint."""
+    try:
+        from .picker.launch import open_picker
+        from .terminal.text import escape_unencodable_output
+
+        escape_unencodable_output()
+        return open_picker()
+    except BaseException as error:  # noqa: BLE001 -- raised again if unknown
+        from .app import report_failure
+
+        return report_failure(error)
+
+
 def main() -> None:
     """Run the command line and exit with its code."""
     if sys.argv[1:] in (["--version"], ["-V"]):
@@ -22,6 +36,8 @@ def main() -> None:
 
         run_hook(*sys.argv[2:])
         return
+    if not sys.argv[1:] and sys.stdin.isatty() and sys.stdout.isatty():
+        sys.exit(_run_picker())
     # Block the OpenAI client's optional aiohttp transport: we never use it, and importing it
     # takes at least a tenth of the start-up time of a chat.
     sys.modules["openai._vendor.httpx_aiohttp"] = None  # pyright: ignore[reportArgumentType]

@@ -13,16 +13,28 @@ from rekindle.errors import InvalidInput, NotFound, RekindleError
 
 from . import chat, config, gateway, hook, service, setup, store_access, watch
 from .agents import doctor, install
-from .help import CommandGroup
+from .help import MAX_HELP_WIDTH, CommandGroup
+from .insights import calls, usage
 from .insights import commands as insights
-from .insights import usage
 from .mcp import serve as mcp
 from .mcp import skills
-from .output import escape_control_chars
 from .processes import commands as processes
-from .sessions import edit, maintenance, read, restore, retention, transfer
+from .sessions import (
+    edit,
+    maintenance,
+    projects,
+    read,
+    restore,
+    resume,
+    retention,
+    share,
+    transfer,
+)
+from .terminal.pager import disable_pager
+from .terminal.text import escape_control_chars, escape_unencodable_output
 from .warm import templates
 
+_GLOBAL_FLAGS = ("--no-refresh", "--no-pager")
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 # The base class of all usage errors; its import path differs between typer versions.
@@ -31,17 +43,20 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[2]
 app = typer.Typer(
     cls=CommandGroup,
     name="rekindle",
-    help="Store, resume and learn from AI agent sessions.",
+    help="Find, resume and learn from the sessions of your AI agents.\n\n"
+    "Without a command, rekindle opens a picker: type to search all sessions, press Enter to resume"
+    " one in its own agent and folder. In a pipe, it lists the latest sessions.",
     epilog="Get started with: rekindle start",
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": MAX_HELP_WIDTH},
 )
 
 
 @app.callback()
 def apply_global_options(
+    context: typer.Context,
     store: Annotated[
         str | None,
         typer.Option(
@@ -50,6 +65,15 @@ def apply_global_options(
             show_default="setting store.url",
         ),
     ] = None,
+    no_refresh: Annotated[
+        bool,
+        typer.Option(
+            "--no-refresh", help="Read what is stored, without importing new sessions first."
+        ),
+    ] = False,
+    no_pager: Annotated[
+        bool, typer.Option("--no-pager", help="Write long output to the terminal, not to a pager.")
+    ] = False,
     version: Annotated[
         bool, typer.Option("--version", "-V", help="Show the version and exit.")
     ] = False,
@@ -60,6 +84,13 @@ def apply_global_options(
         sys.stdout.write(f"rekindle {__version__}\n")
         raise typer.Exit
     store_access.set_store_override(store)
+    store_access.set_refresh(not no_refresh)
+    if no_pager:
+        disable_pager()
+    if context.invoked_subcommand is None:
+        from .picker.launch import open_picker
+
+        raise typer.Exit(open_picker())
 
 
 setup.register(app)
@@ -67,9 +98,14 @@ watch.register(app)
 install.register(app)
 doctor.register(app)
 config.register(app)
+read.register_search(app)
+projects.register(app)
+calls.register(app)
 insights.register(app)
 usage.register(app)
+share.register(app)
 chat.register(app)
+resume.register(app)
 templates.register(app)
 processes.register(app)
 hook.register(app)
@@ -77,6 +113,9 @@ mcp.register(app)
 skills.register(app)
 app.add_typer(read.group, name="sessions")
 app.add_typer(gateway.group, name="gateway")
+app.add_typer(gateway.schedule.group, name="schedule")
+app.add_typer(gateway.deliver.group, name="deliver")
+app.add_typer(gateway.memory.group, name="memory")
 app.add_typer(service.group, name="service")
 for command_module in (read, edit, retention, transfer, restore, maintenance):
     command_module.register(read.group)
@@ -90,15 +129,25 @@ def build_command_tree() -> Any:
 
 def run_command_line(arguments: list[str]) -> int:
     """Run one command line and return its exit code: 0 ok, 1 failure, 2 usage error."""
-    _escape_unencodable_output()
+    escape_unencodable_output()
     store_access.restore_sigpipe()
     try:
-        words = _move_store_option_first(arguments)
+        words = _move_global_options_first(arguments)
         code = build_command_tree()(words, prog_name="rekindle", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else OK
-    except _UsageError as problem:
-        return _report_usage_error(problem)
+    except BaseException as error:  # noqa: BLE001 -- raised again if unknown
+        return report_failure(error)
+
+
+def report_failure(problem: BaseException) -> int:
+    """Report what a command failed with on one line, and return its exit code."""
+    try:
+        raise problem
+    except typer.Exit as end:
+        return end.exit_code
+    except _UsageError as error:
+        return _report_usage_error(error)
     except (InvalidInput, NotFound) as error:
         return _report_error(error, USAGE)
     except RekindleError as error:
@@ -114,8 +163,8 @@ def run_command_line(arguments: list[str]) -> int:
         return INTERRUPTED
 
 
-def _move_store_option_first(arguments: list[str]) -> list[str]:
-    """Move `--store` to the front, so that users can pass it anywhere."""
+def _move_global_options_first(arguments: list[str]) -> list[str]:
+    """Move options of the whole program to the front, so that users can pass them anywhere."""
     front: list[str] = []
     rest: list[str] = []
     words = iter(arguments)
@@ -124,6 +173,10 @@ def _move_store_option_first(arguments: list[str]) -> list[str]:
             return [*front, *rest, word, *words]
         if word == "--store":
             front += [word, *(value for value in [next(words, None)] if value is not None)]
+        elif word in ("--no-refresh", "--no-pager") and rest[:1] != [
+            "run"
+        ]:  # else the option of its program
+            front.append(word)
         else:
             (front if word.startswith("--store=") else rest).append(word)
     return front + rest
@@ -151,11 +204,3 @@ def _report_error(problem: object, code: int) -> int:
 def _describe_os_error(error: OSError) -> str:
     message = error.strerror or str(error)
     return f"{error.filename}: {message}" if error.filename else message
-
-
-def _escape_unencodable_output() -> None:
-    """Escape characters that the terminal cannot encode instead of failing on them."""
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure:
-            reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""The help of a group of commands, with each summary in full."""
+"""The help of a group of commands: grouped by purpose, with each summary in full."""
 
 from __future__ import annotations
 
@@ -7,7 +7,19 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+MAX_HELP_WIDTH = 1_000  # in effect that of the terminal
 _NO_LIMIT = 10_000
+# What the commands of the program are for. A new command belongs into one of these.
+_SECTIONS = {
+    "Find and continue sessions": ("search", "resume", "share", "projects", "sessions", "chat"),
+    "Import sessions": ("start", "import", "watch", "service"),
+    "Cost and reliability": ("usage", "insights", "calls", "profile", "compare", "compress-check"),
+    "Learn from sessions": ("lessons", "warm"),
+    "Background processes": (*("run", "ps", "logs", "wait", "kill", "restart", "send", "attach"),),
+    "Other agents": ("install", "uninstall", "doctor", "mcp", "skill", "plugin", "hook"),
+    "Chat platforms": ("gateway", "schedule", "deliver", "memory"),
+    "Settings": ("config",),
+}
 
 
 class CommandGroup(TyperGroup):
@@ -16,14 +28,20 @@ class CommandGroup(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write each command with its summary, wrapped at words."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        rows = [
-            (name, command.get_short_help_str(_NO_LIMIT))
+        rows = {
+            name: command.get_short_help_str(_NO_LIMIT)
             for name, command in commands
             if command is not None and not command.hidden
-        ]
-        if rows:
-            with formatter.section("Commands"):
-                formatter.write_dl(rows)
+        }
+        sections = _SECTIONS if ctx.parent is None else {}
+        named = {title: [n for n in names if n in rows] for title, names in sections.items()}
+        listed = {name for names in named.values() for name in names}
+        named["Other commands" if listed else "Commands"] = [n for n in rows if n not in listed]
+        width = max(map(len, rows), default=0)
+        for title, names in named.items():
+            if names:
+                with formatter.section(title):
+                    formatter.write_dl([(name.ljust(width), rows[name]) for name in names])
 
 
 def create_group(help: str) -> typer.Typer:

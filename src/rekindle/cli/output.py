@@ -18,13 +18,23 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
-from rekindle.config import allows_color
+from rekindle.config import allows_color, should_force_color
 from rekindle.types import Session, Usage, to_json_value
 
-if TYPE_CHECKING:
-    from decimal import Decimal
+from .terminal.pager import open_pager
+from .terminal.text import escape_control_chars as escape_control_chars
+from .terminal.text import format_age as format_age
+from .terminal.text import format_cost as format_cost
+from .terminal.text import format_count as format_count
+from .terminal.text import format_elapsed as format_elapsed
+from .terminal.text import format_time as format_time
+from .terminal.text import get_display_name as get_display_name
+from .terminal.text import shorten_ids as shorten_ids
+from .terminal.text import to_one_line as to_one_line
 
+if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 ProgressCallback: TypeAlias = "Callable[[int, int], None]"
 JsonOption = Annotated[bool, typer.Option("--json", help="Output as JSON.")]
@@ -35,14 +45,8 @@ DryRunOption = Annotated[
 ]
 
 _COLUMN_GAP, _MIN_COLUMN_WIDTH = "  ", 8
-_SHORT_ID_LENGTH, _SHORT_UUID_LENGTH = 24, 13
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_WIDE_TERMINAL = 120  # columns from which on the last requests stand beside the first
 _UNESCAPED_BY_JSON = re.compile(rb"\x7f|\xc2[\x80-\x9f]")  # the control characters it leaves
-_CONTROL_CHAR_MAP = {
-    **{code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)},
-    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
-    0x7F: 0x2421,
-}
 
 
 # ── JSON
@@ -67,7 +71,8 @@ def _dump_json(value: Any, *, ensure_ascii: bool) -> str:
 
 def session_to_dict(session: Session) -> dict[str, Any]:
     """Return all fields of a session, including empty ones."""
-    return {**session._asdict(), "tokens": session.tokens._asdict()}
+    fields = {**session._asdict(), "tokens": session.tokens._asdict()}
+    return {**fields, "first_request": session.preview}
 
 
 def usage_to_dict(usage: Mapping[str, Usage]) -> dict[str, Any]:
@@ -115,12 +120,18 @@ class StyledText(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A table column; a `flexible` one shrinks when the terminal is narrow."""
+    """A table column.
+
+    On a narrow terminal, a `flexible` one shrinks, but not its `tails`, and an `optional` one is left
+    out.
+    """
 
     title: str
     right: bool = False
     flexible: bool = False
     style: str = ""
+    optional: bool = False
+    tails: Sequence[str] = ()  # of the cells in its rows
 
 
 def build_number_columns(*titles: str) -> tuple[Column, ...]:
@@ -144,11 +155,6 @@ def print_notice(text: str) -> None:
     sys.stderr.write(f"{escape_control_chars(text)}\n")
 
 
-def escape_control_chars(text: str) -> str:
-    """Replace control characters that could manipulate a terminal."""
-    return text.replace("\r\n", "\n").translate(_CONTROL_CHAR_MAP)
-
-
 def create_console() -> Console:
     """Create a rich console for stdout."""
     from rich.console import Console
@@ -157,79 +163,156 @@ def create_console() -> Console:
 
 
 def write_styled(lines: Iterable[Sequence[StyledText]]) -> None:
-    """Write lines of styled pieces: wrapped and coloured on a terminal, plain in a pipe."""
-    if not sys.stdout.isatty():
+    """Write lines of styled pieces: wrapped and coloured on a terminal, plain in a pipe.
+
+    What does not fit a terminal is shown in the user's pager.
+    """
+    if not sys.stdout.isatty() and not should_force_color():
         for pieces in lines:
             print_line("".join(piece.text for piece in pieces))
         return
     from rich.text import Text
 
     terminal = create_console()
-    for pieces in lines:
-        styled = ((escape_control_chars(piece.text), piece.style) for piece in pieces)
-        text = Text.assemble(*styled)
-        indent = len(text.plain) - len(text.plain.lstrip(" "))
-        for line in text[indent:].wrap(terminal, max(20, terminal.width - indent)):
-            line.rstrip()
-            terminal.print(Text(" " * indent) + line, soft_wrap=True)
+    with open_pager() as write:
+        for pieces in lines:
+            styled = ((escape_control_chars(piece.text), piece.style) for piece in pieces)
+            with terminal.capture() as captured:
+                _print_wrapped(terminal, Text.assemble(*styled))
+            write(captured.get())
+
+
+def _print_wrapped(terminal: Console, text: Text) -> None:
+    """Print a line, wrapped at the width of a terminal and with its indent; in a pipe as it is."""
+    from rich.text import Text
+
+    if not sys.stdout.isatty():
+        terminal.print(text, soft_wrap=True)
+        return
+    indent = len(text.plain) - len(text.plain.lstrip(" "))
+    for line in text[indent:].wrap(terminal, max(20, terminal.width - indent)):
+        line.rstrip()
+        terminal.print(Text(" " * indent) + line, soft_wrap=True)
 
 
 def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
     """Write a table that fits the terminal, or in full width to a pipe or a file."""
     from rich.cells import cell_len, set_cell_size
 
-    is_terminal = sys.stdout.isatty()
     cells = [[" ".join(escape_control_chars(cell).split()) for cell in row] for row in rows]
+    tails = [column.tails or [""] * len(cells) for column in columns]
+    cells = [
+        [f"{cell}{ends[number]}" for cell, ends in zip(row, tails, strict=True)]
+        for number, row in enumerate(cells)
+    ]
     lines = [[column.title for column in columns], *cells]
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
-    spare = get_terminal_size().columns - sum(widths) - len(_COLUMN_GAP) * (len(widths) - 1)
-    for index, column in enumerate(columns):
-        if column.flexible and spare < 0 and is_terminal:
-            widths[index] = max(_MIN_COLUMN_WIDTH, widths[index] + spare)
+    if sys.stdout.isatty():
+        widths = _fit_widths(columns, widths, get_terminal_size().columns)
     paint = _create_painter()
-    for number, line in enumerate(lines):
-        pieces: list[str] = []
-        for column, cell, width in zip(columns, line, widths, strict=True):
-            if cell_len(cell) > width:
-                cell = set_cell_size(cell, width - 1) + "…"
-            padding = " " * (width - cell_len(cell))
-            text = f"{padding}{cell}" if column.right else f"{cell}{padding}"
-            pieces.append(paint(text, "bold" if number == 0 else column.style))
-        sys.stdout.write(_COLUMN_GAP.join(pieces).rstrip() + "\n")
+    with open_pager() as write:
+        for number, line in enumerate(lines):
+            pieces: list[str] = []
+            for column, cell, width, ends in zip(columns, line, widths, tails, strict=True):
+                if width == 0:
+                    continue
+                if cell_len(cell) > width:
+                    tail = ends[number - 1] if number else ""
+                    kept = max(0, width - 1 - cell_len(tail))
+                    cell = set_cell_size(set_cell_size(cell, kept) + "…" + tail, width)
+                padding = " " * (width - cell_len(cell))
+                text = f"{padding}{cell}" if column.right else f"{cell}{padding}"
+                pieces.append(paint(text, "bold" if number == 0 else column.style))
+            write(_COLUMN_GAP.join(pieces).rstrip() + "\n")
+
+
+def _fit_widths(columns: Sequence[Column], widths: Sequence[int], available: int) -> list[int]:
+    """Return the widths of columns on a terminal; a column that is left out has none."""
+    fitted = list(widths)
+    least = [
+        min(width, _MIN_COLUMN_WIDTH if column.flexible else width)
+        for column, width in zip(columns, widths, strict=True)
+    ]
+    for index in reversed(range(len(columns))):
+        if columns[index].optional and _measure_row(least) > available:
+            fitted[index] = least[index] = 0
+    for index, column in enumerate(columns):
+        spare = available - _measure_row(fitted)
+        if column.flexible and spare < 0:
+            fitted[index] = max(least[index], fitted[index] + spare)
+    return fitted
+
+
+def _measure_row(widths: Sequence[int]) -> int:
+    shown = [width for width in widths if width]
+    return sum(shown) + len(_COLUMN_GAP) * max(0, len(shown) - 1)
 
 
 def _create_painter() -> Callable[[str, str], str]:
     """Return a function that colours text on a terminal and leaves it plain in a pipe."""
-    if not (sys.stdout.isatty() and allows_color()):
+    if not (should_force_color() or (sys.stdout.isatty() and allows_color())):
         return lambda text, style: text
     codes = {"bold": 1, "dim": 2, "cyan": 36}
     return lambda text, style: f"\x1b[{codes[style]}m{text}\x1b[0m" if style else text
 
 
-def write_sessions(sessions: Sequence[Session], *, now: float | None = None) -> None:
-    """Write a table of sessions that fits into 80 columns of a terminal, or in full to a pipe."""
+def write_sessions(
+    sessions: Sequence[Session],
+    *,
+    projects: Sequence[str] | None = None,
+    now: float | None = None,
+    tails: Mapping[str, str] | None = None,
+) -> None:
+    """Write a table of sessions that fits into 80 columns of a terminal, or in full to a pipe.
+
+    `projects` has the name of each session's project, for a column of them. `tails` has what stands
+    behind the titles of some, by id, and is never cut.
+    """
     moment = time.time() if now is None else now
+    has_cost = any(one.cost for one in sessions)
     columns = (
         Column("id", style="cyan"),
-        Column("title", flexible=True),
-        Column("source"),
-        Column("msgs", right=True),
+        *([] if projects is None else [Column("project")]),
+        Column("title", flexible=True, tails=[(tails or {}).get(one.id, "") for one in sessions]),
+        Column("source", optional=True),
+        Column("msgs", right=True, optional=True),
+        *([Column("cost $", right=True, optional=True)] if has_cost else []),
         Column("active", right=True, style="dim"),
     )
+    last_requests = _list_last_requests(sessions)
+    columns += (Column("last request", style="dim"),) if any(last_requests) else ()
     ids = fit_ids([session.id for session in sessions])
     write_table(
         columns,
         [
             (
                 short,
+                *([] if projects is None else [fit_name(projects[index], 14)]),
                 get_display_name(one),
                 fit_name(one.source, 11),
                 f"{one.message_count}",
+                *([format_cost(one.cost) if one.cost else ""] if has_cost else []),
                 format_age(one, moment),
+                *([last] if any(last_requests) else []),
             )
-            for short, one in zip(ids, sessions, strict=True)
+            for index, (short, one, last) in enumerate(
+                zip(ids, sessions, last_requests, strict=True)
+            )
         ],
     )
+
+
+def _list_last_requests(sessions: Sequence[Session]) -> list[str]:
+    """Return the last request of each session with several, if a terminal has room for them."""
+    width = get_terminal_size().columns
+    if not sys.stdout.isatty() or width < _WIDE_TERMINAL:
+        return ["" for _ in sessions]
+    return [
+        to_one_line(one.last_request, width // 4)
+        if one.last_request and one.last_request != one.preview
+        else ""
+        for one in sessions
+    ]
 
 
 def fit_name(name: str, max_length: int) -> str:
@@ -242,47 +325,6 @@ def fit_ids(ids: Sequence[str]) -> list[str]:
     return shorten_ids(ids) if sys.stdout.isatty() else list(ids)
 
 
-def shorten_ids(ids: Sequence[str]) -> list[str]:
-    """Shorten `ids` to prefixes that are still unique and can be passed back to a command."""
-    longest = max(map(len, ids), default=0)
-    for more in range(0, longest, 5):
-        short = [
-            one[: (_SHORT_UUID_LENGTH if _UUID.fullmatch(one) else _SHORT_ID_LENGTH) + more]
-            for one in ids
-        ]
-        if len(set(short)) == len(set(ids)):
-            return short
-    return list(ids)
-
-
-def get_display_name(session: Session) -> str:
-    """Return the title of a session, or else how it begins."""
-    return session.title or to_one_line(session.preview or "", 200) or "(untitled)"
-
-
-def to_one_line(text: str, max_length: int) -> str:
-    """Collapse `text` to one line of at most `max_length` characters."""
-    line = " ".join(text[: max_length * 4].split())
-    return line if len(line) <= max_length else line[: max_length - 1] + "…"
-
-
-def format_age(session: Session, now: float) -> str:
-    """Format how long ago the session was last active."""
-    seconds = max(0.0, now - session.last_active)
-    for unit, size in (("y", 365 * 86400), ("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds // size:.0f} {unit}"
-    return "now"
-
-
-def format_time(seconds: float) -> str:
-    """Format a timestamp as local time, to the minute."""
-    try:
-        return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
-    except (OverflowError, ValueError, OSError):
-        return "?"
-
-
 def format_size(count: int) -> str:
     """Format a number of bytes."""
     size = float(count)
@@ -291,16 +333,6 @@ def format_size(count: int) -> str:
             return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} TB"
-
-
-def format_cost(cost: Decimal) -> str:
-    """Format an amount of dollars: to the cent, or more exactly if it is less."""
-    return f"{cost:,.2f}" if cost >= 1 or not cost else f"{cost:.4f}"
-
-
-def format_count(number: int, noun: str) -> str:
-    """Format a number with its noun: `1 session`, `2 sessions`."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 # ── progress and confirmation

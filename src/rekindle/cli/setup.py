@@ -141,7 +141,10 @@ def _print_report(report: ImportReport, unrecognized: Sequence[str] = ()) -> Non
         titles = ("format", "files", "sessions", "messages", "calls", "damaged")
         columns = [Column(title, right=title != "format") for title in titles]
         counts = report.formats.items()
-        write_table(columns, [(name, *(f"{count:,}" for count in one)) for name, one in counts])
+        write_table(
+            columns,
+            [(name, *(f"{getattr(one, title):,}" for title in titles[1:])) for name, one in counts],
+        )
     print_line(_summarize_report(report))
     lines = [f"failed: {one.file}: {one.reason}" for one in report.failed]
     lines += [f"damaged: {_format_location(one)}: {one.what}" for one in report.damage]
@@ -179,10 +182,13 @@ def _format_location(damage: UnreadableEntry) -> str:
 
 
 def _print_recent_sessions(store: Store) -> None:
-    recent = store.recent(_MAX_SESSIONS_SHOWN)
+    from rekindle.cli.sessions.sub_agents import build_session_table
+
+    recent = store.recent(_MAX_SESSIONS_SHOWN, fold=True)
     if not recent:
         return
-    write_sessions(recent)
+    table = build_session_table(store, recent)
+    write_sessions(table.sessions, tails=table.tails)
     first = shorten_ids([recent[0].id])[0]
     print_line()
     print_line("Next steps:")

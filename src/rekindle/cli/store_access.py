@@ -1,21 +1,31 @@
-"""Open the store that a command works on."""
+"""Open the store that a command works on, with what agents have written since the last time."""
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rekindle.config import Config, is_url, load_config
-from rekindle.errors import NotFound, StoreReadOnly
+from rekindle.config import Config, get_home_and_env, is_url, load_config
+from rekindle.errors import NotFound, RekindleError, StoreReadOnly
 
-from .output import print_notice
+from .terminal.text import format_count
 
 if TYPE_CHECKING:
     from rekindle.store import Store
+    from rekindle.transcripts.importer import ImportReport
+    from rekindle.watching.refresh import RefreshResult
+
+    from .output import ProgressCallback
+
+_QUIET_SECONDS = 1.0  # before a refresh says that it is at work
+_MAX_PROBLEMS = 3
 
 _store_override: str | None = None
+_is_refresh_due, _is_refreshed = True, False
 _shown_notes: set[str] = set()
 
 
@@ -25,14 +35,26 @@ def set_store_override(target: str | None) -> None:
     _store_override = target
 
 
+def set_refresh(is_wanted: bool) -> None:
+    """Remember whether this command line has `--no-refresh`; one refresh serves it all."""
+    global _is_refresh_due, _is_refreshed
+    _is_refresh_due, _is_refreshed = is_wanted, False
+
+
 def load_settings() -> Config:
     """Load the settings, with `--store` applied; note each setting with an old name once."""
     config = load_config(store=_store_override)
     for note in config.notes:
         if note not in _shown_notes:
             _shown_notes.add(note)
-            print_notice(f"Note: {note}")
+            _print_notice(f"Note: {note}")
     return config
+
+
+def _print_notice(text: str) -> None:
+    from .output import print_notice  # slow to load, and the picker must not wait
+
+    print_notice(text)
 
 
 def ignore_sigpipe() -> None:
@@ -52,20 +74,43 @@ def restore_sigpipe() -> None:
 
 
 @contextmanager
-def open_for_reading() -> Generator[Store]:
+def open_for_reading(*, refresh: bool = True) -> Generator[Store]:
     """Open the store for reading, read-only if it cannot be written.
 
-    Raise `NotFound` if `--store` names a file that does not exist.
+    With `refresh`, import what agents have written since the last time. Raise `NotFound` if `--store`
+    names a file that does not exist.
     """
     config = load_settings()
-    if _store_override is not None:
+    store, is_writable = _connect_reader(config, may_create=False)
+    with store:
+        if refresh and is_writable:
+            refresh_and_tell(store)
+        yield store
+    if _is_refreshed:
+        _learn_in_background(config)
+
+
+@contextmanager
+def open_for_notes(*, may_create: bool = True) -> Generator[Store]:
+    """Open the store to read what was learned, after learning from what is new."""
+    config = load_settings()
+    store, is_writable = _connect_reader(config, may_create=may_create)
+    with store:
+        if is_writable:
+            refresh_and_tell(store)
+        if _is_refreshed:
+            _learn_now(config, store)
+        yield store
+
+
+def _connect_reader(config: Config, *, may_create: bool) -> tuple[Store, bool]:
+    """Open the store, read-only if it cannot be written; return whether it can."""
+    if _store_override is not None and not may_create:
         require_store_file(config.store.url)
     try:
-        store = connect_store(config, config.store.url)
+        return connect_store(config, config.store.url), True
     except StoreReadOnly:
-        store = connect_store(config, config.store.url, readonly=True)
-    with store:
-        yield store
+        return connect_store(config, config.store.url, readonly=True), False
 
 
 @contextmanager
@@ -78,7 +123,9 @@ def open_for_writing(*, may_create: bool = False) -> Generator[Store]:
         yield store
 
 
-def connect_store(config: Config, target: str, *, readonly: bool = False) -> Store:
+def connect_store(
+    config: Config, target: str, *, readonly: bool = False, busy_seconds: float | None = None
+) -> Store:
     """Open the store `target` with the configured options."""
     from rekindle.store import open_store
 
@@ -87,7 +134,7 @@ def connect_store(config: Config, target: str, *, readonly: bool = False) -> Sto
     return open_store(
         target,
         durability=config.store.durability,
-        busy_seconds=config.store.busy_seconds,
+        busy_seconds=config.store.busy_seconds if busy_seconds is None else busy_seconds,
         active_seconds=config.retention.active_hours * 3600,
         undo_seconds=config.retention.undo_days * 86400,
         readonly=readonly,
@@ -98,3 +145,146 @@ def require_store_file(target: str) -> None:
     """Raise `NotFound` if the store file does not exist, since opening it would create it."""
     if not is_url(target) and not Path(target).exists():
         raise NotFound(f"Store not found: {target}")
+
+
+# -- refresh
+
+
+def refresh_sessions(store: Store, progress: ProgressCallback | None = None) -> list[str]:
+    """Import what agents have written since the last time; return what to say about it.
+
+    Whatever goes wrong is one of the lines, and what is stored can be read all the same. Only the first
+    call of a command does anything. A screen can call it from a thread of its own.
+    """
+    global _is_refresh_due, _is_refreshed
+    config = load_settings()
+    if not (_is_refresh_due and _accepts_refresh(config)):
+        return []
+    _is_refresh_due, _is_refreshed = False, True
+    try:
+        return _import_changes(config, store, progress)
+    except (RekindleError, OSError) as error:
+        return [f"New sessions were not imported: {_to_sentence(error)}"]
+    except Exception as error:  # noqa: BLE001  # a mistake of ours must not keep anybody from reading
+        return [f"New sessions were not imported: {type(error).__name__}: {error}"]
+
+
+def refresh_and_tell(store: Store) -> None:
+    """Import what is new, with a bar or a line once that lasts, and a line when it is done."""
+    with _show_late_progress("Importing new sessions") as show:
+        lines = refresh_sessions(store, show)
+    for line in lines:
+        _print_notice(line)
+
+
+def _accepts_refresh(config: Config) -> bool:
+    """Return whether new sessions of this machine belong into the store."""
+    mode, target = config.store.refresh, config.store.url
+    if mode == "never" or (mode == "local" and is_url(target)):
+        return False
+    # Another store than that of the settings is read as it is.
+    return _store_override is None or target == load_config().store.url
+
+
+def _import_changes(config: Config, store: Store, progress: ProgressCallback | None) -> list[str]:
+    from rekindle.watching.refresh import BUSY_SECONDS, SessionRefresher, list_problems
+
+    refresher = SessionRefresher(config.home, *get_home_and_env())
+    files = refresher.find_changes(store)
+    if not files:
+        return []
+    result = refresher.import_changes(
+        lambda: connect_store(config, config.store.url, busy_seconds=BUSY_SECONDS), files, progress
+    )
+    if result.report is not None and result.report.messages:
+        from rekindle.watching.background_learning import mark_pending
+
+        with suppress(OSError):  # then `rekindle warm learn` or the next import learns from them
+            mark_pending(config.home)
+    problems = list_problems(result)
+    lines = [*_describe_refresh(result), *problems[:_MAX_PROBLEMS]]
+    if len(problems) > _MAX_PROBLEMS:
+        lines.append(f"… and {format_count(len(problems) - _MAX_PROBLEMS, 'more problem')}.")
+    return lines
+
+
+@contextmanager
+def _show_late_progress(label: str) -> Generator[ProgressCallback]:
+    """Show progress once the work lasts: a bar on a terminal, else one line."""
+    import sys
+
+    from .output import show_progress
+
+    start = time.monotonic()
+    with ExitStack() as stack:
+        shown: list[ProgressCallback] = []
+
+        def show(done: int, total: int) -> None:
+            if not shown and time.monotonic() - start > _QUIET_SECONDS:
+                if not sys.stderr.isatty():
+                    _print_notice(f"{label} …")
+                shown.append(stack.enter_context(show_progress(label)))
+            for callback in shown:
+                callback(done, total)
+
+        yield show
+
+
+def _describe_refresh(result: RefreshResult) -> list[str]:
+    if result.report is None:
+        return ["Another command is importing new sessions at this moment."]
+    return [_format_counts(result.report)] if result.report.sessions else []
+
+
+def _format_counts(report: ImportReport) -> str:
+    """Say how many sessions came from which agents: `3 new sessions from Codex.`."""
+    from rekindle.transcripts import FORMATS
+
+    titles = {format.name: format.title for format in FORMATS}
+    new = [(one.new_sessions, titles[name]) for name, one in report.formats.items()]
+    new = [(count, title) for count, title in new if count]
+    updated = report.sessions - report.new_sessions
+    if not new:
+        names = ", ".join(titles[name] for name, one in report.formats.items() if one.sessions)
+        return f"{format_count(updated, 'session')} updated from {names}."
+    (count, title), *others = new
+    text = f"{format_count(count, 'new session')} from {title}"
+    text += "".join(f", {count:,} from {title}" for count, title in others)
+    return f"{text}; {updated:,} updated." if updated else f"{text}."
+
+
+def _learn_in_background(config: Config) -> None:
+    from rekindle.watching.background_learning import start_learning
+
+    try:
+        start_learning(config.home)
+    except OSError as error:
+        _print_notice(f"Learning was not started: {_to_sentence(error)}")
+
+
+def _learn_now(config: Config, store: Store) -> None:
+    """Learn from what is new, because the notes are about to be read."""
+    from rekindle.watching.background_learning import is_learning_pending, learn_pending
+
+    if not is_learning_pending(config.home):
+        return
+    try:
+        with _show_late_progress("Learning") as show:
+            learn_pending(config.home, store, show)
+    except (RekindleError, OSError) as error:
+        _print_notice(f"New sessions were not learned from: {_to_sentence(error)}")
+
+
+def _to_sentence(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if text.endswith(".") else f"{text}."
+
+
+def get_login_name() -> str:
+    """Return the login name from the system, whatever the environment says."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may run under a uid without an account
+        return str(os.getuid())

@@ -18,12 +18,14 @@ from .load import (
     Config,
     allows_color,
     find_home,
+    find_pager,
     find_unknown_env_vars,
     get_home_and_env,
     get_local_zone,
     is_url,
     load_config,
     resolve_path,
+    should_force_color,
 )
 from .lookup import NAMED_SETTINGS, SETTINGS, get_setting
 from .schema import McpServer
@@ -39,6 +41,7 @@ __all__ = [
     "Value",
     "allows_color",
     "find_home",
+    "find_pager",
     "find_unknown_env_vars",
     "get_home_and_env",
     "get_local_zone",
@@ -47,4 +50,5 @@ __all__ = [
     "load_config",
     "mask_secrets",
     "resolve_path",
+    "should_force_color",
 ]

@@ -37,6 +37,8 @@ class Config:
     gateway: schema.GatewaySection
     processes: schema.ProcessesSection
     warm: schema.WarmSection
+    sandbox: schema.SandboxSection
+    permissions: schema.PermissionsSection
     mcp: schema.McpSection
     extra_values: Mapping[str, Value]
     origins: Mapping[str, str]
@@ -163,6 +165,26 @@ def get_home_and_env() -> tuple[Path, Mapping[str, str]]:
 def allows_color(env: Mapping[str, str] = os.environ) -> bool:
     """Return whether the user allows colored terminal output."""
     return not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+
+
+def should_force_color(env: Mapping[str, str] = os.environ) -> bool:
+    """Return whether the user wants colored output in a pipe too."""
+    return env.get("FORCE_COLOR", "") not in ("", "0") and not env.get("NO_COLOR")
+
+
+def find_pager(env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Return the command of the user's pager: PAGER, or else less; nothing if there is none."""
+    import shlex
+    import shutil
+
+    try:
+        words = shlex.split(env.get("PAGER", "less"))
+    except ValueError:
+        return ()
+    if not words or words[0] == "cat" or env.get("TERM") == "dumb":
+        return ()
+    found = shutil.which(words[0], path=env.get("PATH"))
+    return (found, *words[1:]) if found else ()
 
 
 def load_config(env: Mapping[str, str] = os.environ, *, store: str | None = None) -> Config:

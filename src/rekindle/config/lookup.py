@@ -27,6 +27,8 @@ SECTIONS: Mapping[str, type] = {
     "gateway": schema.GatewaySection,
     "processes": schema.ProcessesSection,
     "warm": schema.WarmSection,
+    "sandbox": schema.SandboxSection,
+    "permissions": schema.PermissionsSection,
     "mcp": schema.McpSection,
 }
 # Tables that the user names: `[mcp.servers.files]`.

@@ -23,6 +23,11 @@ class StoreSection:
     busy_seconds: float = declare_setting(
         30.0, "seconds to wait for another writer", limits=NumberRange(0)
     )
+    refresh: Literal["local", "always", "never"] = declare_setting(
+        "local",
+        "before reading, import new sessions of this machine's agents: into a local file (local), also"
+        " into PostgreSQL (always), or not (never)",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,18 @@ class ModelSection:
         "", "API key for the model; never shown", env="OPENAI_API_KEY", form="secret"
     )
     name: str = declare_setting("", "name of the model", env="REKINDLE_MODEL")
+    connect_seconds: float = declare_setting(
+        10.0, "seconds to wait for a connection to the model", limits=NumberRange(0.1, 3600)
+    )
+    silence_seconds: float = declare_setting(
+        120.0, "seconds to wait for the next part of an answer", limits=NumberRange(0.1, 86_400)
+    )
+    answer_seconds: float = declare_setting(
+        900.0, "maximum seconds of one answer of the model", limits=NumberRange(0.1, 86_400)
+    )
+    attempts: int = declare_setting(
+        5, "maximum attempts of a request to the model", limits=NumberRange(1, 100)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +96,21 @@ class AgentSection:
         0,
         "context window of the model in tokens; 0: unknown, wait until the model rejects a request",
         limits=NumberRange(0),
+    )
+    compress_at: float = declare_setting(
+        0.85,
+        "share of the context that is used before it is compressed",
+        limits=NumberRange(0.1, 1),
+    )
+    prompt: str = declare_setting(
+        "", "what the agent is told about itself, at the start of its system prompt"
+    )
+    instruction_files: str = declare_setting(
+        "SOUL.md,AGENTS.md,CLAUDE.md",
+        "files of the working folder that are added to the system prompt, separated by commas",
+    )
+    instruction_chars: int = declare_setting(
+        20_000, "maximum characters of an instruction file", limits=NumberRange(0, 1_000_000)
     )
 
 
@@ -113,7 +145,7 @@ class ChatSection:
     # Separate from the gateway's: trust at your own terminal does not extend to chat users.
     approval: Literal["always", "dangerous", "refuse", "never"] = declare_setting(
         "dangerous",
-        "ask before every command or a dangerous one, refuse dangerous ones, or never ask",
+        "ask before every call that acts or only a dangerous one, refuse those, or never ask",
     )
     owner: str = declare_setting(
         "",
@@ -137,6 +169,32 @@ class GatewaySection:
     max_turns: int = declare_setting(100, "maximum concurrent turns", limits=NumberRange(1, 10_000))
     approval: Literal["refuse", "never"] = declare_setting(
         "refuse", "dangerous commands: refuse them, or never ask and run them"
+    )
+    allow: str = declare_setting(
+        "",
+        "who may talk, besides those allowed with `rekindle gateway allow`: PLATFORM:USER[=ROLE],"
+        " separated by spaces; USER may be *",
+    )
+    pairing: bool = declare_setting(
+        True, "answer a stranger's direct message with a pairing code for the operator"
+    )
+    user_turns: int = declare_setting(
+        200, "messages a user may send per day; 0: no limit", limits=NumberRange(0)
+    )
+    user_tokens: int = declare_setting(
+        0, "tokens a user may use per day; 0: no limit", limits=NumberRange(0)
+    )
+    user_cost: Decimal = declare_setting(
+        Decimal(0), "cost a user may cause per day; 0: no limit", limits=NumberRange(0)
+    )
+    guest_turns: int = declare_setting(
+        20, "messages a guest may send per day; 0: no limit", limits=NumberRange(0)
+    )
+    guest_tokens: int = declare_setting(
+        200_000, "tokens a guest may use per day; 0: no limit", limits=NumberRange(0)
+    )
+    guest_cost: Decimal = declare_setting(
+        Decimal(0), "cost a guest may cause per day; 0: no limit", limits=NumberRange(0)
     )
     workdir: str = declare_setting("work", "working folder of the tools", form="path")
     edit_seconds: float = declare_setting(
@@ -162,6 +220,9 @@ class GatewaySection:
     )
     keep_days: float = declare_setting(
         30.0, "days to keep delivered messages", limits=NumberRange(1)
+    )
+    memory_flush: bool = declare_setting(
+        True, "let the agent save what it should remember before a conversation is reset"
     )
     health_port: int = declare_setting(
         0, "port of the local health page; 0: any free port", limits=NumberRange(0, 65_535)
@@ -207,6 +268,33 @@ class WarmSection:
 
 
 @dataclass(frozen=True, slots=True)
+class SandboxSection:
+    """Settings of the sandbox that commands and code run in."""
+
+    mode: Literal["auto", "bubblewrap", "landlock", "off"] = declare_setting(
+        "auto", "how commands and code are confined; auto: the best that works on this machine"
+    )
+    network: bool = declare_setting(False, "let every command and all code reach the network")
+    readable: str = declare_setting(
+        "", "more files and folders that commands may read, separated by colons"
+    )
+    writable: str = declare_setting(
+        "", "more folders that commands may change, separated by colons"
+    )
+    environment: str = declare_setting(
+        "", "variables that commands get although they look like secrets, separated by commas"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionsSection:
+    """Rules about tool calls: `tool`, or `tool: the beginning of a command or path`."""
+
+    allow: tuple[str, ...] = declare_setting((), "calls that need no approval")
+    refuse: tuple[str, ...] = declare_setting((), "calls that are always refused")
+
+
+@dataclass(frozen=True, slots=True)
 class McpSection:
     start_seconds: float = declare_setting(
         20.0, "seconds to wait for the servers to start", limits=NumberRange(0.1, 600)
@@ -237,6 +325,9 @@ class McpServer:
         120.0, "maximum seconds per call", limits=NumberRange(0.1, 3600)
     )
     enabled: bool = declare_setting(True, "false: do not connect")
+    sandbox: bool = declare_setting(
+        False, "run the program in the sandbox; its tools then need no approval"
+    )
     type: Literal["stdio", "http"] = declare_setting(
         "", "accepted for compatibility; command or url already implies it"
     )

@@ -122,6 +122,8 @@ def parse_text(setting: Setting, text: str) -> Any:
         words = {"1": True, "true": True, "yes": True, "on": True}
         words |= {"0": False, "false": False, "no": False, "off": False}
         return words.get(text.lower(), text)
+    if setting.kind is list:
+        return [line.strip() for line in text.splitlines() if line.strip()]
     try:
         return setting.kind(text)
     except (ValueError, InvalidOperation):

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from rekindle.agent.tools.confinement import get_sandbox
+from rekindle.agent.tools.tool import ALL_ABILITIES
 from rekindle.agent.turn import format_cost
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.routing.reset_policy import compute_next_reset
@@ -17,7 +19,7 @@ from rekindle.store import Filter, Store
 from rekindle.store.conversations.inbox import InboundMessage
 from rekindle.types import ResetPolicy, Route, Session, Tokens, Usage
 
-from .context import GatewayContext, derive_owner
+from .context import GatewayContext, get_owner
 
 MAX_LISTED = 10
 _MAX_CANDIDATES = 40  # sessions searched for resumable ones
@@ -51,7 +53,7 @@ class CommandContext(NamedTuple):
 
     @property
     def owner(self) -> str:
-        return derive_owner(self.inbound.key, self.inbound.source)
+        return get_owner(self.route)
 
 
 def start_new(context: CommandContext) -> str:
@@ -177,6 +179,9 @@ def set_home(context: CommandContext) -> str:
     """Make this chat the home of its platform."""
     if context.inbound.source.platform == LOCAL:
         raise InvalidInput("a terminal cannot be the home chat: it cannot receive when closed")
+    gate = context.gateway_context.gate
+    if gate is not None and gate.find_role(context.inbound.source) != "owner":
+        raise InvalidInput("only an owner may choose the home chat")
     context.store.routes.set_home(context.inbound.source)
     chat = clean_text(describe_source(context.inbound.source))
     platform = clean_text(context.inbound.source.platform)
@@ -199,10 +204,21 @@ def show_status(context: CommandContext) -> str:
         f"Chat tokens: {_format_tokens(context.route.tokens)}",
         *_iter_model_lines(context.route.usage),
         f"Reset: {_format_reset(policy, due)}",
+        f"Sandbox: {_describe_sandbox(context)}",
         "An answer is in progress." if context.turn_state.running else "No answer in progress.",
         describe_conversation(context.session),
     ]
     return "\n".join(lines)
+
+
+def _describe_sandbox(context: CommandContext) -> str:
+    """Describe how the commands of this chat are confined."""
+    gate = context.gateway_context.gate
+    role = "owner" if gate is None else gate.find_role(context.inbound.source) or "guest"
+    tools = context.gateway_context.build_tool_context(context.route, role)
+    if not tools.abilities >= ALL_ABILITIES:
+        return f"{get_sandbox(tools).describe_mode()}; only tools that change nothing"
+    return get_sandbox(tools).describe_mode()
 
 
 def _describe_start(context: CommandContext) -> str:

@@ -20,9 +20,11 @@ from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
 from rekindle.types import Message
 
 from . import command_handlers
+from .access import linking
 from .command_handlers import CommandContext, TurnState, describe_conversation
 from .context import GatewayContext
 from .conversation import TextSplitter
+from .memory import command as memory_command
 
 # Run alongside a running turn, after it, or after stopping it and what is queued before.
 CommandTiming: TypeAlias = Literal["immediate", "after_turn", "stop_turn"]
@@ -116,6 +118,14 @@ COMMANDS: Mapping[str, ChatCommand] = {
         ),
         ChatCommand("compress", "", "summarize older messages to free context", "after_turn", None),
         ChatCommand(
+            "memory",
+            memory_command.USAGE,
+            "show or change what is remembered about you",
+            "immediate",
+            memory_command.handle_memory,
+            True,
+        ),
+        ChatCommand(
             "status",
             "",
             "show the current session and its token usage",
@@ -131,6 +141,15 @@ COMMANDS: Mapping[str, ChatCommand] = {
             command_handlers.set_home,
             True,
         ),
+        ChatCommand(
+            "link",
+            "[code]",
+            "be the same person here and on another platform",
+            "after_turn",
+            linking.link_identity,
+            True,
+        ),
+        ChatCommand("unlink", "", "undo /link", "after_turn", linking.unlink_identity, True),
         ChatCommand("help", "", "list the commands", "immediate", _show_help),
     )
 }
@@ -244,7 +263,8 @@ class CommandRunner:
     ) -> CommandContext:
         """Build the context of a command. A command never resets a conversation automatically."""
         store, source = self._executor.store, inbound.source
-        route = store.routes.open(inbound.key, source, name=describe_source(source))
+        owner = self._context.find_owner(source)
+        route = store.routes.open(inbound.key, source, name=describe_source(source), owner=owner)
         session = command_handlers.find_session(store, route.session)
         if session is not None and session.end_reason == "compression":
             session = store.find_tip(session)  # crashed before the route was updated

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from rekindle.agent.model.client import Model
+from rekindle.agent.persona import PersonaSettings
 from rekindle.agent.tools.registry import Toolbox
 from rekindle.agent.tools.tool import ToolContext
 from rekindle.agent.turn import Advisor, TurnLimits
@@ -14,19 +15,31 @@ from rekindle.routing.key import KeyParts, build_key, get_key_rule, join_key
 from rekindle.routing.reset_policy import get_policy
 from rekindle.routing.source import LOCAL
 from rekindle.store.store_executor import StoreExecutor
-from rekindle.types import KeyRule, Overridable, Price, ResetPolicy, Route, Source, Tokens, Usage
+from rekindle.types import (
+    JSON,
+    KeyRule,
+    Overridable,
+    Price,
+    ResetPolicy,
+    Role,
+    Route,
+    Source,
+    Tokens,
+    Usage,
+)
+
+from .access.gate import Gate
 
 # A message that arrives during a turn waits, joins the turn, or stops it.
 BusyMode: TypeAlias = Literal["queue", "steer", "interrupt"]
 
-DEFAULT_PROMPT = (
-    "You are a helpful agent. You can use tools; use them instead of guessing. Report briefly and"
-    " plainly what you did and what the result was."
-)
-
 
 async def _is_never_busy(owner: str, session: str) -> bool:
     return False
+
+
+def _describe_nothing() -> Mapping[str, JSON]:
+    return {}
 
 
 def _list_no_homes() -> Iterable[Source]:
@@ -37,21 +50,23 @@ class GatewayContext(NamedTuple):
     """The services and settings of a gateway, or of a terminal chat.
 
     `instance` identifies this process among those that share the store; its leases last `lease`
-    seconds. `build_tool_context` returns what tools may do in a conversation. `is_busy` returns
-    whether a session of an owner has running background processes. `platforms` are the connected
+    seconds. `build_tool_context` returns what tools may do for a role in a conversation. `is_busy`
+    returns whether a session of an owner has running background processes. `platforms` are the connected
     ones, `homes` reads their home chats. A message is abandoned after `max_attempts` crashes.
-    `starter` warms up new sessions, `advise` knows how failures were fixed before.
+    `starter` warms up new sessions, `advise` knows how failures were fixed before. `gate` decides who
+    may talk; a terminal has none. `persona` makes the system prompt; `describe_session` returns what is
+    stored with a new session: folder, branch, model settings.
     """
 
     executor: StoreExecutor
     model: Model
     toolbox: Toolbox
-    build_tool_context: Callable[[Route], ToolContext]
+    build_tool_context: Callable[[Route, Role], ToolContext]
     instance: str
     policies: Overridable[ResetPolicy] = Overridable(ResetPolicy())
     key_rules: Overridable[KeyRule] = Overridable(KeyRule())
     lease: float = 30.0
-    prompt: str = DEFAULT_PROMPT
+    persona: PersonaSettings = PersonaSettings()
     limits: TurnLimits = TurnLimits()
     price: Price = Price()
     busy_mode: BusyMode = "queue"
@@ -61,10 +76,20 @@ class GatewayContext(NamedTuple):
     max_attempts: int = 3
     starter: WarmStarter | None = None
     advise: Advisor | None = None
+    gate: Gate | None = None
+    describe_session: Callable[[], Mapping[str, JSON]] = _describe_nothing
 
-    def build_key(self, source: Source) -> str:
-        """Build the key of the conversation that a source belongs to."""
-        return build_key(source, get_key_rule(self.key_rules, source))
+    def build_key(self, source: Source, role: Role = "owner") -> str:
+        """Build the key of the conversation that a source belongs to.
+
+        Only owners may share the one conversation of all direct messages.
+        """
+        rule = get_key_rule(self.key_rules, source)
+        return build_key(source, rule if role == "owner" else rule._replace(direct="shared"))
+
+    def find_owner(self, source: Source) -> str | None:
+        """Return who owns the direct conversations of a linked person; this blocks on the store."""
+        return None if self.gate is None else self.gate.find_owner(source)
 
     def resolve_policy(self, source: Source) -> ResetPolicy:
         """Return the reset policy that applies to a source."""
@@ -73,6 +98,11 @@ class GatewayContext(NamedTuple):
     def compute_usage(self, tokens: Tokens) -> tuple[str, Usage]:
         """Return the model's name and the usage, with cost, of these tokens."""
         return self.model.endpoint.model, Usage(tokens, self.price.compute_cost(tokens))
+
+
+def get_owner(route: Route) -> str:
+    """Return the owner of a route's sessions."""
+    return route.owner or derive_owner(route.key, route.origin)
 
 
 def derive_owner(key: str, source: Source) -> str:

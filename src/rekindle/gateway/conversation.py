@@ -9,6 +9,7 @@ where it stopped.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
@@ -17,6 +18,7 @@ from typing import TypeAlias
 
 from rekindle.agent.compaction import compress_session
 from rekindle.agent.model.client import TextDelta
+from rekindle.agent.persona import SessionStart, load_persona
 from rekindle.agent.tools.schema_check import build_tool_checks
 from rekindle.agent.turn import (
     Compacted,
@@ -34,10 +36,14 @@ from rekindle.routing.context_prompt import build_context_prompt
 from rekindle.routing.reset_policy import ResetReason, find_reset_reason
 from rekindle.routing.source import describe_source
 from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
-from rekindle.types import Message, ResetPolicy, Route, Session, Source
+from rekindle.types import Message, ResetPolicy, Role, Route, Session, Source, Usage
 
-from .context import GatewayContext, derive_owner
+from .access.rules import get_rank
+from .context import GatewayContext, get_owner
 from .log_format import CURRENT_SESSION
+from .memory.facts import render_facts
+from .schedule.command_run import INTERRUPTED, run_job_command
+from .schedule.run_message import RunInfo, build_run_prompt, is_nothing, read_run
 
 TextSplitter: TypeAlias = Callable[[str], Sequence[str]]
 
@@ -65,21 +71,22 @@ class Conversation:
         self._joined: list[InboundMessage] = []  # messages that the running turn answers
         self._session: Session | None = None  # of the running turn
 
-    async def open_route(self, source: Source) -> Route:
-        """Open the route, with a new session if the current one is stale."""
+    async def open_route(self, source: Source, run: RunInfo | None = None) -> Route:
+        """Open the route, with a new session if the current one is stale. `run`: for a job."""
         policy, now = self._context.resolve_policy(source), time()
         idle_session = await self._find_idle_session(source, policy, now)
 
         def check_route(route: Route) -> str | None:
             return find_reset_reason(policy, route.updated, now, busy=route.session != idle_session)
 
-        routes = self._executor.store.routes
+        owner = run.owner if run else await self._executor.run(self._context.find_owner, source)
         return await self._executor.run(
-            routes.open,
+            self._executor.store.routes.open,
             self.key,
             source,
-            name=describe_source(source),
-            get_reset_reason=check_route,
+            name=f"job: {run.name}" if run else describe_source(source),
+            owner=owner,
+            get_reset_reason=None if run else check_route,
         )
 
     async def _find_idle_session(
@@ -92,7 +99,7 @@ class Conversation:
             return None
         if find_reset_reason(policy, route.updated, now) is None:
             return None
-        busy = await self._context.is_busy(derive_owner(self.key, source), route.session)
+        busy = await self._context.is_busy(get_owner(route), route.session)
         return None if busy else route.session
 
     def build_session(self, route: Route) -> Session:
@@ -114,8 +121,8 @@ class Conversation:
         turn_context = TurnContext(
             model=self._context.model,
             toolbox=self._context.toolbox,
-            tool_context=self._context.build_tool_context(route),
-            opening=await self._build_opening(inbound.source, route, session),
+            tool_context=self._context.build_tool_context(route, await self._find_turn_role()),
+            opening=await self.build_opening(inbound.source, route, session, read_run(inbound)),
             limits=self._context.limits,
             price=self._context.price,
             steering=self._collect_steering if self._context.busy_mode == "steer" else None,
@@ -141,6 +148,72 @@ class Conversation:
         session = await self._executor.run(self._executor.store.find_tip, first.session)
         for inbound in others:
             await self._executor.run(self._executor.store.inbox.start_turn, inbound, session)
+
+    def find_role(self, inbound: InboundMessage) -> Role | None:
+        """Return the role of a speaker now, or None if they may not talk; this blocks on the store."""
+        gate = self._context.gate
+        return "owner" if gate is None else gate.find_role(get_speaker(inbound))
+
+    async def find_refusal(self, inbound: InboundMessage) -> str | None:
+        """Return why a message must not be answered: what to tell its sender, or an empty text."""
+        gate = self._context.gate
+        if gate is None:
+            return None
+        speaker = get_speaker(inbound)
+        role = await self._executor.run(gate.find_role, speaker)
+        if role is None:  # denied since the message came in
+            return ""
+        limit = await self._executor.run(gate.find_exceeded_limit, speaker, role)
+        if limit is None:
+            return None
+        return f"You have reached the limit for today: {limit}. It starts anew at midnight UTC."
+
+    async def refuse(self, inbound: InboundMessage, text: str) -> list[OutboundMessage]:
+        """End a message without a turn; tell its sender why, unless the text is empty."""
+        self.outbound = await self._executor.run(
+            self._executor.store.inbox.finish_turn,
+            [inbound],
+            inbound.session or "",
+            [],
+            [(inbound.source, text)] if text else [],
+            reason=text or "the sender may no longer talk",
+        )
+        return self.outbound
+
+    async def _find_turn_role(self) -> Role:
+        """Return the least of the roles of those who are answered by the running turn."""
+        least: Role = "owner"
+        for inbound in self._joined:
+            role = await self._executor.run(self.find_role, inbound) or "guest"
+            least = min(least, role, key=get_rank)
+        return least
+
+    async def run_command(self, inbound: InboundMessage, run: RunInfo) -> None:
+        """Run the command of a job, at most once, and post its output."""
+        output, reason = INTERRUPTED, "interrupted"
+        if not inbound.attempts:  # a crash in the midst of it is not known to be harmless
+            route = await self.open_route(inbound.source, run)
+            folder = self._context.build_tool_context(route, "owner").cwd
+            try:
+                output, reason = await run_job_command(inbound.message.text, folder)
+            except asyncio.CancelledError:
+                await self._post_output(inbound, INTERRUPTED, "interrupted")
+                raise
+        await self._post_output(inbound, output, reason)
+
+    async def _post_output(self, inbound: InboundMessage, output: str, reason: str | None) -> None:
+        run = read_run(inbound)
+        is_quiet = run is not None and run.is_silent and reason is None
+        text = f"{output}\n\n({reason})" if reason and output != INTERRUPTED else output
+        parts = () if is_quiet else self._splitter(text)
+        self.outbound = await self._executor.run(
+            self._executor.store.inbox.finish_turn,
+            [inbound],
+            "",
+            [],
+            [(inbound.source, part) for part in parts],
+            reason=reason,
+        )
 
     async def forward_report(self, inbound: InboundMessage) -> list[OutboundMessage]:
         """Forward a process report: send it to the chat and append it to its session."""
@@ -239,7 +312,7 @@ class Conversation:
     async def _begin_turn(self, inbound: InboundMessage) -> tuple[InboundMessage, Route, Session]:
         if inbound.state == "running" and inbound.session is not None:
             return await self._resume_turn(inbound, inbound.session)
-        route = await self.open_route(inbound.source)
+        route = await self.open_route(inbound.source, read_run(inbound))
         session, inbound = await self._executor.run(
             self._store_message, inbound, route, self.build_session(route)
         )
@@ -253,7 +326,8 @@ class Conversation:
         gateway_context, store = self._context, self._executor.store
         if gateway_context.starter is None or not store.preludes.is_new(session):
             return session, store.inbox.start_turn(inbound, session)
-        tool_context = gateway_context.build_tool_context(route)
+        role = self.find_role(inbound) or "guest"
+        tool_context = gateway_context.build_tool_context(route, role)
         tools, text = gateway_context.toolbox.build_definitions(tool_context), inbound.message.text
         new_session = NewSession(
             session, text, build_tool_checks(tools), str(tool_context.cwd), session.owner
@@ -280,7 +354,8 @@ class Conversation:
         return inbound, route, tip
 
     async def _finish_turn(self, inbound: InboundMessage, route: Route, ended: TurnEnded) -> None:
-        parts = self._splitter(ended.message.text)
+        text = ended.message.text
+        parts = () if is_nothing(read_run(inbound), text) else self._splitter(text)
         store = self._executor.store
         self.outbound = await self._executor.run(
             store.inbox.finish_turn,
@@ -295,6 +370,11 @@ class Conversation:
         )
         self.partial_answer = ""
         await self._executor.run(store.routes.touch, self.key, ended.usage)
+        if self._context.gate is not None:
+            total = Usage()
+            for usage in ended.usage.values():
+                total = total.add(usage)
+            await self._executor.run(self._context.gate.record_turn, get_speaker(inbound), total)
 
     async def _build_reset_notices(
         self, inbound: InboundMessage, route: Route
@@ -316,21 +396,33 @@ class Conversation:
             return None
         return (await self._executor.run(self._executor.store.session, session)).title
 
-    async def _build_opening(self, source: Source, route: Route, session: Session) -> list[Message]:
-        context = self._context
-        start = await self._executor.run(self._executor.store.preludes.load, session)
+    async def build_opening(
+        self, source: Source, route: Route, session: Session, run: RunInfo | None = None
+    ) -> list[Message]:
+        """Build what precedes the stored messages: prompt, memory, context, and the prelude."""
+        context, store = self._context, self._executor.store
+        start = await self._executor.run(store.preludes.load, session)
         homes = await self._executor.run(context.homes)
+        list_facts = store.memory.list_for_session
+        facts = render_facts(await self._executor.run(list_facts, get_owner(route), session.id))
         prompts = [
-            context.prompt,
-            build_context_prompt(source, platforms=context.platforms, homes=homes),
+            await self._executor.run(self._load_persona, source, route, session),
+            *([facts] if facts else []),
+            build_context_prompt(
+                source, platforms=context.platforms, homes=homes, names_speakers=True
+            ),
         ]
-        if route.reset is not None:
-            prompts.append(
-                reset_notice.build_model_notice(
-                    _parse_reset_reason(route.reset), context.resolve_policy(source)
-                )
-            )
+        if run is not None:
+            prompts.append(build_run_prompt(run))
         return build_opening_messages("\n\n".join(prompts), start.messages)
+
+    def _load_persona(self, source: Source, route: Route, session: Session) -> str:
+        policy, notice = self._context.resolve_policy(source), ""
+        if route.reset is not None:
+            notice = reset_notice.build_model_notice(_parse_reset_reason(route.reset), policy)
+        folder = self._context.build_tool_context(route, "guest").cwd
+        start = SessionStart(folder, time(), policy.time_zone, notice)
+        return load_persona(self._executor.store, session, self._context.persona, start)
 
     async def _collect_steering(self) -> list[Message]:
         """Add messages that arrived during the turn, up to the next command."""
@@ -341,11 +433,18 @@ class Conversation:
                 continue
             if is_command(inbound.message) or not is_same_chat(inbound, self._joined[0]):
                 break
+            if not await self._may_join(inbound):
+                break
             assert self._session is not None
             begun = await self._executor.run(store.inbox.start_turn, inbound, self._session)
             self._joined.append(begun)
             messages.append(begun.message)
         return messages
+
+    async def _may_join(self, inbound: InboundMessage) -> bool:
+        """Return whether a message may join the running turn: its tools are those of who began it."""
+        role = await self._executor.run(self.find_role, inbound)
+        return role is not None and get_rank(role) >= get_rank(await self._find_turn_role())
 
     async def _compress(self, session: Session, messages: Sequence[Message]) -> Compacted | None:
         compacted = await compress_session(self._executor, self._context.model, session, messages)
@@ -362,15 +461,24 @@ def build_route_session(context: GatewayContext, route: Route) -> Session:
     return context.executor.store.begin(
         id=route.session,
         source=source.platform,
-        owner=derive_owner(route.key, source),
+        owner=get_owner(route),
         user=source.user_name or source.user_id,
         model=context.model.endpoint.model,
+        **context.describe_session(),
     )
+
+
+def get_speaker(inbound: InboundMessage) -> Source:
+    """Return the source of who speaks: for the run of a job, of who made it."""
+    run = read_run(inbound)
+    return inbound.source if run is None else run.maker
 
 
 def is_command(message: Message) -> bool:
     """Return whether a message is for the gateway and not for the model."""
-    return message.role == "user" and _COMMAND_PATTERN.match(message.text) is not None
+    if message.role != "user" or (message.meta or {}).get("run"):
+        return False
+    return _COMMAND_PATTERN.match(message.text) is not None
 
 
 def is_report(message: Message) -> bool:

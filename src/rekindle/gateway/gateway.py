@@ -15,20 +15,28 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from rekindle.errors import InvalidInput, StoreError
 from rekindle.platforms import Platform, PlatformMessage
 from rekindle.processes.operations import Processes
 from rekindle.routing.key import KeyParts, join_key
-from rekindle.store.conversations.inbox import AcceptResult
+from rekindle.routing.speaker import add_speaker
+from rekindle.store.conversations.inbox import AcceptResult, OutboundMessage
+from rekindle.types import Role, Route
 
+from .access.gate import Gate
+from .access.rules import AccessRules
 from .commands import CommandRunner
 from .context import GatewayContext
+from .conversation import is_report
 from .crash_attempts import AttemptTracker
 from .log_format import CURRENT_KEY
+from .memory import flush as memory_flush
 from .outbox_sender import OutboxSender, SendRetryPolicy
 from .process_reports import forward_reports
+from .schedule.scheduler import POLL_SECONDS, Scheduler
 from .worker import Worker, WorkerContext
 
 logger = logging.getLogger(__name__)
@@ -49,6 +57,8 @@ class GatewayOptions(NamedTuple):
     grace_seconds: float = 20.0
     keep_seconds: float = 30 * 86_400.0
     retry_policy: SendRetryPolicy = SendRetryPolicy()
+    flushes_memory: bool = True
+    flush_poll_seconds: float = memory_flush.POLL_SECONDS
 
 
 _DEFAULT_OPTIONS = GatewayOptions()
@@ -65,8 +75,14 @@ class Gateway:
         options: GatewayOptions = _DEFAULT_OPTIONS,
         processes: Processes | None = None,
     ) -> None:
-        """Create a gateway; `processes` report to the chats in which they were started."""
-        self.context = context
+        """Create a gateway; `processes` report to the chats in which they were started.
+
+        Without a gate in the context, only people whom the store knows may talk.
+        """
+        gate = context.gate or Gate(
+            context.executor.store.people, AccessRules(), context.executor.store.links
+        )
+        self.context = context = context._replace(gate=gate)
         self.platforms = {platform.name: platform for platform in platforms}
         self.started = time.time()
         self.accepted_count = 0
@@ -85,6 +101,15 @@ class Gateway:
             asyncio.Semaphore(options.max_turns),
             options.edit_seconds,
         )
+        self._scheduler = Scheduler(
+            context.executor,
+            gate,
+            list(self.platforms),
+            instance=context.instance,
+            lease_seconds=context.lease,
+            on_start=self._on_accepted,
+        )
+        self._flusher = memory_flush.MemoryFlusher(context, self._build_key_prefixes())
         self._workers: dict[str, Worker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stopping = asyncio.Event()
@@ -112,7 +137,12 @@ class Gateway:
         loops = [
             *(self._listen(platform) for platform in self.platforms.values()),
             self._run_periodically(self._options.poll_seconds, self._poll_for_work),
+            self._run_periodically(POLL_SECONDS, self._scheduler.start_due),
         ]
+        if self._options.flushes_memory:
+            loops.append(
+                self._run_periodically(self._options.flush_poll_seconds, self._flush_memory)
+            )
         if self._processes is not None:
             loops.append(forward_reports(self._processes, self.platforms, self.accept))
         tasks = [asyncio.create_task(loop) for loop in loops]
@@ -147,28 +177,48 @@ class Gateway:
     async def accept(self, incoming: PlatformMessage) -> None:
         """Store an incoming message once and make sure that a worker handles it."""
         try:
-            key = self.context.build_key(incoming.source)
-            token = CURRENT_KEY.set(key)
-            result = await self._retry_until_stored(lambda: self._store_incoming(key, incoming))
+            result = await self._retry_until_stored(
+                lambda: self._executor.run(self._check_and_store, incoming)
+            )
         except InvalidInput as error:
             # Acknowledge it anyway: it would be rejected again on every redelivery.
             platform = incoming.source.platform
             logger.error("%s: rejected a message: %s", platform, error)
             return
-        if result.is_new:
-            self.accepted_count += 1
-            if result.has_lease:
-                self._start_worker(key)
-            elif worker := self._workers.get(key):
-                worker.on_new_message(result.inbound)
+        if isinstance(result, OutboundMessage):
+            self._sender.send([result])
+        elif result is not None:
+            self._on_accepted(result)
+
+    def _on_accepted(self, result: AcceptResult) -> None:
+        """Make sure that a worker handles a message that was stored."""
+        if not result.is_new:
+            return
+        key = result.inbound.key
+        token = CURRENT_KEY.set(key)
+        self.accepted_count += 1
+        if result.has_lease:
+            self._start_worker(key)
+        elif worker := self._workers.get(key):
+            worker.on_new_message(result.inbound)
         CURRENT_KEY.reset(token)
 
-    async def _store_incoming(self, key: str, incoming: PlatformMessage) -> AcceptResult:
-        return await self._executor.run(
-            self._inbox.accept,
-            key,
-            incoming.source,
-            incoming.message,
+    def _check_and_store(self, incoming: PlatformMessage) -> AcceptResult | OutboundMessage | None:
+        """Store a message of someone who may talk; return a reply to a stranger, or nothing."""
+        gate, source = self.context.gate, incoming.source
+        role: Role = "owner"
+        if gate is not None and not is_report(incoming.message):
+            admission = gate.check(source)
+            if admission.role is None:
+                if not admission.reply:
+                    return None
+                key = self.context.build_key(source, "guest")
+                return self._inbox.post(key, source, admission.reply)
+            role = admission.role
+        return self._inbox.accept(
+            self.context.build_key(source, role),
+            source,
+            add_speaker(incoming.message, source),
             instance=self.context.instance,
             lease_seconds=self.context.lease,
         )
@@ -184,6 +234,19 @@ class Gateway:
             return
         worker = self._workers[key] = Worker(self._worker_context, key)
         self._tasks[key] = asyncio.create_task(self._run_worker(worker))
+
+    async def _flush_memory(self) -> None:
+        await self._flusher.run_due(self._run_flush, self._workers)
+
+    async def _run_flush(self, route: Route) -> None:
+        """Run the flush of a conversation whose lease we hold, as the work of its worker."""
+        key = route.key
+        if self._stopping.is_set() or key in self._workers:
+            return
+        worker = Worker(self._worker_context, key, partial(self._flusher.flush, route))
+        self._workers[key] = worker
+        self._tasks[key] = task = asyncio.create_task(self._run_worker(worker))
+        await asyncio.wait([task])
 
     async def _run_worker(self, worker: Worker) -> None:
         try:
@@ -249,6 +312,10 @@ class Gateway:
                     worker.on_new_message(inbound)
         if time.monotonic() - self._last_cleanup > _CLEANUP_SECONDS:
             await self._executor.run(self._inbox.delete_finished, self._options.keep_seconds)
+            people = self._executor.store.people
+            await self._executor.run(people.delete_old, self._options.keep_seconds)
+            jobs = self._executor.store.jobs
+            await self._executor.run(jobs.delete_old_runs, self._options.keep_seconds)
             self._last_cleanup = time.monotonic()
 
     def _build_key_prefixes(self) -> Sequence[str]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rekindle.errors import StoreError
 from rekindle.platforms import Platform
@@ -25,6 +25,7 @@ from .crash_attempts import AttemptTracker
 from .live_draft import LiveDraft
 from .log_format import CURRENT_KEY
 from .outbox_sender import OutboxSender
+from .schedule.run_message import read_run
 from .splitting import split_text
 
 logger = logging.getLogger(__name__)
@@ -48,8 +49,15 @@ class WorkerContext(NamedTuple):
 class Worker:
     """The worker of one conversation."""
 
-    def __init__(self, context: WorkerContext, key: str) -> None:
+    def __init__(
+        self,
+        context: WorkerContext,
+        key: str,
+        flush: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
+        """Create a worker; `flush` runs first, until a message arrives."""
         self.key = key
+        self._flush = flush
         self.has_new_work = False  # something arrived while the worker was ending
         self.is_stopping = False  # shutting down: start no new turn
         self._context = context
@@ -75,6 +83,11 @@ class Worker:
     def on_new_message(self, inbound: InboundMessage) -> None:
         """Handle a message that arrives during a turn: run or stop what it calls for."""
         turn, running = self._turn, self._inbound
+        if self._flush is not None:
+            self._flush = None
+            if turn is not None:
+                turn.cancel()
+            return
         if turn is None or running is None or inbound.num in self._immediate_commands:
             return
         if inbound.state != "waiting" or inbound.num == running.num:
@@ -98,6 +111,7 @@ class Worker:
         """Work until nothing is pending. The worker holds the conversation's lease and releases it."""
         CURRENT_KEY.set(self.key)
         try:
+            await self._run_flush()
             while not self.is_stopping:
                 inbound_messages = await self._fetch_pending()
                 if inbound_messages:
@@ -108,6 +122,19 @@ class Worker:
         finally:
             for task in self._immediate_commands.values():
                 task.cancel()
+
+    async def _run_flush(self) -> None:
+        """Run the flush, if there is one and no message has arrived."""
+        if self._flush is None:
+            return
+        self._turn = asyncio.create_task(self._flush())
+        try:
+            await asyncio.wait([self._turn])
+            if not self._turn.cancelled() and (error := self._turn.exception()) is not None:
+                logger.error("the flush of the memory failed", exc_info=error)
+        finally:
+            self._turn.cancel()
+            self._turn = self._flush = None
 
     async def _fetch_pending(self) -> list[InboundMessage]:
         await asyncio.gather(*self._immediate_commands.values(), return_exceptions=True)
@@ -197,6 +224,11 @@ class Worker:
             logger.info("turn of message %d started", inbound.num)
             if decision == "exhausted":
                 await self._abandon(inbound)
+            elif (refusal := await conversation.find_refusal(inbound)) is not None:
+                logger.info("message %d is refused", inbound.num)
+                await conversation.refuse(inbound, refusal)
+            elif (run := read_run(inbound)) is not None and run.kind == "command":
+                await conversation.run_command(inbound, run)
             else:
                 await self._stream_turn(inbound)
         logger.info("turn of message %d ended", inbound.num)

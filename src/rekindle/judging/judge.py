@@ -19,7 +19,7 @@ from .rules import command_output, protocol, tool_contract
 __all__ = ["RULES_VERSION", "Judge", "Outcome", "judge_call"]
 
 # Raise with every change that may change a verdict: older verdicts are then judged again.
-RULES_VERSION = 4
+RULES_VERSION = 5
 
 
 class Judge:

@@ -235,10 +235,9 @@ class WarmSessionHandler:
         question = ApprovalRequest(
             "warm_session", f"delete the template {name}", str(context.cwd), reasons
         )
-        is_approved = (
-            context.approval != "refuse" and context.approve and await context.approve(question)
-        )
-        if not is_approved:
+        can_ask = context.approval != "refuse" and context.approve is not None
+        answer = await context.approve(question) if can_ask and context.approve else "no"
+        if answer in (False, "no"):
             raise ToolError(
                 f"not deleted: approval required; a person can run `rekindle warm delete {name}`",
                 refused=True,

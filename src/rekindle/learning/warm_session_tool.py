@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from rekindle.agent.tools.tool import Tool, ToolContext, ToolResult, build_schema
+from rekindle.agent.tools.tool import CallAssessment, Tool, ToolContext, ToolResult, build_schema
 from rekindle.config import Config, get_home_and_env
 from rekindle.types import JSON
 
@@ -52,10 +52,19 @@ def create_warm_session_tool(
         ),
         parameters=_PARAMETERS,
         handler=handle,
+        abilities=frozenset(("change_rekindle",)),
+        assess=_assess_action,
         missing=_find_missing_requirement,
         emoji="🔥",
         seconds=_TIMEOUT,
     )
+
+
+def _assess_action(context: ToolContext, arguments: Mapping[str, JSON]) -> CallAssessment:
+    """Assess an action; `delete` asks by itself, once it knows which template is meant."""
+    action = str(arguments["action"])
+    command = f"{action} {arguments.get('name', '')}".strip()
+    return CallAssessment(command, acts=action in ("build", "extract"))
 
 
 def create_tool_from_config(config: Config, *, shared: bool) -> Tool:

@@ -53,8 +53,8 @@ SEARCH_SESSIONS = ServerTool(
     title="Search past sessions",
     description=(
         "Search the earlier agent sessions of this project. All words must occur in a message;"
-        ' "a phrase", prefix* and OR are supported, identifiers match as written. Without a query,'
-        " list the newest sessions. Use it to find out how something was done, decided or fixed."
+        ' "a phrase", prefix*, OR and -word are supported, identifiers match as written. Without a'
+        " query, list the newest sessions. Use it to find out how something was done, decided or fixed."
     ),
     parameters=build_schema(
         query=_describe_text("words to find", 1_000),

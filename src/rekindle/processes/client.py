@@ -88,6 +88,11 @@ class ProcessClient(operations.Processes):
 
     handle_close_stdin = handle_resize = handle_unwatch = handle_ack_events = _call
     handle_write = handle_submit = handle_watch = _call_once
+
+    async def handle_restart(self, request: operations.RestartProcess) -> Process:
+        env = os.environ if request.env is None else request.env
+        return await self._call_once(replace(request, env=env))
+
     handle_list = handle_read_log = handle_kill = handle_count_live = handle_kill_all = _query
 
     async def _can_read_offline(self) -> bool:

@@ -75,8 +75,10 @@ class _CommandOperation(Operation[Process], frozen=True):
 class StartProcess(_CommandOperation, frozen=True, kw_only=True):
     """Start a program and return once it is running; its `id` is permanent.
 
-    `env` None means the caller's environment locally, and no additional variables elsewhere. Raise
-    ProcessStartFailed with the reason, TooManyProcesses, or InvalidInput.
+    With `after`, the id of another process, return at once: it starts when that one has exited with
+    0, and fails if that one ends in another way. `env` None means the caller's environment locally,
+    and no additional variables elsewhere. Raise ProcessStartFailed with the reason,
+    TooManyProcesses, or InvalidInput.
     """
 
     owner: str
@@ -87,6 +89,10 @@ class StartProcess(_CommandOperation, frozen=True, kw_only=True):
     watches: Sequence[Watch] = ()
     session: str = ""
     id: str = ""  # generated if empty
+    name: str = ""
+    after: str = ""
+    # Local: a program and its options that run `argv`, such as a sandbox.
+    wrapper: Sequence[str] = ()
 
     def resolve_env(self) -> Mapping[str, str]:
         """Return the environment to pass to the backend."""
@@ -127,6 +133,15 @@ class WaitForExit(ReadingOperation[WaitResult], frozen=True):
 
 class KillProcess(ProcessOperation[Process], frozen=True):
     """Kill the whole process tree and return when nothing of it is left."""
+
+
+class RestartProcess(ProcessOperation[Process], frozen=True, kw_only=True):
+    """Kill a process if it is live, and start its command again as a new process of the same name.
+
+    `env` is the environment of a local process (None: the caller's): none is ever stored.
+    """
+
+    env: Mapping[str, str] | None = None
 
 
 class WriteInput(ProcessOperation[WriteResult], frozen=True):
@@ -223,6 +238,7 @@ class Processes(ABC):
     read_log = OperationMethod(ReadLog)
     wait = OperationMethod(WaitForExit)
     kill = OperationMethod(KillProcess)
+    restart = OperationMethod(RestartProcess)
     submit = OperationMethod(SubmitLine)
     close_stdin = OperationMethod(CloseStdin)
     resize = OperationMethod(ResizeTerminal)

@@ -22,7 +22,7 @@ import msgspec
 from rekindle import errors
 from rekindle.errors import ProcessError, RekindleError, SupervisorUnavailable
 
-PROTOCOL = 3
+PROTOCOL = 4
 _LENGTH = struct.Struct(">I")
 _CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid
 _MAX_FRAME = 64 * 1024 * 1024

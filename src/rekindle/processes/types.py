@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
-ProcessState: TypeAlias = Literal["starting", "running", "exited", "killed", "failed", "lost"]
+ProcessState: TypeAlias = Literal[
+    "waiting", "starting", "running", "exited", "killed", "failed", "lost"
+]
 WatchKind: TypeAlias = Literal["interval", "pattern", "end"]
 EventKind: TypeAlias = Literal["interval", "pattern", "end", "stopped"]
 
-LIVE: frozenset[ProcessState] = frozenset(("starting", "running"))
+LIVE: frozenset[ProcessState] = frozenset(("waiting", "starting", "running"))
 RING_SIZE = 200 * 1024  # bytes of output kept per process
 
 
@@ -44,6 +46,8 @@ class Process(NamedTuple):
     pty: bool = False
     reason: str = ""  # explanation of the state for the user
     session: str = ""  # the session that started it, if any
+    name: str = ""  # given by the user; no other live process of the owner has it
+    after: str = ""  # the process whose success it waited for, if any
 
     @property
     def live(self) -> bool:

@@ -12,6 +12,7 @@ from rekindle.types import Finding
 
 from .learning import observations, outcomes, session_outcomes
 from .sessions import usage
+from .sessions.requests import refresh_all_requests
 from .transfer import copy_routes
 
 _SELECT_COUNTS = """
@@ -128,6 +129,7 @@ def repair_store(engine: Engine, tx: Transaction, progress: Progress | None) -> 
         repairs.append(f"{len(lost)} messages restored because their rewind was missing")
     tx.run("DELETE FROM rewinds WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.num = session)")
     repairs += _repair_counts(tx)
+    refresh_all_requests(tx)
     repairs += usage.repair_usage(tx)
     repairs += copy_routes.repair_conversations(tx)
     outcomes.delete_verdicts(tx)

@@ -23,7 +23,7 @@ from rekindle.store.core.rows import MESSAGE_COLUMNS, row_to_message
 from rekindle.store.core.search_query import SNIPPET_LENGTH
 from rekindle.store.core.tables import IMPORTS
 from rekindle.store.core.text_encoding import escape_text, unescape_text
-from rekindle.store.sessions.list_cache import SessionListCache
+from rekindle.store.sessions.list_cache import SessionListCache, select_newest
 from rekindle.store.sessions.search import search_messages as find_messages
 from rekindle.store.sessions.sessions import get_session_id as _get_id
 from rekindle.store.transfer.bulk_import import (
@@ -51,8 +51,18 @@ from rekindle.types import (
     validate_message,
 )
 
-from .learning import outcomes
-from .sessions import lineage, retention, rewind, sessions, titles, usage, usage_entries
+from .learning import outcomes, projects
+from .sessions import (
+    display_names,
+    lineage,
+    retention,
+    rewind,
+    sessions,
+    title_search,
+    titles,
+    usage,
+    usage_entries,
+)
 from .transfer import copy_routes, jsonl
 
 if TYPE_CHECKING:
@@ -60,7 +70,12 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from rekindle.projects import KnownProjects
     from rekindle.store.conversations.inbox import Inbox
+    from rekindle.store.conversations.jobs import Jobs
+    from rekindle.store.conversations.links import Links
+    from rekindle.store.conversations.memory import Memory
+    from rekindle.store.conversations.people import People
     from rekindle.store.conversations.routes import Routes
     from rekindle.store.learning.experiments import Experiments
     from rekindle.store.learning.observations import Observations
@@ -73,6 +88,7 @@ DAY = 86_400.0
 MAX_REMEMBERED = 10_000
 STAMP_BATCH_SIZE = 500
 _DEFAULT_FILTER = Filter()
+_ALL_SESSIONS = Filter(archived=None)
 _SAVE_STAMP = IMPORTS.build_upsert("path")
 
 __all__ = ["SNIPPET_LENGTH", "Store"]
@@ -258,18 +274,50 @@ class Store:
         where: Filter = _DEFAULT_FILTER,
         owner: str | None = None,
         source: str | None = None,
+        fold: bool = False,
     ) -> list[Session]:
-        """Return sessions by last activity, newest first."""
+        """Return sessions by last activity, newest first; with `fold` no sub-agents of others."""
         _check_page(limit, offset)
         where = where.with_(owner=owner, source=source) if owner or source else where
-        condition, params = where.to_sql(self._clock())
         with self._engine.begin_read() as tx:
-            versions = tx.run(
-                f"SELECT s.num, s.changes FROM sessions s WHERE {condition}"
-                " ORDER BY s.last_active DESC, s.source DESC, s.num DESC LIMIT ? OFFSET ?",
-                (*params, limit, offset),
-            )
+            extra = f" AND {lineage.NOT_FOLDED}" if fold else ""
+            versions = select_newest(tx, where, self._clock(), limit, offset, extra)
             return self._list_cache.load(tx, versions)
+
+    def search_titles(
+        self, text: str, *, limit: int = 50, where: Filter = _DEFAULT_FILTER
+    ) -> list[Session]:
+        """Return sessions whose titles contain all words of a text, or whose ids begin with it."""
+        _check_page(limit)
+        with self._engine.begin_read() as tx:
+            found = title_search.find_by_title(tx, text, where, self._clock(), limit)
+            return self._list_cache.load(tx, found)
+
+    def count_sessions(self, where: Filter = _DEFAULT_FILTER, *, fold: bool = False) -> int:
+        """Return the number of sessions that match a filter; with `fold` no sub-agents of others."""
+        condition, params = where.to_sql(self._clock())
+        condition += f" AND {lineage.NOT_FOLDED}" if fold else ""
+        sql = f"SELECT count(*) FROM sessions s WHERE {condition}"
+        return int(self._read(lambda tx: tx.run(sql, params))[0][0])
+
+    def load_projects(self, *, owner: str | None = None) -> KnownProjects:
+        """Return the projects of all sessions, or of an owner's sessions."""
+        return self._read(lambda tx: projects.load_projects(tx, owner))
+
+    def count_by_project(self, where: Filter = _DEFAULT_FILTER) -> list[projects.ProjectSessions]:
+        """Return the number of sessions and their last activity by project and source."""
+        return self._read(lambda tx: projects.count_by_project(tx, where, self._clock()))
+
+    def load_names(self, sessions: Sequence[Session]) -> dict[str, str]:
+        """Return what to call each session in a list, by id: its title, or what its user asked for.
+
+        Where many sessions begin with the same words, a name begins where they differ.
+        """
+        return self._read(lambda tx: display_names.build_names(tx, sessions))
+
+    def find_sub_agents(self, ids: Sequence[str]) -> dict[str, list[Session]]:
+        """Return the sub-agents that these sessions started, directly or through others."""
+        return self._read(lambda tx: lineage.find_sub_agents(tx, ids))
 
     def search(
         self,
@@ -371,20 +419,23 @@ class Store:
         *,
         by: usage_entries.UsageKey | None = None,
         since: float | None = None,
+        until: float | None = None,
         owner: str | None = None,
-        projects: Sequence[str] = (),
+        where: Filter = _ALL_SESSIONS,
         days: Sequence[int] | None = None,
     ) -> list[UsageSum]:
         """Return the usage of all sessions by local day, model and the chosen key.
 
-        `get_offset` returns the distance of local time from UTC at a time, in seconds. With
-        `projects`, only the sessions of these projects count. With `days`, all days from one of
-        these to the next are added up.
+        `get_offset` returns the distance of local time from UTC at a time, in seconds. `where` and
+        `owner` limit the sessions; a model in the filter is the one that used the tokens. With
+        `days`, all days from one of these to the next are added up.
         """
+        where = where.with_(owner=owner)
+        now = self._clock()
         with self._engine.begin_read() as tx:
             offsets = self._find_offsets(tx, get_offset)
             return usage_entries.sum_by_day(
-                tx, by, offsets, since=since, owner=owner, projects=projects, days=days
+                tx, by, offsets, where=where, now=now, since=since, until=until, days=days
             )
 
     def sum_session_usage(
@@ -394,6 +445,10 @@ class Store:
         with self._engine.begin_read() as tx:
             offsets = self._find_offsets(tx, get_offset)
             return [*usage_entries.sum_by_session(tx, ids, offsets)]
+
+    def count_active_quarters(self, ids: Sequence[str]) -> dict[str, int]:
+        """Return in how many quarters of an hour some sessions used a model, by id."""
+        return self._read(lambda tx: usage_entries.count_active_quarters(tx, ids))
 
     def _find_offsets(
         self, tx: Transaction, get_offset: Callable[[float], int]
@@ -405,15 +460,30 @@ class Store:
     # -- lineage
 
     def fork(
-        self, session: Session | str, *, at: int | None = None, title: str | None = None
+        self,
+        session: Session | str,
+        *,
+        at: int | None = None,
+        title: str | None = None,
+        source: str | None = None,
+        owner: str | None = None,
     ) -> Session:
-        """Create a child with the conversation up to and including position `at` (default: all)."""
+        """Create a child with the conversation up to and including position `at` (default: all).
+
+        It has the source and owner of its parent unless others are given.
+        """
         now = self._clock()
+        given = {"title": title, "source": source, "owner": owner}
+        fields = {name: value for name, value in given.items() if value}
         return self._write(
             lambda tx: lineage.fork_session(
-                self._engine, tx, _get_id(session), at, title, lambda: self._make_id(now), now
+                self._engine, tx, _get_id(session), at, fields, lambda: self._make_id(now), now
             )
         )
+
+    def link_copy(self, session: Session | str, origin: Session | str) -> Session:
+        """Make a session that another agent continues a fork of the one it was copied from."""
+        return self._write(lambda tx: lineage.link_copy(tx, _get_id(session), _get_id(origin)))
 
     def compress(self, session: Session | str, *messages: Message | Mapping[str, JSON]) -> Session:
         """End a session with reason `compression`; continue in a child that starts with `messages`."""
@@ -488,6 +558,11 @@ class Store:
     def archive(self, where: Filter, *, dry_run: bool = False) -> list[Session]:
         """Hide sessions from lists and searches. Active sessions are skipped."""
         return self._mark_sessions("archived", where, dry_run)
+
+    def archive_session(self, session: Session | str) -> Session:
+        """Hide one session from lists and searches, even an active one."""
+        now = self._clock()
+        return self._write(lambda tx: retention.archive_session(tx, _get_id(session), now))
 
     def prune(self, where: Filter, *, dry_run: bool = False) -> list[Session]:
         """Delete sessions; they can be restored within the undo window. Active sessions are skipped."""
@@ -658,6 +733,34 @@ class Store:
         return Inbox(self._engine, self._write, self._clock)
 
     @cached_property
+    def people(self) -> People:
+        """The people who may talk to the gateway, and those who asked to."""
+        from rekindle.store.conversations.people import People
+
+        return People(self._engine, self._write, self._clock)
+
+    @cached_property
+    def links(self) -> Links:
+        """The identities of one person on several platforms."""
+        from rekindle.store.conversations.links import Links
+
+        return Links(self._engine, self._write, self._clock)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """The scheduled jobs and their runs."""
+        from rekindle.store.conversations.jobs import Jobs
+
+        return Jobs(self._engine, self._write, self._clock)
+
+    @cached_property
+    def memory(self) -> Memory:
+        """What the agent remembers for each owner."""
+        from rekindle.store.conversations.memory import Memory
+
+        return Memory(self._engine, self._write, self._clock)
+
+    @cached_property
     def session_outcomes(self) -> SessionOutcomes:
         """What became of sessions."""
         from rekindle.store.learning.session_outcomes import SessionOutcomes
@@ -722,6 +825,10 @@ class Store:
         with self._engine.begin_read() as tx:
             yield from outcomes.iter_judged_sessions(tx, where, session, self._clock())
 
+    def load_messages_at(self, session: str, positions: Iterable[int]) -> dict[int, Message]:
+        """Return the session's messages at these positions, by position."""
+        return self._read(lambda tx: outcomes.load_messages_at(tx, session, positions))
+
     # -- maintenance
 
     def verify(self, progress: Progress | None = None) -> list[Finding]:
@@ -757,19 +864,24 @@ class Store:
         draft.replace(target)
         draft.with_name(f"{draft.name}-turns").unlink(missing_ok=True)
 
-    def stats(self) -> StoreStats:
-        """Return the numbers of stored sessions and messages, and their size on disk."""
+    def stats(self, where: Filter | None = None) -> StoreStats:
+        """Return the numbers of stored sessions and messages, and their size on disk.
+
+        With `where`, only matching sessions count; the size on disk is that of the whole store.
+        """
+        condition, params = where.to_sql(self._clock()) if where else ("s.pruned IS NULL", [])
+        chosen = f"sessions s WHERE {condition}"
+        matching = f"m JOIN sessions s ON s.num = m.session WHERE {condition}" if where else "m"
         with self._engine.begin_read() as tx:
-            not_pruned = "pruned IS NULL"
-            sessions, archived = tx.run(
-                f"SELECT count(*), count(archived) FROM sessions WHERE {not_pruned}"
-            )[0]
-            first, last = tx.run(
-                f"SELECT min(started), max(last_active) FROM sessions WHERE {not_pruned}"
+            sessions, archived, first, last = tx.run(
+                "SELECT count(*), count(s.archived), min(s.started), max(s.last_active)"
+                f" FROM {chosen}",
+                params,
             )[0]
             messages, rewound, text = tx.run(
-                "SELECT count(*), count(rewind), coalesce(sum(octet_length(coalesce(content, ''))"
-                " + octet_length(coalesce(body, ''))), 0) FROM messages"
+                "SELECT count(*), count(m.rewind), coalesce(sum(octet_length(coalesce(m.content,"
+                " '')) + octet_length(coalesce(m.body, ''))), 0) FROM messages " + matching,
+                params,
             )[0]
             disk, index = self._engine.measure_sizes(tx)
             return StoreStats(
@@ -784,8 +896,8 @@ class Store:
                 text_bytes=int(text),
                 disk_bytes=disk,
                 index_bytes=index,
-                by_source=_count_by_source(tx),
-                by_model=usage.sum_by_model(tx),
+                by_source=_count_by_source(tx, condition, params),
+                by_model=usage.sum_by_model(tx, condition, params),
                 first=first,
                 last=last,
             )
@@ -847,9 +959,11 @@ def _filter_by_owner(found: list[Session], owner: str | None) -> list[Session]:
     return [session for session in found if owner is None or session.owner == owner]
 
 
-def _count_by_source(tx: Transaction) -> dict[str, int]:
+def _count_by_source(tx: Transaction, condition: str, params: Sequence[Any]) -> dict[str, int]:
     rows = tx.run(
-        "SELECT source, count(*) FROM sessions WHERE pruned IS NULL GROUP BY source ORDER BY 2 DESC"
+        f"SELECT s.source, count(*) FROM sessions s WHERE {condition}"
+        " GROUP BY s.source ORDER BY 2 DESC",
+        params,
     )
     return {unescape_text(source): count for source, count in rows}
 

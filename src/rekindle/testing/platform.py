@@ -149,12 +149,13 @@ class _ChatConnection:
 def connect(argument: str) -> MemoryPlatform:
     """Connect for the setting `gateway.platforms`.
 
-    The argument is an address, optionally followed by `,edit=no` or `,limit=N`.
+    The argument is an address, optionally followed by `,name=NAME`, `,edit=no` or `,limit=N`.
     """
     address, *options = argument.split(",")
     values = dict(option.split("=", 1) for option in options)
     return MemoryPlatform(
         address,
+        name=values.get("name", PLATFORM_NAME),
         limit=int(values.get("limit", MESSAGE_LIMIT)),
         can_edit=values.get("edit", "yes") != "no",
     )

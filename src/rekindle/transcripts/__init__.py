@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rekindle.errors import InvalidInput
 
-from .detect import FileHead
 from .events import SessionStarted, SessionUpdated, TranscriptEvent, UnreadableEntry
+
+if TYPE_CHECKING:
+    from .detect import FileHead
 
 __all__ = [
     "FORMATS",
@@ -32,13 +34,14 @@ __all__ = [
 
 
 class TranscriptFormat(NamedTuple):
-    """A format's name and the module that reads it, loaded on first use.
+    """A format's name, the module that reads it, loaded on first use, and its name for people.
 
     Only formats marked `binary` are asked about files that are not text.
     """
 
     name: str
     module: str
+    title: str
     binary: bool = False
 
     def can_read(self, head: FileHead) -> bool:
@@ -56,28 +59,30 @@ def _load_module(name: str) -> Any:
 
 
 FORMATS = (
-    TranscriptFormat("claude-code", "claude_code"),
-    TranscriptFormat("codex", "codex"),
-    TranscriptFormat("copilot", "copilot"),
-    TranscriptFormat("opencode", "opencode", binary=True),
-    TranscriptFormat("pi", "pi"),
-    TranscriptFormat("gemini", "gemini"),
-    TranscriptFormat("hermes", "hermes", binary=True),
-    TranscriptFormat("mini-swe-agent", "benchmarks.mini_swe_agent"),
-    TranscriptFormat("swe-agent", "benchmarks.swe_agent"),
-    TranscriptFormat("openhands", "benchmarks.openhands"),
-    TranscriptFormat("tau-bench", "benchmarks.tau_bench"),
-    TranscriptFormat("tau2", "benchmarks.tau2"),
-    TranscriptFormat("atif", "atif"),
-    TranscriptFormat("inspect", "benchmarks.inspect_ai", binary=True),
-    TranscriptFormat("otel", "otel.reader"),
-    TranscriptFormat("aider", "aider"),
-    TranscriptFormat("openai-chat", "openai_chat"),
+    TranscriptFormat("claude-code", "claude_code.reader", "Claude Code"),
+    TranscriptFormat("codex", "codex", "Codex"),
+    TranscriptFormat("copilot", "copilot", "Copilot CLI"),
+    TranscriptFormat("opencode", "opencode", "OpenCode", binary=True),
+    TranscriptFormat("pi", "pi", "pi"),
+    TranscriptFormat("gemini", "gemini", "Gemini CLI"),
+    TranscriptFormat("hermes", "hermes", "Hermes", binary=True),
+    TranscriptFormat("mini-swe-agent", "benchmarks.mini_swe_agent", "mini-SWE-agent"),
+    TranscriptFormat("swe-agent", "benchmarks.swe_agent", "SWE-agent"),
+    TranscriptFormat("openhands", "benchmarks.openhands", "OpenHands"),
+    TranscriptFormat("tau-bench", "benchmarks.tau_bench", "tau-bench"),
+    TranscriptFormat("tau2", "benchmarks.tau2", "tau2-bench"),
+    TranscriptFormat("atif", "atif", "ATIF files"),
+    TranscriptFormat("inspect", "benchmarks.inspect_ai", "Inspect", binary=True),
+    TranscriptFormat("otel", "otel.reader", "OpenTelemetry"),
+    TranscriptFormat("aider", "aider", "Aider"),
+    TranscriptFormat("openai-chat", "openai_chat", "chat files"),
 )
 
 
 def detect_format(path: str | Path) -> TranscriptFormat | None:
     """Detect the file's format from its content; return None if it is not supported."""
+    from .detect import FileHead  # what looks for changed files alone does not need it
+
     head = FileHead.read(Path(path))
     if not head.data:
         return None

@@ -9,7 +9,12 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from . import FORMATS
+
+if TYPE_CHECKING:
+    from rekindle.store import Store
 
 ReportFailure: TypeAlias = Callable[[str, str], None]
 
@@ -23,7 +28,8 @@ _SIDECAR_SUFFIXES = (_WAL_SUFFIX, "-shm", "-journal")
 
 
 # Raised when readers learn to read more: files are then read once again. 1: when tokens were used.
-READING_VERSION = 1
+# 2: which sessions are sub-agents, and which branches of a transcript were left behind.
+READING_VERSION = 2
 
 
 class DiscoveredFile(NamedTuple):
@@ -79,10 +85,13 @@ def _walk_folder(folder: str, report_failure: ReportFailure) -> Iterator[Discove
         names = {entry.name for entry in entries}
         inner: list[str] = []
         for entry in entries:
+            name = entry.name
             if entry.is_dir(follow_symlinks=False):
-                inner += [] if entry.name in _SKIPPED_FOLDERS else [entry.path]
-            elif not _is_sidecar(entry.name, names):
-                yield from _stat_entry(entry, f"{entry.name}{_WAL_SUFFIX}" in names, report_failure)
+                inner += [] if name in _SKIPPED_FOLDERS else [entry.path]
+            elif not (name.endswith(_SIDECAR_SUFFIXES) and _is_sidecar(name, names)):
+                file = _stat_entry(entry, f"{name}{_WAL_SUFFIX}" in names, report_failure)
+                if file is not None:
+                    yield file
         folders += reversed(inner)
 
 
@@ -104,17 +113,18 @@ def _is_sidecar(name: str, names: set[str]) -> bool:
 
 def _stat_entry(
     entry: os.DirEntry[str], has_wal: bool, report_failure: ReportFailure
-) -> Iterator[DiscoveredFile]:
+) -> DiscoveredFile | None:
     try:
+        if entry.is_file(follow_symlinks=False):
+            return _make_discovered_file(entry.path, entry.stat(), has_wal)
         if entry.is_symlink():
             path = os.path.realpath(entry.path)
             status = os.stat(path)
             if stat.S_ISREG(status.st_mode):
-                yield _make_discovered_file(path, status)
-        elif entry.is_file():
-            yield _make_discovered_file(entry.path, entry.stat(), has_wal)
+                return _make_discovered_file(path, status)
     except OSError as error:
         report_failure(entry.path, error.strerror or str(error))
+    return None
 
 
 def _make_discovered_file(
@@ -126,6 +136,22 @@ def _make_discovered_file(
         wal_status = os.stat(wal)
         stamp += f"+{wal_status.st_size}:{wal_status.st_mtime_ns}"
     return DiscoveredFile(path, status.st_size, status.st_mtime, stamp)
+
+
+def make_unknown_stamp(file: DiscoveredFile) -> str:
+    """Return the stamp of an unsupported file, which changes when formats are added."""
+    return f"{file.stamp}:{len(FORMATS)}"
+
+
+def find_pending_files(store: Store, files: Iterable[DiscoveredFile]) -> list[DiscoveredFile]:
+    """Return those of the files that are new or have changed since they were imported."""
+    files = [*files]
+    stamps = store.get_import_stamps(file.path for file in files)
+    return [
+        file
+        for file in files
+        if (stamp := stamps.get(file.path)) != file.stamp and stamp != make_unknown_stamp(file)
+    ]
 
 
 # -- the agents' own folders ----------------------------------------------------------------------

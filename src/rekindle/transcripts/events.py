@@ -27,11 +27,14 @@ class SessionStarted(NamedTuple):
 class SessionUpdated(NamedTuple):
     """The same session with details known only at the end of the file: title, model, tokens.
 
-    `usage` says when its models used their tokens, as far as the file has times.
+    `usage` says when its models used their tokens, as far as the file has times. `abandoned` names
+    the messages that are no part of the conversation any more, because the user went back and took
+    another path.
     """
 
     session: Session
     usage: tuple[UsageEntry, ...] = ()
+    abandoned: frozenset[str] = frozenset()
 
 
 class UnreadableEntry(NamedTuple):

@@ -13,7 +13,7 @@ import gc
 import hashlib
 import logging
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import IO, Any, NamedTuple, TypeAlias, cast
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.store import Store
 from rekindle.store.core.prefetch import Prefetch
-from rekindle.store.transfer.bulk_import import SessionImport
+from rekindle.store.transfer.bulk_import import SessionImport, SessionImportResult
 from rekindle.types import (
     MAX_NAME_CHARS,
     MAX_TITLE_CHARS,
@@ -33,9 +33,9 @@ from rekindle.types import (
     replace_fields,
 )
 
-from . import FORMATS, TranscriptFormat, detect_format
-from .discovery import DiscoveredFile, find_files
-from .events import SessionStarted, UnreadableEntry
+from . import TranscriptFormat, detect_format
+from .discovery import DiscoveredFile, find_files, make_unknown_stamp
+from .events import SessionStarted, SessionUpdated, UnreadableEntry
 
 if sys.platform == "win32":
     from pathlib import WindowsPath as _NativePath
@@ -69,13 +69,17 @@ class ImportFailure(NamedTuple):
 
 
 class FormatCount(NamedTuple):
-    """Counts for one format: files read, sessions added or changed, and new messages and calls."""
+    """Counts for one format: files read, sessions added or changed, and new messages and calls.
+
+    `new_sessions` are those of the sessions that the store did not have.
+    """
 
     files: int = 0
     sessions: int = 0
     messages: int = 0
     calls: int = 0
     damaged: int = 0
+    new_sessions: int = 0
 
 
 class ImportReport(NamedTuple):
@@ -87,6 +91,7 @@ class ImportReport(NamedTuple):
     calls: int = 0
     unchanged: int = 0
     damaged: int = 0
+    new_sessions: int = 0
     formats: Mapping[str, FormatCount] = {}
     damage: tuple[UnreadableEntry, ...] = ()
     failed: tuple[ImportFailure, ...] = ()
@@ -108,17 +113,6 @@ def import_transcripts(
         while batch := prefetch.get():
             importer.write_batch(batch, prefetch)
     return importer.build_report()
-
-
-def find_pending_files(store: Store, files: Iterable[DiscoveredFile]) -> list[DiscoveredFile]:
-    """Return those of the files that are new or have changed since they were imported."""
-    files = [*files]
-    stamps = store.get_import_stamps(file.path for file in files)
-    return [
-        file
-        for file in files
-        if stamps.get(file.path) not in (file.stamp, _make_unknown_stamp(file))
-    ]
 
 
 @contextmanager
@@ -144,7 +138,7 @@ def _iter_batches(
         stamp = stamps.get(file.path)
         if stamp == file.stamp:
             importer.unchanged += 1
-        elif stamp == _make_unknown_stamp(file):
+        elif stamp == make_unknown_stamp(file):
             importer.unknown.append(file.path)
         else:
             file_import = _FileImport(importer, file, is_new=stamp is None)
@@ -170,11 +164,6 @@ def _make_file_progress(
     progress: ProgressCallback | None, done: int, size: int, total: int
 ) -> Callable[[int], None] | None:
     return progress and (lambda within: progress(done + min(within, size), total))
-
-
-def _make_unknown_stamp(file: DiscoveredFile) -> str:
-    """Return the stamp of an unsupported file, which changes when formats are added."""
-    return f"{file.stamp}:{len(FORMATS)}"
 
 
 class _ImportBatch(NamedTuple):
@@ -246,7 +235,7 @@ class _Importer:
         arrivals = [arrival for arrival, _ in batch.arrivals]
         results = self.store.import_batch(arrivals, stamps, read_ahead)
         for (arrival, file), result in zip(batch.arrivals, results, strict=True):
-            file.counter.add(arrival.session.id, result.messages, result.calls)
+            file.counter.add(arrival.session.id, result)
             for reason in result.rejected:
                 file.report(
                     UnreadableEntry(
@@ -278,16 +267,24 @@ class _FormatCounter:
     def __init__(self) -> None:
         self.files = self.messages = self.calls = self.damaged = 0
         self.changed_sessions: set[str] = set()
+        self.new_sessions: set[str] = set()
 
-    def add(self, session: str, messages: int, calls: int) -> None:
-        self.messages += messages
-        self.calls += calls
-        if messages:
+    def add(self, session: str, result: SessionImportResult) -> None:
+        self.messages += result.messages
+        self.calls += result.calls
+        if result.messages:
             self.changed_sessions.add(session)
+        if result.is_new:
+            self.new_sessions.add(session)
 
     def to_count(self) -> FormatCount:
         return FormatCount(
-            self.files, len(self.changed_sessions), self.messages, self.calls, self.damaged
+            files=self.files,
+            sessions=len(self.changed_sessions),
+            messages=self.messages,
+            calls=self.calls,
+            damaged=self.damaged,
+            new_sessions=len(self.new_sessions),
         )
 
 
@@ -327,7 +324,7 @@ class _FileImport:
     ) -> Iterator[_ImportBatch]:
         if format is None:
             self.importer.unknown.append(self.discovered.path)
-            self.stamp = _make_unknown_stamp(self.discovered)
+            self.stamp = make_unknown_stamp(self.discovered)
             return
         self.counter = self.importer.counters.setdefault(format.name, self.counter)
         importer = self.importer
@@ -341,7 +338,7 @@ class _FileImport:
             elif isinstance(event, UnreadableEntry):
                 self.report(event)
             else:
-                self._complete_session(event.session, event.usage)
+                self._complete_session(event)
             if (
                 importer.pending_messages >= importer.batch_limit
                 or importer.pending_characters >= importer.batch_limit * _CHARACTERS_PER_MESSAGE
@@ -364,14 +361,17 @@ class _FileImport:
             buffer = self.buffers[id] = _SessionBuffer(session, self.discovered.mtime)
         return buffer
 
-    def _complete_session(self, updated: Session, usage: Sequence[UsageEntry]) -> None:
+    def _complete_session(self, event: SessionUpdated) -> None:
         """Queue the rest of a session, with the details known only at the end of the file."""
+        updated = event.session
         id = _limit_name(updated.id) or ""
         buffer = self.buffers.pop(id, None) or _SessionBuffer(updated, self.discovered.mtime)
         self.filled_buffers.pop(id, None)
         session = _limit_session(updated, updated.started or buffer.session.started)
-        entries = tuple(map(_limit_usage, usage))
-        arrival = SessionImport(session, buffer.take_messages(), is_complete=True, usage=entries)
+        entries = tuple(map(_limit_usage, event.usage))
+        left = frozenset(_limit_name(one) or "" for one in event.abandoned)
+        messages = buffer.take_messages()
+        arrival = SessionImport(session, messages, True, usage=entries, abandoned=left)
         self.importer.pending.arrivals.append((arrival, self))
         self.importer.pending_messages += 1
 

@@ -1,4 +1,4 @@
-"""The lock of a home: one watcher at a time."""
+"""The locks of a home: one watcher, one refresh and one learner at a time."""
 
 from __future__ import annotations
 
@@ -29,6 +29,21 @@ def lock_watcher(home: Path) -> Generator[None]:
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         yield
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def try_lock(file: Path) -> Generator[bool]:
+    """Hold the lock of a file if nobody else does; yield whether it is held."""
+    fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
     finally:
         os.close(fd)
 

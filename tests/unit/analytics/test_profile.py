@@ -29,11 +29,17 @@ def test_errors_are_told_apart_by_whose_they_are() -> None:
         call(0, True, fault="agent", kind="missing-file"),
         call(1, True, fault="agent", kind="missing-file"),
         call(2, True, fault="environment", kind="timeout"),
-        call(3, True, outcome="refused", kind="denied"),
-        call(4, False),
+        call(3, False),
     )
-    assert found.faults == {"agent": 2, "environment": 1, "refused": 1}
-    assert found.errors == {"missing-file": 2, "timeout": 1, "denied": 1}
+    assert found.faults == {"agent": 2, "environment": 1}
+    assert found.errors == {"missing-file": 2, "timeout": 1}
+
+
+def test_a_refused_call_is_counted_and_is_no_error() -> None:
+    found = of(call(0, None, outcome="refused", kind="declined"), call(1, True), call(2, None))
+    assert (found.refused, found.unknown, found.rate.errors, found.rate.calls) == (1, 1, 1, 1)
+    assert [(use.refused, use.unknown) for use in found.tools] == [(1, 1)]
+    assert "declined" not in found.errors
 
 
 def test_each_tool_has_its_own_count_and_rate() -> None:

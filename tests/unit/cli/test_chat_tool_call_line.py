@@ -8,10 +8,10 @@ from rekindle.agent.tools.tool import ToolResult, build_failure
 from rekindle.cli.chat.tool_call_line import (
     describe_failure,
     escape_invisible,
-    fit_to_width,
     format_duration,
     summarize_call,
 )
+from rekindle.cli.terminal.text import fit_to_width
 from rekindle.types import ToolCall
 
 

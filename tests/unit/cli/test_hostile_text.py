@@ -62,6 +62,7 @@ WRITING_VERBS = (
 
 @pytest.fixture(autouse=True)
 def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("REKINDLE_HOME", str(tmp_path))
     with open_new_store(tmp_path / "sessions.db") as store:
         session = store.begin(

@@ -39,3 +39,12 @@ def test_only_what_is_needed_is_loaded(program: str, needs: set[str]) -> None:
     command = [sys.executable, "-c", LOADED.format(program=program)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert HEAVY & set(said.split()) == needs
+
+
+def test_the_picker_paints_before_it_loads_what_is_slow() -> None:
+    program = LOADED.format(program="rekindle.cli.picker.launch, rekindle.store")
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+    slow = {"asyncio", "prompt_toolkit", "rich", "rich.cells", "typer", "rekindle.analytics"}
+    assert not slow & set(said.split())

@@ -1,12 +1,22 @@
 """What many sessions show, as a page and on a terminal."""
 
 import re
+from decimal import Decimal
 from html.parser import HTMLParser
 
 import pytest
 
 from rekindle.analytics.cluster_stats import Estimate, Rate
 from rekindle.analytics.insights import Insights, compute_insights
+from rekindle.analytics.overview.facts import (
+    CommandCount,
+    KnownFailures,
+    Mend,
+    RedTest,
+    SessionFacts,
+)
+from rekindle.analytics.overview.overview import Overview, compute_overview
+from rekindle.analytics.sample import collect_sample
 from rekindle.cli.insights.page import render_page
 from rekindle.cli.insights.page.plots import create_scale, format_tick
 from rekindle.cli.insights.render import (
@@ -59,9 +69,76 @@ def found() -> Insights:
     return compute_insights(many())
 
 
-def page_of(found: Insights, where: str = "") -> tuple[Page, str]:
-    text = "".join(render_page(found, where))
+@pytest.fixture(scope="module")
+def overview() -> Overview:
+    return overview_of(many())
+
+
+def overview_of(sessions: list[JudgedSession], name: str = "npm test") -> Overview:
+    """The overview of sessions, each a day after the one before, of two projects."""
+    facts = {
+        one.session.id: SessionFacts(
+            one.session,
+            f"github.com/owner/app{number % 2}",
+            20_000 + number,
+            seconds=600.0,
+            cost=Decimal(number),
+            costs_by_day={20_000 + number: Decimal(number)},
+            commands=[CommandCount(name, 3, number % 3)],
+        )
+        for number, one in enumerate(sessions)
+    }
+    ids = tuple(facts)[:2]
+    known = KnownFailures(
+        [Mend("github.com/owner/app0", name, name, f"npm ci && {name}", ids)],
+        [RedTest("github.com/owner/app0", "TestClock", ids)],
+    )
+    return compute_overview(collect_sample(sessions), facts, known)
+
+
+EMPTY = overview_of([])
+
+
+def page_of(found: Insights, where: str = "", overview: Overview = EMPTY) -> tuple[Page, str]:
+    text = "".join(render_page(overview, found, where))
     return Page(text), text
+
+
+def test_the_overview_says_what_failed_how_often_and_what_mended_it(
+    found: Insights, overview: Overview
+) -> None:
+    page, text = page_of(found, "owner/app", overview)
+    assert page.open == []
+    shown = " ".join(" ".join(page.text).split())
+    totals, row = overview.totals, overview.commands[0]
+    assert f"${totals.cost:,.2f}" in shown
+    assert f"{row.rate.errors} of {row.rate.calls}" in shown
+    assert "mended by npm ci before it" in shown
+    assert "TestClock" in shown
+    assert "github.com" not in shown
+    assert text.index("What keeps failing") < text.index("Claims, tested")
+
+
+def test_every_row_of_the_overview_leads_to_its_sessions(
+    found: Insights, overview: Overview
+) -> None:
+    page, text = page_of(found, "owner/app", overview)
+    ids = {attrs.get("id") for _, attrs in page.tags}
+    links = {attrs["href"] for tag, attrs in page.tags if tag == "a" and attrs["href"] != "#"}
+    assert {f"#{id}" for id in ids if id} >= links
+    assert any(link and link.startswith("#w2") for link in links)
+    rows = re.findall(r'<details class="row.*?</details>', text, re.DOTALL)
+    assert len(rows) > 20
+    assert all("rekindle resume " in row for row in rows)
+
+
+def test_secrets_and_tags_in_foreign_text_do_not_reach_the_page(found: Insights) -> None:
+    evil = overview_of(many(), "curl -H 'Authorization: Bearer abc' <script>alert(1)</script>")
+    redact = lambda text: text.replace("abc", "***")  # noqa: E731
+    text = "".join(render_page(evil, found, "<b>", redact))
+    assert "<script" not in text
+    assert "Bearer abc" not in text
+    assert "&lt;b&gt;" in text
 
 
 def test_every_tag_is_closed(found: Insights) -> None:
@@ -94,7 +171,7 @@ def test_every_subject_has_its_part(found: Insights) -> None:
         "compression", "method",
     }  # fmt: skip
     links = {attrs["href"] for tag, attrs in page.tags if tag == "a"}
-    assert links == {f"#{id}" for id in ids - {"whose", "method", "lengths-by-source"}}
+    assert links >= {f"#{id}" for id in ids - {"whose", "method", "lengths-by-source"}}
 
 
 def test_numbers_come_with_intervals_and_sizes(found: Insights) -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from rekindle.cli.app import _move_store_option_first  # pyright: ignore[reportPrivateUsage]
+from rekindle.cli.app import _move_global_options_first  # pyright: ignore[reportPrivateUsage]
 from rekindle.cli.output import (
     Column,
     encode_json,
@@ -91,13 +91,18 @@ def test_a_filter_and_a_name_are_told_apart(words: list[str], expected: bool) ->
 
 
 def test_the_store_may_be_named_anywhere_on_the_line() -> None:
-    assert _move_store_option_first(["sessions", "list", "--store", "a.db"]) == [
+    assert _move_global_options_first(["sessions", "list", "--store", "a.db"]) == [
         "--store", "a.db", "sessions", "list",
     ]  # fmt: skip
-    assert _move_store_option_first(["sessions", "list", "--store=a.db"]) == [
+    assert _move_global_options_first(["sessions", "list", "--store=a.db"]) == [
         "--store=a.db",
         "sessions",
         "list",
     ]
+    assert _move_global_options_first(["sessions", "list", "--no-refresh"]) == [
+        "--no-refresh", "sessions", "list",
+    ]  # fmt: skip
+    program = ["run", "make", "--no-refresh"]
+    assert _move_global_options_first(program) == program
     after = ["sessions", "search", "--", "--store", "x"]
-    assert _move_store_option_first(after) == after
+    assert _move_global_options_first(after) == after

@@ -12,25 +12,30 @@ from rekindle import Message, Store
 from rekindle.agent.model.client import Endpoint, Model, RetryPolicy
 from rekindle.agent.tools.registry import ToolRegistry
 from rekindle.agent.tools.tool import Tool, ToolContext, build_schema
-from rekindle.gateway.context import GatewayContext
+from rekindle.gateway.access.gate import Gate
+from rekindle.gateway.access.rules import AccessRules
+from rekindle.gateway.context import GatewayContext, get_owner
 from rekindle.gateway.gateway import Gateway, GatewayOptions
+from rekindle.gateway.memory.tool import create_memory_tool
 from rekindle.gateway.outbox_sender import SendRetryPolicy
 from rekindle.processes.operations import Processes
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.testing import ChatServer, MemoryPlatform, ScriptedModel
-from rekindle.types import KeyRule, Overridable, Route, Source
+from rekindle.types import KeyRule, Overridable, Role, Route, Source
 from tests.new_store import open_new_store
 from tests.waiting import until
 
 ADA = Source("memory", "ada", user_id="1", user_name="Ada")
 BOB = Source("memory", "bob", user_id="2", user_name="Bob")
 ADA_KEY, BOB_KEY = "agent:main:memory:dm:ada", "agent:main:memory:dm:bob"
+EVERYONE = AccessRules({("memory", "*"): "owner"})
 SHARED = Overridable(KeyRule(direct="shared"))
 FAST = GatewayOptions(
     edit_seconds=0.02,
     poll_seconds=0.05,
     grace_seconds=5.0,
     retry_policy=SendRetryPolicy(4, 0.02, 0.1),
+    flush_poll_seconds=0.05,
 )
 
 
@@ -41,14 +46,19 @@ async def _pause(_: ToolContext, arguments: Mapping[str, Any]) -> str:
 
 PAUSE = Tool("pause", "test", "Wait.", build_schema("seconds", seconds={"type": "number"}), _pause)
 
+TOOLS = (PAUSE, create_memory_tool())
+
 
 def office_of(desk: StoreExecutor, model: Model, folder: Path, **more: Any) -> GatewayContext:
-    def tools_for(route: Route) -> ToolContext:
-        return ToolContext(route.session, folder, store=desk.store, approval="refuse")
+    def tools_for(route: Route, role: Role) -> ToolContext:
+        owner = get_owner(route)
+        return ToolContext(route.session, folder, owner, store=desk.store, approval="refuse")
 
     homes = desk.store.routes.list_homes
-    given = {"instance": "one", "key_rules": SHARED, "lease": 5.0, "homes": homes, **more}
-    return GatewayContext(desk, model, ToolRegistry([PAUSE]).select(), tools_for, **given)
+    gate = Gate(desk.store.people, EVERYONE, desk.store.links)
+    given = {"instance": "one", "key_rules": SHARED, "lease": 5.0, "homes": homes, "gate": gate}
+    given |= more
+    return GatewayContext(desk, model, ToolRegistry(TOOLS).select(), tools_for, **given)
 
 
 class Stage:

@@ -43,7 +43,10 @@ def test_names_and_topics_cannot_give_orders(db: Path, tmp_path: Path) -> None:
                 line for line in prompt.split("\n") if line.startswith(("## System", "```"))
             ]
             told = [line for line in prompt.split("\n") if "Ignore all rules" in line]
-            assert len(told) == 4, "chat, topic, thread, speaker"
+            assert len(told) == 3, "chat, topic, thread"
+            asked = on.model.requests[-1].messages[-1].text
+            mark = asked.removesuffix("]: hello").removeprefix("[")
+            told.append(mark)
             for line in told:
                 assert line.count('"') == 2, "nothing closes its quotation"
             for char in "\x1b\u202e\u200b\0<[`":

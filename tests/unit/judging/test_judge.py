@@ -34,7 +34,6 @@ def test_what_the_protocol_calls_an_error_has_failed_whatever_the_text_says() ->
     assert judge_call(call("lookup"), result("fine", success=False)).rule == "protocol/success"
     assert judge_call(call("lookup"), result("fine", error={"message": "x"})).failed is True
     assert judge_call(call("lookup"), result("fine", status="failed")).failed is True
-    assert judge_call(call("lookup"), result("fine", interrupted=True)).error_kind == "interrupted"
     assert judge_call(call("lookup"), result("fine", timeout=True)).error_kind == "timeout"
 
 
@@ -52,14 +51,29 @@ def test_an_exit_code_in_the_text_of_a_shell_is_believed_where_the_flag_only_mea
     assert ran("./x", "fine\n<shellId: 3 completed with exit code 0>", success=True).failed is False
 
 
-def test_a_refusal_is_told_apart_from_an_error() -> None:
-    assert short(judge_call(call("Edit"), result("no", is_error=True, denial="user"))) == (
-        "refused",
-        True,
-    )
-    assert short(judge_call(call("exec_command"), result("no", refused=True))) == ("refused", True)
+def test_a_refusal_is_neither_a_success_nor_an_error() -> None:
     said = "The user doesn't want to proceed with this tool use."
-    assert short(judge_call(call("Edit"), result(said, is_error=True))) == ("refused", True)
+    for tool, text, meta, kind in (
+        ("Edit", "no", {"is_error": True, "denial": "user"}, "declined"),
+        ("exec_command", "no", {"refused": True}, "declined"),
+        ("Edit", said, {"is_error": True}, "declined"),
+        ("Edit", said, {}, "declined"),
+        ("shell", "exec command rejected by user", {}, "declined"),
+        ("edit", "The user rejected permission to use this specific tool call.", {}, "declined"),
+        ("replace", "User did not allow tool call", {"refused": True}, "declined"),
+        ("bash", "no", {"refused": True, "denial": "denied-interactively-by-user"}, "declined"),
+        ("bash", "no", {"refused": True, "denial": "denied-by-rules"}, "blocked"),
+        ("Bash", "PreToolUse:Bash hook error: not on Fridays", {"is_error": True}, "blocked"),
+        ("Bash", "[Request interrupted by user for tool use]", {"is_error": True}, "stopped"),
+        ("Bash", "", {"interrupted": True}, "stopped"),
+        ("shell", "x", {"status": "cancelled"}, "stopped"),
+    ):
+        found = judge_call(call(tool), result(text, **meta))
+        assert short(found) == ("refused", None), (tool, text)
+        assert (found.error_kind, found.fault) == (kind, None), (tool, text)
+
+
+def test_a_failed_edit_that_a_harness_calls_refused_is_an_error() -> None:
     failed = "apply_patch verification failed: Failed to find expected lines in a.py"
     found = judge_call(call("apply_patch"), result(failed, refused=True))
     assert (found.outcome, found.error_kind) == ("error", "edit")
@@ -163,7 +177,7 @@ def test_an_object_that_the_harness_cut_still_tells_its_exit_code() -> None:
 def test_a_blocked_command_in_json_is_refused() -> None:
     text = '{"output": "", "exit_code": -1, "error": "BLOCKED: user denied", "status": "blocked"}'
     found = judge_call(call("terminal", command="rm -rf /"), result(text))
-    assert found.failed is True
+    assert short(found) == ("refused", None)
 
 
 def test_a_harness_that_says_there_was_no_output_says_that_it_worked() -> None:

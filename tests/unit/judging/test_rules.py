@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 import rekindle.judging
 from rekindle.judging.call_pairing import judge_calls
 from rekindle.judging.judge import RULES_VERSION, Judge, judge_call
-from rekindle.judging.rules.verdict import AGENT_ERRORS, ENVIRONMENT_ERRORS, OUTCOMES
+from rekindle.judging.rules.verdict import (
+    AGENT_ERRORS,
+    ENVIRONMENT_ERRORS,
+    OUTCOMES,
+    REFUSAL_KINDS,
+)
 from rekindle.transcripts import detect_format
 from rekindle.transcripts.events import SessionStarted
 from rekindle.types import Message, ToolCall, replace_fields
@@ -23,7 +28,7 @@ CORPUS = Path(__file__).resolve().parents[4] / "shared" / "corpus"
 _JUDGING = Path(rekindle.judging.__file__).parent
 # Verdicts are kept with the version that gave them. When this fails, a verdict may have changed:
 # raise RULES_VERSION and write down the new print.
-PRINTS = {4: "8530ad549aa0d2e3"}
+PRINTS = {5: "e13320eede1788cb"}
 
 
 def fingerprint() -> str:
@@ -90,11 +95,12 @@ def test_every_result_gets_a_verdict_that_is_sound(
     assert found.outcome in OUTCOMES
     assert found.rule
     assert 0.0 <= found.confidence <= 1.0
-    assert (found.failed is None) == (found.outcome == "unknown")
+    assert (found.failed is None) == (found.outcome in ("unknown", "refused"))
     assert (found.error_kind is not None) == (found.outcome in ("error", "refused"))
     assert (found.fault == "agent") == (found.error_kind in AGENT_ERRORS)
     assert (found.fault == "environment") == (found.error_kind in ENVIRONMENT_ERRORS)
-    if found.outcome in ("error", "refused"):
+    assert (found.error_kind in REFUSAL_KINDS) == (found.outcome == "refused")
+    if found.outcome == "error":
         assert found.failed is True
     if found.outcome == "ok":
         assert found.failed is False
@@ -114,8 +120,8 @@ def test_a_hostile_result_is_judged_like_any_other(piece: str) -> None:
 def test_leaving_a_source_out_leaves_out_what_was_written_after_it_alone() -> None:
     call = ToolCall("c", "ExitPlanMode", {})
     chosen = Message(role="tool", content="User chose to stay in plan mode", tool_call_id="c")
-    assert Judge().judge(call, chosen).failed is True
-    assert Judge(excluded_source="codex").judge(call, chosen).failed is True
+    assert Judge().judge(call, chosen).outcome == "refused"
+    assert Judge(excluded_source="codex").judge(call, chosen).outcome == "refused"
     assert Judge(excluded_source="claude-code").judge(call, chosen).failed is False
 
 
@@ -154,6 +160,20 @@ def test_text_alone_tells_real_failures(
             wrong += bool(shown.failed) is not bool(hidden.failed)
     assert right > 0
     assert 2 * right / (2 * right + wrong) >= 0.95
+
+
+def test_real_refusals_are_no_failures_with_and_without_the_flag_of_the_harness(
+    samples: dict[str, list[tuple[ToolCall, Message]]],
+) -> None:
+    said = ("The user doesn't want to", "[Request interrupted by user", "User chose to stay in")
+    refused = [
+        (call, result) for call, result in samples["claude-code"] if result.text.startswith(said)
+    ]
+    assert len(refused) > 3
+    for call, result in refused:
+        for one in (result, replace_fields(result, meta=None)):
+            found = judge_call(call, one)
+            assert (found.outcome, found.failed) == ("refused", None), one.text[:200]
 
 
 def test_calls_of_real_sessions_are_judged_each_with_its_rule(

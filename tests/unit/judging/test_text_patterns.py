@@ -11,7 +11,8 @@ from rekindle.types import Message, ToolCall
 from tests.unit.judging.examples import OUTPUTS, PHRASES
 
 _TABLES = (
-    phrases.REFUSED,
+    phrases.DECLINED,
+    phrases.BLOCKED,
     phrases.STOPPED,
     phrases.HARNESS,
     phrases.HARNESS_ERRORS,
@@ -33,9 +34,9 @@ def verdict(tool: str, text: str, **given: str) -> Outcome:
 def test_a_sentence_of_a_harness_or_tool_is_known_as_a_failure(name: str) -> None:
     tool, text = PHRASES[name]
     found = verdict(tool, text)
-    assert (found.rule, found.failed) == (name, True)
-    if name.startswith(("refused/", "stopped/")):
-        assert found.outcome == "refused"
+    is_refusal = name.startswith(("refused/", "stopped/"))
+    assert (found.rule, found.failed) == (name, None if is_refusal else True)
+    assert (found.outcome == "refused") is is_refusal
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
@@ -53,7 +54,7 @@ def test_every_wording_has_an_example() -> None:
 
 def test_the_quick_look_for_hints_passes_every_failure() -> None:
     assert [name for name, (_, text) in OUTPUTS.items() if not has_failure_hint(text)] == []
-    after = {said.name for table in _TABLES[3:] for said in table}
+    after = {said.name for table in _TABLES[4:] for said in table}
     assert [name for name in after if not phrases.has_failure_hint(PHRASES[name][1])] == []
 
 

@@ -81,7 +81,8 @@ def test_requests_are_sent_as_names_and_values_that_protocol_3_knows() -> None:
 def test_what_arrives_is_what_was_sent() -> None:
     start = StartProcess(("true",), owner="ada", env=os.environ, id="p1")
     arrived = decode_operation(send(start))
-    assert arrived == StartProcess(["true"], owner="ada", env=dict(os.environ), watches=[], id="p1")
+    lists = {"watches": [], "wrapper": []}
+    assert arrived == StartProcess(["true"], owner="ada", env=dict(os.environ), id="p1", **lists)
     assert decode_operation(send(AckEvents(range(2)))) == AckEvents([0, 1])
 
 

@@ -59,15 +59,18 @@ def test_an_old_database_gets_the_column() -> None:
 
 
 def test_rows_of_all_versions_are_recognised() -> None:
-    assert tables.SESSIONS.widths == {34, 36, 38}
-    assert SESSIONS.widths == {34, 36, 38, 40}
+    assert tables.SESSIONS.widths == {34, 36, 38, 40, 41}
+    assert SESSIONS.widths == {34, 36, 38, 40, 41, 43}
     assert tables.MESSAGES.widths == {13}
 
 
 @pytest.mark.parametrize("odd", ["", "\0"])
 def test_a_session_comes_back_with_the_column(odd: str) -> None:
     rows = SessionRows(SESSIONS, WideSession)
-    assert "s.pruned, s.harbour, s.depth, s.model_config, s.tokens_input" in rows.select
+    assert (
+        "s.pruned, s.last_request, s.sub_agent, s.harbour, s.depth, s.model_config, s.tokens_input"
+        in rows.select
+    )
     session = widen(Session("x", started=1.0, tokens=Tokens(4)), f"Hull{odd}", 2.5)
     stored = rows.build_new(session) | {"tokens_input": 4}
     assert (stored["depth"], stored.get("is_escaped")) == (2.5, 1 if odd else None)

@@ -8,14 +8,26 @@ from hypothesis import strategies as st
 
 from rekindle.errors import InvalidInput
 from rekindle.store import Filter
-from rekindle.store.core.filter import parse_local_time
+from rekindle.store.core.filter import is_term, parse_local_time
 
 FIELDS = ["source", "owner", "model", "title", "idle", "messages", "calls", "ended", "titled", "parent",
-          "archived", "arm", "template", "since", "until", "colour"]  # fmt: skip
+          "archived", "arm", "template", "project", "branch", "since", "until", "colour"]  # fmt: skip
 VALUES = st.one_of(
     st.text(max_size=8),
     st.sampled_from(
-        ["yes", "no", "any", "3", "30d", "1.5h", "2026-01-31", "9999-12-31", "0001-01-01"]
+        [
+            "yes",
+            "no",
+            "any",
+            "3",
+            "30d",
+            "1.5h",
+            "2026-01-31",
+            "7d",
+            "today",
+            "9999-12-31",
+            "0001-01-01",
+        ]
     ),
     st.dates().map(str),
     st.datetimes().map(str),
@@ -67,7 +79,7 @@ def test_every_term_is_read() -> None:
         ("titled=maybe", "titled=maybe: expected yes or no"),
         ("parent=any", "parent=any"),
         ("archived=perhaps", "expected yes or no or any"),
-        ("since=yesterday", "'yesterday' is not a date"),
+        ("since=lately", "'lately' is not a date"),
         ("until=2026-02-30", "'2026-02-30' is not a date"),
         ("until=9999-12-31", "'9999-12-31' is not a date"),
         ("since=0001-01-01", "'0001-01-01' is not a date"),
@@ -121,3 +133,37 @@ def test_fields_that_are_none_change_nothing() -> None:
     where = Filter(owner="ada", source="cli")
     assert where.with_(owner=None, source=None) == where
     assert where.with_(owner="eve") == Filter(owner="eve", source="cli")
+
+
+def test_times_are_also_seen_from_now() -> None:
+    now = datetime(2026, 3, 10, 18, 30).timestamp()
+    for text, since, until in (
+        ("today", datetime(2026, 3, 10), datetime(2026, 3, 11)),
+        ("yesterday", datetime(2026, 3, 9), datetime(2026, 3, 10)),
+        ("7d", datetime(2026, 3, 3, 18, 30), datetime(2026, 3, 3, 18, 30)),
+        ("90min", datetime(2026, 3, 10, 17), datetime(2026, 3, 10, 17)),
+        ("1.5h", datetime(2026, 3, 10, 17), datetime(2026, 3, 10, 17)),
+        ("2w", datetime(2026, 2, 24, 18, 30), datetime(2026, 2, 24, 18, 30)),
+    ):
+        assert parse_local_time(text, now=now) == since.timestamp()
+        assert parse_local_time(text, is_end=True, now=now) == until.timestamp()
+    for text in ("3m", "7", "d", "-7d", "7 d", "tomorrow", "9" * 400 + "d"):
+        with pytest.raises(InvalidInput, match="is not a date"):
+            parse_local_time(text, now=now)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("project=api", True),
+        ("model~opus", True),
+        ("since=whenever", True),
+        ("messages<5", True),
+        ("project~api", False),
+        ("x=1", False),
+        ("project=", False),
+        ("a project=api", False),
+    ],
+)
+def test_a_term_is_told_from_a_word(text: str, expected: bool) -> None:
+    assert is_term(text) is expected

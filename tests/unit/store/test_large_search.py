@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from rekindle import Message, Store
+from rekindle.store import Filter
 from rekindle.store.engines import sqlite_search
+from rekindle.store.sessions import search
 from tests.new_store import open_new_store
 
 EACH = 40
@@ -80,3 +82,17 @@ def test_what_is_not_indexed_yet_stands_in_its_place(store: Store) -> None:
     store.append("rivers", Message("user", "river water water water water water", timestamp=3000.0))
     assert found(store, "river water")[0] == EACH * 2
     assert found(store, "river", order="newest")[0] == EACH * 2
+
+
+@pytest.mark.parametrize("few", [0, 10])
+def test_a_project_has_the_same_matches_whether_its_sessions_are_few_or_many(
+    store: Store, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(search, "_FEW_SESSIONS", few)
+    boats = store.begin(id="boats", cwd="/boats")
+    store.append(boats, *(Message("user", f"river boat{n}") for n in range(20)))
+    where = Filter(projects=("folder:/boats",))
+    assert sorted(found(store, "river", where=where)) == list(range(20))
+    assert found(store, "boat1*", where=where, role="assistant") == []
+    pages = [found(store, "river", where=where, limit=7, offset=at) for at in range(0, 20, 7)]
+    assert [place for page in pages for place in page] == found(store, "river", where=where)

@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 from rekindle import Message, ToolCall
 from rekindle.errors import StoreDamaged
 from rekindle.store.core.rows import (
-    PREVIEW_LENGTH,
     decode_json,
     encode_json,
     get_row_search_text,
     get_search_text,
-    make_preview,
     message_to_row,
     row_to_message,
     to_nano,
@@ -88,20 +86,6 @@ def test_a_body_that_is_damaged_is_named_and_does_not_stop_the_index() -> None:
         with pytest.raises(StoreDamaged, match="position 4"):
             row_to_message((4, "user", 1.0, None, None, None, body, "text"))
         assert get_row_search_text("text", body) == "text"
-
-
-def test_a_preview_is_the_first_user_text_on_one_line() -> None:
-    def said(*contents: object) -> str | None:
-        return make_preview([Message("user", content) for content in contents])  # pyright: ignore
-
-    assert said("  a\n b ") == "a b"
-    assert said(None, "", "c") == "c"
-    assert said([{"type": "text", "text": "part"}]) == "part"
-    assert make_preview([Message("assistant", "x")]) is None
-    long = said("y" * 1000)
-    assert long is not None
-    assert (len(long), long[-1]) == (PREVIEW_LENGTH, "…")
-    assert said("a\0b") == "a\ufffdb"
 
 
 @given(cost=st.decimals(0, 1_000_000, places=9))

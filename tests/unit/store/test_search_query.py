@@ -58,6 +58,26 @@ def test_the_kinds_of_term_are_told_apart() -> None:
     assert parse_query("_private").groups == ((Term(("private",)),),)
 
 
+@pytest.mark.parametrize(
+    ("typed", "groups", "excluded"),
+    [
+        ("a -b", 1, [Term(("b",))]),
+        ('a -"b c" d', 2, [Term(("b", "c"))]),
+        ('a -"b c', 1, [Term(("b", "c"))]),
+        ("a OR -b c", 2, [Term(("b",))]),
+        ("a -b_c", 1, [Term(("b", "c"), literal="b_c")]),
+        ("a -b*", 1, [Term(("b",), prefix=True)]),
+        ("a --b-c d-e", 3, []),
+        ('a "-b"', 2, []),
+        ("a - b", 2, []),
+        ("-a", 0, [Term(("a",))]),
+    ],
+)
+def test_what_begins_with_a_dash_is_excluded(typed: str, groups: int, excluded: list[Term]) -> None:
+    query = parse_query(typed)
+    assert (len(query.groups), list(query.excluded)) == (groups, excluded)
+
+
 def test_only_what_is_written_so_is_accepted() -> None:
     assert parse_query("foo_bar").matches_literals("a FOO_BAR b")
     assert not parse_query("foo_bar").matches_literals("foo bar")
@@ -75,11 +95,11 @@ def test_every_query_can_be_read(typed: str) -> None:
     query = parse_query(typed)
     said = set(split_words(typed))
     assert all(group for group in query.groups)
-    for group in query.groups:
+    for group in (*query.groups, query.excluded):
         for term in group:
             assert term.words
             assert set(term.words) <= said
-    assert bool(query.groups) == bool(said)
+    assert bool(query.groups or query.excluded) == bool(said)
 
 
 @given(typed=TYPED, text=st.text(max_size=400))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
@@ -82,7 +83,7 @@ def test_the_page_is_well_formed_escaped_and_asks_the_network_for_nothing() -> N
     assert "https://tracker.example" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; <code>code</code>" in text
     assert "A &lt;b&gt;title&lt;/b&gt;" in text
-    assert "<pre>x &lt; 1\n</pre>" in text
+    assert '<span class="n">x</span> <span class="o">&lt;</span>' in text
 
 
 def test_the_page_sets_strong_words_apart_and_leaves_other_stars_alone() -> None:
@@ -94,9 +95,10 @@ def test_the_page_sets_strong_words_apart_and_leaves_other_stars_alone() -> None
 
 def test_the_page_shows_calls_folded_and_failures_at_a_glance() -> None:
     text = "".join(html.render_session(SESSION, CHAT))
-    failed = [attrs for tag, attrs in Page(text).tags if attrs.get("class") == "failed"]
+    failed = [attrs for _, attrs in Page(text).tags if attrs.get("class") == "call failed"]
     assert len(failed) == 1
-    assert '<span class="bad">exit code 2</span>' in text
+    assert "open" not in failed[0]
+    assert '<span class="label">exit code 2</span>' in text
     assert "no result" in text
     assert text.index("boo") < text.index("an orphan")
 
@@ -164,7 +166,11 @@ def test_real_sessions_come_out_whole_in_every_format(path: Path) -> None:
     check(json.loads("".join(atif.render_session(session, told))))
     page = "".join(html.render_session(session, told))
     assert Page(page).open == []
-    assert page.count("<article") >= sum(1 for message in told if message.role != "tool")
+    assert page.count('class="md said"') == sum(
+        1 for message in told if message.role == "assistant" and message.text.strip()
+    )
+    calls = sum(len(message.tool_calls) for message in told)
+    assert len(re.findall(r'<details class="call ', page)) == calls
     text = "".join(markdown.render_session(session, told))
     for message in told:
         if message.role == "user":

@@ -201,8 +201,10 @@ def test_the_answer_tells_what_came_in_each_format(store: Store, write: Write) -
     write({"role": "user", "content": "hello"}, name="in/chat.jsonl")
     intake = import_transcripts(store, [write("notes", name="in/b.txt").parent])
     assert intake.formats == {
-        "claude-code": FormatCount(files=2, sessions=2, messages=3, calls=2, damaged=1),
-        "openai-chat": FormatCount(files=1, sessions=1, messages=1),
+        "claude-code": FormatCount(
+            files=2, sessions=2, messages=3, calls=2, damaged=1, new_sessions=2
+        ),
+        "openai-chat": FormatCount(files=1, sessions=1, messages=1, new_sessions=1),
     }
     assert intake[:4] == (3, 3, 4, 2)
     assert intake.damaged == 1

@@ -12,6 +12,7 @@ The rules:
 - A second, different result of a call is appended to the first with a marker; a duplicate is dropped.
 - A result without a call becomes text marked as data: no call is invented for it.
 - Consecutive messages of one role are merged. If their authors differ, the names go into the text.
+- A message of a group begins with who wrote it, marked as data.
 - Blank assistant and system messages are dropped; a blank user message becomes a placeholder.
 - If a provider demands another order, a short message in parentheses is inserted.
 
@@ -30,6 +31,7 @@ from itertools import groupby
 from string import ascii_letters, digits
 from typing import cast
 
+from rekindle.routing.speaker import SPEAKER, format_speaker_mark
 from rekindle.types import JSON, Message, ToolCall, replace_fields
 
 from .message_format import join_contents, move_name_to_text, prefix_content, to_provider_message
@@ -60,8 +62,20 @@ _ID_LENGTH = 9  # accepted by every provider
 def normalize_messages(messages: Iterable[Message], provider: Provider = "openai") -> list[Message]:
     """Return the conversation as `provider` accepts it. Pass every message of the request."""
     rules = PROVIDER_RULES[provider]
-    messages = list(messages)
+    messages = [_add_speaker_mark(message) for message in messages]
     return messages if can_send_unchanged(messages, rules) else normalize_in_full(messages, rules)
+
+
+def _add_speaker_mark(message: Message) -> Message:
+    """Return a message of a group with who wrote it before its text."""
+    if message.meta is None or SPEAKER not in message.meta:
+        return message
+    mark = format_speaker_mark(message)
+    if not mark:
+        return message
+    if isinstance(message.content, str):
+        return replace_fields(message, content=f"{mark} {message.content}")
+    return replace_fields(message, content=prefix_content(message.content, mark))
 
 
 def normalize_in_full(messages: Iterable[Message], rules: ProviderRules) -> list[Message]:

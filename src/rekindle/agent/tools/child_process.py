@@ -34,10 +34,12 @@ async def run_child(
     seconds: float,
     characters: int,
     pass_fds: Sequence[int] = (),
+    settle_seconds: float = 0.0,
 ) -> ChildResult:
     """Run a program without input in its own process group, merging stdout and stderr.
 
-    On a timeout or cancellation, terminate everything that it started.
+    On a timeout or cancellation, terminate everything that it started. In a sandbox, one
+    process holds the output until all have ended; `settle_seconds` is the time to wait for that.
     """
     call_id = secrets.token_hex(8)
     read_fd, write_fd = os.pipe()
@@ -59,7 +61,7 @@ async def run_child(
         os.close(write_fd)
     output = _PipeReader(read_fd, characters)
     try:
-        return await _wait_for_exit(child, output, call_id, seconds)
+        return await _wait_for_exit(child, output, call_id, seconds, settle_seconds)
     except asyncio.CancelledError:
         await asyncio.shield(asyncio.ensure_future(_terminate_child(child, call_id)))
         raise
@@ -68,7 +70,11 @@ async def run_child(
 
 
 async def _wait_for_exit(
-    child: asyncio.subprocess.Process, output: _PipeReader, call_id: str, seconds: float
+    child: asyncio.subprocess.Process,
+    output: _PipeReader,
+    call_id: str,
+    seconds: float,
+    settle_seconds: float,
 ) -> ChildResult:
     timed_out = False
     try:
@@ -77,12 +83,9 @@ async def _wait_for_exit(
     except TimeoutError:
         timed_out = True
         code = await _terminate_child(child, call_id)
-    left_running = not timed_out and _signal_group(child.pid, signal.SIGTERM)
-    try:
-        async with asyncio.timeout(_DRAIN_SECONDS):
-            await output.finished.wait()
-    except TimeoutError:
-        pass
+    is_over = not timed_out and settle_seconds and await output.wait_for_end(settle_seconds)
+    left_running = not timed_out and not is_over and _signal_group(child.pid, signal.SIGTERM)
+    await output.wait_for_end(_DRAIN_SECONDS)
     if left_running:
         _signal_group(child.pid, signal.SIGKILL)
     code = code if code >= 0 else 128 - code
@@ -115,6 +118,15 @@ class _PipeReader:
         else:
             self._loop.remove_reader(self._pipe)
             self.finished.set()
+
+    async def wait_for_end(self, seconds: float) -> bool:
+        """Wait until nobody holds the pipe; return whether that is so."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.finished.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def get_text(self) -> str:
         return self._buffer.get_text()

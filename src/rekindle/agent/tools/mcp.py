@@ -12,18 +12,26 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from rekindle.config import McpServer
 from rekindle.errors import McpServerUnreachable, ToolError
 from rekindle.types import JSON
 
-from .tool import Tool, ToolContext, ToolResult, build_failure
+from .tool import (
+    ALL_ABILITIES,
+    Ability,
+    CallAssessment,
+    Tool,
+    ToolContext,
+    ToolResult,
+    build_failure,
+)
 from .truncate import replace_surrogates
 
 if TYPE_CHECKING:
@@ -44,6 +52,11 @@ _MAX_DESCRIPTION_LENGTH = 4000
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^{}]*))?\}")
 
 
+# Changes a server's settings so that its program runs in the sandbox.
+ServerConfiner: TypeAlias = Callable[[McpServer], McpServer]
+_CONFINED_ABILITIES: frozenset[Ability] = frozenset(("read_files", "write_files", "run_code"))
+
+
 class McpConnection:
     """A connection to one MCP server, opened on first use and reopened after the server dies."""
 
@@ -53,11 +66,14 @@ class McpConnection:
         server: McpServer,
         environment: Mapping[str, str] | None = None,
         connect_seconds: float = CONNECT_SECONDS,
+        confine: ServerConfiner | None = None,
     ) -> None:
+        """Create a connection; `confine` wraps the program of a server that runs in the sandbox."""
         self.name = name
         self._server = server
         self._environment = environment or {}
         self._connect_seconds = connect_seconds
+        self._confine = confine if server.sandbox and not server.url else None
         self._lock = asyncio.Lock()
         self._client: Client | None = None
         self._holder: asyncio.Task[None] | None = None
@@ -86,6 +102,13 @@ class McpConnection:
         async def handler(context: ToolContext, arguments: Mapping[str, JSON]) -> ToolResult:
             return await self._call_tool(server_tool.name, dict(arguments))
 
+        def assess(context: ToolContext, arguments: Mapping[str, JSON]) -> CallAssessment:
+            shown = json.dumps(dict(arguments), ensure_ascii=False, default=str)
+            reasons = (
+                () if self._confine else (f"is run by the server {self.name}, outside the sandbox",)
+            )
+            return CallAssessment(shown, reasons)
+
         description = server_tool.description or server_tool.title or server_tool.name
         return Tool(
             name=_make_tool_name(self.name, server_tool.name, taken),
@@ -95,6 +118,8 @@ class McpConnection:
             handler=handler,
             emoji="🔌",
             seconds=self._server.timeout + 2 * self._connect_seconds,
+            abilities=_CONFINED_ABILITIES if self._confine else ALL_ABILITIES,
+            assess=assess,
         )
 
     async def _call_tool(self, name: str, arguments: dict[str, JSON]) -> ToolResult:
@@ -163,6 +188,8 @@ class McpConnection:
         try:
             async with AsyncExitStack() as stack:
                 server = expand_variables(self._server, self._environment)
+                if self._confine is not None:
+                    server = await asyncio.to_thread(self._confine, server)
                 client = await stack.enter_async_context(_create_client(server, stack))
                 if not ready.done():
                     ready.set_result(client)

@@ -22,7 +22,7 @@ from typing import NamedTuple, cast
 from rekindle.errors import InvalidInput, ToolError
 from rekindle.types import JSON, ToolCall
 
-from . import schema_check
+from . import permissions, schema_check
 from .tool import HandlerResult, Tool, ToolContext, ToolResult, build_failure
 from .truncate import replace_surrogates, truncate_middle
 
@@ -145,6 +145,7 @@ class Toolbox(NamedTuple):
         began = time.monotonic()
         try:
             parsed = schema_check.parse_arguments(tool.parameters, call.arguments)
+            await permissions.require_permission(tool, parsed, context)
             result = await _run_handler(tool, parsed, context)
         except ToolError as error:
             result = build_failure(str(error), **({"refused": True} if error.refused else {}))
@@ -170,6 +171,8 @@ def _format_names(names: list[str]) -> str:
 
 
 def _find_missing(tool: Tool, context: ToolContext) -> str | None:
+    if not permissions.is_permitted(tool, context):
+        return "it is not allowed in this conversation"
     try:
         return tool.missing(context)
     except Exception as error:  # noqa: BLE001  # a check that fails must not end the turn

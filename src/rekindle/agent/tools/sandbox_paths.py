@@ -10,15 +10,17 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import NamedTuple
 
 from rekindle.errors import ToolError
+from rekindle.sandbox.protected_files import is_launch_file, is_secret_file
+from rekindle.types import JSON
 
 from .environment import get_home
-from .tool import ToolContext
+from .tool import CallAssessment, ToolContext
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # do not block on a pipe
@@ -245,3 +247,29 @@ def _suggest_names(asked: str, name: str, names: list[str]) -> str:
     found = get_close_matches(name, names[:5000], n=3)
     shown = [os.path.join(os.path.dirname(asked), one) for one in found]
     return f"; did you mean {' or '.join(shown)}?" if shown else ""
+
+
+def assess_read(context: ToolContext, arguments: Mapping[str, JSON]) -> CallAssessment:
+    """Assess the reading of a file: a person is asked about credentials."""
+    path = resolve_path(context, str(arguments.get("path", ".")))
+    reasons = ("reads credentials",) if is_secret_path(path) else ()
+    return CallAssessment(path.asked, reasons, acts=False)
+
+
+def assess_write(context: ToolContext, arguments: Mapping[str, JSON]) -> CallAssessment:
+    """Assess a change of a file: a person is asked about credentials and files that run code later."""
+    path = resolve_path(context, str(arguments["path"]))
+    reasons: list[str] = []
+    if is_secret_path(path):
+        reasons.append("changes credentials")
+    if is_launch_file(path.absolute, (path.root,)):
+        reasons.append("changes a file that runs code later")
+    return CallAssessment(path.asked, tuple(reasons))
+
+
+def is_secret_path(path: SandboxPath) -> bool:
+    """Return whether a file holds credentials, or lies in a folder of them."""
+    return any(
+        is_secret_file(os.path.join(path.root, *path.parts[: count + 1]))
+        for count in range(len(path.parts))
+    )

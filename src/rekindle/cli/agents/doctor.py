@@ -28,6 +28,7 @@ from rekindle.errors import StoreError
 if TYPE_CHECKING:
     from rekindle.coding_agents.doctor import Surroundings
     from rekindle.coding_agents.findings import AgentReport
+    from rekindle.sandbox.sandbox import Sandbox
     from rekindle.store import Store
     from rekindle.transcripts.discovery import DiscoveredFile
 
@@ -64,15 +65,32 @@ def check_agents(
         pending = _PendingFiles(stack)
         around = _look_around(pending)
         reports = [diagnose_agent(agent, around) for agent in AGENTS.values()]
+    sandbox = _open_sandbox()
     problem = pending.problem
     needs_attention = bool(problem) or any(report.needs_attention for report in reports)
     if json:
         agents = [{**asdict(one), "needs_attention": one.needs_attention} for one in reports]
-        print_json({"ok": not needs_attention, "store_problem": problem, "agents": agents})
+        print_json(
+            {
+                "ok": not needs_attention,
+                "store_problem": problem,
+                "sandbox": {"mode": sandbox.mode, "description": sandbox.describe_mode()},
+                "agents": agents,
+            }
+        )
     else:
         _print_reports(reports, problem)
+        print_line(f"Sandbox for commands of `rekindle chat`: {sandbox.describe_mode()}.")
     if needs_attention:
         raise typer.Exit(1)
+
+
+def _open_sandbox() -> Sandbox:
+    from rekindle.sandbox.detection import open_sandbox
+    from rekindle.sandbox.sandbox import SandboxOptions
+
+    settings = load_settings().sandbox
+    return open_sandbox(settings.mode, SandboxOptions(network=settings.network))
 
 
 class _PendingFiles:
@@ -85,7 +103,7 @@ class _PendingFiles:
 
     def find(self, files: Sequence[DiscoveredFile]) -> Sequence[DiscoveredFile]:
         """Return the files that are not imported; all of them if there is no store yet."""
-        from rekindle.transcripts.importer import find_pending_files
+        from rekindle.transcripts.discovery import find_pending_files
 
         if not files or self.problem:
             return []
@@ -94,7 +112,7 @@ class _PendingFiles:
                 url = load_settings().store.url
                 if not is_url(url) and not Path(url).exists():
                     return files
-                self._store = self._stack.enter_context(open_for_reading())
+                self._store = self._stack.enter_context(open_for_reading(refresh=False))
             return find_pending_files(self._store, files)
         except StoreError as error:
             self.problem = str(error)

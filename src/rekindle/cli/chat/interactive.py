@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rekindle.agent.tools.tool import ApprovalRequest
+from rekindle.agent.tools.tool import Answer, ApprovalRequest
 from rekindle.cli.output import (
     escape_control_chars,
     format_count,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 QUIT_COMMANDS = ("quit", "exit")
 _GATEWAY_COMMANDS = ("stop", "sethome")  # only useful where Ctrl-C cannot stop an answer
 _MAX_TITLE_LENGTH, _MAX_MESSAGE_LENGTH = 60, 300
-_YES_ANSWERS = ("y", "yes")
+_YES_ANSWERS, _SESSION_ANSWERS = ("y", "yes"), ("s", "session")
 _REPORT_WAIT_SECONDS, _REPORT_PAUSE_SECONDS = 60.0, 1.0
 
 
@@ -162,8 +162,8 @@ class InteractiveSession:
                 return sessions[int(answer) - 1]
             self._screen.show_note(f"Enter a number from 1 to {len(sessions)}.")
 
-    async def approve(self, request: ApprovalRequest) -> bool:
-        """Ask whether a command may run. Anything but a clear yes is a no."""
+    async def approve(self, request: ApprovalRequest) -> Answer:
+        """Ask whether a call may run. Anything but a clear yes is a no."""
         async with self._approval_lock:
             with self._screen.pause_live_line():
                 self._screen.show_warning(
@@ -175,4 +175,7 @@ class InteractiveSession:
                     self._screen.show_warning(
                         f"Warning: {escape_invisible('; '.join(request.reasons))}"
                     )
-                return (await ask_question("Run it? [y/N] ")).lower() in _YES_ANSWERS
+                answer = (await ask_question("Run it? [y/N] (s: for this session) ")).lower()
+        if answer in _SESSION_ANSWERS:
+            return "session"
+        return "once" if answer in _YES_ANSWERS else "no"

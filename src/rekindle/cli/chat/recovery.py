@@ -1,11 +1,14 @@
-"""Find and take over the work of terminals that ended in the middle of an answer."""
+"""Find what a terminal continues: a session, and the work of terminals that ended in an answer."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from rekindle.coding_agents.resume import build_copy_title, find_resumable, get_source_title
+from rekindle.errors import AmbiguousName, InvalidInput, NotFound
 from rekindle.routing.key import KeyParts, join_key
 from rekindle.routing.source import LOCAL
+from rekindle.transcripts import FORMATS
 
 if TYPE_CHECKING:
     from rekindle.store import Store
@@ -14,21 +17,65 @@ if TYPE_CHECKING:
 
     from .terminal_lock import TerminalLocks
 
+_IMPORTED_SOURCES = frozenset(format.name for format in FORMATS)
 _RUNNER_PREFIX = "chat-"
 _TERMINAL_KEY_PREFIX = join_key(KeyParts(LOCAL, "dm", ""))  # common prefix of all terminal keys
 
 
 class Leftovers(NamedTuple):
-    """Unanswered messages and unshown answers; `is_shared` if another terminal is active."""
+    """Unanswered messages and unshown answers; `is_shared` if another terminal is active.
+
+    A copy of an imported session has none; `copied` says of which.
+    """
 
     inbound: tuple[InboundMessage, ...] = ()
     outbound: tuple[OutboundMessage, ...] = ()
     is_shared: bool = False
+    copied: str = ""
+
+    @property
+    def note(self) -> str:
+        """What the user should know about the session."""
+        if self.is_shared:
+            return "This conversation is also open in another terminal; both write to it."
+        return self.copied and f"Continues a copy of {self.copied}, which stays as it is."
 
 
 def format_instance_name(terminal: str) -> str:
     """Return the name under which a terminal holds leases."""
     return f"{_RUNNER_PREFIX}{terminal}"
+
+
+def is_own_session(session: Session, owner: str) -> bool:
+    """Return whether a session is the user's: a chat of theirs, or imported from another agent."""
+    return session.owner in (owner, None) or session.source in _IMPORTED_SOURCES
+
+
+def find_named_session(store: Store, name: str, owner: str, *, may_copy: bool) -> Session:
+    """Return the session to continue: one of the user's chats first, else any other of theirs.
+
+    Sessions of other people are found only if they are to be copied; raise InvalidInput otherwise.
+    """
+    try:
+        return store.find_tip(store.resolve(name, owner=owner), owner=owner)
+    except AmbiguousName:
+        raise
+    except NotFound:
+        found = find_resumable(store, store.resolve(name))
+    if not (may_copy or is_own_session(found, owner)):
+        raise InvalidInput(
+            f"Session {found.id} belongs to {found.owner}, from {found.source}."
+            f" Continue in a copy: rekindle chat --resume {found.id} --fork."
+        )
+    return found
+
+
+def copy_session(store: Store, session: Session, owner: str) -> tuple[Session, Leftovers]:
+    """Return a fork of a session that is not one of the user's chats, to be continued as one."""
+    title = build_copy_title(session, LOCAL)
+    fork = store.fork(session, title=title, source=LOCAL, owner=owner)
+    copied = f"a session of {get_source_title(session.source)} ({session.id})"
+    return fork, Leftovers(copied=copied)
 
 
 def find_leftovers(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import sys
 from collections.abc import Iterable, Mapping
@@ -12,22 +11,35 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from rekindle.agent.model.client import Endpoint, Model
-from rekindle.agent.toolkit import Toolkit, open_toolkit
+from rekindle.agent.model.client import Model
+from rekindle.agent.toolkit import (
+    Toolkit,
+    build_model_config,
+    build_persona_settings,
+    open_model,
+    open_toolkit,
+)
 from rekindle.agent.tools.tool import Approver, Tool, ToolContext, ToolResult
 from rekindle.agent.turn import Advisor
-from rekindle.cli.store_access import ignore_sigpipe, load_settings, open_for_writing
+from rekindle.cli.store_access import (
+    get_login_name,
+    ignore_sigpipe,
+    load_settings,
+    open_for_writing,
+)
 from rekindle.config import Config, get_home_and_env
 from rekindle.errors import InvalidInput, InvalidSetting, NotFound, RekindleError, StoreError
 from rekindle.gateway.commands import COMMANDS, describe_unknown_command, parse_command
 from rekindle.gateway.context import GatewayContext, derive_owner
 from rekindle.gateway.conversation import is_command
+from rekindle.gateway.memory.tool import create_memory_tool
 from rekindle.gateway.process_reports import make_busy_check
 from rekindle.learning.notes.recall import recall_at_failure
 from rekindle.learning.warm_session_tool import create_tool_from_config
 from rekindle.learning.warm_start import WarmStarter, create_warm_starter
 from rekindle.processes.from_config import create_client
 from rekindle.processes.operations import Processes
+from rekindle.projects import find_branch
 from rekindle.routing.source import LOCAL
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import (
@@ -36,6 +48,7 @@ from rekindle.types import (
     Message,
     Overridable,
     Price,
+    Role,
     Route,
     Session,
     Source,
@@ -49,8 +62,11 @@ from .process_reports import ProcessReports
 from .recovery import (
     Leftovers,
     clean_up_terminals,
+    copy_session,
     find_leftovers,
+    find_named_session,
     format_instance_name,
+    is_own_session,
     take_over_message,
 )
 from .terminal import set_echo
@@ -84,15 +100,15 @@ def run_chat(options: ChatOptions) -> int:
     """Run a chat and return the exit code of the command."""
     ignore_sigpipe()
     config = load_settings()
-    endpoint = _resolve_endpoint(config, options.model)
-    price = config.get_price(endpoint.model)
+    model_name = _resolve_model(config, options.model)
+    price = config.get_price(model_name)
     locks = TerminalLocks(config.home / "chat")
     _configure_logging(config.home / "chat.log")
     with locks.acquire() as terminal, open_for_writing(may_create=True) as store:
-        source = Source(LOCAL, terminal, user_id=config.chat.owner or _get_login_name())
+        source = Source(LOCAL, terminal, user_id=config.chat.owner or get_login_name())
         setup = _ChatSetup(config, options, store, locks, source)
         try:
-            return asyncio.run(_run_session(setup, endpoint, price))
+            return asyncio.run(_run_session(setup, model_name, price))
         finally:
             with suppress(StoreError):  # the next terminal retries
                 clean_up_terminals(store, locks, terminal)
@@ -107,7 +123,7 @@ def _learn_from_chat(store: Store, config: Config) -> None:
         learn_from_sessions(store, limit=MAX_LEARNED_SESSIONS)
 
 
-def _resolve_endpoint(config: Config, name: str | None) -> Endpoint:
+def _resolve_model(config: Config, name: str | None) -> str:
     model = name or config.model.name
     if not model:
         raise InvalidSetting(
@@ -119,17 +135,7 @@ def _resolve_endpoint(config: Config, name: str | None) -> Endpoint:
             "No API key configured. Set OPENAI_API_KEY, or set OPENAI_BASE_URL to an endpoint that"
             " needs none."
         )
-    return Endpoint(config.model.base_url, model, config.model.api_key)
-
-
-def _get_login_name() -> str:
-    """Return the login name from the system, whatever the environment says."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container may run under a uid without an account
-        return str(os.getuid())
+    return model
 
 
 def _configure_logging(file: Path) -> None:
@@ -168,17 +174,21 @@ class _ChatAgent(NamedTuple):
         return self.toolkit.toolbox.tools
 
 
-async def _run_session(setup: _ChatSetup, endpoint: Endpoint, price: Price) -> int:
+async def _run_session(setup: _ChatSetup, model_name: str, price: Price) -> int:
     task = asyncio.current_task()
     assert task is not None
     # SIGTERM cancels the task, so that the terminal is restored like at any other end.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     executor = StoreExecutor(setup.store, EXECUTOR_THREADS)
     try:
-        extra_tools = [create_tool_from_config(setup.config, shared=False)]
+        extra_tools = [create_tool_from_config(setup.config, shared=False), create_memory_tool()]
         processes = create_client(setup.config)
         tools = open_toolkit(setup.config, setup.options.tools, extra_tools, processes)
-        async with Model(endpoint) as model, aclosing(processes), tools as toolkit:
+        async with (
+            open_model(setup.config, model_name) as model,
+            aclosing(processes),
+            tools as toolkit,
+        ):
             agent = _ChatAgent(model, price, toolkit, processes)
             if _is_interactive(setup.options):
                 return await _run_interactive(setup, executor, agent)
@@ -204,7 +214,9 @@ async def _run_interactive(setup: _ChatSetup, executor: StoreExecutor, agent: _C
     )
     context = _create_context(setup, executor, agent, interactive.approve)
     reports = ProcessReports(agent.processes, executor, setup.owner)
-    conversation = ChatConversation(context, setup.source, reports, **_get_session_facts(model))
+    conversation = ChatConversation(
+        context, setup.source, reports, **_get_session_facts(setup.config, model)
+    )
     if setup.options.resume == "":
         chosen = await interactive.choose_session(await executor.run(_list_own_sessions, setup))
         if chosen is None:
@@ -214,9 +226,9 @@ async def _run_interactive(setup: _ChatSetup, executor: StoreExecutor, agent: _C
     messages = [] if session is None else await executor.run(setup.store.messages, session)
     interactive.greet(model.endpoint, session, messages)
     for problem in agent.toolkit.problems:
-        screen.show_note(f"MCP: {problem}")
-    if leftovers.is_shared:
-        screen.show_note("This conversation is also open in another terminal; both write to it.")
+        screen.show_note(problem)
+    if leftovers.note:
+        screen.show_note(leftovers.note)
     with set_echo(on=False), suppress(TurnInterrupted):
         await _catch_up(conversation, setup.locks, session, leftovers, screen)
     loading = asyncio.create_task(model.load_client())  # while the user types
@@ -235,14 +247,16 @@ async def _run_piped(setup: _ChatSetup, executor: StoreExecutor, agent: _ChatAge
     context = _create_context(setup, executor, agent, None)
     reports = ProcessReports(agent.processes, executor, setup.owner)
     conversation = ChatConversation(
-        context, setup.source, reports, **_get_session_facts(agent.model)
+        context, setup.source, reports, **_get_session_facts(setup.config, agent.model)
     )
     session, leftovers = await executor.run(_find_session, setup)
     if not text.strip() and not leftovers.inbound and not leftovers.outbound:
         raise InvalidInput("No input. Pass a message on stdin.")
     view: ChatView = JsonLinesView() if setup.options.json else PipeView(agent.tools)
     for problem in agent.toolkit.problems:
-        view.show_note(f"MCP: {problem}")
+        view.show_note(problem)
+    if leftovers.copied:
+        view.show_note(leftovers.note)
     earlier: ChatView = view
     if text.strip() and not setup.options.json:
         earlier = PipeView(
@@ -251,6 +265,7 @@ async def _run_piped(setup: _ChatSetup, executor: StoreExecutor, agent: _ChatAge
     result = await _catch_up(conversation, setup.locks, session, leftovers, earlier)
     if text.strip():
         result = await conversation.send(text, view)
+    await conversation.leave("input_end")
     return int(result)
 
 
@@ -260,8 +275,14 @@ def _reject_unknown_command(text: str) -> None:
         raise InvalidInput(describe_unknown_command(name))
 
 
-def _get_session_facts(model: Model) -> dict[str, str]:
-    return {"cwd": str(Path.cwd()), "model": model.endpoint.model}
+def _get_session_facts(config: Config, model: Model) -> dict[str, JSON]:
+    folder = Path.cwd()
+    return {
+        "cwd": str(folder),
+        "git_branch": find_branch(folder),
+        "model": model.endpoint.model,
+        "model_config": build_model_config(config, model),
+    }
 
 
 def _create_context(
@@ -269,9 +290,12 @@ def _create_context(
 ) -> GatewayContext:
     chat_config, toolkit = setup.config.chat, agent.toolkit
     notes: dict[str, dict[str, JSON]] = {}
+    granted: dict[str, set[str]] = {}
     _, environment = get_home_and_env()
+    facts = _get_session_facts(setup.config, agent.model)
+    del facts["model"]  # known to the gateway
 
-    def create_tool_context(route: Route) -> ToolContext:
+    def create_tool_context(route: Route, role: Role) -> ToolContext:
         return ToolContext(
             session=route.session,
             cwd=Path.cwd(),
@@ -282,6 +306,10 @@ def _create_context(
             store=setup.store,
             environment=environment,
             notes=notes.setdefault(route.session, {}),
+            rules=toolkit.rules,
+            granted=granted.setdefault(route.session, set()),
+            sandbox=toolkit.sandbox,
+            pass_on=toolkit.pass_on,
         )
 
     return GatewayContext(
@@ -298,6 +326,8 @@ def _create_context(
         max_attempts=setup.config.gateway.turn_attempts,
         starter=_create_warm_starter(setup, agent.model),
         advise=_create_advisor(setup),
+        persona=build_persona_settings(setup.config),
+        describe_session=lambda: facts,
     )
 
 
@@ -337,20 +367,26 @@ def _separate_terminals(rules: Overridable[KeyRule]) -> Overridable[KeyRule]:
 
 
 def _list_own_sessions(setup: _ChatSetup) -> list[Session]:
-    found = setup.store.recent(40, owner=setup.owner)
-    return [one for one in found if one.end_reason != "compression"][:20]
+    """Return the newest chats of the user, and sessions that they imported, to choose from."""
+    store, owner = setup.store, setup.owner
+    chats = store.recent(40, owner=owner)
+    imported = [one for one in store.recent(40) if is_own_session(one, owner) and not one.parent]
+    found = {one.id: one for one in (*chats, *imported) if one.end_reason != "compression"}
+    return sorted(found.values(), key=lambda one: one.last_active, reverse=True)[:20]
 
 
 def _find_session(setup: _ChatSetup) -> tuple[Session | None, Leftovers]:
     """Return the session to continue and its leftovers; neither for a new conversation."""
     options, store, owner = setup.options, setup.store, setup.owner
     if options.resume is not None:
-        session = store.find_tip(store.resolve(options.resume, owner=owner), owner=owner)
+        session = find_named_session(store, options.resume, owner, may_copy=options.fork)
     elif options.continue_last:
         newest = store.recent(1, owner=owner)
         session = store.find_tip(newest[0], owner=owner) if newest else None
     else:
         return None, Leftovers()
+    if session is not None and session.owner != owner:
+        return copy_session(store, session, owner)
     if options.fork:
         if session is None:
             raise NotFound("No conversation to continue yet.")

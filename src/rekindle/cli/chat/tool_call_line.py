@@ -59,15 +59,6 @@ def describe_failure(result: ToolResult) -> str | None:
     return _shorten_text(result.content) if result.is_error else None
 
 
-def fit_to_width(text: str, cells: int) -> str:
-    """Truncate `text` to `cells` terminal cells, marking the cut with an ellipsis."""
-    from rich.cells import cell_len, set_cell_size
-
-    if cell_len(text) <= cells:
-        return text
-    return set_cell_size(text, cells - 1).rstrip() + "…" if cells > 1 else ""
-
-
 def escape_invisible(text: str) -> str:
     """Escape characters that a terminal would obey or hide from the reader."""
     if text.isprintable():

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 from rekindle.agent.model.stream import CallDelta, ReasoningDelta, Retrying, TextDelta
 from rekindle.agent.turn import Compacted, ToolCalled, ToolReturned, TurnEnded, TurnEvent
 from rekindle.cli.output import encode_json, escape_control_chars
+from rekindle.cli.terminal.text import fit_to_width
 from rekindle.config import allows_color
 
 from .markdown_stream import DIM, PLAIN, MarkdownStream
 from .tool_call_line import (
     describe_failure,
     escape_invisible,
-    fit_to_width,
     format_duration,
     summarize_call,
 )

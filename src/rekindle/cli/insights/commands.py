@@ -1,10 +1,7 @@
-"""`rekindle calls`, `profile`, `compare`, `compress-check` and `insights`: tool call reliability."""
+"""`rekindle profile`, `compare`, `compress-check` and `insights`: how reliable calls are."""
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,23 +13,22 @@ from rekindle.cli.output import (
     print_json,
     print_line,
     print_notice,
-    show_progress,
-    write_json_lines,
 )
 from rekindle.cli.session_choice import (
+    AllOption,
     FilterArgument,
     SessionArgument,
-    SessionOrFilterArgument,
-    is_filter,
+    SessionSelection,
     parse_filter,
+    select_sessions,
 )
 from rekindle.cli.store_access import open_for_reading
-from rekindle.errors import NotFound
+
+from .loading import LoadedInsights, learn_new_sessions, load_insights, to_json
+from .selection import disable_gc, judge_selection, judge_session
 
 if TYPE_CHECKING:
-    from rekindle.analytics.outcome_rates import OutcomeRate
-    from rekindle.store import Filter, Store
-    from rekindle.types import JudgedCall, JudgedSession
+    from rekindle.store import Filter
 
 HtmlOption = Annotated[
     Path | None,
@@ -42,64 +38,10 @@ HtmlOption = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Register the commands of this module."""
-    app.command("calls")(list_calls)
     app.command("profile")(profile)
     app.command("compare")(compare)
     app.command("compress-check")(compress_check)
     app.command("insights")(show_insights)
-
-
-def list_calls(
-    what: SessionOrFilterArgument = None,
-    all: Annotated[bool, typer.Option("--all", help="Include all sessions.")] = False,
-    failed: Annotated[bool, typer.Option("--failed", help="Only calls that failed.")] = False,
-    owner: OwnerOption = None,
-    json: JsonOption = False,
-) -> None:
-    """List tool calls with their outcome, kind of error and the rule that judged them.
-
-    With --json, print one call per line.
-
-    \b
-    Examples:
-      rekindle calls 'My Project'
-      rekindle calls source=codex 'messages>100' --failed
-      rekindle calls --all --json | jq -r 'select(.failed) | .error_kind' | sort | uniq -c
-    """
-    words = what or []
-    if bool(words) is all:
-        raise typer.BadParameter("specify a session, a filter, or --all")
-    with open_for_reading() as store:
-        single = bool(words) and not is_filter(words)
-        found = _judge_selection(store, words, owner)
-        chosen = (call for one in found for call in one.calls if call.failed or not failed)
-        if json:
-            write_json_lines(map(_call_to_dict, chosen))
-            return
-        shown = list(chosen)
-    if shown:
-        from .render import write_calls
-
-        write_calls(shown, with_session=not single)
-    else:
-        print_notice("No matching calls.")
-
-
-def _call_to_dict(call: JudgedCall) -> dict[str, object]:
-    result: dict[str, object] = {
-        "session": call.session,
-        "position": call.position,
-        "call_id": call.id,
-        "tool": call.tool,
-        "kind": call.kind,
-        "outcome": call.outcome,
-        "failed": call.failed,
-        "error_kind": call.error_kind,
-        "fault": call.fault,
-        "rule": call.rule,
-        "confidence": call.confidence,
-    }
-    return result if call.duration is None else {**result, "duration": call.duration}
 
 
 def profile(name: SessionArgument, owner: OwnerOption = None, json: JsonOption = False) -> None:
@@ -113,7 +55,7 @@ def profile(name: SessionArgument, owner: OwnerOption = None, json: JsonOption =
     from rekindle.analytics import profile as profiles
 
     with open_for_reading() as store:
-        found = profiles.build_profile(_judge_session(store, name, owner))
+        found = profiles.build_profile(judge_session(store, name, owner))
     if json:
         print_json(found)
     else:
@@ -143,8 +85,8 @@ def compare(
 
     with open_for_reading() as store:
         found = comparing.compare_sessions(
-            list(_judge_selection(store, [a], owner)),
-            list(_judge_selection(store, [b], owner)),
+            list(judge_selection(store, [a], owner)),
+            list(judge_selection(store, [b], owner)),
             (a, b),
         )
     if json:
@@ -173,7 +115,7 @@ def compress_check(
         session = store.resolve(name, owner=owner)
         chain = compression.find_conversation_chain(store.lineage(session, owner=owner), session)
         found = compression.check_compressions(
-            [_judge_session(store, one.id, owner) for one in chain]
+            [judge_session(store, one.id, owner) for one in chain]
         )
     if json:
         print_json(found)
@@ -185,101 +127,85 @@ def compress_check(
 
 def show_insights(
     where: FilterArgument = None,
+    all: AllOption = False,
+    statistics: Annotated[
+        bool,
+        typer.Option("--statistics", help="Rates by tool, model and length, with tested claims."),
+    ] = False,
     html: HtmlOption = None,
     owner: OwnerOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show where tool calls fail across sessions and whether that changes over a session.
+    """Show what sessions cost, what keeps failing in them, and what mended it.
+
+    In the folder of a project with sessions, only those of the project count, unless you pass --all or
+    project=NAME. The page of --html contains the statistics too.
 
     \b
     Examples:
       rekindle insights
-      rekindle insights source=claude-code since=2026-01-01
+      rekindle insights --all since=2026-01-01
       rekindle insights --html insights.html
+      rekindle insights --statistics source=claude-code
     """
-    from rekindle.analytics import insights
-
     if html is not None and not html.expanduser().absolute().parent.is_dir():
         raise typer.BadParameter(f"folder not found: {html.parent}")
-    chosen = parse_filter(where, owner)
-    with open_for_reading() as store, _disable_gc():
-        found = insights.compute_insights(_judge_sessions(store, chosen))
-        found = found._replace(outcomes=_summarize_outcomes(store, chosen))
-    if not found.totals.sessions:
+    with open_for_reading() as store, disable_gc():
+        terms = parse_filter(where, owner)
+        if html is not None or not statistics:
+            learn_new_sessions(store)
+        selection = select_sessions(store, terms, every=all)
+        found = load_insights(
+            store,
+            selection,
+            with_overview=html is not None or not statistics,
+            with_statistics=html is not None or statistics,
+        )
+    if not found.sessions:
         print_notice(
             "No matching sessions."
-            if where or owner
+            if where or owner or selection.project
             else "No sessions yet. Import some with `rekindle start`."
         )
+    name = _describe_selection(selection, terms, where)
     if html is not None:
-        from .page import render_page
-
-        html = html.expanduser()
-        html.write_text("".join(render_page(found, " ".join(where or ()))), encoding="utf-8")
+        _write_page(found, name, html.expanduser())
     if json:
-        print_json(found)
+        print_json(found.statistics if statistics else to_json(found, name))
     elif html is not None:
-        print_line(f"Wrote {html}")
-    elif found.totals.sessions:
+        print_line(f"Wrote {html.expanduser()}")
+    elif found.sessions:
+        _print_insights(found, name)
+
+
+def _describe_selection(selection: SessionSelection, terms: Filter, words: list[str] | None) -> str:
+    """Return the title of a selection: its project, or all projects, and the other filter terms."""
+    others = [word for word in words or () if not word.startswith("project=")]
+    name = selection.project or terms.project or "all projects"
+    return ", ".join([name, *others])
+
+
+def _print_insights(found: LoadedInsights, name: str) -> None:
+    if found.overview is not None:
+        from .overview import write_overview
+
+        write_overview(found.overview, name)
+    elif found.statistics is not None:
         from .outcomes import write_outcomes
         from .render import write_insight, write_legend
 
-        write_insight(found)
-        write_outcomes(found.outcomes)
+        write_insight(found.statistics)
+        write_outcomes(found.statistics.outcomes)
         write_legend()
 
 
-# ── access to the store
+def _write_page(found: LoadedInsights, name: str, file: Path) -> None:
+    from rekindle.redaction.redactor import Redactor
 
+    from .page import render_page
 
-@contextmanager
-def _disable_gc() -> Generator[None]:
-    """Disable garbage collection: judging allocates many acyclic values; this halves the run time."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-def _judge_session(store: Store, name: str, owner: str | None) -> JudgedSession:
-    from rekindle.learning.verdicts import judged_sessions
-
-    return judged_sessions.load_judged_session(store, store.resolve(name, owner=owner).id)
-
-
-def _judge_sessions(store: Store, where: Filter) -> Iterator[JudgedSession]:
-    from rekindle.learning.verdicts import judged_sessions
-
-    with show_progress("Judging") as show:
-        judged_sessions.judge_sessions(store, where, progress=show)
-    yield from judged_sessions.iter_judged_sessions(store, where)
-
-
-def _summarize_outcomes(store: Store, where: Filter) -> tuple[OutcomeRate, ...]:
-    from rekindle.analytics.outcome_rates import summarize_outcomes
-    from rekindle.learning.verdicts.session_outcomes import judge_outcomes
-
-    with show_progress("Judging sessions") as show:
-        judge_outcomes(store, where, progress=show)
-    return summarize_outcomes(store.session_outcomes.count(where))
-
-
-def _judge_selection(store: Store, words: list[str], owner: str | None) -> Iterable[JudgedSession]:
-    """Judge the named session, or all sessions that match a filter."""
-    if words and not is_filter(words):
-        return [_judge_session(store, " ".join(words), owner)]
-    found = _judge_sessions(store, parse_filter(words, owner))
-    if not words:
-        return found
-    first = next(found, None)
-    if first is None:
-        raise NotFound(f"No sessions match {' '.join(words)}")
-    return _prepend_session(first, found)
-
-
-def _prepend_session(
-    first: JudgedSession, rest: Iterator[JudgedSession]
-) -> Iterator[JudgedSession]:
-    yield first
-    yield from rest
+    if found.overview is None or found.statistics is None:
+        return
+    redact = Redactor().redact_text
+    page = render_page(found.overview, found.statistics, name, redact)
+    file.write_text("".join(page), encoding="utf-8")

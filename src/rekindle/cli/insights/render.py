@@ -9,8 +9,6 @@ from rekindle.cli.output import (
     Column,
     build_number_columns,
     escape_control_chars,
-    fit_ids,
-    fit_name,
     format_count,
     get_display_name,
     print_line,
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from rekindle.analytics.insights import Insights, SessionGroupRow
     from rekindle.analytics.profile import Profile
     from rekindle.analytics.sample import Totals
-    from rekindle.types import JudgedCall
 
 TOO_FEW, NO_VALUE = "too few", "–"
 _PLOT_WIDTH, _MAX_TOOLS, _MAX_GROUPS, _MAX_KINDS, _MAX_NAME_LENGTH = 22, 15, 12, 6, 24
@@ -118,38 +115,6 @@ def find_scale_top(rates: Iterable[Rate]) -> float:
     return max((rate.high or rate.rate or 0.0 for rate in rates), default=0.0)
 
 
-# ── calls
-
-
-def write_calls(calls: Sequence[JudgedCall], *, with_session: bool) -> None:
-    """Print a table of calls, in order."""
-    ids = dict(zip(names := list({c.session: None for c in calls}), fit_ids(names), strict=True))
-    columns = [
-        *([Column("session", style="cyan")] if with_session else []),
-        Column("#", right=True),
-        Column("tool"),
-        Column("outcome"),
-        Column("failed"),
-        Column("error"),
-        Column("rule", flexible=True, style="dim"),
-        *build_number_columns("conf.", "time"),
-    ]
-    write_table(
-        columns, ([*([ids[c.session]] if with_session else []), *_format_call(c)] for c in calls)
-    )
-
-
-def _format_call(call: JudgedCall) -> Iterator[str]:
-    yield f"{call.position}"
-    yield fit_name(call.tool, _MAX_NAME_LENGTH)
-    yield call.outcome
-    yield {True: "yes", False: "no", None: "?"}[call.failed]
-    yield " · ".join(part for part in (call.error_kind, call.fault) if part)
-    yield call.rule
-    yield f"{call.confidence:.2f}"
-    yield "" if call.duration is None else f"{call.duration:.1f} s"
-
-
 # ── the profile of a session
 
 
@@ -185,7 +150,7 @@ def write_profile(profile: Profile) -> None:
 def _iter_profile_facts(profile: Profile) -> Iterator[tuple[str, str]]:
     rate = profile.rate
     yield "messages", f"{profile.messages:,}"
-    yield "calls", f"{profile.calls:,} ({_format_excluded(profile.bookkeeping, profile.unknown)})"
+    yield "calls", f"{profile.calls:,} ({_format_excluded(profile)})"
     yield (
         "errors",
         f"{rate.errors:,} of {format_count(rate.calls, 'judged call')}, {format_rate(rate)}",
@@ -218,8 +183,11 @@ def _format_counts(counts: Mapping[str, int]) -> str:
     return escape_control_chars(" · ".join(parts)) + (" · …" if len(counts) > _MAX_KINDS else "")
 
 
-def _format_excluded(bookkeeping: int, unknown: int) -> str:
-    return f"{bookkeeping:,} bookkeeping, {unknown:,} unknown"
+def _format_excluded(profile: Profile) -> str:
+    return (
+        f"{profile.bookkeeping:,} bookkeeping, {profile.unknown:,} unknown,"
+        f" {profile.refused:,} refused"
+    )
 
 
 # ── comparison

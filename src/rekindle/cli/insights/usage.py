@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from shutil import get_terminal_size
@@ -25,26 +25,35 @@ from rekindle.cli.output import (
     to_one_line,
     write_table,
 )
+from rekindle.cli.session_choice import (
+    FILTER_HELP,
+    AllOption,
+    SessionSelection,
+    fill_names,
+    is_filter,
+    parse_filter,
+    select_sessions,
+)
 from rekindle.cli.store_access import load_settings, open_for_reading
-from rekindle.errors import NotFound
 
 if TYPE_CHECKING:
     from rekindle.analytics.usage.pricing import PriceList
     from rekindle.analytics.usage.report import Period, UsageReport, UsageRow, UsageTotal
+    from rekindle.projects import KnownProjects
     from rekindle.store import Store
-    from rekindle.types import Session, Tokens, Usage
+    from rekindle.types import Session, Tokens, Usage, UsageSum
 
 _MAX_KEY_WIDTH, _MIN_BAR_WIDTH, _MAX_BAR_WIDTH = 28, 6, 40
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _UNPRICED_MARK = "*"
 _NUMBERS = ("input", "cache read", "cache write", "output", "cost $")
 
-_PeriodArgument = Annotated[
-    str | None,
+_WordsArgument = Annotated[
+    list[str] | None,
     typer.Argument(
-        metavar="[day|week|month]",
-        help="One row per day, week or month.",
-        show_default="day, or none with --by",
+        metavar="[day|week|month] [WHERE]...",
+        help=f"One row per day, week or month (default: day, or none with --by). {FILTER_HELP}",
+        show_default=False,
     ),
 ]
 _KeyOption = Annotated[
@@ -67,7 +76,7 @@ def register(app: typer.Typer) -> None:
 
 
 def show_usage(
-    period: _PeriodArgument = None,
+    words: _WordsArgument = None,
     by: _KeyOption = None,
     since: _SinceOption = None,
     project: Annotated[
@@ -77,51 +86,82 @@ def show_usage(
         int | None,
         typer.Option("--limit", "-n", min=1, help="Maximum number of rows.", show_default="all"),
     ] = None,
+    all: AllOption = False,
     owner: OwnerOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show tokens and their cost over time.
 
     The cost is the one that the agent reports, or else that of published prices. Set the price of
-    other models in the settings, under [model.prices."<model>"].
+    other models in the settings, under [model.prices."<model>"]. In the folder of a project with
+    sessions, only those of the project count, unless you pass --all, project=NAME or --by project.
 
     \b
     Examples:
       rekindle usage
       rekindle usage week --by model
       rekindle usage --by project --since 7d
+      rekindle usage day project=api model~opus since=7d
       rekindle usage --by session -n 10
       rekindle usage month --since all --json
     """
     from rekindle.analytics.usage.report import build_report, parse_since, to_day
 
     key = _choose("--by", by, ("project", "model", "agent", "session"))
+    period, terms, days = _split_words(words or [])
     span: Period | None = _choose("period", period, ("day", "week", "month"))
     span = span if span or key else "day"
-    first = parse_since(since, date.today(), span)
+    first = parse_since(since or days.get("since"), date.today(), span)
     start = datetime(first.year, first.month, first.day).timestamp() if first else None
+    end = parse_filter([f"until={days['until']}"]).until if "until" in days else None
+    where = parse_filter(terms, owner).with_(project=project)
     with open_for_reading() as store:
-        names = _find_projects(store, project) if project else ()
+        selection = select_sessions(store, where, every=all or key == "project")
         prices = load_price_list()
         # Without a period, days count only as far as prices changed.
-        days = None if span else [to_day(day) for day in prices.list_changes()]
+        changes = None if span else [to_day(day) for day in prices.list_changes()]
         sums = store.sum_usage(
-            get_offset, by=key, since=start, owner=owner, projects=names, days=days
+            get_offset, by=key, since=start, until=end, where=selection.where, days=changes
         )
+        if key == "project":
+            sums = join_projects(sums, selection.known)
         report = build_report(sums, prices, span, is_keyed=key is not None)
         shown = report._replace(rows=report.rows[:limit])
-        named = store.find_sessions([row.key for row in shown.rows]) if key == "session" else {}
+        named = _load_named(store, shown.rows) if key == "session" else {}
     if json:
         print_json(_report_to_dict(shown, span, key, first, named))
     elif report.rows:
         _write_report(shown, span, key, named)
         _print_notes(report, len(shown.rows), first)
     else:
-        print_notice(
-            f"No usage since {first}. Show all of it with --since all."
-            if first
-            else "No usage yet."
-        )
+        print_notice(_explain_nothing(first, selection))
+
+
+def join_projects(sums: Iterable[UsageSum], known: KnownProjects) -> list[UsageSum]:
+    """Return sums by project with the sessions of a project's folders under its key."""
+    return [one._replace(key=known.get_project(one.key)) if one.key else one for one in sums]
+
+
+def _split_words(words: list[str]) -> tuple[str | None, list[str], dict[str, str]]:
+    """Return the period, the filter terms, and the days that they begin and end with."""
+    period = words[0] if words and not is_filter(words[:1]) else None
+    terms = words if period is None else words[1:]
+    days: dict[str, str] = {}
+    others = [] if any(term.startswith("archived=") for term in terms) else ["archived=any"]
+    for term in terms:
+        name, _, value = term.partition("=")
+        if name in ("since", "until"):
+            days[name] = value
+        else:
+            others.append(term)
+    return period, others, days
+
+
+def _explain_nothing(first: date | None, selection: SessionSelection) -> str:
+    if first:
+        end = selection.suffix if selection.project else ". Show all of it with --since all."
+        return f"No usage since {first}{end}"
+    return f"No usage yet{selection.suffix}"
 
 
 def load_price_list() -> PriceList:
@@ -184,16 +224,10 @@ def _choose(name: str, value: str | None, allowed: Sequence[str]) -> Any:
     return value
 
 
-def _find_projects(store: Store, wanted: str) -> Sequence[str]:
-    """Return the keys of the projects that a person means."""
-    from rekindle.projects import matches_project
-
-    known = {one.key for one in store.sum_usage(get_offset, by="project", days=[])} - {""}
-    found = [key for key in known if matches_project(key, wanted)]
-    if not found:
-        some = ", ".join(sorted(known)[:5]) or "none"
-        raise NotFound(f"Project not found: {wanted!r:.80}. Projects with usage: {some}.")
-    return found
+def _load_named(store: Store, rows: Iterable[UsageRow]) -> dict[str, Session]:
+    """Load the sessions that rows are about, with their names."""
+    found = store.find_sessions([row.key for row in rows])
+    return {one.id: one for one in fill_names(store, list(found.values()))}
 
 
 def _report_to_dict(

@@ -17,7 +17,7 @@ from rekindle.cli.output import (
     print_line,
     print_notice,
 )
-from rekindle.cli.store_access import load_settings, open_for_reading
+from rekindle.cli.store_access import load_settings, open_for_notes
 from rekindle.errors import InvalidInput, NotFound
 
 from .folder_export import write_export
@@ -132,7 +132,7 @@ def _load_project_skill(wanted: str | None) -> Skill:
     from rekindle.learning.notes.playbooks import load_told_notes
     from rekindle.projects import shorten_project
 
-    with open_for_reading() as store:
+    with open_for_notes(may_create=False) as store:
         project = resolve_project(store, wanted)
         notes = load_told_notes(store, project)
     if not notes:

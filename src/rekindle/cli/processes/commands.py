@@ -1,10 +1,10 @@
-"""`rekindle run`, `ps`, `logs`, `wait`, `kill`, `send` and `attach`: background processes."""
+"""`rekindle run`, `ps`, `logs`, `wait`, `kill`, `restart`, `send` and `attach`."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -30,7 +30,14 @@ if TYPE_CHECKING:
     from rekindle.processes.types import OutputChunk, Process
 
 T = TypeVar("T")
-ProcessIdArgument = Annotated[str, typer.Argument(metavar="ID", help="Process id or id prefix.")]
+STILL_RUNNING = 124  # the exit code of `wait`, as that of timeout(1)
+ProcessIdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="Process id, id prefix, or name.")
+]
+EnvOption = Annotated[
+    list[str] | None,
+    typer.Option("--env", "-e", metavar="NAME=VALUE", help="Environment variable (repeatable)."),
+]
 ProcessOwnerOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Only processes with this owner.")
 ]
@@ -39,7 +46,7 @@ ProcessOwnerOption = Annotated[
 def register(app: typer.Typer) -> None:
     """Register the commands of this module."""
     app.command("run", context_settings={"allow_interspersed_args": False})(start_process)
-    for command in (ps, logs, wait, kill, send, attach):
+    for command in (ps, logs, wait, kill, restart, send, attach):
         app.command(command.__name__)(command)
 
 
@@ -54,11 +61,13 @@ def start_process(
         ),
     ] = "local",
     cwd: Annotated[str | None, typer.Option(metavar="FOLDER", help="Working folder.")] = None,
-    env: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--env", "-e", metavar="NAME=VALUE", help="Environment variable (repeatable)."
-        ),
+    env: EnvOption = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name to use instead of the id.")
+    ] = None,
+    after: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Start when this process has exited with code 0."),
     ] = None,
     owner: Annotated[str | None, typer.Option(metavar="NAME", help="Owner of the process.")] = None,
     json: JsonOption = False,
@@ -68,6 +77,8 @@ def start_process(
     \b
     Examples:
       rekindle run -- make test
+      rekindle run --name web -- python3 -m http.server
+      rekindle run --name deploy --after build -- ./deploy.sh
       rekindle run --pty -- python3 -i
       rekindle run --backend ssh:build-host --json -- ./train.sh
     """
@@ -77,15 +88,17 @@ def start_process(
     is_local = backend == "local"
 
     async def start_command(processes: Processes) -> Process:
-        from rekindle.config import get_home_and_env
-
+        chosen = owner or _get_user_name()
+        other = await _find_process(processes, after, chosen) if after else None
         return await processes.start(
             command,
-            owner=owner or _get_user_name(),
+            owner=chosen,
             cwd=str(Path(cwd or ".").expanduser().absolute()) if is_local else cwd or "",
-            env={**get_home_and_env()[1], **extra_env} if is_local else extra_env,
+            env=_extend_env(extra_env) if is_local else extra_env,
             pty=TerminalSize() if pty else None,
             backend=backend,
+            name=name or "",
+            after=other.id if other else "",
         )
 
     started = _run_with_client(start_command)
@@ -93,7 +106,8 @@ def start_process(
         print_json(started)
     else:
         print_line(started.id)
-        print_notice(f"Started. Follow its output: rekindle logs -f {started.id}")
+        said = f"Waits for {after}" if started.state == "waiting" else "Started"
+        print_notice(f"{said}. Follow its output: rekindle logs -f {name or started.id}")
 
 
 def ps(
@@ -200,11 +214,14 @@ def wait(
     owner: ProcessOwnerOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Wait for a process to end and show how it ended. Exit with code 1 if it is still running.
+    """Wait for a process to end, show how it ended, and exit with its exit code.
+
+    Exit with code 124 if it is still running after the timeout, and with 1 if its code is unknown.
 
     \b
     Examples:
       rekindle wait p3f2a91c0
+      rekindle wait build && rekindle run -- ./deploy.sh
       rekindle wait --timeout 60 --json p3f2a91c0
     """
 
@@ -226,7 +243,9 @@ def wait(
         print_json({**one._asdict(), "timed_out": one.live})
     else:
         print_line(_describe_end(one))
-    return 1 if one.live else 0
+    if one.live:
+        return STILL_RUNNING
+    return 1 if one.exit_code is None else one.exit_code
 
 
 def kill(
@@ -251,6 +270,35 @@ def kill(
     else:
         for one in ended:
             print_line(f"{one.id}: {_describe_end(one)}")
+
+
+def restart(
+    id: ProcessIdArgument,
+    env: EnvOption = None,
+    owner: ProcessOwnerOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Start the command of a process again, as a new process with the same name and folder.
+
+    If it is still running, it is killed first. The environment is that of this shell.
+
+    \b
+    Examples:
+      rekindle restart web
+      rekindle restart p3f2a91c0 -e DEBUG=1
+    """
+    extra_env = dict(_parse_env_pair(each) for each in env or ())
+
+    async def restart_command(processes: Processes) -> Process:
+        one = await _find_process(processes, id, owner)
+        return await processes.restart(one.id, owner=owner, env=_extend_env(extra_env))
+
+    started = _run_with_client(restart_command)
+    if json:
+        print_json(started)
+    else:
+        print_line(started.id)
+        print_notice(f"Started again. Follow its output: rekindle logs -f {id}")
 
 
 def send(
@@ -332,11 +380,18 @@ def _run_with_client(operation: Callable[[Processes], Awaitable[T]]) -> T:
 
 
 async def _find_process(processes: Processes, id: str, owner: str | None) -> Process:
-    """Return the process with this id, or the only one whose id starts with it."""
+    """Return the process with this id or name, or the only one whose id starts with it.
+
+    Of several with the same name, that is the one that runs, or else the one that ran last.
+    """
     known = await processes.list(owner=owner)
-    chosen = [one for one in known if one.id == id] or [
-        one for one in known if id and one.id.startswith(id)
-    ]
+    named = [one for one in known if id and one.name == id]
+    chosen = (
+        [one for one in known if one.id == id]
+        or [one for one in named if one.live]
+        or named[-1:]
+        or [one for one in known if id and one.id.startswith(id)]
+    )
     if len(chosen) == 1:
         return chosen[0]
     if chosen:
@@ -351,6 +406,12 @@ def _parse_env_pair(text: str) -> tuple[str, str]:
     return name, value
 
 
+def _extend_env(extra: Mapping[str, str]) -> dict[str, str]:
+    from rekindle.config import get_home_and_env
+
+    return {**get_home_and_env()[1], **extra}
+
+
 def _get_user_name() -> str:
     import getpass
 
@@ -362,18 +423,22 @@ def _get_user_name() -> str:
 
 def _write_processes(found: list[Process]) -> None:
     now = time.time()
+    has_names = any(one.name for one in found)
     columns = (
         Column("id", style="cyan"),
+        *([Column("name")] if has_names else []),
         Column("state"),
         Column("command", flexible=True),
-        Column("owner"),
-        *build_number_columns("age", "output"),
+        Column("owner", optional=True),
+        *build_number_columns("age"),
+        Column("output", right=True, optional=True),
     )
     write_table(
         columns,
         (
             (
                 one.id,
+                *([one.name] if has_names else []),
                 _format_state(one),
                 one.command,
                 one.owner,
@@ -388,12 +453,12 @@ def _write_processes(found: list[Process]) -> None:
 def _format_state(one: Process) -> str:
     if one.state == "exited":
         return "exited ?" if one.exit_code is None else f"exited {one.exit_code}"
-    return one.state
+    return f"waiting for {one.after}" if one.state == "waiting" else one.state
 
 
 def _describe_end(one: Process) -> str:
     if one.live:
-        return "still running"
+        return "not started yet" if one.state == "waiting" else "still running"
     took = _format_duration((one.ended or one.started) - one.started)
     if one.state == "exited" and one.exit_code is not None:
         return f"exited with {one.exit_code} after {took}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,6 +26,7 @@ from rekindle.cli.output import (
     write_json_array,
     write_table,
 )
+from rekindle.cli.session_choice import FilterArgument, parse_filter, select_sessions
 from rekindle.cli.store_access import (
     connect_store,
     load_settings,
@@ -38,7 +40,7 @@ from rekindle.errors import StoreDamaged
 if TYPE_CHECKING:
     from rekindle.types import Finding, StoreStats
 
-_BAR_WIDTH = 24
+_BAR_WIDTH, _MAX_PROJECTS = 24, 10
 
 
 def register(app: typer.Typer) -> None:
@@ -56,7 +58,7 @@ def verify(json: JsonOption = False) -> None:
     Examples:
       rekindle sessions verify
     """
-    with open_for_reading() as store, show_progress("Checking") as show:
+    with open_for_reading(refresh=False) as store, show_progress("Checking") as show:
         findings = store.verify(progress=show)
     if json:
         write_json_array(findings)
@@ -133,7 +135,7 @@ def backup(
         raise typer.BadParameter(f"{file} already exists; pass --force to overwrite it")
     if file.exists() and file.samefile(load_settings().store.url):
         raise typer.BadParameter(f"{file} is the store itself")
-    with open_for_reading() as store, show_progress("Copying") as show:
+    with open_for_reading(refresh=False) as store, show_progress("Copying") as show:
         store.backup(file, progress=show)
     with connect_store(load_settings(), str(file), readonly=True) as copy:
         stats_of_copy = copy.stats()
@@ -146,50 +148,73 @@ def backup(
         )
 
 
-def stats(json: JsonOption = False) -> None:
-    """Show what the store holds and how much disk space it uses.
+def stats(where: FilterArgument = None, json: JsonOption = False) -> None:
+    """Show what the store holds, by source and project, and how much disk space it uses.
+
+    Without filter terms, this is about the whole store, whatever the current folder.
 
     \b
     Examples:
       rekindle sessions stats
+      rekindle sessions stats project=api since=7d
     """
+    from rekindle.projects import shorten_project
+
+    terms = parse_filter(where if where else ["archived=any"])
     with open_for_reading() as store:
-        held = store.stats()
+        chosen = select_sessions(store, terms)
+        held = store.stats(chosen.where if where else None)
+        by_project: Counter[str] = Counter()
+        for one in store.count_by_project(chosen.where):
+            by_project[chosen.known.get_project(one.key) if one.key else ""] += one.sessions
     if json:
-        print_json({**held._asdict(), "by_model": usage_to_dict(held.by_model)})
+        projects = dict(by_project.most_common())
+        models = usage_to_dict(held.by_model)
+        print_json({**held._asdict(), "by_model": models, "by_project": projects})
         return
-    for label, value in _format_stats(held):
+    for label, value in _format_stats(held, is_whole=not where):
         print_line(f"{label:<12}{value}")
     for line in format_usage_lines(held.by_model):
         print_line(f"{'tokens':<12}{line}")
-    if held.by_source:
-        print_line()
-        _print_sources(held)
+    _print_counts("source", Counter(held.by_source))
+    if any(by_project):
+        names = {key: shorten_project(key) if key else "(none)" for key in by_project}
+        totals: Counter[str] = Counter()
+        for key, count in by_project.most_common(_MAX_PROJECTS):
+            totals[names[key]] += count
+        _print_counts("project", totals)
+        if len(by_project) > _MAX_PROJECTS:
+            print_notice("More: `rekindle projects` lists every project.")
 
 
-def _format_stats(held: StoreStats) -> list[tuple[str, str]]:
-    per_byte = f", {held.disk_bytes / held.text_bytes:.2f} per byte of text" * bool(held.text_bytes)
+def _format_stats(held: StoreStats, *, is_whole: bool) -> list[tuple[str, str]]:
+    per_byte = ""
+    if held.text_bytes:
+        per_byte = f", {held.disk_bytes / held.text_bytes:.2f} per byte of text"
+    pruned = f", {held.pruned:,} pruned" if is_whole else ""
     facts = [
         ("store", f"{mask_secrets(held.location)} ({held.engine}, version {held.version})"),
-        ("sessions", f"{held.sessions:,} ({held.archived:,} archived, {held.pruned:,} pruned)"),
+        ("sessions", f"{held.sessions:,} ({held.archived:,} archived{pruned})"),
         ("messages", f"{held.messages:,} ({held.rewound:,} undone)"),
         ("text", format_size(held.text_bytes)),
-        (
-            "on disk",
-            f"{format_size(held.disk_bytes)} (index {format_size(held.index_bytes)}{per_byte})",
-        ),
     ]
+    if is_whole:
+        size = f"{format_size(held.disk_bytes)} (index {format_size(held.index_bytes)}{per_byte})"
+        facts.append(("on disk", size))
     if held.first is not None and held.last is not None:
         facts.append(("period", f"{format_time(held.first)} to {format_time(held.last)}"))
     return facts
 
 
-def _print_sources(held: StoreStats) -> None:
-    """Print the number of sessions per source, largest first."""
-    ordered = sorted(held.by_source.items(), key=lambda pair: -pair[1])
+def _print_counts(title: str, counts: Counter[str]) -> None:
+    """Print the number of sessions per source or project, largest first."""
+    if not counts:
+        return
+    ordered = counts.most_common()
     most = max(1, ordered[0][1])
     rows = [
-        (source, "█" * max(1, round(_BAR_WIDTH * count / most)), f"{count:,}")
-        for source, count in ordered
+        (name, "█" * max(1, round(_BAR_WIDTH * count / most)), f"{count:,}")
+        for name, count in ordered
     ]
-    write_table((Column("source"), Column("sessions", style="cyan"), Column("", right=True)), rows)
+    print_line()
+    write_table((Column(title), Column("sessions", style="cyan"), Column("", right=True)), rows)

@@ -1,18 +1,18 @@
-"""`rekindle sessions list`, `show` and `search`."""
+"""`rekindle sessions list`, `show` and `search`, and `rekindle search`."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from rekindle.cli.help import create_group
-from rekindle.cli.insights.usage import fill_costs, fill_model_costs
 from rekindle.cli.output import (
     JsonOption,
     OwnerOption,
@@ -34,15 +34,27 @@ from rekindle.cli.output import (
     write_sessions,
     write_styled,
 )
-from rekindle.cli.session_choice import FilterArgument, SessionArgument, parse_filter
+from rekindle.cli.session_choice import (
+    AllOption,
+    FilterArgument,
+    SessionArgument,
+    SessionSelection,
+    parse_filter,
+    select_sessions,
+    split_terms,
+)
 from rekindle.cli.store_access import load_settings, open_for_reading
 from rekindle.errors import StoreReadOnly
+from rekindle.routing.speaker import format_speaker
 
 if TYPE_CHECKING:
     from rekindle.store import Filter, Store
-    from rekindle.types import Hit, Message, Session, SessionOutcome
+    from rekindle.types import Hit, Message, Session, SessionOutcome, Usage
+
+    from .sub_agents import FoldedSession, SessionTable
 
 _PAGE_SIZE = 1000
+_EXCLUDED_MARK = "\0"  # no word of a command line has one
 _MAX_JUDGED_MESSAGES = 2000  # of a session that is judged before it is shown
 
 group = create_group("List, read, search, edit, export and repair stored sessions.")
@@ -52,7 +64,12 @@ def register(app: typer.Typer) -> None:
     """Register the commands of this module."""
     app.command("list")(list_sessions)
     app.command("show")(show_session)
-    app.command("search")(search_messages)
+    register_search(app)
+
+
+def register_search(app: typer.Typer) -> None:
+    """Register `search`, which is also a command of its own."""
+    app.command("search", cls=SearchCommand)(search_messages)
 
 
 def list_sessions(
@@ -67,45 +84,75 @@ def list_sessions(
     pruned: Annotated[
         bool, typer.Option("--pruned", help="Only pruned sessions that `restore` can recover.")
     ] = False,
+    all: AllOption = False,
+    sub_agents: Annotated[
+        bool, typer.Option("--sub-agents", help="List sub-agents below their sessions.")
+    ] = False,
     owner: OwnerOption = None,
     json: JsonOption = False,
 ) -> None:
     """List sessions, most recently active first.
 
+    In the folder of a project with sessions, list only those of the project, unless you pass --all or
+    project=NAME. Sessions of sub-agents are folded into the one that started them, with their tokens
+    and cost.
+
     \b
     Examples:
       rekindle sessions list
+      rekindle sessions list --all since=7d
+      rekindle sessions list project=api branch=main model~opus
       rekindle sessions list source=telegram 'idle<7d' -n 50
       rekindle sessions list outcome=failed since=2026-01-01
+      rekindle sessions list --sub-agents
       rekindle sessions list archived=yes --json
     """
+    from .sub_agents import build_session_table, merge_sub_agents
+
     count = limit or load_settings().list.limit
-    chosen = parse_filter(where, owner).with_(pruned=pruned)
+    terms = parse_filter(where, owner).with_(pruned=pruned)
     with open_for_reading() as store:
+        selection = select_sessions(store, terms, every=all)
+        chosen = selection.where
         if chosen.outcome is not None:
             _judge_outcomes(store, chosen)
-        found = store.recent(count + 1, offset=offset, where=chosen)
+        found = store.recent(count + 1, offset=offset, where=chosen, fold=True)
         page = found[:count]
-        outcomes = store.session_outcomes.load([one.id for one in page]) if json else {}
-        priced = fill_costs(store, page) if json else page
-    if json:
-        write_json_array(
-            {
-                **_describe_session(session, cost),
-                "outcome": _outcome_to_dict(outcomes.get(session.id)),
-            }
-            for session, cost in zip(page, priced, strict=True)
-        )
-    elif page:
-        write_sessions(page)
+        table = build_session_table(store, [] if json else page, expand=sub_agents)
+        if json:
+            _write_json_list(store, merge_sub_agents(store, page, expand=sub_agents), selection)
+    if page and not json:
+        write_list(table, selection)
         if len(found) > count:
             print_notice(f"More available: use --limit {count * 2} or --offset {offset + count}.")
-    else:
+    if not page and (selection.project or not json):
         print_notice(
-            "No matching sessions."
-            if where or owner
+            f"No matching sessions{selection.suffix}"
+            if where or owner or selection.project
             else "No sessions yet. Import some with `rekindle start`."
         )
+
+
+def write_list(table: SessionTable, selection: SessionSelection) -> None:
+    """Write the table; on a terminal without the project if that says nothing."""
+    names = selection.list_names(table.sessions)
+    is_known = len({*names, ""}) == 1 or (selection.project and len(set(names)) == 1)
+    projects = None if is_known and sys.stdout.isatty() else names
+    write_sessions(table.sessions, projects=projects, tails=table.tails)
+
+
+def _write_json_list(
+    store: Store, folded: list[FoldedSession], selection: SessionSelection
+) -> None:
+    outcomes = store.session_outcomes.load([one.session.id for one in folded])
+    write_json_array(
+        {
+            **_describe_session(one),
+            "project": selection.known.find_session_project(one.session),
+            "outcome": _outcome_to_dict(outcomes.get(one.session.id)),
+        }
+        for one in folded
+    )
 
 
 def _judge_outcomes(store: Store, where: Filter) -> None:
@@ -152,23 +199,15 @@ def show_session(
       rekindle sessions show 'My Project' --usage --json
     """
     from .render import render_session
+    from .sub_agents import load_model_usage, merge_sub_agents
 
     with open_for_reading() as store:
         session = store.resolve(name, owner=owner)
-        usage_by_model = fill_model_costs(store, session, store.usage(session))
-        (priced,) = fill_costs(store, [session])
+        (folded,) = merge_sub_agents(store, [session])
+        usage_by_model = load_model_usage(store, folded)
         outcome = None if json and not usage else _load_outcome(store, session)
         if usage:
-            result = {
-                **_describe_session(session, priced),
-                "outcome": _outcome_to_dict(outcome),
-                "usage": usage_to_dict(usage_by_model),
-            }
-            lines = (
-                [encode_json(result).decode()] if json else [*format_usage_lines(usage_by_model)]
-            )
-            for line in lines or ["No token usage recorded."]:
-                print_line(line)
+            _print_usage(folded, usage_by_model, outcome, json)
             return
         after = None
         if last is not None:
@@ -178,23 +217,45 @@ def show_session(
         if json:
             write_json_lines(messages)
         else:
-            width = get_terminal_size().columns
             write_styled(
                 render_session(
-                    priced,
+                    folded.total,
                     messages,
                     full=full,
-                    width=width,
+                    width=get_terminal_size().columns,
                     usage=usage_by_model,
                     outcome=outcome,
+                    sub_agents=folded.sub_agents,
+                    names=store.load_names([session, *folded.sub_agents]),
                 )
             )
 
 
-def _describe_session(session: Session, priced: Session) -> dict[str, Any]:
-    """Return the fields of a session with its cost, and who says so: the agent or the prices."""
-    source = "agent" if session.cost else "prices" if priced.cost else None
-    return {**session_to_dict(priced), "cost_source": source}
+def _print_usage(
+    folded: FoldedSession,
+    usage: Mapping[str, Usage],
+    outcome: SessionOutcome | None,
+    json: bool,
+) -> None:
+    result = {
+        **_describe_session(folded),
+        "outcome": _outcome_to_dict(outcome),
+        "usage": usage_to_dict(usage),
+    }
+    lines = [encode_json(result).decode()] if json else [*format_usage_lines(usage)]
+    for line in lines or ["No token usage recorded."]:
+        print_line(line)
+
+
+def _describe_session(folded: FoldedSession) -> dict[str, Any]:
+    """Return the fields of a session with its sub-agents and their common usage and cost."""
+    from .sub_agents import describe_sub_agents
+
+    return {
+        **session_to_dict(folded.total),
+        "cost_source": folded.cost_source,
+        "sub_agents": describe_sub_agents(folded.sub_agents),
+    }
 
 
 def iter_messages(
@@ -206,20 +267,49 @@ def iter_messages(
         after = page[-1].position
 
 
+class SearchCommand(TyperCommand):
+    """A command whose words may begin with a dash: `-word` leaves out messages with the word."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line with words to leave out marked, so that none is taken for options."""
+        with_value = {
+            name
+            for option in self.params
+            if not getattr(option, "is_flag", True)
+            for name in option.opts
+        }
+        marked: list[str] = []
+        for index, word in enumerate(args):
+            if word == "--":
+                marked += args[index:]
+                break
+            is_value = index > 0 and args[index - 1] in with_value
+            is_excluded = not is_value and re.match(r"-(?!n\d+$)[^\W_].|-\"", word, re.DOTALL)
+            marked.append(f"{_EXCLUDED_MARK}{word}" if is_excluded else word)
+        return super().parse_args(ctx, marked)
+
+
+_QueryArgument = Annotated[
+    list[str],
+    typer.Argument(
+        help='Words, "a phrase", prefix*, a OR b, -word; and filter terms such as project=api.',
+        metavar="QUERY",
+    ),
+]
+_SinceOption = Annotated[
+    str | None, typer.Option(metavar="DATE", help="On or after this date; also 7d, yesterday.")
+]
+_UntilOption = Annotated[str | None, typer.Option(metavar="DATE", help="On or before this date.")]
+
+
 def search_messages(
-    query: Annotated[
-        list[str], typer.Argument(help='Words, "a phrase", prefix*, a OR b.', metavar="QUERY")
-    ],
+    query: _QueryArgument,
     role: Annotated[str | None, typer.Option(help="Only messages with this role.")] = None,
     tool: Annotated[str | None, typer.Option(help="Only calls of this tool.")] = None,
     session: Annotated[str | None, typer.Option(help="Only messages in this session.")] = None,
     source: Annotated[str | None, typer.Option(help="Only sessions from this source.")] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="DATE", help="On or after this date.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option(metavar="DATE", help="On or before this date.")
-    ] = None,
+    since: _SinceOption = None,
+    until: _UntilOption = None,
     newest: Annotated[
         bool, typer.Option("--newest", help="Sort by date instead of relevance.")
     ] = False,
@@ -229,53 +319,80 @@ def search_messages(
         int, typer.Option("--limit", "-n", min=1, help="Maximum number of matches.")
     ] = 20,
     offset: Annotated[int, typer.Option(min=0, help="Number of results to skip.")] = 0,
+    all: AllOption = False,
     owner: OwnerOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Search the messages of all sessions.
+    """Search the messages of sessions.
 
-    All words must occur, in any language. Also supported: "a phrase", prefix*, a OR b. Identifiers
-    match as written.
+    All words must occur, in any language. Also supported: "a phrase", prefix*, a OR b, and -word or
+    -"a phrase" for what must not occur. Identifiers match as written. Words such as project=api or
+    since=7d are filter terms, as for `sessions list`. In the folder of a project with sessions, only
+    those of the project are searched, unless you pass --all, --session or project=NAME.
 
     \b
     Examples:
-      rekindle sessions search parse timeout
-      rekindle sessions search '"no such file"' --role tool --newest
-      rekindle sessions search read_file --since 2026-01-01 --json
+      rekindle search parse timeout
+      rekindle search timeout -retry -"as expected" --all
+      rekindle search '"no such file"' project=api since=7d
+      rekindle search read_file --since 2026-01-01 --json
     """
+    text, terms = split_terms(" ".join(map(_restore_exclusion, query)))
     days = [f"{key}={day}" for key, day in (("since", since), ("until", until)) if day]
-    limits = parse_filter(days)
+    limits = parse_filter([*terms, *days], owner)
     with open_for_reading() as store:
+        where = limits.with_(source=source)._replace(since=None, until=None)
+        selection = select_sessions(store, where, every=all or session is not None)
         hits = store.search(
-            " ".join(query),
+            text,
+            where=selection.where,
             limit=limit,
             offset=offset,
             role=role,
             tool=tool,
-            session=store.resolve(session, owner=owner).id if session else None,
-            source=source,
+            session=store.resolve(session, owner=limits.owner).id if session else None,
             since=limits.since,
             until=limits.until,
-            owner=owner,
             rewound=rewound,
             order="newest" if newest else "best",
             context=context,
         )
-    _print_hits(hits, json)
+        names = store.load_names([hit.session for hit in hits])
+    _print_hits(hits, names, json, selection)
+    if not hits and (selection.project or not json):
+        print_notice(_explain_no_hits(text, selection))
 
 
-def _print_hits(hits: list[Hit], json: bool) -> None:
+def _print_hits(
+    hits: list[Hit], names: Mapping[str, str], json: bool, selection: SessionSelection
+) -> None:
     if json:
-        write_json_array(map(_hit_to_dict, hits))
+        write_json_array(_hit_to_dict(hit, selection) for hit in hits)
     elif hits:
-        write_styled(_render_hits(hits))
-    else:
-        print_notice("No matches found.")
+        projects = selection.list_names(hit.session for hit in hits)
+        write_styled(_render_hits(hits, names, projects))
 
 
-def _hit_to_dict(hit: Hit) -> dict[str, object]:
+def _restore_exclusion(word: str) -> str:
+    """Return a word of a search as it was typed: the shell takes the quotes off -"a phrase"."""
+    if not word.startswith(_EXCLUDED_MARK):
+        return word
+    word = word.removeprefix(_EXCLUDED_MARK)
+    return f'-"{word[1:]}"' if " " in word and '"' not in word else word
+
+
+def _explain_no_hits(text: str, selection: SessionSelection) -> str:
+    from rekindle.store.core.search_query import parse_query
+
+    if not parse_query(text).groups:
+        return "Nothing to search for. Name a word that messages must have."
+    return f"No matches found{selection.suffix}"
+
+
+def _hit_to_dict(hit: Hit, selection: SessionSelection) -> dict[str, object]:
+    project = selection.known.find_session_project(hit.session)
     return {
-        "session": session_to_dict(hit.session),
+        "session": {**session_to_dict(hit.session), "project": project},
         "message": hit.message,
         "snippet": hit.snippet,
         "before": hit.before,
@@ -283,22 +400,20 @@ def _hit_to_dict(hit: Hit) -> dict[str, object]:
     }
 
 
-def _render_hits(hits: list[Hit]) -> Iterator[list[StyledText]]:
-    for index, hit in enumerate(hits):
+def _render_hits(
+    hits: list[Hit], names: Mapping[str, str], projects: list[str]
+) -> Iterator[list[StyledText]]:
+    for index, (hit, project) in enumerate(zip(hits, projects, strict=True)):
         if index:
             yield [StyledText("")]
-        title = StyledText(
-            escape_control_chars(to_one_line(get_display_name(hit.session), 60)), "bold"
-        )
-        yield [
-            title,
-            StyledText(f"  {hit.session.id}", "cyan"),
-            StyledText(f"  {hit.session.source}", "dim"),
-        ]
+        if not index or hits[index - 1].session.id != hit.session.id:
+            yield _render_hit_heading(hit.session, names, project)
         for message in hit.before:
             yield [_render_context(message)]
         when = format_time(hit.message.timestamp or hit.session.last_active)
-        where = StyledText(f"  {when}  #{hit.message.position} {hit.message.role}", "green")
+        where = StyledText(
+            f"  {when}  #{hit.message.position} {_format_role(hit.message)}", "green"
+        )
         yield [where, *([StyledText("  undone", "red")] if hit.message.rewound else [])]
         yield [StyledText("    "), *_render_snippet(escape_control_chars(hit.snippet))]
         for message in hit.after:
@@ -307,12 +422,29 @@ def _render_hits(hits: list[Hit]) -> Iterator[list[StyledText]]:
     yield [StyledText(format_count(len(hits), "hit"), "dim")]
 
 
+def _render_hit_heading(
+    session: Session, names: Mapping[str, str], project: str
+) -> list[StyledText]:
+    name = to_one_line(get_display_name(session, names), 60)
+    return [
+        StyledText(escape_control_chars(name), "bold"),
+        StyledText(f"  {session.id}", "cyan"),
+        StyledText(f"  {escape_control_chars(project)}" if project else "", "magenta"),
+        StyledText(f"  {session.source}", "dim"),
+    ]
+
+
 def _render_context(message: Message) -> StyledText:
     from .render import get_content_text
 
     calls = ", ".join(call.name for call in message.tool_calls)
     text = get_content_text(message) or (f"calls {calls}" if calls else "")
-    return StyledText(f"  {message.role}: {escape_control_chars(to_one_line(text, 68))}", "dim")
+    line = escape_control_chars(to_one_line(text, 68))
+    return StyledText(f"  {_format_role(message)}: {line}", "dim")
+
+
+def _format_role(message: Message) -> str:
+    return f"{message.role} {format_speaker(message)}".rstrip()
 
 
 def _render_snippet(snippet: str) -> Iterator[StyledText]:

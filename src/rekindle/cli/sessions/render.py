@@ -7,7 +7,7 @@ result; failures are shown with their text. With `full`, nothing is folded.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from rekindle.cli.output import (
@@ -21,12 +21,17 @@ from rekindle.cli.output import (
     get_display_name,
     to_one_line,
 )
+from rekindle.projects import FOLDER_PREFIX, get_project_key, shorten_project
+from rekindle.routing.speaker import format_speaker
+
+from .sub_agents import format_sub_agent
 
 if TYPE_CHECKING:
     from rekindle.types import Message, Session, SessionOutcome, ToolCall, Usage
 
 _ROLE_STYLES = {"user": "bold green", "assistant": "bold blue", "system": "bold magenta"}
 _MIN_ARGUMENTS_WIDTH, _MAX_ERROR_LENGTH, _MAX_FOLDED_LENGTH = 20, 2000, 100
+_MAX_REQUEST_LENGTH = 160
 _GUTTER = "  "
 
 StyledLine = list[StyledText]
@@ -47,16 +52,51 @@ def render_session(
     width: int = 80,
     usage: Mapping[str, Usage] | None = None,
     outcome: SessionOutcome | None = None,
+    sub_agents: Sequence[Session] = (),
+    names: Mapping[str, str] | None = None,
 ) -> Iterator[StyledLine]:
-    """Yield the lines of the whole conversation; a folded call fits into one line of `width`."""
-    yield from render_heading(session)
+    """Yield the lines of the whole conversation; a folded call fits into one line of `width`.
+
+    `session` has the usage of its `sub_agents`, which are shown where they were started.
+    """
+    yield from render_heading(session, names, len(sub_agents))
     if outcome is not None and outcome.verdict != "unknown":
         yield [StyledText(_format_outcome(outcome), "dim")]
     if usage and len(usage) > 1:  # the heading already shows a single model's usage
         yield from ([StyledText(line, "dim")] for line in format_usage_lines(usage))
-    for group in group_tool_results(messages):
+    waiting = list(sub_agents)
+    for number, group in enumerate(group_tool_results(messages)):
+        time = group.message.timestamp
+        if number == 0 and group.message.position and time is not None:
+            waiting = [one for one in waiting if one.started >= time]  # the beginning is not shown
+        for one in [one for one in waiting if time is not None and one.started < time]:
+            waiting.remove(one)
+            yield _render_sub_agent(one, names)
         yield [StyledText("")]
         yield from _render_message(group, full, width)
+        for one in [one for one in waiting if _is_started_by(one, group)]:
+            waiting.remove(one)
+            yield _render_sub_agent(one, names)
+    yield from (_render_sub_agent(one, names) for one in waiting)
+
+
+def _is_started_by(sub_agent: Session, group: MessageGroup) -> bool:
+    """Return whether a result names the sub-agent by its id, or the part before its parent's."""
+    own = sub_agent.id.partition("@")[0].removeprefix("agent-")
+    ids = {sub_agent.id, own, f"agent-{own}"}
+    return any((result.meta or {}).get("agent") in ids for result in group.results.values())
+
+
+def _render_sub_agent(sub_agent: Session, names: Mapping[str, str] | None) -> StyledLine:
+    facts = [format_count(sub_agent.message_count, "message")]
+    facts += [f"{sub_agent.tokens.total:,} tokens"] if sub_agent.tokens.total else []
+    facts += [f"${format_cost(sub_agent.cost)}"] if sub_agent.cost else []
+    name = to_one_line(get_display_name(sub_agent, names), _MAX_FOLDED_LENGTH)
+    return [
+        StyledText(escape_control_chars(f"{_GUTTER}↳ {format_sub_agent(sub_agent)}: {name}")),
+        StyledText(f"  {sub_agent.id}", "cyan"),
+        StyledText(f"  {', '.join(facts)}", "dim"),
+    ]
 
 
 def _format_outcome(outcome: SessionOutcome) -> str:
@@ -64,12 +104,20 @@ def _format_outcome(outcome: SessionOutcome) -> str:
     return f"{outcome.verdict}: {outcome.rule}{at} (confidence {outcome.confidence:.0%})"
 
 
-def render_heading(session: Session) -> Iterator[StyledLine]:
-    """Yield a few lines with the title, facts and times of the session."""
+def render_heading(
+    session: Session, names: Mapping[str, str] | None = None, sub_agent_count: int = 0
+) -> Iterator[StyledLine]:
+    """Yield a few lines with the title, requests, facts and times of the session."""
+    name = get_display_name(session, names)
     yield [
-        StyledText(escape_control_chars(get_display_name(session)), "bold"),
+        StyledText(escape_control_chars(name), "bold"),
         StyledText(f"  {session.id}", "cyan"),
     ]
+    first, last = session.preview, session.last_request
+    for label, request in (("first", first), ("last", last if last != first else None)):
+        if request and not request.startswith(name.removesuffix("…")):
+            text = to_one_line(request, _MAX_REQUEST_LENGTH)
+            yield [StyledText(escape_control_chars(f"{label} request: {text}"), "dim")]
     facts = [session.source]
     facts += [f"owner {session.owner}"] if session.owner else []
     facts += [session.model] if session.model else []
@@ -77,17 +125,21 @@ def render_heading(session: Session) -> Iterator[StyledLine]:
     facts += [format_count(session.tool_call_count, "tool call")] if session.tool_call_count else []
     facts += [f"{session.tokens.total:,} tokens"] if session.tokens.total else []
     facts += [f"cost ${format_cost(session.cost)}"] if session.cost else []
+    facts += [f"with {format_count(sub_agent_count, 'sub-agent')}"] if sub_agent_count else []
     yield [StyledText(escape_control_chars(" · ".join(facts)), "dim")]
     first, last = format_time(session.started), format_time(session.last_active)
     span = f"{first} – {last[11:] if first[:10] == last[:10] else last}"
     state = f" · ended: {session.end_reason}" if session.ended else ""
     state += " · archived" if session.archived else ""
+    key = get_project_key(session)
+    state += f" · {shorten_project(key)}" if key and not key.startswith(FOLDER_PREFIX) else ""
     state += f" · in {session.cwd}" if session.cwd else ""
     state += f" ({session.git_branch})" if session.git_branch else ""
     yield [StyledText(escape_control_chars(span + state), "dim")]
     if session.parent:
         at = "" if session.forked_at is None else f" at #{session.forked_at}"
-        yield [StyledText(f"continues {session.parent}{at}", "dim")]
+        role = f"{format_sub_agent(session)} of" if session.sub_agent else "continues"
+        yield [StyledText(escape_control_chars(f"{role} {session.parent}{at}"), "dim")]
 
 
 def group_tool_results(messages: Iterable[Message]) -> Iterator[MessageGroup]:
@@ -130,7 +182,8 @@ def _render_message(group: MessageGroup, full: bool, width: int) -> Iterator[Sty
 
 
 def _render_byline(message: Message) -> StyledLine:
-    role = message.role if not message.name else f"{message.role} {message.name}"
+    name = format_speaker(message) or message.name
+    role = message.role if not name else f"{message.role} {name}"
     row = [StyledText(escape_control_chars(role), _ROLE_STYLES.get(message.role, "bold yellow"))]
     if message.timestamp is not None:
         row.append(StyledText(f"  {format_time(message.timestamp)}", "dim"))

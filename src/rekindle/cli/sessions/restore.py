@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,11 +18,14 @@ from rekindle.cli.output import (
     print_line,
 )
 from rekindle.cli.session_choice import SessionArgument
-from rekindle.cli.store_access import load_settings, open_for_reading
+from rekindle.cli.store_access import load_settings, open_for_reading, open_for_writing
 from rekindle.config import get_home_and_env
 
 if TYPE_CHECKING:
     from rekindle.transcripts.restore import RestorePlan
+
+
+_COUNTED_NOUNS = ("result", "call")  # "result without its call", "call written as text"
 
 
 class RestoreAgent(StrEnum):
@@ -63,7 +67,8 @@ def restore_session(
       rekindle sessions restore-to codex 'Fix the login test' --dry-run
       rekindle sessions restore-to pi 4b1b8203 --folder ~/src/app
     """
-    from rekindle.transcripts.restore import plan_restore, write_restored_file
+    from rekindle.coding_agents.resume import build_copy_title
+    from rekindle.transcripts.restore import plan_restore, record_copy, write_restored_file
     from rekindle.transcripts.writers.places import UserFolders
 
     home, env = get_home_and_env()
@@ -77,13 +82,26 @@ def restore_session(
             folder=chosen,
             folders=UserFolders(home, env, load_settings().home / "restored"),
             list_imports=store.find_imports,
+            title=build_copy_title(found, agent.value),
         )
     if not (dry_run or plan.is_present):
         write_restored_file(plan)
+        if plan.conversation.id != found.id:
+            with open_for_writing() as store:
+                record_copy(store, plan)
     if json:
         _print_plan_json(plan, dry_run=dry_run)
     else:
         _print_plan(plan, dry_run=dry_run)
+
+
+def describe_changes(omitted: Mapping[str, int]) -> str:
+    """Say what of a session was left out or changed for an agent."""
+    changes: list[str] = []
+    for what, count in omitted.items():
+        noun = next((noun for noun in _COUNTED_NOUNS if what.startswith(f"{noun} ")), what)
+        changes.append(format_count(count, noun) + what.removeprefix(noun))
+    return f"Left out or changed: {', '.join(changes)}."
 
 
 def _print_plan_json(plan: RestorePlan, *, dry_run: bool) -> None:
@@ -112,8 +130,7 @@ def _print_plan(plan: RestorePlan, *, dry_run: bool) -> None:
     else:
         print_line(f"{'Would write' if dry_run else 'Wrote'} {turns} to {plan.path}")
     if conversation.omitted:
-        changes = (format_count(count, what) for what, count in conversation.omitted.items())
-        print_line(f"Left out or changed: {', '.join(changes)}.")
+        print_line(describe_changes(conversation.omitted))
     print_line("Resume it with:")
     for command in plan.commands:
         print_line(f"  {command}")

@@ -19,7 +19,7 @@ from rekindle.cli.output import (
     write_json_array,
     write_sessions,
 )
-from rekindle.cli.session_choice import FilterArgument, parse_filter
+from rekindle.cli.session_choice import FilterArgument, parse_filter, select_sessions
 from rekindle.cli.store_access import load_settings, open_for_writing
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _remove_sessions(
     """Show the matching sessions, ask, and remove them; return how many were removed."""
     if not words:
         raise typer.BadParameter(f"specify which sessions to {verb}, e.g. 'idle>30d'")
-    where = parse_filter(words)
+    where = select_sessions(store, parse_filter(words)).where
     remove: Callable[..., list[Session]] = getattr(store, verb)
     found = remove(where, dry_run=True)
     if dry_run or not found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -26,7 +26,12 @@ from rekindle.cli.output import (
     require_confirmation,
     show_progress,
 )
-from rekindle.cli.session_choice import SessionOrFilterArgument, is_filter, parse_filter
+from rekindle.cli.session_choice import (
+    SessionOrFilterArgument,
+    is_filter,
+    parse_filter,
+    select_sessions,
+)
 from rekindle.cli.store_access import (
     connect_store,
     load_settings,
@@ -42,7 +47,8 @@ from .read import iter_messages
 if TYPE_CHECKING:
     from rekindle.store import Store
     from rekindle.store.transfer.jsonl import CopyReport
-    from rekindle.types import Session
+    from rekindle.transcripts.export.redact import SessionRedactor
+    from rekindle.types import Message, Session
 
 _PAGE_SIZE, _PROGRESS_STEP_BYTES = 500, 1_000_000
 
@@ -80,34 +86,48 @@ def export_sessions(
             help="Output file, or a folder (existing, or ending in /) for one file per session.",
         ),
     ] = None,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Remove secrets and personal data.")
+    ] = False,
     owner: OwnerOption = None,
 ) -> None:
     """Export one session, a lineage, a selection, or all sessions.
 
+    The export contains everything that was said, secrets included, unless you pass --redact. To show
+    a session to others, use `rekindle share`.
+
     \b
     Examples:
       rekindle sessions export -o all.jsonl
+      rekindle sessions export 'My Project' --redact -o for-others.jsonl
       rekindle sessions export 'My Project' --lineage | gzip > project.jsonl.gz
       rekindle sessions export 'My Project' -f html -o project.html
-      rekindle sessions export source=telegram -f md -o notes/
+      rekindle sessions export project=api since=7d -f md -o notes/
     """
     path = None if output in (None, "-") else Path(output).expanduser()
     folder = path if output and path and (output.endswith(os.sep) or path.is_dir()) else None
+    redactor = create_session_redactor() if redact else None
     with open_for_reading() as store:
         if not what and owner is None and format is ExportFormat.jsonl and folder is None:
-            _write_output(store.dump(), path)
-            return
-        chosen = list(_select_sessions(store, what or [], lineage, owner))
-        if not chosen:
-            raise NotFound("No sessions match.")
-        if folder is not None:
-            _write_folder(store, chosen, format, folder)
-            return
-        if format in (ExportFormat.html, ExportFormat.atif) and len(chosen) > 1:
-            raise typer.BadParameter(
-                f"cannot write {len(chosen)} sessions to one {format} file; pass a folder with -o"
-            )
-        _write_output(_render_sessions(store, chosen, format), path)
+            _write_output(_redact_lines(store.dump(), redactor), path)
+        else:
+            chosen = list(_select_sessions(store, what or [], lineage, owner))
+            if not chosen:
+                raise NotFound("No sessions match.")
+            if folder is not None:
+                _write_folder(store, chosen, format, folder, redactor)
+            elif format in (ExportFormat.html, ExportFormat.atif) and len(chosen) > 1:
+                raise typer.BadParameter(
+                    f"cannot write {len(chosen)} sessions to one {format} file; pass a folder with -o"
+                )
+            else:
+                _write_output(_render_sessions(store, chosen, format, redactor), path)
+    if redactor is None:
+        print_notice(
+            "Not redacted: the export may contain secrets and personal data. Remove them with --redact."
+        )
+    else:
+        print_removed(redactor.count_removed())
 
 
 def _write_output(pieces: Iterable[bytes], output: Path | None) -> None:
@@ -133,50 +153,109 @@ def _select_sessions(
 def iter_sessions(store: Store, words: list[str], owner: str | None = None) -> Iterator[Session]:
     """Yield all sessions that match a filter, archived ones included unless it says otherwise."""
     has_archived_term = any(term.startswith("archived") for term in words)
-    where = parse_filter(words if has_archived_term else [*words, "archived=any"], owner)
+    terms = parse_filter(words if has_archived_term else [*words, "archived=any"], owner)
+    where = select_sessions(store, terms).where
     offset = 0
     while page := store.recent(_PAGE_SIZE, offset=offset, where=where):
         yield from page
         offset += len(page)
 
 
+def create_session_redactor(*, keeps_images: bool = False) -> SessionRedactor:
+    """Create a redactor of sessions that knows this machine's user, home folder and secrets."""
+    from rekindle.cli.warm.options import create_redactor
+    from rekindle.transcripts.export.redact import SessionRedactor
+
+    return SessionRedactor(create_redactor(), keeps_images=keeps_images)
+
+
+def print_removed(removed: Mapping[str, int]) -> None:
+    """Print to stderr what was redacted, by kind and count."""
+    if not removed:
+        print_notice("Redacted: no secrets or personal data found.")
+        return
+    print_notice(f"Redacted {format_count(sum(removed.values()), 'passage')}:")
+    for kind, count in removed.items():
+        print_notice(f"  {count:>6,}  {kind}")
+
+
+def _redact_lines(lines: Iterable[bytes], redactor: SessionRedactor | None) -> Iterator[bytes]:
+    if redactor is None:
+        yield from lines
+        return
+    from rekindle.transcripts.export.redact import redact_line
+
+    for line in lines:
+        yield redact_line(line, redactor)
+
+
 def _render_sessions(
-    store: Store, sessions: Iterable[Session], format: ExportFormat
+    store: Store,
+    sessions: Iterable[Session],
+    format: ExportFormat,
+    redactor: SessionRedactor | None,
 ) -> Iterator[bytes]:
     if format is ExportFormat.jsonl:
-        yield from store.dump(sessions)
+        yield from _redact_lines(store.dump(sessions), redactor)
         return
     for index, session in enumerate(sessions):
         if index and format is ExportFormat.md:
             yield b"\n\n---\n\n"
-        yield from _render_session(store, session, format)
+        yield from _render_session(store, session, format, redactor)
 
 
-def _render_session(store: Store, session: Session, format: ExportFormat) -> Iterator[bytes]:
+def _render_session(
+    store: Store, session: Session, format: ExportFormat, redactor: SessionRedactor | None
+) -> Iterator[bytes]:
     """Render one session in a format for people or other tools."""
-    if format is ExportFormat.atif:
-        from rekindle.transcripts.export.atif import render_session
-    elif format is ExportFormat.md:
-        from rekindle.transcripts.export.markdown import render_session
-    else:
-        from rekindle.transcripts.export.html import render_session
-    for piece in render_session(session, iter_messages(store, session)):
+    messages: Iterable[Message] = iter_messages(store, session)
+    if redactor is not None:
+        session, messages = redactor.redact_session(session), redactor.redact_messages(messages)
+    for piece in _render_text(session, messages, format, redactor):
         text = piece if format is ExportFormat.atif else escape_control_chars(piece)
         yield text.encode("utf-8", "backslashreplace")
 
 
+def _render_text(
+    session: Session,
+    messages: Iterable[Message],
+    format: ExportFormat,
+    redactor: SessionRedactor | None,
+) -> Iterator[str]:
+    if format is ExportFormat.atif:
+        from rekindle.transcripts.export import atif
+
+        return atif.render_session(session, messages)
+    count_removed = redactor.count_removed if redactor else None
+    if format is ExportFormat.md:
+        from rekindle.transcripts.export import markdown
+
+        return markdown.render_session(session, messages, count_removed=count_removed)
+    from rekindle.transcripts.export import html
+
+    return html.render_session(session, messages, count_removed=count_removed)
+
+
 def _write_folder(
-    store: Store, sessions: list[Session], format: ExportFormat, folder: Path
+    store: Store,
+    sessions: list[Session],
+    format: ExportFormat,
+    folder: Path,
+    redactor: SessionRedactor | None,
 ) -> None:
     suffix = "json" if format is ExportFormat.atif else format.value
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with show_progress("Writing") as show:
         for done, session in enumerate(sessions, 1):
-            safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in session.id).strip(".")
-            with open_output(folder / f"{safe}.{suffix}") as out:
-                out.writelines(_render_sessions(store, [session], format))
+            with open_output(folder / f"{make_file_name(session.id)}.{suffix}") as out:
+                out.writelines(_render_sessions(store, [session], format, redactor))
             show(done, len(sessions))
     print_notice(f"{format_count(len(sessions), 'session')} written to {folder}")
+
+
+def make_file_name(text: str) -> str:
+    """Return the text as a part of a file name."""
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in text).strip(".")
 
 
 @contextmanager

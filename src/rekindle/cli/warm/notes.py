@@ -19,7 +19,7 @@ from rekindle.cli.output import (
     print_notice,
     show_progress,
 )
-from rekindle.cli.store_access import open_for_writing
+from rekindle.cli.store_access import load_settings, open_for_notes, open_for_writing
 from rekindle.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -39,7 +39,10 @@ def register(group: typer.Typer) -> None:
     group.command("recall")(recall_notes)
 
 
-def learn_sessions(json: JsonOption = False) -> None:
+def learn_sessions(
+    background: Annotated[bool, typer.Option("--background", hidden=True)] = False,
+    json: JsonOption = False,
+) -> None:
     """Learn from new and changed sessions, and renew what is known about their projects.
 
     Import, chats and the gateway do this by themselves; run it to bring an older store up to date.
@@ -50,7 +53,13 @@ def learn_sessions(json: JsonOption = False) -> None:
       rekindle warm learn --json
     """
     from rekindle.learning.notes.learner import learn_from_sessions
+    from rekindle.watching.background_learning import NICENESS, learn_pending
 
+    if background:  # started by a command that has imported something and does not wait
+        os.nice(NICENESS)
+        with open_for_writing() as store:
+            learn_pending(load_settings().home, store)
+        return
     with open_for_writing(may_create=True) as store, show_progress("Learning") as progress:
         report = learn_from_sessions(store, progress=progress)
     if json:
@@ -89,7 +98,7 @@ def recall_notes(
       rekindle warm recall 'fix the flaky test'
       rekindle warm recall --folder ~/src/app --failure failed.json --json
     """
-    with open_for_writing(may_create=True) as store:
+    with open_for_notes() as store:
         if batch:
             _answer_batch(store, sys.stdin.buffer)
             return

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rekindle.cli.store_access import load_settings, open_for_reading
+from rekindle.cli.store_access import load_settings, open_for_notes
 from rekindle.errors import InvalidInput, NotFound, RekindleError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def find_template(name: str) -> Template:
     except NotFound as error:
         from rekindle.learning.build import describe_playbook
 
-        with open_for_reading() as store:
+        with open_for_notes(may_create=False) as store:
             try:
                 return describe_playbook(store, find_project_key(store, name))
             except NotFound:

@@ -21,7 +21,7 @@ from rekindle.cli.output import (
     write_json_array,
     write_table,
 )
-from rekindle.cli.store_access import open_for_writing
+from rekindle.cli.store_access import open_for_notes, open_for_writing
 from rekindle.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def list_project_notes(project: _ProjectOption = None, json: JsonOption = False)
       rekindle warm notes list
       rekindle warm notes list --project owner/name --json
     """
-    with open_for_writing(may_create=True) as store:
+    with open_for_notes() as store:
         known = _load_notes(store, project)
     if json:
         import msgspec
@@ -148,7 +148,7 @@ def show_note(
     Examples:
       rekindle warm notes show 5f2c91aa
     """
-    with open_for_writing(may_create=True) as store:
+    with open_for_notes() as store:
         known = _load_notes(store, project)
         found = known.find(note)
     if json:
@@ -331,7 +331,7 @@ def show_lessons(
       rekindle lessons
       rekindle lessons --project owner/name --write AGENTS.md
     """
-    with open_for_writing(may_create=True) as store:
+    with open_for_notes() as store:
         text = "\n".join(_format_lessons(_load_notes(store, project)))
     if write is None:
         print_line(text)

@@ -19,7 +19,7 @@ from rekindle.cli.output import (
 from rekindle.cli.store_access import (
     ignore_sigpipe,
     load_settings,
-    open_for_writing,
+    open_for_notes,
     restore_sigpipe,
 )
 from rekindle.errors import InvalidInput
@@ -96,7 +96,7 @@ def preview_template(
     config = load_settings()
     template = find_template(name)
     previewed = template._replace(notes=()) if no_examples else template
-    with open_for_writing(may_create=True) as store:
+    with open_for_notes() as store:
         starter = _create_warm_starter(config, store, form, provider, max, tokens, previewed)
         new_session = _create_new_session(config, store, message)
         if no_examples:
@@ -201,7 +201,7 @@ def pick_template(
       rekindle warm pick 'fix the failing test' --json
     """
     config = load_settings()
-    with open_for_writing(may_create=True) as store:
+    with open_for_notes() as store:
         starter = _create_warm_starter(config, store, None, "openai", max, None, None)
         new_session = _create_new_session(config, store, message, folder)
         recall, selection = starter.recall_notes(new_session), starter.select(new_session)
@@ -283,7 +283,7 @@ async def _load_tool_definitions(config: Config, context: ToolContext) -> list[d
         open_toolkit(config, None, extra_tools, processes) as toolkit,
     ):
         for problem in toolkit.problems:
-            print_notice(escape_control_chars(f"MCP: {problem}"))
+            print_notice(escape_control_chars(problem))
         return toolkit.toolbox.build_definitions(context)
 
 

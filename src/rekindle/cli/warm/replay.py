@@ -19,7 +19,7 @@ from rekindle.cli.output import (
     show_progress,
     write_table,
 )
-from rekindle.cli.store_access import open_for_writing
+from rekindle.cli.store_access import open_for_notes
 from rekindle.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def replay_history(
 
     if html is not None and not html.expanduser().absolute().parent.is_dir():
         raise typer.BadParameter(f"folder not found: {html.parent}")
-    with open_for_writing(may_create=True) as store, show_progress("Replaying") as progress:
+    with open_for_notes() as store, show_progress("Replaying") as progress:
         results = replay_projects(store, project, progress=progress)
     if not results[0].scores:
         raise InvalidInput(
@@ -149,19 +149,14 @@ def _result_to_dict(result: ReplayResult) -> dict[str, Any]:
 def _render_page(results: Sequence[ReplayResult], project: str | None) -> Iterator[str]:
     """Yield the page piece by piece: no scripts, no network, all foreign text escaped."""
     from rekindle.cli.insights.page.style import STYLE
+    from rekindle.pages.style import render_head
 
     rates = [one.compute_rates() for one in results]
     where = f" in {escape(project)}" if project else ""
-    yield (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta http-equiv="Content-Security-Policy" '
-        "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        f"<title>Replay of recall</title>\n<style>\n{STYLE}\n{_PAGE_STYLE}\n</style>\n</head>\n"
-    )
+    yield render_head("Replay of recall", f"{STYLE}\n{_PAGE_STYLE}")
     sessions = format_count(len(results[0].scores), "session")
     yield (
-        f"<body>\n<header><h1>What would they have been told?</h1>\n<p class=lead>{sessions}{where}, "
+        f"<header><h1>What would they have been told?</h1>\n<p class=lead>{sessions}{where}, "
         "each asked for with what was learned from earlier sessions only. No model was used.</p>"
         "</header>\n<main>\n"
     )

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 from rekindle.errors import StoreError
 from rekindle.gateway.gateway import Gateway
+from rekindle.routing.delivery_target import FOLDER
 
 HOST = "127.0.0.1"
 _REQUEST_TIMEOUT = 5.0  # seconds to wait for a request
@@ -21,7 +22,7 @@ async def collect_health(gateway: Gateway) -> dict[str, object]:
         "status": "ok",
         "instance": gateway.context.instance,
         "uptime": round(time.time() - gateway.started, 1),
-        "platforms": [*gateway.platforms],
+        "platforms": [name for name in gateway.platforms if name != FOLDER],
         "conversations": gateway.worker_count,
         "sending": gateway.sender_count,
         "accepted": gateway.accepted_count,

@@ -7,39 +7,58 @@ import logging
 import os
 import signal
 import time
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from contextlib import aclosing
 from pathlib import Path
 
-from rekindle.agent.model.client import Endpoint, Model
-from rekindle.agent.toolkit import Toolkit, open_toolkit
-from rekindle.agent.tools.tool import ToolContext
+from rekindle.agent.model.client import Model
+from rekindle.agent.toolkit import (
+    Toolkit,
+    build_model_config,
+    build_persona_settings,
+    open_model,
+    open_toolkit,
+)
+from rekindle.agent.tools.tool import ALL_ABILITIES, HARMLESS_ABILITIES, Ability, ToolContext
 from rekindle.config import Config, get_home_and_env
 from rekindle.errors import InvalidSetting
-from rekindle.gateway.context import GatewayContext, derive_owner
+from rekindle.gateway.access.gate import Gate
+from rekindle.gateway.access.rules import AccessRules, DailyLimits, parse_allowed
+from rekindle.gateway.context import GatewayContext, get_owner
 from rekindle.gateway.gateway import Gateway, GatewayOptions
+from rekindle.gateway.memory.tool import create_memory_tool
 from rekindle.gateway.outbox_sender import SendRetryPolicy
 from rekindle.gateway.process_reports import build_report_address, make_busy_check
+from rekindle.gateway.schedule.tool import create_schedule_tool
 from rekindle.learning.warm_session_tool import create_tool_from_config
 from rekindle.learning.warm_start import create_warm_starter
 from rekindle.platforms import Platform
+from rekindle.platforms.folder import FolderPlatform
 from rekindle.platforms.plugins import connect_platforms
 from rekindle.processes.from_config import create_client
+from rekindle.projects import find_branch
+from rekindle.routing.delivery_target import FOLDER
 from rekindle.store import Store
 from rekindle.store.store_executor import StoreExecutor
-from rekindle.types import JSON, Price, Route
+from rekindle.types import JSON, Price, Role, Route, Source
 
 from .health import serve_health
 from .instance import GatewayInstance, claim_instance
 
 logger = logging.getLogger(__name__)
 
+# What the tools of a role may do. Guests get only tools that touch nothing but their conversation.
+_ABILITIES: dict[Role, frozenset[Ability]] = {
+    "owner": ALL_ABILITIES,
+    "user": frozenset((*HARMLESS_ABILITIES, "reach_people", "remember")),
+    "guest": frozenset(),
+}
 _MAX_NOTE_SESSIONS = 10_000  # sessions whose tool notes are kept in memory
 
 
 def run_service(config: Config, store: Store) -> None:
     """Run a gateway until SIGTERM or SIGINT; a second signal ends it immediately."""
-    if not config.gateway.platforms:
+    if not config.gateway.platforms and not store.jobs.list(limit=1):
         raise InvalidSetting("gateway.platforms: not set; list what to connect (docs/gateway.md)")
     with claim_instance(config.home) as instance:
         asyncio.run(_run_until_stopped(config, store, instance))
@@ -47,21 +66,32 @@ def run_service(config: Config, store: Store) -> None:
 
 async def _run_until_stopped(config: Config, store: Store, instance: GatewayInstance) -> None:
     executor = StoreExecutor(store)
-    endpoint = Endpoint(config.model.base_url, config.model.name, config.model.api_key)
     try:
-        price = config.get_price(endpoint.model)
+        price = config.get_price(config.model.name)
         processes = create_client(config)
-        tools = open_toolkit(
-            config, extra_tools=[create_tool_from_config(config, shared=True)], processes=processes
-        )
-        async with Model(endpoint) as model, aclosing(processes), tools as toolkit:
+        extra_tools = [
+            create_tool_from_config(config, shared=True),
+            create_schedule_tool(config.policies.default.time_zone),
+            create_memory_tool(_make_speaker_check(config, store)),
+        ]
+        tools = open_toolkit(config, extra_tools=extra_tools, processes=processes)
+        async with open_model(config) as model, aclosing(processes), tools as toolkit:
             for problem in toolkit.problems:
-                logger.warning("MCP: %s", problem)
+                logger.warning("%s", problem)
             await model.load_client()
-            platforms = connect_platforms(config.gateway.platforms)
+            platforms = [
+                *connect_platforms(config.gateway.platforms),
+                FolderPlatform(config.home / "results"),
+            ]
             context = build_gateway_context(
                 config, executor, model, instance.name, platforms, toolkit, price
             )
+            if not config.gateway.allow and not store.people.has_anyone():
+                logger.warning(
+                    "nobody may talk to this gateway yet: allow yourself with"
+                    " `rekindle gateway allow PLATFORM:USER --role owner`, or write to it and"
+                    " approve the code it sends you with `rekindle gateway pair CODE --role owner`"
+                )
             context = context._replace(is_busy=make_busy_check(processes, executor))
             gateway = Gateway(
                 context, platforms, options=build_gateway_options(config), processes=processes
@@ -93,19 +123,23 @@ def build_gateway_context(
     _, environment = get_home_and_env()
     notes: dict[str, MutableMapping[str, JSON]] = {}
 
-    def build_tool_context(route: Route) -> ToolContext:
+    def build_tool_context(route: Route, role: Role) -> ToolContext:
         if len(notes) > _MAX_NOTE_SESSIONS:
             notes.pop(next(iter(notes)))
         return ToolContext(
             session=route.session,
             cwd=workdir,
-            owner=derive_owner(route.key, route.origin),
+            owner=get_owner(route),
             folders=(workdir, *toolkit.folders),
             approval=settings.approval,
             store=executor.store,
             environment=environment,
             notes=notes.setdefault(route.session, {}),
             address=build_report_address(route.origin),
+            abilities=_ABILITIES[role],
+            rules=toolkit.rules,
+            sandbox=toolkit.sandbox,
+            pass_on=toolkit.pass_on,
         )
 
     return GatewayContext(
@@ -120,12 +154,37 @@ def build_gateway_context(
         limits=toolkit.limits,
         price=price,
         busy_mode=settings.busy_mode,
-        platforms=[platform.name for platform in platforms],
+        platforms=[platform.name for platform in platforms if platform.name != FOLDER],
         homes=executor.store.routes.list_homes,
         max_attempts=settings.turn_attempts,
         starter=create_warm_starter(
             config, executor.store, shows_calls=model.accepts_foreign_calls, shared=True
         ),
+        gate=Gate(executor.store.people, build_access_rules(config), executor.store.links),
+        persona=build_persona_settings(config),
+        describe_session=lambda: {
+            "git_branch": find_branch(workdir),
+            "model_config": build_model_config(config, model),
+        },
+    )
+
+
+def _make_speaker_check(config: Config, store: Store) -> Callable[[Source], bool]:
+    """Return what decides whose messages in a group may become facts."""
+    gate = Gate(store.people, build_access_rules(config))
+    return lambda source: gate.find_role(source) in ("owner", "user")
+
+
+def build_access_rules(config: Config) -> AccessRules:
+    """Build the access rules from the settings."""
+    settings = config.gateway
+    return AccessRules(
+        allowed=parse_allowed(settings.allow),
+        limits={
+            "user": DailyLimits(settings.user_turns, settings.user_tokens, settings.user_cost),
+            "guest": DailyLimits(settings.guest_turns, settings.guest_tokens, settings.guest_cost),
+        },
+        pairing=settings.pairing,
     )
 
 
@@ -138,6 +197,7 @@ def build_gateway_options(config: Config) -> GatewayOptions:
         grace_seconds=settings.grace_seconds,
         keep_seconds=settings.keep_days * 86_400,
         retry_policy=SendRetryPolicy(max_attempts=settings.send_attempts),
+        flushes_memory=settings.memory_flush,
     )
 
 

@@ -36,9 +36,7 @@ _GENERATED = (
 )
 _REQUEST_MARK = re.compile(r"(?m)^## My request for \w+:[ \t]*$")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w-]{0,60})(?:\s[^<>\n]{0,200})?>")
-_SIMULATOR_SIGNAL = re.compile(
-    r"#{2,3}[A-Z][A-Z-]{2,30}#{2,3}"
-)  # how simulated users end a session
+SIMULATOR_SIGNAL = re.compile(r"#{2,3}[A-Z][A-Z-]{2,30}#{2,3}")  # how simulated users end a session
 _FENCE = re.compile(r"[ \t]*(```|~~~|\"\"\")")
 # A line that a program printed, or that quotes one: prompts, logs, diffs, traces, tables, test output.
 _PRINTED_LINE = re.compile(
@@ -66,7 +64,7 @@ def extract_user_text(text: str) -> str:
     text = text[:MAX_CHARS].strip()
     if mark := _REQUEST_MARK.search(text):
         text = text[mark.end() :].strip()
-    text = _SIMULATOR_SIGNAL.sub("", _drop_elements(text)).strip()
+    text = SIMULATOR_SIGNAL.sub("", _drop_elements(text)).strip()
     if text.startswith(_GENERATED):
         return ""
     return "\n".join(_iter_own_lines(text)).strip()

@@ -84,11 +84,15 @@ def clean_output(text: str) -> str:
     text = _PROMPT.sub("", trim_middle(text)) if text.endswith("bash-$") else trim_middle(text)
     if "=" * 200 in text or "-" * 200 in text:
         text = _RULER.sub(lambda match: match[1] * 30, text)
+    text = strip_terminal_escapes(text)
+    return _BLANK_LINES.sub("\n\n", text) if "\n\n\n" in text else text
+
+
+def strip_terminal_escapes(text: str) -> str:
+    """Return a text without colors and other terminal escapes, and with plain ends of lines."""
     if "\x1b" in text:
         text = _TERMINAL_ESCAPES.sub("", text)
-    if "\r" in text:
-        text = text.replace("\r", "\n")
-    return _BLANK_LINES.sub("\n\n", text) if "\n\n\n" in text else text
+    return text.replace("\r", "\n") if "\r" in text else text
 
 
 def parse_echoed_command(text: str) -> str:

@@ -33,19 +33,36 @@ def _parse_table(
     )
 
 
-# The call did not run: a user or a policy refused it.
-REFUSED = (
-    _parse_table(
-        r"""
+# The call did not run: a person said no.
+DECLINED = _parse_table(
+    r"""
     refused/unwanted     The user doesn't want to (?:proceed with|take) this (?:tool use|action)
+    refused/user         (?:The )?[Uu]ser (?:has )?(?:rejected|denied|declined|dismissed|skipped|refused)\b
+    refused/user-not     (?:The )?[Uu]ser (?:did not|does not|didn't|chose not to) (?:allow|approve|accept|want)
+    refused/by-user      (?:`[^`\n]{0,400}` |[\w .'-]{0,60}?\b)(?:rejected|denied|declined|blocked|skipped) by (?:the |your )?user\b
+    refused/codex        (?:exec command|patch|exec_command|apply_patch|command) (?:was )?rejected
+    refused/codex-user   exec_command failed for .{0,2000}?[Rr]ejected by (?:the )?user\b
+    refused/action       (?:The |This )?[Aa]ction (?:has been |was )?rejected
+    """,
+    "declined",
+    "refused",
+    0.97,
+) + _parse_table(
+    r"refused/user-chose  User (?:chose|decided|opted) to (?:stay|keep|reject|skip|cancel|stop)",
+    "declined",
+    "refused",
+    0.97,
+    ("claude-code",),
+)
+
+# The call did not run: a rule, a hook or a missing permission prevented it.
+BLOCKED = _parse_table(
+    r"""
     refused/permission   Permission (?:to use|for this|to \w+)\b…(?:denied|not (?:been )?granted)
     refused/requested    \w+ requested permissions? to\b…(?:haven't granted|denied|not granted)
     refused/approval     (?:This|The) (?:\w+ )?(?:command|tool|operation)\b…requires? …approval
-    refused/user         (?:The )?[Uu]ser (?:has )?(?:rejected|denied|declined|dismissed|skipped|refused)\b
-    refused/user-not     (?:The )?[Uu]ser (?:did not|does not|didn't|chose not to) (?:allow|approve|accept|want)
-    refused/by           (?:`[^`\n]{0,400}` |[\w .'-]{0,60}?\b)(?:rejected|denied|declined|blocked|skipped) by (?:the |your )?(?:user|policy|admin|hook|sandbox|rule|settings)\b
+    refused/by           (?:`[^`\n]{0,400}` |[\w .'-]{0,60}?\b)(?:rejected|denied|declined|blocked|skipped) by (?:the |your )?(?:policy|admin|hook|sandbox|rule|settings)\b
     refused/quoted       `[^`\n]{0,600}` (?:was )?rejected
-    refused/codex        (?:exec command|patch|exec_command|apply_patch|command) (?:was )?rejected
     refused/codex-exec   exec_command failed for .{0,2000}?[Rr]ejected
     refused/tool         Tool (?:execution|call|use)?\b…(?:denied|rejected|blocked|not (?:allowed|permitted))\b
     refused/rule         The user has specified a rule which prevents
@@ -54,33 +71,23 @@ REFUSED = (
     refused/hook         (?:Pre|Post)ToolUse:\S+ (?:\[|hook)|Hook \S+ (?:denied|blocked)|\w+ operation blocked by hook
     refused/stopped      Execution stopped by \w+ hook
     refused/blocked      (?:BLOCKED|Blocked|DENIED)\b\s*[:(\-]
-    refused/sandbox      (?:sandbox (?:error|denied)|failed in sandbox|Sandbox…denied)
     refused/plan-mode    (?:You are in|Cannot …in|…not (?:allowed|available) in) [Pp]lan mode
     refused/directory    \w+ in '…' was blocked\.
     refused/not-allowed  (?:This|The) (?:command|tool|action|operation|path|file|domain)\b…(?:is not (?:allowed|permitted)|has been (?:blocked|denied))
-    refused/action       (?:The |This )?[Aa]ction (?:has been |was )?(?:rejected|denied|blocked)
+    refused/action-rule  (?:The |This )?[Aa]ction (?:has been |was )?(?:denied|blocked)
     """,
-        "permission",
-        "refused",
-        0.97,
-    )
-    + _parse_table(
-        r"refused/user-chose  User (?:chose|decided|opted) to (?:stay|keep|reject|skip|cancel|stop)",
-        "permission",
-        "refused",
-        0.97,
-        ("claude-code",),
-    )
-    + _parse_table(
-        r"""
+    "blocked",
+    "refused",
+    0.97,
+) + _parse_table(
+    r"""
         refused/blocked-sign  \W{1,4}Blocked:\s
         refused/guard         [A-Z][\w .'-]{0,40}(?:[Gg]uard|[Hh]ook|[Pp]olicy|[Ss]andbox) (?:blocked|denied|refused|rejected|failed closed)\b
         """,
-        "permission",
-        "refused",
-        0.97,
-        ("pi",),
-    )
+    "blocked",
+    "refused",
+    0.97,
+    ("pi",),
 )
 
 # The call was pending or running, and was then stopped.
@@ -93,7 +100,7 @@ STOPPED = _parse_table(
     stopped/tool         Tool (?:execution|call|use) (?:was )?(?:aborted|cancell?ed|interrupted)
     stopped/command      (?:Command|Execution|Process) (?:was )?(?:aborted|cancell?ed|interrupted|killed)\b
     """,
-    "interrupted",
+    "stopped",
     "refused",
     0.97,
 )
@@ -106,6 +113,10 @@ HARNESS = (
         sibling/cancelled    Cancell?ed due to\b
         """,
         "interrupted",
+    ),
+    *_parse_table(
+        r"sandbox/denied  (?:sandbox (?:error|denied)|failed in sandbox|Sandbox…denied)",
+        "permission",
     ),
     *_parse_table(
         r"""
@@ -350,7 +361,7 @@ class PhraseRules:
             )
             return TextPatterns(patterns, 0, _WRAPPERS)
 
-        harness = exclude_source((*REFUSED, *STOPPED, *HARNESS), excluded_source)
+        harness = exclude_source((*DECLINED, *BLOCKED, *STOPPED, *HARNESS), excluded_source)
         self.harness = TextPatterns(harness, re.DOTALL, _WRAPPERS)
         # Specific tables come before general ones.
         self._shapes = {

@@ -55,13 +55,13 @@ def _judge_failure(evidence: Evidence, phrases: PhraseRules) -> Outcome | None:
     meta = evidence.meta
     status = meta.get("status")
     if meta.get("denial"):
-        return make_refused("permission", "protocol/denied", 0.99)
+        return make_refused(_classify_refusal(evidence, phrases), "protocol/denied", 0.99)
     checks = {
         "protocol/is-error": meta.get("is_error") is True,
         "protocol/success": meta.get("success") is False,
         "protocol/refused": meta.get("refused"),
-        "protocol/interrupted": meta.get("interrupted") is True,
         "protocol/timeout": meta.get("timeout") is True or meta.get("timed_out") is True,
+        "protocol/interrupted": meta.get("interrupted") is True,
         "protocol/exception": meta.get("exception") or meta.get("error"),
         "protocol/status": isinstance(status, str) and status.lower() in _FAILED_STATUSES,
     }
@@ -73,23 +73,39 @@ def _judge_failure(evidence: Evidence, phrases: PhraseRules) -> Outcome | None:
 
 def _classify_failure(evidence: Evidence, phrases: PhraseRules, rule: str) -> Outcome:
     """Classify a failure that the protocol reports; the text only decides its kind."""
-    if (by_phrase := phrases.judge(evidence)) and by_phrase.failed:
+    by_phrase = phrases.judge(evidence)
+    if by_phrase and (by_phrase.failed or by_phrase.outcome == "refused"):
         return by_phrase._replace(rule=rule, confidence=0.99)
     if (found := tool_contract.find_exit_status(evidence)) is not None and found.code:
         return exit_codes.judge_exit_code(found.code, evidence, found.body, rule, 0.99)
     if rule == "protocol/interrupted":
-        return make_error("interrupted", rule, 0.99)
+        return make_refused("stopped", rule, 0.99)
     if rule == "protocol/timeout":
         return make_error("timeout", rule, 0.99)
     status = evidence.meta.get("status")
     if rule == "protocol/refused" or (
         isinstance(status, str) and status.lower() in _STOPPED_STATUSES
     ):
-        return make_refused("permission", rule, 0.99)
+        return make_refused(_classify_refusal(evidence, phrases), rule, 0.99)
     detail = evidence.meta.get("error") or evidence.meta.get("exception") or ""
     text = f"{detail}\n{trim_middle(evidence.text, 600, 600)}"
     default_kind = DEFAULT_KINDS.get(evidence.shape, "command")
     return make_failure(classify_error(text, default_kind), "error", rule, 0.99)
+
+
+def _classify_refusal(evidence: Evidence, phrases: PhraseRules) -> str:
+    """Return who refused a call: a person, unless the protocol or the text names a rule."""
+    meta = evidence.meta
+    named = f"{meta.get('denial') or ''} {meta.get('status') or ''}".lower()
+    if any(word in named for word in ("rule", "hook", "policy", "mode", "sandbox")):
+        return "blocked"
+    if "user" in named:
+        return "declined"
+    if "cancel" in named or "abort" in named:
+        return "stopped"
+    by_phrase = phrases.judge(evidence)
+    kind = by_phrase.error_kind if by_phrase and by_phrase.outcome == "refused" else None
+    return kind or "declined"
 
 
 def _judge_success(evidence: Evidence, has_exit_code: bool) -> Outcome:

@@ -16,7 +16,7 @@ from rekindle.types import JSON
 from . import exit_codes
 from .evidence import Evidence
 from .text_patterns import split_words
-from .verdict import Outcome, classify_error, make_error, make_failure, make_ok, make_unknown
+from .verdict import Outcome, classify_error, make_error, make_ok, make_refused, make_unknown
 
 
 class ExitStatus(NamedTuple):
@@ -163,6 +163,7 @@ _MESSAGE_KEYS = split_words(
 _LAST_CODE = re.compile(
     rf'"(?:exit_code|exitCode|returncode)"\s*:\s*{_CODE}[^{{}}]{{0,300}}\}}+\s*$'
 )
+_DENIED = re.compile(r"(?i)\W*(?:user (?:denied|rejected)|blocked|denied|rejected)")
 _FIRST_FLAG = re.compile(r'\{\s*"(?:success|ok)"\s*:\s*false\b|\{\s*"error"\s*:\s*"[^"]')
 
 
@@ -173,6 +174,10 @@ def _judge_record(evidence: Evidence) -> Outcome | None:
     is_shell = evidence.shape in ("shell", "code")
     code, output = _find_exit_code(record)
     if code is not None and (is_shell or any(name in record for name in _OUTPUT_KEYS)):
+        if code != 0 and record.get("status") == "blocked":
+            return make_refused(
+                _classify_refusal(str(record.get("error"))), "contract/status", 0.95
+            )
         if code != 0:
             return exit_codes.judge_exit_code(code, evidence, output, "contract/exit-code", 0.97)
         if not record.get("error"):
@@ -221,14 +226,16 @@ def _judge_flags(record: Mapping[str, JSON]) -> Outcome | None:
     }
     rule = next((rule for rule, is_set in checks.items() if is_set), None)
     if rule is not None:
-        denied = re.match(r"(?i)\W*(?:user (?:denied|rejected)|blocked|denied|rejected)", message)
-        outcome = "refused" if denied else "error"
-        return make_failure(
-            "permission" if denied else classify_error(message), outcome, rule, 0.95
-        )
+        if _DENIED.match(message):
+            return make_refused(_classify_refusal(message), rule, 0.95)
+        return make_error(classify_error(message), rule, 0.95)
     if record.get("success") is True or record.get("ok") is True:
         return make_ok("contract/success", 0.95)
     return make_ok("contract/error", 0.93) if "error" in record else None
+
+
+def _classify_refusal(message: str) -> str:
+    return "declined" if "user" in message[:60].lower() else "blocked"
 
 
 def _judge_truncated_record(evidence: Evidence) -> Outcome | None:

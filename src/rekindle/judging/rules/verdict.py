@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 OUTCOMES = ("ok", "error", "expected", "refused", "unknown")
 AGENT_ERRORS = ("arguments", "unknown_tool", "path", "edit", "permission", "syntax", "command")
+REFUSAL_KINDS = ("declined", "blocked", "stopped")  # by a person, by a rule, while it ran
 ENVIRONMENT_ERRORS = ("network", "rate_limit", "timeout", "service", "interrupted", "resources")
 _FAULT_BY_KIND: dict[str, str] = {
     **dict.fromkeys(AGENT_ERRORS, "agent"),
@@ -15,7 +16,10 @@ _FAULT_BY_KIND: dict[str, str] = {
 
 
 class Outcome(NamedTuple):
-    """The outcome of a call. `failed` is None if unknown; `fault` follows from the error kind."""
+    """The outcome of a call. `failed` is None if it is unknown or was refused.
+
+    `fault` follows from the error kind; a refusal has one of `REFUSAL_KINDS` and is nobody's fault.
+    """
 
     outcome: str
     failed: bool | None
@@ -41,8 +45,8 @@ def make_error(kind: str, rule: str, confidence: float) -> Outcome:
 
 
 def make_refused(kind: str, rule: str, confidence: float) -> Outcome:
-    """Return the outcome of a call that was refused or stopped."""
-    return Outcome("refused", True, kind, _FAULT_BY_KIND.get(kind), rule, confidence)
+    """Return the outcome of a call that was refused or stopped: it neither worked nor failed."""
+    return Outcome("refused", None, kind, None, rule, confidence)
 
 
 def make_expected(rule: str, confidence: float, *, failed: bool) -> Outcome:
@@ -54,7 +58,7 @@ def make_expected(rule: str, confidence: float, *, failed: bool) -> Outcome:
 
 
 def make_failure(kind: str, outcome: str, rule: str, confidence: float) -> Outcome:
-    """Return a failure with the outcome that a pattern declares."""
+    """Return a failure or a refusal, as the pattern declares."""
     if outcome == "refused":
         return make_refused(kind, rule, confidence)
     if outcome == "expected":

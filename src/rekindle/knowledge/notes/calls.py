@@ -26,13 +26,18 @@ _RED_TEST = re.compile(
 
 
 class ObservedCall(NamedTuple):
-    """A call with its verdict: `failed` is None if nobody knows."""
+    """A call with its verdict: `failed` is None if nobody knows, or if it was refused."""
 
     call: ToolCall
     result: str
     failed: bool | None
     error_kind: str
     turn: int
+
+    @property
+    def is_refused(self) -> bool:
+        """Return whether a person or a rule prevented the call, which says nothing of its command."""
+        return self.failed is None and bool(self.error_kind)
 
 
 def read_command(call: ToolCall) -> str:

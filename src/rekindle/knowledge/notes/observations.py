@@ -62,7 +62,7 @@ def observe_session(
     said = "\n".join([request, *(one.text for one in turns)])
     lines = [read_forms(one.call, root) for one in calls]
     for one, forms in zip(calls, lines, strict=True):
-        for form in forms:
+        for form in () if one.is_refused else forms:
             counts = commands.setdefault(form, [0, 0])
             counts[bool(one.failed)] += 1
             if one.failed is False and is_everyday(form.key):

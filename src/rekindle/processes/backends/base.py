@@ -45,6 +45,7 @@ class ProcessSpec(NamedTuple):
     env: Mapping[str, str]  # local: the complete environment; remote: additional variables
     pty: TerminalSize | None  # None: pipes
     folder: Path  # the process's local folder; deleted with its record
+    wrapper: tuple[str, ...] = ()  # local: a program and its options that run `argv`; not stored
 
 
 class OutputSink(Protocol):

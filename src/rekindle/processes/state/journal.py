@@ -67,6 +67,9 @@ class ProcessRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename=_FIL
     watches: tuple[Watch, ...] = ()
     session: str = ""
     total: int = 0  # bytes written, set at the exit
+    name: str = ""
+    after: str = ""  # the id of the process it waits for, or has waited for
+    confined: bool = False  # started by a wrapper such as a sandbox, which is not kept
 
     def replace(self, **fields: JSON) -> ProcessRecord:
         return msgspec.structs.replace(self, **fields)

@@ -44,7 +44,12 @@ class ProcessRecovery:
         for record in records:
             entry = ProcessEntry(record, self._open_ring(record))
             self._entries[record.id] = entry
-            if record.state in LIVE:
+            if record.state == "waiting":
+                # Its environment was in the memory of the program that waited: none is stored.
+                reason = f"not started: what waited for {record.after} was ended; start it again"
+                self._lifecycle.restore_watches(entry)
+                await self._lifecycle.record_exit(entry, "lost", None, reason)
+            elif record.state in LIVE:
                 live.append(entry)
             else:
                 # The clock may have been changed: never keep it longer than a full retention time.

@@ -81,4 +81,6 @@ def record_to_process(
         pty=record.pty is not None,
         reason=record.reason,
         session=record.session,
+        name=record.name,
+        after=record.after,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from rekindle.errors import (
@@ -14,6 +14,7 @@ from rekindle.errors import (
     InvalidInput,
     JournalUnwritable,
     ProcessError,
+    RekindleError,
 )
 from rekindle.processes.backends.base import RunningProcess
 from rekindle.processes.operations import FetchEvents
@@ -96,6 +97,25 @@ class Lifecycle:
         else:
             await self.record_exit(entry, "exited", code)
 
+    def start_after(
+        self, entry: ProcessEntry, other: ProcessEntry, start: Callable[[], Awaitable[object]]
+    ) -> None:
+        """Start a waiting process when another one has succeeded; else it has failed."""
+
+        async def wait_and_start() -> None:
+            await other.done.wait()
+            if not has_succeeded(other):
+                await self._abandon_start(entry, "failed", describe_failure(other))
+                return
+            entry.record = entry.record.replace(state="starting", started=time.time())
+            try:
+                await asyncio.to_thread(self._journal.save, entry.record, durable=True)
+                await start()
+            except (RekindleError, OSError) as error:
+                await self._abandon_start(entry, "failed", str(error))
+
+        entry.following = asyncio.create_task(wait_and_start())
+
     # -- exit
 
     async def record_exit(
@@ -135,6 +155,9 @@ class Lifecycle:
             if entry.running:
                 await entry.running.kill()
             return
+        if entry.record.state == "waiting":
+            await self._abandon_start(entry, "killed", "it had not started yet")
+            return
         running = self.require_running(entry)
         if not entry.record.killing:
             entry.record = entry.record.replace(killing=True)
@@ -144,6 +167,12 @@ class Lifecycle:
         with suppress(TimeoutError):
             async with asyncio.timeout(_KILL_TIMEOUT):
                 await entry.done.wait()
+
+    async def _abandon_start(self, entry: ProcessEntry, state: ProcessState, reason: str) -> None:
+        """Record the end of a process that was never started."""
+        await self._cancel_tasks(entry)
+        self.restore_watches(entry)
+        await self.record_exit(entry, state, None, reason)
 
     def resume_kill(self, entry: ProcessEntry) -> None:
         """Finish a kill that an earlier program began."""
@@ -164,6 +193,10 @@ class Lifecycle:
         """
         if not entry.live:
             raise InputClosed(f"process {entry.record.id} has ended ({entry.record.state})")
+        if entry.record.state == "waiting":
+            raise InputClosed(
+                f"process {entry.record.id} has not started: it waits for {entry.record.after}"
+            )
         if entry.running is None:
             reason = entry.record.reason or "still looking for it"
             raise BackendUnreachable(
@@ -284,6 +317,18 @@ class Lifecycle:
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await self._event_added.wait()
+
+
+def has_succeeded(entry: ProcessEntry) -> bool:
+    """Return whether a process has exited with 0."""
+    return entry.record.state == "exited" and entry.record.exit_code == 0
+
+
+def describe_failure(entry: ProcessEntry) -> str:
+    """Describe why nothing can start after a process."""
+    record = entry.record
+    end = f"exited with {record.exit_code}" if record.state == "exited" else f"is {record.state}"
+    return f"not started: {record.name or record.id} {end}"
 
 
 def has_open_output(entry: ProcessEntry) -> bool:

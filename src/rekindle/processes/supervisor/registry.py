@@ -43,7 +43,7 @@ from rekindle.processes.types import (
 
 from .adopt import ProcessRecovery
 from .entry import ProcessEntry, record_to_process
-from .lifecycle import Lifecycle, has_open_output
+from .lifecycle import Lifecycle, describe_failure, has_open_output, has_succeeded
 from .watch import validate_watch
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 _ID_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # without look-alikes
 _ID_LENGTH = 7
 _ID_PATTERN = re.compile(r"[a-z0-9-]{3,40}")
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+_COUNTED = ("waiting", "running")  # those that start are counted as such
 
 
 class ProcessRegistry(operations.Processes):
@@ -131,7 +133,7 @@ class ProcessRegistry(operations.Processes):
     @property
     def live_count(self) -> int:
         """The number of processes that are running or starting."""
-        running = sum(e.record.state == "running" for e in self._entries.values())
+        running = sum(e.record.state in _COUNTED for e in self._entries.values())
         return running + len(self._starting)
 
     @property
@@ -141,7 +143,7 @@ class ProcessRegistry(operations.Processes):
 
     def _count_owned(self, owner: str) -> int:
         mine = (e for e in self._entries.values() if e.record.owner == owner)
-        running = sum(e.record.state == "running" for e in mine)
+        running = sum(e.record.state in _COUNTED for e in mine)
         return running + list(self._starting.values()).count(owner)
 
     # -- starting
@@ -153,6 +155,8 @@ class ProcessRegistry(operations.Processes):
             )
         env = request.resolve_env()
         validate_command(request.argv, request.cwd, env)
+        if request.wrapper:
+            validate_command(request.wrapper, request.cwd, env)
         pty = request.pty
         if pty and not (0 < pty.rows < 10_000 and 0 < pty.columns < 10_000):
             raise InvalidInput(f"pty: {pty.rows} × {pty.columns} is not a valid terminal size")
@@ -172,28 +176,90 @@ class ProcessRegistry(operations.Processes):
             pty=pty,
             watches=numbered_watches,
             session=request.session,
+            name=request.name,
+            after=request.after,
+            confined=bool(request.wrapper),
         )
+        self._check_name(request.owner, request.name)
         self._check_limits(request.owner)
-        task = asyncio.create_task(self._run_program(record, target, dict(env)))
+        other, wrapper = self._find_predecessor(request), tuple(request.wrapper)
+        if other is not None and not other.done.is_set():
+            return await self._wait_to_start(record, other, target, dict(env), wrapper)
+        task = asyncio.create_task(self._run_program(record, target, dict(env), wrapper))
         self._starting[task] = request.owner
         task.add_done_callback(self._starting.pop)
         # Finish the start even if the caller is cancelled.
         return await asyncio.shield(task)
 
+    def _check_name(self, owner: str, name: str) -> None:
+        if not name:
+            return
+        if not _NAME_PATTERN.fullmatch(name):
+            raise InvalidInput(
+                f"name: {name!r:.40} is not a name; use up to 40 letters, digits, '.', '_' and '-'"
+            )
+        for entry in self._entries.values():
+            if entry.live and (entry.record.owner, entry.record.name) == (owner, name):
+                raise InvalidInput(
+                    f"Process {entry.record.id} is named {name!r} and still running."
+                    f" End it with `rekindle kill {name}`, or use `rekindle restart {name}`."
+                )
+
+    def _find_predecessor(self, request: operations.StartProcess) -> ProcessEntry | None:
+        """Return the process that a start waits for; raise if it will never succeed."""
+        if not request.after:
+            return None
+        other = self._entries.get(request.after)
+        if other is None or other.record.owner != request.owner:
+            raise NotFound(f"process not found: {request.after!r:.40}")
+        if other.done.is_set() and not has_succeeded(other):
+            raise ProcessStartFailed(describe_failure(other))
+        return other
+
+    async def _wait_to_start(
+        self,
+        record: ProcessRecord,
+        other: ProcessEntry,
+        backend: Backend,
+        env: dict[str, str],
+        wrapper: tuple[str, ...],
+    ) -> Process:
+        record = record.replace(state="waiting")
+        ring = await asyncio.to_thread(self._create_files, record)
+        entry = self._entries[record.id] = ProcessEntry(record, ring)
+        self._lifecycle.start_after(
+            entry, other, lambda: self._start_entry(entry, backend, env, wrapper)
+        )
+        return self._to_process(entry)
+
+    async def _start_entry(
+        self,
+        entry: ProcessEntry,
+        backend: Backend,
+        env: dict[str, str],
+        wrapper: tuple[str, ...],
+    ) -> None:
+        record = entry.record
+        folder = self._journal.get_folder(record.id)
+        spec = ProcessSpec(record.id, record.argv, record.cwd, env, record.pty, folder, wrapper)
+        running = await backend.start(spec)
+        try:
+            self._lifecycle.record_start(entry, running)
+        except BaseException:
+            await running.kill(0.0)
+            raise
+
     async def _run_program(
-        self, record: ProcessRecord, backend: Backend, env: dict[str, str]
+        self,
+        record: ProcessRecord,
+        backend: Backend,
+        env: dict[str, str],
+        wrapper: tuple[str, ...],
     ) -> Process:
         ring = await asyncio.to_thread(self._create_files, record)
         entry = self._entries[record.id] = ProcessEntry(record, ring)
         try:
-            folder = self._journal.get_folder(record.id)
-            spec = ProcessSpec(record.id, record.argv, record.cwd, env, record.pty, folder)
-            running = await backend.start(spec)
-            try:
-                self._lifecycle.record_start(entry, running)
-            except BaseException:
-                await running.kill(0.0)
-                raise
+            await self._start_entry(entry, backend, env, wrapper)
         except BaseException as error:
             self._entries.pop(record.id, None)
             ring.close()
@@ -265,6 +331,30 @@ class ProcessRegistry(operations.Processes):
         entry = self._get_entry(request)
         await self._lifecycle.kill(entry)
         return self._to_process(entry)
+
+    async def handle_restart(self, request: operations.RestartProcess) -> Process:
+        entry = self._get_entry(request)
+        record = entry.record
+        if record.confined:
+            raise InvalidInput(
+                f"process {record.id} was started in a sandbox, which a restart would leave out;"
+                " start it again from where it was started"
+            )
+        if entry.live:
+            await self._lifecycle.kill(entry)
+        return await self.handle_start(
+            operations.StartProcess(
+                argv=record.argv,
+                owner=record.owner,
+                cwd=record.cwd,
+                env=request.env if record.backend == "local" else None,
+                pty=record.pty,
+                backend=record.backend,
+                watches=record.watches,
+                session=record.session,
+                name=record.name,
+            )
+        )
 
     async def handle_write(self, request: operations.WriteInput) -> WriteResult:
         running = self._lifecycle.require_running(self._get_entry(request))

@@ -33,6 +33,7 @@ from rekindle.types import (
     validate_name,
 )
 
+from .jobs import JOB_CHAT_TYPE, finish_runs
 from .message_rows import (
     INBOX_ROWS,
     MAX_CLOCK_SKEW,
@@ -201,6 +202,11 @@ class Inbox(Outbox):
             if messages:
                 sessions.append_messages(self._engine, tx, session, messages, now)
             first = inbound_messages[0] if inbound_messages else None
+            if first is not None and f":{JOB_CHAT_TYPE}:" in first.key:
+                output = messages[-1].text if messages else "\n".join(text for _, text in replies)
+                session_id = session if isinstance(session, str) else session.id
+                run_state = "failed" if reason else "done"
+                finish_runs(tx, ended, run_state, session_id, output, reason, now)
             if first is not None:  # the answer includes the notice of a reset
                 tx.run("UPDATE routes SET reset = NULL WHERE key = ?", (escape_text(first.key),))
             return [

@@ -136,6 +136,23 @@ class Outbox(StorePart):
             )
         )
 
+    def list_by_state(self, states: Sequence[str], limit: int = 30) -> list[OutboundMessage]:
+        """Return outbound messages in these states, newest first."""
+        marks = ", ".join("?" * len(states))
+        with self._engine.begin_read() as tx:
+            rest = f"WHERE state IN ({marks}) ORDER BY num DESC LIMIT ?"
+            return OUTBOX_ROWS.find(tx, rest, (*states, limit))
+
+    def requeue_failed(self, nums: Sequence[int] | None = None) -> int:
+        """Queue failed messages again, all or those with these numbers; return how many."""
+        marks = "" if nums is None else f" AND num IN ({', '.join('?' * len(nums))})"
+        sql = (
+            "UPDATE outbox SET state = 'waiting', attempts = 0, next_try = ?, reason = NULL"
+            f" WHERE state IN ('sent', 'failed') AND state = 'failed'{marks} RETURNING num"
+        )
+        now = self._clock()
+        return self._write(lambda tx: len(tx.run(sql, (now, *(nums or ())))))
+
     def list_outbound(self, key: str) -> list[OutboundMessage]:
         """Return all outbound messages of a conversation."""
         with self._engine.begin_read() as tx:

@@ -10,7 +10,7 @@ from rekindle.errors import InvalidInput, NotFound
 from rekindle.store.core.engine import Engine, Operation, StorePart, Transaction
 from rekindle.store.core.rows import ValueRows, decode_json, encode_json
 from rekindle.store.core.tables import HOME_CHATS, ROUTES
-from rekindle.store.core.text_encoding import escape_text
+from rekindle.store.core.text_encoding import escape_text, unescape_text
 from rekindle.store.sessions import sessions
 from rekindle.types import (
     Route,
@@ -67,11 +67,13 @@ class Routes(StorePart):
         source: Source,
         *,
         name: str = "",
+        owner: str | None = None,
         get_reset_reason: ResetCheck | None = None,
     ) -> Route:
         """Return the route of a key, creating it if missing.
 
-        A new session starts if `get_reset_reason` returns a reason.
+        A new session starts if `get_reset_reason` returns a reason. `owner` owns the sessions if it is
+        not the one that the key stands for.
         """
         validate_name("route.key", key)
         now = self._clock()
@@ -84,9 +86,9 @@ class Routes(StorePart):
             if reason is not None or _is_pruned(tx, route.session):
                 _end_session(tx, route.session, "session_reset", now)
                 route = _redirect_route(tx, route, self._make_id(now), now, reset=reason)
-            return _save_route(
-                tx, replace_fields(route, origin=source, display_name=name or route.display_name)
-            )
+            name_now, owner_now = name or route.display_name, owner or route.owner
+            changed = replace_fields(route, origin=source, display_name=name_now, owner=owner_now)
+            return _save_route(tx, changed)
 
         return self._write(open_route)
 
@@ -104,16 +106,14 @@ class Routes(StorePart):
 
         def update_route(tx: Transaction) -> Route:
             route = _require_route(tx, key)
-            sums, tokens = dict(route.usage), route.tokens
-            for model, used in usage.items():
-                sums[model] = sums.get(model, Usage()).add(used)
-                tokens = tokens.add(used.tokens)
             updated = max(now, route.updated)
-            return _save_route(
-                tx, replace_fields(route, updated=updated, tokens=tokens, usage=sums)
-            )
+            return _save_route(tx, _add_usage(replace_fields(route, updated=updated), usage))
 
         return self._write(update_route)
+
+    def add_usage(self, key: str, usage: Mapping[str, Usage]) -> Route:
+        """Add the usage of each model without recording activity."""
+        return self._write(lambda tx: _save_route(tx, _add_usage(_require_route(tx, key), usage)))
 
     def reset(self, key: str) -> Route:
         """Start a new session; the old one ends with `session_reset`."""
@@ -202,6 +202,11 @@ class Routes(StorePart):
         )
         return home
 
+    def list_platforms(self) -> list[str]:
+        """Return the platforms that have conversations."""
+        rows = self._select("SELECT DISTINCT platform FROM routes WHERE platform <> 'local'")
+        return [unescape_text(platform) for (platform,) in rows]
+
     def list_homes(self) -> list[Source]:
         """Return the home channels, at most one per platform."""
         rows = self._select("SELECT source FROM home_chats ORDER BY platform")
@@ -218,6 +223,14 @@ def _require_route(tx: Transaction, key: str) -> Route:
     if route is None:
         raise NotFound(f"no conversation {key!r}")
     return route
+
+
+def _add_usage(route: Route, usage: Mapping[str, Usage]) -> Route:
+    sums, tokens = dict(route.usage), route.tokens
+    for model, used in usage.items():
+        sums[model] = sums.get(model, Usage()).add(used)
+        tokens = tokens.add(used.tokens)
+    return replace_fields(route, tokens=tokens, usage=sums)
 
 
 def _create_route(
@@ -243,7 +256,7 @@ def _create_route(
 def _save_route(tx: Transaction, route: Route) -> Route:
     tx.run(
         "UPDATE routes SET session = ?, previous = ?, updated = ?, reset = ?, tokens = ?, usage = ?,"
-        " origin = ?, display_name = ?, platform = ?, chat_type = ? WHERE key = ?",
+        " origin = ?, display_name = ?, platform = ?, chat_type = ?, owner = ? WHERE key = ?",
         (
             escape_text(route.session),
             escape_optional(route.previous),
@@ -260,6 +273,7 @@ def _save_route(tx: Transaction, route: Route) -> Route:
             escape_text(route.display_name),
             escape_text(route.origin.platform),
             escape_text(route.origin.chat_type),
+            escape_optional(route.owner),
             escape_text(route.key),
         ),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from rekindle.types import Finding, Message
 
@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 
 Row: TypeAlias = tuple[Any, ...]
 Progress: TypeAlias = Callable[[int, int], None]
-Clause: TypeAlias = tuple[str, Sequence[Any]]  # a condition on m (messages) and s (sessions)
+
+
+class Clause(NamedTuple):
+    """A condition on m (messages) and s (sessions), and the sessions that meet it if they are few."""
+
+    condition: str
+    params: Sequence[Any]
+    sessions: Sequence[int] | None = None
 
 
 class Transaction(Protocol):

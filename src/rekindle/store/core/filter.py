@@ -1,15 +1,17 @@
 """The filter grammar that selects sessions for listing, exporting, archiving and pruning.
 
     source=telegram owner=ada model=gpt-5     equal
-    title~deploy                              contains, ignoring case
+    title~deploy model~opus branch~fix        contains, ignoring case
     idle>30d idle<2h                          time since the last activity (m, h, d, w)
     messages<5 calls>=100                     counts
     ended=no ended=yes ended=compression      whether it ended, or its end reason
     titled=no parent=yes archived=any         yes or no (archived: also any; defaults to no)
     arm=warm template=review                  how it was started
-    project=github.com/owner/name             the repository it worked in
+    project=github.com/owner/name             the repository it worked in (commands accept short names)
+    branch=main                               the git branch it worked on
     outcome=failed outcome=succeeded          what became of it, or outcome=unknown
     since=2026-01-31 until=2026-02-28T12:00   last activity, local time; a bare date covers the whole day
+    since=7d since=yesterday until=today      the same, seen from now (min, h, d, w, y)
 
 Terms are separated by spaces and must all match; quote a value that contains spaces.
 """
@@ -17,12 +19,14 @@ Terms are separated by spaces and must all match; quote a value that contains sp
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from rekindle.errors import InvalidInput
 from rekindle.types import replace_fields
 
+from .tables import build_project_key
 from .text_encoding import escape_text
 
 _TERM = r"(?s)([a-z]+)(<=|>=|=|<|>|~)(.+)"
@@ -35,6 +39,10 @@ _FLIPPED_OPERATORS = {
 }  # idle for longer means active earlier
 _OUTCOMES = ("succeeded", "failed", "unknown")
 _UNIT_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_AGE = r"(\d{1,9}(?:\.\d{1,9})?)([a-z]+)"
+_AGE_SECONDS = {"min": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 365 * 86_400}
+_DAYS_AGO = {"today": 0, "yesterday": 1}
+PROJECT_KEY = build_project_key("s.")
 
 
 class Filter(NamedTuple):
@@ -43,6 +51,9 @@ class Filter(NamedTuple):
     source: str | None = None
     owner: str | None = None
     model: str | None = None
+    model_part: str | None = None
+    branch: str | None = None
+    branch_part: str | None = None
     title: str | None = None
     ended: str | None = None
     titled: bool | None = None
@@ -52,6 +63,7 @@ class Filter(NamedTuple):
     arm: str | None = None
     template: str | None = None
     project: str | None = None
+    projects: tuple[str, ...] | None = None  # keys, of which a session has one
     outcome: str | None = None
     idle: tuple[tuple[str, float], ...] = ()
     messages: tuple[tuple[str, int], ...] = ()
@@ -87,10 +99,8 @@ class Filter(NamedTuple):
             conditions.append(condition)
             params.extend(values)
 
-        for name in ("source", "owner", "model", "arm", "template", "project"):
-            value = getattr(self, name)
-            if value is not None:
-                require(f"s.{name} = ?", escape_text(value))
+        for condition, values in self._iter_column_conditions():
+            require(condition, *values)
         if self.owner:
             require("s.owner <> ''")  # lets the planner use the index on owner
         for name, flag in (
@@ -104,7 +114,7 @@ class Filter(NamedTuple):
             number = "CASE WHEN s.title_number > 1 THEN ' #' || s.title_number ELSE '' END"
             require(
                 f"s.title_base || {number} LIKE ? ESCAPE '!'",
-                f"%{_escape_like(escape_text(self.title.casefold()))}%",
+                build_like(self.title.casefold()),
             )
         if self.ended in ("yes", "no"):
             require(f"s.ended IS {'NOT ' if self.ended == 'yes' else ''}NULL")
@@ -127,6 +137,27 @@ class Filter(NamedTuple):
             require("s.last_active < ?", self.until)
         return " AND ".join(conditions), params
 
+    def _iter_column_conditions(self) -> Iterator[tuple[str, Iterable[str]]]:
+        """Yield the conditions on columns with a text, and their parameters."""
+        for column, value in (
+            ("s.source", self.source),
+            ("s.owner", self.owner),
+            ("s.model", self.model),
+            ("s.arm", self.arm),
+            ("s.template", self.template),
+            ("s.git_branch", self.branch),
+            (PROJECT_KEY, self.project),
+        ):
+            if value is not None:
+                yield f"{column} = ?", [escape_text(value)]
+        for column, part in (("model", self.model_part), ("git_branch", self.branch_part)):
+            if part is not None:
+                yield f"lower(s.{column}) LIKE lower(?) ESCAPE '!'", [build_like(part)]
+        if self.projects is not None:
+            marks = ", ".join("?" * len(self.projects))
+            condition = f"{PROJECT_KEY} IN ({marks})" if marks else "false"
+            yield condition, map(escape_text, self.projects)
+
 
 def build_in_condition(nums: Iterable[int] | None, column: str = "session") -> str:
     """Build an IN condition with the integers inlined, so that their number is unlimited."""
@@ -136,8 +167,10 @@ def build_in_condition(nums: Iterable[int] | None, column: str = "session") -> s
     return f"{column} IN ({listed})" if listed else "false"
 
 
-def _escape_like(text: str) -> str:
-    return re.sub(r"([!%_])", r"!\1", text)
+def build_like(part: str) -> str:
+    """Build the pattern of LIKE for texts with this part, with `!` as the escape character."""
+    escaped = re.sub(r"([!%_])", r"!\1", escape_text(part))
+    return f"%{escaped}%"
 
 
 def _apply_term(session_filter: Filter, term: str) -> Filter:
@@ -149,10 +182,17 @@ def _apply_term(session_filter: Filter, term: str) -> Filter:
     if match[2] not in operators:
         raise InvalidInput(f"filter term {term!r}: {field} accepts {' '.join(operators)}")
     value = parse_value(field, match[2], match[3])
-    before = getattr(session_filter, field)
+    name = f"{field}_part" if match[2] == "~" and field != "title" else field
+    before = getattr(session_filter, name)
     return replace_fields(
-        session_filter, **{field: before + value if isinstance(value, tuple) else value}
+        session_filter, **{name: before + value if isinstance(value, tuple) else value}
     )
+
+
+def is_term(text: str) -> bool:
+    """Return whether a text is one term of a filter, with a value that may be wrong."""
+    match = re.fullmatch(_TERM, text)
+    return match is not None and match[2] in _FIELD_PARSERS.get(match[1], ((),))[0]
 
 
 def _format_term_names() -> str:
@@ -193,17 +233,29 @@ def _parse_idle(field: str, operator: str, value: str) -> tuple[tuple[str, float
     return ((operator, float(match[1]) * _UNIT_SECONDS[match[2]]),)
 
 
-def parse_local_time(text: str, *, is_end: bool = False) -> float:
-    """Parse a local date or time to UTC seconds; a bare date as an end means the end of that day."""
+def parse_local_time(text: str, *, is_end: bool = False, now: float | None = None) -> float:
+    """Parse a local date or time to UTC seconds; a bare date as an end means the end of that day.
+
+    Also parse `today`, `yesterday`, and an age such as `7d`, as seen from `now`.
+    """
     from datetime import datetime, timedelta
 
+    moment = time.time() if now is None else now
     try:
+        if age := re.fullmatch(_AGE, text):
+            return moment - float(age[1]) * _AGE_SECONDS[age[2]]
+        if text in _DAYS_AGO:
+            day = datetime.fromtimestamp(moment) - timedelta(days=_DAYS_AGO[text])
+            text = day.date().isoformat()
         parsed = datetime.fromisoformat(text)
         if is_end and len(text) == 10:
             parsed += timedelta(days=1)
         return parsed.astimezone().timestamp()
-    except (ValueError, OverflowError):  # OverflowError: outside the supported range
-        raise InvalidInput(f"{text!r} is not a date like 2026-01-31 or 2026-01-31T18:00") from None
+    except (ValueError, KeyError, OverflowError):  # OverflowError: outside the supported range
+        raise InvalidInput(
+            f"{text!r:.80} is not a date like 2026-01-31 or 2026-01-31T18:00, an age like 90min, 12h,"
+            " 7d, 4w or 1y, today or yesterday"
+        ) from None
 
 
 def _parse_time_bound(field: str, _operator: str, value: str) -> float:
@@ -215,7 +267,7 @@ _COMPARISONS = ("<", ">", "<=", ">=")
 _FIELD_PARSERS: dict[str, tuple[tuple[str, ...], Callable[[str, str, str], Any]]] = {
     "source": (_EQUALITY, _parse_text),
     "owner": (_EQUALITY, _parse_text),
-    "model": (_EQUALITY, _parse_text),
+    "model": (("=", "~"), _parse_text),
     "title": (("~",), _parse_text),
     "idle": (_COMPARISONS, _parse_idle),
     "messages": ((*_COMPARISONS, "="), _parse_count),
@@ -227,6 +279,7 @@ _FIELD_PARSERS: dict[str, tuple[tuple[str, ...], Callable[[str, str, str], Any]]
     "arm": (_EQUALITY, _parse_text),
     "template": (_EQUALITY, _parse_text),
     "project": (_EQUALITY, _parse_text),
+    "branch": (("=", "~"), _parse_text),
     "outcome": (_EQUALITY, _parse_outcome),
     "since": (_EQUALITY, _parse_time_bound),
     "until": (_EQUALITY, _parse_time_bound),

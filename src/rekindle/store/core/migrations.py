@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from rekindle.errors import StoreTooNew
 
 from .columns import Table
-from .tables import DROPPED_TABLES, TABLES
+from .tables import DERIVED_VALUES, DROPPED_TABLES, TABLES
 
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "migrations")
 LAST_FILE = 10  # the last migration in a file; a test compares this with the folders
 LATEST_VERSION = max(LAST_FILE, *(part.since for table in TABLES for part in (table, *table.parts)))
 LAST_REINDEX_VERSION = 2  # the last migration that changes the contents of the search index
+REQUESTS_VERSION = 13  # the migration after which the requests of all sessions are found
 
 
 def load_migrations(engine: str, tables: Sequence[Table] = TABLES) -> dict[int, str]:
@@ -30,7 +31,7 @@ def load_migrations(engine: str, tables: Sequence[Table] = TABLES) -> dict[int, 
         if dropped and engine == "postgres":
             dropped.append("DROP FUNCTION IF EXISTS mining_results_deleted")
         added = [sql for table in tables for sql in table.build_migration(engine, version)]
-        found[version] = ";\n".join([*dropped, *added])
+        found[version] = ";\n".join([*dropped, *added, *DERIVED_VALUES.get(version, ())])
     return found
 
 

@@ -25,9 +25,8 @@ from . import columns
 from .columns import Table, TableColumn
 from .engine import Row, Transaction
 from .tables import MESSAGES, SESSIONS, USAGE_COLUMNS
-from .text_encoding import ESCAPE, escape_text, replace_unstorable, unescape_text
+from .text_encoding import ESCAPE, escape_text, unescape_text
 
-PREVIEW_LENGTH = 120
 NANO = 1_000_000_000
 
 # The columns that a message is read from; those that were added later follow.
@@ -201,18 +200,6 @@ def _join_nested_values(arguments: JSON) -> str:
         elif value is not None:
             found.append(str(value))
     return "\n".join(found)
-
-
-def make_preview(messages: Sequence[Message]) -> str | None:
-    """Return the start of the first user message, for lists."""
-    for message in messages:
-        if message.role == "user":
-            text = " ".join(message.text[: PREVIEW_LENGTH * 4].split())
-            if text:
-                return replace_unstorable(
-                    text if len(text) <= PREVIEW_LENGTH else text[: PREVIEW_LENGTH - 1] + "…"
-                )
-    return None
 
 
 def to_nano(cost: Decimal) -> int:

@@ -4,9 +4,11 @@
     "a phrase"       adjacent, in this order           "no such file"
     prefix*          words with this prefix            time*
     OR               either side                       yaml OR toml
+    -                must not occur                    timeout -retry -"as expected"
     identifiers      found as written                  read_file, src/app.py, --dry-run
 
-No query is invalid: whatever is not syntax is searched for as words.
+No query is invalid: whatever is not syntax is searched for as words. A query that only says what
+must not occur finds nothing. Quote a word that begins with a single dash to find it: "-rf".
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from .text_encoding import fold_text, split_words
 MATCH_MARKS = ("«", "»")
 SNIPPET_LENGTH = 160
 
-_TOKEN = r'"([^"]*)"?|(\S+)'
+_TOKEN = r'(-?)"([^"]*)"?|(\S+)'
 
 
 class Term(NamedTuple):
@@ -31,20 +33,32 @@ class Term(NamedTuple):
 
 
 class Query(NamedTuple):
-    """Groups of alternative terms, each of which must match. Without groups nothing is found."""
+    """Groups of alternative terms, each of which must match, and terms that must not.
+
+    Without groups nothing is found.
+    """
 
     groups: tuple[tuple[Term, ...], ...]
+    excluded: tuple[Term, ...] = ()
 
     @property
     def has_literals(self) -> bool:
         """Whether any term must match as written."""
-        return any(term.literal for group in self.groups for term in group)
+        terms = (term for group in (*self.groups, self.excluded) for term in group)
+        return any(term.literal for term in terms)
+
+    @property
+    def excluded_words(self) -> tuple[Term, ...]:
+        """The terms that must not occur in any form; the others must not occur as written."""
+        return tuple(term for term in self.excluded if not term.literal)
 
     def matches_literals(self, text: str) -> bool:
         """Return whether `text`, known to have the words, also has the identifiers as written."""
         if not self.has_literals:
             return True
         folded, joined_words = fold_text(text), f" {' '.join(split_words(text))} "
+        if any(term.literal and term.literal in folded for term in self.excluded):
+            return False
         return all(
             any(
                 term.literal in folded
@@ -59,20 +73,25 @@ class Query(NamedTuple):
 def parse_query(text: str) -> Query:
     """Parse a query; never fails."""
     groups: list[list[Term]] = []
+    excluded: list[Term] = []
     is_alternative = False
-    for quoted, bare in re.findall(_TOKEN, text):
+    for dash, quoted, bare in re.findall(_TOKEN, text):
         if bare == "OR" and groups:
             is_alternative = True
             continue
-        term = _parse_term(quoted or bare, is_quoted=not bare)
+        is_excluded = bool(dash) or (bare.startswith("-") and not bare.startswith("--"))
+        word = bare[1:] if is_excluded else bare
+        term = _parse_term(quoted or word, is_quoted=not bare)
         if term is None:
             continue
-        if is_alternative:
+        if is_excluded:
+            excluded.append(term)
+        elif is_alternative:
             groups[-1].append(term)
         else:
             groups.append([term])
         is_alternative = False
-    return Query(tuple(tuple(group) for group in groups))
+    return Query(tuple(tuple(group) for group in groups), tuple(excluded))
 
 
 def _parse_term(text: str, is_quoted: bool) -> Term | None:

@@ -8,14 +8,24 @@ The search indexes differ by engine and stand in `migrations/*.sql`.
 
 from __future__ import annotations
 
+from rekindle.projects import FOLDER_PREFIX
 from rekindle.types import Tokens
 
 from .columns import INTEGER, Index, Table, TableColumn
 
 USAGE_COLUMNS = (*(f"tokens_{name}" for name in Tokens._fields), "cost_nano")
+OPENING_CHARS = 28  # of a preview: sessions that share them began with the same words
 _OF_SESSION = "REFERENCES sessions (num) ON DELETE CASCADE"
 _SESSION = TableColumn("session", INTEGER, constraint=_OF_SESSION)
 _SESSION_KEY = _SESSION._replace(primary=True)
+
+
+def build_project_key(table: str = "") -> str:
+    """Build the SQL of a session's project: its folder as long as no repository is known."""
+    return f"coalesce({table}project, {table}repository, '{FOLDER_PREFIX}' || {table}cwd)"
+
+
+_PROJECT_KEY = build_project_key()
 
 SESSIONS = Table(
     "sessions",
@@ -55,6 +65,10 @@ SESSIONS = Table(
     # The key of the repository's remote as the transcript names it, and of the project it belongs to.
     "repository text null updatable imported since=11",
     "project key null since=11",
+    "last_request text null derived since=13",
+    # The kind of agent that the parent started this session as: NULL in forks and compressions.
+    "sub_agent text null imported since=13",
+    "system_prompt text null since=16",  # a hash, as of a prelude
     # One for lists of all sources and of one: a second would have to be written with every message.
     Index("sessions_recent", "last_active, source WHERE pruned IS NULL"),
     Index("sessions_owner", "owner, last_active WHERE owner <> ''"),
@@ -64,8 +78,21 @@ SESSIONS = Table(
     Index("sessions_pruned", "pruned WHERE pruned IS NOT NULL"),
     Index("sessions_template", "template, last_active WHERE template IS NOT NULL"),
     Index("sessions_prelude", "prelude WHERE prelude IS NOT NULL"),
+    Index("sessions_system_prompt", "system_prompt WHERE system_prompt IS NOT NULL", since=16),
     Index("sessions_project", "project WHERE project IS NOT NULL", since=11),
     Index("sessions_folder", "cwd WHERE cwd IS NOT NULL", since=11),
+    # Lists of a project. Most chats have no folder: their messages do not write to it.
+    Index(
+        "sessions_scope",
+        f"{_PROJECT_KEY}, last_active, source WHERE pruned IS NULL AND {_PROJECT_KEY} IS NOT NULL",
+        since=13,
+    ),
+    # Finds the sessions that begin with the same words, see `titles`.
+    Index(
+        "sessions_opening",
+        f"substr(preview, 1, {OPENING_CHARS}), num WHERE preview IS NOT NULL AND pruned IS NULL",
+        since=13,
+    ),
 )
 # `position` orders the messages of a session. Ids follow the order of arrival: new rows go to the
 # end of the file, and small ids keep the search index small.
@@ -132,6 +159,7 @@ ROUTES = Table(
     "tokens text, changes integer default=0",
     "usage text default='{}' since=5",  # per model, over all sessions
     "listed_sessions text null since=5",  # the sessions listed last, for selection by number
+    "owner text null since=15",  # of its sessions, if it is not the one that its key stands for
     Index("routes_updated", "updated"),
 )
 # Received messages in order of arrival. Answered ones are kept for a while, so that a message which
@@ -164,6 +192,121 @@ OUTBOX = Table(
 LEASES = Table("leases", "key key primary, instance text, expires real", has_rowid=False)
 # The chat of each platform for messages that belong to no conversation.
 HOME_CHATS = Table("home_chats", "platform key primary, source text", has_rowid=False)
+# Who may talk to the gateway. A row without a role is a pairing request that waits for the operator.
+PEOPLE = Table(
+    "people",
+    "platform key, user_id key",
+    "role text null",  # owner, user, guest, denied
+    "name text",
+    "person key",  # the same for all identities of one person
+    "code text null",  # SHA-256 of the pairing code
+    "expires real null",  # of the code
+    "asked real null, requests integer default=0",  # when a code was sent last, and how many in all
+    "changed real",
+    Index("people_person", "person", since=14),
+    Index("people_code", "code WHERE code IS NOT NULL", since=14),
+    key="platform, user_id",
+    has_rowid=False,
+    since=14,
+)
+# Identities of one person on several platforms; without a person, only a code was made.
+LINKS = Table(
+    "links",
+    "platform key, user_id key",
+    "person key null",  # the identity that made the code, as PLATFORM:USER
+    "owner key null",  # of its sessions
+    "chat text",  # a source: where it is told about the link
+    "code text null",  # SHA-256
+    "expires real null",
+    "changed real",
+    Index("links_person", "person WHERE person IS NOT NULL", since=16),
+    Index("links_code", "code WHERE code IS NOT NULL", since=16),
+    key="platform, user_id",
+    has_rowid=False,
+    since=16,
+)
+# What happened at the gate: requests, approvals, denials, refused messages.
+ACCESS_LOG = Table(
+    "access_log",
+    "num serial, time real, platform text, user_id text, name text, event text, detail text",
+    Index("access_log_time", "time", since=14),
+    since=14,
+)
+# What a person used on a day (UTC), for daily limits.
+PERSON_USAGE = Table(
+    "person_usage",
+    "person key, day text, turns integer, tokens integer, cost_nano integer",
+    key="person, day",
+    has_rowid=False,
+    since=14,
+)
+# Scheduled jobs. Each run is a message in the inbox, put there in one transaction with `next_run`.
+JOBS = Table(
+    "jobs",
+    "num serial",
+    "id key unique",
+    "name text, owner text",
+    "maker text",  # the source of who made it; its rights are those of this person
+    "kind text",  # prompt, command
+    "text text",
+    "rule text",  # as JSON
+    "platform text, target text, deliver text",  # where results go: as JSON, and as it was written
+    "session text",  # new: one per run; same: one for all runs
+    "is_silent small, state text",  # active, paused, done
+    "next_run real null, last_run real null",
+    "requested real null",  # when somebody asked for a run beside those of the rule
+    "reason text null",  # why it was paused, if nobody did it
+    "created real, runs integer default=0",
+    Index("jobs_due", "next_run WHERE state = 'active'", since=15),
+    Index("jobs_requested", "requested WHERE requested IS NOT NULL", since=15),
+    Index("jobs_owner", "owner", since=15),
+    since=15,
+)
+JOB_RUNS = Table(
+    "job_runs",
+    "num serial",
+    TableColumn("job", INTEGER, constraint="REFERENCES jobs (num) ON DELETE CASCADE"),
+    "due real, inbox integer null",
+    "state text",  # running, done, failed
+    "session text null, output text, reason text null, started real, ended real null",
+    Index("job_runs_due", "job, due", unique=True, since=15),
+    Index("job_runs_inbox", "inbox WHERE inbox IS NOT NULL", since=15),
+    Index("job_runs_ended", "ended WHERE ended IS NOT NULL", since=15),
+    since=15,
+)
+# What the agent remembers for an owner. A row is a fact, or a proposal, for as long as it held: a change
+# ends one row and begins another, so that what a session was told at its start can be told again.
+MEMORY_FACTS = Table(
+    "memory_facts",
+    "num serial, owner key",
+    "number integer",  # by which people name it; a fact that replaces another takes over its number
+    "text text",
+    "state text",  # active, proposed
+    "since real, until real null",
+    "replaces integer null",  # number of the fact that a proposal would replace
+    "session text null",
+    Index("memory_facts_owner", "owner, since", since=16),
+    since=16,
+)
+# Every change of an owner's facts, with the texts before and after, for history and undo.
+MEMORY_CHANGES = Table(
+    "memory_changes",
+    "num serial, owner key, time real",
+    "action text",  # add, replace, remove, propose, accept, reject, undo
+    "actor text",  # agent, person
+    "number integer, before_text text null, after_text text null, session text null",
+    "undone small default=0",
+    Index("memory_changes_owner", "owner, num", since=16),
+    since=16,
+)
+# The last number given to a fact of each owner. Updating the row locks the owner's facts.
+MEMORY_OWNERS = Table(
+    "memory_owners", "owner key primary, last_number integer", has_rowid=False, since=16
+)
+# Sessions in which the agent had its one chance to save facts before the session expires.
+MEMORY_FLUSHES = Table(
+    "memory_flushes", "session key primary, key key, time real", has_rowid=False, since=16
+)
 # Verdicts on tool calls. Derived data: may be deleted at any time.
 CALLS = Table(
     "calls",
@@ -273,6 +416,14 @@ DROPPED_TABLES: dict[int, tuple[str, ...]] = {
         "mining_results", "candidate_counts", "call_type_totals", "counts_state",
     )
 }  # fmt: skip
+
+# What migrations derive for old rows, by version.
+DERIVED_VALUES: dict[int, tuple[str, ...]] = {
+    13: (
+        """UPDATE sessions SET changes = changes + 1, sub_agent = 'agent' WHERE parent IS NOT NULL
+        AND (source = 'opencode' OR id LIKE 'agent-%@%' OR id LIKE 'sidechain-%@%')""",
+    )
+}
 
 # In the order above, which is that of their references.
 TABLES = tuple(value for value in [*vars().values()] if isinstance(value, Table))

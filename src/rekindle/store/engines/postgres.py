@@ -28,9 +28,11 @@ from rekindle.store.core.engine import Operation, Progress, Row, Transaction
 from rekindle.store.core.migrations import (
     LAST_REINDEX_VERSION,
     LATEST_VERSION,
+    REQUESTS_VERSION,
     apply_migrations,
     refuse_newer,
 )
+from rekindle.store.sessions.requests import refresh_all_requests
 from rekindle.types import Finding, Message
 
 from . import postgres_search
@@ -190,6 +192,8 @@ class PostgresEngine:
             tx.run("INSERT INTO rekindle_version VALUES (?)", (LATEST_VERSION,))
             if 0 < version < LAST_REINDEX_VERSION:
                 self.reindex(tx)
+            if 0 < version < REQUESTS_VERSION:
+                refresh_all_requests(tx)
 
     @staticmethod
     def _back_up_tables(connection: Connection, version: int) -> None:

@@ -60,15 +60,21 @@ def find_messages(
     """Yield ids of messages that match a query; the server needs no `expected` number."""
     if not query.groups:
         return
-    condition, params = clause or ("true", ())
+    condition, params = clause[:2] if clause else ("true", ())
     match_sql, match_params = _build_match_query(query)
+    match_sql = f"w.id IN ({match_sql})"
     order, rank_params = "max(m.time)", []
+    if query.excluded_words:  # in no part of a long message
+        match_sql += (
+            " AND NOT EXISTS (SELECT 1 FROM words x WHERE x.id = w.id AND x.text @@ ?::tsquery)"
+        )
+        match_params = [*match_params, " | ".join(map(_build_phrase, query.excluded_words))]
     if not newest:
         order, rank_params = "max(ts_rank(w.text, ?::tsquery, 1))", match_params[:1]
     for (id,) in tx.stream(
         "SELECT w.id FROM words w JOIN messages m ON m.id = w.id"
         " JOIN sessions s ON s.num = m.session"
-        f" WHERE w.id IN ({match_sql}) AND {condition}"
+        f" WHERE {match_sql} AND {condition}"
         f" GROUP BY w.id ORDER BY {order} DESC, w.id DESC",
         (*match_params, *params, *rank_params),
     ):

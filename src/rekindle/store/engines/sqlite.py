@@ -32,10 +32,12 @@ from rekindle.store.core.engine import Clause, Operation, Progress, Transaction
 from rekindle.store.core.migrations import (
     LAST_REINDEX_VERSION,
     LATEST_VERSION,
+    REQUESTS_VERSION,
     apply_migrations,
     refuse_newer,
 )
 from rekindle.store.core.search_query import Query
+from rekindle.store.sessions.requests import refresh_all_requests
 from rekindle.types import Finding, Message
 
 from . import open_files, sqlite_search
@@ -194,6 +196,8 @@ class SqliteEngine:
             apply_migrations("sqlite", version, lambda sql: _run_script(writer, sql))
             if 0 < version < LAST_REINDEX_VERSION:
                 self.reindex(SqliteTransaction(writer))
+            if 0 < version < REQUESTS_VERSION:
+                refresh_all_requests(SqliteTransaction(writer))
             version_now = (
                 f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {LATEST_VERSION}"
             )

@@ -22,8 +22,9 @@ from typing import Any
 import apsw
 
 from rekindle.store.core.engine import Clause, Progress, Row, Transaction
+from rekindle.store.core.filter import build_in_condition
 from rekindle.store.core.rows import get_row_search_text, get_search_text
-from rekindle.store.core.search_query import Query
+from rekindle.store.core.search_query import Query, Term
 from rekindle.store.core.text_encoding import prepare_for_index
 from rekindle.types import Finding, Message
 
@@ -248,8 +249,13 @@ def _build_statement(
     # CROSS JOIN makes SQLite start with the index, whatever the filter.
     messages = "CROSS JOIN messages m ON m.id = w.rowid" if clause or newest else ""
     sessions = "CROSS JOIN sessions s ON s.num = m.session" if clause else ""
-    condition, values = clause or ("true", ())
+    condition, values = clause[:2] if clause else ("true", ())
     id_condition = "" if before_id is None else f" AND w.rowid < {before_id}"
+    if clause and clause.sessions is not None:
+        # The set of their messages is small: no row of any other message is read. `+` keeps SQLite
+        # from searching the index once for each of them.
+        wanted = f"SELECT id FROM messages WHERE {build_in_condition(clause.sessions)}"
+        id_condition += f" AND +w.rowid IN ({wanted})"
     sql = (
         f"SELECT {order} FROM {table} w {messages} {sessions}"
         f" WHERE {table} MATCH ?{id_condition} AND {condition}"
@@ -259,6 +265,8 @@ def _build_statement(
 
 def _compute_weights(tx: Transaction, query: Query, last: int) -> list[float]:
     """Compute the weight of each term of a query: the rarer recently, the higher."""
+    if sum(map(len, query.groups)) == 1:
+        return [1.0]  # any weight gives the same order
     weights: list[float] = []
     for group in query.groups:
         for term in group:
@@ -286,10 +294,15 @@ def score_relevance(api: apsw.FTS5ExtensionApi, *weights: Any) -> float:
 
 def _build_match(query: Query) -> str:
     """Build the FTS5 query, quoting every word so that none is read as syntax."""
-    return " AND ".join(
-        "(" + " OR ".join(_quote_phrase(term.words) + "*" * term.prefix for term in group) + ")"
-        for group in query.groups
-    )
+    wanted = " AND ".join(map(_build_alternatives, query.groups))
+    unwanted = _build_alternatives(query.excluded_words)
+    # Last, because the weights of a score are those of the first phrases.
+    return f"({wanted}) NOT {unwanted}" if wanted and query.excluded_words else wanted
+
+
+def _build_alternatives(terms: Sequence[Term]) -> str:
+    found = " OR ".join(_quote_phrase(term.words) + "*" * term.prefix for term in terms)
+    return f"({found})"
 
 
 def _quote_phrase(words: Sequence[str]) -> str:

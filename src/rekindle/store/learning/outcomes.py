@@ -6,16 +6,23 @@ judged by other rules; judging resumes at the first position whose verdict may s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from rekindle.store.core.engine import Row, Transaction
 from rekindle.store.core.filter import Filter
-from rekindle.store.core.rows import SESSION_COLUMNS, decode_json, encode_json, row_to_session
+from rekindle.store.core.rows import (
+    MESSAGE_COLUMNS,
+    SESSION_COLUMNS,
+    decode_json,
+    encode_json,
+    row_to_message,
+    row_to_session,
+)
 from rekindle.store.core.tables import CALLS, JUDGED_SESSIONS
 from rekindle.store.core.text_encoding import escape_text, unescape_text
-from rekindle.types import JudgedCall, JudgedSession
+from rekindle.types import JudgedCall, JudgedSession, Message
 
 _COUNT_REWINDS = (
     "(SELECT coalesce(2 * count(*) + count(r.restored), 0) FROM rewinds r WHERE r.session = s.num)"
@@ -118,6 +125,23 @@ def iter_judged_sessions(
             yield JudgedSession(
                 judged_session, session_calls, tuple(decode_json(compressions or "[]"))
             )
+
+
+def load_messages_at(tx: Transaction, session: str, positions: Iterable[int]) -> dict[int, Message]:
+    """Return the messages of a session at these positions, by position."""
+    wanted = sorted(set(positions))
+    found: dict[int, Message] = {}
+    for start in range(0, len(wanted), BATCH_SIZE):
+        batch = wanted[start : start + BATCH_SIZE]
+        rows = tx.run(
+            f"SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.session ="
+            " (SELECT num FROM sessions WHERE id = ? AND pruned IS NULL) AND m.rewind IS NULL"
+            f" AND m.position IN ({', '.join('?' * len(batch))})",
+            (escape_text(session), *batch),
+        )
+        messages = map(row_to_message, rows)
+        found |= {message.position: message for message in messages if message.position is not None}
+    return found
 
 
 def delete_verdicts(tx: Transaction) -> None:

@@ -2,7 +2,8 @@
 
 A prelude is stored once under the hash of its bytes, and a session's row names that hash. So a
 resumed session sends the same prefix as before, and a prelude is never counted, searched or mined. It
-is written in the transaction of the first message; children share the prelude of their parent.
+is written in the transaction of the first message; children share the prelude of their parent. The
+system prompt of our own sessions is kept in the same way.
 """
 
 from __future__ import annotations
@@ -121,6 +122,31 @@ class Preludes(StorePart):
         return StoredPrelude(
             _unescape_optional(arm), _unescape_optional(template), revision, prelude_hash, messages
         )
+
+    def save_prompt(self, session: Session | str, text: str) -> str:
+        """Save the system prompt of a session, in place of an earlier one, and return it."""
+        body, now = encode_prelude([Message("system", text)]), self._clock()
+        stored_hash, id = hash_prelude(body), escape_text(get_session_id(session))
+
+        def save_body(tx: Transaction) -> None:
+            insert = f"{PRELUDES.build_insert()} ON CONFLICT (hash) DO NOTHING"
+            tx.run(insert, (stored_hash, body, now))
+            tx.run(
+                "UPDATE sessions SET changes = changes + 1, system_prompt = ? WHERE id = ?",
+                (stored_hash, id),
+            )
+
+        self._write(save_body)
+        return text
+
+    def load_prompt(self, session: Session | str) -> str | None:
+        """Load the system prompt that a session was last told, if it is kept."""
+        rows = self._select(
+            "SELECT p.body FROM sessions s JOIN preludes p ON p.hash = s.system_prompt"
+            " WHERE s.id = ?",
+            (escape_text(get_session_id(session)),),
+        )
+        return decode_prelude(bytes(rows[0][0]))[0].text if rows else None
 
     def is_new(self, session: Session | str) -> bool:
         """Return whether a session has no messages yet."""

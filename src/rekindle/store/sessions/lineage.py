@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
 from rekindle.errors import InvalidInput
@@ -12,9 +13,23 @@ from rekindle.store.core.text_encoding import escape_text
 from rekindle.types import Message, Session, Tokens, replace_fields
 
 from . import titles
-from .sessions import append_messages, create_session, end_session, get_session, get_session_by_num
+from .requests import refresh_requests
+from .sessions import (
+    append_messages,
+    change_session,
+    create_session,
+    end_session,
+    get_session,
+    get_session_by_num,
+    iter_in_clauses,
+)
 
 MAX_POSITION = 2**62
+# A sub-agent is folded only under a parent that is here.
+NOT_FOLDED = (
+    "(s.sub_agent IS NULL OR NOT EXISTS"
+    " (SELECT 1 FROM sessions p WHERE p.id = s.parent AND p.pruned IS NULL))"
+)
 _COPIED_VALUES = {
     "session": "?",
     "position": "row_number() OVER (ORDER BY position) - 1",
@@ -24,6 +39,10 @@ _COPY_MESSAGES = (
     f"INSERT INTO messages ({MESSAGE_VALUES})"
     f" SELECT {', '.join(_COPIED_VALUES.get(name, name) for name in MESSAGE_VALUES.split(', '))}"
     " FROM messages WHERE session = ? AND position <= ? AND rewind IS NULL ORDER BY position"
+)
+_SELECT_TEXTS = (
+    "SELECT id, role, content, position FROM messages WHERE session = ? AND rewind IS NULL"
+    " ORDER BY position"
 )
 _UPDATE_COUNTS = """
 UPDATE sessions SET changes = changes + 1,
@@ -35,8 +54,9 @@ WHERE num = ?
 
 
 def recount_session(tx: Transaction, num: int) -> None:
-    """Recount a session's messages and tool calls."""
+    """Recount a session's messages and tool calls, and find its requests again."""
     tx.run(_UPDATE_COUNTS, (num,))
+    refresh_requests(tx, num)
 
 
 def _build_child(parent: Session, make_id: Callable[[], str], now: float) -> Session:
@@ -55,16 +75,19 @@ def _build_child(parent: Session, make_id: Callable[[], str], now: float) -> Ses
         tokens=Tokens(),
         cost=Decimal(0),
         archived=None,
+        sub_agent=None,
     )
 
 
 def _inherit_prelude(tx: Transaction, parent: int, child: int) -> None:
-    """Give a child the prelude of its parent, so that it sends the same prefix."""
-    rows = tx.run("SELECT template_revision, prelude FROM sessions WHERE num = ?", (parent,))
-    if rows[0][1] is not None:
+    """Give a child the prelude and system prompt of its parent, so that it sends the same prefix."""
+    rows = tx.run(
+        "SELECT template_revision, prelude, system_prompt FROM sessions WHERE num = ?", (parent,)
+    )
+    if any(value is not None for value in rows[0]):
         sql = (
-            "UPDATE sessions SET changes = changes + 1, template_revision = ?, prelude = ?"
-            " WHERE num = ?"
+            "UPDATE sessions SET changes = changes + 1, template_revision = ?, prelude = ?,"
+            " system_prompt = ? WHERE num = ?"
         )
         tx.run(sql, (*rows[0], child))
 
@@ -82,11 +105,14 @@ def fork_session(
     tx: Transaction,
     session_id: str,
     at: int | None,
-    title: str | None,
+    fields: Mapping[str, str],
     make_id: Callable[[], str],
     now: float,
 ) -> Session:
-    """Create a child with a copy of the conversation up to and including position `at`."""
+    """Create a child with a copy of the conversation up to and including position `at`.
+
+    It keeps what its parent is, except for `fields`: title, source and owner.
+    """
     num, parent = get_session(tx, session_id)
     stop = tx.run(
         "SELECT max(position) FROM messages WHERE session = ? AND position <= ? AND rewind IS NULL",
@@ -96,21 +122,46 @@ def fork_session(
         raise InvalidInput(f"session {session_id} has no message at position {at}")
     child = replace_fields(
         _build_child(parent, make_id, now),
-        title=_choose_title(tx, parent, title),
+        **{**fields, "title": _choose_title(tx, parent, fields.get("title"))},
         forked_at=stop,
     )
     child_num = create_session(tx, child)
     _inherit_prelude(tx, num, child_num)
     tx.run(_COPY_MESSAGES, (child_num, num, stop))
     tx.run(
-        "UPDATE sessions SET changes = changes + 1, preview = ?, next_position ="
+        "UPDATE sessions SET changes = changes + 1, next_position ="
         " (SELECT count(*) FROM messages m WHERE m.session = num) WHERE num = ?",
-        (parent.preview, child_num),
+        (child_num,),
     )
     recount_session(tx, child_num)
     child = get_session_by_num(tx, child_num)
     engine.index(tx, child_num, 0, child.message_count, 0)
     return child
+
+
+def link_copy(tx: Transaction, session_id: str, origin_id: str) -> Session:
+    """Make a session a fork of the one that it was copied from, if it has no parent yet.
+
+    Messages with the same text count as copies, so that a search finds only the original.
+    """
+    num, session = get_session(tx, session_id)
+    origin_num, _ = get_session(tx, origin_id)
+    if session.id == origin_id or session.parent not in (None, origin_id):
+        return session
+    originals: dict[tuple[str, str], deque[int]] = {}
+    rows = tx.run(_SELECT_TEXTS, (origin_num,))
+    if not rows:
+        return session
+    for id, role, content, _ in rows:
+        if content:
+            originals.setdefault((role, content), deque()).append(id)
+    pairs: list[tuple[int, int]] = []
+    for id, role, content, _ in tx.run(_SELECT_TEXTS, (num,)):
+        if same := originals.get((role, content)):
+            pairs.append((same.popleft(), id))
+    tx.run_many("UPDATE messages SET origin = ? WHERE id = ? AND origin IS NULL", pairs)
+    columns = {"parent": escape_text(origin_id), "forked_at": rows[-1][3]}
+    return change_session(tx, num, columns)
 
 
 def compress_session(
@@ -155,6 +206,26 @@ def find_tip(tx: Transaction, session_id: str) -> Session:
         session = children[0]
         seen.add(session.id)
     return session
+
+
+def find_sub_agents(tx: Transaction, ids: Sequence[str]) -> dict[str, list[Session]]:
+    """Return the sub-agents of sessions, with those that they started in turn, in order of creation."""
+    roots = {id: id for id in ids}  # of every session found so far
+    found: dict[str, list[Session]] = {}
+    parents: list[str] = list(roots)
+    while parents:
+        children: list[Session] = []
+        for placeholders, batch in iter_in_clauses([escape_text(id) for id in parents]):
+            where = f"WHERE s.parent IN ({placeholders}) AND s.parent IS NOT NULL"
+            rest = f"{where} AND s.sub_agent IS NOT NULL AND s.pruned IS NULL ORDER BY s.num"
+            children += SESSION_ROWS.find(tx, rest, batch)
+        parents = []
+        for child in children:
+            if child.id not in roots and child.parent in roots:
+                root = roots[child.id] = roots[child.parent]
+                found.setdefault(root, []).append(child)
+                parents.append(child.id)
+    return found
 
 
 def list_children(tx: Transaction, session_id: str) -> list[Session]:

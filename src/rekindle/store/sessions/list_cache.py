@@ -1,4 +1,4 @@
-"""A cache of sessions for lists: only sessions that changed since the last read are read again.
+"""Lists of sessions, and a cache for them: only those that changed since the last read are read again.
 
 A session's row counts its changes, so its number and that count identify one value for ever.
 """
@@ -6,13 +6,17 @@ A session's row counts its changes, so its number and that count identify one va
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rekindle.store.core.engine import Row, Transaction
+from rekindle.store.core.filter import Filter
 from rekindle.store.core.rows import SESSION_COLUMNS, row_to_session
 from rekindle.types import Session
 
 MAX_CACHED = 2_000
 BATCH_SIZE = 500
+_NEWEST_FIRST = " ORDER BY s.last_active DESC, s.source DESC, s.num DESC"
+_MAX_MERGED = 50  # projects; a list of more is sorted
 
 
 class SessionListCache:
@@ -46,3 +50,24 @@ class SessionListCache:
         if len(missing) <= MAX_CACHED:
             self._cached.update({row: found[row] for row in missing})
         return [found[row] for row in versions]
+
+
+def select_newest(
+    tx: Transaction, where: Filter, now: float, limit: int, offset: int, extra: str = ""
+) -> list[Row]:
+    """Return number and changes of sessions, newest first; `extra` is added to the conditions."""
+    keys = where.projects or ()
+    if not 1 < len(keys) <= _MAX_MERGED:
+        condition, params = where.to_sql(now)
+        sql = f"SELECT s.num, s.changes FROM sessions s WHERE {condition}{extra}{_NEWEST_FIRST}"
+        return list(tx.run(f"{sql} LIMIT ? OFFSET ?", (*params, limit, offset)))
+    parts: list[str] = []
+    values: list[Any] = []
+    for key in keys:  # each in the order of its index, up to where the list ends
+        condition, params = where.with_(projects=(key,)).to_sql(now)
+        columns = "s.num, s.changes, s.last_active, s.source"
+        part = f"SELECT {columns} FROM sessions s WHERE {condition}{extra}{_NEWEST_FIRST} LIMIT ?"
+        parts.append(f"SELECT * FROM ({part}) AS newest")
+        values += [*params, limit + offset]
+    union = f"{' UNION ALL '.join(parts)} ORDER BY 3 DESC, 4 DESC, 1 DESC LIMIT ? OFFSET ?"
+    return [row[:2] for row in tx.run(union, (*values, limit, offset))]

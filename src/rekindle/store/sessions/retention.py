@@ -13,12 +13,13 @@ from rekindle.store.core.text_encoding import escape_text
 from rekindle.types import Session
 
 from . import titles
-from .sessions import change_session, resolve_session
+from .sessions import change_session, get_session, resolve_session
 
-# The prelude of a deleted session, unless another session uses it.
+# The prelude or system prompt of a deleted session, unless another session uses it.
 _DELETE_UNUSED_PRELUDE = (
     "DELETE FROM preludes WHERE hash = ?"
     " AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.prelude = preludes.hash)"
+    " AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.system_prompt = preludes.hash)"
 )
 
 
@@ -43,6 +44,12 @@ def mark_sessions(
     sql = f"UPDATE sessions SET changes = changes + 1, {column} = ? WHERE num = ?"
     tx.run_many(sql, [(now, num) for num, _ in found])
     return [session for _, session in found]
+
+
+def archive_session(tx: Transaction, id: str, now: float) -> Session:
+    """Archive one session, unless it is already, and return it."""
+    num, session = get_session(tx, id)
+    return session if session.archived else change_session(tx, num, {"archived": now})
 
 
 def restore_sessions(tx: Transaction, names: Sequence[str]) -> list[Session]:
@@ -81,6 +88,7 @@ def purge_next_session(engine: Engine, tx: Transaction, before: float) -> int:
     for (num,) in rows:
         engine.unindex(tx, num)
         tx.run("DELETE FROM messages WHERE session = ?", (num,))
-        deleted = tx.run("DELETE FROM sessions WHERE num = ? RETURNING prelude", (num,))
-        tx.run(_DELETE_UNUSED_PRELUDE, (deleted[0][0],))
+        delete_session = "DELETE FROM sessions WHERE num = ? RETURNING prelude, system_prompt"
+        for hash in tx.run(delete_session, (num,))[0]:
+            tx.run(_DELETE_UNUSED_PRELUDE, (hash,))
     return len(rows)

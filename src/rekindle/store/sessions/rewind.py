@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.store.core.engine import Engine, Row, Transaction
@@ -104,6 +104,44 @@ def redo_rewind(tx: Transaction, session_id: str, rewind_id: int | None, now: fl
     return _row_to_rewind(
         tx.run(f"SELECT {_REWIND_COLUMNS} {_FROM_REWINDS} WHERE r.num = ?", (rewind.id,))[0]
     )
+
+
+def sync_branches(tx: Transaction, num: int, abandoned: Collection[str], now: float) -> None:
+    """Remove the messages with these platform ids, and restore those that are active again.
+
+    They stand on branches of a transcript that its user left behind. Parts of an answer that were
+    imported later have its id and a suffix. What users removed themselves stays removed.
+    """
+    known = "session = ? AND kind = 'branch' AND restored IS NULL"
+    branches = {one for (one,) in tx.run(f"SELECT num FROM rewinds WHERE {known}", (num,))}
+    if not (abandoned or branches):
+        return
+    rows = tx.run(
+        "SELECT id, position, rewind, platform_id FROM messages WHERE session = ?"
+        " AND platform_id IS NOT NULL ORDER BY position",
+        (num,),
+    )
+    left: list[Row] = []
+    active: list[Row] = []
+    for id, position, rewind, name in rows:
+        platform_id = unescape_text(name)
+        is_left = platform_id in abandoned or platform_id.partition("+")[0] in abandoned
+        if is_left and rewind is None:
+            left.append((id, position))
+        elif not is_left and rewind in branches:
+            active.append((id,))
+    if left:
+        rewind_num = tx.run(
+            "INSERT INTO rewinds (session, kind, since, messages, time) VALUES (?, 'branch', ?, ?, ?)"
+            " RETURNING num",
+            (num, left[0][1], len(left), now),
+        )[0][0]
+        rows_left = [(rewind_num, id) for id, _ in left]
+        tx.run_many("UPDATE messages SET rewind = ? WHERE id = ?", rows_left)
+    if active:
+        tx.run_many("UPDATE messages SET rewind = NULL WHERE id = ?", active)
+    if left or active:
+        recount_session(tx, num)
 
 
 def list_rewinds(tx: Transaction, session_id: str) -> list[Rewind]:

@@ -34,6 +34,8 @@ _BEFORE = _NEIGHBORS.format(side="<", order="DESC")
 _AFTER = _NEIGHBORS.format(side=">", order="ASC")
 _DEFAULT_FILTER = Filter()
 BATCH_SIZE = 100  # rows read with one statement
+# Up to here, it is cheaper to list all messages of a project than to look up that of each match.
+_FEW_SESSIONS, _FEW_MESSAGES = 2_000, 50_000
 
 
 def search_messages(
@@ -92,7 +94,20 @@ def _build_clause(
     if message_filter.get("tool") is not None:
         conditions.append("replace(m.tools, ?, '') <> m.tools")  # LIKE ignores case in SQLite
         params.append(f" {escape_text('_'.join(message_filter['tool'].split()))} ")
-    return (" AND ".join(conditions), params) if conditions else None
+    if not conditions:
+        return None
+    return Clause(" AND ".join(conditions), params, _find_few_sessions(tx, where, now))
+
+
+def _find_few_sessions(tx: Transaction, where: Filter, now: float) -> list[int] | None:
+    """Return the sessions of the projects that a search is limited to, unless they are many."""
+    if where.projects is None:
+        return None
+    condition, params = where.to_sql(now)
+    sql = f"SELECT s.num, s.message_count FROM sessions s WHERE {condition}"
+    rows = tx.run(f"{sql} LIMIT {_FEW_SESSIONS + 1}", params)
+    is_few = len(rows) <= _FEW_SESSIONS and sum(count for _, count in rows) <= _FEW_MESSAGES
+    return [num for num, _ in rows] if is_few else None
 
 
 class MessageMatch(NamedTuple):
@@ -136,7 +151,7 @@ def _iter_matches(
 
 
 def _is_visible(tx: Transaction, id: int, clause: Clause | None) -> bool:
-    condition, params = clause or ("s.pruned IS NULL AND s.archived IS NULL", ())
+    condition, params = clause[:2] if clause else ("s.pruned IS NULL AND s.archived IS NULL", ())
     return bool(
         tx.run(
             "SELECT 1 FROM messages m JOIN sessions s ON s.num = m.session WHERE m.id = ?"

@@ -14,7 +14,6 @@ from rekindle.store.core.rows import (
     SESSION_ROWS,
     check_value,
     decode_json,
-    make_preview,
     measure_text,
     message_to_row,
     row_to_session,
@@ -23,14 +22,19 @@ from rekindle.store.core.text_encoding import escape_text
 from rekindle.types import Message, Session
 
 from . import titles
+from .requests import NO_REQUESTS, Requests, find_requests
 
 _EXTEND_SESSION = (
     "UPDATE sessions SET changes = changes + 1,"
     " next_position = next_position + ?, message_count = message_count + ?,"
     " tool_call_count = tool_call_count + ?,"
-    " last_active = CASE WHEN last_active < ? THEN ? ELSE last_active END,"
-    " preview = coalesce(preview, ?)"
-    " WHERE num = ? AND pruned IS NULL RETURNING next_position"
+    " last_active = CASE WHEN last_active < ? THEN ? ELSE last_active END"
+)
+_EXTENDED = " WHERE num = ? AND pruned IS NULL RETURNING next_position"
+# Only with a request: naming an indexed column writes the index again.
+_EXTEND_REQUESTS = (
+    ", preview = CASE WHEN last_request IS NULL THEN coalesce(?, preview, ?) ELSE preview END,"
+    " last_request = coalesce(?, last_request)"
 )
 MAX_PENDING_CALLS = 10_000
 MAX_COST = 10**9  # limit of a column of billionths
@@ -73,8 +77,11 @@ def append_messages(
         new = drop_duplicates([m for m in messages if m.platform_message_id not in old])
     if not new:
         return AppendResult(num, [old[message.platform_message_id] for message in messages])
-    count, calls, latest, preview = compute_delta(new, now)
-    updated = tx.run(_EXTEND_SESSION, (count, count, calls, latest, latest, preview, num))
+    count, calls, latest, requests = compute_delta(new, now)
+    sql, params = _EXTEND_SESSION, [count, count, calls, latest, latest]
+    if requests != NO_REQUESTS:
+        sql, params = sql + _EXTEND_REQUESTS, [*params, *requests]
+    updated = tx.run(sql + _EXTENDED, [*params, num])
     if not updated:
         raise NotFound(f"session {get_session_id(session)} was deleted")
     start = updated[0][0] - count
@@ -93,14 +100,14 @@ class SessionDelta(NamedTuple):
     messages: int
     calls: int
     latest: float
-    preview: str | None
+    requests: Requests
 
 
 def compute_delta(messages: Sequence[Message], now: float) -> SessionDelta:
     """Compute what these messages add; messages without a time count as sent now."""
     times = [now if message.timestamp is None else message.timestamp for message in messages]
     calls = sum([len(message.tool_calls) for message in messages])
-    return SessionDelta(len(messages), calls, max(times), make_preview(messages))
+    return SessionDelta(len(messages), calls, max(times), find_requests(messages))
 
 
 def write_messages(

@@ -6,8 +6,9 @@ remainder (from an import, for example) belongs to the session's own model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from typing import Any
 
 from rekindle.store.core.engine import Transaction
 from rekindle.store.core.rows import NANO, USAGE_COLUMNS, usage_to_row
@@ -90,16 +91,21 @@ def assign_remainder(tx: Transaction, session_id: str) -> None:
         replace_usage(tx, num, compute_session_usage(tx, num, session))
 
 
-def sum_by_model(tx: Transaction) -> dict[str, Usage]:
-    """Return the usage by model over all sessions that are not pruned, highest first."""
+def sum_by_model(
+    tx: Transaction, condition: str = "s.pruned IS NULL", params: Sequence[Any] = ()
+) -> dict[str, Usage]:
+    """Return the usage by model over all sessions that meet a condition on `s`, highest first."""
     found: dict[str, Usage] = {}
     # Count each session's total for its own model, minus the usage recorded by model …
-    of_sessions = tx.run(f"SELECT model, {_SUMS} FROM sessions WHERE pruned IS NULL GROUP BY model")
+    of_sessions = tx.run(
+        f"SELECT model, {_SUMS} FROM sessions s WHERE {condition} GROUP BY model", params
+    )
     for model, *row in of_sessions:
         _add_to_model(found, model, _row_to_usage(row))
     known = tx.run(
         f"SELECT s.model, u.model, {', '.join(f'sum(u.{n})' for n in USAGE_COLUMNS)} FROM usage u"
-        " JOIN sessions s ON s.num = u.session WHERE s.pruned IS NULL GROUP BY s.model, u.model"
+        f" JOIN sessions s ON s.num = u.session WHERE {condition} GROUP BY s.model, u.model",
+        params,
     )
     for own, model, *row in known:  # … which counts for those models
         used = _row_to_usage(row)

@@ -10,12 +10,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from rekindle.projects import FOLDER_PREFIX
 from rekindle.store.core.engine import Row, Transaction
+from rekindle.store.core.filter import PROJECT_KEY, Filter, build_like
 from rekindle.store.core.rows import NANO, USAGE_COLUMNS, usage_to_row
 from rekindle.store.core.tables import USAGE_ENTRIES
 from rekindle.store.core.text_encoding import escape_text, unescape_text
-from rekindle.types import QUARTER_SECONDS, Session, Tokens, Usage, UsageEntry, UsageSum
+from rekindle.types import (
+    QUARTER_SECONDS,
+    Session,
+    Tokens,
+    Usage,
+    UsageEntry,
+    UsageSum,
+    replace_fields,
+)
 
 from .sessions import iter_in_clauses
 
@@ -50,7 +58,7 @@ _SOURCES = (
 )
 _KEY_COLUMNS: Mapping[UsageKey | None, str] = {
     None: "''",
-    "project": f"coalesce(s.project, s.repository, '{FOLDER_PREFIX}' || s.cwd, '')",
+    "project": f"coalesce({PROJECT_KEY}, '')",
     "model": "x.model",
     "agent": "s.source",
     "session": "s.id",
@@ -100,31 +108,47 @@ def sum_by_session(
         yield from _sum_entries(tx, "session", offsets, where, batch)
 
 
+def count_active_quarters(tx: Transaction, ids: Sequence[str]) -> dict[str, int]:
+    """Return in how many quarters of an hour each of these sessions used a model, by id."""
+    found: dict[str, int] = {}
+    for placeholders, batch in iter_in_clauses([escape_text(id) for id in ids]):
+        rows = tx.run(
+            "SELECT s.id, count(DISTINCT e.quarter) FROM sessions s JOIN usage_entries e"
+            f" ON e.session = s.num WHERE s.id IN ({placeholders}) GROUP BY s.id",
+            batch,
+        )
+        found |= {unescape_text(id): count for id, count in rows}
+    return found
+
+
 def sum_by_day(
     tx: Transaction,
     by: UsageKey | None,
     offsets: Sequence[ZoneOffset],
     *,
+    where: Filter,
+    now: float,
     since: float | None = None,
-    owner: str | None = None,
-    projects: Sequence[str] = (),
+    until: float | None = None,
     days: Sequence[int] | None = None,
 ) -> list[UsageSum]:
-    """Return the sums of all sessions that are not pruned by local day, model and key.
+    """Return the sums of all sessions that match a filter, by local day, model and key.
 
-    With `projects`, only those of these projects. With `days`, all days from one of these to the
-    next are added up.
+    A model in the filter is the one that used the tokens, not the one of the session. With `days`,
+    all days from one of these to the next are added up.
     """
-    conditions, params = ["s.pruned IS NULL"], list[Any]()
-    if since is not None:
-        conditions.append("x.quarter >= ?")
-        params.append(int(since) // QUARTER_SECONDS)
-    if owner is not None:
-        conditions.append("s.owner = ?")
-        params.append(escape_text(owner))
-    if projects:
-        conditions.append(f"{_KEY_COLUMNS['project']} IN ({', '.join('?' * len(projects))})")
-        params.extend(map(escape_text, projects))
+    condition, params = replace_fields(where, model=None, model_part=None).to_sql(now)
+    conditions = [condition]
+    for operator, bound in ((">=", since), ("<", until)):
+        if bound is not None:
+            conditions.append(f"x.quarter {operator} ?")
+            params.append(int(bound) // QUARTER_SECONDS)
+    if where.model is not None:
+        conditions.append("x.model = ?")
+        params.append(escape_text(where.model))
+    if where.model_part is not None:
+        conditions.append("lower(x.model) LIKE lower(?) ESCAPE '!'")
+        params.append(build_like(where.model_part))
     return [*_sum_entries(tx, by, offsets, " AND ".join(conditions), params, days)]
 
 

@@ -6,7 +6,7 @@ importing the same data again changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from rekindle.store.core.rows import (
     usage_to_row,
 )
 from rekindle.store.core.text_encoding import escape_text
-from rekindle.store.sessions import titles, usage_entries
+from rekindle.store.sessions import rewind, titles, usage_entries
 from rekindle.store.sessions.sessions import (
     MAX_PENDING_CALLS,
     SessionDelta,
@@ -66,14 +66,19 @@ class SessionImport(NamedTuple):
     rejected: tuple[str, ...] = ()  # why messages were dropped
     prepared: PreparedMessages | None = None
     usage: Sequence[UsageEntry] = ()  # when its models used their tokens, if it is complete
+    abandoned: Collection[str] = ()  # platform ids of messages on branches left behind, likewise
 
 
 class SessionImportResult(NamedTuple):
-    """The number of new messages and calls of an imported session, and why messages were rejected."""
+    """The number of new messages and calls of an imported session, and why messages were rejected.
+
+    `is_new` if the store did not have the session.
+    """
 
     messages: int = 0
     calls: int = 0
     rejected: tuple[str, ...] = ()
+    is_new: bool = False
 
 
 def drop_invalid_messages(item: SessionImport) -> SessionImport:
@@ -133,9 +138,15 @@ def write_imports(
                 known[id] = num, None
                 usage_entries.raise_entries(tx, num, item.usage)
                 _write_messages(engine, tx, num, prepared, pending_calls)
+                if item.abandoned:
+                    tx.flush_deferred()
+                    rewind.sync_branches(tx, num, item.abandoned, now)
                 results.append(
                     SessionImportResult(
-                        prepared.delta.messages, prepared.delta.calls, item.rejected
+                        messages=prepared.delta.messages,
+                        calls=prepared.delta.calls,
+                        rejected=item.rejected,
+                        is_new=True,
                     )
                 )
                 continue
@@ -179,7 +190,8 @@ def _insert_session(tx: Transaction, item: SessionImport, delta: SessionDelta) -
         "next_position": delta.messages,
         "message_count": delta.messages,
         "tool_call_count": delta.calls,
-        "preview": delta.preview,
+        "preview": delta.requests.preview,
+        "last_request": delta.requests.last,
     }
     if item.is_complete:
         columns |= _select_higher_counts(_EMPTY_SESSION, session.tokens, session.cost)
@@ -212,6 +224,7 @@ def _extend_session(
     if item.is_complete:
         _fill_missing_fields(tx, num, item.session)
         usage_entries.raise_entries(tx, num, item.usage)
+        rewind.sync_branches(tx, num, item.abandoned, now)
     return result
 
 

@@ -30,7 +30,6 @@ from rekindle.store.core.rows import (
     USAGE_COLUMNS,
     decode_json,
     encode_json,
-    make_preview,
     measure_text,
     message_to_row,
     row_to_message,
@@ -371,7 +370,7 @@ def load_session(engine: Engine, tx: Transaction, dump: SessionDump, skipped: li
             "UPDATE sessions SET changes = changes + 1, title_base = ? WHERE num = ? AND title = ?",
             (dump.continues, num, session.title),
         )
-    _update_session(tx, num, session, [message for message, _ in new])
+    _update_session(tx, num, session)
     if usage.is_within_total(session, dump.usage):
         usage.replace_usage(tx, num, dump.usage)
     else:
@@ -436,14 +435,14 @@ def _insert_messages(engine: Engine, tx: Transaction, rows: list[Row]) -> None:
         engine.index(tx, rows[0][0], rows[0][1], len(rows), measure_text(rows))
 
 
-def _update_session(tx: Transaction, num: int, session: Session, new: list[Message]) -> None:
+def _update_session(tx: Transaction, num: int, session: Session) -> None:
     """Update the session's row with the fields that creating it did not set."""
     recount_session(tx, num)
     kept = ("last_active", "ended", "end_reason", "archived", "pruned")
     counts = usage_to_row(session.tokens, session.cost)
     columns = SESSION_ROWS.build_columns({name: getattr(session, name) for name in kept})
     set_columns(tx, num, columns | dict(zip(USAGE_COLUMNS, counts, strict=True)))
-    preview = replace_unstorable(session.preview) if session.preview else make_preview(new)
+    preview = replace_unstorable(session.preview) if session.preview else None
     tx.run(
         "UPDATE sessions SET changes = changes + 1, preview = coalesce(preview, ?), next_position = ("
         "   SELECT coalesce(max(m.position) + 1, 0) FROM messages m WHERE m.session = num)"

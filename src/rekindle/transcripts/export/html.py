@@ -1,167 +1,471 @@
-"""HTML export of a session as one self-contained page."""
+"""HTML export of a session as one self-contained page.
+
+Nothing on the page runs: it has no scripts, and its content security policy allows none. All text is
+escaped; Markdown is rendered without tags of its own; folding uses `details`. The turns are written
+to a temporary file while the messages stream by, so that the header can say what they add up to.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from html import escape
-from typing import cast
+from tempfile import TemporaryFile
+from typing import NamedTuple
 
-from rekindle.types import JSON, Message, Session, ToolCall
+from rekindle.routing.speaker import format_speaker
+from rekindle.types import Message, Session
 
+from .calls import (
+    CallRenderer,
+    CallView,
+    ResultLimit,
+    clean_text,
+    render_images,
+    render_result,
+    render_size,
+)
 from .common import (
     Exchange,
-    describe_failure,
-    format_arguments,
+    describe_removed,
+    format_cost,
+    format_day,
+    format_duration,
     format_time,
     format_title,
     list_session_details,
-    pair_results,
-    preview_call,
-    replace_surrogates,
+    pair_distant_results,
 )
+from .prompts import Prompt, read_prompt
+from .prose import render_prose
+from .style import STYLE
+from .subagents import AgentLinks, AgentRun
 
-_FENCE_START = re.compile(r"^```[^\n]*\n", re.MULTILINE)
-_FENCE_END = re.compile(r"^```[ \t]*$", re.MULTILINE)
-_INLINE_MARKUP = re.compile(r"`([^`\n]+)`|\*\*(?=\S)([^*`\n]{1,200}?)(?<=\S)\*\*")
-# Only inline images: the page must never make a network request.
-_DATA_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]+\Z")
-_ROLES = {"user", "assistant", "tool", "system", "developer"}
-
-_STYLE = """
-:root{color-scheme:light dark;--bg:#fbfaf8;--card:#fff;--ink:#1d1b18;--soft:#6d6760;--line:#e4dfd8;
---user:#2f6fde;--agent:#b4541a;--good:#2b8a4b;--bad:#c4312b;--badbg:#fdf0ef;--code:#f4f1ec}
-@media (prefers-color-scheme:dark){:root{--bg:#171614;--card:#1f1d1b;--ink:#e9e5df;--soft:#9b948b;
---line:#35312d;--user:#7aa7ff;--agent:#f0a06a;--good:#6cc88a;--bad:#ff8078;--badbg:#2c1c1b;
---code:#262320}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--bg);color:var(--ink);
-font:16px/1.6 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-main,header{max-width:54rem;margin:0 auto;padding:0 1.25rem}
-header{padding-top:2.5rem;padding-bottom:1rem;border-bottom:1px solid var(--line)}
-h1{font-size:1.6rem;line-height:1.25;margin:0 0 .75rem;overflow-wrap:anywhere}
-dl{display:flex;flex-wrap:wrap;gap:.15rem 1.5rem;margin:0;font-size:.85rem}
-dl div{display:flex;gap:.4rem;min-width:0}
-dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
-article{padding:0 0 .4rem 1rem;border-left:3px solid var(--line);margin:1.25rem 0}
-article.user{border-color:var(--user)}article.assistant{border-color:var(--agent)}
-h2{display:flex;justify-content:space-between;gap:1rem;font-size:.8rem;letter-spacing:.05em;
-text-transform:uppercase;margin:0 0 .5rem;color:var(--soft)}
-.user h2 b{color:var(--user)}.assistant h2 b{color:var(--agent)}
-h2 a{color:inherit;text-decoration:none;font-weight:400;letter-spacing:0;text-transform:none}
-.said{white-space:pre-wrap;overflow-wrap:anywhere}
-pre,code{font:.84rem/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
-code{background:var(--code);padding:.1em .3em;border-radius:4px}
-pre{background:var(--code);padding:.75rem .9rem;border-radius:8px;margin:.5rem 0;overflow:auto;
-max-height:32rem;white-space:pre-wrap;overflow-wrap:anywhere}
-details{background:var(--card);border:1px solid var(--line);border-radius:8px;margin:.5rem 0;
-padding:0 .9rem}
-details[open]{padding-bottom:.4rem}
-summary{cursor:pointer;padding:.45rem 0;display:flex;gap:.6rem;align-items:baseline;
-font-size:.9rem;list-style:none}
-summary::-webkit-details-marker{display:none}
-summary::before{content:"▸";color:var(--soft)}details[open]>summary::before{content:"▾"}
-summary i{font-style:normal;color:var(--soft);overflow:hidden;text-overflow:ellipsis;
-white-space:nowrap;flex:1;font-family:ui-monospace,Menlo,Consolas,monospace;font-size:.8rem}
-.good{color:var(--good)}.bad{color:var(--bad);font-weight:600;white-space:nowrap}
-details.failed{border-color:var(--bad);background:var(--badbg)}
-img{max-width:100%;border-radius:8px;margin:.5rem 0}
-footer{max-width:54rem;margin:2rem auto;padding:0 1.25rem;color:var(--soft);font-size:.8rem}
-@media print{pre{max-height:none}}
-""".strip()
+SHARE_LIMIT = ResultLimit(head=30_000, tail=10_000)
+_STYLE_ELEMENT = f"\n{STYLE}\n"
+_STYLE_HASH = b64encode(sha256(_STYLE_ELEMENT.encode()).digest()).decode()
+_POLICY = (
+    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
+)
+_ENDING_CHARS, _MIN_ENDING_CHARS = 320, 60
+_LISTED_FILES = 5
+_NO_MARKUP = {ord(mark): None for mark in "*`#|"}
+_MIN_FOLDED_CALLS, _MAX_FOLDED_CALLS = 4, 50
+_CHUNK_CHARS = 1 << 16
 
 
-def render_session(session: Session, messages: Iterable[Message]) -> Iterator[str]:
-    """Yield the page piece by piece. All content is escaped and nothing external is loaded."""
-    title = escape(format_title(session))
-    yield (
+class LineCounts(NamedTuple):
+    """Lines that were added to a file and removed from it."""
+
+    added: int = 0
+    removed: int = 0
+
+
+class PageCounts(NamedTuple):
+    """What the turns of a page add up to."""
+
+    calls: int = 0
+    failed: int = 0
+    rejected: int = 0
+    added: int = 0
+    removed: int = 0
+
+    def subtract(self, other: PageCounts) -> PageCounts:
+        """Return the difference of both counts."""
+        return PageCounts(*(one - two for one, two in zip(self, other, strict=True)))
+
+
+class PromptEntry(NamedTuple):
+    """An entry of the table of prompts."""
+
+    number: int
+    title: str
+    counts: PageCounts
+
+
+def render_session(
+    session: Session,
+    messages: Iterable[Message],
+    *,
+    agents: Sequence[AgentRun] = (),
+    count_removed: Callable[[], Mapping[str, int]] | None = None,
+    limit: ResultLimit | None = None,
+) -> Iterator[str]:
+    """Yield the page piece by piece.
+
+    `agents` are the sub-agents of the session. `count_removed` is asked at the end what was redacted,
+    by kind; None says that nothing was. `limit` shortens long results.
+    """
+    with TemporaryFile("w+", encoding="utf-8", errors="replace", newline="") as body:
+        links = AgentLinks(agents)
+        turns = _TurnRenderer(CallRenderer(limit, (session.cwd or "").rstrip("/")), links)
+        body.writelines(turns.render(messages))
+        body.writelines(_render_agents(links, limit))
+        removed = None if count_removed is None else count_removed()
+        yield from _render_head(session, turns, removed, len(links.runs))
+        body.seek(0)
+        while chunk := body.read(_CHUNK_CHARS):
+            yield chunk
+        yield "</main>\n</div>\n<footer>Made with Rekindle. This page is one file: it loads nothing and"
+        yield " runs no scripts.</footer>\n</body>\n</html>\n"
+
+
+def render_document_start(title: str, more: str = "") -> str:
+    """Return the beginning of a page up to its body, with a policy that forbids all scripts."""
+    return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta http-equiv="Content-Security-Policy" '
-        "content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">\n"
-        f"<title>{title}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n"
-        f"<header>\n<h1>{title}</h1>\n<dl>"
+        '<meta name="referrer" content="no-referrer">\n<meta name="robots" content="noindex">\n'
+        f"{more}<title>{title}</title>\n<style>{_STYLE_ELEMENT}</style>\n</head>\n<body>\n"
     )
-    for name, value in list_session_details(session):
-        yield f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
-    yield "</dl>\n</header>\n<main>\n"
-    for number, exchange in enumerate(pair_results(messages), 1):
-        yield from _render_article(number, exchange)
-    yield "</main>\n<footer>Exported by Rekindle</footer>\n</body>\n</html>\n"
 
 
-def _render_article(number: int, exchange: Exchange) -> Iterator[str]:
-    message = exchange.message
-    role = message.role if message.role in _ROLES else "other"
-    name = "tool result" if role == "tool" else replace_surrogates(message.role)
-    time = format_time(message.timestamp) or f"#{number}"
-    yield f'<article class="{role}" id="m{number}">\n<h2><b>{escape(name)}</b>'
-    yield f'<a href="#m{number}">{escape(time)}</a></h2>\n'
-    if message.reasoning:
-        yield "<details><summary>Thinking</summary>"
-        yield f'<div class="said">{_render_prose(message.reasoning)}</div></details>\n'
-    if message.role == "tool":
-        yield from _render_result(message)
-    elif message.text:
-        yield f'<div class="said">{_render_prose(message.text)}</div>\n'
-    yield from _render_images(message)
-    for call in message.tool_calls:
-        yield from _render_call(call, exchange.results.get(call.id))
-    yield "</article>\n"
+# ── header
 
 
-def _render_call(call: ToolCall, result: Message | None) -> Iterator[str]:
-    failure = describe_failure(result) if result else None
-    yield f'<details class="{"failed" if failure else "call"}"><summary>'
-    yield f"<b>{escape(replace_surrogates(call.name))}</b><i>{escape(preview_call(call))}</i>"
-    if result is None:
-        yield "<span>no result</span>"
-    elif failure:
-        yield f'<span class="bad">{escape(failure)}</span>'
+def _render_head(
+    session: Session, turns: _TurnRenderer, removed: Mapping[str, int] | None, agents: int
+) -> Iterator[str]:
+    name = clean_text(format_title(session))
+    about = escape(json.dumps(_build_summary(session, name, turns, removed), default=str))
+    yield render_document_start(escape(name), f'<meta name="rekindle-session" content="{about}">\n')
+    yield '<header class="top">\n<p class="kicker">'
+    yield " · ".join(escape(clean_text(part)) for part in _list_origin(session))
+    yield f'</p>\n<h1>{escape(name)}</h1>\n<ul class="facts">'
+    yield "".join(_render_fact(*fact) for fact in _list_facts(session, turns))
+    yield "</ul>\n"
+    yield from _render_removed(removed)
+    yield from _render_outcome(turns)
+    yield '<details class="more"><summary>Details</summary><dl>'
+    for label, value in list_session_details(session):
+        yield f"<dt>{escape(label)}</dt><dd>{escape(clean_text(value))}</dd>"
+    yield "</dl></details>\n</header>\n"
+    is_listed = len(turns.prompts) > 1
+    yield f'<div class="body{"" if is_listed else " alone"}">\n'
+    if is_listed:
+        yield f'<nav class="prompts"><h2>{len(turns.prompts):,} prompts</h2><ol>\n'
+        yield from map(_render_entry, turns.prompts)
+        yield "</ol>"
+        if agents:
+            yield f'<p><a href="#agents">{_count_noun(agents, "sub-agent")}</a></p>'
+        yield "</nav>\n"
+    yield "<main>\n"
+
+
+def _build_summary(
+    session: Session, name: str, turns: _TurnRenderer, removed: Mapping[str, int] | None
+) -> dict[str, object]:
+    """Build what an index page reads from this page."""
+    return {
+        "title": name,
+        "agent": session.source,
+        "model": session.model,
+        "project": _find_project(session),
+        "started": session.started or turns.first_time,
+        "prompts": len(turns.prompts),
+        "calls": turns.counts.calls,
+        "failed": turns.counts.failed,
+        "added": turns.counts.added,
+        "removed": turns.counts.removed,
+        "cost": str(session.cost) if session.cost else None,
+        "redacted": removed is not None,
+    }
+
+
+def _list_origin(session: Session) -> Iterator[str]:
+    if project := _find_project(session):
+        yield project
+    if session.git_branch:
+        yield f"branch {session.git_branch}"
+    yield session.source
+    if session.model:
+        yield session.model
+    if session.started:
+        yield format_day(session.started)
+
+
+def _find_project(session: Session) -> str | None:
+    project = session.project or session.repository or session.cwd
+    return project.rstrip("/").rpartition("/")[2] or None if project else None
+
+
+def _list_facts(session: Session, turns: _TurnRenderer) -> Iterator[tuple[str, str]]:
+    counts = turns.counts
+    yield f"{len(turns.prompts):,}", "prompt" if len(turns.prompts) == 1 else "prompts"
+    if counts.calls:
+        troubles = [f'<span class="bad">{counts.failed:,} failed</span>'] if counts.failed else []
+        troubles += [f"{counts.rejected:,}&nbsp;rejected"] if counts.rejected else []
+        yield f"{counts.calls:,}", " · ".join(("calls", *troubles))
+    if turns.files:
+        yield render_size(turns.files.values()), _count_noun(len(turns.files), "file") + " changed"
+    tokens = session.tokens
+    if any(tokens):
+        read = tokens.input + tokens.cache_read + tokens.cache_write
+        written = _shorten_number(tokens.output)
+        yield _shorten_number(read + tokens.output), f"tokens · {written} output"
+    if session.cost:
+        yield f"${format_cost(session.cost)}", "cost"
+    if turns.first_time and turns.last_time - turns.first_time >= 60:
+        yield format_duration(turns.last_time - turns.first_time), "duration"
+
+
+def _count_noun(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _render_fact(number: str, label: str) -> str:
+    return f"<li><b>{number}</b><span>{label}</span></li>"
+
+
+def _shorten_number(count: int) -> str:
+    for size, unit in ((10**9, "B"), (10**6, "M"), (10**3, "k")):
+        if count >= size:
+            return f"{count / size:.1f}{unit}" if count < 100 * size else f"{count // size:,}{unit}"
+    return str(count)
+
+
+def _render_removed(removed: Mapping[str, int] | None) -> Iterator[str]:
+    if removed is None:
+        yield '<p class="notice warn"><b>Not redacted.</b> This page may contain secrets and personal'
+        yield " data.</p>\n"
+    elif removed:
+        total = sum(removed.values())
+        yield f'<p class="notice"><b>{total:,} passage{"" if total == 1 else "s"} redacted:</b> '
+        yield f"{escape(describe_removed(removed))}</p>\n"
     else:
-        yield '<span class="good">✓</span>'
-    yield f"</summary>\n<pre>{escape(format_arguments(call))}</pre>\n"
-    if result:
-        yield from _render_result(result)
-        yield from _render_images(result)
+        yield '<p class="notice"><b>Redacted:</b> no secrets or personal data were found.</p>\n'
+
+
+def _render_outcome(turns: _TurnRenderer) -> Iterator[str]:
+    """Yield the last answer that says something, beside the files that were changed."""
+    has_answer = turns.last_answer is not None and bool(turns.prompts)
+    if not has_answer and not turns.files:
+        return
+    yield '<div class="outcome">\n'
+    if has_answer and turns.last_answer:
+        anchor, text = turns.last_answer
+        words = " ".join(text[: 8 * _ENDING_CHARS].translate(_NO_MARKUP).split())
+        words = words if len(words) <= _ENDING_CHARS else words[: _ENDING_CHARS - 1] + "…"
+        yield f'<div><h2>Last answer</h2><p><a href="#{anchor}">{escape(clean_text(words))}</a></p>'
+        yield "</div>\n"
+    if turns.files:
+        yield "<div><h2>Files changed</h2><ul>"
+        files = sorted(turns.files.items(), key=lambda item: -item[1].added - item[1].removed)
+        for name, change in files[:_LISTED_FILES]:
+            yield f"<li><code>{escape(clean_text(name))}</code>{render_size([change])}</li>"
+        if len(files) > _LISTED_FILES:
+            yield f"<li>and {len(files) - _LISTED_FILES:,} more</li>"
+        yield "</ul></div>\n"
+    yield "</div>\n"
+
+
+def _render_entry(entry: PromptEntry) -> str:
+    counts = entry.counts
+    parts = [f"{counts.calls:,} call{'' if counts.calls == 1 else 's'}"] if counts.calls else []
+    parts += [f'<b class="bad">{counts.failed:,} failed</b>'] if counts.failed else []
+    parts += [f"{counts.rejected:,} rejected"] if counts.rejected else []
+    if counts.added or counts.removed:
+        parts.append(f"+{counts.added:,} −{counts.removed:,}")
+    more = f"<small>{' · '.join(parts)}</small>" if parts else ""
+    title = escape(clean_text(entry.title))
+    return (
+        f'<li><a href="#p{entry.number}"><span class="no">{entry.number}</span>'
+        f"<span>{title}</span>{more}</a></li>\n"
+    )
+
+
+# ── turns
+
+
+class _TurnRenderer:
+    """Renders messages as turns, and remembers what the header says about them."""
+
+    def __init__(self, calls: CallRenderer, links: AgentLinks, prefix: str = "") -> None:
+        self._calls = calls
+        self._limit = calls.limit
+        self._links = links
+        self._prefix = prefix  # of the ids, for the sub-agents on the same page
+        self._is_open = False
+        self._number = 0
+        self._quiet: list[str] = []  # calls that are folded together if there are many of them
+        self._quiet_tools: Counter[str] = Counter()
+        self._counts_before = PageCounts()
+        self.prompts: list[PromptEntry] = []
+        self.counts = PageCounts()
+        self.files: dict[str, LineCounts] = {}
+        self.first_time = self.last_time = 0.0
+        self.last_answer: tuple[str, str] | None = None  # its anchor and its text
+
+    def render(self, messages: Iterable[Message]) -> Iterator[str]:
+        """Yield the turns."""
+        for exchange in pair_distant_results(messages):
+            self._number += 1
+            if time := exchange.message.timestamp:
+                self.first_time = self.first_time or time
+                self.last_time = max(self.last_time, time)
+            yield from self._render_exchange(exchange)
+        yield from self._flush_quiet()
+        self._finish_prompt()
+        if self._is_open:
+            yield "</section>\n"
+
+    def _render_exchange(self, exchange: Exchange) -> Iterator[str]:
+        message = exchange.message
+        if message.role != "assistant":
+            yield from self._flush_quiet()
+        if (message.meta or {}).get("compacted") is not None:
+            yield from self._flush_quiet()
+            yield '<p class="event">The conversation was compacted here</p>\n'
+        if message.role == "user":
+            yield from self._render_user(message)
+            return
+        yield from self._open_turn()
+        if message.role == "assistant":
+            yield from self._render_answer(exchange)
+        elif message.role in ("tool", "function"):
+            yield '<details class="note"><summary>Result of an earlier call</summary>'
+            yield from render_result(message, self._limit)
+            yield "</details>\n"
+        else:
+            yield from _render_note(f"{message.role} message", message.text, self._limit)
+
+    def _render_user(self, message: Message) -> Iterator[str]:
+        prompt = read_prompt(message.text)
+        if prompt.kind in ("prompt", "command"):
+            yield from self._start_turn(prompt, message)
+        elif prompt.kind == "interruption":
+            yield from self._open_turn()
+            yield '<p class="event stop">Interrupted by the user</p>\n'
+        elif prompt.kind == "event":
+            yield from self._open_turn()
+            yield f'<p class="event">{escape(clean_text(prompt.title))}</p>\n'
+        elif list(render_images(message)) and not prompt.context:
+            yield from self._start_turn(Prompt("prompt", "An image", ""), message)
+        elif prompt.context:
+            yield from self._open_turn()
+            yield from _render_note(prompt.title, prompt.context, self._limit)
+
+    def _start_turn(self, prompt: Prompt, message: Message) -> Iterator[str]:
+        self._finish_prompt()
+        if self._is_open:
+            yield "</section>\n"
+        self._is_open = True
+        number = len(self.prompts) + 1
+        self.prompts.append(PromptEntry(number, prompt.title, PageCounts()))
+        name = f"{self._prefix}p{number}"
+        time = escape(format_time(message.timestamp))
+        yield f'<section class="turn" id="{name}">\n<div class="ask"><p class="head">'
+        speaker = f" · {escape(who)}" if (who := format_speaker(message)) else ""
+        yield f'<a href="#{name}">Prompt {number}{speaker}</a><span>{time}</span></p>'
+        if prompt.kind == "command":
+            yield f'<div class="md"><p><code>{escape(clean_text(prompt.text))}</code></p></div>'
+        else:
+            yield f'<div class="md">{render_prose(clean_text(prompt.text), keeps_breaks=True)}</div>'
+        yield from render_images(message)
+        yield "</div>\n"
+        if prompt.context:
+            yield from _render_note("Added by the agent's program", prompt.context, self._limit)
+
+    def _open_turn(self) -> Iterator[str]:
+        if not self._is_open:
+            self._is_open = True
+            yield '<section class="turn">\n'
+
+    def _finish_prompt(self) -> None:
+        if self.prompts:
+            counts = self.counts.subtract(self._counts_before)
+            self.prompts[-1] = self.prompts[-1]._replace(counts=counts)
+        self._counts_before = self.counts
+
+    def _render_answer(self, exchange: Exchange) -> Iterator[str]:
+        message = exchange.message
+        if message.reasoning and message.reasoning.strip():
+            self._quiet += _render_thinking(message.reasoning)
+        if text := message.text.strip():
+            yield from self._flush_quiet()
+            anchor = f"{self._prefix}m{self._number}"
+            if len(text) >= _MIN_ENDING_CHARS or self.last_answer is None:
+                self.last_answer = (anchor, text)
+            yield f'<div class="md said" id="{anchor}">{render_prose(clean_text(text))}</div>\n'
+        yield from render_images(message)
+        for call in message.tool_calls:
+            result = exchange.results.get(call.id)
+            link = self._links.render_link(call, result)
+            view = self._calls.render(call, result, link)
+            self._count_call(view)
+            if view.is_quiet and not link:
+                self._quiet += view.pieces
+                self._quiet_tools[call.name] += 1
+                if self._quiet_tools.total() >= _MAX_FOLDED_CALLS:
+                    yield from self._flush_quiet()
+            else:
+                yield from self._flush_quiet()
+                yield from view.pieces
+
+    def _flush_quiet(self) -> Iterator[str]:
+        """Yield the calls that worked and changed nothing, in one fold if there are many."""
+        total = self._quiet_tools.total()
+        if total >= _MIN_FOLDED_CALLS:
+            tools = ", ".join(
+                f"{count:,} {clean_text(name)[:40]}"
+                for name, count in self._quiet_tools.most_common(4)
+            )
+            yield f'<details class="run"><summary><span class="mark">✓</span><b>{total:,} calls</b>'
+            yield f"<i>{escape(tools)}</i></summary>\n"
+        yield from self._quiet
+        if total >= _MIN_FOLDED_CALLS:
+            yield "</details>\n"
+        self._quiet.clear()
+        self._quiet_tools.clear()
+
+    def _count_call(self, view: CallView) -> None:
+        counts, state = self.counts, view.result.state
+        done = view.edits if state in ("ok", "unknown") else ()
+        self.counts = counts._replace(
+            calls=counts.calls + 1,
+            failed=counts.failed + (state == "failed"),
+            rejected=counts.rejected + (state == "rejected"),
+            added=counts.added + sum(edit.added for edit in done),
+            removed=counts.removed + sum(edit.removed for edit in done),
+        )
+        for edit in done:
+            name = self._calls.shorten_path(edit.path)
+            before = self.files.get(name, LineCounts())
+            self.files[name] = LineCounts(before.added + edit.added, before.removed + edit.removed)
+
+
+def _render_thinking(text: str) -> Iterator[str]:
+    yield '<details class="note"><summary>Thinking</summary>'
+    yield f'<div class="md">{render_prose(clean_text(text))}</div></details>\n'
+
+
+def _render_note(title: str, text: str, limit: ResultLimit | None) -> Iterator[str]:
+    """Yield a folded text that no person wrote."""
+    name = escape(clean_text(title).capitalize())
+    yield f'<details class="note"><summary>{name}<span class="label">{len(text):,} characters</span>'
+    yield "</summary>"
+    yield from render_result(Message("tool", text), limit)
     yield "</details>\n"
 
 
-def _render_result(result: Message) -> Iterator[str]:
-    if text := replace_surrogates(result.text):
-        yield f"<pre>{escape(text)}</pre>\n"
+# ── sub-agents
 
 
-def _render_prose(text: str) -> str:
-    """Render text with its code blocks marked up and everything else unchanged."""
-    text = replace_surrogates(text)
-    chunks: list[str] = []
-    end = 0
-    while (opening := _FENCE_START.search(text, end)) and (
-        closing := _FENCE_END.search(text, opening.end())
-    ):
-        chunks.append(_render_inline(text[end : opening.start()].removesuffix("\n")))
-        chunks.append(f"<pre>{escape(text[opening.end() : closing.start()])}</pre>")
-        # The block element already ends the line.
-        end = closing.end() + (text[closing.end() : closing.end() + 1] == "\n")
-    chunks.append(_render_inline(text[end:]))
-    return "".join(chunks)
-
-
-def _render_inline(text: str) -> str:
-    return _INLINE_MARKUP.sub(
-        lambda found: f"<code>{found[1]}</code>" if found[1] else f"<strong>{found[2]}</strong>",
-        escape(text),
-    )
-
-
-def _render_images(message: Message) -> Iterator[str]:
-    if message.content is None or isinstance(message.content, str):
+def _render_agents(links: AgentLinks, limit: ResultLimit | None) -> Iterator[str]:
+    if not links.runs:
         return
-    for part in message.content:
-        image = part.get("image_url")
-        url = cast("Mapping[str, JSON]", image).get("url") if isinstance(image, Mapping) else image
-        if isinstance(url, str) and _DATA_IMAGE.match(url):
-            yield f'<img alt="" src="{escape(url)}">\n'
-        elif part.get("type") in ("image", "image_url"):
-            yield "<p><em>Image not included in this page</em></p>\n"
+    yield f'<section class="agents" id="agents"><h2>Sub-agents ({len(links.runs):,})</h2>\n'
+    for number, run in enumerate(links.runs, 1):
+        title = escape(clean_text(format_title(run.session)))
+        yield f'<details class="agent" id="a{number}"><summary><b>{title}</b>'
+        yield f'<span class="label">{run.session.message_count:,} messages</span></summary>\n'
+        folder = (run.session.cwd or "").rstrip("/")
+        turns = _TurnRenderer(CallRenderer(limit, folder), links, f"a{number}-")
+        yield from turns.render(run.load_messages())
+        yield "</details>\n"
+    yield "</section>\n"

@@ -1,39 +1,67 @@
-"""Markdown export of a session."""
+"""Markdown export of a session: prompts, answers, calls with their outcomes, edits as diffs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from rekindle.routing.speaker import format_speaker
 from rekindle.types import Message, Session, ToolCall
 
 from .common import (
+    CallResult,
     Exchange,
-    describe_failure,
+    describe_removed,
+    describe_result,
     format_arguments,
     format_time,
     format_title,
     list_session_details,
-    pair_results,
+    pair_distant_results,
     preview_call,
     replace_surrogates,
 )
+from .edits import FileEdit, find_edits
+from .subagents import AgentRun
 
 _BACKTICKS = re.compile(r"`{3,}")
+_MARKS = {
+    "ok": "✓",
+    "failed": "✗",
+    "negative": "–",
+    "rejected": "⊘",
+    "missing": "✗",
+    "unknown": "✓",
+}
 
 
-def render_session(session: Session, messages: Iterable[Message]) -> Iterator[str]:
-    """Yield the session as Markdown, piece by piece."""
+def render_session(
+    session: Session,
+    messages: Iterable[Message],
+    *,
+    agents: Sequence[AgentRun] = (),
+    count_removed: Callable[[], Mapping[str, int]] | None = None,
+) -> Iterator[str]:
+    """Yield the session as Markdown, piece by piece; what was redacted is counted at the end."""
     yield f"# {_join_lines(format_title(session))}\n\n"
     for name, value in list_session_details(session):
         yield f"- **{name}:** {_join_lines(value)}\n"
-    for exchange in pair_results(messages):
+    for exchange in pair_distant_results(messages):
         yield from _render_exchange(exchange)
+    for run in agents:
+        yield f"\n# Sub-agent: {_join_lines(format_title(run.session))}\n"
+        for exchange in pair_distant_results(run.load_messages()):
+            yield from _render_exchange(exchange)
+    if count_removed is not None:
+        removed = describe_removed(count_removed())
+        yield f"\n---\n\n*Redacted: {removed or 'nothing was found'}.*\n"
 
 
 def _render_exchange(exchange: Exchange) -> Iterator[str]:
     message = exchange.message
     name = "Tool result" if message.role == "tool" else _join_lines(message.role).capitalize()
+    if speaker := format_speaker(message):
+        name = f"{name} {_join_lines(speaker)}"
     time = format_time(message.timestamp)
     yield f"\n## {name}{f' · {time}' if time else ''}\n"
     if message.reasoning:
@@ -52,19 +80,34 @@ def _render_exchange(exchange: Exchange) -> Iterator[str]:
 
 
 def _render_call(call: ToolCall, result: Message | None) -> Iterator[str]:
-    failure = describe_failure(result) if result else "no result"
+    found = describe_result(call, result)
+    edits = find_edits(call)
     head = f"{_escape_html(replace_surrogates(call.name))}: {_escape_html(preview_call(call))}"
-    yield f"\n<details><summary>{'✗' if failure else '✓'} {head}"
-    yield f" <b>{_escape_html(failure)}</b></summary>\n" if failure else "</summary>\n"
-    yield f"\n{_fence_code(format_arguments(call), 'json')}\n"
+    yield f"\n<details><summary>{_MARKS[found.state]} {head}"
+    yield f" <b>{_escape_html(found.label)}</b></summary>\n" if found.label else "</summary>\n"
+    yield from _render_words(found)
+    if edits:
+        yield from map(_render_edit, edits)
+    else:
+        yield f"\n{_fence_code(format_arguments(call), 'json')}\n"
     if result:
         yield from _render_result(result)
     yield "\n</details>\n"
 
 
+def _render_words(found: CallResult) -> Iterator[str]:
+    if found.words:
+        quoted = "\n".join(f"> {line}" for line in replace_surrogates(found.words).splitlines())
+        yield f"\n{quoted}\n"
+
+
+def _render_edit(edit: FileEdit) -> str:
+    lines = "\n".join(f"{line.sign}{line.text}" for line in edit.lines)
+    name = _join_lines(replace_surrogates(edit.path))
+    return f"\n{name}\n\n{_fence_code(replace_surrogates(lines), 'diff')}\n"
+
+
 def _render_result(result: Message) -> Iterator[str]:
-    if failure := describe_failure(result):
-        yield f"\n**{failure}**\n"
     if text := replace_surrogates(result.text):
         yield f"\n{_fence_code(text, 'text')}\n"
 

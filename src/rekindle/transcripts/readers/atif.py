@@ -147,7 +147,11 @@ class _AtifTrajectory(SessionBuilder):
                 id = f"{self.position}@{parent}"
             agent = as_object(self.metadata.get("agent"))
             parent = parent if parent != id else None
-            self.set_fields(id=id, model=get_text(agent, "model_name"), parent=parent)
+            is_started = self.parent is not None or _SUMMARIZER_ID.fullmatch(id) is not None
+            name = (get_text(agent, "name") or "agent") if parent and is_started else None
+            self.set_fields(
+                id=id, model=get_text(agent, "model_name"), parent=parent, sub_agent=name
+            )
         return self.session.id
 
     def _find_parent(self, id: str) -> str | None:

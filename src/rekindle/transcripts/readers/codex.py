@@ -127,9 +127,8 @@ class _CodexRollout(SessionBuilder):
         if self.has_header:
             return
         self.has_header = True
-        spawned = as_object(
-            as_object(as_object(meta.get("source")).get("subagent")).get("thread_spawn")
-        )
+        kind = as_object(meta.get("source")).get("subagent")
+        spawned = as_object(as_object(kind).get("thread_spawn"))
         git = as_object(meta.get("git"))
         self.is_copying = get_text(meta, "forked_from_id") is not None
         self.copy_end = (time or 0.0) + _COPY_SECONDS
@@ -137,6 +136,7 @@ class _CodexRollout(SessionBuilder):
             id=get_text(meta, "id") or self.session.id,
             parent=get_text(meta, "forked_from_id", "parent_thread_id")
             or get_text(spawned, "parent_thread_id"),
+            sub_agent=_find_agent_kind(meta, kind, spawned),
             cwd=get_text(meta, "cwd"),
             git_branch=get_text(git, "branch"),
             repository=normalize_remote(get_text(git, "repository_url") or ""),
@@ -264,6 +264,15 @@ def _parse_parts(raw_content: object) -> list[dict[str, JSON]]:
         else:
             parts.append(part if value is None else make_text_part(value))
     return parts
+
+
+def _find_agent_kind(meta: JsonObject, kind: object, spawned: JsonObject) -> str | None:
+    """Return what a thread was started as by another one, or None if a user started it."""
+    if isinstance(kind, str) and kind:
+        return kind
+    if kind is None and get_text(meta, "thread_source") != "subagent":
+        return None
+    return get_text(spawned, "agent_role") or get_text(as_object(kind), "other") or "agent"
 
 
 def _parse_tool_call(item: JsonObject, fallback_id: str) -> ToolCall:

@@ -143,7 +143,9 @@ class _CopilotLog:
             parent = self.main.session
             # The parent's id comes last, so that a prefix of it still matches only the parent.
             id = f"agent-{name.removeprefix('agent-')}@{parent.id}"
-            known = replace_fields(parent, id=id, parent=parent.id, title=None, tokens=Tokens())
+            known = replace_fields(
+                parent, id=id, parent=parent.id, title=None, tokens=Tokens(), sub_agent="agent"
+            )
             thread = self.agents[name] = _CopilotThread(known)
         return thread
 

@@ -146,6 +146,7 @@ class _GeminiConversation(SessionBuilder):
         self.fill_fields(
             # A sub-agent's record is in a folder named after its parent.
             parent=parent if parent != "chats" else None,
+            sub_agent="agent" if metadata.get("kind") == "subagent" else None,
             cwd=first if isinstance(first, str) else None,
             started=parse_timestamp(metadata.get("startTime")),
         )

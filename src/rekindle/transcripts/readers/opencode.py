@@ -60,6 +60,8 @@ SOURCE = "opencode"
 
 _ABORTED_ERROR = "MessageAbortedError"
 # Every SQLite file begins with this name and, five bytes later, three constant bytes.
+# How OpenCode titles the session of a sub-agent.
+_AGENT_IN_TITLE = re.compile(r"\(@([\w.-]{1,60}) subagent\)$")
 _SQLITE_HEADER = re.compile(rb"SQLite format 3\0.{5}@  ", re.DOTALL)
 # The CREATE statements are near the beginning of a database.
 _PART_TABLE = re.compile(rb"""CREATE TABLE [`"]?part[`"]? ?\([^()]*message_id""")
@@ -281,7 +283,11 @@ class _OpenCodeConversation(SessionBuilder):
         """Update the session from its own record."""
         known = self.session
         time = as_object(metadata.get("time"))
-        self.fill_fields(parent=_parse_id(metadata, "parentID"))
+        if metadata.get("parentID"):
+            agent = _AGENT_IN_TITLE.search(get_text(metadata, "title") or "")
+            self.fill_fields(
+                parent=_parse_id(metadata, "parentID"), sub_agent=agent[1] if agent else "agent"
+            )
         self.set_fields(
             id=_parse_id(metadata, "id") or known.id,
             title=get_text(metadata, "title") or known.title,

@@ -58,6 +58,7 @@ class SessionBuilder:
         self.seen: set[str] = set()
         # Held back because only the end shows which message is the last.
         self.held_message: Message | None = None
+        self.abandoned: frozenset[str] = frozenset()  # ids of messages on branches left behind
         # By quarter of an hour, model and size of the prompt; the first two if they are known.
         self._entries: dict[tuple[int | None, str | None, int], UsageEntry] = {}
         self._copied = Usage()  # in the session's totals, but used by its parent
@@ -222,7 +223,7 @@ class SessionBuilder:
     def finish(self) -> Iterator[TranscriptEvent]:
         """Yield the session with everything learned from the file."""
         if self.is_started:
-            yield SessionUpdated(self.session, self._build_entries())
+            yield SessionUpdated(self.session, self._build_entries(), self.abandoned)
 
 
 class SessionSwitch:

@@ -8,6 +8,8 @@ The file may be hostile: a view can run for ever, and an expression can make a v
 are refused, no value is longer than the file, and the work is limited by the size of the file.
 """
 
+# pyright: reportUnknownMemberType=false
+# apsw's stubs do not type bindings.
 from __future__ import annotations
 
 import os
@@ -40,6 +42,17 @@ def iter_schema_bytes(path: Path) -> Iterator[bytes]:
     for file in (path, Path(f"{path}-wal")):
         with suppress(FileNotFoundError), file.open("rb") as opened:
             yield opened.read(_SCHEMA_BYTES)
+
+
+def has_row(path: Path, sql: str, *values: str) -> bool:
+    """Return whether a query finds anything; False if the file cannot be read."""
+    import apsw
+
+    try:
+        with open_sqlite_file(path) as database:
+            return next(iter(database.execute(sql, values)), None) is not None
+    except (apsw.Error, OSError, UnicodeDecodeError, InvalidInput):
+        return False
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from types import ModuleType
 from rekindle.errors import InvalidInput
 from rekindle.types import Message, Session
 
-from .turns import WritableSession, prepare_conversation
+from .turns import WritableSession, choose_session_id, prepare_conversation
 
 _MODULES: Mapping[str, str] = {
     "claude-code": "claude_code",
@@ -25,14 +25,27 @@ _MODULES: Mapping[str, str] = {
 }
 AGENTS = tuple(_MODULES)
 
-__all__ = ["AGENTS", "WritableSession", "convert_session", "render_conversation"]
+__all__ = ["AGENTS", "WritableSession", "convert_session", "find_session_id", "render_conversation"]
+
+
+def find_session_id(agent: str, session: Session) -> str:
+    """Return the id under which the agent has the session, or would have it."""
+    return choose_session_id(_load_writer(agent).RULES, session)
 
 
 def convert_session(
-    agent: str, session: Session, messages: Iterable[Message], folder: str
+    agent: str,
+    session: Session,
+    messages: Iterable[Message],
+    folder: str,
+    title: str | None = None,
 ) -> WritableSession:
-    """Return the session as the agent can represent it, to be resumed in `folder`."""
-    return prepare_conversation(_load_writer(agent).RULES, session, messages, folder)
+    """Return the session as the agent can represent it, to be resumed in `folder`.
+
+    The agent shows `title`, by default the session's own.
+    """
+    rules, title = _load_writer(agent).RULES, title or session.title
+    return prepare_conversation(rules, session, messages, folder, title)
 
 
 def render_conversation(agent: str, conversation: WritableSession) -> Iterator[str]:

@@ -51,6 +51,9 @@ def render_session(conversation: WritableSession) -> Iterator[str]:
             yield chain.render_message("user", turn.time, turn.id, content)
         else:
             yield from chain.render_answer(turn)
+    if conversation.title and not conversation.is_native:
+        title = {"type": "custom-title", "customTitle": conversation.title}
+        yield encode_line({**title, "sessionId": conversation.id})
 
 
 class _LineChain:
@@ -127,7 +130,7 @@ class _LineChain:
         return encode_line(line)
 
     def _derive(self, kind: str, derive: _Derive) -> str:
-        return derive("claude-code", self.conversation.session.id, f"{kind} {self.count}")
+        return derive("claude-code", self.conversation.id, f"{kind} {self.count}")
 
 
 def _to_content(texts: tuple[str, ...]) -> str | list[JsonObject]:

@@ -58,6 +58,9 @@ def render_session(conversation: WritableSession) -> Iterator[str]:
             rendered.append(event)
         line += len(rendered)
         yield from rendered
+    if conversation.title and not conversation.is_native:
+        event = {"type": "thread_name_updated", "thread_id": conversation.id}
+        yield _encode_item("event_msg", started, {**event, "thread_name": conversation.title})
 
 
 def _render_compaction(turn: Turn) -> Iterator[str]:
@@ -66,10 +69,12 @@ def _render_compaction(turn: Turn) -> Iterator[str]:
 
 
 def _render_event(turn: Turn) -> str | None:
-    """Return the event without which a session is not listed."""
+    """Return the event from which Codex shows the turn; without prompts, the session is not listed."""
+    text = "\n\n".join(turn.texts)
     if turn.role != "user":
-        return None
-    event: JsonObject = {"type": "user_message", "message": "\n".join(turn.texts), "images": []}
+        event: JsonObject = {"type": "agent_message", "message": text}
+        return _encode_item("event_msg", turn.time, event) if text else None
+    event = {"type": "user_message", "message": text, "images": []}
     return _encode_item("event_msg", turn.time, event)
 
 

@@ -47,13 +47,13 @@ def render_session(conversation: WritableSession) -> Iterator[str]:
         if turn.summary:
             yield _render_summary(conversation, number, turn.summary, turn.time)
         yield encode_line(_build_message(conversation, number, turn))
-    if session.title and conversation.is_native:
-        yield encode_line({"$set": {"summary": session.title}})
+    if conversation.title:
+        yield encode_line({"$set": {"summary": conversation.title}})
 
 
 def _build_message(conversation: WritableSession, number: int, turn: Turn) -> JsonObject:
     parts = [{"text": text} for text in turn.texts]
-    id = turn.id or derive_uuid("gemini", conversation.session.id, f"message {number}")
+    id = turn.id or derive_uuid("gemini", conversation.id, f"message {number}")
     head = {"id": id, "timestamp": format_iso_time(turn.time)}
     if turn.role == "user":
         return {**head, "type": "user", "content": parts}
@@ -64,7 +64,7 @@ def _build_message(conversation: WritableSession, number: int, turn: Turn) -> Js
 
 
 def _render_summary(conversation: WritableSession, number: int, summary: str, time: float) -> str:
-    id = derive_uuid("gemini", conversation.session.id, f"summary {number}")
+    id = derive_uuid("gemini", conversation.id, f"summary {number}")
     head = {"id": id, "timestamp": format_iso_time(time), "type": "user"}
     if not summary.startswith("<state_snapshot>"):
         summary = f"<state_snapshot>\n{summary}\n</state_snapshot>"

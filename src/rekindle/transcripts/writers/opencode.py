@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from rekindle.json_fields import JsonObject, drop_none
+from rekindle.types import MAX_TITLE_CHARS
 
 from .turns import (
     AgentRules,
@@ -46,7 +47,8 @@ def render_session(conversation: WritableSession) -> Iterator[str]:
     """Yield the document."""
     session = conversation.session
     created, updated = to_milliseconds(session.started), to_milliseconds(session.last_active)
-    title = " ".join((session.title or session.preview or "").split()) or "Untitled session"
+    title = conversation.title or " ".join((session.preview or "").split()) or "Untitled session"
+    title = title[:MAX_TITLE_CHARS]
     info = {
         "id": conversation.id,
         "slug": conversation.id.removeprefix("ses_").lower(),
@@ -67,6 +69,7 @@ class _OpenCodeMessages:
         self.conversation = conversation
         self.prompt_id = ""
         self.last_value = 0
+        self.copied_ids: dict[str, str] = {}
         self.model = {
             "providerID": conversation.provider or "unknown",
             "modelID": conversation.session.model or "unknown",
@@ -142,12 +145,17 @@ class _OpenCodeMessages:
         found = _MESSAGE_ID.fullmatch(turn.id or "")
         if found is None:
             return self._derive_id(turn.time), False
-        return found[1], found[2] is not None
+        if self.conversation.id == self.conversation.session.id:
+            return found[1], found[2] is not None
+        # OpenCode has every id once, and may still have the session that this is a copy of.
+        if found[1] not in self.copied_ids:
+            self.copied_ids[found[1]] = self._derive_id(turn.time)
+        return self.copied_ids[found[1]], found[2] is not None
 
     def _derive_id(self, time: float) -> str:
         value = (to_milliseconds(time) * _COUNTER_STEP) % (1 << _TIME_BITS)
         self.last_value = value if value > self.last_value else self.last_value + 1
-        digits = derive_hex("opencode", self.conversation.session.id, f"{self.last_value}")
+        digits = derive_hex("opencode", self.conversation.id, f"{self.last_value}")
         return f"msg_{self.last_value % (1 << _TIME_BITS):012x}{digits[:14]}"
 
 

@@ -47,8 +47,8 @@ def render_session(conversation: WritableSession) -> Iterator[str]:
     header = {"type": "session", "version": _VERSION, "id": conversation.id}
     yield encode_line({**header, "timestamp": started, "cwd": conversation.folder})
     chain = _EntryChain(conversation)
-    if conversation.is_native and conversation.session.title:
-        name = " ".join(conversation.session.title.split())
+    if conversation.title:
+        name = conversation.title
         yield chain.render_entry("session_info", conversation.session.started, name=name)
     for turn in conversation.turns:
         if turn.summary:
@@ -132,7 +132,7 @@ class _EntryChain:
     def _derive_id(self) -> str:
         number = len(self.seen)
         while True:
-            id = derive_hex("pi", self.conversation.session.id, f"entry {number}")[:8]
+            id = derive_hex("pi", self.conversation.id, f"entry {number}")[:8]
             if id not in self.seen:
                 return id
             number += 1_000_000

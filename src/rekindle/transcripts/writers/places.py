@@ -24,11 +24,13 @@ class SessionPlace(NamedTuple):
     """Where an agent finds a session.
 
     `existing` is the file in which the agent still has it. `commands` are to be run in this order.
+    `is_staged` if the agent has to import the file, which is ours.
     """
 
     path: Path
     existing: Path | None
     commands: tuple[str, ...]
+    is_staged: bool = False
 
 
 class UserFolders(NamedTuple):
@@ -49,9 +51,8 @@ def find_place(
     agent, id = conversation.agent, conversation.id
     if agent == "opencode":
         return _find_opencode_place(conversation, folders)
-    roots = [location.root for location in list_locations(agent, folders.home, folders.env)]
-    pattern, ending = _PATTERNS[agent], _ENDINGS[agent].format(id=id, short=id[:8])
-    existing = next(_iter_matches(roots, pattern, ending), None)
+    roots, ending = _list_roots(agent, folders), _build_ending(agent, id)
+    existing = next(_iter_matches(roots, _PATTERNS[agent], ending), None)
     original = next(
         (
             Path(path)
@@ -65,6 +66,34 @@ def find_place(
     return SessionPlace(path, existing, (_build_command(conversation),))
 
 
+def find_session_file(agent: str, id: str, folders: UserFolders) -> Path | None:
+    """Return the file or database in which an agent has the session with this id."""
+    if agent != "opencode":
+        matches = _iter_matches(
+            _list_roots(agent, folders), _PATTERNS[agent], _build_ending(agent, id)
+        )
+        return next(matches, None)
+    locations = list_locations(agent, folders.home, folders.env)
+    paths = (path for location in locations for path in location.list_existing())
+    return next((path for path in paths if _contains_opencode_session(path, id)), None)
+
+
+def _contains_opencode_session(path: Path, id: str) -> bool:
+    if path.is_dir():  # before it had a database
+        return next(path.rglob(f"{id}.json"), None) is not None
+    from rekindle.transcripts.readers.sqlite_file import has_row
+
+    return has_row(path, "SELECT 1 FROM session WHERE id = ?", id)
+
+
+def _list_roots(agent: str, folders: UserFolders) -> list[Path]:
+    return [location.root for location in list_locations(agent, folders.home, folders.env)]
+
+
+def _build_ending(agent: str, id: str) -> str:
+    return _ENDINGS[agent].format(id=id, short=id[:8])
+
+
 def _iter_matches(roots: Iterable[Path], pattern: str, ending: str) -> Iterator[Path]:
     for root in roots:
         for path in root.glob(pattern):
@@ -72,9 +101,13 @@ def _iter_matches(roots: Iterable[Path], pattern: str, ending: str) -> Iterator[
                 yield path
 
 
+def build_resume_words(agent: str, id: str) -> tuple[str, ...]:
+    """Return the words of the command with which an agent resumes a session of its own."""
+    return (*_RESUME_WORDS[agent], id)
+
+
 def _build_command(conversation: WritableSession) -> str:
-    words = _RESUME_WORDS[conversation.agent]
-    command = f"{words} {shlex.quote(conversation.id)}"
+    command = shlex.join(build_resume_words(conversation.agent, conversation.id))
     if conversation.agent == "opencode" and conversation.provider is None:
         command += " --model PROVIDER/MODEL"  # it would ask for the one of the last prompt
     folder = conversation.folder
@@ -131,7 +164,7 @@ def _find_opencode_place(conversation: WritableSession, folders: UserFolders) ->
     existing = path if path.exists() else None
     # OpenCode keeps sessions in a database of its own, so it has to import them itself.
     commands = (f"opencode import {shlex.quote(str(path))}", _build_command(conversation))
-    return SessionPlace(path, existing, commands)
+    return SessionPlace(path, existing, commands, is_staged=True)
 
 
 _ENDINGS = {
@@ -153,9 +186,9 @@ _BUILDERS = {
     "gemini": _build_gemini_path,
 }
 _RESUME_WORDS = {
-    "claude-code": "claude --resume",
-    "codex": "codex resume",
-    "opencode": "opencode --session",
-    "pi": "pi --session",
-    "gemini": "gemini --resume",
+    "claude-code": ("claude", "--resume"),
+    "codex": ("codex", "resume"),
+    "opencode": ("opencode", "--session"),
+    "pi": ("pi", "--session"),
+    "gemini": ("gemini", "--resume"),
 }

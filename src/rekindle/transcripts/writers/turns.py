@@ -13,7 +13,7 @@ from uuid import UUID
 
 from rekindle.json_fields import JsonObject, as_object, get_text
 from rekindle.transcripts.export.common import format_arguments, parse_arguments, replace_surrogates
-from rekindle.types import Content, Message, Session, ToolCall
+from rekindle.types import MAX_TITLE_CHARS, Content, Message, Session, ToolCall
 
 _BACKTICKS = re.compile(r"`{3,}")
 _MAX_NAME_LENGTH = 100
@@ -102,6 +102,7 @@ class WritableSession(NamedTuple):
     is_native: bool  # the agent itself wrote the session
     turns: tuple[Turn, ...]
     omitted: Mapping[str, int]
+    title: str | None = None  # that the agent is to show
 
     @property
     def provider(self) -> str | None:
@@ -111,28 +112,39 @@ class WritableSession(NamedTuple):
 
 
 def prepare_conversation(
-    rules: AgentRules, session: Session, messages: Iterable[Message], folder: str
+    rules: AgentRules,
+    session: Session,
+    messages: Iterable[Message],
+    folder: str,
+    title: str | None = None,
 ) -> WritableSession:
     """Prepare a session for the writer of an agent."""
     is_native = session.source == rules.agent
-    id = session.id if is_native and rules.session_id.fullmatch(session.id) else None
     builder = _TurnBuilder(rules, session, is_native=is_native)
     turns = tuple(builder.build_turns(list(messages)))
     return WritableSession(
         agent=rules.agent,
-        id=id or _derive_session_id(rules, session.id),
+        id=choose_session_id(rules, session),
         session=session,
         folder=folder,
         is_native=is_native,
         turns=turns,
         omitted=dict(builder.omitted),
+        title=" ".join(replace_surrogates(title or "").split())[:MAX_TITLE_CHARS] or None,
     )
 
 
-def _derive_session_id(rules: AgentRules, session: str) -> str:
+def choose_session_id(rules: AgentRules, session: Session) -> str:
+    """Return the id of a session for an agent: its own, or one that is derived from it.
+
+    A session that has grown since it was handed over gets another one, and is handed over again.
+    """
+    if session.source == rules.agent and rules.session_id.fullmatch(session.id):
+        return session.id
+    key = f"{session.message_count} messages"
     if not rules.session_prefix:
-        return derive_uuid(rules.agent, session)
-    return f"{rules.session_prefix}{derive_hex(rules.agent, session, '')[:26]}"
+        return derive_uuid(rules.agent, session.id, key)
+    return f"{rules.session_prefix}{derive_hex(rules.agent, session.id, key)[:26]}"
 
 
 class _TurnBuilder:

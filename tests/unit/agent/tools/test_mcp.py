@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 pytest.importorskip("mcp")
 SCRIPT = str(Path(__file__).with_name("mcp_server.py"))
-CONTEXT = ToolContext(session="s", cwd=Path("/tmp"))
+CONTEXT = ToolContext(session="s", cwd=Path("/tmp"), approval="never")
 
 
 def small(**fields: Any) -> McpConnection:

@@ -25,6 +25,7 @@ from rekindle.processes.types import ProcessLimits
 from rekindle.types import ToolCall
 from tests.processes import QUICK, alive, embedded, output_of, runs, supervised
 from tests.remote_hosts import Podman
+from tests.unit.agent.tools.calling import is_sleeping, name_sleep
 from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
@@ -120,11 +121,11 @@ async def test_a_program_that_wants_a_terminal_gets_one(
 async def test_a_kill_ends_all_that_was_started(tmp_path: Path, context: ToolContext) -> None:
     async with embedded(tmp_path / "p") as processes:
         agent = Agent(processes, context)
-        id = await agent.start("sleep 300 & echo $!; wait")
-        child = int((await output_of(processes, id, "\n")).strip())
-        assert alive(child)
+        id = await agent.start(f"{name_sleep(300)} & echo $!; wait")
+        await output_of(processes, id, "\n")
+        assert is_sleeping(name_sleep(300))
         assert (await agent.act("kill", id))["state"] == "killed"
-        assert not alive(child)
+        assert not is_sleeping(name_sleep(300))
 
 
 @runs

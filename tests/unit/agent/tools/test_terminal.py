@@ -16,7 +16,7 @@ from rekindle.agent.tools.builtin.terminal import OUTPUT_CHARACTERS, TERMINAL
 from rekindle.agent.tools.registry import ToolRegistry
 from rekindle.agent.tools.tool import ApprovalRequest, ToolContext
 from rekindle.types import ToolCall
-from tests.unit.agent.tools.calling import call, error
+from tests.unit.agent.tools.calling import call, error, name_sleep, remains_asleep
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -180,26 +180,28 @@ def test_the_setting_decides_when_to_ask(context: ToolContext, work: Path) -> No
 
 
 def test_when_the_time_is_over_the_whole_group_is_ended(context: ToolContext, work: Path) -> None:
-    command = "(trap '' TERM; sleep 61 & echo $! > child; wait) & echo started; sleep 60"
+    command = f"(trap '' TERM; {name_sleep(61)} & echo > child; wait) & echo started; sleep 60"
     began = time.monotonic()
     answer = said(context._replace(approval="never"), command, timeout=2)
     assert time.monotonic() - began < 10
     assert answer["output"] == "started\n"
     assert "took longer than 2 s" in answer["error"]
     assert answer["exit_code"] != 0
-    assert not is_running(int(wait_for(work / "child")))
+    assert (work / "child").exists()
+    assert not remains_asleep(name_sleep(61))
 
 
 def test_a_child_that_left_the_group_is_ended_too(context: ToolContext, work: Path) -> None:
-    command = "setsid sh -c 'echo $$ > child; exec sleep 62' & sleep 60"
+    command = f"setsid sh -c 'echo $$ > child; exec {name_sleep(62)}' & sleep 60"
     said(context._replace(approval="never"), command, timeout=2)
-    assert not is_running(int(wait_for(work / "child")))
+    assert (work / "child").exists()
+    assert not remains_asleep(name_sleep(62))
 
 
 def test_cancelling_ends_the_command_with_all_it_started(context: ToolContext, work: Path) -> None:
     async def main() -> None:
         box = ToolRegistry([TERMINAL]).select()
-        arguments = json.dumps({"command": "sleep 63 & echo $! > child; sleep 60"})
+        arguments = json.dumps({"command": f"{name_sleep(63)} & echo $! > child; sleep 60"})
         task = asyncio.create_task(box.run(ToolCall("1", "terminal", arguments), context))
         while not (work / "child").exists() or not (work / "child").read_text():
             await asyncio.sleep(0.02)
@@ -208,18 +210,17 @@ def test_cancelling_ends_the_command_with_all_it_started(context: ToolContext, w
             await task
 
     asyncio.run(main())
-    assert not is_running(int((work / "child").read_text()))
+    assert not remains_asleep(name_sleep(63))
 
 
 def test_what_is_left_in_the_background_is_ended_and_said(context: ToolContext, work: Path) -> None:
     began = time.monotonic()
-    answer = said(context, "sleep 64 & echo $! > child; echo done")
+    answer = said(context, f"{name_sleep(64)} & echo done")
     assert time.monotonic() - began < 10
     assert answer["output"] == "done\n"
     assert answer["exit_code"] == 0
     assert "left background processes running" in answer["error"]
-    time.sleep(0.1)
-    assert not is_running(int(wait_for(work / "child")))
+    assert not remains_asleep(name_sleep(64))
 
 
 def test_endless_output_takes_bounded_memory_and_time(context: ToolContext) -> None:

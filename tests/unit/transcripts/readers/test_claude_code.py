@@ -343,3 +343,66 @@ def test_lines_that_repeat_messages_for_bookkeeping_are_not_messages(write: Writ
         {"type": "cost-state", "totalCostUSD": 0.1, **session},
     )
     assert [m.content for m in messages(read_transcript(path))] == ["do it", "Done."]
+
+
+def read_branches(write: Write, *lines: Any) -> tuple[list[str], frozenset[str]]:
+    """The ids of a file's messages in order, and of those on branches left behind."""
+    events = [*read_transcript(write(*lines))]
+    ids = [one.platform_message_id or "" for one in events if isinstance(one, Message)]
+    (updated,) = [one for one in events if isinstance(one, SessionUpdated)]
+    return ids, updated.abandoned
+
+
+def test_a_prompt_that_was_edited_and_its_answer_are_left_behind(
+    write: Write,
+) -> None:
+    c = Claude("s")
+    first = c.prompt("start")
+    reply = c.answer("m1", said("ok"), parentUuid=first["uuid"])
+    old = c.prompt("old way", parentUuid=reply["uuid"])
+    old_reply = c.answer("m2", call("t1"), parentUuid=old["uuid"])
+    old_result = c.result("t1", "x", parentUuid=old_reply["uuid"])
+    note = c.line("system", None, subtype="turn_duration", parentUuid=reply["uuid"])
+    new = c.prompt("new way", parentUuid=note["uuid"])
+    new_reply = c.answer("m3", said("done"), parentUuid=new["uuid"])
+    ids, left = read_branches(write, first, reply, old, old_reply, old_result, note, new, new_reply)
+    assert ids == [first["uuid"], "m1", old["uuid"], "m2", "t1", new["uuid"], "m3"]
+    assert left == {old["uuid"], "m2", "t1"}
+
+
+def test_parallel_calls_and_prompts_beside_answers_are_no_branches(
+    write: Write,
+) -> None:
+    c = Claude("s")
+    first = c.prompt("start")
+    one = c.answer("m1", call("t1"), parentUuid=first["uuid"])
+    two = c.answer("m1", call("t2"), parentUuid=one["uuid"])
+    result = c.result("t1", "x", parentUuid=one["uuid"])
+    other = c.result("t2", "y", parentUuid=two["uuid"])
+    aside = c.prompt("/exit", parentUuid=other["uuid"])
+    reply = c.answer("m2", said("done"), parentUuid=other["uuid"])
+    assert read_branches(write, first, one, two, result, other, aside, reply)[1] == frozenset()
+
+
+def test_a_copied_prompt_and_a_cleared_context_leave_nothing_behind(
+    write: Write,
+) -> None:
+    c = Claude("s")
+    first = c.prompt("start")
+    reply = c.answer("m1", said("ok"), parentUuid=first["uuid"])
+    asked = c.prompt("go on", parentUuid=reply["uuid"])
+    copy = c.prompt("go on", parentUuid=reply["uuid"], timestamp=asked["timestamp"])
+    fresh = c.prompt("Implement the following plan: x")
+    done = c.answer("m2", said("done"), parentUuid=fresh["uuid"])
+    assert read_branches(write, first, reply, asked, copy, fresh, done)[1] == frozenset()
+
+
+def test_a_compaction_continues_the_branch_before_it(write: Write) -> None:
+    c = Claude("s")
+    first = c.prompt("start")
+    reply = c.answer("m1", said("ok"), parentUuid=first["uuid"])
+    old = c.prompt("old", parentUuid=reply["uuid"])
+    new = c.prompt("new", parentUuid=reply["uuid"])
+    boundary = c.line("system", None, subtype="compact_boundary", logicalParentUuid=new["uuid"])
+    done = c.answer("m2", said("done"), parentUuid=boundary["uuid"])
+    assert read_branches(write, first, reply, old, new, boundary, done)[1] == {old["uuid"]}

@@ -233,6 +233,32 @@ def test_text_cannot_close_the_fence_that_it_is_put_into() -> None:
 
 
 @pytest.mark.parametrize("agent", AGENTS)
+def test_a_copy_has_the_title_that_it_is_given(agent: str, tmp_path: Path) -> None:
+    messages = [Message("user", "one", timestamp=1.0), Message("assistant", "two", timestamp=2.0)]
+    session = Session("x", source="hermes", message_count=2)
+    conversation = convert_session(agent, session, messages, "/work", "Plan\n\ud800 (from hermes)")
+    path = tmp_path / "written"
+    path.write_text("".join(render_conversation(agent, conversation)))
+    (found,) = read_sessions(path).values()
+    assert (found.session.title or "").endswith("(from hermes)")
+    assert [message.text for message in found.messages] == ["one", "two"]
+
+
+def test_a_copy_for_opencode_shares_no_id_with_the_session_it_is_a_copy_of() -> None:
+    messages = [
+        Message("user", "one", timestamp=1.0, platform_message_id="msg_a"),
+        Message("assistant", "two", timestamp=2.0, platform_message_id="msg_b"),
+        Message("assistant", "three", timestamp=3.0, platform_message_id="msg_b:1"),
+    ]
+    fork = Session("20260101_fork", source="opencode", message_count=3)
+    conversation = convert_session("opencode", fork, messages, "/work")
+    document = json.loads("".join(render_conversation("opencode", conversation)))
+    ids = [message["info"]["id"] for message in document["messages"]]
+    assert len(ids) == 2
+    assert not {"msg_a", "msg_b"} & set(ids)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
 def test_ids_are_always_the_same_and_differ_from_session_to_session(agent: str) -> None:
     messages = [Message("user", "one"), Message("assistant", "two", timestamp=5.0)]
 

@@ -1,7 +1,6 @@
 """`execute_code`: run Python in a separate process with limits on time, memory and output.
 
-The process gets an empty folder and an environment without our secrets. It runs as the same user:
-the limits contain mistakes, they are not a sandbox.
+The process runs in the sandbox with an empty folder of its own and an environment without our secrets.
 """
 
 from __future__ import annotations
@@ -14,10 +13,24 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from rekindle.agent.tools.child_process import ChildResult, run_child
+from rekindle.agent.tools.child_process import ChildResult
+from rekindle.agent.tools.confinement import (
+    ACCESS_LEVELS,
+    Access,
+    find_confinement_reasons,
+    get_sandbox,
+    run_confined,
+)
 from rekindle.agent.tools.environment import build_code_environment
-from rekindle.agent.tools.tool import Tool, ToolContext, ToolResult, build_schema
+from rekindle.agent.tools.tool import (
+    CallAssessment,
+    Tool,
+    ToolContext,
+    ToolResult,
+    build_schema,
+)
 from rekindle.errors import ToolError
+from rekindle.sandbox.bubblewrap import SCRATCH
 from rekindle.types import JSON
 
 DEFAULT_SECONDS = 60
@@ -42,7 +55,8 @@ async def _execute_code(context: ToolContext, arguments: Mapping[str, JSON]) -> 
     try:
         script = Path(folder, "main.py")
         await asyncio.to_thread(script.write_bytes, code)
-        result = await _run_script(context, folder, script, seconds)
+        access: Access = arguments.get("access", "sandbox")
+        result = await _run_script(context, folder, script, seconds, access)
     except OSError as error:
         raise ToolError(f"could not start the code: {error}") from None
     finally:
@@ -51,17 +65,31 @@ async def _execute_code(context: ToolContext, arguments: Mapping[str, JSON]) -> 
 
 
 async def _run_script(
-    context: ToolContext, folder: str, script: Path, seconds: float
+    context: ToolContext, folder: str, script: Path, seconds: float, access: Access
 ) -> ChildResult:
     limits = (MEMORY_MEGABYTES * 1024, FILE_MEGABYTES * 2048, int(seconds) + 1)
     limited = ("/bin/sh", "-c", _LIMIT_SCRIPT, "sh", *map(str, limits))
-    return await run_child(
+    sandbox = get_sandbox(context)
+    is_moved = sandbox.mode == "bubblewrap" and access != "system"
+    home = SCRATCH if is_moved else folder
+    return await run_confined(
+        context,
         (*limited, sys.executable, "-I", "-B", "-X", "utf8", script.name),
         cwd=folder,
-        environment=build_code_environment(context, folder),
+        environment=build_code_environment(context, home),
         seconds=seconds,
         characters=OUTPUT_CHARACTERS,
+        access=access,
+        scratch=folder,
     )
+
+
+def _assess_code(context: ToolContext, arguments: Mapping[str, JSON]) -> CallAssessment:
+    access: Access = arguments.get("access", "sandbox")
+    reasons = find_confinement_reasons(context, access)
+    if get_sandbox(context).mode == "off":
+        reasons = ("runs code without a sandbox",)
+    return CallAssessment(str(arguments["code"]), reasons)
 
 
 def _build_result(result: ChildResult, seconds: float) -> ToolResult:
@@ -86,7 +114,8 @@ EXECUTE_CODE = Tool(
     toolset="code",
     description=(
         "Run a Python script in a new process and an empty folder. Returns JSON: output (stdout and"
-        " stderr), exit_code, error. Nothing persists between calls. Limits:"
+        " stderr), exit_code, error. Nothing persists between calls. It runs in a sandbox: it sees the"
+        " workspace by its absolute path, but no other files, processes or network. Limits:"
         f" {MEMORY_MEGABYTES} MB of memory, {DEFAULT_SECONDS} s unless timeout is set."
     ),
     parameters=build_schema(
@@ -96,6 +125,14 @@ EXECUTE_CODE = Tool(
             "minLength": 1,
             "maxLength": MAX_CODE_CHARACTERS,
             "description": "the script",
+        },
+        access={
+            "type": "string",
+            "enum": list(ACCESS_LEVELS),
+            "description": (
+                "what it needs to reach: sandbox (default), network, or system (outside the sandbox);"
+                " the user is asked about the last two"
+            ),
         },
         timeout={
             "type": "number",
@@ -108,4 +145,6 @@ EXECUTE_CODE = Tool(
     emoji="🐍",
     seconds=MAX_SECONDS + 30,
     characters=2 * OUTPUT_CHARACTERS + 2000,
+    abilities=frozenset(("read_files", "write_files", "run_code", "reach_network")),
+    assess=_assess_code,
 )

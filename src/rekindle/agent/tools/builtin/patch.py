@@ -8,7 +8,13 @@ from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher, unified_diff
 from itertools import islice
 
-from rekindle.agent.tools.sandbox_paths import SandboxPath, open_file, replace_file, resolve_path
+from rekindle.agent.tools.sandbox_paths import (
+    SandboxPath,
+    assess_write,
+    open_file,
+    replace_file,
+    resolve_path,
+)
 from rekindle.agent.tools.tool import Tool, ToolContext, build_schema
 from rekindle.errors import ToolError
 from rekindle.types import JSON
@@ -171,6 +177,8 @@ PATCH = Tool(
         },
     ),
     handler=_patch_file,
+    abilities=frozenset(("read_files", "write_files")),
+    assess=assess_write,
     emoji="🩹",
     seconds=30,
 )

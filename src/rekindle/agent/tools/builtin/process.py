@@ -15,8 +15,15 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from rekindle.agent.tools.child_process import ChildResult
+from rekindle.agent.tools.confinement import Access, confine_command
 from rekindle.agent.tools.environment import build_command_environment
-from rekindle.agent.tools.tool import Tool, ToolContext, ToolResult, build_schema
+from rekindle.agent.tools.tool import (
+    CallAssessment,
+    Tool,
+    ToolContext,
+    ToolResult,
+    build_schema,
+)
 from rekindle.agent.tools.truncate import truncate_middle
 from rekindle.errors import InvalidInput, NotFound, ProcessError, ToolError
 from rekindle.processes.backends.base import TerminalSize
@@ -27,7 +34,8 @@ from rekindle.types import JSON
 from .terminal import (
     OUTPUT_CHARACTERS,
     build_terminal,
-    require_approval,
+    find_command_risks,
+    get_access,
     resolve_workdir,
     run_locally,
 )
@@ -59,19 +67,27 @@ class ProcessStarter(NamedTuple):
         *,
         pty: bool = False,
         watches: tuple[Watch, ...] = (),
+        access: Access = "sandbox",
     ) -> Process:
-        """Start an approved command in its own shell."""
+        """Start an approved command in its own shell; on this machine, in the sandbox."""
         shell = (shutil.which("bash") or "/bin/sh") if self.is_local else "sh"
+        environment = build_command_environment(context) if self.is_local else {}
+        wrapper: tuple[str, ...] = ()
+        if self.is_local:
+            confined = await confine_command(context, workdir, environment, access, background=True)
+            if confined is not None:
+                wrapper, environment = confined.wrapper, dict(confined.environment)
         try:
             return await self.processes.start(
                 (shell, "-c", command),
                 owner=get_owner(context),
                 cwd=workdir,
-                env=build_command_environment(context) if self.is_local else {},
+                env=environment,
                 pty=TerminalSize() if pty else None,
                 backend=self.backend,
                 watches=watches,
                 session=context.session,
+                wrapper=wrapper,
             )
         except (ProcessError, InvalidInput) as error:
             raise ToolError(f"could not start the command: {error}") from None
@@ -110,13 +126,13 @@ async def _handle_terminal(
     if "timeout" in arguments:
         raise ToolError("timeout: not allowed with background=true; end it with `process`")
     workdir = await starter.resolve_folder(context, arguments.get("workdir", "."))
-    await require_approval(context, command, workdir)
     process = await starter.start(
         context,
         command,
         workdir,
         pty=bool(arguments.get("pty")),
         watches=_build_watches(context, arguments),
+        access=get_access(arguments),
     )
     fields = {"process_id": process.id, "state": process.state, "pid": process.pid}
     hint = "Running in the background; manage it with `process`."
@@ -135,11 +151,16 @@ def _build_watches(context: ToolContext, arguments: Mapping[str, JSON]) -> tuple
 
 
 async def _run_on_backend(
-    starter: ProcessStarter, context: ToolContext, command: str, workdir: str, seconds: float
+    starter: ProcessStarter,
+    context: ToolContext,
+    command: str,
+    workdir: str,
+    seconds: float,
+    access: Access,
 ) -> ChildResult:
     """Run a command on another backend and wait for its end; leave nothing running there."""
     processes, owner = starter.processes, get_owner(context)
-    process = await starter.start(context, command, workdir)
+    process = await starter.start(context, command, workdir, access=access)
     id, end = process.id, time.monotonic() + seconds
     try:
         await processes.close_stdin(id, owner=owner)
@@ -176,6 +197,16 @@ async def _handle_process(
         raise ToolError(f"{error}; see `list`") from None
     except (ProcessError, InvalidInput) as error:
         raise ToolError(f"{action}: {error}") from None
+
+
+def _assess_action(context: ToolContext, arguments: Mapping[str, JSON]) -> CallAssessment:
+    """Assess an action: input may be a command, and is read by the same rules."""
+    action: str = arguments["action"]
+    command = f"{action} {arguments.get('process_id', '')} {arguments.get('data', '')}".strip()
+    if action not in ("write", "submit"):
+        return CallAssessment(command, acts=action == "kill")
+    risks = find_command_risks(str(arguments.get("data", "")), context, str(context.cwd))
+    return CallAssessment(command, risks)
 
 
 def _list_processes(found: list[Process]) -> ToolResult:
@@ -313,7 +344,7 @@ def build_background_tools(processes: Processes, backend: str = "local") -> tupl
     """Build a `terminal` that can run commands in the background, and the `process` tool."""
     starter = ProcessStarter(processes, backend)
     runner = run_locally if starter.is_local else partial(_run_on_backend, starter)
-    foreground = build_terminal(runner, starter.resolve_folder)
+    foreground = build_terminal(runner, starter.resolve_folder, is_local=starter.is_local)
     parameters = dict(foreground.parameters)
     parameters["properties"] = {
         **foreground.parameters["properties"],
@@ -362,4 +393,6 @@ def _build_process_tool(processes: Processes) -> Tool:
         emoji="⚙️",
         seconds=None,  # wait has its own limit
         characters=2 * OUTPUT_CHARACTERS + 2000,  # JSON may escape a character as two
+        abilities=frozenset(("run_code",)),
+        assess=_assess_action,
     )

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import BinaryIO, NamedTuple
 
-from rekindle.agent.tools.sandbox_paths import SandboxPath, open_file, resolve_path
+from rekindle.agent.tools.sandbox_paths import SandboxPath, assess_read, open_file, resolve_path
 from rekindle.agent.tools.tool import Tool, ToolContext, build_schema
 from rekindle.errors import ToolError
 from rekindle.types import JSON
@@ -142,6 +142,8 @@ READ_FILE = Tool(
         },
     ),
     handler=_read_file,
+    abilities=frozenset(("read_files",)),
+    assess=assess_read,
     emoji="📖",
     seconds=30,
 )

@@ -18,7 +18,13 @@ from typing import NamedTuple
 
 from rekindle.agent.tools.child_process import ChildResult, run_child
 from rekindle.agent.tools.environment import build_code_environment
-from rekindle.agent.tools.sandbox_paths import SandboxPath, open_folder, resolve_path
+from rekindle.agent.tools.sandbox_paths import (
+    SandboxPath,
+    assess_read,
+    is_secret_path,
+    open_folder,
+    resolve_path,
+)
 from rekindle.agent.tools.tool import Tool, ToolContext, build_schema
 from rekindle.errors import ToolError
 from rekindle.types import JSON
@@ -68,7 +74,17 @@ async def _search_files(context: ToolContext, arguments: Mapping[str, JSON]) -> 
             matches = await _search_with_ripgrep(program, context, folder, request)
         else:
             matches = await _search_with_walk(context, folder, path, request)
+    if only is None and request["target"] == "content":
+        matches = await asyncio.to_thread(_drop_credentials, matches, path)
     return _format_matches(matches, request, _build_prefix(path, context))
+
+
+def _drop_credentials(matches: SearchMatches, folder: SandboxPath) -> SearchMatches:
+    """Leave out matches in files that a person must be asked about."""
+    secret: dict[str, bool] = {}
+    for name in {match.path for match in matches.found}:
+        secret[name] = is_secret_path(folder._replace(parts=(*folder.parts, *name.split("/"))))
+    return matches._replace(found=[one for one in matches.found if not secret[one.path]])
 
 
 def _validate_pattern(pattern: str) -> None:
@@ -281,6 +297,8 @@ SEARCH_FILES = Tool(
         },
     ),
     handler=_search_files,
+    abilities=frozenset(("read_files",)),
+    assess=assess_read,
     emoji="🔍",
     seconds=SECONDS + 15,
 )

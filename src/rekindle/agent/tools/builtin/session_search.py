@@ -78,8 +78,8 @@ SESSION_SEARCH = Tool(
     name="session_search",
     toolset="sessions",
     description=(
-        'Search earlier conversations with this user. All words must occur; "a phrase", prefix* and'
-        " OR are supported. Each hit shows its session and the surrounding messages."
+        'Search earlier conversations with this user. All words must occur; "a phrase", prefix*, OR'
+        " and -word are supported. Each hit shows its session and the surrounding messages."
     ),
     parameters=build_schema(
         "query",

@@ -14,10 +14,22 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TypeAlias
 
-from rekindle.agent.tools.child_process import ChildResult, run_child
+from rekindle.agent.tools.child_process import ChildResult
+from rekindle.agent.tools.confinement import (
+    ACCESS_LEVELS,
+    Access,
+    find_confinement_reasons,
+    run_confined,
+)
 from rekindle.agent.tools.environment import build_command_environment
 from rekindle.agent.tools.sandbox_paths import is_allowed, resolve_path
-from rekindle.agent.tools.tool import ApprovalRequest, Tool, ToolContext, ToolResult, build_schema
+from rekindle.agent.tools.tool import (
+    CallAssessment,
+    Tool,
+    ToolContext,
+    ToolResult,
+    build_schema,
+)
 from rekindle.errors import ToolError
 from rekindle.shell.risk import find_risks
 from rekindle.types import JSON
@@ -25,29 +37,26 @@ from rekindle.types import JSON
 DEFAULT_SECONDS = 120
 MAX_SECONDS = 600
 OUTPUT_CHARACTERS = 30_000
-_APPROVAL_TEXT = {
-    "always": "every command needs approval",
-    "dangerous": "dangerous commands need approval",
-    "refuse": "dangerous commands are not allowed",
-}
 
 # Runs an approved command in a folder, with a timeout in seconds.
-ShellRunner: TypeAlias = Callable[[ToolContext, str, str, float], Awaitable[ChildResult]]
+ShellRunner: TypeAlias = Callable[[ToolContext, str, str, float, Access], Awaitable[ChildResult]]
 # Maps the folder that the model requested to the one to run in.
 WorkdirResolver: TypeAlias = Callable[[ToolContext, str], Awaitable[str]]
 
 
 async def run_locally(
-    context: ToolContext, command: str, workdir: str, seconds: float
+    context: ToolContext, command: str, workdir: str, seconds: float, access: Access
 ) -> ChildResult:
-    """Run a command on this machine."""
+    """Run a command on this machine, in the sandbox."""
     shell = shutil.which("bash") or "/bin/sh"
-    return await run_child(
+    return await run_confined(
+        context,
         (shell, "-c", command),
         cwd=workdir,
         environment=build_command_environment(context),
         seconds=seconds,
         characters=OUTPUT_CHARACTERS,
+        access=access,
     )
 
 
@@ -62,9 +71,8 @@ async def _handle_terminal(
     if "\0" in command:
         raise ToolError("command: must not contain NUL")
     workdir = await resolve(context, arguments.get("workdir", "."))
-    await require_approval(context, command, workdir)
     try:
-        result = await runner(context, command, workdir, seconds)
+        result = await runner(context, command, workdir, seconds, get_access(arguments))
     except (OSError, ValueError) as error:
         raise ToolError(f"could not start the command: {error}") from None
     return _build_result(result, seconds)
@@ -82,6 +90,27 @@ def _check_workdir(context: ToolContext, asked: str) -> str:
     return path
 
 
+def get_access(arguments: Mapping[str, JSON]) -> Access:
+    """Return what the call asks to reach."""
+    asked = arguments.get("access", "sandbox")
+    return asked if asked in ACCESS_LEVELS else "sandbox"
+
+
+def assess_command(
+    context: ToolContext, arguments: Mapping[str, JSON], *, is_local: bool = True
+) -> CallAssessment:
+    """Assess a command line: the effects that its words show, and what the sandbox does not prevent."""
+    command: str = arguments["command"]
+    asked: str = arguments.get("workdir", ".")
+    workdir = _check_workdir(context, asked) if is_local else asked
+    reasons = find_command_risks(command, context, workdir)
+    if is_local:
+        background = bool(arguments.get("background"))
+        access = get_access(arguments)
+        reasons += find_confinement_reasons(context, access, background=background)
+    return CallAssessment(command, reasons, workdir)
+
+
 def find_command_risks(command: str, context: ToolContext, workdir: str) -> tuple[str, ...]:
     """Return why the command needs approval in this context; empty if it is harmless."""
     return find_risks(
@@ -90,28 +119,6 @@ def find_command_risks(command: str, context: ToolContext, workdir: str) -> tupl
         home=context.environment.get("HOME", "/"),
         is_allowed=lambda path: is_allowed(context, path),
     )
-
-
-async def require_approval(context: ToolContext, command: str, workdir: str) -> None:
-    """Return if the command may run; otherwise raise a ToolError that says what to do instead."""
-    if context.approval == "never":
-        return
-    # In a thread, because resolving links on disk may be slow.
-    risks = await asyncio.to_thread(find_command_risks, command, context, workdir)
-    if not risks and context.approval != "always":
-        return
-    rule = _APPROVAL_TEXT[context.approval]
-    explanation = f"{rule}; this command: {'; '.join(risks)}" if risks else rule
-    if context.approval == "refuse":
-        raise ToolError(f"refused: {explanation}. Use another approach.", refused=True)
-    if context.approve is None:
-        hint = "Use another approach, or tell the user what to run."
-        raise ToolError(
-            f"refused: {explanation}, and nobody can be asked here. {hint}", refused=True
-        )
-    if not await context.approve(ApprovalRequest("terminal", command, workdir, risks)):
-        hint = "Do not retry; ask the user what to do instead."
-        raise ToolError(f"refused by the user: {explanation}. {hint}", refused=True)
 
 
 def _build_result(result: ChildResult, seconds: float) -> ToolResult:
@@ -128,7 +135,10 @@ def _build_result(result: ChildResult, seconds: float) -> ToolResult:
 
 
 def build_terminal(
-    runner: ShellRunner = run_locally, resolve: WorkdirResolver = resolve_workdir
+    runner: ShellRunner = run_locally,
+    resolve: WorkdirResolver = resolve_workdir,
+    *,
+    is_local: bool = True,
 ) -> Tool:
     """Build the tool, with commands run by `runner` in the folder that `resolve` returns."""
     return Tool(
@@ -137,12 +147,22 @@ def build_terminal(
         description=(
             "Run a shell command and wait for it to finish. Returns JSON: output (stdout and stderr"
             " combined), exit_code, error. Every call starts a new shell: `cd` and variables do not"
-            " persist. There is no input. Dangerous commands may need the user's approval."
+            " persist. There is no input. Commands run in a sandbox: they see the workspace and the"
+            " installed programs, but no other files, processes or network. Dangerous commands may need"
+            " the user's approval."
         ),
         parameters=build_schema(
             "command",
             command={"type": "string", "minLength": 1, "description": "command line for bash"},
             workdir={"type": "string", "description": "folder to run it in"},
+            access={
+                "type": "string",
+                "enum": list(ACCESS_LEVELS),
+                "description": (
+                    "what it needs to reach: sandbox (default), network, or system (outside the"
+                    " sandbox); the user is asked about the last two"
+                ),
+            },
             timeout={
                 "type": "number",
                 "exclusiveMinimum": 0,
@@ -154,6 +174,8 @@ def build_terminal(
         emoji="💻",
         seconds=None,  # has its own limit, and approval may take longer
         characters=2 * OUTPUT_CHARACTERS + 2000,  # JSON may escape a character as two
+        abilities=frozenset(("read_files", "write_files", "run_code", "reach_network")),
+        assess=partial(assess_command, is_local=is_local),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rekindle.agent.tools.sandbox_paths import replace_file, resolve_path
+from rekindle.agent.tools.sandbox_paths import assess_write, replace_file, resolve_path
 from rekindle.agent.tools.tool import Tool, ToolContext, build_schema
 from rekindle.errors import ToolError
 from rekindle.types import JSON
@@ -37,6 +37,8 @@ WRITE_FILE = Tool(
         content={"type": "string", "description": "the complete new content"},
     ),
     handler=_write_file,
+    abilities=frozenset(("read_files", "write_files")),
+    assess=assess_write,
     emoji="✍️",
     seconds=30,
 )

@@ -64,6 +64,8 @@ class LocalBackend:
 
     async def start(self, spec: ProcessSpec) -> RunningProcess:
         path = resolve_executable(spec.argv, spec.cwd, spec.env)
+        if spec.wrapper:
+            path = resolve_executable(spec.wrapper, spec.cwd, spec.env)
         try:
             return await self._start(spec, path)
         except OSError as error:
@@ -105,7 +107,7 @@ class LocalBackend:
             env.setdefault("TERM", "xterm-256color")
         return SpawnRequest(
             path,
-            spec.argv,
+            (*spec.wrapper, *spec.argv),
             spec.cwd or "/",
             env,
             exit=os.path.abspath(spec.folder / EXIT_FILE),  # the shim has another working directory

@@ -218,6 +218,7 @@ class _OtelConversation:
     def _create_thread(self, span: OtelSpan, parent: OtelThread | None) -> OtelThread:
         id = self.id if parent is None else f"{span.id}@{self.id}"
         owner = parent.session.id if parent else None
-        thread = OtelThread(Session(id=id, source=SOURCE, parent=owner))
+        agent = "agent" if parent else None
+        thread = OtelThread(Session(id=id, source=SOURCE, parent=owner, sub_agent=agent))
         self.threads.append(thread)
         return thread

@@ -6,7 +6,7 @@ open until later lines show that they are complete. Resumed sessions repeat earl
 under new line ids; copies are recognized by `message.id` and tool id. A sub-agent's lines
 (`isSidechain`) are a session of their own, whose parent is the session that the lines name. Injected
 lines (`isMeta`), progress and bookkeeping are not messages. A compaction is recorded in the `meta` of
-the message after it.
+the message after it. Branches that the user left by going back are reported at the end, see `branches`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ from rekindle.json_fields import (
     parse_timestamp,
     to_content,
 )
+from rekindle.judging.outcomes.requests import extract_request
 from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import TranscriptEvent
 from rekindle.transcripts.jsonio.jsonl import make_typed_decoder, read_line_events
-from rekindle.types import JSON, Message, Session, Tokens, ToolCall
-
-from .session_builder import (
+from rekindle.transcripts.readers.session_builder import (
     MASKED_IDS,
     AnswerBuilder,
     SessionBuilder,
@@ -43,6 +42,9 @@ from .session_builder import (
     make_tool_call,
     parse_tokens,
 )
+from rekindle.types import JSON, Message, Session, Tokens, ToolCall
+
+from .branches import BranchTree
 
 SOURCE = "claude-code"
 
@@ -94,6 +96,7 @@ class _ClaudeLine(TypedDict, total=False):
     forkedFrom: Any
     uuid: Any
     parentUuid: Any
+    logicalParentUuid: Any
     leafUuid: Any
     timestamp: Any
     cwd: Any
@@ -136,6 +139,7 @@ class _ClaudeFile:
         # A summary refers to a line that is still to come, or to one of the last few.
         self.titles_by_leaf: dict[str, str] = {}
         self.recent: deque[tuple[str, _ClaudeThread]] = deque(maxlen=64)
+        self.tree = BranchTree()
 
     def read_entry(self, number: int, line: JsonObject) -> Sequence[TranscriptEvent]:
         """Read one line and return the events that it completes."""
@@ -144,7 +148,10 @@ class _ClaudeFile:
             self._read_title(kind, line)
             return ()
         session = get_text(line, "sessionId")
-        if session is None or kind not in ("user", "assistant", "system"):
+        if session is None:
+            return ()
+        if kind not in ("user", "assistant", "system"):
+            self._add_to_tree(session, line, ())
             return ()
         thread = self._get_thread(session, line)
         if uuid := get_text(line, "uuid"):
@@ -152,6 +159,7 @@ class _ClaudeFile:
             if self.titles_by_leaf and (title := self.titles_by_leaf.pop(uuid, None)):
                 thread.set_title(title, 0)
         thread.update_session(line)
+        self._add_to_tree(session, line, [*_list_message_ids(number, line)])
         if kind == "assistant":
             messages = thread.read_answer(number, line)
         elif kind == "user":
@@ -162,10 +170,22 @@ class _ClaudeFile:
 
     def finish(self) -> Iterator[TranscriptEvent]:
         """Yield the open answers and the sessions with everything learned from the file."""
+        abandoned = self.tree.find_abandoned()
         for thread in self.threads.values():
+            thread.abandoned = abandoned
             yield from self.switch.append_messages(thread, thread.close_answers())
         for thread in self.threads.values():
             yield from thread.finish()
+
+    def _add_to_tree(self, session: str, line: JsonObject, ids: Sequence[str]) -> None:
+        """Note where a line belongs; a sub-agent's lines are a session of their own."""
+        uuid = get_text(line, "uuid")
+        if uuid is None or line.get("isSidechain") is True:
+            return
+        # The boundary of a compaction names the line before it in a field of its own.
+        parent = get_text(line, "parentUuid", "logicalParentUuid")
+        time = parse_timestamp(line.get("timestamp")) if ids and _is_prompt(line) else None
+        self.tree.add_line(session, uuid, parent, ids, time)
 
     def _get_thread(self, session: str, line: JsonObject) -> _ClaudeThread:
         agent = None
@@ -178,7 +198,9 @@ class _ClaudeFile:
         if thread is None:
             parent = session if agent else get_text(as_object(line.get("forkedFrom")), "sessionId")
             parent = None if parent == id else parent
-            thread = self.threads[id] = _ClaudeThread(Session(id=id, source=SOURCE, parent=parent))
+            thread = self.threads[id] = _ClaudeThread(
+                Session(id=id, source=SOURCE, parent=parent, sub_agent="agent" if agent else None)
+            )
         return thread
 
     def _find_root(self, line: JsonObject) -> str:
@@ -398,6 +420,33 @@ def _parse_blocks(raw_content: object) -> list[JsonObject]:
         if isinstance(raw_content, str) and raw_content
         else as_objects(raw_content)
     )
+
+
+def _list_message_ids(number: int, line: JsonObject) -> Iterator[str]:
+    """Yield the ids of the messages that a line belongs to; none if a harness wrote it."""
+    raw = as_object(line.get("message"))
+    uuid = get_text(line, "uuid")
+    if line.get("type") == "assistant":
+        yield get_text(raw, "id") or uuid or f"line:{number}"
+    elif line.get("type") == "user" and not line.get("isMeta") and not line.get("isCompactSummary"):
+        blocks = _parse_blocks(raw.get("content"))
+        calls = [block for block in blocks if block.get("type") == "tool_result"]
+        for index, block in enumerate(calls):
+            call = get_text(block, "tool_use_id") or ""
+            yield f"{uuid or ''}line:{number}:{index}" if call in MASKED_IDS else call
+        if len(calls) < len(blocks):
+            yield uuid or f"line:{number}"
+
+
+def _is_prompt(line: JsonObject) -> bool:
+    """Return whether a user wrote this line, and nothing else is in it."""
+    if line.get("type") != "user":
+        return False
+    blocks = _parse_blocks(as_object(line.get("message")).get("content"))
+    kinds = {block.get("type") for block in blocks}
+    if "tool_result" in kinds:
+        return False
+    return kinds > {"text"} or extract_request(_join_text(blocks)) is not None
 
 
 def _join_text(raw_content: object) -> str:

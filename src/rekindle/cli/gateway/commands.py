@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rekindle.types import Route, Usage, to_json_value
-
-from .help import CommandGroup
-from .output import (
+from rekindle.cli.help import CommandGroup
+from rekindle.cli.output import (
     Column,
     JsonOption,
     escape_control_chars,
@@ -22,7 +20,13 @@ from .output import (
     write_json_array,
     write_table,
 )
-from .store_access import ignore_sigpipe, load_settings, open_for_reading, open_for_writing
+from rekindle.cli.store_access import (
+    ignore_sigpipe,
+    load_settings,
+    open_for_reading,
+    open_for_writing,
+)
+from rekindle.types import Route, Usage, to_json_value
 
 if TYPE_CHECKING:
     from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
@@ -75,11 +79,10 @@ def show_status(json: JsonOption = False) -> None:
       rekindle gateway status
       rekindle gateway status --json
     """
-    from rekindle.gateway.service.instance import list_running_instances
     from rekindle.store.conversations.inbox import InboundMessage
 
-    gateways = [_query_health(note) for note in list_running_instances(load_settings().home)]
-    with open_for_reading() as store:
+    gateways = query_gateways()
+    with open_for_reading(refresh=False) as store:
         counts, undeliverable = store.inbox.get_counts(), store.inbox.list_undeliverable()
         active = store.routes.list(active_minutes=24 * 60, limit=100_000)
     active_count, usage = len(active), _sum_usage(active)
@@ -128,7 +131,7 @@ def list_routes(
       rekindle gateway routes
       rekindle gateway routes --active 60 --json
     """
-    with open_for_reading() as store:
+    with open_for_reading(refresh=False) as store:
         found = store.routes.list(active_minutes=active, limit=limit)
     if json:
         write_json_array(_route_to_dict(route) for route in found)
@@ -144,6 +147,13 @@ def list_routes(
         Column("active", right=True, style="dim"),
     )
     write_table(columns, [_format_route(route, time.time()) for route in found])
+
+
+def query_gateways() -> list[dict[str, Any]]:
+    """Query the gateways that run in this home."""
+    from rekindle.gateway.service.instance import list_running_instances
+
+    return [_query_health(note) for note in list_running_instances(load_settings().home)]
 
 
 def _query_health(instance: dict[str, object]) -> dict[str, Any]:

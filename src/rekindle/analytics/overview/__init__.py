@@ -1,0 +1,1 @@
+"""What people ask of their sessions: time, cost, and what keeps failing."""

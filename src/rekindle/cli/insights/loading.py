@@ -1,0 +1,140 @@
+"""Load what insights show: the overview, and the statistics behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rekindle.cli.output import get_display_name, show_progress
+
+from .selection import judge_sessions
+from .usage import get_offset, load_price_list
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from rekindle.analytics.insights import Insights
+    from rekindle.analytics.outcome_rates import OutcomeRate
+    from rekindle.analytics.overview.facts import SessionFacts
+    from rekindle.analytics.overview.overview import Overview
+    from rekindle.analytics.sample import Sample
+    from rekindle.cli.session_choice import SessionSelection
+    from rekindle.projects import KnownProjects
+    from rekindle.store import Filter, Store
+    from rekindle.types import JudgedSession, Session
+
+
+class LoadedInsights(NamedTuple):
+    """The parts that were asked for."""
+
+    sessions: int
+    overview: Overview | None
+    statistics: Insights | None
+
+
+def load_insights(
+    store: Store, selection: SessionSelection, *, with_overview: bool, with_statistics: bool
+) -> LoadedInsights:
+    """Judge the selected sessions and sum them up."""
+    from rekindle.analytics.insights import summarize_sample
+    from rekindle.analytics.sample import collect_sample
+
+    where = selection.where
+    sessions: list[Session] = []
+    sample = collect_sample(_keep_sessions(judge_sessions(store, where), sessions))
+    outcomes = _summarize_outcomes(store, where) if sessions else ()
+    overview = None
+    if with_overview:
+        overview = _compute_overview(store, sample, sessions, selection.known)
+        whole = next((one for one in outcomes if one.group == "all"), None)
+        overview = overview._replace(totals=overview.totals._replace(outcome=whole))
+    statistics = None
+    if with_statistics:
+        statistics = summarize_sample(sample)._replace(outcomes=outcomes)
+    return LoadedInsights(len(sessions), overview, statistics)
+
+
+def learn_new_sessions(store: Store) -> None:
+    """Observe what is new: projects, commands and what mended them come from observations."""
+    from rekindle.learning.notes.learner import learn_from_sessions
+
+    with show_progress("Learning") as show:
+        learn_from_sessions(store, progress=show)
+
+
+def _keep_sessions(
+    judged: Iterable[JudgedSession], sessions: list[Session]
+) -> Iterator[JudgedSession]:
+    for one in judged:
+        sessions.append(one.session)
+        yield one
+
+
+def _compute_overview(
+    store: Store, sample: Sample, sessions: list[Session], known: KnownProjects
+) -> Overview:
+    from rekindle.analytics.overview.overview import compute_overview
+    from rekindle.learning.notes.session_facts import (
+        add_problems,
+        collect_facts,
+        load_known_failures,
+    )
+
+    get_project = known.find_session_project
+    facts = collect_facts(store, sessions, load_price_list(), get_offset, get_project)
+    overview = compute_overview(sample, facts, load_known_failures(store, facts))
+    return _fill_overview_names(store, add_problems(store, overview))
+
+
+def _fill_overview_names(store: Store, overview: Overview) -> Overview:
+    from rekindle.cli.session_choice import fill_names
+
+    facts = overview.sessions.values()
+    named = {one.id: one for one in fill_names(store, [one.session for one in facts])}
+    return overview._replace(
+        sessions={
+            id: one._replace(session=named[one.session.id]) for id, one in overview.sessions.items()
+        }
+    )
+
+
+def _summarize_outcomes(store: Store, where: Filter) -> tuple[OutcomeRate, ...]:
+    from rekindle.analytics.outcome_rates import summarize_outcomes
+    from rekindle.learning.verdicts.session_outcomes import judge_outcomes
+
+    with show_progress("Judging sessions") as show:
+        judge_outcomes(store, where, progress=show)
+    return summarize_outcomes(store.session_outcomes.count(where))
+
+
+def to_json(found: LoadedInsights, name: str) -> dict[str, Any]:
+    """Return the overview as JSON values; amounts of money are texts."""
+    overview = found.overview
+    if overview is None:
+        return {}
+    named = {id: _facts_to_dict(one) for id, one in overview.sessions.items()}
+    totals = overview.totals
+    days = {"first": _format_day(totals.first), "last": _format_day(totals.last)}
+    return {
+        "scope": name,
+        **overview._asdict(),
+        "totals": {**totals._asdict(), **days},
+        "sessions": named,
+    }
+
+
+def _format_day(day: date | None) -> str | None:
+    return None if day is None else day.isoformat()
+
+
+def _facts_to_dict(one: SessionFacts) -> dict[str, Any]:
+    session = one.session
+    return {
+        "title": get_display_name(session),
+        "source": session.source,
+        "project": one.project or None,
+        "started": session.started,
+        "seconds": one.seconds,
+        "cost": one.cost,
+        "messages": session.message_count,
+    }

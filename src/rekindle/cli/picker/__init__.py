@@ -1,0 +1,1 @@
+"""The picker that `rekindle` alone opens: find a session and resume it."""

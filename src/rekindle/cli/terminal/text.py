@@ -1,0 +1,145 @@
+"""Text for a terminal: foreign text made harmless, and numbers, times and names in a few characters.
+
+Nothing here is slow to load: the picker paints with it before anything else is imported.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from rekindle.types import Session
+
+_SHORT_ID_LENGTH, _SHORT_UUID_LENGTH = 24, 13
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_CONTROL_CHAR_MAP = {
+    **{code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)},
+    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+    0x7F: 0x2421,
+}
+
+
+def escape_control_chars(text: str) -> str:
+    """Replace control characters that could manipulate a terminal."""
+    return text.replace("\r\n", "\n").translate(_CONTROL_CHAR_MAP)
+
+
+def escape_unencodable_output() -> None:
+    """Escape characters that the terminal cannot encode instead of failing on them."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure:
+            reconfigure(errors="backslashreplace")
+
+
+def shorten_ids(ids: Sequence[str]) -> list[str]:
+    """Shorten `ids` to prefixes that are still unique and can be passed back to a command."""
+    longest = max(map(len, ids), default=0)
+    for more in range(0, longest, 5):
+        short = [
+            one[: (_SHORT_UUID_LENGTH if _UUID.fullmatch(one) else _SHORT_ID_LENGTH) + more]
+            for one in ids
+        ]
+        if len(set(short)) == len(set(ids)):
+            return short
+    return list(ids)
+
+
+def get_display_name(session: Session, names: Mapping[str, str] | None = None) -> str:
+    """Return its name among these, see `Store.load_names`, or its title or first request."""
+    name = (names or {}).get(session.id) or session.title or session.preview
+    return to_one_line(name or "", 200) or "(untitled)"
+
+
+def to_one_line(text: str, max_length: int) -> str:
+    """Collapse `text` to one line of at most `max_length` characters."""
+    line = " ".join(text[: max_length * 4].split())
+    return line if len(line) <= max_length else line[: max_length - 1] + "…"
+
+
+def format_age(session: Session, now: float) -> str:
+    """Format how long ago the session was last active."""
+    return format_elapsed(now - session.last_active)
+
+
+def format_elapsed(seconds: float) -> str:
+    """Format how long ago something was."""
+    for unit, size in (("y", 365 * 86400), ("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {unit}"
+    return "now"
+
+
+def format_time(seconds: float) -> str:
+    """Format a timestamp as local time, to the minute."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+    except (OverflowError, ValueError, OSError):
+        return "?"
+
+
+def format_cost(cost: Decimal) -> str:
+    """Format an amount of dollars: to the cent, or more exactly if it is less."""
+    return f"{cost:,.2f}" if cost >= 1 or not cost else f"{cost:.4f}"
+
+
+def format_count(number: int, noun: str) -> str:
+    """Format a number with its noun: `1 session`, `2 sessions`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def to_safe_line(text: str, max_length: int) -> str:
+    """Collapse foreign text to one line that shows what it holds and controls nothing.
+
+    Unlike `escape_control_chars`, this also replaces characters that are invisible or that turn the
+    direction of writing: among other texts on a line they would hide or reorder those.
+    """
+    line = escape_control_chars(to_one_line(text, max_length))
+    if line.isprintable():
+        return line
+    return "".join([char if char.isprintable() else "\ufffd" for char in line])
+
+
+def measure_width(text: str) -> int:
+    """Return how many cells of a terminal a line takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # only for text that needs it: it delays the first paint
+
+    return cell_len(text)
+
+
+def fit_to_width(text: str, cells: int) -> str:
+    """Truncate a line to `cells` terminal cells, marking the cut with an ellipsis."""
+    if measure_width(text) <= cells:
+        return text
+    if cells < 2:
+        return ""
+    if text.isascii():
+        return f"{text[: cells - 1].rstrip()}…"
+    from rich.cells import set_cell_size
+
+    return f"{set_cell_size(text, cells - 1).rstrip()}…"
+
+
+def wrap_to_width(text: str, cells: int) -> list[str]:
+    """Break foreign text at spaces into safe lines of at most `cells` terminal cells."""
+    lines: list[str] = []
+    line = ""
+    for word in to_safe_line(text, len(text)).split(" "):
+        if line and measure_width(line) + 1 + measure_width(word) <= cells:
+            line = f"{line} {word}"
+            continue
+        lines += [line] if line else []
+        while measure_width(word) > cells:
+            head = fit_to_width(word, cells + 1)[:-1] or word[:1]
+            lines.append(head)
+            word = word[len(head) :]
+        line = word
+    return [*lines, line] if line else lines

@@ -1,0 +1,1 @@
+"""What the agent remembers for each owner: facts, tool, command, and flush before a reset."""

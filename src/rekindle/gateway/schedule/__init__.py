@@ -1,0 +1,1 @@
+"""Scheduled jobs: prompts and commands that run by themselves."""

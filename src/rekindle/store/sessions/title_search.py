@@ -1,0 +1,63 @@
+"""Find sessions by words of their titles, or by the beginning of their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rekindle.store.core.engine import Row, Transaction
+from rekindle.store.core.filter import Filter, build_like
+from rekindle.store.core.text_encoding import escape_text
+
+NEWEST_SESSIONS = 2_000  # searched first: a common word is found there often enough
+MIN_ID_PREFIX = 4
+_ORDER = "ORDER BY s.last_active DESC, s.source DESC, s.num DESC"
+_VERSION = "s.num, s.changes"
+
+
+def find_by_title(
+    tx: Transaction, text: str, where: Filter, now: float, limit: int
+) -> Sequence[Row]:
+    """Return the numbers and versions of sessions whose titles contain all words, newest first.
+
+    Sessions whose ids begin with the text come before them.
+    """
+    words = [build_like(word.casefold()) for word in text.split()]
+    if not words:
+        return ()
+    condition, params = where.to_sql(now)
+    by_id = _find_by_id(tx, text.strip(), condition, params, limit)
+    contains = "s.title_base LIKE ? ESCAPE '!'"
+    matches = " AND ".join(["s.title IS NOT NULL", *[contains] * len(words)])
+    found = tx.run(
+        f"SELECT {_VERSION} FROM (SELECT * FROM sessions s WHERE {condition} {_ORDER}"
+        f" LIMIT {NEWEST_SESSIONS}) s WHERE {matches} {_ORDER} LIMIT ?",
+        (*params, *words, limit),
+    )
+    if len(found) < limit and _has_older(tx, condition, params):
+        # Rare words: look through the index of titles.
+        found = tx.run(
+            f"SELECT {_VERSION} FROM sessions s WHERE s.num IN"
+            f" (SELECT s.num FROM sessions s WHERE {matches}) AND {condition} {_ORDER} LIMIT ?",
+            (*words, *params, limit),
+        )
+    return [*by_id, *(row for row in found if row not in by_id)][:limit]
+
+
+def _has_older(tx: Transaction, condition: str, params: Sequence[Any]) -> bool:
+    """Return whether there are more sessions than the newest that have been searched."""
+    sql = f"SELECT 1 FROM sessions s WHERE {condition} {_ORDER} LIMIT 1 OFFSET {NEWEST_SESSIONS}"
+    return bool(tx.run(sql, params))
+
+
+def _find_by_id(
+    tx: Transaction, prefix: str, condition: str, params: Sequence[Any], limit: int
+) -> list[Row]:
+    if len(prefix) < MIN_ID_PREFIX or " " in prefix:
+        return []
+    start = escape_text(prefix)
+    return tx.run(
+        f"SELECT {_VERSION} FROM sessions s WHERE s.id >= ? AND s.id < ? AND {condition}"
+        " ORDER BY s.id DESC LIMIT ?",
+        (start, f"{start}\U0010ffff", *params, limit),
+    )
