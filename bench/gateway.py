@@ -26,6 +26,8 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from rekindle.platforms import Platform
+
 from . import report
 from .envs import ROOT
 from .runner import Figures, empty
@@ -105,7 +107,7 @@ def _build(path: Path, routes: int) -> None:
             store.transaction(some)
 
 
-class _Bench:
+class _Bench(Platform):
     """A platform and a model that only take times."""
 
     name, limit, can_edit = "bench", 4000, False

@@ -72,6 +72,7 @@ class GatewayContext(NamedTuple):
     busy_mode: BusyMode = "queue"
     is_busy: Callable[[str, str], Awaitable[bool]] = _is_never_busy
     platforms: Iterable[str] = ()
+    shared_platforms: frozenset[str] = frozenset()  # where anyone can write to the bot
     homes: Callable[[], Iterable[Source]] = _list_no_homes
     max_attempts: int = 3
     starter: WarmStarter | None = None
@@ -85,7 +86,9 @@ class GatewayContext(NamedTuple):
         Only owners may share the one conversation of all direct messages.
         """
         rule = get_key_rule(self.key_rules, source)
-        return build_key(source, rule if role == "owner" else rule._replace(direct="shared"))
+        if role != "owner" or source.platform in self.shared_platforms:
+            rule = rule._replace(direct="shared")
+        return build_key(source, rule)
 
     def find_owner(self, source: Source) -> str | None:
         """Return who owns the direct conversations of a linked person; this blocks on the store."""

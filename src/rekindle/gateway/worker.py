@@ -11,10 +11,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, NamedTuple
 
 from rekindle.errors import StoreError
 from rekindle.platforms import Platform
+from rekindle.platforms.splitting import split_text
 from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
 
 from .command_handlers import TurnState
@@ -26,12 +28,12 @@ from .live_draft import LiveDraft
 from .log_format import CURRENT_KEY
 from .outbox_sender import OutboxSender
 from .schedule.run_message import read_run
-from .splitting import split_text
 
 logger = logging.getLogger(__name__)
 
 MAX_FAILURES = 3  # of a turn, by internal errors
 _RETRY_SECONDS = 1.0
+_DEFAULT_LIMIT = 4000  # characters per message of a platform that is not connected
 
 
 class WorkerContext(NamedTuple):
@@ -307,8 +309,7 @@ class Worker:
 
     def _build_splitter(self, inbound: InboundMessage) -> TextSplitter:
         platform = self._context.find_platform(inbound.source.platform)
-        limit = platform.limit if platform else 4000
-        return lambda text: split_text(text, limit)
+        return platform.split if platform else partial(split_text, limit=_DEFAULT_LIMIT)
 
     def _create_draft(self, inbound: InboundMessage) -> LiveDraft | None:
         platform = self._context.find_platform(inbound.source.platform)

@@ -7,25 +7,67 @@ Every message to send carries a nonce, so that a platform can recognize duplicat
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import NamedTuple, Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
+from rekindle.errors import PlatformError
 from rekindle.types import Message, Source
+
+from .splitting import split_text
+
+Progress: TypeAlias = Literal["working", "done", "failed"]
+Change: TypeAlias = Literal["new", "edited", "deleted"]
+AdmissionCheck: TypeAlias = Callable[[Source], Awaitable[bool]]
+
+
+class Attachment(NamedTuple):
+    """A file that came with a message. Nothing is downloaded before `fetch` is called.
+
+    `fetch` takes the maximum number of bytes, and raises PlatformError if there are more or if the
+    file cannot be had. The name is chosen by whoever sent it.
+    """
+
+    name: str
+    media_type: str
+    size: int | None  # in bytes, if the platform says it
+    fetch: Callable[[int], Awaitable[bytes]]
 
 
 class PlatformMessage(NamedTuple):
-    """A received message. Its `platform_message_id` is assigned by the platform, if it has ids."""
+    """A received message. Its `platform_message_id` is assigned by the platform, if it has ids.
+
+    `change` says that the user edited or deleted the message with that id. `is_addressed` is false
+    for a message in a group that neither mentions the bot nor replies to it. `quote` is the text of
+    the message that this one replies to.
+    """
 
     source: Source
     message: Message
+    attachments: tuple[Attachment, ...] = ()
+    change: Change = "new"
+    is_addressed: bool = True
+    quote: str = ""
+
+
+class BotIdentity(NamedTuple):
+    """Who the bot is on a platform."""
+
+    id: str
+    name: str
 
 
 class Platform(Protocol):
-    """A chat network, or the terminal."""
+    """A chat network, or the terminal.
+
+    Platforms subclass this: what the protocol gives a body here, a platform may leave out.
+    """
 
     name: str
     limit: int  # characters per message
     can_edit: bool  # replies can be shown while they are streamed
+    is_idempotent: bool = True  # a repeated nonce sends nothing
+    is_always_shared: bool = False  # anyone can write, so every direct chat is its own conversation
 
     def listen(self) -> AsyncGenerator[PlatformMessage]:
         """Yield received messages until the platform is closed; handle reconnects internally."""
@@ -36,7 +78,10 @@ class Platform(Protocol):
         ...
 
     async def send(self, target: Source, text: str, nonce: str) -> str:
-        """Send a text and return the platform's message id; raise PlatformError if delivery fails."""
+        """Send a text and return the platform's message id; raise PlatformError if delivery fails.
+
+        The text is Markdown; the platform converts it to what it shows.
+        """
         ...
 
     async def edit(self, target: Source, message_id: str, text: str) -> None:
@@ -44,3 +89,21 @@ class Platform(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+    async def send_file(self, target: Source, file: Path, caption: str, nonce: str) -> str:
+        """Send a file and return the platform's message id; raise PlatformError if delivery fails."""
+        raise PlatformError(f"{self.name} cannot send files", permanent=True)
+
+    async def show_progress(self, target: Source, message_id: str, progress: Progress) -> None:
+        """Show that a message is being answered, by a typing notice or a reaction; never required."""
+
+    async def identify(self) -> BotIdentity:
+        """Return who the bot is; raise PlatformError if the platform does not accept its token."""
+        return BotIdentity("", self.name)
+
+    def use_admission(self, admits: AdmissionCheck) -> None:
+        """Take the check for whose invitations to accept; nobody's until it is called."""
+
+    def split(self, text: str) -> Sequence[str]:
+        """Split a text into parts that each fit into one message."""
+        return split_text(text, self.limit)

@@ -12,12 +12,12 @@ from pathlib import Path
 from rekindle.errors import PlatformError
 from rekindle.types import Source
 
-from . import PlatformMessage
+from . import Platform, PlatformMessage
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-class FolderPlatform:
+class FolderPlatform(Platform):
     """Writes every message that is sent to a file of its own; nothing ever comes in."""
 
     name = "folder"

@@ -22,8 +22,6 @@ from . import overrides
 from .sanitize import clean_text
 
 KEY_PREFIX = "agent:main"
-# Anyone who knows the number can write there, so direct messages are never from one person.
-ALWAYS_SHARED = frozenset({"whatsapp"})
 
 _MAX_VALUE_CHARS = 128  # of an escaped value, so that the longest key fits an index entry
 _SAFE_CHAR = r"[A-Za-z0-9_.!$@#/+*&,;()|-]"
@@ -50,8 +48,7 @@ def get_key_rule(rules: Overridable[KeyRule], source: Source) -> KeyRule:
 
 def build_key_parts(source: Source, rule: KeyRule) -> KeyParts:
     """Build the parts of the key of a source's conversation."""
-    is_shared = rule.direct == "shared" or source.platform.lower() in ALWAYS_SHARED
-    has_chat = source.chat_type != "dm" or is_shared
+    has_chat = source.chat_type != "dm" or rule.direct == "shared"
     if has_chat and not source.chat_id:
         # An empty id would put all chats into one conversation.
         raise InvalidInput(f"source.chat_id: missing for {source.platform}; cannot build a key")

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from rekindle.errors import PlatformError
-from rekindle.platforms import PlatformMessage
+from rekindle.platforms import Platform, PlatformMessage
 from rekindle.routing.source import from_json, to_json
 from rekindle.types import Message, Source
 
@@ -19,7 +19,7 @@ from .server import HOST
 PLATFORM_NAME = "memory"
 
 
-class MemoryPlatform:
+class MemoryPlatform(Platform):
     """The platform that talks to a `ChatServer`."""
 
     def __init__(

@@ -80,7 +80,7 @@ async def _run_until_stopped(config: Config, store: Store, instance: GatewayInst
                 logger.warning("%s", problem)
             await model.load_client()
             platforms = [
-                *connect_platforms(config.gateway.platforms),
+                *connect_platforms(config.gateway.platforms, config.home),
                 FolderPlatform(config.home / "results"),
             ]
             context = build_gateway_context(
@@ -117,8 +117,7 @@ def build_gateway_context(
     price: Price,
 ) -> GatewayContext:
     """Build the context shared by all conversations from the settings."""
-    settings = config.gateway
-    workdir = Path(settings.workdir)
+    settings, workdir = config.gateway, Path(config.gateway.workdir)
     workdir.mkdir(parents=True, exist_ok=True, mode=0o700)
     _, environment = get_home_and_env()
     notes: dict[str, MutableMapping[str, JSON]] = {}
@@ -155,6 +154,7 @@ def build_gateway_context(
         price=price,
         busy_mode=settings.busy_mode,
         platforms=[platform.name for platform in platforms if platform.name != FOLDER],
+        shared_platforms=frozenset(one.name for one in platforms if one.is_always_shared),
         homes=executor.store.routes.list_homes,
         max_attempts=settings.turn_attempts,
         starter=create_warm_starter(

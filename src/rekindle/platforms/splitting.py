@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 _FENCE = "```"
 _SEPARATORS = ("\n\n", "\n", " ")
 
 
-def split_text(text: str, limit: int) -> list[str]:
+def split_text(text: str, limit: int, measure: Callable[[str], int] | None = None) -> list[str]:
     """Split a text into parts of at most `limit` characters, between paragraphs, lines or words.
 
     Only the whitespace at a cut is dropped. Code that is cut inside its fence is fenced in both
-    parts.
+    parts. `measure` is for platforms that do not count characters: it returns the size of a text,
+    and the parts are cut smaller until each has at most the size `limit`.
     """
+    if measure is not None:
+        return _split_by_size(text, limit, measure)
     if limit < 1:
         raise ValueError(f"limit: expected 1 or more, got {limit}")
     budget = limit - 2 * (len(_FENCE) + 1) if limit > 20 * len(_FENCE) else limit
@@ -26,6 +31,19 @@ def split_text(text: str, limit: int) -> list[str]:
     if rest.strip() or not parts:
         parts.append(opening + rest)
     return [part for part in parts if part.strip()] or [text]
+
+
+def _split_by_size(text: str, limit: int, measure: Callable[[str], int]) -> list[str]:
+    parts: list[str] = []
+    for part in split_text(text, limit):
+        size, characters = measure(part), limit
+        pieces = [part]
+        while size > limit and characters > 1:
+            characters = max(1, min(characters - 1, characters * limit // size))
+            pieces = split_text(part, characters)
+            size = max(map(measure, pieces))
+        parts += pieces
+    return parts
 
 
 def _find_cut(text: str, budget: int) -> tuple[int, int]:

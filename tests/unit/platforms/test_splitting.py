@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekindle.gateway.splitting import split_text
+from rekindle.platforms.splitting import split_text
 
 TEXTS = st.text(st.sampled_from("ab  \n\n`é🙂\u0301\u200d"), max_size=400)
 
