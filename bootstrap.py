@@ -39,6 +39,19 @@ COMMAND = BIN / ("rekindle.exe" if os.name == "nt" else "rekindle")
 STAMP = VENV / "installed"
 TOOLS = VENV / "tools"
 
+# Programs that the tests start, and the Debian packages that have them.
+PROGRAMS = {
+    "bwrap": ("bubblewrap",),
+    "busybox": ("busybox-static",),
+    "chromium": ("chromium",),
+    "initdb": ("postgresql",),
+    "podman": ("podman", "netavark", "iptables"),
+    "rg": ("ripgrep",),
+    "runc": ("runc",),
+    "sshd": ("openssh-server",),
+    "strace": ("strace",),
+}
+
 GROUPS = {"dev": "what its tests need", "docs": "what its site needs"}
 
 # Use the interpreter that runs this file; never search for or download another one. Unbuffered
@@ -54,6 +67,7 @@ def main(arguments: list[str]) -> int:
     verb, rest = (arguments[0], arguments[1:]) if arguments else ("start", [])
     if verb == "test":
         install("dev")
+        install_programs()
         os.chdir(ROOT)
         # Where no bytecode may be written, each run would compile every test for each worker.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -116,6 +130,32 @@ def install(*groups: str) -> None:
         say(f"Installed in {time.monotonic() - began:.0f} s")
     # If Python is configured not to write bytecode, every start would compile the package again.
     compileall.compile_dir(str(ROOT / "src"), quiet=2)
+
+
+def install_programs() -> None:
+    """Install the programs that the tests start, as root on Debian; elsewhere say what is missing."""
+    missing = [program for program in PROGRAMS if not find_program(program)]
+    if not missing:
+        return
+    packages = [package for program in missing for package in PROGRAMS[program]]
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    if not is_root or not shutil.which("apt-get"):
+        say(f"NOT INSTALLED: {', '.join(missing)}. Tests that need them will be skipped.")
+        say(f"On Debian: apt-get install {' '.join(packages)}")
+        return
+    say(f"Installing Debian packages for the tests: {' '.join(packages)}")
+    ENVIRONMENT["DEBIAN_FRONTEND"] = "noninteractive"
+    command = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
+    if run_with_progress(command)[0]:
+        run_with_progress(["apt-get", "update"])
+        check(command)
+
+
+def find_program(name: str) -> bool:
+    """Return whether a program is installed; Debian keeps some of them out of the user's PATH."""
+    folders = [os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]
+    folders += [str(folder) for folder in Path("/usr/lib/postgresql").glob("*/bin")]
+    return shutil.which(name, path=os.pathsep.join(folders)) is not None
 
 
 def compute_stamp() -> str:

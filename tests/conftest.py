@@ -103,6 +103,14 @@ def postgres(pytestconfig: pytest.Config) -> servers.Postgres:
     return _or_skipped_loudly(lambda: servers.share_postgres(folder), "POSTGRESQL IS")
 
 
+@pytest.fixture(scope="session")
+def bubblewrap() -> None:
+    """Skip tests that need the sandbox as it is where bubblewrap is installed."""
+    if shutil.which("bwrap") is None:
+        warnings.warn("BUBBLEWRAP IS NOT TESTED: bwrap is not installed", stacklevel=1)
+        pytest.skip("bwrap is not installed")
+
+
 # A test may cut all connections to these two, so that each worker has its own.
 
 

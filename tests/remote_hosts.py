@@ -102,7 +102,9 @@ class Podman:
     def __init__(self) -> None:
         for program in ("podman", "runc", "busybox", "script"):
             if shutil.which(program) is None:
-                raise Missing(f"there is no {program}: see .ci/run for the Debian packages")
+                raise Missing(
+                    f"there is no {program}: `python3 bootstrap.py test` installs it as root on Debian"
+                )
         self.folder = Path(tempfile.mkdtemp(prefix="rekindle-pod-"))
         (self.folder / "containers.conf").write_text(_PODMAN)
         self._env = {**os.environ, "CONTAINERS_CONF": str(self.folder / "containers.conf")}

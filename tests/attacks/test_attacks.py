@@ -27,6 +27,7 @@ def _check(way: str, mode: str, attacks: list[Attack]) -> None:
     assert find_holes(reports) == []
 
 
+@pytest.mark.usefixtures("bubblewrap")
 @pytest.mark.parametrize("way", WAYS)
 def test_no_attack_of_a_sample_gets_out(way: str) -> None:
     offset = WAYS.index(way)

@@ -28,6 +28,7 @@ def test_what_a_script_prints_comes_back(context: ToolContext) -> None:
     assert failed["output"].endswith("ValueError: no\n")
 
 
+@pytest.mark.usefixtures("bubblewrap")
 def test_it_has_an_empty_folder_that_goes_away(context: ToolContext) -> None:
     code = "import os; print(os.getcwd(), os.listdir()); open('x', 'w').write('y')"
     folder, _, names = said(context, code)["output"].partition(" ")
@@ -36,6 +37,7 @@ def test_it_has_an_empty_folder_that_goes_away(context: ToolContext) -> None:
     assert said(context, "import os; print(os.listdir())")["output"] == "['main.py']\n"
 
 
+@pytest.mark.usefixtures("bubblewrap")
 def test_nothing_of_our_environment_reaches_it(context: ToolContext) -> None:
     secret = {**context.environment, "OPENAI_API_KEY": "k1", "ANYTHING": "k2", "PYTHONPATH": "/k3"}
     code = "import os, sys; print(dict(os.environ), open('/proc/self/environ').read(), sys.path)"

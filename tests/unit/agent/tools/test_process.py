@@ -28,7 +28,7 @@ from tests.remote_hosts import Podman
 from tests.unit.agent.tools.calling import is_sleeping, name_sleep
 from tests.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("bubblewrap")]
 
 
 class Agent:
