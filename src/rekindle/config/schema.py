@@ -159,7 +159,9 @@ class ChatSection:
 @dataclass(frozen=True, slots=True)
 class GatewaySection:
     platforms: str = declare_setting(
-        "", "platforms to connect: module:function[=argument], separated by spaces"
+        "",
+        "platforms to connect, separated by spaces: names such as matrix, set up with `rekindle gateway"
+        " setup`, or module:function[=argument]",
     )
     busy_mode: Literal["queue", "steer", "interrupt"] = declare_setting(
         "queue",
@@ -197,6 +199,16 @@ class GatewaySection:
         Decimal(0), "cost a guest may cause per day; 0: no limit", limits=NumberRange(0)
     )
     workdir: str = declare_setting("work", "working folder of the tools", form="path")
+    groups: Literal["mention", "all"] = declare_setting(
+        "mention",
+        "messages of groups to answer: those that mention the bot or reply to it, or all",
+    )
+    max_file_mb: float = declare_setting(
+        20.0,
+        "largest file that is taken from owners and users, in megabytes; 0: none",
+        limits=NumberRange(0, 1000),
+    )
+    images: bool = declare_setting(False, "show images to the model, if it accepts them")
     edit_seconds: float = declare_setting(
         1.0,
         "seconds between edits of a streamed answer; 0: send only complete ones",

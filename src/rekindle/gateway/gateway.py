@@ -24,7 +24,7 @@ from rekindle.processes.operations import Processes
 from rekindle.routing.key import KeyParts, join_key
 from rekindle.routing.speaker import add_speaker
 from rekindle.store.conversations.inbox import AcceptResult, OutboundMessage
-from rekindle.types import Role, Route
+from rekindle.types import Role, Route, Source
 
 from .access.gate import Gate
 from .access.rules import AccessRules
@@ -36,6 +36,7 @@ from .log_format import CURRENT_KEY
 from .memory import flush as memory_flush
 from .outbox_sender import OutboxSender, SendRetryPolicy
 from .process_reports import forward_reports
+from .receiving.message import ReceiveRules, complete_message
 from .schedule.scheduler import POLL_SECONDS, Scheduler
 from .worker import Worker, WorkerContext
 
@@ -59,6 +60,7 @@ class GatewayOptions(NamedTuple):
     retry_policy: SendRetryPolicy = SendRetryPolicy()
     flushes_memory: bool = True
     flush_poll_seconds: float = memory_flush.POLL_SECONDS
+    receive_rules: ReceiveRules = ReceiveRules()
 
 
 _DEFAULT_OPTIONS = GatewayOptions()
@@ -145,6 +147,8 @@ class Gateway:
             )
         if self._processes is not None:
             loops.append(forward_reports(self._processes, self.platforms, self.accept))
+        for platform in self.platforms.values():
+            platform.use_admission(self._is_admitted)
         tasks = [asyncio.create_task(loop) for loop in loops]
         renewal = asyncio.create_task(
             self._run_periodically(self.context.lease / 3, self._renew_leases)
@@ -155,6 +159,12 @@ class Gateway:
             await self._shut_down(tasks, renewal)
 
     # -- receiving
+
+    async def _is_admitted(self, source: Source) -> bool:
+        """Return whether someone may talk to the gateway."""
+        gate = self.context.gate
+        assert gate is not None
+        return await self._executor.run(gate.find_role, source) is not None
 
     async def _listen(self, platform: Platform) -> None:
         delay = _RETRY_SECONDS
@@ -177,6 +187,15 @@ class Gateway:
     async def accept(self, incoming: PlatformMessage) -> None:
         """Store an incoming message once and make sure that a worker handles it."""
         try:
+            if incoming.change != "new":
+                await self._retry_until_stored(
+                    lambda: self._executor.run(self._apply_change, incoming)
+                )
+                return
+            if not incoming.is_addressed and not self._options.receive_rules.answers_all:
+                return
+            if incoming.attachments or incoming.quote:
+                incoming = await self._complete(incoming)
             result = await self._retry_until_stored(
                 lambda: self._executor.run(self._check_and_store, incoming)
             )
@@ -189,6 +208,32 @@ class Gateway:
             self._sender.send([result])
         elif result is not None:
             self._on_accepted(result)
+
+    async def _complete(self, incoming: PlatformMessage) -> PlatformMessage:
+        """Add quote and files to a message; nothing is fetched for someone who may not talk."""
+        gate = self.context.gate
+        assert gate is not None
+        role = await self._retry_until_stored(
+            lambda: self._executor.run(gate.find_role, incoming.source)
+        )
+        message = await complete_message(incoming, role, self._options.receive_rules)
+        return incoming._replace(message=message, attachments=(), quote="")
+
+    def _apply_change(self, incoming: PlatformMessage) -> None:
+        """Change or end a message that its sender edited or deleted, if it still waits."""
+        gate, source, id = self.context.gate, incoming.source, incoming.message.platform_message_id
+        role = gate.find_role(source) if gate is not None else "owner"
+        if role is None or id is None:
+            return
+        key = self.context.build_key(source, role)
+        for inbound in self._inbox.list_waiting(key):
+            if (
+                inbound.message.platform_message_id == id
+                and inbound.source.user_id == source.user_id
+            ):
+                message = add_speaker(incoming.message, source)
+                is_deleted = incoming.change == "deleted"
+                self._inbox.change_waiting(inbound, None if is_deleted else message)
 
     def _on_accepted(self, result: AcceptResult) -> None:
         """Make sure that a worker handles a message that was stored."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from rekindle.errors import PlatformError, StoreError
@@ -191,6 +192,8 @@ class OutboxSender:
         platform = self._platforms.get(outbound.target.platform)
         if platform is None:
             raise PlatformError(f"{outbound.target.platform} is not connected")
+        if outbound.file is not None:
+            return await _send_file(platform, outbound)
         if not platform.can_edit:
             return await platform.send(outbound.target, outbound.text, _build_nonce(outbound))
         if outbound.num in self._answers:
@@ -211,6 +214,13 @@ class OutboxSender:
         if maybe_drafted:
             await platform.edit(outbound.target, message_id, outbound.text)
         return message_id
+
+
+async def _send_file(platform: Platform, outbound: OutboundMessage) -> str:
+    file = Path(outbound.file or "")
+    if not file.is_file():  # perhaps on the machine of another gateway, which will try too
+        raise PlatformError(f"the file {file.name} is not on this machine")
+    return await platform.send_file(outbound.target, file, outbound.text, _build_nonce(outbound))
 
 
 def _build_nonce(outbound: OutboundMessage) -> str:

@@ -28,6 +28,7 @@ from .live_draft import LiveDraft
 from .log_format import CURRENT_KEY
 from .outbox_sender import OutboxSender
 from .schedule.run_message import read_run
+from .sending.progress import show_progress
 
 logger = logging.getLogger(__name__)
 
@@ -232,7 +233,9 @@ class Worker:
             elif (run := read_run(inbound)) is not None and run.kind == "command":
                 await conversation.run_command(inbound, run)
             else:
-                await self._stream_turn(inbound)
+                platform = self._context.find_platform(inbound.source.platform)
+                async with show_progress(platform, inbound):
+                    await self._stream_turn(inbound)
         logger.info("turn of message %d ended", inbound.num)
         attempts.finish([inbound])
         draft, self._draft = self._draft, None

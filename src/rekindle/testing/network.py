@@ -13,6 +13,7 @@ speaks JSON lines over TCP. From another process: `python -m rekindle.testing ch
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import threading
 from collections.abc import Sequence
@@ -49,6 +50,8 @@ class SentMessage:
     nonce: str
     thread: str | None = None
     edits: int = 0
+    file: str | None = None  # the name of the file that was sent
+    content: bytes = b""
 
 
 @dataclass(slots=True)
@@ -77,12 +80,14 @@ class _ChatState:
             if request["nonce"] in self.by_nonce:
                 self.duplicate_count += 1
                 return self.by_nonce[request["nonce"]]
-            self._check_length(request["text"])
+            if request.get("file") is None:
+                self._check_length(request["text"])
             source = request["source"]
             id = f"b{len(self.sent) + 1}"
             self.sent[id] = SentMessage(
-                id, source["chat_id"], request["text"], request["nonce"], source.get("thread_id")
-            )
+                id, source["chat_id"], request["text"], request["nonce"], source.get("thread_id"),
+                file=request.get("file"), content=base64.b64decode(request.get("content", "")),
+            )  # fmt: skip
             self.by_nonce[request["nonce"]] = id
             return id
 
@@ -114,6 +119,7 @@ class ChatServer:
     ) -> None:
         self.faults = faults or NetworkFaults()
         self.refuse: PlatformError | None = None  # raised for every send
+        self.progress: list[tuple[str, str]] = []  # what was shown of messages in progress
         self._redeliver_seconds = redeliver_seconds
         self._random = Random(seed)
         self._state = _ChatState(limit)
@@ -145,10 +151,20 @@ class ChatServer:
 
     # -- the people's side
 
-    def post_message(self, source: Source, text: str, id: str | None = None) -> str:
-        """Post a message from a person and return its id."""
+    def post_message(self, source: Source, text: str, id: str | None = None, **details: Any) -> str:
+        """Post a message from a person and return its id.
+
+        Details: `files` (name to content), `quote`, `is_addressed`, and `change` with the id of the
+        message that is edited or deleted.
+        """
         name = id or f"u{len(self._state.posted) + 1}"
-        message = {"id": name, "source": to_json(source), "text": text}
+        files = {
+            file: base64.b64encode(content).decode()
+            for file, content in details.pop("files", {}).items()
+        }
+        message = {"id": name, "source": to_json(source), "text": text, "files": files, **details}
+        if "change" in details:
+            message["id"], message["changed"] = f"{name}+{len(self._state.posted)}", name
         self._state.add_message(message)
         self._server.call_soon(lambda: self._deliver([message]))
         return name
@@ -248,6 +264,9 @@ class ChatServer:
                 messages = [*self._state.unacknowledged.values()]
             for message in messages:
                 write_line(writer, {"message": message})
+            return {}
+        if op == "progress":
+            self.progress.append((request["id"], request["progress"]))
             return {}
         if op == "ack":
             self._state.acknowledge(request["id"])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
+import mimetypes
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
 from rekindle.errors import PlatformError
-from rekindle.platforms import Platform, PlatformMessage
+from rekindle.platforms import Attachment, Platform, PlatformMessage, Progress
 from rekindle.routing.source import from_json, to_json
 from rekindle.types import Message, Source
 
@@ -17,6 +20,7 @@ from .network import MAX_LINE, MESSAGE_LIMIT, write_line
 from .server import HOST
 
 PLATFORM_NAME = "memory"
+_DELIVERY = "delivery"  # in the meta of a change: the id that it is acknowledged by
 
 
 class MemoryPlatform(Platform):
@@ -55,7 +59,9 @@ class MemoryPlatform(Platform):
 
     async def acknowledge(self, incoming: PlatformMessage) -> None:
         connection = await self._ensure_connected()
-        connection.write({"op": "ack", "id": incoming.message.platform_message_id})
+        meta = incoming.message.meta or {}
+        id = meta.get(_DELIVERY, incoming.message.platform_message_id)
+        connection.write({"op": "ack", "id": id})
 
     async def send(self, target: Source, text: str, nonce: str) -> str:
         request = {"op": "send", "source": to_json(target), "text": text, "nonce": nonce}
@@ -66,6 +72,16 @@ class MemoryPlatform(Platform):
         await (await self._ensure_connected()).send_request(
             {"op": "edit", "id": message_id, "text": text}
         )
+
+    async def send_file(self, target: Source, file: Path, caption: str, nonce: str) -> str:
+        content = base64.b64encode(await asyncio.to_thread(file.read_bytes)).decode()
+        request = {"op": "send", "source": to_json(target), "text": caption, "nonce": nonce,
+                   "file": file.name, "content": content}  # fmt: skip
+        return (await (await self._ensure_connected()).send_request(request))["id"]
+
+    async def show_progress(self, target: Source, message_id: str, progress: Progress) -> None:
+        request = {"op": "progress", "id": message_id, "progress": progress}
+        await (await self._ensure_connected()).send_request(request)
 
     async def close(self) -> None:
         self._closed = True
@@ -86,8 +102,27 @@ class MemoryPlatform(Platform):
 
 
 def _parse_message(message: dict[str, Any]) -> PlatformMessage:
-    parsed = Message("user", message["text"], platform_message_id=message["id"])
-    return PlatformMessage(from_json(message["source"]), parsed)
+    id = message.get("changed", message["id"])
+    meta = {_DELIVERY: message["id"]} if "change" in message else None
+    parsed = Message("user", message["text"], platform_message_id=id, meta=meta)
+    return PlatformMessage(
+        from_json(message["source"]),
+        parsed,
+        tuple(_parse_file(*file) for file in message.get("files", {}).items()),
+        message.get("change", "new"),
+        message.get("is_addressed", True),
+        message.get("quote", ""),
+    )
+
+
+def _parse_file(name: str, encoded: str) -> Attachment:
+    content = base64.b64decode(encoded)
+
+    async def fetch(max_bytes: int) -> bytes:
+        return content[: max_bytes + 1]
+
+    media_type, _ = mimetypes.guess_type(name)
+    return Attachment(name, media_type or "application/octet-stream", len(content), fetch)
 
 
 class _ChatConnection:

@@ -29,7 +29,10 @@ from rekindle.gateway.gateway import Gateway, GatewayOptions
 from rekindle.gateway.memory.tool import create_memory_tool
 from rekindle.gateway.outbox_sender import SendRetryPolicy
 from rekindle.gateway.process_reports import build_report_address, make_busy_check
+from rekindle.gateway.receiving.files import FileRules
+from rekindle.gateway.receiving.message import ReceiveRules
 from rekindle.gateway.schedule.tool import create_schedule_tool
+from rekindle.gateway.sending.file_tool import ROUTE_KEY_NOTE, create_file_tool, delete_old_copies
 from rekindle.learning.warm_session_tool import create_tool_from_config
 from rekindle.learning.warm_start import create_warm_starter
 from rekindle.platforms import Platform
@@ -73,6 +76,7 @@ async def _run_until_stopped(config: Config, store: Store, instance: GatewayInst
             create_tool_from_config(config, shared=True),
             create_schedule_tool(config.policies.default.time_zone),
             create_memory_tool(_make_speaker_check(config, store)),
+            create_file_tool(config.home / "sent-files"),
         ]
         tools = open_toolkit(config, extra_tools=extra_tools, processes=processes)
         async with open_model(config) as model, aclosing(processes), tools as toolkit:
@@ -98,6 +102,8 @@ async def _run_until_stopped(config: Config, store: Store, instance: GatewayInst
             )
             _install_signal_handlers(gateway)
             async with serve_health(gateway, config.gateway.health_port) as port:
+                before = time.time() - config.gateway.keep_days * 86_400
+                delete_old_copies(config.home / "sent-files", before)
                 instance.write_status({"pid": os.getpid(), "port": port, "instance": instance.name,
                              "started": time.time()})  # fmt: skip
                 names = ", ".join(gateway.platforms)
@@ -123,8 +129,6 @@ def build_gateway_context(
     notes: dict[str, MutableMapping[str, JSON]] = {}
 
     def build_tool_context(route: Route, role: Role) -> ToolContext:
-        if len(notes) > _MAX_NOTE_SESSIONS:
-            notes.pop(next(iter(notes)))
         return ToolContext(
             session=route.session,
             cwd=workdir,
@@ -133,7 +137,7 @@ def build_gateway_context(
             approval=settings.approval,
             store=executor.store,
             environment=environment,
-            notes=notes.setdefault(route.session, {}),
+            notes=_get_notes(notes, route),
             address=build_report_address(route.origin),
             abilities=_ABILITIES[role],
             rules=toolkit.rules,
@@ -169,6 +173,17 @@ def build_gateway_context(
     )
 
 
+def _get_notes(
+    notes: dict[str, MutableMapping[str, JSON]], route: Route
+) -> MutableMapping[str, JSON]:
+    """Return the tool notes of a conversation's session."""
+    if len(notes) > _MAX_NOTE_SESSIONS:
+        notes.pop(next(iter(notes)))
+    found = notes.setdefault(route.session, {})
+    found[ROUTE_KEY_NOTE] = route.key
+    return found
+
+
 def _make_speaker_check(config: Config, store: Store) -> Callable[[Source], bool]:
     """Return what decides whose messages in a group may become facts."""
     gate = Gate(store.people, build_access_rules(config))
@@ -198,6 +213,12 @@ def build_gateway_options(config: Config) -> GatewayOptions:
         keep_seconds=settings.keep_days * 86_400,
         retry_policy=SendRetryPolicy(max_attempts=settings.send_attempts),
         flushes_memory=settings.memory_flush,
+        receive_rules=ReceiveRules(
+            answers_all=settings.groups == "all",
+            files=FileRules(
+                Path(settings.workdir), int(settings.max_file_mb * 1_000_000), settings.images
+            ),
+        ),
     )
 
 

@@ -168,6 +168,17 @@ class Inbox(Outbox):
         values = ("failed" if reason else "done", escape_optional(reason), inbound.num)
         return self._write(lambda tx: bool(tx.run(sql, values)))
 
+    def change_waiting(self, inbound: InboundMessage, message: Message | None) -> bool:
+        """Replace a message that its sender edited, or end it if None; only while it waits."""
+        if message is None:
+            sql = "UPDATE inbox SET state = 'done', reason = 'deleted by its sender'"
+            values: tuple[object, ...] = ()
+        else:
+            validate_message(message)
+            sql, values = "UPDATE inbox SET body = ?", (encode_message(message),)
+        condition = " WHERE num = ? AND state = 'waiting' RETURNING num"
+        return self._write(lambda tx: bool(tx.run(sql + condition, (*values, inbound.num))))
+
     def finish_turn(
         self,
         inbound_messages: Sequence[InboundMessage],

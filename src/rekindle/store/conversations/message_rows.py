@@ -56,6 +56,7 @@ class OutboundMessage(NamedTuple):
     platform_message_id: str | None
     reason: str | None
     time: float
+    file: str | None = None  # the path of a file to send, with the text as its caption
 
 
 class AcceptResult(NamedTuple):

@@ -23,6 +23,7 @@ from .message_rows import (
     OutboundMessage,
     acquire_lease,
     acquire_leases,
+    escape_optional,
     release_if_idle,
 )
 
@@ -31,11 +32,17 @@ class Outbox(StorePart):
     """The outbound messages of a store."""
 
     def post(
-        self, key: str, target: Source, text: str, reply_to: InboundMessage | None = None
+        self,
+        key: str,
+        target: Source,
+        text: str,
+        reply_to: InboundMessage | None = None,
+        *,
+        file: str | None = None,
     ) -> OutboundMessage:
-        """Queue a text that does not end a turn."""
+        """Queue a text that does not end a turn, or a file with the text as its caption."""
         now, num = self._clock(), reply_to and reply_to.num
-        return self._write(lambda tx: insert_outbound(tx, key, num, target, text, now))
+        return self._write(lambda tx: insert_outbound(tx, key, num, target, text, now, file))
 
     def claim_conversations(
         self, instance: str, lease_seconds: float, limit: int = 100, *, prefixes: Sequence[str] = ()
@@ -177,12 +184,18 @@ def build_prefix_condition(prefixes: Sequence[str]) -> tuple[str, list[Any]]:
 
 
 def insert_outbound(
-    tx: Transaction, key: str, reply_to: int | None, target: Source, text: str, now: float
+    tx: Transaction,
+    key: str,
+    reply_to: int | None,
+    target: Source,
+    text: str,
+    now: float,
+    file: str | None = None,
 ) -> OutboundMessage:
     """Insert a message into the outbox."""
     rows = tx.run(
-        "INSERT INTO outbox (key, inbox, target, text, state, next_try, time)"
-        f" VALUES (?, ?, ?, ?, 'waiting', ?, ?) RETURNING {OUTBOX_ROWS.select}",
+        "INSERT INTO outbox (key, inbox, target, text, state, next_try, time, file)"
+        f" VALUES (?, ?, ?, ?, 'waiting', ?, ?, ?) RETURNING {OUTBOX_ROWS.select}",
         (
             escape_text(key),
             reply_to,
@@ -190,6 +203,7 @@ def insert_outbound(
             escape_text(text),
             now,
             now,
+            escape_optional(file),
         ),
     )
     return OUTBOX_ROWS.read(rows[0])

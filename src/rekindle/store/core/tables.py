@@ -184,6 +184,7 @@ OUTBOX = Table(
     "state text",  # waiting, sent, failed
     "attempts integer default=0, next_try real",
     "platform_id key null field=platform_message_id, reason text null, time real",
+    "file text null since=17",  # the path of a file to send, with the text as its caption
     Index("outbox_open", "next_try, num WHERE state = 'waiting'"),
     Index("outbox_key", "key, num"),
     Index("outbox_time", "time WHERE state IN ('sent', 'failed')"),

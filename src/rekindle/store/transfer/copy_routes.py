@@ -96,7 +96,7 @@ def _copy_inbound(tx: Transaction, row: Row) -> _CopiedRow:
 
 
 def _copy_outbound(tx: Transaction, row: Row, inbound_nums: dict[int, int]) -> bool:
-    _, key, reply_to, target, text, state, *_, time = row
+    _, key, reply_to, target, text, state, *_, time, _ = row
     row = (row[0], key, inbound_nums.get(reply_to), *row[3:])
     known = tx.run(
         "SELECT num, state FROM outbox WHERE key = ? AND time = ? AND text = ? AND target = ?"

@@ -1,0 +1,1 @@
+"""What happens to a message between the platform and the inbox: files, quotes, groups, edits."""
