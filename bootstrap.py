@@ -45,6 +45,7 @@ PROGRAMS = {
     "busybox": ("busybox-static",),
     "chromium": ("chromium",),
     "initdb": ("postgresql",),
+    "ngircd": ("ngircd",),
     "podman": ("podman", "netavark", "iptables"),
     "rg": ("ripgrep",),
     "runc": ("runc",),
