@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,6 +54,8 @@ def set_up_platform(
       rekindle gateway setup telegram --owner 123456
       rekindle gateway setup matrix --set homeserver=https://example.org --set access_token=@token.txt
     """
+    import asyncio
+
     from rekindle.platforms.plugins import find_kind
     from rekindle.platforms.settings_file import (
         get_settings_path,
@@ -143,6 +144,8 @@ def _ask_value(field: PlatformField, known: str | None) -> str:
 
 
 async def _sign_in(kind: PlatformKind, values: Mapping[str, str], home: Path) -> BotIdentity:
+    import asyncio
+
     from rekindle.platforms.settings_file import get_state_folder
 
     platform = kind.connect(values, get_state_folder(kind.name, home))
