@@ -43,6 +43,8 @@ def get_text(fields: JsonObject, name: str, *others: str) -> str | None:
 
 def as_count(value: object) -> int:
     """Return a non-negative integer that fits a database column, or 0."""
+    if type(value) is int:  # the usual case
+        return value if 0 <= value < 2**53 else 0
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return 0
     # Not isfinite: it fails on huge integers. Infinity and NaN fail this comparison too.
