@@ -94,4 +94,6 @@ def make_text_part(value: str) -> dict[str, JSON]:
 
 def drop_none(fields: Mapping[str, JSON]) -> dict[str, JSON] | None:
     """Return the fields that are not None, or None if there are none."""
+    if None not in fields.values():
+        return dict(fields) or None
     return {name: fact for name, fact in fields.items() if fact is not None} or None

@@ -39,6 +39,7 @@ QUARTER_SECONDS = 900  # every time zone is a multiple of it away from UTC
 PROMPT_SIZES = (0, 100_000, 200_000, 272_000)  # tokens above which some models cost more
 
 V = TypeVar("V", bound=tuple[Any, ...])
+_new_tuple = cast(Any, tuple).__new__
 
 
 class Tokens(NamedTuple):
@@ -52,7 +53,7 @@ class Tokens(NamedTuple):
 
     def add(self, other: Tokens) -> Tokens:
         """Return the sum of both counts."""
-        return Tokens(*map(add, self, other))
+        return _new_tuple(Tokens, map(add, self, other))
 
     @property
     def total(self) -> int:

@@ -296,7 +296,7 @@ class AnswerBuilder:
             role="assistant",
             content=to_content(self.parts),
             tool_calls=tuple(self.calls.values()),
-            reasoning=join_thoughts(self.reasoning),
+            reasoning="\n\n".join(self.reasoning) or None,
             finish_reason=self.finish_reason,
             platform_message_id=self.id,
             meta=drop_none(self.meta),
@@ -375,7 +375,7 @@ def parse_tokens(usage: JsonObject, *names: str, is_cache_in_input: bool = False
 
     Rekindle's input excludes cached tokens; many formats include them.
     """
-    tokens = Tokens(*[as_count(usage.get(name)) for name in names])
+    tokens = Tokens(*map(as_count, map(usage.get, names)))
     if not is_cache_in_input:
         return tokens
     new = max(0, tokens.input - tokens.cache_read - tokens.cache_write)
