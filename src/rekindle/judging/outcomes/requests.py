@@ -43,8 +43,8 @@ _REQUEST_ELEMENT = re.compile(
 )
 _REQUEST_HEADING = re.compile(r"(?m)^(?:## My request for \w+:|\[\[ ## user_query ## \]\])[ \t]*$")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w-]{0,60})(?:[ \t][^<>\n]{0,300})?>")
-_TAG_LINE = re.compile(r"(?m)^[ \t]*</?[A-Za-z][\w-]{0,60}>[ \t]*$")
 # These begin with the end of the line before, which is found much faster than a line's beginning.
+_TAG_LINE = re.compile(r"\n[ \t]*</?[A-Za-z][\w-]{0,60}>[ \t]*(?=\n|\Z)")
 _HEADING_MARK = re.compile(r"\n[ \t]{0,3}#{1,6}[ \t]+")
 _RULE_LINE = re.compile(r"\n[ \t]*(?:[-=*_]{3,}|```\w{0,20})[ \t]*(?=\n|\Z)")
 _IMAGE_MARK = re.compile(r"\[Image(?: #\d{1,3}|: [^\]\n]{0,300})\]")
@@ -108,7 +108,7 @@ def extract_request(text: str) -> Request | None:
     if "<" in text:
         if opening := _REQUEST_ELEMENT.search(text):
             text = _read_element(text, opening[1]) or text[opening.end() :]
-        text = _TAG_LINE.sub("", _drop_context(text)).strip()
+        text = _TAG_LINE.sub("\n", f"\n{_drop_context(text)}").strip()
     for mark in _APPENDED:
         text = text.partition(mark)[0]
     text = _IMAGE_MARK.sub(" ", text).strip() if "[Image" in text else text

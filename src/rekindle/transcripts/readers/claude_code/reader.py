@@ -332,9 +332,7 @@ class _ClaudeThread(SessionBuilder):
         masked = call in MASKED_IDS
         if not (self.is_new(f"result {call}") or masked):
             return ()
-        owner = next(
-            (answer for answer in self.open_answers.values() if call in answer.calls), None
-        )
+        owner = self._find_caller(call)
         message = Message(
             role="tool",
             content=to_content([_parse_part(part) for part in _parse_blocks(block.get("content"))]),
@@ -352,6 +350,12 @@ class _ClaudeThread(SessionBuilder):
         owner.results.append(message)
         return ()
 
+    def _find_caller(self, call: str) -> AnswerBuilder | None:
+        for answer in self.open_answers.values():
+            if call in answer.calls:
+                return answer
+        return None
+
     def close_answers(self) -> list[Message]:
         """Return the open answers, each with what arrived in the meantime."""
         return [message for id in list(self.open_answers) for message in self._close_answer(id)]
@@ -359,7 +363,8 @@ class _ClaudeThread(SessionBuilder):
     def _close_answer(self, id: str) -> list[Message]:
         answer = self.open_answers.pop(id)
         self.seen.add(id)
-        self.seen.update(f"call {call}" for call in answer.calls)
+        for call in answer.calls:
+            self.seen.add(f"call {call}")
         if answer.usage:
             self._count_usage(answer)
         return [answer.build(), *answer.results, *answer.prompts]
