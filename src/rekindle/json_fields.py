@@ -1,6 +1,6 @@
 """Tolerant accessors for untrusted JSON: a value of the wrong type counts as missing."""
 
-# pyright: reportUnknownVariableType=false
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 # These run a dozen times per message: no `cast` (a function call), and no loop for a single name.
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ def as_objects(value: Any) -> list[JsonObject]:
     """Return the JSON objects in a list."""
     if not isinstance(value, list):
         return []
+    if len(value) == 1:  # the usual case
+        return value[:] if isinstance(value[0], dict) else []
     return [item for item in value if isinstance(item, dict)]
 
 

@@ -344,7 +344,7 @@ def _parse_tool_call(item: JsonObject, fallback_id: str) -> ToolCall:
 
 def _parse_output_meta(output: object, parts: list[dict[str, JSON]]) -> dict[str, JSON]:
     """Parse the harness's header above the output: exit code, duration, still running."""
-    first = next((value for part in parts if (value := get_text(part, "text"))), "")
+    first = next(filter(None, [get_text(part, "text") for part in parts]), "")
     head = first[:_HEADER_LENGTH]
     meta: dict[str, JSON] = {}
     if first.startswith('{"output":'):
