@@ -1,6 +1,6 @@
 """Tolerant accessors for untrusted JSON: a value of the wrong type counts as missing."""
 
-# pyright: reportUnknownVariableType=false
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 # These run a dozen times per message: no `cast` (a function call), and no loop for a single name.
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ def as_objects(value: Any) -> list[JsonObject]:
     """Return the JSON objects in a list."""
     if not isinstance(value, list):
         return []
+    if len(value) == 1:  # the usual case
+        return value[:] if isinstance(value[0], dict) else []
     return [item for item in value if isinstance(item, dict)]
 
 
@@ -43,6 +45,8 @@ def get_text(fields: JsonObject, name: str, *others: str) -> str | None:
 
 def as_count(value: object) -> int:
     """Return a non-negative integer that fits a database column, or 0."""
+    if type(value) is int:  # the usual case
+        return value if 0 <= value < 2**53 else 0
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return 0
     # Not isfinite: it fails on huge integers. Infinity and NaN fail this comparison too.
@@ -92,4 +96,6 @@ def make_text_part(value: str) -> dict[str, JSON]:
 
 def drop_none(fields: Mapping[str, JSON]) -> dict[str, JSON] | None:
     """Return the fields that are not None, or None if there are none."""
+    if None not in fields.values():
+        return dict(fields) or None
     return {name: fact for name, fact in fields.items() if fact is not None} or None

@@ -194,7 +194,9 @@ def validate_message(message: Message | Mapping[str, JSON]) -> Message:
         and (finish is None or isinstance(finish, str))
     ):
         _check_text(message, "tool_call_id", "name", "reasoning", "finish_reason")
-    if platform_id is not None:
+    if platform_id is not None and not (
+        isinstance(platform_id, str) and 0 < len(platform_id) <= MAX_NAME_CHARS
+    ):
         validate_name("message.platform_message_id", platform_id)
     if meta is not None:
         if not isinstance(meta, Mapping):

@@ -9,6 +9,7 @@ from typing import cast, overload
 
 from rekindle.json_fields import JsonObject
 from rekindle.store.engines.open_files import is_open
+from rekindle.transcripts.jsonio.fast_path import is_document
 from rekindle.transcripts.jsonio.jsonl import decode_json
 from rekindle.transcripts.jsonio.line_survey import LineSurvey, is_enclosed, survey_lines
 from rekindle.transcripts.jsonio.partial import parse_partial_fields
@@ -95,6 +96,9 @@ class FileHead:
     def _survey(self) -> LineSurvey:
         """The lines beyond the head, which are needed if it shows no document on a line."""
         if self.path is None or not (self.is_cut or len(self._lines) == _MAX_LINES):
+            return LineSurvey()
+        # An indented document has thousands of lines, and parsing it takes less time than they do.
+        if len(self._lines) > 1 and is_document(self.path):
             return LineSurvey()
         return survey_lines(self.path)
 

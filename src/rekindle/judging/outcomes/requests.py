@@ -43,9 +43,10 @@ _REQUEST_ELEMENT = re.compile(
 )
 _REQUEST_HEADING = re.compile(r"(?m)^(?:## My request for \w+:|\[\[ ## user_query ## \]\])[ \t]*$")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w-]{0,60})(?:[ \t][^<>\n]{0,300})?>")
-_TAG_LINE = re.compile(r"(?m)^[ \t]*</?[A-Za-z][\w-]{0,60}>[ \t]*$")
-_HEADING_MARK = re.compile(r"(?m)^[ \t]{0,3}#{1,6}[ \t]+")
-_RULE_LINE = re.compile(r"(?m)^[ \t]*(?:[-=*_]{3,}|```\w{0,20})[ \t]*$")
+# These begin with the end of the line before, which is found much faster than a line's beginning.
+_TAG_LINE = re.compile(r"\n[ \t]*</?[A-Za-z][\w-]{0,60}>[ \t]*(?=\n|\Z)")
+_HEADING_MARK = re.compile(r"\n[ \t]{0,3}#{1,6}[ \t]+")
+_RULE_LINE = re.compile(r"\n[ \t]*(?:[-=*_]{3,}|```\w{0,20})[ \t]*(?=\n|\Z)")
 _IMAGE_MARK = re.compile(r"\[Image(?: #\d{1,3}|: [^\]\n]{0,300})\]")
 _SLASH_COMMAND = re.compile(r"/([A-Za-z][\w:.-]{0,80})(?=\s|$)")
 _WORD_SPLIT = re.compile(r"[_-]|(?<=[a-z])(?=[A-Z])")
@@ -102,12 +103,12 @@ def extract_request(text: str) -> Request | None:
             return _make_command(command, _read_element(text, "command-args"))
         if shell := _read_element(text, "bash-input"):
             return Request(_to_line(f"! {shell}"), is_minor=True)
-    if heading := _REQUEST_HEADING.search(text):
+    if "## " in text and (heading := _REQUEST_HEADING.search(text)):
         text = text[heading.end() :].strip()
     if "<" in text:
         if opening := _REQUEST_ELEMENT.search(text):
             text = _read_element(text, opening[1]) or text[opening.end() :]
-        text = _TAG_LINE.sub("", _drop_context(text)).strip()
+        text = _TAG_LINE.sub("\n", f"\n{_drop_context(text)}").strip()
     for mark in _APPENDED:
         text = text.partition(mark)[0]
     text = _IMAGE_MARK.sub(" ", text).strip() if "[Image" in text else text
@@ -115,7 +116,7 @@ def extract_request(text: str) -> Request | None:
         return None
     if command := _SLASH_COMMAND.match(text):
         return _make_command(command[1], text[command.end() :])
-    line = _to_line(_RULE_LINE.sub("", _HEADING_MARK.sub("", text)))
+    line = _to_line(_RULE_LINE.sub("\n", _HEADING_MARK.sub("\n", f"\n{text}"))[1:])
     return Request(line, line.startswith(_PRINTED)) if line else None
 
 

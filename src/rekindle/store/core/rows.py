@@ -14,6 +14,7 @@ from rekindle.errors import InvalidInput, StoreDamaged
 from rekindle.types import (
     JSON,
     MAX_TIMESTAMP,
+    ROLES,
     Message,
     Session,
     Tokens,
@@ -93,7 +94,7 @@ def _message_to_values(
     if not is_text and content is not None:
         body["content"] = content
     return (
-        escape_text(role),
+        role if role in ROLES else escape_text(role),
         time,
         origin,
         len(calls),
@@ -332,7 +333,8 @@ def _encode_columns(pairs: Sequence[tuple[TableColumn, Any]]) -> dict[str, Any]:
     is_escaped = False
     for column, value in pairs:
         stored[column.name] = text = encode_value(column, value)
-        is_escaped = is_escaped or (text != value and isinstance(value, str))
+        if text is not value and text != value and isinstance(value, str):
+            is_escaped = True
     return {**stored, "is_escaped": 1} if is_escaped else stored
 
 

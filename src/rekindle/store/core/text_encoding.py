@@ -65,7 +65,7 @@ def is_storable(text: str) -> bool:
 
 def replace_unstorable(text: str) -> str:
     """Return derived text with a replacement character for everything that cannot be stored."""
-    return re.sub(_UNSTORABLE, "\ufffd", text)
+    return text if is_storable(text) else re.sub(_UNSTORABLE, "\ufffd", text)
 
 
 def _escape_char(match: re.Match[str]) -> str:

@@ -52,22 +52,29 @@ NO_REQUESTS = Requests()
 
 def find_requests(messages: Iterable[Message]) -> Requests:
     """Find the requests in messages of one session, in order."""
-    texts = [message.text for message in messages if message.role == "user" and not message.rewound]
-    if not texts:
+    asked = [message for message in messages if message.role == "user" and not message.rewound]
+    if not asked:
         return NO_REQUESTS
+    minor = None
+    for index, message in enumerate(asked):
+        first, is_minor = _find_request(message)
+        if first and not is_minor:
+            # What lies between the first and the last request need not be read.
+            others = map(_find_request, reversed(asked[index + 1 :]))
+            last = next((line for line, is_minor in others if line and not is_minor), first)
+            return Requests(first, minor, last)
+        minor = minor or first
+    return Requests(minor=minor)
+
+
+def _find_request(message: Message) -> tuple[str | None, bool]:
+    """Return what a message asks for, if anything, and whether it is minor."""
     from rekindle.judging.outcomes.requests import extract_request  # only writers need it
 
-    first = minor = last = None
-    for text in texts:
-        request = extract_request(text)
-        if request is None:
-            continue
-        line = replace_unstorable(request.text)
-        if request.is_minor:
-            minor = minor or line
-        else:
-            first, last = first or line, line
-    return Requests(first, minor, last)
+    request = extract_request(message.text)
+    if request is None:
+        return None, False
+    return replace_unstorable(request.text), request.is_minor
 
 
 def refresh_requests(tx: Transaction, num: int) -> None:

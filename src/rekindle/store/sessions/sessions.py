@@ -180,13 +180,16 @@ def insert_session(
         if session.pruned is None:  # a pruned session does not occupy its title
             title_values = titles.claim_title(tx, columns["owner"], title)
         columns |= dict(zip(names, title_values, strict=True))
-    placeholders = ", ".join("?" * len(columns))
-    created = tx.run(
-        f"INSERT INTO sessions ({', '.join(columns)}) VALUES ({placeholders})"
-        " ON CONFLICT (id) DO NOTHING RETURNING num",
-        list(columns.values()),
-    )
+    created = tx.run(_build_insert(tuple(columns)), list(columns.values()))
     return created[0][0] if created else None
+
+
+@lru_cache(maxsize=64)
+def _build_insert(names: Sequence[str]) -> str:
+    return (
+        f"INSERT INTO sessions ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+        " ON CONFLICT (id) DO NOTHING RETURNING num"
+    )
 
 
 def find_stored_positions(

@@ -6,8 +6,10 @@ documents that fit into memory.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeAlias, cast
 
 import msgspec
@@ -21,10 +23,23 @@ RawMember: TypeAlias = tuple[str | int, int, msgspec.Raw]
 _RawContainer: TypeAlias = dict[str, msgspec.Raw] | list[msgspec.Raw]
 
 _CONTAINER_DECODER = msgspec.json.Decoder(_RawContainer)
+_PARSE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 # It always matches, possibly the empty string.
 _match_gap = cast("Callable[[bytes, int], re.Match[bytes]]", re.compile(rb"[\s,]*").match)
 _KEY_GAP = re.compile(rb'[\s,]*"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*:\s*')
 _OBJECT_END = re.compile(rb"\s*\}")
+
+
+def is_document(path: Path) -> bool:
+    """Return whether the whole content of a small file is one valid object or list."""
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size > MAX_PARSED_BYTES:
+            return False
+        try:
+            _CONTAINER_DECODER.decode(file.read())
+        except _PARSE_ERRORS:
+            return False
+    return True
 
 
 class ParsedDocument:
@@ -44,7 +59,7 @@ class ParsedDocument:
         start = _match_gap(data, 0).end()
         try:
             members = document.split_container(data, start)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except _PARSE_ERRORS:
             return None
         if members is None:
             return None

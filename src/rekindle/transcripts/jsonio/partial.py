@@ -82,16 +82,17 @@ def _find_last_quote(data: bytes) -> int:
 def find_first_element(data: bytes, lists: Collection[str]) -> bytes:
     """Return the first list element of a document that begins like `data`, as far as it was read."""
     # Every format looks for a different list, which is usually absent.
-    if data.startswith(b"{") and not any(b'"%s"' % name.encode() in data for name in lists):
+    names = tuple([name for name in lists if b'"%s"' % name.encode() in data])
+    if data.startswith(b"{") and not names:
         return b""
     prefix = _close_prefix(data)
     if prefix is None:
-        return _scan_first_element(data, lists)
+        return _scan_first_element(data, names)
     document, open_depth = prefix
     if document.is_list:
         return _slice_first_element(document.members, data, open_depth >= 1)
     for name, offset, raw in document.members:
-        if name in lists and document.get_byte(offset) == b"[":
+        if name in names and document.get_byte(offset) == b"[":
             is_last = offset == document.members[-1][1]
             if first := _slice_first_element(
                 document.split_container(raw, offset) or [], data, open_depth >= 2 and is_last
@@ -108,8 +109,9 @@ def _slice_first_element(elements: Sequence[RawMember], data: bytes, is_cut: boo
     return data[offset:] if is_cut and len(elements) == 1 else bytes(raw)
 
 
-def _scan_first_element(data: bytes, lists: Collection[str]) -> bytes:
-    scanner = JsonScanner(BytesIO(data), "", lambda json_path: json_path[-1] in lists)
+@lru_cache(maxsize=4)
+def _scan_first_element(data: bytes, names: Sequence[str]) -> bytes:
+    scanner = JsonScanner(BytesIO(data), "", lambda json_path: json_path[-1] in names)
     for item in scanner.read_items():
         if isinstance(item, JsonValue) and isinstance(item.path[-1], int):
             return scanner.value_text.strip().encode("utf-8", "replace")

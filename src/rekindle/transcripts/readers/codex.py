@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, TypedDict, cast
 
 from rekindle.json_fields import (
     JsonObject,
@@ -29,7 +29,7 @@ from rekindle.json_fields import (
 from rekindle.projects import normalize_remote
 from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import TranscriptEvent
-from rekindle.transcripts.jsonio.jsonl import read_line_events
+from rekindle.transcripts.jsonio.jsonl import make_typed_decoder, read_line_events
 from rekindle.types import JSON, Message, Session, ToolCall, replace_fields
 
 from .session_builder import (
@@ -70,6 +70,62 @@ _COPY_SECONDS = 1.0
 _MAX_PENDING_RESULTS = 64
 
 
+class _CodexItem(TypedDict, total=False):
+    """The fields that are read from the `item` of an event."""
+
+    id: Any
+    type: Any
+    exit_code: Any
+
+
+class _CodexPayload(TypedDict, total=False):
+    """The fields that are read from a payload; events repeat whole outputs in others."""
+
+    type: Any
+    # A header or a turn.
+    id: Any
+    forked_from_id: Any
+    parent_thread_id: Any
+    thread_source: Any
+    source: Any
+    git: Any
+    cwd: Any
+    model_provider: Any
+    timestamp: Any
+    turn_id: Any
+    model: Any
+    message: Any
+    # An item.
+    role: Any
+    content: Any
+    phase: Any
+    summary: Any
+    name: Any
+    namespace: Any
+    arguments: Any
+    input: Any
+    action: Any
+    call_id: Any
+    output: Any
+    # An event.
+    info: Any
+    thread_name: Any
+    item: _CodexItem
+    exit_code: Any
+    success: Any
+    result: Any
+    duration: Any
+
+
+class _CodexLine(TypedDict, total=False):
+    type: Any
+    timestamp: Any
+    payload: _CodexPayload
+
+
+_decode_line = make_typed_decoder(_CodexLine)
+
+
 def can_read(head: FileHead) -> bool:
     return any(
         line.get("type") in _ENVELOPES and isinstance(line.get("payload"), dict)
@@ -79,7 +135,7 @@ def can_read(head: FileHead) -> bool:
 
 def read_events(path: Path) -> Iterator[TranscriptEvent]:
     rollout = _CodexRollout(path)
-    yield from read_line_events(path, rollout.read_entry)
+    yield from read_line_events(path, rollout.read_entry, _decode_line)
     yield from rollout.finish()
 
 
@@ -104,7 +160,7 @@ class _CodexRollout(SessionBuilder):
                 payload, f"line:{number}", parse_timestamp(line.get("timestamp"))
             )
         elif kind == "event_msg":
-            messages = self._read_event(payload, parse_timestamp(line.get("timestamp")))
+            messages = self._read_event(payload, line.get("timestamp"))
         elif kind == "turn_context":
             self._track_turn(payload)
             self.turn_model = get_text(payload, "model") or self.turn_model
@@ -151,11 +207,12 @@ class _CodexRollout(SessionBuilder):
             self.copy_end = math.inf
             self.is_copying = turn <= self.session.id
 
-    def _read_event(self, event: JsonObject, time: float | None) -> Sequence[Message]:
+    def _read_event(self, event: JsonObject, timestamp: object) -> Sequence[Message]:
         kind = event.get("type")
         if kind == "token_count":
             info = as_object(event.get("info"))
             if total := as_object(info.get("total_token_usage")):
+                time = parse_timestamp(timestamp)
                 self.set_usage(
                     parse_tokens(total, *_TOKEN_NAMES, is_cache_in_input=True),
                     time=time,
@@ -287,7 +344,7 @@ def _parse_tool_call(item: JsonObject, fallback_id: str) -> ToolCall:
 
 def _parse_output_meta(output: object, parts: list[dict[str, JSON]]) -> dict[str, JSON]:
     """Parse the harness's header above the output: exit code, duration, still running."""
-    first = next((value for part in parts if (value := get_text(part, "text"))), "")
+    first = next(filter(None, [get_text(part, "text") for part in parts]), "")
     head = first[:_HEADER_LENGTH]
     meta: dict[str, JSON] = {}
     if first.startswith('{"output":'):
@@ -301,12 +358,13 @@ def _parse_output_meta(output: object, parts: list[dict[str, JSON]]) -> dict[str
     ):
         meta["success"] = as_object(cast(object, output))["success"]
     # The command's own output begins after this line and may mention exit codes itself.
-    head = _OUTPUT.split(head, maxsplit=1)[0]
-    if match := _EXIT_CODE.search(head):
+    if "utput" in head:  # cheaper than the patterns, and often none is there
+        head = _OUTPUT.split(head, maxsplit=1)[0]
+    if " code" in head and (match := _EXIT_CODE.search(head)):
         meta["exit_code"] = int(match[1])
-    if match := _WALL_TIME.search(head):
+    if "Wall time: " in head and (match := _WALL_TIME.search(head)):
         meta["duration"] = float(match[1])
-    if _RUNNING.search(head):
+    if "Process running" in head and _RUNNING.search(head):
         meta["running"] = True
     return meta
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from operator import lt, sub
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,6 +45,7 @@ from rekindle.types import (
 MASKED_IDS = frozenset({"", "REDACTED"})
 _MAX_COST = 1e9
 _MAX_TIME = 253_402_300_800.0  # the end of the year 9999
+_NO_COST = Decimal(0)
 
 
 class SessionBuilder:
@@ -79,7 +82,7 @@ class SessionBuilder:
     def add_usage(
         self,
         tokens: Tokens,
-        cost: Decimal = Decimal(0),
+        cost: Decimal = _NO_COST,
         *,
         time: float | None = None,
         model: str | None = None,
@@ -99,8 +102,8 @@ class SessionBuilder:
         if is_copied:
             self._copied = self._copied.add(Usage(tokens, cost))
         else:
-            entry = UsageEntry(0, model or "", tokens, cost, cache_write_1h)
-            self._add_entry(entry, time, _measure_prompt(tokens) if prompt is None else prompt)
+            prompt = _measure_prompt(tokens) if prompt is None else prompt
+            self._add_entry(model or "", tokens, time, prompt, cost, cache_write_1h)
 
     def set_usage(
         self,
@@ -113,34 +116,40 @@ class SessionBuilder:
     ) -> None:
         """Set the session's totals, as a format counts them that adds up itself."""
         before = self.session.tokens
-        is_restarted = any(now < then for now, then in zip(total, before, strict=True))
-        used = total if is_restarted else _subtract_tokens(total, before)
-        self.set_fields(tokens=total)
+        is_restarted = any(map(lt, total, before))
+        used = total if is_restarted else Tokens(*map(sub, total, before))
+        self.session = replace_fields(self.session, tokens=total)
         if is_copied:
             self._copied = Usage(total)
         elif any(used):
-            self._add_entry(UsageEntry(0, model or "", used), time, prompt)
+            self._add_entry(model or "", used, time, prompt)
 
     def raise_usage(self, model: str, total: Tokens, time: float | None) -> None:
         """Add what a model used in total, beyond the calls that are known."""
         known = Tokens()
         for entry in self._entries.values():
             known = known.add(entry.tokens) if entry.model == model else known
-        if any(rest := _subtract_tokens(total, known)):
-            self._add_entry(UsageEntry(0, model, rest), time, 0)
+        if any(rest := subtract_tokens(total, known)):
+            self._add_entry(model, rest, time, 0)
 
-    def _add_entry(self, entry: UsageEntry, time: float | None, prompt: int) -> None:
-        above = max((size for size in PROMPT_SIZES if size < prompt), default=0)
+    def _add_entry(
+        self,
+        model: str,
+        tokens: Tokens,
+        time: float | None,
+        prompt: int,
+        cost: Decimal = _NO_COST,
+        cache_write_1h: int = 0,
+    ) -> None:
+        above = PROMPT_SIZES[max(0, bisect_left(PROMPT_SIZES, prompt) - 1)]
         is_dated = time is not None and 0 <= time < _MAX_TIME
         quarter = int(time or 0) // QUARTER_SECONDS if is_dated else None
-        key = quarter, entry.model or None, above
+        key = quarter, model or None, above
         if known := self._entries.get(key):
-            entry = entry._replace(
-                tokens=known.tokens.add(entry.tokens),
-                cost=known.cost + entry.cost,
-                cache_write_1h=known.cache_write_1h + entry.cache_write_1h,
-            )
-        self._entries[key] = entry._replace(quarter=quarter or 0, above=above)
+            tokens = known.tokens.add(tokens)
+            cost += known.cost
+            cache_write_1h += known.cache_write_1h
+        self._entries[key] = UsageEntry(quarter or 0, model, tokens, cost, cache_write_1h, above)
 
     def _build_entries(self) -> tuple[UsageEntry, ...]:
         """Return when the models used the session's tokens; empty if no time is known."""
@@ -148,18 +157,18 @@ class SessionBuilder:
         quarters = [quarter for quarter, _, _ in self._entries if quarter is not None]
         last = max(quarters, default=int(session.started) // QUARTER_SECONDS)
         if self._copied != Usage() and not self._entries:
-            self._add_entry(UsageEntry(0, own, Tokens()), None, 0)  # a fork that did nothing yet
+            self._add_entry(own, Tokens(), None, 0)  # a fork that did nothing yet
         if not (self._entries and last):
             return ()
-        rest = _subtract_tokens(session.tokens, self._copied.tokens)
+        rest = subtract_tokens(session.tokens, self._copied.tokens)
         cost = session.cost - self._copied.cost
         if cost > sum(entry.cost for entry in self._entries.values()):
             # The agent reports a cost, but not of which call.
             return (UsageEntry(last, own, rest, cost),)
         for entry in self._entries.values():
-            rest = _subtract_tokens(rest, entry.tokens)
+            rest = subtract_tokens(rest, entry.tokens)
         if any(rest):
-            self._add_entry(UsageEntry(0, own, rest), None, 0)
+            self._add_entry(own, rest, None, 0)
         built: dict[tuple[int, str, int], UsageEntry] = {}
         for (quarter, model, above), entry in self._entries.items():
             key = last if quarter is None else quarter, model or own, above
@@ -287,7 +296,7 @@ class AnswerBuilder:
             role="assistant",
             content=to_content(self.parts),
             tool_calls=tuple(self.calls.values()),
-            reasoning=join_thoughts(self.reasoning),
+            reasoning="\n\n".join(self.reasoning) or None,
             finish_reason=self.finish_reason,
             platform_message_id=self.id,
             meta=drop_none(self.meta),
@@ -366,17 +375,19 @@ def parse_tokens(usage: JsonObject, *names: str, is_cache_in_input: bool = False
 
     Rekindle's input excludes cached tokens; many formats include them.
     """
-    tokens = Tokens(*(as_count(usage.get(name)) for name in names))
+    tokens = Tokens(*map(as_count, map(usage.get, names)))
     if not is_cache_in_input:
         return tokens
-    return tokens._replace(input=max(0, tokens.input - tokens.cache_read - tokens.cache_write))
+    new = max(0, tokens.input - tokens.cache_read - tokens.cache_write)
+    return Tokens(new, *tokens[1:])
 
 
 def _measure_prompt(tokens: Tokens) -> int:
     return tokens.input + tokens.cache_read + tokens.cache_write
 
 
-def _subtract_tokens(total: Tokens, known: Tokens) -> Tokens:
+def subtract_tokens(total: Tokens, known: Tokens) -> Tokens:
+    """Return the counts beyond those that are known."""
     return Tokens(*(max(0, now - then) for now, then in zip(total, known, strict=True)))
 
 

@@ -15,7 +15,6 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
 
 from rekindle.json_fields import (
     JsonObject,
@@ -32,7 +31,7 @@ from rekindle.json_fields import (
 from rekindle.judging.outcomes.requests import extract_request
 from rekindle.transcripts.detect import FileHead
 from rekindle.transcripts.events import TranscriptEvent
-from rekindle.transcripts.jsonio.jsonl import make_typed_decoder, read_line_events
+from rekindle.transcripts.jsonio.jsonl import read_line_events
 from rekindle.transcripts.readers.session_builder import (
     MASKED_IDS,
     AnswerBuilder,
@@ -41,10 +40,12 @@ from rekindle.transcripts.readers.session_builder import (
     make_inline_image,
     make_tool_call,
     parse_tokens,
+    subtract_tokens,
 )
 from rekindle.types import JSON, Message, Session, Tokens, ToolCall
 
 from .branches import BranchTree
+from .line_fields import decode_line
 
 SOURCE = "claude-code"
 
@@ -69,53 +70,6 @@ _TOKEN_NAMES = (
 )
 
 
-class _ClaudeToolUseResult(TypedDict, total=False):
-    """The fields that are read from `toolUseResult`; the rest repeats the result or whole files."""
-
-    interrupted: Any
-    returnCodeInterpretation: Any
-    agentId: Any
-    totalTokens: Any
-    totalToolUseCount: Any
-    backgroundTaskId: Any
-    status: Any
-    code: Any
-    durationMs: Any
-    totalDurationMs: Any
-    durationSeconds: Any
-
-
-class _ClaudeLine(TypedDict, total=False):
-    """The fields that are read from a line."""
-
-    type: Any
-    subtype: Any
-    sessionId: Any
-    agentId: Any
-    isSidechain: Any
-    forkedFrom: Any
-    uuid: Any
-    parentUuid: Any
-    logicalParentUuid: Any
-    leafUuid: Any
-    timestamp: Any
-    cwd: Any
-    gitBranch: Any
-    message: Any
-    toolUseResult: _ClaudeToolUseResult | list[Any] | str | float | bool | None
-    toolDenialKind: Any
-    isMeta: Any
-    isCompactSummary: Any
-    isApiErrorMessage: Any
-    compactMetadata: Any
-    summary: Any
-    aiTitle: Any
-    customTitle: Any
-
-
-_decode_line = make_typed_decoder(_ClaudeLine)
-
-
 def can_read(head: FileHead) -> bool:
     return any(
         line.get("type") in _TYPES and any(mark in line for mark in _MARKER_FIELDS)
@@ -125,7 +79,7 @@ def can_read(head: FileHead) -> bool:
 
 def read_events(path: Path) -> Iterator[TranscriptEvent]:
     file = _ClaudeFile()
-    yield from read_line_events(path, file.read_entry, _decode_line)
+    yield from read_line_events(path, file.read_entry, decode_line)
     yield from file.finish()
 
 
@@ -150,21 +104,28 @@ class _ClaudeFile:
         session = get_text(line, "sessionId")
         if session is None:
             return ()
+        uuid = get_text(line, "uuid")
         if kind not in ("user", "assistant", "system"):
-            self._add_to_tree(session, line, ())
+            self._add_to_tree(session, uuid, line)
             return ()
         thread = self._get_thread(session, line)
-        if uuid := get_text(line, "uuid"):
+        if uuid is not None:
             self.recent.append((uuid, thread))
             if self.titles_by_leaf and (title := self.titles_by_leaf.pop(uuid, None)):
                 thread.set_title(title, 0)
         thread.update_session(line)
-        self._add_to_tree(session, line, [*_list_message_ids(number, line)])
+        raw = as_object(line.get("message"))
         if kind == "assistant":
-            messages = thread.read_answer(number, line)
+            id = get_text(raw, "id") or uuid or f"line:{number}"
+            self._add_to_tree(session, uuid, line, (id,))
+            messages = thread.read_answer(id, raw, number, line)
         elif kind == "user":
-            messages = thread.read_user(number, line)
+            blocks = _parse_blocks(raw.get("content"))
+            ids = _list_message_ids(number, uuid, line, blocks)
+            self._add_to_tree(session, uuid, line, ids, blocks if ids else ())
+            messages = thread.read_user(number, line, blocks)
         else:
+            self._add_to_tree(session, uuid, line)
             messages = thread.read_system(line)
         return self.switch.append_messages(thread, messages)
 
@@ -177,14 +138,21 @@ class _ClaudeFile:
         for thread in self.threads.values():
             yield from thread.finish()
 
-    def _add_to_tree(self, session: str, line: JsonObject, ids: Sequence[str]) -> None:
+    def _add_to_tree(
+        self,
+        session: str,
+        uuid: str | None,
+        line: JsonObject,
+        ids: Sequence[str] = (),
+        user_blocks: Sequence[JsonObject] = (),
+    ) -> None:
         """Note where a line belongs; a sub-agent's lines are a session of their own."""
-        uuid = get_text(line, "uuid")
         if uuid is None or line.get("isSidechain") is True:
             return
         # The boundary of a compaction names the line before it in a field of its own.
         parent = get_text(line, "parentUuid", "logicalParentUuid")
-        time = parse_timestamp(line.get("timestamp")) if ids and _is_prompt(line) else None
+        is_prompt = user_blocks and _is_prompt(user_blocks)
+        time = parse_timestamp(line.get("timestamp")) if is_prompt else None
         self.tree.add_line(session, uuid, parent, ids, time)
 
     def _get_thread(self, session: str, line: JsonObject) -> _ClaudeThread:
@@ -239,7 +207,7 @@ class _ClaudeThread(SessionBuilder):
         known = self.session
         if not (known.started and known.cwd and known.git_branch):
             self.fill_fields(
-                started=parse_timestamp(line.get("timestamp")),
+                started=known.started or parse_timestamp(line.get("timestamp")),
                 cwd=get_text(line, "cwd"),
                 git_branch=get_text(line, "gitBranch"),
             )
@@ -262,10 +230,10 @@ class _ClaudeThread(SessionBuilder):
         }
         return closed
 
-    def read_answer(self, number: int, line: JsonObject) -> Sequence[Message]:
+    def read_answer(
+        self, id: str, raw: JsonObject, number: int, line: JsonObject
+    ) -> Sequence[Message]:
         """Read a line of an answer and return the messages that it completes."""
-        raw = as_object(line.get("message"))
-        id = get_text(raw, "id") or get_text(line, "uuid") or f"line:{number}"
         blocks = _parse_blocks(raw.get("content"))
         answer = self.open_answers.get(id)
         closed: Sequence[Message] = ()
@@ -310,20 +278,21 @@ class _ClaudeThread(SessionBuilder):
         if model is None or model == "<synthetic>":
             return
         answer.model = model
-        self.fill_fields(model=model)
+        if self.session.model is None:
+            self.set_fields(model=model)
         if model != self.session.model:
             answer.meta["model"] = model
 
-    def read_user(self, number: int, line: JsonObject) -> Sequence[Message]:
+    def read_user(
+        self, number: int, line: JsonObject, blocks: list[JsonObject]
+    ) -> Sequence[Message]:
         """Read a line of the user's side: tool results, a prompt, or both."""
-        raw_content = as_object(line.get("message")).get("content")
         if line.get("isCompactSummary") is True:
             compacted = as_object(self.pending_meta.get("compacted"))
-            self.pending_meta["compacted"] = {**compacted, "summary": _join_text(raw_content)}
+            self.pending_meta["compacted"] = {**compacted, "summary": _join_text(blocks)}
             return ()
         if line.get("isMeta") is True:
             return ()
-        blocks = _parse_blocks(raw_content)
         results = [block for block in blocks if block.get("type") == "tool_result"]
         orphans: list[Message] = []
         for index, block in enumerate(results):
@@ -363,9 +332,7 @@ class _ClaudeThread(SessionBuilder):
         masked = call in MASKED_IDS
         if not (self.is_new(f"result {call}") or masked):
             return ()
-        owner = next(
-            (answer for answer in self.open_answers.values() if call in answer.calls), None
-        )
+        owner = self._find_caller(call)
         message = Message(
             role="tool",
             content=to_content([_parse_part(part) for part in _parse_blocks(block.get("content"))]),
@@ -383,6 +350,12 @@ class _ClaudeThread(SessionBuilder):
         owner.results.append(message)
         return ()
 
+    def _find_caller(self, call: str) -> AnswerBuilder | None:
+        for answer in self.open_answers.values():
+            if call in answer.calls:
+                return answer
+        return None
+
     def close_answers(self) -> list[Message]:
         """Return the open answers, each with what arrived in the meantime."""
         return [message for id in list(self.open_answers) for message in self._close_answer(id)]
@@ -390,7 +363,8 @@ class _ClaudeThread(SessionBuilder):
     def _close_answer(self, id: str) -> list[Message]:
         answer = self.open_answers.pop(id)
         self.seen.add(id)
-        self.seen.update(f"call {call}" for call in answer.calls)
+        for call in answer.calls:
+            self.seen.add(f"call {call}")
         if answer.usage:
             self._count_usage(answer)
         return [answer.build(), *answer.results, *answer.prompts]
@@ -399,9 +373,9 @@ class _ClaudeThread(SessionBuilder):
         """Add what the answer used, once if it was closed before and continued."""
         id = answer.id.partition("+")[0]
         tokens = parse_tokens(answer.usage, *_TOKEN_NAMES)
-        known = self.counted_tokens.get(id, Tokens())
-        self.counted_tokens[id] = Tokens(*map(max, tokens, known))
-        new = Tokens(*(max(0, now - then) for now, then in zip(tokens, known, strict=True)))
+        known = self.counted_tokens.get(id)
+        self.counted_tokens[id] = tokens if known is None else Tokens(*map(max, tokens, known))
+        new = tokens if known is None else subtract_tokens(tokens, known)
         written = as_object(answer.usage.get("cache_creation"))
         hourly = as_count(written.get("ephemeral_1h_input_tokens"))
         self.add_usage(
@@ -422,37 +396,34 @@ def _parse_blocks(raw_content: object) -> list[JsonObject]:
     )
 
 
-def _list_message_ids(number: int, line: JsonObject) -> Iterator[str]:
-    """Yield the ids of the messages that a line belongs to; none if a harness wrote it."""
-    raw = as_object(line.get("message"))
-    uuid = get_text(line, "uuid")
-    if line.get("type") == "assistant":
-        yield get_text(raw, "id") or uuid or f"line:{number}"
-    elif line.get("type") == "user" and not line.get("isMeta") and not line.get("isCompactSummary"):
-        blocks = _parse_blocks(raw.get("content"))
-        calls = [block for block in blocks if block.get("type") == "tool_result"]
-        for index, block in enumerate(calls):
-            call = get_text(block, "tool_use_id") or ""
-            yield f"{uuid or ''}line:{number}:{index}" if call in MASKED_IDS else call
-        if len(calls) < len(blocks):
-            yield uuid or f"line:{number}"
+def _list_message_ids(
+    number: int, uuid: str | None, line: JsonObject, blocks: Sequence[JsonObject]
+) -> Sequence[str]:
+    """Return the ids of the messages that a user's line belongs to; none if a harness wrote it."""
+    if line.get("isMeta") or line.get("isCompactSummary"):
+        return ()
+    calls = [
+        get_text(block, "tool_use_id") or ""
+        for block in blocks
+        if block.get("type") == "tool_result"
+    ]
+    ids = [
+        f"{uuid or ''}line:{number}:{index}" if call in MASKED_IDS else call
+        for index, call in enumerate(calls)
+    ]
+    return ids if len(calls) == len(blocks) else (*ids, uuid or f"line:{number}")
 
 
-def _is_prompt(line: JsonObject) -> bool:
-    """Return whether a user wrote this line, and nothing else is in it."""
-    if line.get("type") != "user":
-        return False
-    blocks = _parse_blocks(as_object(line.get("message")).get("content"))
+def _is_prompt(blocks: Sequence[JsonObject]) -> bool:
+    """Return whether a user wrote these blocks, and nothing else is among them."""
     kinds = {block.get("type") for block in blocks}
     if "tool_result" in kinds:
         return False
     return kinds > {"text"} or extract_request(_join_text(blocks)) is not None
 
 
-def _join_text(raw_content: object) -> str:
-    return "\n".join(
-        block["text"] for block in _parse_blocks(raw_content) if get_text(block, "text")
-    )
+def _join_text(blocks: Sequence[JsonObject]) -> str:
+    return "\n".join([block["text"] for block in blocks if get_text(block, "text")])
 
 
 def _parse_part(block: JsonObject) -> dict[str, JSON]:
@@ -473,7 +444,7 @@ def _parse_result_meta(
 ) -> dict[str, JSON]:
     failed = block.get("is_error") is True
     meta: dict[str, JSON] = {"is_error": failed}
-    if failed and (match := _EXIT_CODE.match(_join_text(block.get("content")))):
+    if failed and (match := _EXIT_CODE.match(_join_text(_parse_blocks(block.get("content"))))):
         meta["exit_code"] = int(match[1])
     for name, fact in _META_NAMES.items() if metadata else ():
         value = metadata.get(name)
