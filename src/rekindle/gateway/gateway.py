@@ -314,6 +314,8 @@ class Gateway:
             await self._executor.run(self._inbox.delete_finished, self._options.keep_seconds)
             people = self._executor.store.people
             await self._executor.run(people.delete_old, self._options.keep_seconds)
+            approvals = self._executor.store.approvals
+            await self._executor.run(approvals.delete_old, self._options.keep_seconds)
             jobs = self._executor.store.jobs
             await self._executor.run(jobs.delete_old_runs, self._options.keep_seconds)
             self._last_cleanup = time.monotonic()

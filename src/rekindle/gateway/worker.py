@@ -17,6 +17,7 @@ from rekindle.errors import StoreError
 from rekindle.platforms import Platform
 from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
 
+from .access.speakers import find_refusal
 from .command_handlers import TurnState
 from .commands import CommandRunner, get_command_timing
 from .context import GatewayContext
@@ -224,7 +225,7 @@ class Worker:
             logger.info("turn of message %d started", inbound.num)
             if decision == "exhausted":
                 await self._abandon(inbound)
-            elif (refusal := await conversation.find_refusal(inbound)) is not None:
+            elif (refusal := await self._find_refusal(inbound)) is not None:
                 logger.info("message %d is refused", inbound.num)
                 await conversation.refuse(inbound, refusal)
             elif (run := read_run(inbound)) is not None and run.kind == "command":
@@ -235,6 +236,9 @@ class Worker:
         attempts.finish([inbound])
         draft, self._draft = self._draft, None
         self._context.sender.send(conversation.outbound, inbound, draft)
+
+    async def _find_refusal(self, inbound: InboundMessage) -> str | None:
+        return await self._executor.run(find_refusal, self._context.gateway_context, inbound)
 
     async def _stream_turn(self, inbound: InboundMessage) -> None:
         conversation, draft = self._conversation, self._draft

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from rekindle.projects import KnownProjects
+    from rekindle.store.conversations.approvals import Approvals
     from rekindle.store.conversations.inbox import Inbox
     from rekindle.store.conversations.jobs import Jobs
     from rekindle.store.conversations.links import Links
@@ -745,6 +746,13 @@ class Store:
         from rekindle.store.conversations.links import Links
 
         return Links(self._engine, self._write, self._clock)
+
+    @cached_property
+    def approvals(self) -> Approvals:
+        """The questions to owners about tool calls that need approval."""
+        from rekindle.store.conversations.approvals import Approvals
+
+        return Approvals(self._engine, self._write, self._clock)
 
     @cached_property
     def jobs(self) -> Jobs:

@@ -164,13 +164,21 @@ class Routes(StorePart):
         return self._write(clear_reason)
 
     def list(
-        self, *, active_minutes: float | None = None, limit: int = 1000, offset: int = 0
+        self,
+        *,
+        active_minutes: float | None = None,
+        chat_type: str | None = None,
+        limit: int = 1000,
+        offset: int = 0,
     ) -> list[Route]:
         """Return routes by last activity, newest first."""
         since = -1.0 if active_minutes is None else self._clock() - active_minutes * 60
+        condition, types = "", list[str]()
+        if chat_type is not None:
+            condition, types = " AND chat_type = ?", [escape_text(chat_type)]
         with self._engine.begin_read() as tx:
-            rest = "WHERE updated >= ? ORDER BY updated DESC, key LIMIT ? OFFSET ?"
-            return ROUTE_ROWS.find(tx, rest, (since, limit, offset))
+            rest = f"WHERE updated >= ?{condition} ORDER BY updated DESC, key LIMIT ? OFFSET ?"
+            return ROUTE_ROWS.find(tx, rest, (since, *types, limit, offset))
 
     def list_by_prefix(self, prefix: str) -> list[Route]:
         """Return the routes whose keys start with `prefix`, ordered by key."""

@@ -175,6 +175,7 @@ INBOX = Table(
     Index("inbox_open", "key, num WHERE state IN ('waiting', 'running')"),
     Index("inbox_time", "time WHERE state IN ('done', 'failed')"),
     Index("inbox_undeliverable", "num WHERE state = 'undeliverable'"),
+    Index("inbox_failed", "time WHERE state = 'failed'", since=17),
 )
 OUTBOX = Table(
     "outbox",
@@ -231,6 +232,24 @@ ACCESS_LOG = Table(
     "num serial, time real, platform text, user_id text, name text, event text, detail text",
     Index("access_log_time", "time", since=14),
     since=14,
+)
+# Questions to an owner about a tool call that needs approval.
+APPROVALS = Table(
+    "approvals",
+    "id key primary",
+    "inbox integer",  # number of the message whose turn waits for the answer
+    "key key",  # of the conversation
+    "digest text",  # of the call, to recognise it when its turn resumes after a crash
+    "tool text, summary text",
+    "state text",  # pending, answered, used, expired
+    "answer text null",  # no, once, session
+    "answered_by text null",  # PLATFORM:USER
+    "asked real, expires real",
+    Index("approvals_inbox", "inbox", since=17),
+    Index("approvals_pending", "expires WHERE state = 'pending'", since=17),
+    Index("approvals_asked", "asked", since=17),
+    has_rowid=False,
+    since=17,
 )
 # What a person used on a day (UTC), for daily limits.
 PERSON_USAGE = Table(
