@@ -44,6 +44,7 @@ from .access.speakers import find_least_role, find_role, get_speaker, may_join
 from .context import GatewayContext, get_owner
 from .log_format import CURRENT_SESSION
 from .memory.facts import render_facts
+from .monitoring.error_texts import INTERNAL_ERROR, describe_for_operator, describe_for_user
 from .schedule.command_run import INTERRUPTED, run_job_command
 from .schedule.run_message import RunInfo, build_run_prompt, is_nothing, read_run
 
@@ -171,8 +172,8 @@ class Conversation:
         )
         return self.outbound
 
-    async def run_command(self, inbound: InboundMessage, run: RunInfo) -> None:
-        """Run the command of a job, at most once, and post its output."""
+    async def run_command(self, inbound: InboundMessage, run: RunInfo) -> bool:
+        """Run the command of a job, at most once, and post its output; return whether it succeeded."""
         output, reason = INTERRUPTED, "interrupted"
         if not inbound.attempts:  # a crash in the midst of it is not known to be harmless
             route = await self.open_route(inbound.source, run)
@@ -183,6 +184,7 @@ class Conversation:
                 await self._post_output(inbound, INTERRUPTED, "interrupted")
                 raise
         await self._post_output(inbound, output, reason)
+        return reason is None
 
     async def _post_output(self, inbound: InboundMessage, output: str, reason: str | None) -> None:
         run = read_run(inbound)
@@ -245,7 +247,6 @@ class Conversation:
         self, inbound_messages: Sequence[InboundMessage], error: Exception
     ) -> list[OutboundMessage]:
         """End messages because of an internal error, and notify the user."""
-        text = f"Something went wrong ({type(error).__name__}). Please send your message again."
         first = inbound_messages[0]
         route = await self._executor.run(self._executor.store.routes.open, self.key, first.source)
         self.outbound = await self._executor.run(
@@ -253,8 +254,8 @@ class Conversation:
             inbound_messages,
             first.session or route.session,
             [],
-            [(first.source, text)],
-            reason=f"{type(error).__name__}: {error}",
+            [(first.source, INTERNAL_ERROR)],
+            reason=describe_for_operator(error, self._context.model.endpoint.api_key),
         )
         return self.outbound
 
@@ -337,19 +338,22 @@ class Conversation:
         return inbound, route, tip
 
     async def _finish_turn(self, inbound: InboundMessage, route: Route, ended: TurnEnded) -> None:
-        text = ended.message.text
-        parts = () if is_nothing(read_run(inbound), text) else self._splitter(text)
+        message, reason = ended.message, ended.reason
+        if ended.error is not None and self._context.gate is not None:  # a terminal shows details
+            message = Message("assistant", describe_for_user(ended.error))
+            reason = describe_for_operator(ended.error, self._context.model.endpoint.api_key)
+        parts = () if is_nothing(read_run(inbound), message.text) else self._splitter(message.text)
         store = self._executor.store
         self.outbound = await self._executor.run(
             store.inbox.finish_turn,
             self._joined,
             ended.session,
-            [ended.message],
+            [message],
             [
                 *await self._build_reset_notices(inbound, route),
                 *((inbound.source, part) for part in parts),
             ],
-            reason=ended.reason,
+            reason=reason,
         )
         self.partial_answer = ""
         await self._executor.run(store.routes.touch, self.key, ended.usage)

@@ -21,7 +21,11 @@ class PlatformMessage(NamedTuple):
 
 
 class Platform(Protocol):
-    """A chat network, or the terminal."""
+    """A chat network, or the terminal.
+
+    A platform that also has an attribute `is_connected` (a bool) tells monitoring whether its
+    connection is open while it reconnects by itself.
+    """
 
     name: str
     limit: int  # characters per message

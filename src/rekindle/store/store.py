@@ -72,6 +72,7 @@ if TYPE_CHECKING:
 
     from rekindle.projects import KnownProjects
     from rekindle.store.conversations.approvals import Approvals
+    from rekindle.store.conversations.gateway_errors import GatewayErrors
     from rekindle.store.conversations.inbox import Inbox
     from rekindle.store.conversations.jobs import Jobs
     from rekindle.store.conversations.links import Links
@@ -753,6 +754,13 @@ class Store:
         from rekindle.store.conversations.approvals import Approvals
 
         return Approvals(self._engine, self._write, self._clock)
+
+    @cached_property
+    def gateway_errors(self) -> GatewayErrors:
+        """The last errors of gateways."""
+        from rekindle.store.conversations.gateway_errors import GatewayErrors
+
+        return GatewayErrors(self._engine, self._write, self._clock)
 
     @cached_property
     def jobs(self) -> Jobs:

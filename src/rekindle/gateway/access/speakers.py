@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from rekindle.gateway.context import GatewayContext
 from rekindle.gateway.schedule.run_message import read_run
@@ -40,16 +41,24 @@ def may_join(
     return role is not None and get_rank(role) >= get_rank(find_least_role(context, joined))
 
 
-def find_refusal(context: GatewayContext, inbound: InboundMessage) -> str | None:
-    """Return why a message must not be answered: what to tell its sender, or an empty text."""
+class TurnRefusal(NamedTuple):
+    """Why a message must not be answered: what to tell its sender, if anything, and their role."""
+
+    text: str
+    role: str
+
+
+def find_refusal(context: GatewayContext, inbound: InboundMessage) -> TurnRefusal | None:
+    """Return why a message must not be answered, or None if it may be."""
     gate = context.gate
     if gate is None:
         return None
     speaker = get_speaker(inbound)
     role = gate.find_role(speaker)
     if role is None:  # denied since the message came in
-        return ""
+        return TurnRefusal("", "denied")
     limit = gate.find_exceeded_limit(speaker, role)
     if limit is None:
         return None
-    return f"You have reached the limit for today: {limit}. It starts anew at midnight UTC."
+    text = f"You have reached the limit for today: {limit}. It starts anew at midnight UTC."
+    return TurnRefusal(text, role)

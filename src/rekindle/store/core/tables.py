@@ -175,7 +175,6 @@ INBOX = Table(
     Index("inbox_open", "key, num WHERE state IN ('waiting', 'running')"),
     Index("inbox_time", "time WHERE state IN ('done', 'failed')"),
     Index("inbox_undeliverable", "num WHERE state = 'undeliverable'"),
-    Index("inbox_failed", "time WHERE state = 'failed'", since=17),
 )
 OUTBOX = Table(
     "outbox",
@@ -249,6 +248,12 @@ APPROVALS = Table(
     Index("approvals_pending", "expires WHERE state = 'pending'", since=17),
     Index("approvals_asked", "asked", since=17),
     has_rowid=False,
+    since=17,
+)
+# The last errors of gateways, for their operator.
+GATEWAY_ERRORS = Table(
+    "gateway_errors",
+    "num serial, time real, key key, kind text, cause text, times integer",
     since=17,
 )
 # What a person used on a day (UTC), for daily limits.
