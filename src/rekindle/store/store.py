@@ -645,7 +645,7 @@ class Store:
         return LoadReport(loaded, messages, skipped)
 
     def copy_to(self, other: Store, progress: Progress | None = None) -> CopyReport:
-        """Copy everything, including routes and queued messages, into another store of either engine."""
+        """Copy everything, also conversations, people, jobs and memory, into another store."""
         with self._engine.begin_read() as tx:
             total = tx.run("SELECT count(*) FROM messages")[0][0]
             import_stamps = tx.run("SELECT path, stamp, imported_at FROM imports")
