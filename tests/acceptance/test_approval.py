@@ -13,7 +13,7 @@ from rekindle.testing import ChatServer, ScriptedModel
 from rekindle.types import Source
 from tests.acceptance.stores import make_store
 from tests.acceptance.test_gateway import ADA, BOB, Place
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE, wait_until
 
 COMMAND = "echo ran >> ran.txt; rm -rf build"
 STEP = {"calls": [{"name": "terminal", "arguments": {"command": COMMAND}}]}
@@ -158,3 +158,19 @@ def test_a_question_survives_a_kill_and_its_call_runs_once(place: Place) -> None
         place.server.post_message(ADA, f"/approve {id}")
         wait_for(place, "ada", "This question is no longer open; nothing was run.")
         assert count_runs(place) == 1
+
+
+def test_a_gateway_stops_in_time_although_a_question_is_open_and_goes_on_with_it(
+    place: Place,
+) -> None:
+    with place.gateway(REKINDLE_GATEWAY_GRACE_SECONDS="0.2") as process:
+        place.server.post_message(ADA, "twice")
+        id = find_id(wait_for(place, "ada", "needs your approval"))
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+    with place.gateway():
+        wait_until(lambda: len(place.model.requests) == 2)  # it makes the call again
+        place.server.post_message(ADA, f"/approve {id}")
+        wait_for(place, "ada", "exit_code")
+        assert count_runs(place) == 1
+        assert len([one for one in texts(place, "ada") if "needs your approval" in one]) == 1
