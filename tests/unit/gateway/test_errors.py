@@ -38,7 +38,7 @@ def test_an_internal_error_is_not_shown_and_the_operator_sees_it(tmp_path: Path)
             broken = worker_context.gateway_context._replace(build_tool_context=break_down)
             gateway._worker_context = worker_context._replace(gateway_context=broken)  # pyright: ignore[reportPrivateUsage]
             on.server.post_message(ADA, "hello")
-            assert await on.reads(INTERNAL_ERROR) == [INTERNAL_ERROR]
+            await until(lambda: on.texts() == [INTERNAL_ERROR], on.texts)
             await until(lambda: on.store.gateway_errors.list())
             error = on.store.gateway_errors.list()[0]
             assert (error.kind, error.key) == ("RuntimeError", "agent:main:memory:dm:ada")
@@ -63,7 +63,7 @@ def test_a_store_that_fails_for_a_while_is_not_mentioned_and_the_message_is_answ
             monkeypatch.setattr(on.store.inbox, "start_turn", fail_twice)
             async with on.gateway():
                 on.server.post_message(ADA, "hello")
-                assert await on.reads("You said: hello") == ["You said: hello"]
+                await until(lambda: on.texts() == ["You said: hello"], on.texts)
                 await until(lambda: on.store.gateway_errors.list())
                 assert on.store.gateway_errors.list()[0].kind == "StoreUnavailable"
 
