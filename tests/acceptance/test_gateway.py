@@ -349,27 +349,58 @@ def test_a_stranger_is_let_in_by_the_operator_and_put_out_again(place: Place) ->
 
 def test_a_stranger_a_guest_a_user_and_an_owner_each_get_what_they_may_have(place: Place) -> None:
     place.env["REKINDLE_GATEWAY_ALLOW"] = "memory:1=owner memory:2=user memory:4=guest"
-    cid, eve = BOB._replace(chat_id="cid", user_id="4"), BOB._replace(chat_id="eve", user_id="3")
+    place.env["REKINDLE_GATEWAY_GUEST_TURNS"] = "2"
+    cid = Source("memory", "cid", user_id="4", user_name="Cid")
+    eve = Source("memory", "eve", user_id="3", user_name="Eve")
+    group = Source("memory", "ops", "Ops", "group", "3", "Eve")
+
+    def ask(who: Source, text: str) -> str:
+        count = len(place.server.list_sent(who.chat_id))
+        place.server.post_message(who, text)
+        wait_until(lambda: len(place.server.list_sent(who.chat_id)) > count)
+        return place.server.list_sent(who.chat_id)[-1].text
+
     with place.gateway():
-        place.server.post_message(eve, "look")
-        wait_until(lambda: len(place.server.list_sent("eve")) == 1)
-        assert "rekindle gateway pair" in place.server.list_sent("eve")[0].text
+        # A stranger gets a code in a direct chat and nothing in a group; the model hears nothing.
+        assert "rekindle gateway pair" in ask(eve, "look")
+        place.server.post_message(eve, "/status")
+        place.server.post_message(group, "look")
+        place.server.post_message(group, "/approve")
+        wait_until(lambda: not place.server.unacknowledged)
         assert place.model.requests == []
-        place.server.post_message(cid, "look")
-        wait_until(lambda: len(place.server.list_sent("cid")) == 1)
-        assert "not allowed" in place.server.list_sent("cid")[0].text
+        # A guest talks, with tools that touch nothing, within a limit, and sees nothing of others.
+        assert "42" in ask(ADA, "look")
+        assert "not allowed" in ask(cid, "look")
         assert _list_offered(place) == {"session_search", "todo"}
-        place.server.post_message(BOB, "look")
-        wait_until(lambda: len(place.server.list_sent("bob")) == 1)
-        assert "not allowed" in place.server.list_sent("bob")[0].text
+        assert ask(cid, "/sethome").startswith("Only an owner may choose the home chat.")
+        assert ask(cid, "/approve").startswith("Only an owner may answer this.")
+        assert "Role: guest (1 of 2 messages, " in ask(cid, "/status")
+        (owned, *_) = json.loads(place.run("gateway", "routes", "--json").stdout)[::-1]
+        assert owned["origin"]["chat_id"] == "ada"
+        assert "found" in ask(cid, f"/resume {owned['session']}")
+        assert "1. " in ask(cid, "/sessions")
+        assert "2. " not in ask(cid, "/sessions")
+        ask(cid, "hello")
+        assert ask(cid, "hello again").startswith(
+            "You have reached the limit for today: 2 messages"
+        )
+        # A user may read, schedule and remember, but not act.
+        assert "not allowed" in ask(BOB, "look")
         harmless = {"read_file", "search_files", "session_search", "todo", "schedule", "memory"}
         assert _list_offered(place) == harmless
-        place.server.post_message(ADA, "look")
-        wait_until(lambda: len(place.server.list_sent("ada")) == 1)
-        assert "42" in place.server.list_sent("ada")[0].text
-        place.server.post_message(ADA, "/status")
-        wait_until(lambda: len(place.server.list_sent("ada")) == 2)
-        assert "Sandbox: " in place.server.list_sent("ada")[1].text
+        assert ask(BOB, "/sethome").startswith("Only an owner may choose the home chat.")
+        assert "Role: user (1 of 200 messages today)" in ask(BOB, "/status")
+        # An owner may use every tool, choose the home chat and answer questions.
+        assert "42" in ask(ADA, "look")
+        assert _list_offered(place) > {"terminal", "execute_code", "write_file", *harmless}
+        assert ask(ADA, "/sethome").startswith("Home chat for memory")
+        assert ask(ADA, "/approve").startswith("No question is open.")
+        status = ask(ADA, "/status")
+        assert "Role: owner\n" in status
+        assert "Sandbox: " in status
+        assert "Jobs: none" in status
+    assert place.server.list_sent("ops") == []
+    assert len(place.server.list_sent("eve")) == 1
 
 
 def _list_offered(place: Place) -> set[str]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from rekindle import open_store
+from rekindle.testing import ChatServer, ScriptedModel
 from tests.acceptance.test_cli import Rekindle
+from tests.acceptance.test_gateway import ADA as ADA_SOURCE
+from tests.acceptance.test_gateway import Place
+from tests.waiting import wait_until
 
 ADA = "20260110_090000_0a0a0a0a"
 OPS = "20260111_100000_0b0b0b0b"
@@ -94,3 +98,64 @@ def test_to_import_again_changes_nothing_and_a_file_that_grew_adds_what_is_new(
     assert (report["files"], report["messages"]) == (1, 1)
     with open_store(rekindle.store) as store:
         assert [message.text for message in store.messages(OPS)] == ["coo", "coo coo"]
+
+
+def test_conversations_become_routes_with_origin_and_times(
+    rekindle: Rekindle, folder: Path
+) -> None:
+    listed = json.loads((folder / "sessions.json").read_text())
+    listed["empty"] = {**listed[KEY], "session_key": "agent:main:telegram:group:5",
+                       "session_id": "20260101_000000_0c0c0c0c", "chat_type": "group"}  # fmt: skip
+    listed["odd"] = {**listed[KEY], "session_key": "x", "chat_type": "booth", "origin": None}
+    (folder / "sessions.json").write_text(json.dumps(listed))
+    report = rekindle.json("import", folder, code=1)["routes"]
+    assert (report["made"], report["known"], report["empty"]) == (2, 0, 1)
+    (problem,) = report["problems"]
+    assert "conversation 'x'" in problem["what"]
+    with open_store(rekindle.store) as store:
+        ada = store.routes.get(KEY)
+        assert (ada.session, ada.origin.chat_id, ada.origin.user_name) == (ADA, "7", "Ada")
+        assert (ada.display_name, ada.owner, ada.tokens.total) == ("Ada", None, 150)
+        local = datetime(2026, 1, 10, 9, 30).astimezone().timestamp()
+        assert ada.updated == pytest.approx(local)
+        assert ada.created == pytest.approx(local - 30 * 60 + 0.5)
+        ops = store.routes.get("agent:main:carrierpigeon:group:9")
+        assert (ops.session, ops.origin.platform, ops.origin.chat_id) == (OPS, "carrierpigeon", "9")
+        store.routes.reset(KEY)
+        live = store.routes.get(KEY)
+    again = rekindle.json("import", folder, code=1)["routes"]
+    assert (again["made"], again["known"]) == (0, 2)
+    with open_store(rekindle.store) as store:
+        assert store.routes.get(KEY) == live, "a live route is not overwritten"
+        assert store.verify() == []
+
+
+def test_a_conversation_goes_on_in_the_gateway_where_it_stopped(
+    tmp_path: Path, folder: Path
+) -> None:
+    now = datetime.now() - timedelta(minutes=5)
+    entry = {
+        "session_key": "agent:main:memory:dm", "session_id": ADA, "display_name": "Ada",
+        "created_at": (now - timedelta(minutes=5)).isoformat(), "updated_at": now.isoformat(),
+        "platform": "memory", "chat_type": "dm",
+        "origin": {"platform": "memory", "chat_id": "ada", "user_id": 1, "user_name": "Ada"},
+    }  # fmt: skip
+    (folder / "sessions.json").write_text(json.dumps({"agent:main:memory:dm": entry}))
+    target = str(tmp_path / "home" / "sessions.db")
+    with ChatServer(redeliver_seconds=0.3) as server, ScriptedModel() as model:
+        place = Place(tmp_path / "home", target, server, model)  # with keys.direct = shared
+        place.env["REKINDLE_RESET_MODE"] = "idle"
+        done = place.run("import", str(folder))
+        assert "1 conversation will go on in the gateway" in done.stdout
+        with place.gateway():
+            server.post_message(ADA_SOURCE, "and now?")
+            place.reads("ada", "You said: and now?")
+            (request,) = model.requests
+            assert [one.text for one in request.messages][-3:] == [
+                "{\"output\": \"\", \"exit_code\": 1}", "It is not there.", "and now?",
+            ]  # fmt: skip
+            server.post_message(ADA_SOURCE, "/sessions")
+            wait_until(lambda: len(server.list_sent("ada")) == 2)
+            assert "6 messages" in server.list_sent("ada")[1].text
+        (route,) = json.loads(place.run("gateway", "routes", "--json").stdout)
+        assert (route["key"], route["session"]) == ("agent:main:memory:dm:ada", ADA)

@@ -227,26 +227,31 @@ def make_tool(folder: Path, name: str, script: str) -> None:
     tool.chmod(0o755)
 
 
-def test_a_service_is_installed_inspected_and_removed(rekindle: Rekindle, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["watch", "gateway"])
+def test_a_service_is_installed_inspected_and_removed(
+    rekindle: Rekindle, tmp_path: Path, name: str
+) -> None:
     tools = tmp_path / "tools"
     show = "echo ActiveState=active; echo SubState=running; echo MainPID=42"
     make_tool(tools, "systemctl", f'echo "$@" >> {tmp_path}/asked\n{show}')
     make_tool(tools, "journalctl", 'echo "log: $@"')
     env = {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
-    unit = tmp_path / ".config" / "systemd" / "user" / "rekindle-watch.service"
-    assert f"Wrote {unit}" in rekindle("service", "install", **env)
-    assert '"-m" "rekindle.cli" "watch"' in unit.read_text()
+    unit = tmp_path / ".config" / "systemd" / "user" / f"rekindle-{name}.service"
+    assert f"Wrote {unit}" in rekindle("service", "install", name, **env)
+    assert f'"-m" "rekindle.cli" "{name}"' in unit.read_text()
     assert unit.stat().st_mode & 0o777 == 0o600
-    assert "Already there" in rekindle("service", "install", **env)
-    status = rekindle.json("service", "status", **env)
+    assert "Already there" in rekindle("service", "install", name, **env)
+    status = rekindle.json("service", "status", name, **env)
     assert (status["installed"], status["running"], status["pid"]) == (True, True, 42)
-    assert "--unit=rekindle-watch.service --lines=7" in rekindle("service", "logs", "-n", 7, **env)
-    assert "Stopped and removed" in rekindle("service", "uninstall", **env)
+    assert f"--unit=rekindle-{name}.service --lines=7" in rekindle(
+        "service", "logs", name, "-n", 7, **env
+    )
+    assert "Stopped and removed" in rekindle("service", "uninstall", name, **env)
     assert not unit.exists()
-    assert "Not installed" in rekindle("service", "uninstall", **env)
+    assert "Not installed" in rekindle("service", "uninstall", name, **env)
     asked = (tmp_path / "asked").read_text()
-    assert "--user enable rekindle-watch.service" in asked
-    assert "--user disable --now rekindle-watch.service" in asked
+    assert f"--user enable rekindle-{name}.service" in asked
+    assert f"--user disable --now rekindle-{name}.service" in asked
 
 
 def test_a_manager_that_cannot_be_reached_leaves_nothing_behind(

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 
 from rekindle import Store
+from rekindle.routing.schedule_rule import ScheduleRule
 from rekindle.store import Filter
-from rekindle.types import Source
+from rekindle.store.conversations.jobs import JobPlan
+from rekindle.types import Source, Tokens, Usage
 from tests.conftest import ENGINES, Clock
 from tests.contract.conftest import Opened
 from tests.contract.messages import answer, user
 
 ADA = Source("telegram", "7", user_id="7", user_name="Ada \0\ud800")
+PHONE = Source("pager", "p", user_id="77", user_name="Ada M.")
 ADA_KEY, BOB_KEY = "agent:main:telegram:dm:7", "agent:main:telegram:dm:8"
 
 
@@ -106,6 +111,65 @@ def test_a_copy_leaves_what_is_newer_there(store: Store, another: Opened, clock:
     assert (opened.message.text, half.reply_to) == ("one", rest.reply_to)
     store.copy_to(there)
     assert len(mail(there)) == 4, "nothing twice, under other numbers either"
+
+
+def live_together(store: Store) -> None:
+    """People, a link, a job with a run, and facts."""
+    store.people.set_role("telegram", "7", "owner", name="Ada \0")
+    store.people.set_role("pager", "77", "guest")
+    store.people.add_turn("telegram:7", "2026-01-01", Usage(Tokens(10, 5), Decimal("0.5")))
+    store.links.save_code(ADA, "ABCDEFGH", 600)
+    store.links.link(PHONE, "telegram:7", ADA_KEY, "phone")
+    rule = ScheduleRule("interval", 3600.0, "UTC")
+    job = store.jobs.add(JobPlan("tick", ADA_KEY, ADA, "prompt", "look", rule, ADA, "origin"), 1e12)
+    run = accept(store, "look", "run1", "agent:main:telegram:job:x").inbound
+    store.jobs.add_run(job, 5.0, run.num)
+    store.memory.add(ADA_KEY, "likes tea", actor="person")
+    store.memory.add(ADA_KEY, "likes milk", actor="person")
+    store.memory.remove(ADA_KEY, 2, actor="person")
+    store.approvals.ask(run.num, run.key, "d", tool="terminal", summary="rm", seconds=60)
+
+
+def describe_people(store: Store) -> list[object]:
+    jobs = store.jobs.list(owner=ADA_KEY)
+    return [
+        store.people.list(),
+        store.people.list_events(),
+        store.people.get_usage("telegram:7", "2026-01-01"),
+        store.links.find("pager", "77"),
+        [job._replace(num=0) for job in jobs],
+        [run._replace(num=0, job=0) for job in jobs for run in store.jobs.list_runs(job)],
+        [fact._replace(num=0) for fact in store.memory.list(ADA_KEY)],
+        [change._replace(num=0) for change in store.memory.list_changes(ADA_KEY)],
+        store.approvals.list_open(),
+    ]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_people_jobs_and_memory_move_with_a_copy(
+    store: Store, another: Opened, clock: Clock, engine: str
+) -> None:
+    live_together(store)
+    there = another(engine)
+    report = store.copy_to(there)
+    assert (report.people, report.jobs, report.memories) == (4, 1, 1)
+    assert describe_people(there) == describe_people(store)
+    again = store.copy_to(there)
+    assert (again.people, again.jobs, again.memories) == (0, 0, 0), "nothing twice"
+    clock.forward(5)
+    there.people.set_role("pager", "77", "denied")
+    store.memory.add(ADA_KEY, "rides a bike", actor="person")
+    store.memory.undo(ADA_KEY, actor="person")
+    store.memory.add(ADA_KEY, "walks", actor="person")
+    assert store.copy_to(there).memories == 1
+    assert [fact.text for fact in there.memory.list(ADA_KEY)] == ["likes tea", "walks"]
+    assert there.memory.add(ADA_KEY, "swims", actor="person").number == 5
+    denied = there.people.find("pager", "77")
+    assert denied is not None
+    assert denied.role == "denied", "what is newer there is kept"
+    store.memory.add(ADA_KEY, "sings", actor="person")
+    assert store.copy_to(there).memories == 0, "so is memory that was changed there"
+    assert there.jobs.list(owner=ADA_KEY)[0].id == store.jobs.list(owner=ADA_KEY)[0].id
 
 
 def test_a_route_and_letters_without_their_session_are_found_and_mended(

@@ -8,6 +8,8 @@ from rekindle import Message, Store
 from rekindle.errors import InvalidInput
 from rekindle.gateway.access.gate import Gate
 from rekindle.gateway.access.rules import AccessRules
+from rekindle.routing.schedule_rule import ScheduleRule
+from rekindle.store.conversations.jobs import JobPlan
 from rekindle.types import Source, Tokens, Usage
 from tests.conftest import Clock
 
@@ -87,3 +89,39 @@ def test_wrong_codes_are_counted_per_identity(store: Store, clock: Clock) -> Non
     assert store.links.count_wrong_codes(ADA, 3600) == 0
     clock.now += 3601
     assert store.links.count_wrong_codes(PHONE, 3600) == 0
+
+
+def add_job(store: Store, owner: str, maker: Source, name: str) -> None:
+    rule = ScheduleRule("interval", 3600.0, "UTC")
+    plan = JobPlan(name, owner, maker, "prompt", "look", rule, maker, "origin")
+    store.jobs.add(plan, 1e12)
+
+
+def list_facts(store: Store, owner: str) -> list[str]:
+    return [fact.text for fact in store.memory.list(owner)]
+
+
+def list_jobs(store: Store, owner: str) -> list[str]:
+    return [job.name for job in store.jobs.list(owner=owner)]
+
+
+def test_jobs_and_facts_follow_a_link_and_are_separated_by_platform(store: Store) -> None:
+    here = add_session(store, "ada", "matrix", "Here")
+    there = add_session(store, "phone", "pager", "There")
+    store.memory.add("ada", "likes tea", actor="agent", session=here)
+    store.memory.add("phone", "likes tea", actor="agent", session=there)
+    store.memory.add("phone", "rides a bike", actor="agent", session=there)
+    add_job(store, "ada", ADA, "backup")
+    add_job(store, "phone", PHONE, "weather")
+    store.links.link(PHONE, "matrix:@ada:x", "ada", "phone")
+    assert list_facts(store, "ada") == ["likes tea", "rides a bike"]
+    assert list_facts(store, "phone") == []
+    assert sorted(list_jobs(store, "ada")) == ["backup", "weather"]
+    assert list_jobs(store, "phone") == []
+    link = store.links.find("pager", "77")
+    assert link is not None
+    store.links.unlink(link, "phone")
+    assert list_facts(store, "ada") == ["likes tea"]
+    assert list_facts(store, "phone") == ["rides a bike"]
+    assert list_jobs(store, "ada") == ["backup"]
+    assert list_jobs(store, "phone") == ["weather"]

@@ -76,6 +76,7 @@ class TurnEnded(NamedTuple):
     tokens: Tokens
     reason: str | None = None
     usage: Mapping[str, Usage] = {}  # by model
+    error: ModelError | None = None  # the model's failure, if that ended the turn
 
 
 TurnEvent: TypeAlias = StreamEvent | ToolCalled | ToolReturned | Compacted | TurnEnded
@@ -253,7 +254,7 @@ class _TurnRunner:
 
     def _fail(self, error: ModelError) -> TurnEnded:
         text = f"I could not answer: {error} Your message is saved; use /retry to try again."
-        return self._build_end(Message("assistant", text), str(error))
+        return self._build_end(Message("assistant", text), str(error))._replace(error=error)
 
     def _build_end(self, message: Message, reason: str | None = None) -> TurnEnded:
         tokens = self._usage.tokens

@@ -1,4 +1,4 @@
-"""`rekindle service`: keep a command running with systemd or launchd."""
+"""`rekindle service`: keep the watcher or the gateway running with systemd or launchd."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 group = typer.Typer(
     cls=CommandGroup,
-    help="Keep `rekindle watch` running with systemd or launchd.",
+    help="Keep `rekindle watch` or the gateway running with systemd or launchd.",
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -32,9 +32,11 @@ class ServiceChoice(StrEnum):
     """A command that can run as a service."""
 
     watch = "watch"
+    gateway = "gateway"
 
 
-_ServiceArgument = Annotated[ServiceChoice, typer.Argument(help="Command to keep running.")]
+_ServiceArgument = Annotated[ServiceChoice, typer.Argument(help="What to keep running.")]
+_STOP_MARGIN = 15.0  # seconds that a gateway gets beside those for its turns
 
 
 @group.command("install")
@@ -47,6 +49,7 @@ def install_command(
     Examples:
       rekindle service install --dry-run
       rekindle service install
+      rekindle service install gateway
     """
     from rekindle.services.manager import install_service
 
@@ -61,7 +64,8 @@ def install_command(
         return
     is_changed = install_service(manager)
     print_line(f"{'Wrote' if is_changed else 'Already there:'} {manager.file}")
-    print_line(f"The service {service.value} is running. See `rekindle service logs`.")
+    logs = f"rekindle service logs {service.value}"
+    print_line(f"The service {service.value} is running. See `{logs}`.")
     if sys.platform.startswith("linux"):
         print_line("It stops when you log out, unless you run: loginctl enable-linger")
     origins = load_settings().origins.values()
@@ -107,19 +111,19 @@ def show_status(service: _ServiceArgument = ServiceChoice.watch, json: JsonOptio
       rekindle service status
       rekindle service status --json
     """
-    from rekindle.watching.lock import find_running_watcher
-
     status = _choose_manager(service).query_status()
-    # A watcher may also have been started by hand.
-    watcher = find_running_watcher(load_settings().home)
+    running = _list_processes(service)  # it may also have been started by hand
     if json:
-        print_json({**status._asdict(), "watcher": watcher})
+        more = {"watcher": next(iter(running), None)} if service == ServiceChoice.watch else {}
+        print_json({**status._asdict(), **more, "processes": running})
     else:
         installed = f"installed as {status.file}" if status.installed else "not installed"
         process = f", process {status.pid}" if status.pid else ""
         print_line(f"{status.name}: {installed}; {status.state}{process}")
-        if watcher is not None and watcher != status.pid:
-            print_line(f"A watcher that is not the service is running, process {watcher}.")
+        for pid in running:
+            if pid != status.pid:
+                what = "watcher" if service == ServiceChoice.watch else "gateway"
+                print_line(f"A {what} that is not the service is running, process {pid}.")
     if not status.running:
         raise typer.Exit(1)
 
@@ -149,8 +153,22 @@ def show_logs(
         raise typer.Exit(1)
 
 
+def _list_processes(service: ServiceChoice) -> list[int]:
+    """List the processes that do in this home what the service does."""
+    home = load_settings().home
+    if service == ServiceChoice.watch:
+        from rekindle.watching.lock import find_running_watcher
+
+        watcher = find_running_watcher(home)
+        return [] if watcher is None else [watcher]
+    from rekindle.gateway.service.instance import list_running_instances
+
+    pids = [one.get("pid") for one in list_running_instances(home)]
+    return [pid for pid in pids if isinstance(pid, int)]
+
+
 def _choose_manager(service: ServiceChoice) -> ServiceManager:
-    from rekindle.services.definition import build_service
+    from rekindle.services.definition import DEFAULT_STOP_SECONDS, build_service
     from rekindle.services.manager import choose_manager
     from rekindle.transcripts.discovery import LOCATION_VARIABLES
 
@@ -162,5 +180,8 @@ def _choose_manager(service: ServiceChoice) -> ServiceManager:
     program = [str(Path(sys.executable).absolute()), "-m", "rekindle.cli"]
     if config.origins["store.url"].startswith("command line"):
         program += ["--store", config.store.url]
-    definition = build_service(service.value, program, passed, config.home)
+    stop_seconds = DEFAULT_STOP_SECONDS
+    if service == ServiceChoice.gateway:
+        stop_seconds = config.gateway.grace_seconds + _STOP_MARGIN
+    definition = build_service(service.value, program, passed, config.home, stop_seconds)
     return choose_manager(definition, home, env)

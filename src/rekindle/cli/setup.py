@@ -77,6 +77,9 @@ def import_files(
 ) -> None:
     """Import sessions written by other agents. Unchanged files are skipped.
 
+    The chats in a named folder with `sessions.json` of a gateway also become conversations of this one,
+    and go on where they stopped.
+
     Exit with code 1 if anything was left out: an unreadable file, a damaged line, or a named file
     that is not a session.
 
@@ -85,18 +88,24 @@ def import_files(
       rekindle import
       rekindle import ~/.claude/projects trajectory.json --json
     """
+    from .gateway.import_routes import import_conversations, print_routes
+
     for path in paths or ():
         if not path.exists():
             raise typer.BadParameter(f"{path} does not exist")
     with open_for_writing(may_create=True) as store:
         report = _import_paths(store, paths or _find_agent_folders())
+        # Conversations of a gateway on this machine that is still in use are not taken over.
+        routes = import_conversations(store, paths) if paths else None
     asked_for = [str(path.resolve()) for path in paths or ()]
     unrecognized = [path for path in asked_for if path in report.unknown]
     if json:
-        print_json(report._asdict())
+        print_json({**report._asdict(), "routes": routes and routes._asdict()})
     else:
         _print_report(report, unrecognized)
-    if report.failed or report.damaged or unrecognized:
+        if routes is not None:
+            print_routes(routes)
+    if report.failed or report.damaged or unrecognized or (routes and routes.problems):
         raise typer.Exit(1)
 
 

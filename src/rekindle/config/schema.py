@@ -169,8 +169,12 @@ class GatewaySection:
         " (interrupt)",
     )
     max_turns: int = declare_setting(100, "maximum concurrent turns", limits=NumberRange(1, 10_000))
-    approval: Literal["refuse", "never"] = declare_setting(
-        "refuse", "dangerous commands: refuse them, or never ask and run them"
+    approval: Literal["always", "dangerous", "refuse", "never"] = declare_setting(
+        "dangerous",
+        "ask an owner before every call that acts or only a dangerous one, refuse those, or never ask",
+    )
+    approval_seconds: float = declare_setting(
+        600.0, "how long an owner can answer such a question", limits=NumberRange(1, 86_400)
     )
     allow: str = declare_setting(
         "",

@@ -25,6 +25,8 @@ MAX_LISTED = 10
 _MAX_CANDIDATES = 40  # sessions searched for resumable ones
 _MAX_NAME_CHARS = 60
 _MAX_UNDO_TURNS = 1000
+_MAX_JOBS_COUNTED = 200
+_MAX_JOBS_SHOWN = 3
 _AGE_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 
@@ -189,7 +191,7 @@ def set_home(context: CommandContext) -> str:
 
 
 def show_status(context: CommandContext) -> str:
-    """Show the session, its token usage and the next reset."""
+    """Show the session, its token usage, the next reset, and what the speaker may do."""
     source, now = context.inbound.source, time.time()
     policy = context.gateway_context.resolve_policy(source)
     due = compute_next_reset(policy, context.route.updated, now, busy=context.turn_state.busy)
@@ -204,11 +206,27 @@ def show_status(context: CommandContext) -> str:
         f"Chat tokens: {_format_tokens(context.route.tokens)}",
         *_iter_model_lines(context.route.usage),
         f"Reset: {_format_reset(policy, due)}",
+        *_describe_access(context),
         f"Sandbox: {_describe_sandbox(context)}",
         "An answer is in progress." if context.turn_state.running else "No answer in progress.",
         describe_conversation(context.session),
     ]
     return "\n".join(lines)
+
+
+def _describe_access(context: CommandContext) -> Iterable[str]:
+    """Yield the speaker's role, with what is left of their limits, and their jobs."""
+    gate, source = context.gateway_context.gate, context.inbound.source
+    if gate is None:
+        return
+    role = gate.find_role(source) or "guest"
+    limits = gate.describe_limits(source, role)
+    yield f"Role: {role}" + (f" ({limits})" if limits else "")
+    jobs = context.store.jobs.list(owner=context.owner, limit=_MAX_JOBS_COUNTED)
+    active = sum(job.state == "active" for job in jobs)
+    names = ", ".join(clean_text(job.name, 30) for job in jobs[:_MAX_JOBS_SHOWN])
+    more = ", …" if len(jobs) > _MAX_JOBS_SHOWN else ""
+    yield f"Jobs: {active} active of {len(jobs)}: {names}{more}" if jobs else "Jobs: none"
 
 
 def _describe_sandbox(context: CommandContext) -> str:

@@ -20,7 +20,7 @@ from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
 from rekindle.types import Message
 
 from . import command_handlers
-from .access import linking
+from .access import approval_commands, linking
 from .command_handlers import CommandContext, TurnState, describe_conversation
 from .context import GatewayContext
 from .conversation import TextSplitter
@@ -150,6 +150,17 @@ COMMANDS: Mapping[str, ChatCommand] = {
             True,
         ),
         ChatCommand("unlink", "", "undo /link", "after_turn", linking.unlink_identity, True),
+        ChatCommand(
+            "approve",
+            approval_commands.USAGE,
+            "let a tool call run that needs an owner's approval",
+            "immediate",
+            approval_commands.approve_call,
+            True,
+        ),
+        ChatCommand(
+            "deny", "[id]", "refuse such a call", "immediate", approval_commands.refuse_call, True
+        ),
         ChatCommand("help", "", "list the commands", "immediate", _show_help),
     )
 }

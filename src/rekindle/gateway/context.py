@@ -29,6 +29,7 @@ from rekindle.types import (
 )
 
 from .access.gate import Gate
+from .monitoring.metrics import Metrics
 
 # A message that arrives during a turn waits, joins the turn, or stops it.
 BusyMode: TypeAlias = Literal["queue", "steer", "interrupt"]
@@ -54,8 +55,9 @@ class GatewayContext(NamedTuple):
     returns whether a session of an owner has running background processes. `platforms` are the connected
     ones, `homes` reads their home chats. A message is abandoned after `max_attempts` crashes.
     `starter` warms up new sessions, `advise` knows how failures were fixed before. `gate` decides who
-    may talk; a terminal has none. `persona` makes the system prompt; `describe_session` returns what is
-    stored with a new session: folder, branch, model settings.
+    may talk; a terminal has none. A question to an owner about a tool call is open for
+    `approval_seconds`. `metrics` counts what happens. `persona` makes the system prompt;
+    `describe_session` returns what is stored with a new session: folder, branch, model settings.
     """
 
     executor: StoreExecutor
@@ -78,6 +80,8 @@ class GatewayContext(NamedTuple):
     starter: WarmStarter | None = None
     advise: Advisor | None = None
     gate: Gate | None = None
+    approval_seconds: float = 600.0
+    metrics: Metrics = Metrics()
     describe_session: Callable[[], Mapping[str, JSON]] = _describe_nothing
 
     def build_key(self, source: Source, role: Role = "owner") -> str:

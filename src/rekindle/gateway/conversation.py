@@ -20,6 +20,7 @@ from rekindle.agent.compaction import compress_session
 from rekindle.agent.model.client import TextDelta
 from rekindle.agent.persona import SessionStart, load_persona
 from rekindle.agent.tools.schema_check import build_tool_checks
+from rekindle.agent.tools.tool import ToolContext
 from rekindle.agent.turn import (
     Compacted,
     Retrying,
@@ -36,12 +37,14 @@ from rekindle.routing.context_prompt import build_context_prompt
 from rekindle.routing.reset_policy import ResetReason, find_reset_reason
 from rekindle.routing.source import describe_source
 from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
-from rekindle.types import Message, ResetPolicy, Role, Route, Session, Source, Usage
+from rekindle.types import Message, ResetPolicy, Route, Session, Source, Usage
 
-from .access.rules import get_rank
+from .access.approvals import make_approver
+from .access.speakers import find_least_role, find_role, get_speaker, may_join
 from .context import GatewayContext, get_owner
 from .log_format import CURRENT_SESSION
 from .memory.facts import render_facts
+from .monitoring.error_texts import INTERNAL_ERROR, describe_for_operator, describe_for_user
 from .schedule.command_run import INTERRUPTED, run_job_command
 from .schedule.run_message import RunInfo, build_run_prompt, is_nothing, read_run
 
@@ -121,7 +124,7 @@ class Conversation:
         turn_context = TurnContext(
             model=self._context.model,
             toolbox=self._context.toolbox,
-            tool_context=self._context.build_tool_context(route, await self._find_turn_role()),
+            tool_context=await self._executor.run(self._build_tool_context, route),
             opening=await self.build_opening(inbound.source, route, session, read_run(inbound)),
             limits=self._context.limits,
             price=self._context.price,
@@ -141,6 +144,14 @@ class Conversation:
         finally:
             CURRENT_SESSION.reset(token)
 
+    def _build_tool_context(self, route: Route) -> ToolContext:
+        """Build what the tools of the running turn may do."""
+        role = find_least_role(self._context, self._joined)
+        tool_context = self._context.build_tool_context(route, role)
+        if tool_context.approve is not None or tool_context.approval not in ("always", "dangerous"):
+            return tool_context
+        return tool_context._replace(approve=make_approver(self._context, self._joined[0]))
+
     async def join_turn(self, inbound_messages: Sequence[InboundMessage]) -> None:
         """Add messages to the turn of the first of them, which has begun."""
         first, *others = inbound_messages
@@ -148,25 +159,6 @@ class Conversation:
         session = await self._executor.run(self._executor.store.find_tip, first.session)
         for inbound in others:
             await self._executor.run(self._executor.store.inbox.start_turn, inbound, session)
-
-    def find_role(self, inbound: InboundMessage) -> Role | None:
-        """Return the role of a speaker now, or None if they may not talk; this blocks on the store."""
-        gate = self._context.gate
-        return "owner" if gate is None else gate.find_role(get_speaker(inbound))
-
-    async def find_refusal(self, inbound: InboundMessage) -> str | None:
-        """Return why a message must not be answered: what to tell its sender, or an empty text."""
-        gate = self._context.gate
-        if gate is None:
-            return None
-        speaker = get_speaker(inbound)
-        role = await self._executor.run(gate.find_role, speaker)
-        if role is None:  # denied since the message came in
-            return ""
-        limit = await self._executor.run(gate.find_exceeded_limit, speaker, role)
-        if limit is None:
-            return None
-        return f"You have reached the limit for today: {limit}. It starts anew at midnight UTC."
 
     async def refuse(self, inbound: InboundMessage, text: str) -> list[OutboundMessage]:
         """End a message without a turn; tell its sender why, unless the text is empty."""
@@ -180,16 +172,8 @@ class Conversation:
         )
         return self.outbound
 
-    async def _find_turn_role(self) -> Role:
-        """Return the least of the roles of those who are answered by the running turn."""
-        least: Role = "owner"
-        for inbound in self._joined:
-            role = await self._executor.run(self.find_role, inbound) or "guest"
-            least = min(least, role, key=get_rank)
-        return least
-
-    async def run_command(self, inbound: InboundMessage, run: RunInfo) -> None:
-        """Run the command of a job, at most once, and post its output."""
+    async def run_command(self, inbound: InboundMessage, run: RunInfo) -> bool:
+        """Run the command of a job, at most once, and post its output; return whether it succeeded."""
         output, reason = INTERRUPTED, "interrupted"
         if not inbound.attempts:  # a crash in the midst of it is not known to be harmless
             route = await self.open_route(inbound.source, run)
@@ -200,6 +184,7 @@ class Conversation:
                 await self._post_output(inbound, INTERRUPTED, "interrupted")
                 raise
         await self._post_output(inbound, output, reason)
+        return reason is None
 
     async def _post_output(self, inbound: InboundMessage, output: str, reason: str | None) -> None:
         run = read_run(inbound)
@@ -262,7 +247,6 @@ class Conversation:
         self, inbound_messages: Sequence[InboundMessage], error: Exception
     ) -> list[OutboundMessage]:
         """End messages because of an internal error, and notify the user."""
-        text = f"Something went wrong ({type(error).__name__}). Please send your message again."
         first = inbound_messages[0]
         route = await self._executor.run(self._executor.store.routes.open, self.key, first.source)
         self.outbound = await self._executor.run(
@@ -270,8 +254,8 @@ class Conversation:
             inbound_messages,
             first.session or route.session,
             [],
-            [(first.source, text)],
-            reason=f"{type(error).__name__}: {error}",
+            [(first.source, INTERNAL_ERROR)],
+            reason=describe_for_operator(error, self._context.model.endpoint.api_key),
         )
         return self.outbound
 
@@ -326,7 +310,7 @@ class Conversation:
         gateway_context, store = self._context, self._executor.store
         if gateway_context.starter is None or not store.preludes.is_new(session):
             return session, store.inbox.start_turn(inbound, session)
-        role = self.find_role(inbound) or "guest"
+        role = find_role(gateway_context, inbound) or "guest"
         tool_context = gateway_context.build_tool_context(route, role)
         tools, text = gateway_context.toolbox.build_definitions(tool_context), inbound.message.text
         new_session = NewSession(
@@ -354,19 +338,22 @@ class Conversation:
         return inbound, route, tip
 
     async def _finish_turn(self, inbound: InboundMessage, route: Route, ended: TurnEnded) -> None:
-        text = ended.message.text
-        parts = () if is_nothing(read_run(inbound), text) else self._splitter(text)
+        message, reason = ended.message, ended.reason
+        if ended.error is not None and self._context.gate is not None:  # a terminal shows details
+            message = Message("assistant", describe_for_user(ended.error))
+            reason = describe_for_operator(ended.error, self._context.model.endpoint.api_key)
+        parts = () if is_nothing(read_run(inbound), message.text) else self._splitter(message.text)
         store = self._executor.store
         self.outbound = await self._executor.run(
             store.inbox.finish_turn,
             self._joined,
             ended.session,
-            [ended.message],
+            [message],
             [
                 *await self._build_reset_notices(inbound, route),
                 *((inbound.source, part) for part in parts),
             ],
-            reason=ended.reason,
+            reason=reason,
         )
         self.partial_answer = ""
         await self._executor.run(store.routes.touch, self.key, ended.usage)
@@ -433,18 +420,13 @@ class Conversation:
                 continue
             if is_command(inbound.message) or not is_same_chat(inbound, self._joined[0]):
                 break
-            if not await self._may_join(inbound):
+            if not await self._executor.run(may_join, self._context, inbound, self._joined):
                 break
             assert self._session is not None
             begun = await self._executor.run(store.inbox.start_turn, inbound, self._session)
             self._joined.append(begun)
             messages.append(begun.message)
         return messages
-
-    async def _may_join(self, inbound: InboundMessage) -> bool:
-        """Return whether a message may join the running turn: its tools are those of who began it."""
-        role = await self._executor.run(self.find_role, inbound)
-        return role is not None and get_rank(role) >= get_rank(await self._find_turn_role())
 
     async def _compress(self, session: Session, messages: Sequence[Message]) -> Compacted | None:
         compacted = await compress_session(self._executor, self._context.model, session, messages)
@@ -466,12 +448,6 @@ def build_route_session(context: GatewayContext, route: Route) -> Session:
         model=context.model.endpoint.model,
         **context.describe_session(),
     )
-
-
-def get_speaker(inbound: InboundMessage) -> Source:
-    """Return the source of who speaks: for the run of a job, of who made it."""
-    run = read_run(inbound)
-    return inbound.source if run is None else run.maker
 
 
 def is_command(message: Message) -> bool:

@@ -34,6 +34,8 @@ from .conversation import is_report
 from .crash_attempts import AttemptTracker
 from .log_format import CURRENT_KEY
 from .memory import flush as memory_flush
+from .monitoring.error_log import ErrorCollector
+from .monitoring.metrics import Metrics
 from .outbox_sender import OutboxSender, SendRetryPolicy
 from .process_reports import forward_reports
 from .receiving.message import ReceiveRules, complete_message
@@ -84,7 +86,9 @@ class Gateway:
         gate = context.gate or Gate(
             context.executor.store.people, AccessRules(), context.executor.store.links
         )
-        self.context = context = context._replace(gate=gate)
+        self.context = context = context._replace(gate=gate, metrics=Metrics())
+        self.errors = ErrorCollector(context.metrics, context.model.endpoint.api_key)
+        self.listening: dict[str, bool] = {}  # by platform
         self.platforms = {platform.name: platform for platform in platforms}
         self.started = time.time()
         self.accepted_count = 0
@@ -133,6 +137,13 @@ class Gateway:
 
     async def run(self) -> None:
         """Run until stopped. Work that a previous run of this gateway left is resumed at once."""
+        logging.getLogger("rekindle").addHandler(self.errors)
+        try:
+            await self._run_loops()
+        finally:
+            logging.getLogger("rekindle").removeHandler(self.errors)
+
+    async def _run_loops(self) -> None:
         await self._retry_until_stored(
             lambda: self._executor.run(self._inbox.release_leases, self.context.instance)
         )
@@ -140,6 +151,7 @@ class Gateway:
             *(self._listen(platform) for platform in self.platforms.values()),
             self._run_periodically(self._options.poll_seconds, self._poll_for_work),
             self._run_periodically(POLL_SECONDS, self._scheduler.start_due),
+            self._run_periodically(self._options.poll_seconds, self._store_errors),
         ]
         if self._options.flushes_memory:
             loops.append(
@@ -171,12 +183,14 @@ class Gateway:
         while not self._stopping.is_set():
             try:
                 async with aclosing(platform.listen()) as incoming_messages:
+                    self.listening[platform.name] = True
                     async for incoming in incoming_messages:
                         await self._accept_and_acknowledge(platform, incoming)
                         delay = _RETRY_SECONDS
                 return
             except Exception:  # a failing platform must stop neither itself nor others
                 logger.exception("%s: listening failed; retrying in %g s", platform.name, delay)
+            self.listening[platform.name] = False
             await asyncio.sleep(delay)
             delay = min(delay * 2, _MAX_RETRY_SECONDS)
 
@@ -204,6 +218,8 @@ class Gateway:
             platform = incoming.source.platform
             logger.error("%s: rejected a message: %s", platform, error)
             return
+        if result is None or isinstance(result, OutboundMessage):
+            self.context.metrics.count_refusal("stranger")
         if isinstance(result, OutboundMessage):
             self._sender.send([result])
         elif result is not None:
@@ -337,6 +353,12 @@ class Gateway:
     def _is_own_key(self, key: str) -> bool:
         return key.startswith(tuple(self._build_key_prefixes()))
 
+    async def _store_errors(self) -> None:
+        """Store the errors that were logged since the last time."""
+        if entries := self.errors.list_collected():
+            await self._executor.run(self._executor.store.gateway_errors.add, entries)
+            self.errors.discard(entries)
+
     async def _poll_for_work(self) -> None:
         """Adopt conversations without a worker, and pick up messages that others accepted for us."""
         prefixes = self._build_key_prefixes()
@@ -359,6 +381,8 @@ class Gateway:
             await self._executor.run(self._inbox.delete_finished, self._options.keep_seconds)
             people = self._executor.store.people
             await self._executor.run(people.delete_old, self._options.keep_seconds)
+            approvals = self._executor.store.approvals
+            await self._executor.run(approvals.delete_old, self._options.keep_seconds)
             jobs = self._executor.store.jobs
             await self._executor.run(jobs.delete_old_runs, self._options.keep_seconds)
             self._last_cleanup = time.monotonic()
@@ -399,6 +423,7 @@ class Gateway:
         try:
             await self._attempts.undo()
             await self._executor.run(self._inbox.release_leases, self.context.instance)
+            await self._store_errors()
         except StoreError as error:
             logger.warning("cannot release leases: %s", error)
         logger.info("stopped; %d turns left for the next run", len(unfinished))

@@ -48,6 +48,7 @@ class OutboxSender:
         retry_policy: SendRetryPolicy | None = None,
     ) -> None:
         self._executor = context.executor
+        self._metrics = context.metrics
         self._inbox = context.executor.store.inbox
         self._instance = context.instance
         self._lease = context.lease
@@ -179,12 +180,14 @@ class OutboxSender:
             await self._executor.run(
                 self._inbox.mark_failed, outbound, str(error) or "failed", retry_after=delay
             )
+            self._metrics.count_delivery("failed" if delay is None else "retried")
             next_step = "giving up" if delay is None else f"retrying in {delay:g} s"
             logger.warning("outbound message %d not sent: %s; %s", outbound.num, error, next_step)
             if delay is None:
                 self._answers.pop(outbound.num, None)
             return delay is None
         await self._executor.run(self._inbox.mark_sent, outbound, message_id)
+        self._metrics.count_delivery("sent")
         self._answers.pop(outbound.num, None)
         return True
 

@@ -12,13 +12,17 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from functools import partial
+from time import monotonic
 from typing import Any, NamedTuple
 
-from rekindle.errors import StoreError
+from rekindle.agent.turn import TurnEnded
+from rekindle.errors import ModelError, StoreError
 from rekindle.platforms import Platform
 from rekindle.platforms.splitting import split_text
 from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
+from rekindle.types import Usage
 
+from .access.speakers import TurnRefusal, find_refusal
 from .command_handlers import TurnState
 from .commands import CommandRunner, get_command_timing
 from .context import GatewayContext
@@ -26,6 +30,7 @@ from .conversation import Conversation, TextSplitter, is_command, is_report, is_
 from .crash_attempts import AttemptTracker
 from .live_draft import LiveDraft
 from .log_format import CURRENT_KEY
+from .monitoring.error_texts import describe_for_operator
 from .outbox_sender import OutboxSender
 from .schedule.run_message import read_run
 from .sending.progress import show_progress
@@ -71,6 +76,7 @@ class Worker:
         self._draft: LiveDraft | None = None
         self._immediate_commands: dict[int, asyncio.Task[None]] = {}  # tasks by message number
         self._failures = 0
+        self._metrics = context.gateway_context.metrics
         self._conversation = Conversation(context.gateway_context, key)
 
     @property
@@ -216,7 +222,8 @@ class Worker:
             await asyncio.gather(turn, return_exceptions=True)
 
     async def _run_turn(self, inbound: InboundMessage) -> None:
-        conversation, attempts = self._conversation, self._context.attempts
+        conversation, attempts, began = self._conversation, self._context.attempts, monotonic()
+        result, usage = "abandoned", dict[str, Usage]()
         # Wait for isolation before taking a slot, so that others are not blocked.
         async with attempts.isolate_last_attempt(inbound), self._context.turn_slots:
             if self.is_stopping:
@@ -227,31 +234,53 @@ class Worker:
             logger.info("turn of message %d started", inbound.num)
             if decision == "exhausted":
                 await self._abandon(inbound)
-            elif (refusal := await conversation.find_refusal(inbound)) is not None:
+            elif (refusal := await self._find_refusal(inbound)) is not None:
                 logger.info("message %d is refused", inbound.num)
-                await conversation.refuse(inbound, refusal)
+                self._metrics.count_refusal(refusal.role)
+                result = "refused"
+                await conversation.refuse(inbound, refusal.text)
             elif (run := read_run(inbound)) is not None and run.kind == "command":
-                await conversation.run_command(inbound, run)
+                result = "answered" if await conversation.run_command(inbound, run) else "failed"
             else:
                 platform = self._context.find_platform(inbound.source.platform)
                 async with show_progress(platform, inbound):
-                    await self._stream_turn(inbound)
+                    result, usage = await self._stream_turn(inbound)
         logger.info("turn of message %d ended", inbound.num)
+        self._metrics.count_turn(result, monotonic() - began, usage)
+        if read_run(inbound) is not None:
+            self._metrics.count_job_run("done" if result == "answered" else result)
         attempts.finish([inbound])
         draft, self._draft = self._draft, None
         self._context.sender.send(conversation.outbound, inbound, draft)
 
-    async def _stream_turn(self, inbound: InboundMessage) -> None:
+    async def _find_refusal(self, inbound: InboundMessage) -> TurnRefusal | None:
+        return await self._executor.run(find_refusal, self._context.gateway_context, inbound)
+
+    async def _stream_turn(self, inbound: InboundMessage) -> tuple[str, dict[str, Usage]]:
+        """Run the turn; return its result for the metrics, and what it used."""
         conversation, draft = self._conversation, self._draft
+        ended: TurnEnded | None = None
         try:
             before_end = draft.settle if draft is not None else None
             async with aclosing(conversation.run_turn(inbound, before_end)) as events:
                 async for event in events:
                     if draft is not None and conversation.reset is None:
                         draft.on_event(event)
+                    if isinstance(event, TurnEnded):
+                        ended = event
+                        if event.error is not None:
+                            self._log_model_error(inbound, event.error)
         finally:
             if draft is not None:
                 await draft.close()
+        if ended is None:
+            return "failed", {}
+        return "failed" if ended.reason else "answered", dict(ended.usage)
+
+    def _log_model_error(self, inbound: InboundMessage, error: ModelError) -> None:
+        cause = describe_for_operator(error, self._context.gateway_context.model.endpoint.api_key)
+        kind = {"kind": type(error).__name__}
+        logger.error("turn of message %d failed: %s", inbound.num, cause, extra=kind)
 
     async def _abandon(self, inbound: InboundMessage) -> None:
         logger.error("abandoning message %d: it crashed the process every time", inbound.num)
@@ -271,6 +300,7 @@ class Worker:
         draft, self._draft = self._draft or self._create_draft(to_stop[0]), None
         is_visible = draft is not None and draft.was_sent
         reason = f"stopped by {command.message.text[:40].strip()}"
+        self._metrics.count_turn("stopped")
         outbound_messages = await self._conversation.stop(to_stop, reason, is_visible=is_visible)
         self._context.sender.send(outbound_messages, to_stop[0] if is_visible else None, draft)
         return len(to_stop)
@@ -308,6 +338,7 @@ class Worker:
             logger.exception("cannot abandon message %d", inbound_messages[0].num)
             return
         self._failures = 0
+        self._metrics.count_turn("failed")
         self._context.sender.send(outbound_messages)
 
     def _build_splitter(self, inbound: InboundMessage) -> TextSplitter:

@@ -61,6 +61,9 @@ class Platform(Protocol):
     """A chat network, or the terminal.
 
     Platforms subclass this: what the protocol gives a body here, a platform may leave out.
+
+    A platform that also has an attribute `is_connected` (a bool) tells monitoring whether its
+    connection is open while it reconnects by itself.
     """
 
     name: str

@@ -9,10 +9,28 @@ from typing import NamedTuple
 
 from rekindle.errors import InvalidInput
 
-_DESCRIPTIONS: Mapping[str, str] = {
-    "watch": "Rekindle: import the sessions of agents as they grow",
+DEFAULT_STOP_SECONDS = 30.0
+_USER_ERROR = 2  # the exit code of a mistake in the settings, which a restart does not repair
+
+
+class _ServiceKind(NamedTuple):
+    """How a kind of service is run."""
+
+    description: str
+    arguments: tuple[str, ...]
+    is_background: bool = False  # it may wait for what the user does
+    keeps_children: bool = False  # processes that it started go on when it is stopped
+
+
+_KINDS: Mapping[str, _ServiceKind] = {
+    "watch": _ServiceKind(
+        "Rekindle: import the sessions of agents as they grow", ("watch",), is_background=True
+    ),
+    "gateway": _ServiceKind(
+        "Rekindle: answer messages from chat platforms", ("gateway", "run"), keeps_children=True
+    ),
 }
-SERVICE_NAMES = tuple(_DESCRIPTIONS)
+SERVICE_NAMES = tuple(_KINDS)
 
 
 class ServiceDefinition(NamedTuple):
@@ -23,6 +41,12 @@ class ServiceDefinition(NamedTuple):
     command: tuple[str, ...]
     environment: Mapping[str, str]
     log_file: PurePath  # for managers that keep no log
+    stop_seconds: float = DEFAULT_STOP_SECONDS  # it is killed if it does not stop within this time
+
+    @property
+    def arguments(self) -> str:
+        """What is typed after `rekindle` to run it by hand."""
+        return " ".join(_KINDS[self.name].arguments)
 
     @property
     def unit_name(self) -> str:
@@ -36,18 +60,23 @@ class ServiceDefinition(NamedTuple):
 
 
 def build_service(
-    name: str, program: Sequence[str], environment: Mapping[str, str], home: PurePath
+    name: str,
+    program: Sequence[str],
+    environment: Mapping[str, str],
+    home: PurePath,
+    stop_seconds: float = DEFAULT_STOP_SECONDS,
 ) -> ServiceDefinition:
-    """Define a service that runs `rekindle NAME`; `program` is how Rekindle is started."""
+    """Define the service of this name; `program` is how Rekindle is started."""
     for text in (*program, *environment.values(), str(home)):
         if any(character in text for character in "\n\r\0"):
             raise InvalidInput(f"A service cannot have a line break in {text!r:.80}.")
     return ServiceDefinition(
         name=name,
-        description=_DESCRIPTIONS[name],
-        command=(*program, name),
+        description=_KINDS[name].description,
+        command=(*program, *_KINDS[name].arguments),
         environment=dict(sorted(environment.items())),
         log_file=home / "logs" / f"{name}.log",
+        stop_seconds=stop_seconds,
     )
 
 
@@ -56,6 +85,11 @@ def build_service(
 
 def render_systemd_unit(service: ServiceDefinition) -> str:
     """Return the text of the systemd user unit."""
+    kind = _KINDS[service.name]
+    # A gateway runs commands in a sandbox, which needs the privilege to set one up on some systems.
+    options = ["Nice=10", "NoNewPrivileges=yes"] if kind.is_background else []
+    if kind.keeps_children:
+        options.append("KillMode=process")
     lines = [
         "[Unit]",
         f"Description={service.description}",
@@ -69,9 +103,10 @@ def render_systemd_unit(service: ServiceDefinition) -> str:
         ),
         "Restart=on-failure",
         "RestartSec=10",
-        "Nice=10",
+        f"RestartPreventExitStatus={_USER_ERROR}",
+        f"TimeoutStopSec={service.stop_seconds:g}",
         "UMask=0077",
-        "NoNewPrivileges=yes",
+        *options,
         "",
         "[Install]",
         "WantedBy=default.target",
@@ -99,14 +134,17 @@ def _quote_assignment(text: str) -> str:
 
 def render_launchd_plist(service: ServiceDefinition) -> str:
     """Return the text of the launchd agent."""
-    properties = {
+    kind = _KINDS[service.name]
+    properties: dict[str, object] = {
         "Label": service.label,
         "ProgramArguments": list(service.command),
         "EnvironmentVariables": dict(service.environment),
         "RunAtLoad": True,
         "KeepAlive": {"SuccessfulExit": False},
         "ThrottleInterval": 10,
-        "ProcessType": "Background",
+        "ExitTimeOut": round(service.stop_seconds),
+        "ProcessType": "Background" if kind.is_background else "Standard",
+        "AbandonProcessGroup": kind.keeps_children,
         "Umask": 0o077,
         "StandardOutPath": str(service.log_file),
         "StandardErrorPath": str(service.log_file),

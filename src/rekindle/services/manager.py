@@ -16,7 +16,7 @@ from .definition import ServiceDefinition, render_launchd_plist, render_systemd_
 
 _COMMAND_SECONDS = 60
 _NOT_FOUND = (
-    "This system has neither systemd nor launchd. Start `rekindle {name}` from your own service"
+    "This system has neither systemd nor launchd. Start `rekindle {command}` from your own service"
     " manager, or in a terminal."
 )
 
@@ -71,7 +71,7 @@ def choose_manager(
         return LaunchdManager(service, home)
     if shutil.which("systemctl"):
         return SystemdManager(service, home, env)
-    raise ServiceError(_NOT_FOUND.format(name=service.name))
+    raise ServiceError(_NOT_FOUND.format(command=service.arguments))
 
 
 def install_service(manager: ServiceManager) -> bool:
@@ -151,7 +151,7 @@ class SystemdManager:
         except ServiceError as error:
             raise ServiceError(
                 f"systemd does not run services of this user here ({error})."
-                f" Start `rekindle {self.service.name}` in another way."
+                f" Start `rekindle {self.service.arguments}` in another way."
             ) from None
 
     def query_status(self) -> ServiceStatus:

@@ -71,6 +71,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from rekindle.projects import KnownProjects
+    from rekindle.store.conversations.approvals import Approvals
+    from rekindle.store.conversations.gateway_errors import GatewayErrors
     from rekindle.store.conversations.inbox import Inbox
     from rekindle.store.conversations.jobs import Jobs
     from rekindle.store.conversations.links import Links
@@ -643,7 +645,7 @@ class Store:
         return LoadReport(loaded, messages, skipped)
 
     def copy_to(self, other: Store, progress: Progress | None = None) -> CopyReport:
-        """Copy everything, including routes and queued messages, into another store of either engine."""
+        """Copy everything, also conversations, people, jobs and memory, into another store."""
         with self._engine.begin_read() as tx:
             total = tx.run("SELECT count(*) FROM messages")[0][0]
             import_stamps = tx.run("SELECT path, stamp, imported_at FROM imports")
@@ -745,6 +747,20 @@ class Store:
         from rekindle.store.conversations.links import Links
 
         return Links(self._engine, self._write, self._clock)
+
+    @cached_property
+    def approvals(self) -> Approvals:
+        """The questions to owners about tool calls that need approval."""
+        from rekindle.store.conversations.approvals import Approvals
+
+        return Approvals(self._engine, self._write, self._clock)
+
+    @cached_property
+    def gateway_errors(self) -> GatewayErrors:
+        """The last errors of gateways."""
+        from rekindle.store.conversations.gateway_errors import GatewayErrors
+
+        return GatewayErrors(self._engine, self._write, self._clock)
 
     @cached_property
     def jobs(self) -> Jobs:

@@ -45,6 +45,11 @@ class MemoryPlatform(Platform):
         self._connect_lock = asyncio.Lock()
         self._closed = False
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the connection to the server is open."""
+        return self._connection is not None and not self._connection.is_lost
+
     async def listen(self) -> AsyncGenerator[PlatformMessage]:
         """Yield people's messages, reconnecting when the connection is lost."""
         while not self._closed:

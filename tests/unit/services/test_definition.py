@@ -9,6 +9,7 @@ import pytest
 
 from rekindle.errors import InvalidInput, ServiceError
 from rekindle.services.definition import (
+    SERVICE_NAMES,
     ServiceDefinition,
     build_service,
     quote_systemd_word,
@@ -37,14 +38,31 @@ def test_systemd_replaces_nothing_in_a_quoted_word() -> None:
     assert quote_systemd_word(HOSTILE) == '"a b\\"c\\\\d%%h$$HOME$${X};é"'
 
 
+def test_the_gateway_has_time_to_stop_and_leaves_its_background_processes() -> None:
+    service = build_service("gateway", ("rekindle",), {}, Path("/home/ada/r"), stop_seconds=35.0)
+    unit = render_systemd_unit(service).splitlines()
+    assert 'ExecStart="rekindle" "gateway" "run"' in unit
+    assert {"TimeoutStopSec=35", "KillMode=process", "RestartPreventExitStatus=2"} <= {*unit}
+    assert not {"Nice=10", "NoNewPrivileges=yes"} & {*unit}
+    assert service.unit_name == "rekindle-gateway.service"
+    properties = plistlib.loads(render_launchd_plist(service).encode())
+    assert properties["ProgramArguments"] == ["rekindle", "gateway", "run"]
+    assert (properties["ExitTimeOut"], properties["AbandonProcessGroup"]) == (35, True)
+    assert properties["ProcessType"] == "Standard"
+    watcher = render_systemd_unit(make_service())
+    assert "NoNewPrivileges=yes" in watcher
+    assert "KillMode" not in watcher
+
+
 @pytest.mark.slow
-def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", SERVICE_NAMES)
+def test_systemd_accepts_the_unit(tmp_path: Path, name: str) -> None:
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd-analyze is not installed")
     program = tmp_path / "odd %h $X name"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    service = build_service("watch", (str(program), HOSTILE), {"X": HOSTILE}, tmp_path)
+    service = build_service(name, (str(program), HOSTILE), {"X": HOSTILE}, tmp_path)
     unit = tmp_path / service.unit_name
     unit.write_text(render_systemd_unit(service))
     done = subprocess.run(

@@ -23,7 +23,7 @@ from rekindle.errors import InvalidInput, ToolError
 from rekindle.types import JSON, ToolCall
 
 from . import permissions, schema_check
-from .tool import HandlerResult, Tool, ToolContext, ToolResult, build_failure
+from .tool import ALL_ABILITIES, HandlerResult, Tool, ToolContext, ToolResult, build_failure
 from .truncate import replace_surrogates, truncate_middle
 
 logger = logging.getLogger(__name__)
@@ -194,6 +194,8 @@ async def _run_handler(tool: Tool, parsed: Mapping[str, JSON], context: ToolCont
         if limit.expired():
             return build_failure(f"{tool.name} took longer than {tool.seconds:g} s and was stopped")
         logger.warning("the tool %s failed", tool.name, exc_info=error)
+        if not context.abilities >= ALL_ABILITIES:  # the details are for the operator
+            return build_failure(f"{tool.name} failed; the operator can see why")
         message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return build_failure(f"{tool.name} failed: {message}")
     finally:

@@ -29,6 +29,7 @@ from rekindle.cli.store_access import (
 from rekindle.types import Route, Usage, to_json_value
 
 if TYPE_CHECKING:
+    from rekindle.store.conversations.gateway_errors import GatewayError
     from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
 
 group = typer.Typer(
@@ -41,6 +42,7 @@ group = typer.Typer(
 
 _HEALTH_SECONDS = 3.0
 _MAX_UNDELIVERABLE_SHOWN = 5
+_MAX_ERRORS_SHOWN = 5
 
 
 @group.command("run")
@@ -70,7 +72,7 @@ def run_gateway(
 
 @group.command("status")
 def show_status(json: JsonOption = False) -> None:
-    """Show running gateways, message queues and undeliverable messages.
+    """Show running gateways, message queues, undeliverable messages and the last errors.
 
     Exit with code 1 if no gateway is running or one is unhealthy.
 
@@ -85,11 +87,14 @@ def show_status(json: JsonOption = False) -> None:
     with open_for_reading(refresh=False) as store:
         counts, undeliverable = store.inbox.get_counts(), store.inbox.list_undeliverable()
         active = store.routes.list(active_minutes=24 * 60, limit=100_000)
+        errors = store.gateway_errors.list()
     active_count, usage = len(active), _sum_usage(active)
+    errors = _merge_errors(gateways, errors)
     if json:
         result = {"gateways": gateways, "messages": counts._asdict(), "active_routes": active_count,
                 "usage": usage_to_dict(usage),
-                "undeliverable": [_undeliverable_to_dict(one) for one in undeliverable]}  # fmt: skip
+                "undeliverable": [_undeliverable_to_dict(one) for one in undeliverable],
+                "errors": errors}  # fmt: skip
         print_json(result)
     else:
         for one in gateways:
@@ -109,6 +114,10 @@ def show_status(json: JsonOption = False) -> None:
             print_line(escape_control_chars(f"  {when}, {direction}, {one.key}: {one.reason}"))
         if len(undeliverable) > _MAX_UNDELIVERABLE_SHOWN:
             print_line(f"  … see all {len(undeliverable)} with `rekindle gateway status --json`")
+        if errors:
+            print_line("Last errors:")
+        for one in errors[:_MAX_ERRORS_SHOWN]:
+            print_line(escape_control_chars(f"  {_format_error(one)}"))
     if not gateways or any(one["status"] != "ok" for one in gateways):
         raise typer.Exit(1)
 
@@ -178,6 +187,22 @@ def _undeliverable_to_dict(one: InboundMessage | OutboundMessage) -> dict[str, A
     direction = "inbound" if isinstance(one, InboundMessage) else "outbound"
     result = {"key": one.key, "direction": direction, "reason": one.reason, "time": one.time}
     return {**result, "text": text[:200]}
+
+
+def _merge_errors(
+    gateways: list[dict[str, Any]], stored: list[GatewayError]
+) -> list[dict[str, Any]]:
+    """Return the stored errors and those that gateways could not store yet, newest first."""
+    waiting = [error for one in gateways for error in one.pop("errors", ())]
+    found = [*waiting, *(one._asdict() for one in stored)]
+    return sorted(found, key=lambda error: -error["time"])
+
+
+def _format_error(error: dict[str, Any]) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(error["time"]))
+    place = f", {error['key']}" if error["key"] else ""
+    times = f" ({error['times']} times)" if error["times"] > 1 else ""
+    return f"{when}{place}: {error['cause']}{times}"
 
 
 def _format_gateway(one: dict[str, Any]) -> str:

@@ -407,4 +407,12 @@ def _format_copied(report: CopyReport) -> str:
     copied = f"{sessions} and {messages}"
     if report.routes or report.queued_messages:
         copied += f", {routes} and {queued}"
+    for count, noun in (
+        (report.people, "identity"),
+        (report.jobs, "job"),
+        (report.memories, "memory"),
+    ):
+        if count:
+            plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+            copied += f", {count:,} {noun if count == 1 else plural}"
     return copied

@@ -74,6 +74,13 @@ class Gate:
         person, day = self.find_person(source), _get_day()
         return limits.find_exceeded(self._people.get_usage(person, day))
 
+    def describe_limits(self, source: Source, role: Role) -> str:
+        """Describe how much of their daily limits a person has used, or return an empty text."""
+        limits = self._rules.limits.get(role)
+        if limits is None or not any(limits):
+            return ""
+        return limits.describe_usage(self._people.get_usage(self.find_person(source), _get_day()))
+
     def record_turn(self, source: Source, usage: Usage) -> None:
         """Count a turn that a person caused."""
         person = self.find_person(source)

@@ -32,6 +32,17 @@ class DailyLimits(NamedTuple):
             return f"a cost of {format_cost(self.cost)}"
         return None
 
+    def describe_usage(self, usage: DailyUsage) -> str:
+        """Describe how much of each limit is used."""
+        parts: list[str] = []
+        if self.turns:
+            parts.append(f"{usage.turns:,} of {self.turns:,} messages")
+        if self.tokens:
+            parts.append(f"{usage.tokens:,} of {self.tokens:,} tokens")
+        if self.cost:
+            parts.append(f"a cost of {format_cost(usage.cost)} of {format_cost(self.cost)}")
+        return f"{', '.join(parts)} today" if parts else ""
+
 
 class AccessRules(NamedTuple):
     """Who may talk by the settings, by platform and user, and the limits by role."""

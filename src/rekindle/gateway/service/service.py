@@ -125,31 +125,11 @@ def build_gateway_context(
     """Build the context shared by all conversations from the settings."""
     settings, workdir = config.gateway, Path(config.gateway.workdir)
     workdir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _, environment = get_home_and_env()
-    notes: dict[str, MutableMapping[str, JSON]] = {}
-
-    def build_tool_context(route: Route, role: Role) -> ToolContext:
-        return ToolContext(
-            session=route.session,
-            cwd=workdir,
-            owner=get_owner(route),
-            folders=(workdir, *toolkit.folders),
-            approval=settings.approval,
-            store=executor.store,
-            environment=environment,
-            notes=_get_notes(notes, route),
-            address=build_report_address(route.origin),
-            abilities=_ABILITIES[role],
-            rules=toolkit.rules,
-            sandbox=toolkit.sandbox,
-            pass_on=toolkit.pass_on,
-        )
-
     return GatewayContext(
         executor=executor,
         model=model,
         toolbox=toolkit.toolbox,
-        build_tool_context=build_tool_context,
+        build_tool_context=_make_tool_context_builder(config, executor.store, toolkit),
         instance=instance,
         policies=config.policies,
         key_rules=config.key_rules,
@@ -165,12 +145,45 @@ def build_gateway_context(
             config, executor.store, shows_calls=model.accepts_foreign_calls, shared=True
         ),
         gate=Gate(executor.store.people, build_access_rules(config), executor.store.links),
+        approval_seconds=settings.approval_seconds,
         persona=build_persona_settings(config),
         describe_session=lambda: {
             "git_branch": find_branch(workdir),
             "model_config": build_model_config(config, model),
         },
     )
+
+
+def _make_tool_context_builder(
+    config: Config, store: Store, toolkit: Toolkit
+) -> Callable[[Route, Role], ToolContext]:
+    """Return what builds the context of tools for a role in a conversation."""
+    settings, workdir = config.gateway, Path(config.gateway.workdir)
+    _, environment = get_home_and_env()
+    notes: dict[str, MutableMapping[str, JSON]] = {}
+    grants: dict[tuple[str, Role], set[str]] = {}  # what an owner allowed for a session
+
+    def build_tool_context(route: Route, role: Role) -> ToolContext:
+        if len(grants) > _MAX_NOTE_SESSIONS:
+            grants.pop(next(iter(grants)))
+        return ToolContext(
+            session=route.session,
+            cwd=workdir,
+            owner=get_owner(route),
+            folders=(workdir, *toolkit.folders),
+            approval=settings.approval,
+            store=store,
+            environment=environment,
+            notes=_get_notes(notes, route),
+            address=build_report_address(route.origin),
+            abilities=_ABILITIES[role],
+            rules=toolkit.rules,
+            granted=grants.setdefault((route.session, role), set()),
+            sandbox=toolkit.sandbox,
+            pass_on=toolkit.pass_on,
+        )
+
+    return build_tool_context
 
 
 def _get_notes(

@@ -15,6 +15,7 @@ from rekindle.store.core.text_encoding import escape_text, unescape_text
 from rekindle.store.sessions import titles
 from rekindle.types import Source, to_json_value
 
+from .memory import move_facts
 from .message_rows import decode_source
 from .people import hash_code, insert_event, make_person
 
@@ -81,7 +82,7 @@ class Links(StorePart):
         return self._write(void_code)
 
     def link(self, chat: Source, person: str, owner: str, old_owner: str) -> None:
-        """Link an identity to a person; sessions of `old_owner` on its platform go to `owner`."""
+        """Link an identity to a person; what `old_owner` has on its platform goes to `owner`."""
         now = self._clock()
         values = (chat.platform, chat.user_id or "", person, owner)
         values = (*values, encode_json(to_json_value(chat)))
@@ -97,13 +98,15 @@ class Links(StorePart):
                 (*map(escape_text, values), now),
             )
             _move_sessions(tx, chat.platform, old_owner, owner)
+            _move_jobs(tx, chat.platform, chat.user_id or "", old_owner, owner)
+            move_facts(tx, old_owner, owner, now)
             name = chat.user_name or ""
             insert_event(tx, now, chat.platform, chat.user_id or "", name, "linked", person)
 
         self._write(save_link)
 
     def unlink(self, identity: LinkedIdentity, owner: str) -> None:
-        """Undo the link of an identity; the sessions of its platform go back to `owner`."""
+        """Undo the link of an identity; sessions, facts and jobs of its platform go to `owner`."""
         now = self._clock()
 
         def delete_link(tx: Transaction) -> None:
@@ -117,7 +120,10 @@ class Links(StorePart):
                 " WHERE platform = ? AND chat_type = 'dm' AND owner = ?",
                 (escape_text(identity.platform), shared),
             )
+            # Facts are told apart by their sessions, so they go first.
+            move_facts(tx, identity.owner or "", owner, now, identity.platform)
             _move_sessions(tx, identity.platform, identity.owner or "", owner)
+            _move_jobs(tx, identity.platform, identity.user_id, identity.owner or "", owner)
             insert_event(
                 tx, now, identity.platform, identity.user_id, identity.chat.user_name or "",
                 "unlinked", identity.person or "",
@@ -170,6 +176,14 @@ def _move_sessions(tx: Transaction, platform: str, old: str, new: str) -> None:
             f"UPDATE sessions SET changes = changes + 1, owner = ?{change} WHERE num = ?",
             (new, *names, num),
         )
+
+
+def _move_jobs(tx: Transaction, platform: str, user_id: str, old: str, new: str) -> None:
+    """Give the jobs that an identity made to another owner."""
+    for num, maker in tx.run("SELECT num, maker FROM jobs WHERE owner = ?", (escape_text(old),)):
+        source = decode_source(maker)
+        if (source.platform, source.user_id or "") == (platform, user_id):
+            tx.run("UPDATE jobs SET owner = ? WHERE num = ?", (escape_text(new), num))
 
 
 def _read_identity(row: Row) -> LinkedIdentity:

@@ -125,6 +125,36 @@ class _Writer:
         )  # fmt: skip
 
 
+def move_facts(
+    tx: Transaction, old: str, new: str, now: float, platform: str | None = None
+) -> None:
+    """Give an owner's facts to another owner, if given only those of sessions on a platform.
+
+    A fact that the other one has already, or has no space for, is not moved.
+    """
+    if old == new:
+        return
+    by_owner = {name: _Writer(tx, name, now, PERSON, None) for name in sorted((old, new))}
+    source, target = by_owner[old], by_owner[new]
+    known = {fact.text for fact in target.list("active")}
+    for fact in source.list("active"):
+        if platform is not None and not _is_from_platform(tx, fact, platform):
+            continue
+        if fact.text not in known:
+            if len(known) >= MAX_FACTS:
+                return
+            known.add(fact.text)
+            writer = _Writer(tx, new, now, PERSON, fact.session)
+            writer.log("add", writer.open(fact.text).number, None, fact.text)
+        source.close(fact)
+        source.log("remove", fact.number, fact.text, None)
+
+
+def _is_from_platform(tx: Transaction, fact: Fact, platform: str) -> bool:
+    sql = "SELECT 1 FROM sessions WHERE id = ? AND source = ?"
+    return bool(tx.run(sql, (escape_text(fact.session or ""), escape_text(platform))))
+
+
 class Memory(StorePart):
     """The facts of a store. Use `store.memory`.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.store.core.engine import Engine, Operation, StorePart, Transaction
@@ -164,13 +164,21 @@ class Routes(StorePart):
         return self._write(clear_reason)
 
     def list(
-        self, *, active_minutes: float | None = None, limit: int = 1000, offset: int = 0
+        self,
+        *,
+        active_minutes: float | None = None,
+        chat_type: str | None = None,
+        limit: int = 1000,
+        offset: int = 0,
     ) -> list[Route]:
         """Return routes by last activity, newest first."""
         since = -1.0 if active_minutes is None else self._clock() - active_minutes * 60
+        condition, types = "", list[str]()
+        if chat_type is not None:
+            condition, types = " AND chat_type = ?", [escape_text(chat_type)]
         with self._engine.begin_read() as tx:
-            rest = "WHERE updated >= ? ORDER BY updated DESC, key LIMIT ? OFFSET ?"
-            return ROUTE_ROWS.find(tx, rest, (since, limit, offset))
+            rest = f"WHERE updated >= ?{condition} ORDER BY updated DESC, key LIMIT ? OFFSET ?"
+            return ROUTE_ROWS.find(tx, rest, (since, *types, limit, offset))
 
     def list_by_prefix(self, prefix: str) -> list[Route]:
         """Return the routes whose keys start with `prefix`, ordered by key."""
@@ -178,6 +186,24 @@ class Routes(StorePart):
         with self._engine.begin_read() as tx:
             rest = "WHERE key >= ? AND key < ? ORDER BY key"
             return ROUTE_ROWS.find(tx, rest, (first, first[:-1] + chr(ord(first[-1]) + 1)))
+
+    def restore(self, route: Route) -> Literal["new", "known", "no session"]:
+        """Store a route of another gateway with its times, unless its key or no session is known."""
+        validate_name("route.key", route.key)
+
+        def insert_route(tx: Transaction) -> Literal["new", "known", "no session"]:
+            if _lock_route(tx, route.key) is not None:
+                return "known"
+            if not sessions.is_stored(tx, route.session):
+                return "no session"
+            sessions.reopen_session(tx, route.session)
+            _create_route(
+                tx, route.key, route.origin, route.display_name, route.session, route.created
+            )
+            _save_route(tx, route)
+            return "new"
+
+        return self._write(insert_route)
 
     # -- listed sessions and home channels
 

@@ -233,6 +233,30 @@ ACCESS_LOG = Table(
     Index("access_log_time", "time", since=14),
     since=14,
 )
+# Questions to an owner about a tool call that needs approval.
+APPROVALS = Table(
+    "approvals",
+    "id key primary",
+    "inbox integer",  # number of the message whose turn waits for the answer
+    "key key",  # of the conversation
+    "digest text",  # of the call, to recognise it when its turn resumes after a crash
+    "tool text, summary text",
+    "state text",  # pending, answered, used, expired
+    "answer text null",  # no, once, session
+    "answered_by text null",  # PLATFORM:USER
+    "asked real, expires real",
+    Index("approvals_inbox", "inbox", since=17),
+    Index("approvals_pending", "expires WHERE state = 'pending'", since=17),
+    Index("approvals_asked", "asked", since=17),
+    has_rowid=False,
+    since=17,
+)
+# The last errors of gateways, for their operator.
+GATEWAY_ERRORS = Table(
+    "gateway_errors",
+    "num serial, time real, key key, kind text, cause text, times integer",
+    since=17,
+)
 # What a person used on a day (UTC), for daily limits.
 PERSON_USAGE = Table(
     "person_usage",

@@ -18,6 +18,8 @@ from rekindle.store.core.tables import HOME_CHATS, INBOX, OUTBOX, ROUTES
 from rekindle.store.core.text_encoding import unescape_text
 from rekindle.types import Finding
 
+from .copy_people import copy_people
+
 Write: TypeAlias = Callable[[Callable[[Transaction], Any]], Any]
 
 _BATCH_SIZE = 500
@@ -30,17 +32,20 @@ _OPEN_STATES = ("waiting", "running")
 
 
 class CopiedCounts(NamedTuple):
-    """The numbers of routes and messages that were new or had changed."""
+    """The numbers of routes, messages and the like that were new or had changed."""
 
     routes: int = 0
     messages: int = 0
+    people: int = 0
+    jobs: int = 0
+    memories: int = 0  # owners of facts
 
 
 # -- copying
 
 
 def copy_conversations(tx: Transaction, engine: Engine, write: Write) -> CopiedCounts:
-    """Copy all routes and messages into another store. Newer data there is kept."""
+    """Copy routes, messages, people, jobs and memory into another store. Newer data there is kept."""
     route_count = inbound_count = outbound_count = 0
     for batch in _iter_batches(tx.stream(f"SELECT {_ROUTE_COLUMNS} FROM routes ORDER BY key")):
         route_count += write(
@@ -60,9 +65,10 @@ def copy_conversations(tx: Transaction, engine: Engine, write: Write) -> CopiedC
     homes = tx.run("SELECT platform, source FROM home_chats")
     sql = f"{HOME_CHATS.build_insert()} ON CONFLICT (platform) DO NOTHING"
     write(lambda tx: tx.run_many(sql, homes))
+    people = copy_people(tx, write, numbers)
     if engine.name == "postgresql":  # its sequences ignore explicitly inserted numbers
         write(_advance_sequences)
-    return CopiedCounts(route_count, inbound_count + outbound_count)
+    return CopiedCounts(route_count, inbound_count + outbound_count, *people)
 
 
 class _CopiedRow(NamedTuple):

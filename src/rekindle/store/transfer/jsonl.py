@@ -66,13 +66,16 @@ class LoadReport(NamedTuple):
 
 
 class CopyReport(NamedTuple):
-    """The result of a copy: a load report with the numbers of routes and queued messages."""
+    """The result of a copy: a load report with the numbers of routes, queued messages and the like."""
 
     sessions: int
     messages: int
     skipped: list[str]
     routes: int
     queued_messages: int
+    people: int = 0
+    jobs: int = 0
+    memories: int = 0
 
 
 def dump_session(tx: Transaction, session_id: str) -> Iterator[bytes]:

@@ -90,7 +90,7 @@ def can_read(head: FileHead) -> bool:
         return _is_state_database(head)
     if head.is_binary:
         return False
-    if _is_index(head) or _is_document(head):
+    if is_index(head) or _is_document(head):
         return True
     if head.path is None or not any(line.get("role") in _KNOWN_ROLES for line in head.objects):
         return False
@@ -103,7 +103,7 @@ def read_events(path: Path) -> Iterator[TranscriptEvent]:
     head = FileHead.read(path)
     if head.data.startswith(_SQLITE_HEADER):
         return _read_database(path)
-    if _is_index(head):
+    if is_index(head):
         return _read_index(path)
     if _is_document(head):
         return _read_document(path)
@@ -122,7 +122,8 @@ def _is_state_database(head: FileHead) -> bool:
     return not missing
 
 
-def _is_index(head: FileHead) -> bool:
+def is_index(head: FileHead) -> bool:
+    """Return whether a file is an index of chats."""
     if head.path is not None and head.path.name == INDEX_NAME:
         stems = (path.stem for path in head.path.parent.glob("*.jsonl"))
         if any(_HERMES_ID.fullmatch(stem) for stem in stems):
@@ -211,7 +212,7 @@ class _HermesThread(SessionBuilder):
             finish_reason=get_text(raw, "finish_reason"),
             platform_message_id=_make_message_id(role, content, call_id, calls),
             meta=_parse_result_meta(content) if role == "tool" else None,
-            timestamp=_parse_timestamp(raw.get("timestamp")),
+            timestamp=parse_local_time(raw.get("timestamp")),
         )
 
 
@@ -256,7 +257,7 @@ def _parse_result_meta(content: Content) -> dict[str, JSON] | None:
     return drop_none({"exit_code": parse_exit_code(code), "error": get_text(output, "error")})
 
 
-def _parse_timestamp(value: object) -> float | None:
+def parse_local_time(value: object) -> float | None:
     """Return UTC seconds; a time without a zone is local to the machine that ran Hermes."""
     if not isinstance(value, str):
         return parse_timestamp(value)
@@ -266,7 +267,8 @@ def _parse_timestamp(value: object) -> float | None:
         return None
 
 
-def _parse_tokens(metadata: JsonObject) -> Tokens:
+def parse_entry_tokens(metadata: JsonObject) -> Tokens:
+    """Return the tokens of an entry."""
     tokens = parse_tokens(metadata, *_TOKEN_COLUMNS)
     # Some entries have only the total.
     return tokens if any(tokens) else Tokens(input=as_count(metadata.get("total_tokens")))
@@ -309,7 +311,7 @@ def _read_document(path: Path) -> Iterator[TranscriptEvent]:
             elif element.key == "model":
                 thread.set_fields(model=value)
             elif element.key == "session_start":
-                thread.set_fields(started=_parse_timestamp(value) or 0.0)
+                thread.set_fields(started=parse_local_time(value) or 0.0)
     yield from thread.finish()
 
 
@@ -327,8 +329,8 @@ def _entry_to_session(id: str, entry: JsonObject) -> Session:
         owner=key,
         user=get_text(as_object(entry.get("origin")), "user_id"),
         title=title if has_title else None,
-        started=_parse_timestamp(entry.get("created_at")) or 0.0,
-        tokens=_parse_tokens(entry),
+        started=parse_local_time(entry.get("created_at")) or 0.0,
+        tokens=parse_entry_tokens(entry),
         cost=_find_cost(entry),
     )
 
@@ -336,7 +338,7 @@ def _entry_to_session(id: str, entry: JsonObject) -> Session:
 def _read_index(path: Path) -> Iterator[TranscriptEvent]:
     """Report errors in the index; its entries are read with their sessions."""
     found = False
-    for entry in _iter_index_entries(path):
+    for entry in iter_index_entries(path):
         found = True
         if isinstance(entry, UnreadableEntry):
             yield entry
@@ -358,12 +360,13 @@ def _load_index_entries(path: Path) -> dict[str, JsonObject]:
 def _load_cached_entries(index: Path, mtime: int, size: int) -> dict[str, JsonObject]:
     # Cached until it changes: a folder has one index for thousands of sessions.
     entries = (
-        entry for entry in _iter_index_entries(index) if not isinstance(entry, UnreadableEntry)
+        entry for entry in iter_index_entries(index) if not isinstance(entry, UnreadableEntry)
     )
     return {id: entry for entry in entries if (id := get_text(entry, "session_id"))}
 
 
-def _iter_index_entries(path: Path) -> Iterator[JsonObject | UnreadableEntry]:
+def iter_index_entries(path: Path) -> Iterator[JsonObject | UnreadableEntry]:
+    """Yield the entries of an index, and what cannot be read."""
     for element in iter_elements(path, ()):
         if isinstance(element, UnreadableEntry):
             yield element
@@ -485,11 +488,11 @@ def _row_to_session(row: JsonObject) -> Session:
         model=get_text(row, "model"),
         title=get_text(row, "title"),
         parent=parent if parent != id else None,
-        started=_parse_timestamp(row.get("started_at")) or 0.0,
-        ended=_parse_timestamp(row.get("ended_at")),
+        started=parse_local_time(row.get("started_at")) or 0.0,
+        ended=parse_local_time(row.get("ended_at")),
         end_reason=get_text(row, "end_reason"),
         cwd=get_text(row, "cwd"),
         git_branch=get_text(row, "git_branch"),
-        tokens=_parse_tokens(row),
+        tokens=parse_entry_tokens(row),
         cost=_find_cost(row),
     )
