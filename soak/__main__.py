@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -102,10 +104,14 @@ def _gateway(options: argparse.Namespace, seed: int) -> int:
         report = gateway.gateway(
             target, folder, kills=options.kills, gateways=count, seed=seed, progress=progress
         )
+        if report.wrong:
+            kept = tempfile.mkdtemp(prefix="rekindle-soak-failed-")
+            shutil.copytree(folder.parent, kept, dirs_exist_ok=True, ignore=_ignore_sockets)
+            _say(f"seed {seed}; logs, and the store if it is a file, are kept in {kept}")
     _say(report.summary())
-    for one in report.wrong[:20]:
+    for one in report.wrong[:40]:
         _say(f"  {one}")
-    _say("FAILED" if report.wrong else "every message was answered once, or marked undeliverable")
+    _say("FAILED" if report.wrong else "every message, run and result came once, or says why not")
     return 1 if report.wrong else 0
 
 
@@ -137,6 +143,10 @@ def _fuzz(options: argparse.Namespace, seed: int) -> int:
         _say(f"  and {report.repeated:,} times more")
     _say("FAILED" if report.findings else "no crash, no hang, no lost good line")
     return 1 if report.findings else 0
+
+
+def _ignore_sockets(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if (Path(folder) / name).is_socket()]
 
 
 class _Progress:

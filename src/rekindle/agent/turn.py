@@ -82,7 +82,10 @@ TurnEvent: TypeAlias = StreamEvent | ToolCalled | ToolReturned | Compacted | Tur
 
 
 class TurnContext(NamedTuple):
-    """Everything a turn runs with. `opening` precedes the stored messages and is never stored."""
+    """Everything a turn runs with. `opening` precedes the stored messages and is never stored.
+
+    Usage counts for the session, and for the conversation `key` if there is one.
+    """
 
     model: Model
     toolbox: Toolbox
@@ -93,6 +96,7 @@ class TurnContext(NamedTuple):
     steering: SteeringSource | None = None  # messages that arrived during the turn
     compress: CompressCallback | None = None
     advise: Advisor | None = None
+    key: str | None = None
 
 
 async def run_turn(
@@ -167,9 +171,11 @@ class _TurnRunner:
         usage = Usage(tokens, self._context.price.compute_cost(tokens))
         self._usage = self._usage.add(usage)
         if any(tokens):
-            name = self._context.model.endpoint.model
-            add = self._executor.store.add_usage
-            await self._executor.run(add, self._session, *usage, model=name)
+            name, store = self._context.model.endpoint.model, self._executor.store
+            if (key := self._context.key) is not None:
+                await self._executor.run(store.routes.add_usage, key, self._session, usage, name)
+            else:
+                await self._executor.run(store.add_usage, self._session, *usage, model=name)
 
     async def _run_calls(self, message: Message) -> AsyncGenerator[TurnEvent]:
         """Store the calls, run them concurrently, and store each result as it arrives."""

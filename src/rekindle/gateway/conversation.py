@@ -128,6 +128,7 @@ class Conversation:
             steering=self._collect_steering if self._context.busy_mode == "steer" else None,
             compress=self._compress,
             advise=self._context.advise,
+            key=self.key,
         )
         try:
             async with aclosing(run_turn(self._executor, session, turn_context)) as events:
@@ -369,7 +370,7 @@ class Conversation:
             reason=ended.reason,
         )
         self.partial_answer = ""
-        await self._executor.run(store.routes.touch, self.key, ended.usage)
+        await self._executor.run(store.routes.touch, self.key)
         if self._context.gate is not None:
             total = Usage()
             for usage in ended.usage.values():

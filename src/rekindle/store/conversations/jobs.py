@@ -149,6 +149,11 @@ class Jobs(StorePart):
                 (*params, limit),
             )
 
+    def count_pending(self, owner: str) -> int:
+        """Count the jobs of an owner that may run again: those that are not done."""
+        sql = "SELECT count(*) FROM jobs WHERE owner = ? AND state <> 'done'"
+        return self._select(sql, (escape_text(owner),))[0][0]
+
     def list_due(self, platforms: Sequence[str], limit: int = 100) -> list[ScheduledJob]:
         """Return the jobs that are due and deliver to one of these platforms, oldest first.
 
