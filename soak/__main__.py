@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from .crash import crash, place
+from .crash import Start, crash, place
 from .journal import entries
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
@@ -66,6 +66,13 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--gateways", type=int, help="default: 1, on PostgreSQL 2")
     command.add_argument("--seed", type=int, help="of what is said and when; default: the time")
     command.add_argument("--target", help="as for crash")
+    command.add_argument("--pause", type=float, help="seconds from being ready to being killed")
+    command.add_argument(
+        "--fork", action="store_true", help="fork gateways off a process that has loaded everything"
+    )
+    command.add_argument(
+        "--record", action="store_true", help="keep the figures in bench/RESULTS.md, if none failed"
+    )
     command.set_defaults(run=_gateway)
     command = commands.add_parser("processes", help="start and kill, and kill -9 of their keepers")
     command.add_argument("--cycles", type=int, default=1000)
@@ -102,7 +109,14 @@ def _gateway(options: argparse.Namespace, seed: int) -> int:
         count = options.gateways or (2 if shared else 1)
         _say(f"{count} gateways, {options.kills} kills, seed {seed}, on {target}")
         report = gateway.gateway(
-            target, folder, kills=options.kills, gateways=count, seed=seed, progress=progress
+            target,
+            folder,
+            kills=options.kills,
+            gateways=count,
+            seed=seed,
+            pause=options.pause or gateway.PAUSE,
+            progress=progress,
+            start=_find_start(options.fork),
         )
         if report.wrong:
             kept = tempfile.mkdtemp(prefix="rekindle-soak-failed-")
@@ -112,6 +126,11 @@ def _gateway(options: argparse.Namespace, seed: int) -> int:
     for one in report.wrong[:40]:
         _say(f"  {one}")
     _say("FAILED" if report.wrong else "every message, run and result came once, or says why not")
+    if options.record and not report.wrong:
+        from .gateway_results import record
+
+        engine = "PostgreSQL" if shared else "SQLite"
+        record(f"{engine}, {count} gateway{'s' if count > 1 else ''}", report)
     return 1 if report.wrong else 0
 
 
@@ -143,6 +162,16 @@ def _fuzz(options: argparse.Namespace, seed: int) -> int:
         _say(f"  and {report.repeated:,} times more")
     _say("FAILED" if report.findings else "no crash, no hang, no lost good line")
     return 1 if report.findings else 0
+
+
+def _find_start(fork: bool) -> Start:
+    from .gateway import start_command
+
+    if not fork:
+        return start_command
+    from tests import command
+
+    return command.start
 
 
 def _ignore_sockets(folder: str, names: list[str]) -> list[str]:

@@ -191,7 +191,7 @@ def gateway(
     `pause` is the time from being ready to being killed, on average.
     """
     rng, begun = random.Random(seed), time.monotonic()
-    report = Report(kills=kills)
+    report = Report(kills=kills, seed=seed)
     with (
         ScriptedModel(script()) as model,
         ChatServer(limit=LIMIT, faults=_FAULTS, seed=seed, redeliver_seconds=0.5) as server,

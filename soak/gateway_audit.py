@@ -41,7 +41,9 @@ class Report:
     runs: int = 0
     failed_runs: Counter[str] = field(default_factory=Counter[str])  # by reason
     commands_run: int = 0
-    cut_calls: int = 0  # tool calls without a stored result; the model is told that they were cut off
+    cut_calls: int = (
+        0  # tool calls without a stored result; the model is told that they were cut off
+    )
     deliveries: int = 0
     files: int = 0
     wrong: list[str] = field(default_factory=list)

@@ -189,7 +189,9 @@ def _check_network(
             continue
         report.deliveries += 1
         if one.state != "sent" or one.platform_message_id not in places:
-            if one.state != "failed":
+            if one.state == "failed":
+                report.undeliverable += ":job:" in one.key  # others are counted with their chat
+            else:
                 yield f"delivery {one.num} ({one.state}, {one.platform_message_id}) is not shown"
             continue
         place = places[one.platform_message_id]

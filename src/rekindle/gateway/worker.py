@@ -314,6 +314,8 @@ class Worker:
         platform = self._context.find_platform(inbound.source.platform)
         if platform is None or not platform.can_edit or not self._context.edit_seconds:
             return None
+        if read_run(inbound) is not None:  # nobody waits for it, and it may have nothing to say
+            return None
         draft = LiveDraft(platform, inbound, self._context.edit_seconds, self._is_outbox_sent)
         draft.was_sent = inbound.state == "running"  # perhaps before a restart
         if self._draft is not None and self._draft.inbound.num == inbound.num:

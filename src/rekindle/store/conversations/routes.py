@@ -27,6 +27,7 @@ from .message_rows import decode_source, escape_optional
 
 ResetCheck: TypeAlias = Callable[[Route], str | None]  # reason to reset a route, if any
 
+
 def _decode_usage(text: str) -> dict[str, Usage]:
     return {
         model: Usage(Tokens(*tokens), Decimal(cost))
