@@ -24,6 +24,7 @@ from . import (
     refresh,
     report,
     sandbox,
+    schedule,
     store_run,
     sums,
 )
@@ -69,6 +70,7 @@ def parse() -> argparse.Namespace:
     processes.add_arguments(commands.add_parser("processes", help="background processes and peers"))
     picker.add_arguments(commands.add_parser("picker", help="first paint and keystrokes"))
     sandbox.add_arguments(commands.add_parser("sandbox", help="start of a confined command"))
+    schedule.add_arguments(commands.add_parser("schedule", help="idle cost and delay of jobs"))
     attacks.add_arguments(commands.add_parser("attacks", help="attacks from inside the sandbox"))
     warm.add_arguments(commands.add_parser("warm", help="warm starts with a real model"))
     judging.add_arguments(commands.add_parser("judge", help="verdicts against hidden labels"))
@@ -151,6 +153,7 @@ if __name__ == "__main__":
             "sums": sums,
             "processes": processes,
             "sandbox": sandbox,
+            "schedule": schedule,
             "warm": warm,
         }.get(args.command):
             section.run(args)
