@@ -228,6 +228,7 @@ class Worker:
                 logger.info("message %d is refused", inbound.num)
                 await conversation.refuse(inbound, refusal)
             elif (run := read_run(inbound)) is not None and run.kind == "command":
+                attempts.finish([inbound])  # the count must stand: it keeps others from running it
                 await conversation.run_command(inbound, run)
             else:
                 await self._stream_turn(inbound)
