@@ -14,13 +14,12 @@ from rekindle.agent.model.providers import Provider, find_violations
 from rekindle.store.conversations.inbox import InboundMessage
 from rekindle.testing import ChatServer
 
-from .schedule_audit import list_made_jobs
+from .schedule_audit import list_job_messages, list_made_jobs
 
 if TYPE_CHECKING:
     from .gateway import People
 
 GAVE_UP = "I couldn't answer this message"
-JOB = "[job]"  # how the result of a job that was made in a chat begins
 
 
 @dataclass
@@ -41,6 +40,7 @@ class Report:
     runs: int = 0
     failed_runs: Counter[str] = field(default_factory=Counter[str])  # by reason
     commands_run: int = 0
+    job_messages: frozenset[str] = frozenset()  # of the network: results, not answers
     cut_calls: int = (
         0  # tool calls without a stored result; the model is told that they were cut off
     )
@@ -76,6 +76,7 @@ def audit(store: Store, server: ChatServer, people: People, report: Report) -> N
         report.wrong.append(f"never taken in: {server.unacknowledged}")
     if any(store.inbox.get_counts()[:3]):
         report.wrong.append(f"left over: {store.inbox.get_counts()}")
+    report.job_messages = list_job_messages(store)
     for chat in sorted({*people.said, *people.commands}):
         report.wrong += _chat(store, server, people, report, chat)
     report.wrong += _transcripts(store, report)
@@ -98,7 +99,7 @@ def _chat(
     reasons = [one.reason for one in (*failed, *hopeless.values())]
     yield from (f"{chat}: undeliverable without a reason" for reason in reasons if not reason)
     missing = {one.text for one in failed}
-    texts = [one.text for one in server.list_sent(chat) if not one.text.startswith(JOB)]
+    texts = [one.text for one in server.list_sent(chat) if one.id not in report.job_messages]
     named = Counter(
         found for text in texts for found in re.findall(r"^Title set\.\n.*“(t\d+)”", text)
     )

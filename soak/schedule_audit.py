@@ -69,6 +69,15 @@ def list_made_jobs(store: Store, session: str) -> list[str]:
     return found
 
 
+def list_job_messages(store: Store) -> frozenset[str]:
+    """Return the network's ids of what jobs have posted."""
+    return frozenset(
+        one.platform_message_id
+        for one in _read_messages(store)[1]
+        if ":job:" in one.key and one.platform_message_id
+    )
+
+
 def _read_messages(store: Store) -> tuple[dict[int, InboundMessage], list[OutboundMessage]]:
     with store._engine.begin_read() as tx:
         inbound = INBOX_ROWS.find(tx, "WHERE num > ? ORDER BY num", (0,))
