@@ -72,7 +72,10 @@ def build_page(taken: list[Counts], commands: int) -> str:
     for one in taken:
         cells = [one.mode, f"`{one.way}`", *(f"{count:,}" for count in one[2:])]
         lines.append("| " + " | ".join(cells) + " |")
-    sums = [sum(one[column] for one in taken) for column in range(2, 6)]
+    sums = [
+        sum(one.tried for one in taken),
+        *(sum(getattr(one, field) for one in taken) for field in FIELDS),
+    ]
     lines.append("| | all | " + " | ".join(f"{count:,}" for count in sums) + " |")
     return "\n".join([*lines, ""])
 

@@ -40,7 +40,6 @@ PAUSE = 0.6  # seconds from being ready to being killed, on average
 READY = 30.0
 ATTEMPTS = 10  # deaths on one message before it is given up: we kill far more often than life does
 ENDING = 240.0
-QUIET = 15.0  # seconds without a due job, in which gateways are stopped
 LIMIT = 300
 _ROOTS = (Path(__file__).parents[1], Path(rekindle.__file__).parents[1])
 _LONG = " ".join(f"word{number}" for number in range(120))
@@ -289,12 +288,13 @@ def _kill(
 
 
 def _settle(store: Store, people: People, planner: Planner, report: Report) -> None:
-    """Wait until all is answered and has run, and no job is due soon, or nothing moves any more."""
+    """Pause the jobs and wait until all is answered and has run, or nothing moves any more."""
+    planner.pause()
     end = time.monotonic() + ENDING
     while time.monotonic() < end:
         counts = store.inbox.get_counts()
         is_quiet = people.open() - counts.undeliverable <= 0 and not any(counts[:3])
-        if is_quiet and not planner.count_open() and planner.find_next_run() > time.time() + QUIET:
+        if is_quiet and not planner.count_open():
             return
         time.sleep(0.2)
     report.wrong.append(

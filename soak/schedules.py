@@ -44,13 +44,18 @@ class Planner:
         self._next = 0.0
 
     def begin(self) -> None:
-        """Make the jobs that run again and again: each rule, work and target is among them."""
+        """Make the jobs that run again and again: each rule, work and target is among them.
+
+        A first run of each is asked for at once.
+        """
         for when in ("every 1m", "* * * * *"):
             for session in SESSIONS:
                 for target in TARGETS:
                     self._add(when, self._rng.choice(PROMPTS), target, session)
             for target in TARGETS:
                 self._add(when, "command", target, "new")
+        for id in self.planned:
+            self._ask(id)
 
     def act(self) -> None:
         """Make a job that runs once, or ask for a run, when it is time for that."""
@@ -74,10 +79,10 @@ class Planner:
                 " (SELECT job FROM job_runs WHERE state = 'running')"
             )[0][0]
 
-    def find_next_run(self) -> float:
-        """Return when the next run of any job is due."""
-        times = [job.next_run for job in self._store.jobs.list(limit=100_000) if job.next_run]
-        return min(times, default=float("inf"))
+    def pause(self) -> None:
+        """Let no more runs begin by a rule, and leave in the store when the next would be due."""
+        sql = "UPDATE jobs SET state = 'paused' WHERE state = 'active' AND rule NOT LIKE '%once%'"
+        self._store.jobs._write(lambda tx: tx.run(sql))
 
     def _add(self, when: str, kind: str, target: str, session: str) -> None:
         number = len(self.planned)

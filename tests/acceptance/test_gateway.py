@@ -310,13 +310,16 @@ def test_a_gateway_without_a_platform_says_what_to_set(place: Place) -> None:
 
 
 def test_gateways_that_are_killed_lose_and_repeat_nothing(target: str, tmp_path: Path) -> None:
-    """A few kills; `python -m soak gateway` makes hundreds of them."""
+    """A few kills, with jobs that run and deliver; `python -m soak gateway` makes hundreds of them."""
     gateways = 2 if target.startswith("postgresql") else 1
     report = gateway(
         target, tmp_path, kills=5, gateways=gateways, seed=gateways, pause=0.3, start=command.start
     )
     assert report.wrong == []
     assert report.messages > 10
+    assert report.runs >= 18, "each kind of rule, work and target"
+    assert report.deliveries > report.messages
+    assert report.files > 3
 
 
 def test_a_stranger_is_let_in_by_the_operator_and_put_out_again(place: Place) -> None:
