@@ -68,6 +68,9 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--target", help="as for crash")
     command.add_argument("--pause", type=float, help="seconds from being ready to being killed")
     command.add_argument(
+        "--minutes", type=float, default=float("inf"), help="kill no more after this time"
+    )
+    command.add_argument(
         "--fork", action="store_true", help="fork gateways off a process that has loaded everything"
     )
     command.add_argument(
@@ -115,6 +118,7 @@ def _gateway(options: argparse.Namespace, seed: int) -> int:
             gateways=count,
             seed=seed,
             pause=options.pause or gateway.PAUSE,
+            seconds=options.minutes * 60,
             progress=progress,
             start=_find_start(options.fork),
         )

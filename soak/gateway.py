@@ -182,12 +182,14 @@ def gateway(
     seed: int = 0,
     can_edit: bool = True,
     pause: float = PAUSE,
+    seconds: float = float("inf"),
     progress: Callable[[int], None] | None = None,
     start: Start = start_command,
 ) -> Report:
     """Run gateways on `target`, kill them `kills` times, and tell what came of it.
 
-    `pause` is the time from being ready to being killed, on average.
+    `pause` is the time from being ready to being killed, on average. After `seconds`, no more are
+    killed.
     """
     rng, begun = random.Random(seed), time.monotonic()
     report = Report(kills=kills, seed=seed)
@@ -202,7 +204,9 @@ def gateway(
             with open_store(target) as store:
                 planner = Planner(store, random.Random(seed + 1), folder / "effects")
                 planner.begin()
-                report.when = _kill(store, lives, people, planner, rng, kills, pause, progress)
+                end = begun + seconds
+                report.when = _kill(store, lives, people, planner, rng, kills, pause, end, progress)
+                report.kills = report.when.total()
                 people.wait_for(lives)  # one that is still starting cannot stop in good order
                 _settle(store, people, planner, report)
             for life in lives:
@@ -265,10 +269,13 @@ def _kill(
     rng: random.Random,
     kills: int,
     pause: float,
+    last: float,
     progress: Callable[[int], None] | None,
 ) -> Counter[str]:
     when: Counter[str] = Counter()
     for kill in range(1, kills + 1):
+        if time.monotonic() > last:
+            break
         if rng.random() < 0.9:  # now and then it dies before it is ready
             people.wait_for(lives)
         end = time.monotonic() + min(rng.expovariate(1 / pause), 4.0)

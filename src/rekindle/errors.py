@@ -67,6 +67,10 @@ class StoreError(RekindleError):
     """The store failed."""
 
 
+class TurnTakenOver(RekindleError):
+    """Another process has taken over the turn."""
+
+
 class StoreBusy(StoreError):
     """Another writer held the database lock for too long."""
 

@@ -84,7 +84,8 @@ TurnEvent: TypeAlias = StreamEvent | ToolCalled | ToolReturned | Compacted | Tur
 class TurnContext(NamedTuple):
     """Everything a turn runs with. `opening` precedes the stored messages and is never stored.
 
-    Usage counts for the session, and for the conversation `key` if there is one.
+    Usage counts for the session, and for the conversation `key` if there is one. `append` stores a
+    message instead of the store's own, and raises if the turn has been taken over.
     """
 
     model: Model
@@ -97,6 +98,7 @@ class TurnContext(NamedTuple):
     compress: CompressCallback | None = None
     advise: Advisor | None = None
     key: str | None = None
+    append: Callable[[Session, Message], object] | None = None
 
 
 async def run_turn(
@@ -206,7 +208,8 @@ class _TurnRunner:
         return result._replace(content=f"{result.content}\n\n{ADVICE_MARK} {advice}")
 
     async def _store_message(self, message: Message) -> None:
-        await self._executor.run(self._executor.store.append, self._session, message)
+        append = self._context.append or self._executor.store.append
+        await self._executor.run(append, self._session, message)
         self._messages.append(message)
 
     async def _add_steering(self) -> None:

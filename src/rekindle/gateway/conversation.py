@@ -13,6 +13,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from time import time
 from typing import TypeAlias
 
@@ -67,6 +68,7 @@ class Conversation:
         self.partial_answer = ""  # text of the answer in progress
         self._context = context
         self._executor = context.executor
+        self._inbox = context.executor.store.inbox
         self._splitter = splitter
         self._joined: list[InboundMessage] = []  # messages that the running turn answers
         self._session: Session | None = None  # of the running turn
@@ -129,6 +131,7 @@ class Conversation:
             compress=self._compress,
             advise=self._context.advise,
             key=self.key,
+            append=partial(self._inbox.append_in_turn, inbound, self._context.instance),
         )
         try:
             async with aclosing(run_turn(self._executor, session, turn_context)) as events:
@@ -357,9 +360,8 @@ class Conversation:
     async def _finish_turn(self, inbound: InboundMessage, route: Route, ended: TurnEnded) -> None:
         text = ended.message.text
         parts = () if is_nothing(read_run(inbound), text) else self._splitter(text)
-        store = self._executor.store
         self.outbound = await self._executor.run(
-            store.inbox.finish_turn,
+            self._inbox.finish_turn,
             self._joined,
             ended.session,
             [ended.message],
@@ -368,9 +370,10 @@ class Conversation:
                 *((inbound.source, part) for part in parts),
             ],
             reason=ended.reason,
+            instance=self._context.instance,
         )
         self.partial_answer = ""
-        await self._executor.run(store.routes.touch, self.key)
+        await self._executor.run(self._executor.store.routes.touch, self.key)
         if self._context.gate is not None:
             total = Usage()
             for usage in ended.usage.values():
