@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from . import (
     agents,
+    attacks,
     choosing,
     gateway,
     growth,
@@ -23,6 +24,7 @@ from . import (
     refresh,
     report,
     sandbox,
+    schedule,
     store_run,
     sums,
 )
@@ -67,7 +69,9 @@ def parse() -> argparse.Namespace:
     sums.add_arguments(commands.add_parser("sums", help="usage and insights over many sessions"))
     processes.add_arguments(commands.add_parser("processes", help="background processes and peers"))
     picker.add_arguments(commands.add_parser("picker", help="first paint and keystrokes"))
-    sandbox.add_arguments(commands.add_parser("sandbox", help="start of a command, and attacks"))
+    sandbox.add_arguments(commands.add_parser("sandbox", help="start of a confined command"))
+    schedule.add_arguments(commands.add_parser("schedule", help="idle cost and delay of jobs"))
+    attacks.add_arguments(commands.add_parser("attacks", help="attacks from inside the sandbox"))
     warm.add_arguments(commands.add_parser("warm", help="warm starts with a real model"))
     judging.add_arguments(commands.add_parser("judge", help="verdicts against hidden labels"))
     return parser.parse_args()
@@ -140,6 +144,7 @@ if __name__ == "__main__":
             "choose": choosing,
             "recall": recall,
             "agents": agents,
+            "attacks": attacks,
             "hooks": hooks,
             "redact": redaction,
             "refresh": refresh,
@@ -148,6 +153,7 @@ if __name__ == "__main__":
             "sums": sums,
             "processes": processes,
             "sandbox": sandbox,
+            "schedule": schedule,
             "warm": warm,
         }.get(args.command):
             section.run(args)

@@ -1,9 +1,8 @@
-"""What a sandbox adds to the start of a command, and what attacks did in it.
+"""What a sandbox adds to the start of a command.
 
-    python -m bench sandbox [--quick] [--no-attacks]
+    python -m bench sandbox [--quick]
 
-The floor is a bare fork and exec of `/bin/true`, taken between the confined ones in the same run. The
-attacks (tests/attacks) run behind a wall of their own, with approval switched off.
+The floor is a bare fork and exec of `/bin/true`, taken between the confined ones in the same run.
 """
 
 from __future__ import annotations
@@ -16,9 +15,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
-
-from tests.attacks import suite
 
 from rekindle.sandbox.detection import open_sandbox
 from rekindle.sandbox.sandbox import ConfineRequest, Sandbox
@@ -83,39 +79,14 @@ def build_start_table(taken: Mapping[str, list[float]]) -> list[str]:
     return lines
 
 
-def build_attack_table(limit: int | None) -> list[str]:
-    """Run the attacks in every way and sandbox; return the table of what they did."""
-    attacks = suite.list_attacks()[:limit]
-    lines = [
-        "| way in | sandbox | attacks | effects outside | protected files read | connections |",
-        "|---|---|---:|---:|---:|---:|",
-    ]
-    for mode, way in suite.CASES:
-        reports = suite.run_attacks(way, attacks, mode)
-        counts = [_count(reports, field) for field in ("effects", "read", "connections")]
-        shown = " | ".join(map(str, counts))
-        lines.append(f"| `{way}` | {mode} | {len(reports)} | {shown} |")
-    return lines
-
-
-def _count(reports: list[dict[str, Any]], field: str) -> int:
-    return sum(bool(one[field]) for one in reports)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="a few runs; writes no results")
-    parser.add_argument(
-        "--no-attacks", action="store_true", help="only the start; writes no results"
-    )
 
 
 def run(args: argparse.Namespace) -> None:
     lines = ["## Sandbox", "", f"`python -m bench sandbox`, {report.machine()}.", ""]
     lines += build_start_table(measure_starts(10 if args.quick else ROUNDS))
-    if not args.no_attacks:
-        lines += ["", "Attacks (`tests/attacks`), with approval switched off:", ""]
-        lines += build_attack_table(5 if args.quick else None)
     table = "\n".join([*lines, ""])
     print(table)
-    if not args.quick and not args.no_attacks:
+    if not args.quick:
         report.write("sandbox", table)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
+import tempfile
 import time
 from pathlib import Path
 
-from .crash import crash, place
+from .crash import Start, crash, place
 from .journal import entries
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
@@ -64,6 +66,16 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--gateways", type=int, help="default: 1, on PostgreSQL 2")
     command.add_argument("--seed", type=int, help="of what is said and when; default: the time")
     command.add_argument("--target", help="as for crash")
+    command.add_argument("--pause", type=float, help="seconds from being ready to being killed")
+    command.add_argument(
+        "--minutes", type=float, default=float("inf"), help="kill no more after this time"
+    )
+    command.add_argument(
+        "--fork", action="store_true", help="fork gateways off a process that has loaded everything"
+    )
+    command.add_argument(
+        "--record", action="store_true", help="write the figures into bench/RESULTS.md"
+    )
     command.set_defaults(run=_gateway)
     command = commands.add_parser("processes", help="start and kill, and kill -9 of their keepers")
     command.add_argument("--cycles", type=int, default=1000)
@@ -100,12 +112,29 @@ def _gateway(options: argparse.Namespace, seed: int) -> int:
         count = options.gateways or (2 if shared else 1)
         _say(f"{count} gateways, {options.kills} kills, seed {seed}, on {target}")
         report = gateway.gateway(
-            target, folder, kills=options.kills, gateways=count, seed=seed, progress=progress
+            target,
+            folder,
+            kills=options.kills,
+            gateways=count,
+            seed=seed,
+            pause=options.pause or gateway.PAUSE,
+            seconds=options.minutes * 60,
+            progress=progress,
+            start=_find_start(options.fork),
         )
+        if report.wrong:
+            kept = tempfile.mkdtemp(prefix="rekindle-soak-failed-")
+            shutil.copytree(folder.parent, kept, dirs_exist_ok=True, ignore=_ignore_sockets)
+            _say(f"seed {seed}; logs, and the store if it is a file, are kept in {kept}")
     _say(report.summary())
-    for one in report.wrong[:20]:
+    for one in report.wrong[:40]:
         _say(f"  {one}")
-    _say("FAILED" if report.wrong else "every message was answered once, or marked undeliverable")
+    _say("FAILED" if report.wrong else "every message, run and result came once, or says why not")
+    if options.record:
+        from .gateway_results import record
+
+        engine = "PostgreSQL" if shared else "SQLite"
+        record(f"{engine}, {count} gateway{'s' if count > 1 else ''}", report)
     return 1 if report.wrong else 0
 
 
@@ -137,6 +166,20 @@ def _fuzz(options: argparse.Namespace, seed: int) -> int:
         _say(f"  and {report.repeated:,} times more")
     _say("FAILED" if report.findings else "no crash, no hang, no lost good line")
     return 1 if report.findings else 0
+
+
+def _find_start(fork: bool) -> Start:
+    from .gateway import start_command
+
+    if not fork:
+        return start_command
+    from tests import command
+
+    return command.start
+
+
+def _ignore_sockets(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if (Path(folder) / name).is_socket()]
 
 
 class _Progress:

@@ -1,4 +1,4 @@
-"""Kill gateways with `kill -9` at random moments of conversations, then hold them to their word.
+"""Kill gateways with `kill -9` at random moments of conversations and runs, and hold them to their word.
 
 People talk in several chats on the wire of the in-memory platform, which loses connections and
 refuses now and then; the model is scripted, so the right answer to each message is known. In the end
@@ -26,6 +26,8 @@ from rekindle.testing import ChatServer, NetworkFaults, ScriptedModel
 from rekindle.types import Source
 
 from .gateway_audit import GAVE_UP, Report, audit
+from .schedule_audit import audit_schedules
+from .schedules import Planner
 
 Start: TypeAlias = Callable[..., subprocess.Popen[bytes]]
 
@@ -37,7 +39,7 @@ OPEN = 24  # messages that wait for an answer at one time
 PAUSE = 0.6  # seconds from being ready to being killed, on average
 READY = 30.0
 ATTEMPTS = 10  # deaths on one message before it is given up: we kill far more often than life does
-ENDING = 120.0
+ENDING = 240.0
 LIMIT = 300
 _ROOTS = (Path(__file__).parents[1], Path(rekindle.__file__).parents[1])
 _LONG = " ".join(f"word{number}" for number in range(120))
@@ -49,26 +51,29 @@ ANSWERS = {
     "long": "<{user}> " + _LONG,
     "tool": "<{user}> the tool was used",
     "tools": "<{user}> both tools were used, and twice",
+    "later": "<{user}> I will come back to it",
 }
+JOB_ANSWERS = {**ANSWERS, "quiet": "NOTHING"}
 
 
 def script() -> dict[str, Any]:
     """Script the model's answer to each kind of message."""
     call = {"name": "terminal", "arguments": {"command": "sleep 0.05; echo done"}}
+    job = {"action": "add", "when": "1s", "prompt": "come back."}
     calls = {
         "tool": [{"calls": [call]}],
+        "later": [{"calls": [{"name": "schedule", "arguments": job}]}],
         "tools": [{"text": "I look.", "calls": [call, call]}, {"calls": [call]}],
     }
     pace = {"slow": {"chunk": 4, "pause": 0.02}, "plain": {"wait": 0.05}}
-    return {
-        "turns": [
-            {
-                "user": f" {kind}.",
-                "steps": [*calls.get(kind, []), {"text": text, **pace.get(kind, {})}],
-            }
-            for kind, text in ANSWERS.items()
-        ]
-    }
+    turns = [
+        {
+            "user": f" {kind}.",
+            "steps": [*calls.get(kind, []), {"text": text, **pace.get(kind, {})}],
+        }
+        for kind, text in JOB_ANSWERS.items()
+    ]
+    return {"turns": [*turns, {"user": "come back.", "steps": [{"text": "[job] {user}"}]}]}
 
 
 class People:
@@ -110,7 +115,7 @@ class People:
 
     def open(self) -> int:
         """How many messages are not answered yet."""
-        heads = ("<m", "Title set.", GAVE_UP)
+        heads = ("<m", "Title set.", GAVE_UP)  # what a job reports starts with <j or [job]
         begun = sum(shown.text.startswith(heads) for shown in self._server.list_sent())
         return self.count - begun
 
@@ -150,8 +155,11 @@ class Life:
         instance = self.instance
         if instance is None:
             return "while starting"
-        turns, sends = _at_work(store, instance)
-        return "in a turn" if turns else "while sending" if sends else "between messages"
+        turns, runs, sends = _at_work(store, instance)
+        if turns and runs:
+            return "in turns and runs"
+        at_work = "in a turn" if turns else "in a run" if runs else "while sending" if sends else ""
+        return at_work or "between messages"
 
     def kill(self) -> None:
         self.process.kill()
@@ -174,15 +182,17 @@ def gateway(
     seed: int = 0,
     can_edit: bool = True,
     pause: float = PAUSE,
+    seconds: float = float("inf"),
     progress: Callable[[int], None] | None = None,
     start: Start = start_command,
 ) -> Report:
     """Run gateways on `target`, kill them `kills` times, and tell what came of it.
 
-    `pause` is the time from being ready to being killed, on average.
+    `pause` is the time from being ready to being killed, on average. After `seconds`, no more are
+    killed.
     """
     rng, begun = random.Random(seed), time.monotonic()
-    report = Report(kills=kills)
+    report = Report(kills=kills, seed=seed)
     with (
         ScriptedModel(script()) as model,
         ChatServer(limit=LIMIT, faults=_FAULTS, seed=seed, redeliver_seconds=0.5) as server,
@@ -192,9 +202,13 @@ def gateway(
         lives = [Life(env, folder / f"gateway-{n}.log", start) for n in range(gateways)]
         try:
             with open_store(target) as store:
-                report.when = _kill(store, lives, people, rng, kills, pause, progress)
+                planner = Planner(store, random.Random(seed + 1), folder / "effects")
+                planner.begin()
+                end = begun + seconds
+                report.when = _kill(store, lives, people, planner, rng, kills, pause, end, progress)
+                report.kills = report.when.total()
                 people.wait_for(lives)  # one that is still starting cannot stop in good order
-                _settle(store, people, report)
+                _settle(store, people, planner, report)
             for life in lives:
                 if code := life.stop():
                     report.wrong.append(f"a gateway that was told to stop ended with {code}")
@@ -207,6 +221,7 @@ def gateway(
         ]
         with open_store(target) as store:
             audit(store, server, people, report)
+            audit_schedules(store, server, planner, JOB_ANSWERS, report)
     report.seconds = time.monotonic() - begun
     return report
 
@@ -229,37 +244,44 @@ def _environment(
         "REKINDLE_GATEWAY_LEASE_SECONDS": "2",
         "REKINDLE_GATEWAY_TURN_ATTEMPTS": str(ATTEMPTS),
         "REKINDLE_GATEWAY_EDIT_SECONDS": "0.05",
-        "REKINDLE_AGENT_TOOLS": "terminal",
+        "REKINDLE_AGENT_TOOLS": "terminal,schedule",
     }
 
 
-def _at_work(store: Store, instance: str) -> tuple[int, int]:
-    """In how many conversations a gateway has a turn running, and in how many it sends."""
+def _at_work(store: Store, instance: str) -> tuple[int, int, int]:
+    """How many turns and how many runs of jobs a gateway is in, and in how many chats it sends."""
     running = (
-        "SELECT count(*) FROM leases l JOIN inbox i ON i.key = l.key"
-        " WHERE l.instance = ? AND i.state IN ('waiting', 'running') AND i.state = 'running'"
+        "SELECT count(*), coalesce(sum(CASE WHEN i.key LIKE '%:job:%' THEN 1 ELSE 0 END), 0)"
+        " FROM leases l JOIN inbox i ON i.key = l.key WHERE l.instance = ? AND i.attempts > 0"
+        " AND i.state IN ('waiting', 'running')"
     )
     sending = "SELECT count(*) FROM leases WHERE instance = ? AND substr(key, 1, 4) = 'out:'"
     with store._engine.begin_read() as tx:
-        return tx.run(running, (instance,))[0][0], tx.run(sending, (instance,))[0][0]
+        everything, runs = map(int, tx.run(running, (instance,))[0])
+        return everything - runs, runs, tx.run(sending, (instance,))[0][0]
 
 
 def _kill(
     store: Store,
     lives: list[Life],
     people: People,
+    planner: Planner,
     rng: random.Random,
     kills: int,
     pause: float,
+    last: float,
     progress: Callable[[int], None] | None,
 ) -> Counter[str]:
     when: Counter[str] = Counter()
     for kill in range(1, kills + 1):
+        if time.monotonic() > last:
+            break
         if rng.random() < 0.9:  # now and then it dies before it is ready
             people.wait_for(lives)
         end = time.monotonic() + min(rng.expovariate(1 / pause), 4.0)
         while (left := end - time.monotonic()) > 0:
             people.speak()
+            planner.act()
             time.sleep(min(left, rng.random() * 0.1))
         life = rng.choice(lives)
         if life.process.poll() is not None:
@@ -272,15 +294,20 @@ def _kill(
     return when
 
 
-def _settle(store: Store, people: People, report: Report) -> None:
-    """Wait until everything is answered, or nothing moves any more."""
+def _settle(store: Store, people: People, planner: Planner, report: Report) -> None:
+    """Pause the jobs and wait until all is answered and has run, or nothing moves any more."""
+    planner.pause()
     end = time.monotonic() + ENDING
     while time.monotonic() < end:
         counts = store.inbox.get_counts()
-        if people.open() - counts.undeliverable <= 0 and not any(counts[:3]):
+        is_quiet = people.open() - counts.undeliverable <= 0 and not any(counts[:3])
+        if is_quiet and not planner.count_open():
             return
         time.sleep(0.2)
-    report.wrong.append(f"not all was answered within {ENDING:g} s")
+    report.wrong.append(
+        f"not all was done within {ENDING:g} s: {store.inbox.get_counts()}, {people.open()} messages"
+        f" and {planner.count_open()} runs are open"
+    )
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 
@@ -13,6 +13,8 @@ from rekindle.agent.model.normalize import normalize_messages
 from rekindle.agent.model.providers import Provider, find_violations
 from rekindle.store.conversations.inbox import InboundMessage
 from rekindle.testing import ChatServer
+
+from .schedule_audit import list_job_messages, list_made_jobs
 
 if TYPE_CHECKING:
     from .gateway import People
@@ -33,6 +35,17 @@ class Report:
     model_calls: int = 0
     repeats: int = 0
     seconds: float = 0.0
+    seed: int = 0
+    jobs: int = 0
+    runs: int = 0
+    failed_runs: Counter[str] = field(default_factory=Counter[str])  # by reason
+    commands_run: int = 0
+    job_messages: frozenset[str] = frozenset()  # of the network: results, not answers
+    cut_calls: int = (
+        0  # tool calls without a stored result; the model is told that they were cut off
+    )
+    deliveries: int = 0
+    files: int = 0
     wrong: list[str] = field(default_factory=list)
 
     def summary(self) -> str:
@@ -41,9 +54,15 @@ class Report:
             f" {self.messages} messages and {self.commands} commands,"
             f" {self.undeliverable} answers undeliverable and {self.given_up} messages given up, with"
             f" the reason;"
+            f" {self.jobs} jobs with {self.runs} runs ({self.describe_failed()}),"
+            f" {self.deliveries} deliveries to chats and {self.files} to the folder;"
             f" {self.model_calls} model calls, {self.repeats} sends repeated and recognised;"
             f" {len(self.wrong)} promises broken"
         )
+
+    def describe_failed(self) -> str:
+        found = ", ".join(f"{count} {reason}" for reason, count in self.failed_runs.most_common())
+        return found or "none failed"
 
     def moments(self) -> str:
         return ", ".join(f"{count} {what}" for what, count in self.when.most_common())
@@ -57,9 +76,10 @@ def audit(store: Store, server: ChatServer, people: People, report: Report) -> N
         report.wrong.append(f"never taken in: {server.unacknowledged}")
     if any(store.inbox.get_counts()[:3]):
         report.wrong.append(f"left over: {store.inbox.get_counts()}")
+    report.job_messages = list_job_messages(store)
     for chat in sorted({*people.said, *people.commands}):
         report.wrong += _chat(store, server, people, report, chat)
-    report.wrong += _transcripts(store)
+    report.wrong += _transcripts(store, report)
     report.wrong += [f"verify: {finding}" for finding in store.verify()]
 
 
@@ -79,7 +99,7 @@ def _chat(
     reasons = [one.reason for one in (*failed, *hopeless.values())]
     yield from (f"{chat}: undeliverable without a reason" for reason in reasons if not reason)
     missing = {one.text for one in failed}
-    texts = [shown.text for shown in server.list_sent(chat)]
+    texts = [one.text for one in server.list_sent(chat) if one.id not in report.job_messages]
     named = Counter(
         found for text in texts for found in re.findall(r"^Title set\.\n.*“(t\d+)”", text)
     )
@@ -121,6 +141,11 @@ def _words(
     ]
     if finals != placed:
         yield f"{chat}: the stored answers are not those that were given"
+    owned = [job.id for job in store.jobs.list(owner=f"agent:main:memory:dm:{chat}", limit=10_000)]
+    for id in {*list_made_jobs(store, session)} - {*owned}:
+        yield f"{chat}: was told that job {id} was made, there is none"
+    if len(owned) > sum(text.endswith(" later.") for text, _ in said):
+        yield f"{chat}: has made {len(owned)} jobs, more than it was asked for"
 
 
 def is_final(message: Message) -> bool:
@@ -133,10 +158,24 @@ def _differing(shown: str, wanted: str) -> str:
     return f"…{shown[start : place + 80]!r}\n    wanted …{wanted[start : place + 80]!r}"
 
 
-def _transcripts(store: Store) -> Iterator[str]:
-    for session in store.recent(10_000):
+def _transcripts(store: Store, report: Report) -> Iterator[str]:
+    """Return the sessions that cannot go on as they are loaded for a provider."""
+    for session in store.recent(100_000):
         messages = store.messages(session)
+        report.cut_calls += _count_unanswered(messages)
         for provider in get_args(Provider):
             found = find_violations(provider, normalize_messages(messages, provider))
             if found:
                 yield f"session {session.id} is not valid for {provider}: {found[0]}"
+
+
+def _count_unanswered(messages: Sequence[Message]) -> int:
+    """Count the calls without a result before the next message that is none: a kill cut them off."""
+    count, open_calls = 0, list[str]()
+    for message in (*messages, Message("user", "")):
+        if message.role == "tool":
+            open_calls = [id for id in open_calls if id != message.tool_call_id]
+        else:
+            count += len(open_calls)
+            open_calls = [call.id for call in message.tool_calls]
+    return count

@@ -6,6 +6,7 @@
     │   └── TitleTaken              another session of this owner has the title
     ├── NotFound                    no session (message, rewind) with that name
     │   └── AmbiguousName           more than one match: the message lists the candidates
+    ├── TurnTakenOver               another process has taken over the turn; nothing was written
     ├── StoreError                  the store failed
     │   ├── StoreBusy               another writer held the lock for longer than `store.busy_seconds`
     │   ├── StoreFull               no space left; nothing was written
@@ -65,6 +66,10 @@ class AmbiguousName(NotFound):
 
 class StoreError(RekindleError):
     """The store failed."""
+
+
+class TurnTakenOver(RekindleError):
+    """Another process has taken over the turn."""
 
 
 class StoreBusy(StoreError):

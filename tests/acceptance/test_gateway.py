@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from soak.gateway import gateway
 
+from rekindle import open_store
 from rekindle.testing import ChatServer, ScriptedModel
 from rekindle.types import Source
 from tests import command
@@ -28,6 +29,7 @@ SCRIPT = {
     "turns": [
         {"user": "ponder", "steps": [{"text": "at last"}]},
         {"user": "slow", "steps": [{"text": "at last", "wait": 1.0}]},
+        {"user": "in pieces", "steps": [{"text": "piece by piece" * 4, "chunk": 2, "pause": 0.1}]},
         {
             "user": "look",
             "steps": [
@@ -310,13 +312,36 @@ def test_a_gateway_without_a_platform_says_what_to_set(place: Place) -> None:
 
 
 def test_gateways_that_are_killed_lose_and_repeat_nothing(target: str, tmp_path: Path) -> None:
-    """A few kills; `python -m soak gateway` makes hundreds of them."""
+    """A few kills, with jobs that run and deliver; `python -m soak gateway` makes hundreds of them."""
     gateways = 2 if target.startswith("postgresql") else 1
     report = gateway(
         target, tmp_path, kills=5, gateways=gateways, seed=gateways, pause=0.3, start=command.start
     )
     assert report.wrong == []
     assert report.messages > 10
+    assert report.runs >= 18, "each kind of rule, work and target"
+    assert report.deliveries > report.messages
+    assert report.files > 3
+
+
+def test_a_gateway_that_was_overtaken_disturbs_no_answer(place: Place) -> None:
+    place.env["REKINDLE_GATEWAY_EDIT_SECONDS"] = "0.05"
+    answer = "piece by piece" * 4
+    with place.gateway() as first:
+        place.server.post_message(ADA, "in pieces")
+        wait_until(lambda: any("…" in one.text for one in place.server.list_sent("ada")))
+        first.send_signal(signal.SIGSTOP)  # as on a host that is suspended
+        with place.gateway():
+            place.reads("ada", answer)
+            first.send_signal(signal.SIGCONT)
+            first.send_signal(signal.SIGTERM)
+            _, log = first.communicate(timeout=PATIENCE)
+            assert "taken over" in log or "another process" in log
+            place.reads("ada", answer)
+    (route,) = json.loads(place.run("gateway", "routes", "--json").stdout)
+    with open_store(place.env["REKINDLE_STORE"]) as store:
+        said = [message.text for message in store.messages(route["session"])]
+    assert said == ["in pieces", answer]
 
 
 def test_a_stranger_is_let_in_by_the_operator_and_put_out_again(place: Place) -> None:

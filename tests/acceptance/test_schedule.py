@@ -22,7 +22,7 @@ from tests.waiting import wait_until
 ADA = Source("memory", "ada", user_id="1", user_name="Ada")
 SCRIPT = {
     "turns": [
-        {"user": "quiet", "steps": [{"text": "NOTHING"}]},
+        {"user": "quiet", "steps": [{"text": "NOTHING", "chunk": 1, "pause": 0.1}]},
         {
             "user": "remind me",
             "steps": [
@@ -148,6 +148,7 @@ def test_a_killed_gateway_neither_loses_nor_repeats_a_run(home: Home) -> None:
 
 
 def test_a_silent_job_says_nothing_when_there_is_nothing_to_say(home: Home) -> None:
+    home.env["REKINDLE_GATEWAY_EDIT_SECONDS"] = "0.05"  # not even while it is being said
     with home.gateway():
         wait_until(lambda: home.server.listeners == 1)
         job = home.json("schedule", "add", "1s", "quiet", "--silent", "--deliver", "memory:ops")

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from rekindle import Message, Store, ToolCall, open_store
-from rekindle.errors import InvalidInput, NotFound
+from rekindle.errors import InvalidInput, NotFound, TurnTakenOver
 from rekindle.types import Source
 from tests.conftest import Clock
 from tests.contract.messages import answer, texts, user
@@ -227,6 +227,27 @@ def test_a_turn_can_start_on_a_message_that_stands_there_already(store: Store) -
     store.inbox.finish_turn([begun], session, [answer("hi")], [(ADA, "hi")])
     with pytest.raises(NotFound):
         store.inbox.start_turn_at(letter, session.id, 0)
+
+
+def test_who_was_overtaken_writes_nothing_into_the_turn(store: Store, clock: Clock) -> None:
+    letter = accept(store, "hello", "m1").inbound
+    session = store.begin(owner=KEY)
+    begun = store.inbox.start_turn(letter, session)
+    store.inbox.append_in_turn(begun, "a", session, answer("first"))
+    clock.now += LEASE + 1
+    store.inbox.append_in_turn(begun, "a", session, answer("late, but nobody took over"))
+    assert store.inbox.adopt_conversations("b", LEASE) == [KEY]
+    with pytest.raises(TurnTakenOver):
+        store.inbox.append_in_turn(begun, "a", session, answer("too late"))
+    with pytest.raises(TurnTakenOver):
+        store.inbox.finish_turn([begun], session, [answer("too late")], [], instance="a")
+    assert store.inbox.list_waiting(KEY) == [begun]
+    store.inbox.finish_turn([begun], session, [answer("done")], [(ADA, "done")], instance="b")
+    assert store.inbox.release_lease(KEY, "b") == []
+    with pytest.raises(TurnTakenOver):
+        store.inbox.append_in_turn(begun, "a", session, answer("much too late"))
+    said = ["hello", "first", "late, but nobody took over", "done"]
+    assert texts(store, session) == said
 
 
 def test_a_letter_is_closed_once(store: Store) -> None:

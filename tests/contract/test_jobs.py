@@ -7,7 +7,7 @@ import pytest
 from rekindle import Store
 from rekindle.errors import InvalidInput, NotFound
 from rekindle.routing.schedule_rule import ScheduleRule
-from rekindle.store.conversations.jobs import JobPlan, ScheduledJob
+from rekindle.store.conversations.jobs import IS_DUE, JobPlan, ScheduledJob
 from rekindle.types import Source
 from tests.conftest import Clock
 from tests.contract.messages import user
@@ -142,6 +142,23 @@ def test_a_job_is_paused_resumed_and_removed(store: Store, clock: Clock) -> None
     assert store.jobs.list() == []
     with pytest.raises(NotFound):
         store.jobs.find("build")
+
+
+def test_due_jobs_are_found_by_an_index(store: Store, clock: Clock) -> None:
+    def add_many() -> None:
+        for number in range(2000):
+            store.jobs.add(PLAN, clock.now + 60 + number)
+
+    store.transaction(add_many)
+    is_sqlite = store.stats().engine == "sqlite"
+    explain = "EXPLAIN QUERY PLAN" if is_sqlite else "EXPLAIN"
+    with store._engine.begin_read() as tx:  # pyright: ignore[reportPrivateUsage]
+        rows = tx.run(f"{explain} SELECT num FROM jobs WHERE {IS_DUE}", (clock.now,))
+    plan = " ".join(str(row[-1]) for row in rows)
+    assert "jobs_due" in plan
+    assert "jobs_requested" in plan
+    assert "SCAN jobs" not in plan
+    assert "Seq Scan on jobs" not in plan
 
 
 def test_failed_messages_are_queued_again(store: Store) -> None:

@@ -143,6 +143,7 @@ def test_usage_is_added_to_a_conversation_without_activity(store: Store, clock: 
     from rekindle.types import Tokens, Usage
 
     before = store.routes.open(KEY, ADA)
+    store.append(store.begin(id=before.session), user("hello"))
     clock.forward(5)
-    after = store.routes.add_usage(KEY, {"m": Usage(Tokens(input=3))})
+    after = store.routes.add_usage(KEY, before.session, Usage(Tokens(input=3)), "m")
     assert (after.updated, after.tokens.input) == (before.updated, 3)

@@ -101,12 +101,21 @@ def test_a_conversation_follows_its_session_into_a_child(store: Store) -> None:
 
 
 def test_activity_and_tokens_add_up(store: Store, clock: Clock) -> None:
-    store.routes.open(KEY, ADA)
+    route = store.routes.open(KEY, ADA)
+    talk(store, route)
     clock.now += 60
-    store.routes.touch(KEY, {"small": Usage(Tokens(input=5, output=2), Decimal("0.01"))})
-    store.routes.touch(KEY, {"small": Usage(Tokens(output=1)), "large": Usage(Tokens(input=7))})
+    store.routes.touch(KEY)
+    for model, used in (
+        ("small", Usage(Tokens(input=5, output=2), Decimal("0.01"))),
+        ("small", Usage(Tokens(output=1))),
+        ("large", Usage(Tokens(input=7))),
+    ):
+        store.routes.add_usage(KEY, route.session, used, model)
+    with pytest.raises(NotFound):
+        store.routes.add_usage(KEY, "nowhere", Usage(Tokens(input=1)), "small")
     route = store.routes.get(KEY)
-    assert route.tokens == Tokens(input=12, output=3)
+    assert route.tokens == Tokens(input=12, output=3) == store.session(route.session).tokens
+    assert store.usage(route.session) == route.usage
     assert route.usage == {
         "small": Usage(Tokens(input=5, output=3), Decimal("0.01")),
         "large": Usage(Tokens(input=7)),

@@ -83,7 +83,11 @@ TurnEvent: TypeAlias = StreamEvent | ToolCalled | ToolReturned | Compacted | Tur
 
 
 class TurnContext(NamedTuple):
-    """Everything a turn runs with. `opening` precedes the stored messages and is never stored."""
+    """Everything a turn runs with. `opening` precedes the stored messages and is never stored.
+
+    Usage counts for the session, and for the conversation `key` if there is one. `append` stores a
+    message instead of the store's own, and raises if the turn has been taken over.
+    """
 
     model: Model
     toolbox: Toolbox
@@ -94,6 +98,8 @@ class TurnContext(NamedTuple):
     steering: SteeringSource | None = None  # messages that arrived during the turn
     compress: CompressCallback | None = None
     advise: Advisor | None = None
+    key: str | None = None
+    append: Callable[[Session, Message], object] | None = None
 
 
 async def run_turn(
@@ -168,9 +174,11 @@ class _TurnRunner:
         usage = Usage(tokens, self._context.price.compute_cost(tokens))
         self._usage = self._usage.add(usage)
         if any(tokens):
-            name = self._context.model.endpoint.model
-            add = self._executor.store.add_usage
-            await self._executor.run(add, self._session, *usage, model=name)
+            name, store = self._context.model.endpoint.model, self._executor.store
+            if (key := self._context.key) is not None:
+                await self._executor.run(store.routes.add_usage, key, self._session, usage, name)
+            else:
+                await self._executor.run(store.add_usage, self._session, *usage, model=name)
 
     async def _run_calls(self, message: Message) -> AsyncGenerator[TurnEvent]:
         """Store the calls, run them concurrently, and store each result as it arrives."""
@@ -201,7 +209,8 @@ class _TurnRunner:
         return result._replace(content=f"{result.content}\n\n{ADVICE_MARK} {advice}")
 
     async def _store_message(self, message: Message) -> None:
-        await self._executor.run(self._executor.store.append, self._session, message)
+        append = self._context.append or self._executor.store.append
+        await self._executor.run(append, self._session, message)
         self._messages.append(message)
 
     async def _add_steering(self) -> None:

@@ -335,8 +335,9 @@ class CommandRunner:
             store.routes.follow, command_context.inbound.key, session.id, compacted.session.id
         )
         name, usage = self._context.compute_usage(compacted.tokens)
-        await self._executor.run(store.add_usage, compacted.session, *usage, model=name)
-        await self._executor.run(store.routes.touch, command_context.inbound.key, {name: usage})
+        key = command_context.inbound.key
+        await self._executor.run(store.routes.add_usage, key, compacted.session, usage, name)
+        await self._executor.run(store.routes.touch, key)
         count, left = len(messages), len(compacted.messages)
         child = await self._executor.run(store.session, compacted.session.id)
         back = "Use /back to return to the full conversation."

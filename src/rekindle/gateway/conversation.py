@@ -13,6 +13,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from time import time
 from typing import TypeAlias
 
@@ -70,6 +71,7 @@ class Conversation:
         self.partial_answer = ""  # text of the answer in progress
         self._context = context
         self._executor = context.executor
+        self._inbox = context.executor.store.inbox
         self._splitter = splitter
         self._joined: list[InboundMessage] = []  # messages that the running turn answers
         self._session: Session | None = None  # of the running turn
@@ -131,6 +133,8 @@ class Conversation:
             steering=self._collect_steering if self._context.busy_mode == "steer" else None,
             compress=self._compress,
             advise=self._context.advise,
+            key=self.key,
+            append=partial(self._inbox.append_in_turn, inbound, self._context.instance),
         )
         try:
             async with aclosing(run_turn(self._executor, session, turn_context)) as events:
@@ -343,9 +347,8 @@ class Conversation:
             message = Message("assistant", describe_for_user(ended.error))
             reason = describe_for_operator(ended.error, self._context.model.endpoint.api_key)
         parts = () if is_nothing(read_run(inbound), message.text) else self._splitter(message.text)
-        store = self._executor.store
         self.outbound = await self._executor.run(
-            store.inbox.finish_turn,
+            self._inbox.finish_turn,
             self._joined,
             ended.session,
             [message],
@@ -354,9 +357,10 @@ class Conversation:
                 *((inbound.source, part) for part in parts),
             ],
             reason=reason,
+            instance=self._context.instance,
         )
         self.partial_answer = ""
-        await self._executor.run(store.routes.touch, self.key, ended.usage)
+        await self._executor.run(self._executor.store.routes.touch, self.key)
         if self._context.gate is not None:
             total = Usage()
             for usage in ended.usage.values():

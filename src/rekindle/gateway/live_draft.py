@@ -38,13 +38,16 @@ class LiveDraft:
         inbound: InboundMessage,
         interval: float,
         can_begin: Callable[[], Awaitable[bool]],
+        is_ours: Callable[[], Awaitable[bool]],
     ) -> None:
+        """Create a draft; `is_ours` returns whether no other gateway has taken over the answer."""
         self.message_id: str | None = None
         self.was_sent = False  # or may have been
         self._platform = platform
         self.inbound = inbound
         self._interval = interval
         self._can_begin = can_begin
+        self._is_ours = is_ours
         self._text = ""
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -88,6 +91,8 @@ class LiveDraft:
     async def _send_update(self) -> None:
         text = self._text[: self._platform.limit - len(DRAFT_SUFFIX)].rstrip() + DRAFT_SUFFIX
         target = self.inbound.source
+        if not await self._is_ours():
+            return
         if self.message_id is None:
             if not await self._can_begin():
                 return

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
 
 from rekindle.agent.turn import TurnEnded
-from rekindle.errors import ModelError, StoreError
+from rekindle.errors import ModelError, PlatformError, StoreError, TurnTakenOver
 from rekindle.platforms import Platform
 from rekindle.platforms.splitting import split_text
 from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
@@ -176,6 +176,8 @@ class Worker:
                 await self._answer_first(inbound_messages)
         except asyncio.CancelledError:
             raise
+        except TurnTakenOver as error:  # the lease is not ours any more: nothing is fetched next
+            logger.warning("%s", error)
         except Exception as error:  # noqa: BLE001  # the conversation must survive any error
             await self._handle_failure(inbound_messages, error)
         else:
@@ -240,6 +242,7 @@ class Worker:
                 result = "refused"
                 await conversation.refuse(inbound, refusal.text)
             elif (run := read_run(inbound)) is not None and run.kind == "command":
+                attempts.finish([inbound])  # the count must stand: it keeps others from running it
                 result = "answered" if await conversation.run_command(inbound, run) else "failed"
             else:
                 platform = self._context.find_platform(inbound.source.platform)
@@ -273,6 +276,7 @@ class Worker:
         finally:
             if draft is not None:
                 await draft.close()
+                await self._restore_answer(draft)
         if ended is None:
             return "failed", {}
         return "failed" if ended.reason else "answered", dict(ended.usage)
@@ -281,6 +285,21 @@ class Worker:
         cause = describe_for_operator(error, self._context.gateway_context.model.endpoint.api_key)
         kind = {"kind": type(error).__name__}
         logger.error("turn of message %d failed: %s", inbound.num, cause, extra=kind)
+
+    async def _restore_answer(self, draft: LiveDraft) -> None:
+        """Show the answer of another gateway again if our draft may have overwritten it."""
+        if not draft.was_sent:
+            return
+        with suppress(PlatformError, StoreError):
+            if await self._is_ours():
+                return
+            posted = await self._executor.run(self._inbox.list_outbound, self.key)
+            first = next((one for one in posted if one.reply_to == draft.inbound.num), None)
+            platform = self._context.find_platform(draft.inbound.source.platform)
+            if first is None or platform is None or first.platform_message_id is None:
+                return  # whoever sends the answer edits the draft
+            if first.platform_message_id == draft.message_id:
+                await platform.edit(first.target, first.platform_message_id, first.text)
 
     async def _abandon(self, inbound: InboundMessage) -> None:
         logger.error("abandoning message %d: it crashed the process every time", inbound.num)
@@ -349,12 +368,20 @@ class Worker:
         platform = self._context.find_platform(inbound.source.platform)
         if platform is None or not platform.can_edit or not self._context.edit_seconds:
             return None
-        draft = LiveDraft(platform, inbound, self._context.edit_seconds, self._is_outbox_sent)
+        if read_run(inbound) is not None:  # nobody waits for it, and it may have nothing to say
+            return None
+        draft = LiveDraft(
+            platform, inbound, self._context.edit_seconds, self._is_outbox_sent, self._is_ours
+        )
         draft.was_sent = inbound.state == "running"  # perhaps before a restart
         if self._draft is not None and self._draft.inbound.num == inbound.num:
             draft.was_sent = draft.was_sent or self._draft.was_sent
             draft.message_id = self._draft.message_id
         return draft
+
+    async def _is_ours(self) -> bool:
+        holder = await self._executor.run(self._inbox.get_lease_holder, self.key)
+        return holder == self._context.gateway_context.instance
 
     async def _is_outbox_sent(self) -> bool:
         return await self._executor.run(self._inbox.is_all_sent, self.key)

@@ -45,21 +45,22 @@ class FolderPlatform(Platform):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             known = next(self._folder.glob(f"*-{mark}.md"), None)
             path = known or self._folder / f"{moment}-{mark}.md"
-            await asyncio.to_thread(_write_file, path, text)
+            await asyncio.to_thread(_write_file, path, text, self._folder / f".{mark}.draft")
         except OSError as error:
             raise PlatformError(f"cannot write to {self._folder}: {error}") from error
         return path.name
 
     async def edit(self, target: Source, message_id: str, text: str) -> None:
         """Replace the text of a file."""
-        await asyncio.to_thread(_write_file, self._folder / Path(message_id).name, text)
+        path = self._folder / Path(message_id).name
+        await asyncio.to_thread(_write_file, path, text, path.with_suffix(".draft"))
 
     async def close(self) -> None:
         self._closed.set()
 
 
-def _write_file(path: Path, text: str) -> None:
-    draft = path.with_suffix(".draft")
+def _write_file(path: Path, text: str, draft: Path) -> None:
+    """Write a file whole or not at all; the next attempt replaces a draft that a crash left."""
     with open(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w", encoding="utf-8",
               errors="replace") as file:  # fmt: skip
         file.write(text)

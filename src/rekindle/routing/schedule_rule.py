@@ -115,7 +115,7 @@ def _parse_once(text: str, zone: str, now: float) -> ScheduleRule | None:
         day = today + timedelta(days=found[1] == "tomorrow")
         hour, minute = _check_time(text, found[2], found[3])
         moment = day.replace(hour=hour, minute=minute, second=0, microsecond=0, fold=0)
-        return ScheduleRule("once", moment.timestamp(), zone)
+        return ScheduleRule("once", _find_moment(moment), zone)
     if found := _DATE.fullmatch(text):
         *numbers, second, utc = found.groups()
         try:
@@ -123,8 +123,24 @@ def _parse_once(text: str, zone: str, now: float) -> ScheduleRule | None:
             moment = datetime(*map(int, numbers), int(second or 0), tzinfo=zone_info)  # type: ignore[misc,arg-type]
         except ValueError as error:
             raise InvalidInput(f"schedule: {text!r:.80}: {error}") from error
-        return ScheduleRule("once", moment.timestamp(), zone)
+        return ScheduleRule("once", _find_moment(moment), zone)
     return None
+
+
+def _find_moment(local: datetime) -> float:
+    """Return when a local time comes: the first time if twice, the moment after a gap if never."""
+    zone, moment = local.tzinfo, local.timestamp()
+    offset = datetime.fromtimestamp(moment, zone).utcoffset()
+    if offset == local.utcoffset():
+        return moment
+    low, high = int(moment) - 86_400, int(moment)
+    while high - low > 1:  # the offset changes once between them
+        middle = (low + high) // 2
+        if datetime.fromtimestamp(middle, zone).utcoffset() == offset:
+            high = middle
+        else:
+            low = middle
+    return float(high)
 
 
 def _parse_interval(text: str, zone: str) -> ScheduleRule | None:

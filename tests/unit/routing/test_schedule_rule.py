@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from random import Random
 from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
@@ -69,6 +70,60 @@ def test_a_job_that_runs_once_has_no_second_time() -> None:
     assert compute_next_run(rule, NOW, last=NOW) is None
 
 
+# -- a year in every zone
+
+
+def _find_changes(zone: ZoneInfo) -> list[float]:
+    """Return the moments of 2026 at which the clock of a zone changes, to the second."""
+    found: list[float] = []
+    for start in range(int(YEAR), int(YEAR_END), 86_400):
+        low, high = start, start + 86_400
+        if _find_offset(zone, low) == _find_offset(zone, high):
+            continue
+        while high - low > 1:
+            middle = (low + high) // 2
+            if _find_offset(zone, middle) == _find_offset(zone, start):
+                low = middle
+            else:
+                high = middle
+        found.append(float(high))
+    return found
+
+
+def _find_offset(zone: ZoneInfo, moment: float) -> timedelta | None:
+    return datetime.fromtimestamp(moment, zone).utcoffset()
+
+
+def _list_zones() -> dict[str, list[float]]:
+    """Every zone whose clock changes, with the moments; of those that are alike this year, one."""
+    found: dict[object, tuple[str, list[float]]] = {}
+    for name in sorted(available_timezones()):
+        zone = ZoneInfo(name)
+        if changes := _find_changes(zone):
+            offsets = [_find_offset(zone, moment) for moment in (YEAR, *changes)]
+            found[tuple(changes), tuple(offsets)] = (name, changes)
+    return dict(found.values())
+
+
+YEAR = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+YEAR_END = datetime(2027, 1, 1, tzinfo=UTC).timestamp()
+ZONES = _list_zones()
+
+
+def list_fixed_runs(zone: ZoneInfo, changes: list[float], hour: int, minute: int) -> list[float]:
+    """Return when a time of the day comes in a year: once a day, however the clock changes."""
+    runs: list[float] = []
+    for number in range(-1, 366):
+        day = datetime(2026, 1, 1) + timedelta(days=number)
+        wall = day.replace(hour=hour, minute=minute)
+        moment = wall.replace(tzinfo=zone, fold=0).timestamp()
+        if datetime.fromtimestamp(moment, zone).replace(tzinfo=None, fold=0) != wall:
+            moment = next(one for one in changes if abs(one - moment) < 7200)  # it was skipped
+        if YEAR < moment < YEAR_END:
+            runs.append(moment)
+    return runs
+
+
 def list_runs(rule: ScheduleRule, start: float, end: float) -> list[float]:
     runs, now = list[float](), start
     while (found := compute_next_run(rule, now, last=now)) is not None and found < end:
@@ -78,59 +133,78 @@ def list_runs(rule: ScheduleRule, start: float, end: float) -> list[float]:
     return runs
 
 
-def _find_changes(zone: ZoneInfo) -> list[datetime]:
-    """Days of 2026 on which the clock of a zone changes."""
-    days = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=n) for n in range(366)]
-    offsets = [day.astimezone(zone).utcoffset() for day in days]
-    return [days[n - 1] for n in range(1, len(days)) if offsets[n] != offsets[n - 1]]
-
-
-def _list_zones() -> dict[str, list[datetime]]:
-    """Every zone whose clock changes, with the days; of those that are alike this year, one."""
-    found: dict[object, tuple[str, list[datetime]]] = {}
-    for name in sorted(available_timezones()):
-        zone = ZoneInfo(name)
-        if changes := _find_changes(zone):
-            winter = datetime(2026, 1, 1, tzinfo=zone).utcoffset()
-            found[winter, tuple(changes)] = (name, changes)
-    return dict(found.values())
-
-
-ZONES = _list_zones()
-
-
 def test_zones_with_daylight_saving_are_known() -> None:
     assert len(ZONES) > 20
+    assert sum(map(len, ZONES.values())) > 40
 
 
-@pytest.mark.parametrize("hour", [0, 1, 2, 3])
-def test_at_a_change_of_the_clock_a_fixed_time_comes_once_a_day_in_every_zone(hour: int) -> None:
+def test_a_fixed_time_comes_once_a_day_for_a_year_in_every_zone() -> None:
+    """A time near one that a change of the clock skips or repeats."""
+    rng = Random(26)
     for name, changes in ZONES.items():
         zone = ZoneInfo(name)
-        rule = ScheduleRule("cron", f"30 {hour} * * *", name)
+        shown = [datetime.fromtimestamp(change - 1, zone) for change in changes]
+        near = rng.choice(shown) + timedelta(minutes=rng.randrange(-59, 60))
+        rule = ScheduleRule("cron", f"{near.minute} {near.hour} * * *", name)
+        wanted = list_fixed_runs(zone, changes, near.hour, near.minute)
+        assert list_runs(rule, YEAR, YEAR_END) == wanted, (name, rule)
+        assert len(wanted) in (364, 365, 366)
+
+
+@pytest.mark.parametrize(
+    "expression", ["0 * * * *", "*/20 * * * *", "30 */2 * * *", "*/30 1-3 * * *"]
+)
+def test_a_rule_with_a_step_runs_whenever_the_clock_shows_it_in_every_zone(expression: str) -> None:
+    """Each minute around each change of the clock is compared; a repeated time comes twice."""
+    minutes, hours = (
+        _list_matches(field, top) for field, top in zip(expression.split(), (60, 24), strict=False)
+    )
+    for name, changes in ZONES.items():
+        zone, rule = ZoneInfo(name), ScheduleRule("cron", expression, name)
         for change in changes:
-            start = datetime(change.year, change.month, change.day, tzinfo=zone) - timedelta(days=2)
-            first = start.replace(hour=12)
-            runs = list_runs(rule, first.timestamp(), (first + timedelta(days=5)).timestamp())
-            local = [datetime.fromtimestamp(run, zone) for run in runs]
-            days = [moment.date() for moment in local]
-            assert days == sorted(set(days)), (name, local)
-            assert len(days) == 5, (name, local)
-            for moment in local:
-                wanted = moment.replace(hour=hour, minute=30, fold=0)
-                exists = wanted.astimezone(UTC).astimezone(zone).replace(fold=0) == wanted
-                if exists:
-                    assert moment.replace(fold=0) == wanted, (name, moment)
-                    assert moment.fold == 0, (name, moment)
+            start, end = change - 8 * HOUR, change + 8 * HOUR
+            moments = (start + 60 * number for number in range(1, 16 * 60))
+            shown = ((moment, datetime.fromtimestamp(moment, zone)) for moment in moments)
+            wanted = [m for m, one in shown if one.minute in minutes and one.hour in hours]
+            assert list_runs(rule, start, end) == wanted, (name, expression)
 
 
-def test_an_hourly_job_runs_every_hour_of_every_day() -> None:
-    for name in ("Europe/Berlin", "Australia/Lord_Howe", "America/New_York"):
+def _list_matches(field: str, top: int) -> range:
+    if field.startswith("*"):
+        return range(0, top, int(field.partition("/")[2] or 1))
+    first, _, last = field.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def test_the_next_time_is_right_from_every_moment_around_a_change() -> None:
+    rng = Random(27)
+    for name, changes in ZONES.items():
         zone = ZoneInfo(name)
-        for change in _find_changes(zone):
-            start = change.timestamp() - 12 * HOUR
-            runs = list_runs(ScheduleRule("cron", "0 * * * *", name), start, start + 48 * HOUR)
-            gaps = {after - before for before, after in pairwise(runs)}
-            if name != "Australia/Lord_Howe":
-                assert gaps == {HOUR}, (name, runs)
-            assert len(runs) >= 47
+        for change in changes:
+            shown = datetime.fromtimestamp(change - 1, zone) + timedelta(
+                minutes=rng.randrange(-50, 50)
+            )
+            rule = ScheduleRule("cron", f"{shown.minute} {shown.hour} * * *", name)
+            runs = list_fixed_runs(zone, changes, shown.hour, shown.minute)
+            for _ in range(20):
+                after = change + rng.uniform(-1.5, 1.5) * 86_400
+                assert compute_next_run(rule, after) == runs[bisect(runs, after)], (name, after)
+
+
+def test_an_interval_does_not_care_about_the_clock_of_a_zone() -> None:
+    for name in ZONES:
+        runs = list_runs(ScheduleRule("interval", 6 * HOUR, name), YEAR, YEAR_END)
+        assert runs == [YEAR + 6 * HOUR * number for number in range(1, 1460)], name
+
+
+def test_a_single_time_that_is_skipped_comes_at_the_first_moment_after_it_in_every_zone() -> None:
+    for name, changes in ZONES.items():
+        zone = ZoneInfo(name)
+        for change in changes:
+            before = datetime.fromtimestamp(change - 60, zone).replace(tzinfo=None)
+            wall = before + timedelta(minutes=11)
+            moment = wall.replace(tzinfo=zone, fold=0).timestamp()
+            if datetime.fromtimestamp(moment, zone).replace(tzinfo=None, fold=0) != wall:
+                moment = change
+            rule = parse_rule(f"{wall:%Y-%m-%d %H:%M}", name, change - 3 * 86_400)
+            assert compute_next_run(rule, change - 3 * 86_400) == moment, (name, wall)

@@ -198,8 +198,7 @@ class MemoryFlusher:
         if not any(usage.tokens):
             return
         store, name = self._executor.store, self._context.model.endpoint.model
-        await self._executor.run(store.add_usage, session, *usage, model=name)
-        await self._executor.run(store.routes.add_usage, route.key, {name: usage})
+        await self._executor.run(store.routes.add_usage, route.key, session, usage, name)
         if self._context.gate is not None:
             await self._executor.run(self._context.gate.record_turn, route.origin, usage)
 

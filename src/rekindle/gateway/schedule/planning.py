@@ -44,7 +44,7 @@ def add_job(
         raise InvalidInput(f"job: its name is too long; at most {MAX_NAME_CHARS} characters")
     if request.session not in ("new", "same"):
         raise InvalidInput("job: its session is `new` (one per run) or `same` (one for all)")
-    if len(store.jobs.list(owner=owner, limit=MAX_JOBS_PER_OWNER)) >= MAX_JOBS_PER_OWNER:
+    if store.jobs.count_pending(owner) >= MAX_JOBS_PER_OWNER:
         raise InvalidInput(f"job: you have {MAX_JOBS_PER_OWNER} already; remove some first")
     now, zone = time(), _check_zone(request.zone or zone)
     rule = parse_rule(request.when, zone, now)

@@ -33,7 +33,7 @@ class RunInfo(NamedTuple):
 
 def build_run_key(job: ScheduledJob, due: float) -> str:
     """Build the key of a run: one for all runs of a job that keeps its session."""
-    thread = None if job.session == "same" else f"{due:.0f}"
+    thread = None if job.session == "same" else f"{due:.6f}"  # two may be due in one second
     return join_key(KeyParts(job.target.platform, JOB_CHAT_TYPE, job.id, thread))
 
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from time import time
 
+from rekindle.errors import StoreError
 from rekindle.gateway.access.gate import Gate
 from rekindle.routing.schedule_rule import compute_next_run
 from rekindle.store.conversations.inbox import AcceptResult
@@ -43,7 +44,13 @@ class Scheduler:
     async def start_due(self) -> None:
         """Start every run that is due. Runs that were missed are made up for by one."""
         for job in await self._executor.run(self._store.jobs.list_due, self._platforms):
-            started = await self._executor.run(self._start_run, job)
+            try:
+                started = await self._executor.run(self._start_run, job)
+            except StoreError:
+                raise
+            except Exception:  # a job that cannot be started must not keep others from it
+                logger.exception("job %s could not be started", job.id)
+                continue
             if started is not None:
                 logger.info("job %s started", job.id)
                 self._on_start(started)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from rekindle.errors import NotFound
+from rekindle.errors import NotFound, TurnTakenOver
 from rekindle.store.core.engine import Transaction
 from rekindle.store.core.rows import encode_json
 from rekindle.store.core.text_encoding import escape_text, unescape_text
@@ -162,6 +162,26 @@ class Inbox(Outbox):
 
         return self._write(mark_running)
 
+    def append_in_turn(
+        self, inbound: InboundMessage, instance: str, session: Session, message: Message
+    ) -> None:
+        """Append a message of a running turn; raise `TurnTakenOver` if another instance has the turn.
+
+        An instance that was stopped for longer than its lease must not write between the messages of
+        the one that has taken over.
+        """
+        validate_message(message)
+        now = self._clock()
+
+        def append_message(tx: Transaction) -> None:
+            _require_holder(tx, inbound, instance)
+            is_open = f"SELECT 1 FROM inbox WHERE num = ? AND {_IS_OPEN}"
+            if not tx.run(is_open, (inbound.num,)):
+                raise TurnTakenOver(f"message {inbound.num} was answered by another process")
+            sessions.append_messages(self._engine, tx, session, [message], now)
+
+        self._write(append_message)
+
     def close(self, inbound: InboundMessage, reason: str | None = None) -> bool:
         """End an inbound message that needs no turn; return False if it had already ended."""
         sql = f"UPDATE inbox SET state = ?, reason = ? WHERE num = ? AND {_IS_OPEN} RETURNING num"
@@ -188,11 +208,13 @@ class Inbox(Outbox):
         *,
         reason: str | None = None,
         is_undeliverable: bool = False,
+        instance: str | None = None,
     ) -> list[OutboundMessage]:
         """End the turn of inbound messages: store the answer and queue the replies in one transaction.
 
         With a `reason` the turn failed; replies are still sent. With `is_undeliverable` the messages are
-        marked undeliverable. Finishing the same turn again has no effect.
+        marked undeliverable. Finishing the same turn again has no effect. With an `instance`, raise
+        `TurnTakenOver` if another has taken over.
         """
         state = "undeliverable" if is_undeliverable else "failed" if reason else "done"
         for message in messages:
@@ -200,6 +222,8 @@ class Inbox(Outbox):
         now = self._clock()
 
         def end_turn(tx: Transaction) -> list[OutboundMessage]:
+            if instance is not None and inbound_messages:
+                _require_holder(tx, inbound_messages[0], instance)
             ended = [
                 inbound.num
                 for inbound in inbound_messages
@@ -353,6 +377,15 @@ class Inbox(Outbox):
             tx.run("DELETE FROM outbox WHERE time < ? AND state IN ('sent', 'failed')", (before,))
 
         self._write(delete_rows)
+
+
+def _require_holder(tx: Transaction, inbound: InboundMessage, instance: str) -> None:
+    """Raise `TurnTakenOver` if another instance holds the lease; until the end, nobody can take it."""
+    # Updating the row locks it.
+    sql = "UPDATE leases SET expires = expires WHERE key = ? RETURNING instance"
+    holders = [unescape_text(one) for (one,) in tx.run(sql, (escape_text(inbound.key),))]
+    if holders not in ([], [instance]):
+        raise TurnTakenOver(f"message {inbound.num} is answered by another process")
 
 
 def _select_open(tx: Transaction, key: str) -> list[InboundMessage]:

@@ -23,6 +23,14 @@ from .message_rows import decode_source, escape_optional
 
 JOB_CHAT_TYPE = "job"  # in the key of a job's conversation; no platform has such chats
 MAX_OUTPUT_CHARS = 20_000
+# A job whose time has come, or whose run somebody asked for, and none of whose runs goes on. There is
+# one index for each half: with OR, SQLite reads the whole table; with IS NOT NULL, PostgreSQL does so
+# until it has counted how many there are.
+IS_DUE = (
+    "num IN (SELECT num FROM jobs WHERE state = 'active' AND next_run <= ?"
+    " UNION ALL SELECT num FROM jobs WHERE requested BETWEEN 0 AND 1e12)"
+    " AND NOT EXISTS (SELECT 1 FROM job_runs r WHERE r.job = jobs.num AND r.state = 'running')"
+)
 _ID_CHARS = "abcdefghjkmnpqrstuvwxyz23456789"
 
 
@@ -149,6 +157,11 @@ class Jobs(StorePart):
                 (*params, limit),
             )
 
+    def count_pending(self, owner: str) -> int:
+        """Count the jobs of an owner that may run again: those that are not done."""
+        sql = "SELECT count(*) FROM jobs WHERE owner = ? AND state <> 'done'"
+        return self._select(sql, (escape_text(owner),))[0][0]
+
     def list_due(self, platforms: Sequence[str], limit: int = 100) -> list[ScheduledJob]:
         """Return the jobs that are due and deliver to one of these platforms, oldest first.
 
@@ -156,14 +169,9 @@ class Jobs(StorePart):
         """
         marks = ", ".join("?" * len(platforms))
         with self._engine.begin_read() as tx:
-            return JOB_ROWS.find(
-                tx,
-                "WHERE ((state = 'active' AND next_run <= ?) OR requested IS NOT NULL)"
-                f" AND platform IN ({marks})"
-                " AND NOT EXISTS (SELECT 1 FROM job_runs r WHERE r.job = jobs.num"
-                " AND r.state = 'running') ORDER BY next_run LIMIT ?",
-                (self._clock(), *map(escape_text, platforms), limit),
-            )
+            rest = f"WHERE {IS_DUE} AND platform IN ({marks}) ORDER BY next_run LIMIT ?"
+            values = (self._clock(), *map(escape_text, platforms), limit)
+            return JOB_ROWS.find(tx, rest, values)
 
     def claim_run(self, job: ScheduledJob, next_run: float | None) -> bool:
         """Claim the due run of a job and set its next; return False if somebody else has.

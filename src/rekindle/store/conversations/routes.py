@@ -11,7 +11,7 @@ from rekindle.store.core.engine import Engine, Operation, StorePart, Transaction
 from rekindle.store.core.rows import ValueRows, decode_json, encode_json
 from rekindle.store.core.tables import HOME_CHATS, ROUTES
 from rekindle.store.core.text_encoding import escape_text, unescape_text
-from rekindle.store.sessions import sessions
+from rekindle.store.sessions import sessions, usage
 from rekindle.types import (
     Route,
     Session,
@@ -26,8 +26,6 @@ from rekindle.types import (
 from .message_rows import decode_source, escape_optional
 
 ResetCheck: TypeAlias = Callable[[Route], str | None]  # reason to reset a route, if any
-
-_NO_USAGE: Mapping[str, Usage] = {}
 
 
 def _decode_usage(text: str) -> dict[str, Usage]:
@@ -100,20 +98,29 @@ class Routes(StorePart):
             raise NotFound(f"no conversation {key!r}")
         return found[0]
 
-    def touch(self, key: str, usage: Mapping[str, Usage] = _NO_USAGE) -> Route:
-        """Record activity in a conversation, and add the usage of each model."""
+    def touch(self, key: str) -> Route:
+        """Record activity in a conversation."""
         now = self._clock()
 
         def update_route(tx: Transaction) -> Route:
             route = _require_route(tx, key)
-            updated = max(now, route.updated)
-            return _save_route(tx, _add_usage(replace_fields(route, updated=updated), usage))
+            return _save_route(tx, replace_fields(route, updated=max(now, route.updated)))
 
         return self._write(update_route)
 
-    def add_usage(self, key: str, usage: Mapping[str, Usage]) -> Route:
-        """Add the usage of each model without recording activity."""
-        return self._write(lambda tx: _save_route(tx, _add_usage(_require_route(tx, key), usage)))
+    def add_usage(self, key: str, session: Session | str, added: Usage, model: str) -> Route:
+        """Add usage to a session and to its conversation, so that one is the sum of the other.
+
+        This is not activity.
+        """
+        id, now = session if isinstance(session, str) else session.id, self._clock()
+
+        def add_to_both(tx: Transaction) -> Route:
+            route = _save_route(tx, _add_usage(_require_route(tx, key), {model: added}))
+            usage.add_usage(tx, id, added, model, now)
+            return route
+
+        return self._write(add_to_both)
 
     def reset(self, key: str) -> Route:
         """Start a new session; the old one ends with `session_reset`."""
