@@ -14,10 +14,11 @@ from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 from rekindle.agent.compaction import compress_session
-from rekindle.errors import InvalidInput, NotFound
+from rekindle.agent.context_space import ContextSpace
+from rekindle.errors import CompressionFailed, InvalidInput, NotFound
 from rekindle.routing.source import describe_source
 from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
-from rekindle.types import Message
+from rekindle.types import Message, Session, Tokens
 
 from . import command_handlers
 from .access import linking
@@ -314,22 +315,33 @@ class CommandRunner:
             raise NotFound("nothing to compress yet")
         store, session = self._executor.store, command_context.session
         messages = await self._executor.run(store.messages, session)
-        compacted = await compress_session(self._executor, self._context.model, session, messages)
+        model, limits = self._context.model, self._context.limits
+        ratio, reported = model.meter.get_ratio(session.id), model.meter.reported_context
+        space = limits.build_space(0, ratio, reported) or ContextSpace(ratio=ratio)
+        try:
+            compacted = await compress_session(self._executor, model, session, messages, space)
+        except CompressionFailed as error:
+            await self._record_usage(command_context, session, Tokens(*error.tokens))
+            return f"Nothing compressed. {error}\n{describe_conversation(session)}"
         if compacted is None:
-            return (
-                "Nothing compressed: the conversation is too short, or the model returned no"
-                f" summary.\n{describe_conversation(session)}"
-            )
+            text = "Nothing compressed: the conversation is too short."
+            return f"{text}\n{describe_conversation(session)}"
         await self._executor.run(
             store.routes.follow, command_context.inbound.key, session.id, compacted.session.id
         )
-        name, usage = self._context.compute_usage(compacted.tokens)
-        await self._executor.run(store.add_usage, compacted.session, *usage, model=name)
-        await self._executor.run(store.routes.touch, command_context.inbound.key, {name: usage})
+        await self._record_usage(command_context, compacted.session, compacted.tokens)
         count, left = len(messages), len(compacted.messages)
         child = await self._executor.run(store.session, compacted.session.id)
         back = "Use /back to return to the full conversation."
         return f"Compressed {count} messages to {left}. {back}\n{describe_conversation(child)}"
+
+    async def _record_usage(
+        self, command_context: CommandContext, session: Session, tokens: Tokens
+    ) -> None:
+        name, usage = self._context.compute_usage(tokens)
+        store, key = self._executor.store, command_context.inbound.key
+        await self._executor.run(store.add_usage, session, *usage, model=name)
+        await self._executor.run(store.routes.touch, key, {name: usage})
 
 
 def _format_sentence(text: str) -> str:

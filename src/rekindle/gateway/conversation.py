@@ -17,8 +17,8 @@ from time import time
 from typing import TypeAlias
 
 from rekindle.agent.compaction import compress_session
+from rekindle.agent.context_space import ContextSpace
 from rekindle.agent.model.client import TextDelta
-from rekindle.agent.persona import SessionStart, load_persona
 from rekindle.agent.tools.schema_check import build_tool_checks
 from rekindle.agent.turn import (
     Compacted,
@@ -30,10 +30,8 @@ from rekindle.agent.turn import (
     run_turn,
 )
 from rekindle.errors import NotFound
-from rekindle.learning.warm_start import NewSession, begin_session, build_opening_messages
-from rekindle.routing import reset_notice
-from rekindle.routing.context_prompt import build_context_prompt
-from rekindle.routing.reset_policy import ResetReason, find_reset_reason
+from rekindle.learning.warm_start import NewSession, begin_session
+from rekindle.routing.reset_policy import find_reset_reason
 from rekindle.routing.source import describe_source
 from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
 from rekindle.types import Message, ResetPolicy, Role, Route, Session, Source, Usage
@@ -41,9 +39,9 @@ from rekindle.types import Message, ResetPolicy, Role, Route, Session, Source, U
 from .access.rules import get_rank
 from .context import GatewayContext, get_owner
 from .log_format import CURRENT_SESSION
-from .memory.facts import render_facts
 from .schedule.command_run import INTERRUPTED, run_job_command
-from .schedule.run_message import RunInfo, build_run_prompt, is_nothing, read_run
+from .schedule.run_message import RunInfo, is_nothing, read_run
+from .turns.opening import build_opening, build_reset_notices
 
 TextSplitter: TypeAlias = Callable[[str], Sequence[str]]
 
@@ -122,7 +120,9 @@ class Conversation:
             model=self._context.model,
             toolbox=self._context.toolbox,
             tool_context=self._context.build_tool_context(route, await self._find_turn_role()),
-            opening=await self.build_opening(inbound.source, route, session, read_run(inbound)),
+            opening=await build_opening(
+                self._context, inbound.source, route, session, read_run(inbound)
+            ),
             limits=self._context.limits,
             price=self._context.price,
             steering=self._collect_steering if self._context.busy_mode == "steer" else None,
@@ -251,7 +251,7 @@ class Conversation:
             session,
             [Message("assistant", text)],
             [
-                *await self._build_reset_notices(first, route),
+                *await build_reset_notices(self._context, first.source, route),
                 *((first.source, part) for part in parts),
             ],
             reason=reason,
@@ -291,7 +291,7 @@ class Conversation:
         if inbound.session is not None:  # its turn has begun: no later turn may resume it
             _, route, found = await self._resume_turn(inbound, inbound.session)
             inbound_messages, session = self._joined, found.id
-            notices = await self._build_reset_notices(inbound, route)
+            notices = await build_reset_notices(self._context, inbound.source, route)
         self.outbound = await self._executor.run(
             store.inbox.finish_turn,
             inbound_messages,
@@ -363,7 +363,7 @@ class Conversation:
             ended.session,
             [ended.message],
             [
-                *await self._build_reset_notices(inbound, route),
+                *await build_reset_notices(self._context, inbound.source, route),
                 *((inbound.source, part) for part in parts),
             ],
             reason=ended.reason,
@@ -375,54 +375,6 @@ class Conversation:
             for usage in ended.usage.values():
                 total = total.add(usage)
             await self._executor.run(self._context.gate.record_turn, get_speaker(inbound), total)
-
-    async def _build_reset_notices(
-        self, inbound: InboundMessage, route: Route
-    ) -> list[tuple[Source, str]]:
-        """Build the one-time notice to the user after an automatic reset."""
-        if route.reset is None:
-            return []
-        policy = self._context.resolve_policy(inbound.source)
-        title = await self._load_title(route.previous)
-        return [
-            (
-                inbound.source,
-                reset_notice.build_user_notice(_parse_reset_reason(route.reset), policy, title),
-            )
-        ]
-
-    async def _load_title(self, session: str | None) -> str | None:
-        if session is None:
-            return None
-        return (await self._executor.run(self._executor.store.session, session)).title
-
-    async def build_opening(
-        self, source: Source, route: Route, session: Session, run: RunInfo | None = None
-    ) -> list[Message]:
-        """Build what precedes the stored messages: prompt, memory, context, and the prelude."""
-        context, store = self._context, self._executor.store
-        start = await self._executor.run(store.preludes.load, session)
-        homes = await self._executor.run(context.homes)
-        list_facts = store.memory.list_for_session
-        facts = render_facts(await self._executor.run(list_facts, get_owner(route), session.id))
-        prompts = [
-            await self._executor.run(self._load_persona, source, route, session),
-            *([facts] if facts else []),
-            build_context_prompt(
-                source, platforms=context.platforms, homes=homes, names_speakers=True
-            ),
-        ]
-        if run is not None:
-            prompts.append(build_run_prompt(run))
-        return build_opening_messages("\n\n".join(prompts), start.messages)
-
-    def _load_persona(self, source: Source, route: Route, session: Session) -> str:
-        policy, notice = self._context.resolve_policy(source), ""
-        if route.reset is not None:
-            notice = reset_notice.build_model_notice(_parse_reset_reason(route.reset), policy)
-        folder = self._context.build_tool_context(route, "guest").cwd
-        start = SessionStart(folder, time(), policy.time_zone, notice)
-        return load_persona(self._executor.store, session, self._context.persona, start)
 
     async def _collect_steering(self) -> list[Message]:
         """Add messages that arrived during the turn, up to the next command."""
@@ -446,8 +398,12 @@ class Conversation:
         role = await self._executor.run(self.find_role, inbound)
         return role is not None and get_rank(role) >= get_rank(await self._find_turn_role())
 
-    async def _compress(self, session: Session, messages: Sequence[Message]) -> Compacted | None:
-        compacted = await compress_session(self._executor, self._context.model, session, messages)
+    async def _compress(
+        self, session: Session, messages: Sequence[Message], space: ContextSpace
+    ) -> Compacted | None:
+        compacted = await compress_session(
+            self._executor, self._context.model, session, messages, space, on_request=False
+        )
         if compacted is not None:
             routes = self._executor.store.routes
             await self._executor.run(routes.follow, self.key, session.id, compacted.session.id)
@@ -490,7 +446,3 @@ def is_same_chat(one: InboundMessage, other: InboundMessage) -> bool:
     """Return whether one answer reaches both; people in one conversation may write in several chats."""
     a, b = one.source, other.source
     return (a.platform, a.chat_id, a.thread_id) == (b.platform, b.chat_id, b.thread_id)
-
-
-def _parse_reset_reason(reason: str) -> ResetReason:
-    return "daily" if reason == "daily" else "idle"

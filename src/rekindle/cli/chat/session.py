@@ -183,7 +183,7 @@ async def _run_session(setup: _ChatSetup, model_name: str, price: Price) -> int:
     try:
         extra_tools = [create_tool_from_config(setup.config, shared=False), create_memory_tool()]
         processes = create_client(setup.config)
-        tools = open_toolkit(setup.config, setup.options.tools, extra_tools, processes)
+        tools = open_toolkit(setup.config, setup.options.tools, extra_tools, processes, model_name)
         async with (
             open_model(setup.config, model_name) as model,
             aclosing(processes),
