@@ -14,6 +14,7 @@
     │   ├── StoreTooNew             written by a newer Rekindle
     │   ├── StoreUnavailable        the server cannot be reached
     │   └── StoreClosed             used after `close()`
+    ├── SessionHeld                 another program writes to the session; says which
     ├── ToolError                   a tool failed; a result for the model
     │   └── McpServerUnreachable    an MCP server failed to start, or does not answer
     ├── PlatformError               a chat network rejected a request, or cannot be reached
@@ -94,6 +95,10 @@ class StoreUnavailable(StoreError):
 
 class StoreClosed(StoreError):
     """The store was used after it was closed."""
+
+
+class SessionHeld(RekindleError):
+    """Another program writes to the session."""
 
 
 class ToolError(RekindleError):
