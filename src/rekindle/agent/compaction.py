@@ -7,7 +7,8 @@ session and starts the child. If the summary fails or is cancelled, nothing chan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from rekindle.agent.model.client import Model
 from rekindle.errors import CompressionFailed, InvalidInput
@@ -33,11 +34,13 @@ async def compress_session(
     space: ContextSpace = _UNLIMITED,
     *,
     on_request: bool = True,
+    write_child: Callable[[Callable[[], Session]], Session] | None = None,
 ) -> Compacted | None:
     """Compress a session and continue in a child; raise `CompressionFailed` if that is impossible.
 
     On request, the middle is summarized although the messages fit, or None is returned if it is too
-    short for that. Otherwise, the child takes at most `space.tokens`.
+    short for that. Otherwise, the child takes at most `space.tokens`. `write_child` calls what starts
+    the child, in a transaction of its own.
     """
     plan = plan_compression(messages, space, on_request=on_request)
     if plan is None:
@@ -54,7 +57,11 @@ async def compress_session(
     if not on_request and space.estimate(child) > space.tokens:
         text = f"The conversation is too long, and no summary fits into {space.tokens:,} tokens."
         raise CompressionFailed(text, tokens)
-    stored = await executor.run(_store_child, executor.store, session, child)
+    start_child = partial(_store_child, executor.store, session, child)
+    if write_child is None:
+        stored = await executor.run(start_child)
+    else:
+        stored = await executor.run(write_child, start_child)
     return Compacted(stored, await executor.run(executor.store.messages, stored), tokens)
 
 

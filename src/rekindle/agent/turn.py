@@ -96,7 +96,11 @@ TurnEvent: TypeAlias = StreamEvent | ToolCalled | ToolReturned | Compacted | Tur
 
 
 class TurnContext(NamedTuple):
-    """Everything a turn runs with. `opening` precedes the stored messages and is never stored."""
+    """Everything a turn runs with. `opening` precedes the stored messages and is never stored.
+
+    `guard` is called in the transaction of each message and raises an error if the session may no longer
+    be written to.
+    """
 
     model: Model
     toolbox: Toolbox
@@ -107,6 +111,7 @@ class TurnContext(NamedTuple):
     steering: SteeringSource | None = None  # messages that arrived during the turn
     compress: CompressCallback | None = None
     advise: Advisor | None = None
+    guard: Callable[[], None] | None = None
 
 
 async def run_turn(
@@ -256,8 +261,20 @@ class _TurnRunner:
         return result._replace(content=f"{result.content}\n\n{ADVICE_MARK} {advice}")
 
     async def _store_message(self, message: Message) -> None:
-        await self._executor.run(self._executor.store.append, self._session, message)
+        await self._executor.run(self._append, message)
         self._messages.append(message)
+
+    def _append(self, message: Message) -> None:
+        store, guard = self._executor.store, self._context.guard
+        if guard is None:
+            store.append(self._session, message)
+            return
+
+        def append_guarded() -> None:
+            guard()
+            store.append(self._session, message)
+
+        store.transaction(append_guarded)
 
     async def _add_steering(self) -> None:
         if self._context.steering is not None:

@@ -55,7 +55,10 @@ class GatewayContext(NamedTuple):
     ones, `homes` reads their home chats. A message is abandoned after `max_attempts` crashes.
     `starter` warms up new sessions, `advise` knows how failures were fixed before. `gate` decides who
     may talk; a terminal has none. `persona` makes the system prompt; `describe_session` returns what is
-    stored with a new session: folder, branch, model settings.
+    stored with a new session: folder, branch, model settings. `program` is what holds sessions here, a
+    gateway or a terminal. If another program holds the session of a conversation, wait for
+    `session_wait` seconds, then go on in a copy; without a number, keep a session until another one is
+    opened, and refuse one that another program holds.
     """
 
     executor: StoreExecutor
@@ -78,6 +81,8 @@ class GatewayContext(NamedTuple):
     advise: Advisor | None = None
     gate: Gate | None = None
     describe_session: Callable[[], Mapping[str, JSON]] = _describe_nothing
+    program: str = "gateway"
+    session_wait: float | None = 20.0
 
     def build_key(self, source: Source, role: Role = "owner") -> str:
         """Build the key of the conversation that a source belongs to.

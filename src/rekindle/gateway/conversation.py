@@ -10,11 +10,11 @@ where it stopped.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, nullcontext, suppress
+from functools import partial
 from time import time
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from rekindle.agent.compaction import compress_session
 from rekindle.agent.context_space import ContextSpace
@@ -29,7 +29,7 @@ from rekindle.agent.turn import (
     TurnEvent,
     run_turn,
 )
-from rekindle.errors import NotFound
+from rekindle.errors import NotFound, SessionHeld
 from rekindle.learning.warm_start import NewSession, begin_session
 from rekindle.routing.reset_policy import find_reset_reason
 from rekindle.routing.source import describe_source
@@ -41,12 +41,14 @@ from .context import GatewayContext, get_owner
 from .log_format import CURRENT_SESSION
 from .schedule.command_run import INTERRUPTED, run_job_command
 from .schedule.run_message import RunInfo, is_nothing, read_run
+from .turns.inbound import get_speaker, is_command, is_report, is_same_chat
 from .turns.opening import build_opening, build_reset_notices
+from .turns.session_hold import SessionHold
+from .turns.session_wait import SessionWait
 
 TextSplitter: TypeAlias = Callable[[str], Sequence[str]]
 
 STOPPED_MARK = "(Stopped.)"
-_COMMAND_PATTERN = re.compile(r"/[A-Za-z][A-Za-z_-]*(@\S+)?(\s|$)")  # not /etc/hosts
 
 
 def _keep_whole(text: str) -> Sequence[str]:
@@ -57,9 +59,14 @@ class Conversation:
     """The conversation of one key, with one turn at a time. `splitter` splits long texts."""
 
     def __init__(
-        self, context: GatewayContext, key: str, splitter: TextSplitter = _keep_whole
+        self,
+        context: GatewayContext,
+        key: str,
+        splitter: TextSplitter = _keep_whole,
+        hold: SessionHold | None = None,
     ) -> None:
         self.key = key
+        self.hold = hold or SessionHold(context, key)
         self.outbound: list[OutboundMessage] = []  # messages to send, from the last turn
         self.reset: str | None = None  # why the last turn reset the session automatically
         self.partial_answer = ""  # text of the answer in progress
@@ -113,7 +120,23 @@ class Conversation:
         send it.
         """
         self.outbound, self.partial_answer = [], ""
-        inbound, route, session = await self._begin_turn(inbound)
+        # A terminal keeps its session for as long as it is open.
+        is_terminal = self._context.session_wait is None
+        async with nullcontext() if is_terminal else self.hold.keep():
+            inbound, route, session = await self._begin_turn(inbound)
+            async with aclosing(
+                self._run_begun_turn(inbound, route, session, before_end)
+            ) as events:
+                async for event in events:
+                    yield event
+
+    async def _run_begun_turn(
+        self,
+        inbound: InboundMessage,
+        route: Route,
+        session: Session,
+        before_end: Callable[[], Awaitable[None]] | None,
+    ) -> AsyncGenerator[TurnEvent]:
         self._session, self.reset = session, route.reset
         token = CURRENT_SESSION.set(session.id)
         turn_context = TurnContext(
@@ -128,6 +151,7 @@ class Conversation:
             steering=self._collect_steering if self._context.busy_mode == "steer" else None,
             compress=self._compress,
             advise=self._context.advise,
+            guard=self.hold.check,
         )
         try:
             async with aclosing(run_turn(self._executor, session, turn_context)) as events:
@@ -145,9 +169,13 @@ class Conversation:
         """Add messages to the turn of the first of them, which has begun."""
         first, *others = inbound_messages
         assert first.session is not None
-        session = await self._executor.run(self._executor.store.find_tip, first.session)
+        store = self._executor.store
+        session = await self._executor.run(store.find_tip, first.session)
+        if not await self._try_to_hold(session.id):
+            return  # they wait for a turn of their own
         for inbound in others:
-            await self._executor.run(self._executor.store.inbox.start_turn, inbound, session)
+            start = partial(store.inbox.start_turn, inbound, session)
+            await self._executor.run(self.hold.write, start)
 
     def find_role(self, inbound: InboundMessage) -> Role | None:
         """Return the role of a speaker now, or None if they may not talk; this blocks on the store."""
@@ -224,8 +252,10 @@ class Conversation:
         store, report = self._executor.store, inbound.message
         session_id, messages = str((report.meta or {}).get("session", "")), list[Message]()
         with suppress(NotFound):  # only if the conversation is still in that session
-            if store.find_tip(session_id).id == store.routes.get(self.key).session:
-                messages, session_id = [report], store.find_tip(session_id).id
+            tip = store.find_tip(session_id).id
+            is_held = self.hold.find_other(tip) is not None
+            if tip == store.routes.get(self.key).session and not is_held:
+                messages, session_id = [report], tip
         parts = [(inbound.source, part) for part in self._splitter(report.text)]
         return store.inbox.finish_turn([inbound], session_id, messages, parts)
 
@@ -241,15 +271,16 @@ class Conversation:
         session = self.build_session(route)
         if first.session is not None:
             session = await self._executor.run(store.find_tip, first.session)
-        for inbound in inbound_messages:
-            await self._executor.run(store.inbox.start_turn, inbound, session)
+        is_held = await self._try_to_hold(session.id)
+        for inbound in inbound_messages if is_held else ():
+            start = partial(store.inbox.start_turn, inbound, session)
+            await self._executor.run(self.hold.write, start)
         text = f"{self.partial_answer}\n\n{STOPPED_MARK}".strip()
         parts = self._splitter(text) if is_visible else ()
-        self.outbound = await self._executor.run(
-            store.inbox.finish_turn,
+        self.outbound = await self._end_turn(
             inbound_messages,
             session,
-            [Message("assistant", text)],
+            [Message("assistant", text)] if is_held else [],
             [
                 *await build_reset_notices(self._context, first.source, route),
                 *((first.source, part) for part in parts),
@@ -277,7 +308,7 @@ class Conversation:
 
     async def abandon(self, inbound: InboundMessage) -> list[OutboundMessage]:
         """End a message that kept crashing the process, with all that joined its turn; tell the user."""
-        attempts, store = self._context.max_attempts, self._executor.store
+        attempts = self._context.max_attempts
         times = "once" if attempts == 1 else f"{attempts} times"
         text = (
             f"I couldn't answer this message: the program crashed {times} while processing it."
@@ -289,11 +320,11 @@ class Conversation:
             list[tuple[Source, str]](),
         )
         if inbound.session is not None:  # its turn has begun: no later turn may resume it
-            _, route, found = await self._resume_turn(inbound, inbound.session)
+            route, found = await self._resume_turn(inbound, inbound.session)
             inbound_messages, session = self._joined, found.id
+            session = session if await self._try_to_hold(session) else ""
             notices = await build_reset_notices(self._context, inbound.source, route)
-        self.outbound = await self._executor.run(
-            store.inbox.finish_turn,
+        self.outbound = await self._end_turn(
             inbound_messages,
             session,
             [Message("assistant", text)] if session else [],
@@ -311,13 +342,47 @@ class Conversation:
 
     async def _begin_turn(self, inbound: InboundMessage) -> tuple[InboundMessage, Route, Session]:
         if inbound.state == "running" and inbound.session is not None:
-            return await self._resume_turn(inbound, inbound.session)
-        route = await self.open_route(inbound.source, read_run(inbound))
-        session, inbound = await self._executor.run(
-            self._store_message, inbound, route, self.build_session(route)
-        )
-        self._joined = [inbound]
+            route, session = await self._resume_turn(inbound, inbound.session)
+            begin = partial(self._resume_in_session, inbound)
+        else:
+            route = await self.open_route(inbound.source, read_run(inbound))
+            session, begin = self.build_session(route), partial(self._store_message, inbound)
+            self._joined = [inbound]
+        waiting = SessionWait(self._context, self.hold, inbound)
+        route, (session, inbound) = await waiting.begin(route, session, begin)
+        self._joined[0] = inbound
         return inbound, route, session
+
+    def _resume_in_session(
+        self, inbound: InboundMessage, route: Route, session: Session
+    ) -> tuple[Session, InboundMessage]:
+        """Acquire the session of a turn that had begun; after a wait it may be a copy."""
+        self.hold.acquire(session.id)
+        if session.forked_at is None or inbound.session == session.id:
+            return session, inbound
+        move = self._executor.store.inbox.start_turn_at
+        return session, move(inbound, session.id, inbound.position or 0)
+
+    async def _try_to_hold(self, session_id: str) -> bool:
+        try:
+            await self._executor.run(self.hold.acquire, session_id)
+        except SessionHeld:
+            return False
+        return True
+
+    async def _end_turn(
+        self,
+        inbound_messages: Sequence[InboundMessage],
+        session: Session | str,
+        messages: Sequence[Message],
+        replies: Sequence[tuple[Source, str]],
+        **options: Any,
+    ) -> list[OutboundMessage]:
+        """End a turn in the session that is held, and release it unless this is a terminal."""
+        finish = self._executor.store.inbox.finish_turn
+        end = partial(finish, inbound_messages, session, messages, replies, **options)
+        is_terminal = self._context.session_wait is None
+        return await self._executor.run(self.hold.write if is_terminal else self.hold.finish, end)
 
     def _store_message(
         self, inbound: InboundMessage, route: Route, session: Session
@@ -325,7 +390,9 @@ class Conversation:
         """Append an inbound message to its session, with a warm start if the session is new."""
         gateway_context, store = self._context, self._executor.store
         if gateway_context.starter is None or not store.preludes.is_new(session):
-            return session, store.inbox.start_turn(inbound, session)
+            start = partial(store.inbox.start_turn, inbound, session)
+            return session, self.hold.begin(session.id, start)
+        self.hold.acquire(session.id)
         role = self.find_role(inbound) or "guest"
         tool_context = gateway_context.build_tool_context(route, role)
         tools, text = gateway_context.toolbox.build_definitions(tool_context), inbound.message.text
@@ -339,9 +406,7 @@ class Conversation:
             lambda session: store.inbox.start_turn(inbound, session),
         )
 
-    async def _resume_turn(
-        self, inbound: InboundMessage, session: str
-    ) -> tuple[InboundMessage, Route, Session]:
+    async def _resume_turn(self, inbound: InboundMessage, session: str) -> tuple[Route, Session]:
         """Resume an interrupted turn, with all messages that had joined it."""
         store = self._executor.store
         route = await self._executor.run(store.routes.open, self.key, inbound.source)
@@ -351,14 +416,13 @@ class Conversation:
         waiting = await self._executor.run(store.inbox.list_waiting, self.key)
         others = [one for one in waiting if one.state == "running" and one.num != inbound.num]
         self._joined = [inbound, *others]
-        return inbound, route, tip
+        return route, tip
 
     async def _finish_turn(self, inbound: InboundMessage, route: Route, ended: TurnEnded) -> None:
         text = ended.message.text
         parts = () if is_nothing(read_run(inbound), text) else self._splitter(text)
         store = self._executor.store
-        self.outbound = await self._executor.run(
-            store.inbox.finish_turn,
+        self.outbound = await self._end_turn(
             self._joined,
             ended.session,
             [ended.message],
@@ -388,7 +452,8 @@ class Conversation:
             if not await self._may_join(inbound):
                 break
             assert self._session is not None
-            begun = await self._executor.run(store.inbox.start_turn, inbound, self._session)
+            start = partial(store.inbox.start_turn, inbound, self._session)
+            begun = await self._executor.run(self.hold.write, start)
             self._joined.append(begun)
             messages.append(begun.message)
         return messages
@@ -402,7 +467,13 @@ class Conversation:
         self, session: Session, messages: Sequence[Message], space: ContextSpace
     ) -> Compacted | None:
         compacted = await compress_session(
-            self._executor, self._context.model, session, messages, space, on_request=False
+            self._executor,
+            self._context.model,
+            session,
+            messages,
+            space,
+            on_request=False,
+            write_child=self.hold.write_child,
         )
         if compacted is not None:
             routes = self._executor.store.routes
@@ -422,27 +493,3 @@ def build_route_session(context: GatewayContext, route: Route) -> Session:
         model=context.model.endpoint.model,
         **context.describe_session(),
     )
-
-
-def get_speaker(inbound: InboundMessage) -> Source:
-    """Return the source of who speaks: for the run of a job, of who made it."""
-    run = read_run(inbound)
-    return inbound.source if run is None else run.maker
-
-
-def is_command(message: Message) -> bool:
-    """Return whether a message is for the gateway and not for the model."""
-    if message.role != "user" or (message.meta or {}).get("run"):
-        return False
-    return _COMMAND_PATTERN.match(message.text) is not None
-
-
-def is_report(message: Message) -> bool:
-    """Return whether a message is a report, which is forwarded and needs no answer."""
-    return message.role == "assistant"
-
-
-def is_same_chat(one: InboundMessage, other: InboundMessage) -> bool:
-    """Return whether one answer reaches both; people in one conversation may write in several chats."""
-    a, b = one.source, other.source
-    return (a.platform, a.chat_id, a.thread_id) == (b.platform, b.chat_id, b.thread_id)

@@ -30,13 +30,13 @@ from .access.gate import Gate
 from .access.rules import AccessRules
 from .commands import CommandRunner
 from .context import GatewayContext
-from .conversation import is_report
 from .crash_attempts import AttemptTracker
 from .log_format import CURRENT_KEY
 from .memory import flush as memory_flush
 from .outbox_sender import OutboxSender, SendRetryPolicy
 from .process_reports import forward_reports
 from .schedule.scheduler import POLL_SECONDS, Scheduler
+from .turns.inbound import is_report
 from .worker import Worker, WorkerContext
 
 logger = logging.getLogger(__name__)

@@ -20,13 +20,14 @@ from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
 from .command_handlers import TurnState
 from .commands import CommandRunner, get_command_timing
 from .context import GatewayContext
-from .conversation import Conversation, TextSplitter, is_command, is_report, is_same_chat
+from .conversation import Conversation, TextSplitter
 from .crash_attempts import AttemptTracker
 from .live_draft import LiveDraft
 from .log_format import CURRENT_KEY
 from .outbox_sender import OutboxSender
 from .schedule.run_message import read_run
 from .splitting import split_text
+from .turns.inbound import is_command, is_report, is_same_chat
 
 logger = logging.getLogger(__name__)
 
