@@ -221,6 +221,11 @@ class GatewaySection:
         "seconds until another gateway takes over the work of a dead one",
         limits=NumberRange(1),
     )
+    session_wait_seconds: float = declare_setting(
+        20.0,
+        "seconds to wait for a session that is open in another program, before going on in a copy",
+        limits=NumberRange(0, 86_400),
+    )
     grace_seconds: float = declare_setting(
         20.0, "seconds for turns to finish on shutdown", limits=NumberRange(0)
     )

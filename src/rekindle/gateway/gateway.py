@@ -314,6 +314,7 @@ class Gateway:
             await self._executor.run(self._inbox.delete_finished, self._options.keep_seconds)
             people = self._executor.store.people
             await self._executor.run(people.delete_old, self._options.keep_seconds)
+            await self._executor.run(self._executor.store.session_leases.delete_expired)
             jobs = self._executor.store.jobs
             await self._executor.run(jobs.delete_old_runs, self._options.keep_seconds)
             self._last_cleanup = time.monotonic()

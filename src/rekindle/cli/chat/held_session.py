@@ -55,7 +55,7 @@ async def open_held_session(
         # The session may have been compressed while another program held it.
         tip = await executor.run(executor.store.find_tip, session)
         if tip.id == session.id:
-            return OpenedSession(session)
+            return OpenedSession(tip)
         session = tip
 
 

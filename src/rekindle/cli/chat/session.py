@@ -233,7 +233,11 @@ async def _run_interactive(setup: _ChatSetup, executor: StoreExecutor, agent: _C
             opened = await open_held_session(conversation, session, interactive.ask_about_held)
             if opened is None:
                 return OK
-            session, leftovers = opened.session, Leftovers() if opened.is_copy else leftovers
+            session = opened.session
+            if opened.is_copy:
+                leftovers = Leftovers()
+            elif not leftovers.copied and not setup.options.fork:  # the holder may have left some
+                leftovers = await executor.run(_find_own_leftovers, setup, session)
         messages = [] if session is None else await executor.run(setup.store.messages, session)
         interactive.greet(model.endpoint, session, messages)
         for problem in agent.toolkit.problems:
@@ -421,14 +425,17 @@ def _find_session(setup: _ChatSetup) -> tuple[Session | None, Leftovers]:
         if session is None:
             raise NotFound("No conversation to continue yet.")
         return store.fork(session), Leftovers()
-    leftovers = find_leftovers(store, setup.locks, setup.source.user_id, session)
-    if options.resume is not None:
-        leftovers = leftovers._replace(
-            inbound=tuple(one for one in leftovers.inbound if one.session)
-        )
+    leftovers = _find_own_leftovers(setup, session)
     if session is None and not leftovers.inbound:
         raise NotFound("No conversation to continue yet.")
     return session, leftovers
+
+
+def _find_own_leftovers(setup: _ChatSetup, session: Session | None) -> Leftovers:
+    found = find_leftovers(setup.store, setup.locks, setup.source.user_id, session)
+    if setup.options.resume is None:
+        return found
+    return found._replace(inbound=tuple(one for one in found.inbound if one.session))
 
 
 async def _catch_up(

@@ -151,6 +151,7 @@ def build_gateway_context(
         policies=config.policies,
         key_rules=config.key_rules,
         lease=settings.lease_seconds,
+        session_wait=settings.session_wait_seconds,
         limits=toolkit.limits,
         price=price,
         busy_mode=settings.busy_mode,
