@@ -38,7 +38,7 @@ def test_a_turn_waits_for_the_session_and_goes_on_in_it(tmp_path: Path) -> None:
     async def play() -> None:
         async with stage(tmp_path / "s.db", tmp_path) as on, on.gateway(session_wait=600.0):
             session = await begin(on)
-            held = on.store.session_leases.acquire(session, TERMINAL, 600)
+            held = on.store.session_leases.acquire(session, TERMINAL, 250)
             on.server.post_message(ADA, "two")
             await on.reads("You said: one", "open in another program")
             assert on.conversation() == ["one", "You said: one"], "nothing was written meanwhile"
@@ -54,7 +54,7 @@ def test_after_the_wait_a_turn_goes_on_in_a_copy(tmp_path: Path) -> None:
     async def play() -> None:
         async with stage(tmp_path / "s.db", tmp_path) as on, on.gateway(session_wait=0.1):
             session = await begin(on)
-            on.store.session_leases.acquire(session, TERMINAL, 600)
+            on.store.session_leases.acquire(session, TERMINAL, 250)
             on.server.post_message(ADA, "two")
             await on.reads("You said: one", "open in another", COPY_NOTICE, "You said: two")
             await until(lambda: len(on.conversation()) == 4)
@@ -71,7 +71,7 @@ def test_commands_that_change_a_held_session_are_refused(tmp_path: Path) -> None
     async def play() -> None:
         async with stage(tmp_path / "s.db", tmp_path) as on, on.gateway():
             session = await begin(on)
-            held = on.store.session_leases.acquire(session, TERMINAL, 600)
+            held = on.store.session_leases.acquire(session, TERMINAL, 250)
             for command in ("/undo", "/redo", "/retry", "/compress"):
                 count = len(on.texts())
                 on.server.post_message(ADA, command)
@@ -101,7 +101,7 @@ def test_a_turn_that_lost_its_session_does_not_write_into_that_of_another(tmp_pa
                 lease = on.store.session_leases.find(session)
                 assert lease is not None
                 taken = on.store.session_leases.acquire(
-                    session, TERMINAL, 600, replaces=lease.fence
+                    session, TERMINAL, 250, replaces=lease.fence
                 )
                 assert taken.name == TERMINAL.name
             await until(lambda: any("open in another program" in text for text in on.texts()))

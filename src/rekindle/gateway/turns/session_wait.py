@@ -62,8 +62,9 @@ class SessionWait:
             await self._notify_user(COPY_NOTICE)
 
     async def _notify_user(self, text: str) -> None:
+        # Not as a reply: the platform would take the answer for a repetition of it.
         post = self._executor.store.inbox.post
-        await self._executor.run(post, self._inbound.key, self._inbound.source, text, self._inbound)
+        await self._executor.run(post, self._inbound.key, self._inbound.source, text)
 
     def _copy_session(self, route: Route, session: Session) -> tuple[Route, Session]:
         store, key = self._executor.store, route.key
