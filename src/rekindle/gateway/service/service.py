@@ -92,7 +92,10 @@ async def _run_until_stopped(config: Config, store: Store, instance: GatewayInst
                     " `rekindle gateway allow PLATFORM:USER --role owner`, or write to it and"
                     " approve the code it sends you with `rekindle gateway pair CODE --role owner`"
                 )
-            context = context._replace(is_busy=make_busy_check(processes, executor))
+            context = context._replace(
+                is_busy=make_busy_check(processes, executor),
+                session_wait=config.gateway.session_wait_seconds,
+            )
             gateway = Gateway(
                 context, platforms, options=build_gateway_options(config), processes=processes
             )
@@ -151,7 +154,6 @@ def build_gateway_context(
         policies=config.policies,
         key_rules=config.key_rules,
         lease=settings.lease_seconds,
-        session_wait=settings.session_wait_seconds,
         limits=toolkit.limits,
         price=price,
         busy_mode=settings.busy_mode,
