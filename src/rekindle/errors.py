@@ -15,6 +15,7 @@
     │   ├── StoreTooNew             written by a newer Rekindle
     │   ├── StoreUnavailable        the server cannot be reached
     │   └── StoreClosed             used after `close()`
+    ├── SessionHeld                 another program writes to the session; says which
     ├── ToolError                   a tool failed; a result for the model
     │   └── McpServerUnreachable    an MCP server failed to start, or does not answer
     ├── PlatformError               a chat network rejected a request, or cannot be reached
@@ -31,6 +32,7 @@
     └── ModelError                  the model failed; each message says what to do
         ├── ModelRequestRejected    the endpoint rejects the request: key, model name or content
         ├── ContextTooLong          the conversation does not fit; compress it
+        ├── CompressionFailed       it cannot be made to fit; says which message is too large, or why
         ├── ModelOverloaded         rate limited or overloaded; `retry_after` says for how long
         ├── ModelUnreachable        no answer: the network, a timeout, a failing server
         └── StreamBroken            the response stopped in the middle, or cannot be parsed
@@ -98,6 +100,10 @@ class StoreUnavailable(StoreError):
 
 class StoreClosed(StoreError):
     """The store was used after it was closed."""
+
+
+class SessionHeld(RekindleError):
+    """Another program writes to the session."""
 
 
 class ToolError(RekindleError):
@@ -180,7 +186,29 @@ class ModelRequestRejected(ModelError):
 
 
 class ContextTooLong(ModelError):
-    """The conversation is longer than the model's context."""
+    """The conversation is longer than the model's context.
+
+    `limit` and `used` are the numbers of tokens that the provider names, if it does.
+    """
+
+    def __init__(self, message: str, limit: int | None = None, used: int | None = None) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.used = used
+
+
+class CompressionFailed(ModelError):
+    """A conversation cannot be compressed. `tokens` counts what the attempt took, as in `Tokens`.
+
+    `can_retry`: the model failed to summarize it, and may not fail the next time.
+    """
+
+    def __init__(
+        self, message: str, tokens: tuple[int, ...] = (), *, can_retry: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.tokens = tokens
+        self.can_retry = can_retry
 
 
 class ModelOverloaded(ModelError):

@@ -53,11 +53,13 @@ async def open_toolkit(
     tool_names: Iterable[str] | None = None,
     extra_tools: Iterable[Tool] = (),
     processes: Processes | None = None,
+    model_name: str | None = None,
 ) -> AsyncGenerator[Toolkit]:
     """Open the toolkit that the settings describe; its MCP servers run until it is closed.
 
     `tool_names` are the tools and toolsets to enable instead of those in the settings; `extra_tools` are
-    tools defined outside the agent. With `processes`, commands can run in the background.
+    tools defined outside the agent. With `processes`, commands can run in the background. The limits are
+    those of the model in the settings, or of another one.
     """
     from rekindle.agent.tools.mcp import McpConnection, connect_servers
 
@@ -80,13 +82,7 @@ async def open_toolkit(
         folders = tuple(
             Path(each).expanduser() for each in settings.extra_folders.split(os.pathsep) if each
         )
-        limits = TurnLimits(
-            settings.max_steps,
-            settings.max_tokens,
-            settings.max_cost,
-            settings.context,
-            settings.compress_at,
-        )
+        limits = build_turn_limits(config, model_name or config.model.name)
         problems = [f"MCP: {problem}" for problem in problems]
         if sandbox.mode == "none":
             problems.insert(0, f"Sandbox: {sandbox.describe_mode()}")
@@ -103,6 +99,19 @@ async def open_toolkit(
         await asyncio.gather(*(connection.close() for connection in connections))
 
 
+def build_turn_limits(config: Config, model: str) -> TurnLimits:
+    """Build the limits of a turn with a model."""
+    settings, sizes = config.agent, config.get_limits(model)
+    return TurnLimits(
+        iterations=settings.max_steps,
+        tokens=settings.max_tokens,
+        cost=settings.max_cost,
+        context=sizes.context,
+        compress_at=settings.compress_at,
+        answer=sizes.answer,
+    )
+
+
 def build_persona_settings(config: Config) -> PersonaSettings:
     """Build the settings of the agent's persona; files are names within the working folder."""
     settings = config.agent
@@ -115,7 +124,7 @@ def build_model_config(config: Config, model: Model) -> Mapping[str, JSON]:
     settings = config.agent
     values = {
         "provider": model.provider,
-        "context": settings.context,
+        "context": config.get_limits(model.endpoint.model).context,
         "max_steps": settings.max_steps,
         "max_tokens": settings.max_tokens,
     }

@@ -14,18 +14,25 @@ from decimal import Decimal
 from typing import NamedTuple, TypeAlias
 
 from rekindle.agent.model.client import Model, ModelResponse, Retrying, StreamEnded, StreamEvent
+from rekindle.agent.model.context_meter import estimate_messages, estimate_tools
 from rekindle.agent.tools.registry import Toolbox
 from rekindle.agent.tools.tool import ToolContext, ToolResult
-from rekindle.errors import ContextTooLong, ModelError
+from rekindle.errors import CompressionFailed, ContextTooLong, ModelError
 from rekindle.knowledge.notes.records import ADVICE_MARK
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import Message, Price, Session, Tokens, ToolCall, Usage, replace_fields
 
+from .context_space import ContextLimits, ContextSpace
+
 SteeringSource: TypeAlias = Callable[[], Awaitable[Sequence[Message]]]
 # Returns what is known about the failure of a call; empty if nothing, or if it did not fail.
 Advisor: TypeAlias = Callable[[ToolCall, ToolResult], str]
-CompressCallback: TypeAlias = Callable[[Session, Sequence[Message]], Awaitable["Compacted | None"]]
+# Makes the messages fit into the space, or raises `CompressionFailed`.
+CompressCallback: TypeAlias = Callable[
+    [Session, Sequence[Message], ContextSpace], Awaitable["Compacted | None"]
+]
 
+MAX_REJECTIONS = 3  # of one request as too long; then the turn ends
 MAX_EMPTY_RESPONSES = 2  # consecutive; then the turn ends
 NO_ANSWER = "(The model gave no answer.)"
 
@@ -33,7 +40,8 @@ NO_ANSWER = "(The model gave no answer.)"
 class TurnLimits(NamedTuple):
     """The limits of a turn; 0 means none, except for `iterations`.
 
-    `context` is the size of the model's context in tokens, 0 if unknown.
+    `context` is the size of the model's context in tokens, 0 if unknown; `answer` of them are kept for
+    the answer.
     """
 
     iterations: int = 60
@@ -41,6 +49,12 @@ class TurnLimits(NamedTuple):
     cost: Decimal = Decimal(0)
     context: int = 0
     compress_at: float = 0.85  # fraction of the context
+    answer: int = 8_192
+
+    def build_space(self, overhead: int, ratio: float, reported: int) -> ContextSpace | None:
+        """Build the space of the stored messages in a request, or None if no size is known."""
+        limits = ContextLimits(self.context, self.answer, self.compress_at)
+        return limits.build_space(overhead, ratio, reported)
 
 
 class ToolCalled(NamedTuple):
@@ -87,6 +101,8 @@ class TurnContext(NamedTuple):
 
     Usage counts for the session, and for the conversation `key` if there is one. `append` stores a
     message instead of the store's own, and raises if the turn has been taken over.
+    `guard` is called in the transaction of each message and raises an error if the session may no longer
+    be written to.
     """
 
     model: Model
@@ -100,6 +116,7 @@ class TurnContext(NamedTuple):
     advise: Advisor | None = None
     key: str | None = None
     append: Callable[[Session, Message], object] | None = None
+    guard: Callable[[], None] | None = None
 
 
 async def run_turn(
@@ -132,18 +149,11 @@ class _TurnRunner:
         for _ in range(self._context.limits.iterations):
             response: ModelResponse | None = None
             try:
-                async with aclosing(self._stream_response(tools)) as events:
+                async with aclosing(self._ask_model(tools)) as events:
                     async for event in events:
                         if isinstance(event, StreamEnded):
                             response = event.response
                         yield event
-            except ContextTooLong as error:
-                compacted = await self._compress()
-                if compacted is None:
-                    yield self._fail(error)
-                    return
-                yield compacted
-                continue
             except ModelError as error:
                 yield self._fail(error)
                 return
@@ -160,15 +170,64 @@ class _TurnRunner:
             if reason := self._find_exceeded_limit():
                 yield self._stop(reason)
                 return
-            if self._is_nearly_full(response) and (compacted := await self._compress()):
-                yield compacted
             await self._add_steering()
         count = self._context.limits.iterations
         yield self._stop(f"it took {count} steps without an answer")
 
-    def _stream_response(self, tools: Sequence[dict[str, object]]) -> AsyncGenerator[StreamEvent]:
-        messages = [*self._context.opening, *self._messages]
-        return self._context.model.stream(messages, tools)
+    async def _ask_model(
+        self, tools: Sequence[dict[str, object]]
+    ) -> AsyncGenerator[StreamEvent | Compacted]:
+        """Stream a response; compress the conversation first if it does not fit.
+
+        If the provider rejects it as too long all the same, believe its numbers and compress again.
+        """
+        overhead = estimate_messages(self._context.opening) + estimate_tools(tools)
+        rejection: ContextTooLong | None = None
+        rejections, limit = 0, 0
+        while True:
+            space = self._build_space(overhead, limit)
+            if space is not None and space.estimate(self._messages) > space.tokens:
+                yield await self._compress(space, rejection if limit else None)
+            estimate = overhead + estimate_messages(self._messages)
+            messages = [*self._context.opening, *self._messages]
+            try:
+                async with aclosing(self._context.model.stream(messages, tools)) as events:
+                    async for event in events:
+                        if isinstance(event, StreamEnded):
+                            self._record_tokens(estimate, event.response.tokens)
+                        yield event
+                return
+            except ContextTooLong as error:
+                rejection = error
+                rejections += 1
+                if rejections > MAX_REJECTIONS or self._context.compress is None:
+                    raise
+                limit = self._learn_limit(error, overhead, estimate)
+
+    def _build_space(self, overhead: int, limit: int) -> ContextSpace | None:
+        """Return the space for the stored messages; None if its size is unknown or cannot be kept."""
+        if self._context.compress is None:
+            return None
+        meter = self._context.model.meter
+        reported = min(filter(None, (meter.reported_context, limit)), default=0)
+        ratio = meter.get_ratio(self._session.id)
+        return self._context.limits.build_space(overhead, ratio, reported)
+
+    def _record_tokens(self, estimate: int, tokens: Tokens) -> None:
+        used = tokens.input + tokens.cache_read + tokens.cache_write
+        self._context.model.meter.record_tokens(self._session.id, estimate, used)
+
+    def _learn_limit(self, error: ContextTooLong, overhead: int, estimate: int) -> int:
+        """Return a context in which the rejected request does not fit."""
+        meter = self._context.model.meter
+        if error.used:
+            meter.record_tokens(self._session.id, estimate, error.used)
+        if error.limit:
+            meter.reported_context = min(meter.reported_context or error.limit, error.limit)
+        space = self._build_space(overhead, 0)
+        if error.limit and space is not None and space.estimate(self._messages) > space.tokens:
+            return 0  # what the provider has said is enough to know
+        return int(estimate * meter.get_ratio(self._session.id) * 2 / 3)
 
     async def _record_usage(self, tokens: Tokens) -> None:
         usage = Usage(tokens, self._context.price.compute_cost(tokens))
@@ -209,27 +268,46 @@ class _TurnRunner:
         return result._replace(content=f"{result.content}\n\n{ADVICE_MARK} {advice}")
 
     async def _store_message(self, message: Message) -> None:
-        append = self._context.append or self._executor.store.append
-        await self._executor.run(append, self._session, message)
+        await self._executor.run(self._append, message)
         self._messages.append(message)
+
+    def _append(self, message: Message) -> None:
+        store, guard = self._executor.store, self._context.guard
+        append = self._context.append or store.append
+        if guard is None:
+            append(self._session, message)
+            return
+
+        def append_guarded() -> None:
+            guard()
+            append(self._session, message)
+
+        store.transaction(append_guarded)
 
     async def _add_steering(self) -> None:
         if self._context.steering is not None:
             self._messages.extend(await self._context.steering())
 
-    async def _compress(self) -> Compacted | None:
-        if self._context.compress is None:
-            return None
-        compacted = await self._context.compress(self._session, self._messages)
-        if compacted is not None:
-            self._session, self._messages = compacted.session, list(compacted.messages)
-            await self._record_usage(compacted.tokens)
+    async def _compress(
+        self, space: ContextSpace, rejection: ContextTooLong | None = None
+    ) -> Compacted:
+        """Compress the conversation; `rejection`: the space is a guess after this one."""
+        assert self._context.compress is not None
+        try:
+            compacted = await self._context.compress(self._session, self._messages, space)
+        except CompressionFailed as error:
+            await self._record_usage(Tokens(*error.tokens))
+            if rejection is None or error.can_retry:
+                raise
+            text = f"{rejection} What must be kept is too large; /undo removes the last message."
+            raise CompressionFailed(text) from error
+        if compacted is None:
+            raise CompressionFailed("The conversation is too long for the model.")
+        ratio = self._context.model.meter.get_ratio(self._session.id)
+        self._session, self._messages = compacted.session, list(compacted.messages)
+        self._context.model.meter.set_ratio(self._session.id, ratio)
+        await self._record_usage(compacted.tokens)
         return compacted
-
-    def _is_nearly_full(self, response: ModelResponse) -> bool:
-        limits, tokens = self._context.limits, response.tokens
-        used = tokens.input + tokens.cache_read + tokens.cache_write + tokens.output
-        return bool(limits.context) and used >= limits.context * limits.compress_at
 
     def _find_exceeded_limit(self) -> str | None:
         limits = self._context.limits
@@ -262,7 +340,9 @@ class _TurnRunner:
         return self._build_end(Message("assistant", text), reason)
 
     def _fail(self, error: ModelError) -> TurnEnded:
-        text = f"I could not answer: {error} Your message is saved; use /retry to try again."
+        text = f"I could not answer: {error}"
+        if not isinstance(error, CompressionFailed) or error.can_retry:
+            text += " Your message is saved; use /retry to try again."
         return self._build_end(Message("assistant", text), str(error))._replace(error=error)
 
     def _build_end(self, message: Message, reason: str | None = None) -> TurnEnded:

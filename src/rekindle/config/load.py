@@ -14,6 +14,7 @@ from rekindle.errors import InvalidSetting
 from rekindle.types import KeyRule, Overridable, OverrideScope, Price, ResetPolicy
 
 from . import schema, toml_file
+from .context_sizes import find_context_size
 from .lookup import SECTIONS, SETTINGS, get_setting, parse_override, parse_table_entry
 from .setting import Value, check_value, is_time_zone, parse_text
 
@@ -100,6 +101,12 @@ class Config:
                 f' set it under [model.prices."{model}"] in {self.file}'
             )
         return Price()
+
+    def get_limits(self, model: str) -> schema.LimitTable:
+        """Return the context of a model and the room for its answer; 0 for an unknown context."""
+        table = schema.LimitTable(**self._collect_tables("model.limits").get(model, {}))
+        context = table.context or self.agent.context or find_context_size(model)
+        return schema.LimitTable(context, table.answer or self.agent.answer_tokens)
 
     @property
     def prices(self) -> dict[str, Price]:

@@ -35,6 +35,7 @@ SECTIONS: Mapping[str, type] = {
 NAMED_TABLES: Mapping[str, type] = {
     "mcp.servers": schema.McpServer,
     "model.prices": schema.PriceTable,
+    "model.limits": schema.LimitTable,
 }
 ANY_NAME = "<name>"  # placeholder for such a name
 

@@ -94,7 +94,13 @@ class AgentSection:
     )
     context: int = declare_setting(
         0,
-        "context window of the model in tokens; 0: unknown, wait until the model rejects a request",
+        "context of the model in tokens; 0: that of a well-known model, else what the model says when"
+        " it rejects a request",
+        limits=NumberRange(0),
+    )
+    answer_tokens: int = declare_setting(
+        8_192,
+        "tokens of the context that are kept for the answer, at most a quarter of it",
         limits=NumberRange(0),
     )
     compress_at: float = declare_setting(
@@ -231,6 +237,11 @@ class GatewaySection:
         "seconds until another gateway takes over the work of a dead one",
         limits=NumberRange(1),
     )
+    session_wait_seconds: float = declare_setting(
+        20.0,
+        "seconds to wait for a session that is open in another program, before going on in a copy",
+        limits=NumberRange(0, 86_400),
+    )
     grace_seconds: float = declare_setting(
         20.0, "seconds for turns to finish on shutdown", limits=NumberRange(0)
     )
@@ -346,6 +357,18 @@ class McpServer:
     )
     type: Literal["stdio", "http"] = declare_setting(
         "", "accepted for compatibility; command or url already implies it"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LimitTable:
+    """Limits of one model."""
+
+    context: int = declare_setting(
+        0, "context of this model in tokens; 0: agent.context", limits=NumberRange(0)
+    )
+    answer: int = declare_setting(
+        0, "tokens kept for the answer of this model; 0: agent.answer_tokens", limits=NumberRange(0)
     )
 
 

@@ -20,6 +20,7 @@ from rekindle.store.conversations.inbox import InboundMessage
 from rekindle.types import ResetPolicy, Route, Session, Tokens, Usage
 
 from .context import GatewayContext, get_owner
+from .turns.session_hold import SessionHold, describe_lease
 
 MAX_LISTED = 10
 _MAX_CANDIDATES = 40  # sessions searched for resumable ones
@@ -286,6 +287,9 @@ def describe_stopped(context: CommandContext) -> str:
 def _switch_session(context: CommandContext, target: Session) -> str:
     if target.id == context.route.session:
         return f"{describe_stopped(context)}You are already there.\n{describe_conversation(target)}"
+    lease = SessionHold(context.gateway_context, context.inbound.key).find_other(target.id)
+    if lease is not None:
+        raise InvalidInput(f"that conversation is {describe_lease(lease)}; close it there first")
     context.store.routes.switch(context.inbound.key, target)
     return f"{describe_stopped(context)}Switched conversations.\n{describe_conversation(target)}"
 

@@ -9,15 +9,18 @@ line that names the current conversation.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from difflib import get_close_matches
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 from rekindle.agent.compaction import compress_session
-from rekindle.errors import InvalidInput, NotFound
+from rekindle.agent.context_space import ContextSpace
+from rekindle.agent.turn import Compacted
+from rekindle.errors import CompressionFailed, InvalidInput, NotFound, SessionHeld
 from rekindle.routing.source import describe_source
 from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
-from rekindle.types import Message
+from rekindle.types import Message, Session, Tokens
 
 from . import command_handlers
 from .access import approval_commands, linking
@@ -25,11 +28,15 @@ from .command_handlers import CommandContext, TurnState, describe_conversation
 from .context import GatewayContext
 from .conversation import TextSplitter
 from .memory import command as memory_command
+from .monitoring.error_texts import describe_compression_failure
+from .turns.session_hold import SessionHold, describe_lease
 
 # Run alongside a running turn, after it, or after stopping it and what is queued before.
 CommandTiming: TypeAlias = Literal["immediate", "after_turn", "stop_turn"]
 
 
+# Commands that change the messages of the session, which another program may hold.
+_CHANGES_SESSION = frozenset(("undo", "redo", "retry", "compress"))
 MAX_ARGUMENT_CHARS = 1000  # of the argument of a command
 
 
@@ -208,10 +215,11 @@ def describe_unknown_command(name: str) -> str:
 
 
 class CommandRunner:
-    """Runs commands."""
+    """Runs commands. A terminal passes its `hold`, which it keeps."""
 
-    def __init__(self, context: GatewayContext) -> None:
+    def __init__(self, context: GatewayContext, hold: SessionHold | None = None) -> None:
         self._context = context
+        self._hold = hold
         self._executor = context.executor
 
     async def run(
@@ -237,6 +245,8 @@ class CommandRunner:
                     f"the argument is too long: {len(parsed.argument):,} characters,"
                     f" at most {MAX_ARGUMENT_CHARS:,} are allowed"
                 )
+            if parsed.name in _CHANGES_SESSION and command_context.session is not None:
+                await self._executor.run(self._refuse_if_held, command_context)
             if parsed.name == "retry":
                 return CommandResult(
                     turn_for=await self._executor.run(self._retry_turn, command_context)
@@ -252,7 +262,7 @@ class CommandRunner:
                 await self._build_reply(command_context, parsed.name, command),
                 command is None,
             )
-        except (InvalidInput, NotFound) as error:
+        except (InvalidInput, NotFound, SessionHeld) as error:
             text, refused = (
                 f"{command_handlers.describe_stopped(command_context)}{_format_sentence(str(error))}\n{describe_conversation(command_context.session)}",
                 True,
@@ -268,6 +278,15 @@ class CommandRunner:
         if command.handler is None:
             return await self._compress_session(command_context)
         return await self._executor.run(command.handler, command_context)
+
+    def _refuse_if_held(self, command_context: CommandContext) -> None:
+        """Raise `InvalidInput` if another program holds the session of the conversation."""
+        hold = SessionHold(self._context, command_context.inbound.key)
+        if (lease := hold.find_other(command_context.route.session)) is not None:
+            raise InvalidInput(
+                f"this conversation is {describe_lease(lease)}; try again when it is closed there,"
+                " or use /fork to continue in a copy"
+            )
 
     def _build_command_context(
         self, inbound: InboundMessage, argument: str, turn_state: TurnState
@@ -325,23 +344,53 @@ class CommandRunner:
             raise NotFound("nothing to compress yet")
         store, session = self._executor.store, command_context.session
         messages = await self._executor.run(store.messages, session)
-        compacted = await compress_session(self._executor, self._context.model, session, messages)
+        model, limits = self._context.model, self._context.limits
+        ratio, reported = model.meter.get_ratio(session.id), model.meter.reported_context
+        space = limits.build_space(0, ratio, reported) or ContextSpace(ratio=ratio)
+        try:
+            compacted = await self._compress_held(command_context, messages, space)
+        except CompressionFailed as error:
+            await self._record_usage(command_context, session, Tokens(*error.tokens))
+            is_terminal = self._context.gate is None
+            cause = str(error) if is_terminal else describe_compression_failure(error)
+            return f"Nothing compressed: {cause}\n{describe_conversation(session)}"
         if compacted is None:
-            return (
-                "Nothing compressed: the conversation is too short, or the model returned no"
-                f" summary.\n{describe_conversation(session)}"
-            )
+            text = "Nothing compressed: the conversation is too short."
+            return f"{text}\n{describe_conversation(session)}"
         await self._executor.run(
             store.routes.follow, command_context.inbound.key, session.id, compacted.session.id
         )
-        name, usage = self._context.compute_usage(compacted.tokens)
-        key = command_context.inbound.key
-        await self._executor.run(store.routes.add_usage, key, compacted.session, usage, name)
-        await self._executor.run(store.routes.touch, key)
+        await self._record_usage(command_context, compacted.session, compacted.tokens)
         count, left = len(messages), len(compacted.messages)
         child = await self._executor.run(store.session, compacted.session.id)
         back = "Use /back to return to the full conversation."
         return f"Compressed {count} messages to {left}. {back}\n{describe_conversation(child)}"
+
+    async def _compress_held(
+        self, command_context: CommandContext, messages: Sequence[Message], space: ContextSpace
+    ) -> Compacted | None:
+        """Compress the session while no other program may write to it."""
+        session, key = command_context.session, command_context.inbound.key
+        assert session is not None
+        hold = self._hold or SessionHold(self._context, key)
+        async with nullcontext() if self._hold else hold.keep():
+            await self._executor.run(hold.acquire, session.id)
+            return await compress_session(
+                self._executor,
+                self._context.model,
+                session,
+                messages,
+                space,
+                write_child=hold.write_child,
+            )
+
+    async def _record_usage(
+        self, command_context: CommandContext, session: Session, tokens: Tokens
+    ) -> None:
+        name, usage = self._context.compute_usage(tokens)
+        store, key = self._executor.store, command_context.inbound.key
+        await self._executor.run(store.routes.add_usage, key, session, usage, name)
+        await self._executor.run(store.routes.touch, key)
 
 
 def _format_sentence(text: str) -> str:

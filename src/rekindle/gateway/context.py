@@ -58,6 +58,9 @@ class GatewayContext(NamedTuple):
     may talk; a terminal has none. A question to an owner about a tool call is open for
     `approval_seconds`. `metrics` counts what happens. `persona` makes the system prompt;
     `describe_session` returns what is stored with a new session: folder, branch, model settings.
+    `program` is what holds sessions here, a gateway or a terminal. If another program holds the
+    session of a conversation, wait for `session_wait` seconds, then go on in a copy; without a number,
+    keep a session until another one is opened, and refuse one that another program holds.
     """
 
     executor: StoreExecutor
@@ -83,6 +86,8 @@ class GatewayContext(NamedTuple):
     approval_seconds: float = 600.0
     metrics: Metrics = Metrics()
     describe_session: Callable[[], Mapping[str, JSON]] = _describe_nothing
+    program: str = "gateway"
+    session_wait: float | None = 20.0
 
     def build_key(self, source: Source, role: Role = "owner") -> str:
         """Build the key of the conversation that a source belongs to.

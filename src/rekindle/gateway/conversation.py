@@ -10,16 +10,15 @@ where it stopped.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, nullcontext, suppress
 from functools import partial
 from time import time
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from rekindle.agent.compaction import compress_session
+from rekindle.agent.context_space import ContextSpace
 from rekindle.agent.model.client import TextDelta
-from rekindle.agent.persona import SessionStart, load_persona
 from rekindle.agent.tools.schema_check import build_tool_checks
 from rekindle.agent.tools.tool import ToolContext
 from rekindle.agent.turn import (
@@ -31,11 +30,9 @@ from rekindle.agent.turn import (
     TurnEvent,
     run_turn,
 )
-from rekindle.errors import NotFound
-from rekindle.learning.warm_start import NewSession, begin_session, build_opening_messages
-from rekindle.routing import reset_notice
-from rekindle.routing.context_prompt import build_context_prompt
-from rekindle.routing.reset_policy import ResetReason, find_reset_reason
+from rekindle.errors import NotFound, SessionHeld
+from rekindle.learning.warm_start import NewSession, begin_session
+from rekindle.routing.reset_policy import find_reset_reason
 from rekindle.routing.source import describe_source
 from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
 from rekindle.types import Message, ResetPolicy, Route, Session, Source, Usage
@@ -44,15 +41,17 @@ from .access.approvals import make_approver
 from .access.speakers import find_least_role, find_role, get_speaker, may_join
 from .context import GatewayContext, get_owner
 from .log_format import CURRENT_SESSION
-from .memory.facts import render_facts
 from .monitoring.error_texts import INTERNAL_ERROR, describe_for_operator, describe_for_user
 from .schedule.command_run import INTERRUPTED, run_job_command
-from .schedule.run_message import RunInfo, build_run_prompt, is_nothing, read_run
+from .schedule.run_message import RunInfo, is_nothing, read_run
+from .turns.inbound import is_command, is_report, is_same_chat
+from .turns.opening import build_opening, build_reset_notices
+from .turns.session_hold import SessionHold
+from .turns.session_wait import SessionWait
 
 TextSplitter: TypeAlias = Callable[[str], Sequence[str]]
 
 STOPPED_MARK = "(Stopped.)"
-_COMMAND_PATTERN = re.compile(r"/[A-Za-z][A-Za-z_-]*(@\S+)?(\s|$)")  # not /etc/hosts
 
 
 def _keep_whole(text: str) -> Sequence[str]:
@@ -63,9 +62,14 @@ class Conversation:
     """The conversation of one key, with one turn at a time. `splitter` splits long texts."""
 
     def __init__(
-        self, context: GatewayContext, key: str, splitter: TextSplitter = _keep_whole
+        self,
+        context: GatewayContext,
+        key: str,
+        splitter: TextSplitter = _keep_whole,
+        hold: SessionHold | None = None,
     ) -> None:
         self.key = key
+        self.hold = hold or SessionHold(context, key)
         self.outbound: list[OutboundMessage] = []  # messages to send, from the last turn
         self.reset: str | None = None  # why the last turn reset the session automatically
         self.partial_answer = ""  # text of the answer in progress
@@ -120,14 +124,32 @@ class Conversation:
         send it.
         """
         self.outbound, self.partial_answer = [], ""
-        inbound, route, session = await self._begin_turn(inbound)
+        # A terminal keeps its session for as long as it is open.
+        is_terminal = self._context.session_wait is None
+        async with nullcontext() if is_terminal else self.hold.keep():
+            inbound, route, session = await self._begin_turn(inbound)
+            async with aclosing(
+                self._run_begun_turn(inbound, route, session, before_end)
+            ) as events:
+                async for event in events:
+                    yield event
+
+    async def _run_begun_turn(
+        self,
+        inbound: InboundMessage,
+        route: Route,
+        session: Session,
+        before_end: Callable[[], Awaitable[None]] | None,
+    ) -> AsyncGenerator[TurnEvent]:
         self._session, self.reset = session, route.reset
         token = CURRENT_SESSION.set(session.id)
         turn_context = TurnContext(
             model=self._context.model,
             toolbox=self._context.toolbox,
             tool_context=await self._executor.run(self._build_tool_context, route),
-            opening=await self.build_opening(inbound.source, route, session, read_run(inbound)),
+            opening=await build_opening(
+                self._context, inbound.source, route, session, read_run(inbound)
+            ),
             limits=self._context.limits,
             price=self._context.price,
             steering=self._collect_steering if self._context.busy_mode == "steer" else None,
@@ -135,6 +157,7 @@ class Conversation:
             advise=self._context.advise,
             key=self.key,
             append=partial(self._inbox.append_in_turn, inbound, self._context.instance),
+            guard=self.hold.check,
         )
         try:
             async with aclosing(run_turn(self._executor, session, turn_context)) as events:
@@ -160,9 +183,13 @@ class Conversation:
         """Add messages to the turn of the first of them, which has begun."""
         first, *others = inbound_messages
         assert first.session is not None
-        session = await self._executor.run(self._executor.store.find_tip, first.session)
+        store = self._executor.store
+        session = await self._executor.run(store.find_tip, first.session)
+        if not await self._try_to_hold(session.id):
+            return  # they wait for a turn of their own
         for inbound in others:
-            await self._executor.run(self._executor.store.inbox.start_turn, inbound, session)
+            start = partial(store.inbox.start_turn, inbound, session)
+            await self._executor.run(self.hold.write, start)
 
     async def refuse(self, inbound: InboundMessage, text: str) -> list[OutboundMessage]:
         """End a message without a turn; tell its sender why, unless the text is empty."""
@@ -213,8 +240,10 @@ class Conversation:
         store, report = self._executor.store, inbound.message
         session_id, messages = str((report.meta or {}).get("session", "")), list[Message]()
         with suppress(NotFound):  # only if the conversation is still in that session
-            if store.find_tip(session_id).id == store.routes.get(self.key).session:
-                messages, session_id = [report], store.find_tip(session_id).id
+            tip = store.find_tip(session_id).id
+            is_held = self.hold.find_other(tip) is not None
+            if tip == store.routes.get(self.key).session and not is_held:
+                messages, session_id = [report], tip
         parts = [(inbound.source, part) for part in self._splitter(report.text)]
         return store.inbox.finish_turn([inbound], session_id, messages, parts)
 
@@ -230,17 +259,18 @@ class Conversation:
         session = self.build_session(route)
         if first.session is not None:
             session = await self._executor.run(store.find_tip, first.session)
-        for inbound in inbound_messages:
-            await self._executor.run(store.inbox.start_turn, inbound, session)
+        is_held = await self._try_to_hold(session.id)
+        for inbound in inbound_messages if is_held else ():
+            start = partial(store.inbox.start_turn, inbound, session)
+            await self._executor.run(self.hold.write, start)
         text = f"{self.partial_answer}\n\n{STOPPED_MARK}".strip()
         parts = self._splitter(text) if is_visible else ()
-        self.outbound = await self._executor.run(
-            store.inbox.finish_turn,
+        self.outbound = await self._end_turn(
             inbound_messages,
             session,
-            [Message("assistant", text)],
+            [Message("assistant", text)] if is_held else [],
             [
-                *await self._build_reset_notices(first, route),
+                *await build_reset_notices(self._context, first.source, route),
                 *((first.source, part) for part in parts),
             ],
             reason=reason,
@@ -265,7 +295,7 @@ class Conversation:
 
     async def abandon(self, inbound: InboundMessage) -> list[OutboundMessage]:
         """End a message that kept crashing the process, with all that joined its turn; tell the user."""
-        attempts, store = self._context.max_attempts, self._executor.store
+        attempts = self._context.max_attempts
         times = "once" if attempts == 1 else f"{attempts} times"
         text = (
             f"I couldn't answer this message: the program crashed {times} while processing it."
@@ -277,11 +307,11 @@ class Conversation:
             list[tuple[Source, str]](),
         )
         if inbound.session is not None:  # its turn has begun: no later turn may resume it
-            _, route, found = await self._resume_turn(inbound, inbound.session)
+            route, found = await self._resume_turn(inbound, inbound.session)
             inbound_messages, session = self._joined, found.id
-            notices = await self._build_reset_notices(inbound, route)
-        self.outbound = await self._executor.run(
-            store.inbox.finish_turn,
+            session = session if await self._try_to_hold(session) else ""
+            notices = await build_reset_notices(self._context, inbound.source, route)
+        self.outbound = await self._end_turn(
             inbound_messages,
             session,
             [Message("assistant", text)] if session else [],
@@ -299,13 +329,47 @@ class Conversation:
 
     async def _begin_turn(self, inbound: InboundMessage) -> tuple[InboundMessage, Route, Session]:
         if inbound.state == "running" and inbound.session is not None:
-            return await self._resume_turn(inbound, inbound.session)
-        route = await self.open_route(inbound.source, read_run(inbound))
-        session, inbound = await self._executor.run(
-            self._store_message, inbound, route, self.build_session(route)
-        )
-        self._joined = [inbound]
+            route, session = await self._resume_turn(inbound, inbound.session)
+            begin = partial(self._resume_in_session, inbound)
+        else:
+            route = await self.open_route(inbound.source, read_run(inbound))
+            session, begin = self.build_session(route), partial(self._store_message, inbound)
+            self._joined = [inbound]
+        waiting = SessionWait(self._context, self.hold, inbound)
+        route, (session, inbound) = await waiting.begin(route, session, begin)
+        self._joined[0] = inbound
         return inbound, route, session
+
+    def _resume_in_session(
+        self, inbound: InboundMessage, route: Route, session: Session
+    ) -> tuple[Session, InboundMessage]:
+        """Acquire the session of a turn that had begun; after a wait it may be a copy."""
+        self.hold.acquire(session.id)
+        if session.forked_at is None or inbound.session == session.id:
+            return session, inbound
+        move = self._executor.store.inbox.start_turn_at
+        return session, move(inbound, session.id, inbound.position or 0)
+
+    async def _try_to_hold(self, session_id: str) -> bool:
+        try:
+            await self._executor.run(self.hold.acquire, session_id)
+        except SessionHeld:
+            return False
+        return True
+
+    async def _end_turn(
+        self,
+        inbound_messages: Sequence[InboundMessage],
+        session: Session | str,
+        messages: Sequence[Message],
+        replies: Sequence[tuple[Source, str]],
+        **options: Any,
+    ) -> list[OutboundMessage]:
+        """End a turn in the session that is held, and release it unless this is a terminal."""
+        finish = self._executor.store.inbox.finish_turn
+        end = partial(finish, inbound_messages, session, messages, replies, **options)
+        is_terminal = self._context.session_wait is None
+        return await self._executor.run(self.hold.write if is_terminal else self.hold.finish, end)
 
     def _store_message(
         self, inbound: InboundMessage, route: Route, session: Session
@@ -313,7 +377,9 @@ class Conversation:
         """Append an inbound message to its session, with a warm start if the session is new."""
         gateway_context, store = self._context, self._executor.store
         if gateway_context.starter is None or not store.preludes.is_new(session):
-            return session, store.inbox.start_turn(inbound, session)
+            start = partial(store.inbox.start_turn, inbound, session)
+            return session, self.hold.begin(session.id, start)
+        self.hold.acquire(session.id)
         role = find_role(gateway_context, inbound) or "guest"
         tool_context = gateway_context.build_tool_context(route, role)
         tools, text = gateway_context.toolbox.build_definitions(tool_context), inbound.message.text
@@ -327,9 +393,7 @@ class Conversation:
             lambda session: store.inbox.start_turn(inbound, session),
         )
 
-    async def _resume_turn(
-        self, inbound: InboundMessage, session: str
-    ) -> tuple[InboundMessage, Route, Session]:
+    async def _resume_turn(self, inbound: InboundMessage, session: str) -> tuple[Route, Session]:
         """Resume an interrupted turn, with all messages that had joined it."""
         store = self._executor.store
         route = await self._executor.run(store.routes.open, self.key, inbound.source)
@@ -339,7 +403,7 @@ class Conversation:
         waiting = await self._executor.run(store.inbox.list_waiting, self.key)
         others = [one for one in waiting if one.state == "running" and one.num != inbound.num]
         self._joined = [inbound, *others]
-        return inbound, route, tip
+        return route, tip
 
     async def _finish_turn(self, inbound: InboundMessage, route: Route, ended: TurnEnded) -> None:
         message, reason = ended.message, ended.reason
@@ -347,13 +411,12 @@ class Conversation:
             message = Message("assistant", describe_for_user(ended.error))
             reason = describe_for_operator(ended.error, self._context.model.endpoint.api_key)
         parts = () if is_nothing(read_run(inbound), message.text) else self._splitter(message.text)
-        self.outbound = await self._executor.run(
-            self._inbox.finish_turn,
+        self.outbound = await self._end_turn(
             self._joined,
             ended.session,
             [message],
             [
-                *await self._build_reset_notices(inbound, route),
+                *await build_reset_notices(self._context, inbound.source, route),
                 *((inbound.source, part) for part in parts),
             ],
             reason=reason,
@@ -367,54 +430,6 @@ class Conversation:
                 total = total.add(usage)
             await self._executor.run(self._context.gate.record_turn, get_speaker(inbound), total)
 
-    async def _build_reset_notices(
-        self, inbound: InboundMessage, route: Route
-    ) -> list[tuple[Source, str]]:
-        """Build the one-time notice to the user after an automatic reset."""
-        if route.reset is None:
-            return []
-        policy = self._context.resolve_policy(inbound.source)
-        title = await self._load_title(route.previous)
-        return [
-            (
-                inbound.source,
-                reset_notice.build_user_notice(_parse_reset_reason(route.reset), policy, title),
-            )
-        ]
-
-    async def _load_title(self, session: str | None) -> str | None:
-        if session is None:
-            return None
-        return (await self._executor.run(self._executor.store.session, session)).title
-
-    async def build_opening(
-        self, source: Source, route: Route, session: Session, run: RunInfo | None = None
-    ) -> list[Message]:
-        """Build what precedes the stored messages: prompt, memory, context, and the prelude."""
-        context, store = self._context, self._executor.store
-        start = await self._executor.run(store.preludes.load, session)
-        homes = await self._executor.run(context.homes)
-        list_facts = store.memory.list_for_session
-        facts = render_facts(await self._executor.run(list_facts, get_owner(route), session.id))
-        prompts = [
-            await self._executor.run(self._load_persona, source, route, session),
-            *([facts] if facts else []),
-            build_context_prompt(
-                source, platforms=context.platforms, homes=homes, names_speakers=True
-            ),
-        ]
-        if run is not None:
-            prompts.append(build_run_prompt(run))
-        return build_opening_messages("\n\n".join(prompts), start.messages)
-
-    def _load_persona(self, source: Source, route: Route, session: Session) -> str:
-        policy, notice = self._context.resolve_policy(source), ""
-        if route.reset is not None:
-            notice = reset_notice.build_model_notice(_parse_reset_reason(route.reset), policy)
-        folder = self._context.build_tool_context(route, "guest").cwd
-        start = SessionStart(folder, time(), policy.time_zone, notice)
-        return load_persona(self._executor.store, session, self._context.persona, start)
-
     async def _collect_steering(self) -> list[Message]:
         """Add messages that arrived during the turn, up to the next command."""
         store = self._executor.store
@@ -427,13 +442,24 @@ class Conversation:
             if not await self._executor.run(may_join, self._context, inbound, self._joined):
                 break
             assert self._session is not None
-            begun = await self._executor.run(store.inbox.start_turn, inbound, self._session)
+            start = partial(store.inbox.start_turn, inbound, self._session)
+            begun = await self._executor.run(self.hold.write, start)
             self._joined.append(begun)
             messages.append(begun.message)
         return messages
 
-    async def _compress(self, session: Session, messages: Sequence[Message]) -> Compacted | None:
-        compacted = await compress_session(self._executor, self._context.model, session, messages)
+    async def _compress(
+        self, session: Session, messages: Sequence[Message], space: ContextSpace
+    ) -> Compacted | None:
+        compacted = await compress_session(
+            self._executor,
+            self._context.model,
+            session,
+            messages,
+            space,
+            on_request=False,
+            write_child=self.hold.write_child,
+        )
         if compacted is not None:
             routes = self._executor.store.routes
             await self._executor.run(routes.follow, self.key, session.id, compacted.session.id)
@@ -452,25 +478,3 @@ def build_route_session(context: GatewayContext, route: Route) -> Session:
         model=context.model.endpoint.model,
         **context.describe_session(),
     )
-
-
-def is_command(message: Message) -> bool:
-    """Return whether a message is for the gateway and not for the model."""
-    if message.role != "user" or (message.meta or {}).get("run"):
-        return False
-    return _COMMAND_PATTERN.match(message.text) is not None
-
-
-def is_report(message: Message) -> bool:
-    """Return whether a message is a report, which is forwarded and needs no answer."""
-    return message.role == "assistant"
-
-
-def is_same_chat(one: InboundMessage, other: InboundMessage) -> bool:
-    """Return whether one answer reaches both; people in one conversation may write in several chats."""
-    a, b = one.source, other.source
-    return (a.platform, a.chat_id, a.thread_id) == (b.platform, b.chat_id, b.thread_id)
-
-
-def _parse_reset_reason(reason: str) -> ResetReason:
-    return "daily" if reason == "daily" else "idle"

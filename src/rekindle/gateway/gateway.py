@@ -30,7 +30,6 @@ from .access.gate import Gate
 from .access.rules import AccessRules
 from .commands import CommandRunner
 from .context import GatewayContext
-from .conversation import is_report
 from .crash_attempts import AttemptTracker
 from .log_format import CURRENT_KEY
 from .memory import flush as memory_flush
@@ -40,6 +39,7 @@ from .outbox_sender import OutboxSender, SendRetryPolicy
 from .process_reports import forward_reports
 from .receiving.message import ReceiveRules, complete_message
 from .schedule.scheduler import POLL_SECONDS, Scheduler
+from .turns.inbound import is_report
 from .worker import Worker, WorkerContext
 
 logger = logging.getLogger(__name__)
@@ -383,6 +383,7 @@ class Gateway:
             await self._executor.run(people.delete_old, self._options.keep_seconds)
             approvals = self._executor.store.approvals
             await self._executor.run(approvals.delete_old, self._options.keep_seconds)
+            await self._executor.run(self._executor.store.session_leases.delete_expired)
             jobs = self._executor.store.jobs
             await self._executor.run(jobs.delete_old_runs, self._options.keep_seconds)
             self._last_cleanup = time.monotonic()

@@ -26,7 +26,7 @@ from .access.speakers import TurnRefusal, find_refusal
 from .command_handlers import TurnState
 from .commands import CommandRunner, get_command_timing
 from .context import GatewayContext
-from .conversation import Conversation, TextSplitter, is_command, is_report, is_same_chat
+from .conversation import Conversation, TextSplitter
 from .crash_attempts import AttemptTracker
 from .live_draft import LiveDraft
 from .log_format import CURRENT_KEY
@@ -34,6 +34,7 @@ from .monitoring.error_texts import describe_for_operator
 from .outbox_sender import OutboxSender
 from .schedule.run_message import read_run
 from .sending.progress import show_progress
+from .turns.inbound import is_command, is_report, is_same_chat
 
 logger = logging.getLogger(__name__)
 

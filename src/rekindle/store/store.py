@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from rekindle.store.conversations.memory import Memory
     from rekindle.store.conversations.people import People
     from rekindle.store.conversations.routes import Routes
+    from rekindle.store.conversations.session_leases import SessionLeases
     from rekindle.store.learning.experiments import Experiments
     from rekindle.store.learning.observations import Observations
     from rekindle.store.learning.preludes import Preludes
@@ -740,6 +741,13 @@ class Store:
         from rekindle.store.conversations.people import People
 
         return People(self._engine, self._write, self._clock)
+
+    @cached_property
+    def session_leases(self) -> SessionLeases:
+        """The right of one program at a time to write to a session."""
+        from rekindle.store.conversations.session_leases import SessionLeases
+
+        return SessionLeases(self._engine, self._write, self._clock)
 
     @cached_property
     def links(self) -> Links:

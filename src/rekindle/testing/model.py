@@ -27,7 +27,15 @@ from rekindle.agent.model.providers import find_violations
 from rekindle.json_fields import as_object, as_objects
 from rekindle.types import JSON
 
-from .script import ReceivedRequest, Script, ScriptedFault, ScriptedReply, ScriptedStep, build_reply
+from .script import (
+    ReceivedRequest,
+    Script,
+    ScriptedFault,
+    ScriptedReply,
+    ScriptedStep,
+    build_context_error,
+    build_reply,
+)
 from .server import HOST, LoopbackServer
 
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
@@ -167,6 +175,11 @@ class _ModelServer:
             return await connection.send_response(
                 400, _encode_error(request.violations[0], "invalid_request_error")
             )
+        tokens = request.count_tokens(self.script.bytes_per_token) if self.script.context else 0
+        if tokens > self.script.context:
+            request.outcome = "refused"
+            body = msgspec.json.encode(build_context_error(self.script, tokens))
+            return await connection.send_response(400, body)
         reply = build_reply(self.script, request)
         fault = self._next_fault(reply.step, request)
         await connection.wait_connected(reply.step.wait)

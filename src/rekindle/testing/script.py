@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from math import ceil
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from rekindle.agent.model.providers import Provider
 from rekindle.types import JSON, Message
+
+# Whose words say that a request is too long; some name no numbers.
+ContextError: TypeAlias = Literal["openai", "anthropic", "without numbers"]
 
 END_OF_SCRIPT = "(The script ends here.)"
 
@@ -81,6 +85,24 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     otherwise: tuple[ScriptedStep, ...] = (ScriptedStep("You said: {user}"),)
     provider: Provider = "openai"  # whose rules requests must follow
     strict: bool = True  # reject violations with HTTP 400
+    context: int = 0  # reject requests of more tokens; 0: no limit
+    context_error: ContextError = "openai"
+    bytes_per_token: float = 4.0  # how the tokens of messages and tools are counted
+
+
+def build_context_error(script: Script, tokens: int) -> dict[str, Any]:
+    """Build the body of the error for a request of too many tokens, as the providers write it."""
+    if script.context_error == "anthropic":
+        message = f"prompt is too long: {tokens} tokens > {script.context} maximum"
+        return {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+    message = "Your input exceeds the context window of this model. Please adjust your input."
+    if script.context_error == "openai":
+        message = (
+            f"This model's maximum context length is {script.context} tokens. However, your messages"
+            f" resulted in {tokens} tokens. Please reduce the length of the messages."
+        )
+    kinds = {"type": "invalid_request_error", "code": "context_length_exceeded"}
+    return {"error": {"message": message, "param": "messages", **kinds}}
 
 
 @dataclass(slots=True)
@@ -92,6 +114,11 @@ class ReceivedRequest:
     key: str
     violations: list[str]
     outcome: str = "aborted"
+
+    def count_tokens(self, bytes_per_token: float) -> int:
+        """Count the tokens of the messages and tools."""
+        sent = [self.body.get("messages"), self.body.get("tools")]
+        return ceil(len(msgspec.json.encode(sent)) / bytes_per_token)
 
     @property
     def digest(self) -> str:
@@ -168,6 +195,8 @@ def build_reply(script: Script, request: ReceivedRequest) -> ScriptedReply:
         function = {"name": call.name, "arguments": arguments}
         calls.append({"id": id, "type": "function", "function": function})
     prompt_tokens = sum(len(message.text) for message in request.messages) // 4
+    if script.context:
+        prompt_tokens = request.count_tokens(script.bytes_per_token)
     usage = step.usage or {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": len(text) // 4,

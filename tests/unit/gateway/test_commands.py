@@ -16,7 +16,7 @@ from rekindle.gateway.commands import (
     get_command_timing,
     parse_command,
 )
-from rekindle.gateway.conversation import is_command
+from rekindle.gateway.turns.inbound import is_command
 from rekindle.types import Overridable, ResetPolicy, Source
 from tests.unit.gateway.stage import ADA, ADA_KEY, BOB, BOB_KEY, Stage, stage
 from tests.waiting import until

@@ -29,6 +29,7 @@ from rekindle.errors import (
 from rekindle.types import JSON, Message
 
 from .chat_completions import to_chat_message
+from .context_meter import ContextMeter
 from .errors import get_transport_errors, to_model_error
 from .normalize import normalize_messages
 from .providers import PROVIDER_RULES, Provider, detect_provider
@@ -128,6 +129,7 @@ class Model:
         )
         # Some providers sign their own calls and reject any other.
         self.accepts_foreign_calls = not PROVIDER_RULES[self.provider].needs_signature
+        self.meter = ContextMeter()
         self._retry_policy = retry_policy or RetryPolicy()
         self._sleep = sleep
         self._clock = clock

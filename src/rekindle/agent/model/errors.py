@@ -20,14 +20,30 @@ if TYPE_CHECKING:
     import openai
 
 _TOO_LONG = re.compile(
-    r"context.?length|context.?window|maximum.?context|prompt is too long|too many (input )?tokens"
-    r"|input token count|exceeds? the (maximum|available|limit).{0,40}(token|context)",
+    r"context.?length|context.?window|context.?(size|limit)|maximum.?context|(prompt|input) is too long"
+    r"|too many (input )?tokens|input token count|maximum prompt length|request too large for"
+    r"|input tokens exceed|reduce the length of the (messages|prompt)|tokens.{0,40}must be <="
+    r"|exceeds? the (maximum|available|limit).{0,40}(token|context)",
     re.IGNORECASE,
 )
+# The numbers in such an error: the size of the context, and the tokens of the request.
+_LIMIT = re.compile(
+    r"(?:length (?:is|of)|limit(?: of)?|allowed|size|with|exceed|<=|>)[ (]{1,2}(\d[\d,]{1,11})",
+    re.IGNORECASE,
+)
+_USED = re.compile(
+    r"(?:resulted in|requested(?: about)?|too long:|count|request|contains|given:)"
+    r"[ (]{1,2}(\d[\d,]{1,11})",
+    re.IGNORECASE,
+)
+_USED_IN_MESSAGES = re.compile(r"\((\d[\d,]{1,11}) in the messages", re.IGNORECASE)
 _NO_CREDIT = re.compile(r"insufficient_quota|billing|credit balance", re.IGNORECASE)
 _OVERLOADED_TEXT = re.compile(r"overloaded|rate.?limit|capacity|too many requests", re.IGNORECASE)
 _OVERLOADED_STATUSES = (429, 503, 529)
+_TOO_LONG_STATUSES = (400, 422, 429, 500)  # 429: longer than what is allowed per minute
 _MAX_MESSAGE_CHARACTERS = 500
+_MAX_SEARCHED_CHARACTERS = 4_000
+_MIN_TOKENS = 100  # a smaller number in an error is not a size
 
 _HINTS = {
     401: "check model.api_key",
@@ -69,8 +85,8 @@ def _error_from_status(error: openai.APIStatusError, target: str, now: float) ->
     status = error.status_code
     details = f"{error.code or ''} {error.type or ''} {error.message}"
     summary = _shorten_text(error.message)
-    if status == 413 or (status in (400, 422) and _TOO_LONG.search(details)):
-        return ContextTooLong(f"{target}: the conversation is too long; compress it. ({summary})")
+    if status == 413 or (status in _TOO_LONG_STATUSES and _TOO_LONG.search(details)):
+        return _build_too_long(target, error.message)
     if status == 429 and _NO_CREDIT.search(details):
         return ModelRequestRejected(
             f"{target}: out of credit; check the account. ({summary})", status
@@ -92,12 +108,25 @@ def _error_from_status(error: openai.APIStatusError, target: str, now: float) ->
 def _error_from_text(details: str, target: str, message: str) -> ModelError | None:
     summary = _shorten_text(message)
     if _TOO_LONG.search(details):
-        return ContextTooLong(f"{target}: the conversation is too long; compress it. ({summary})")
+        return _build_too_long(target, message)
     if _NO_CREDIT.search(details):
         return ModelRequestRejected(f"{target}: out of credit; check the account. ({summary})")
     if _OVERLOADED_TEXT.search(details):
         return ModelOverloaded(f"{target}: overloaded; try again later. ({summary})")
     return None
+
+
+def _build_too_long(target: str, message: str) -> ContextTooLong:
+    text = f"{target}: the conversation is too long; compress it. ({_shorten_text(message)})"
+    used = _find_number(_USED_IN_MESSAGES, message) or _find_number(_USED, message)
+    return ContextTooLong(text, _find_number(_LIMIT, message), used)
+
+
+def _find_number(pattern: re.Pattern[str], text: str) -> int | None:
+    """Return the number that the pattern finds, unless it cannot be a number of tokens."""
+    found = pattern.search(text[:_MAX_SEARCHED_CHARACTERS])
+    number = int(found[1].replace(",", "")) if found else 0
+    return number if number >= _MIN_TOKENS else None
 
 
 def _parse_retry_after(error: openai.APIStatusError, now: float) -> float | None:

@@ -16,15 +16,17 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from rekindle.agent.turn import TurnEnded
-from rekindle.errors import NotFound, RekindleError
+from rekindle.errors import NotFound, RekindleError, SessionHeld, StoreError
 from rekindle.gateway.commands import CommandRunner
-from rekindle.gateway.conversation import Conversation, is_command
+from rekindle.gateway.conversation import Conversation
 from rekindle.gateway.crash_attempts import AttemptTracker
+from rekindle.gateway.turns.inbound import is_command
 from rekindle.routing import reset_notice
 from rekindle.types import JSON, Message
 
 if TYPE_CHECKING:
     from rekindle.gateway.context import GatewayContext
+    from rekindle.gateway.turns.session_hold import SessionHold
     from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
     from rekindle.types import Route, Session, Source
 
@@ -55,14 +57,16 @@ class ChatConversation:
         context: GatewayContext,
         source: Source,
         reports: ProcessReports | None = None,
+        hold: SessionHold | None = None,
         **facts: JSON,
     ) -> None:
         """Create a conversation; `facts` such as cwd and model are stored with its session."""
         self.context = context
         self.source = source
         self.key = context.build_key(source)
-        self.conversation = Conversation(context, self.key)
-        self._commands = CommandRunner(context)
+        self.conversation = Conversation(context, self.key, hold=hold)
+        self.hold = self.conversation.hold
+        self._commands = CommandRunner(context, self.hold)
         self._attempts = AttemptTracker(context)
         self._session_facts = facts
         self._reports = reports
@@ -75,7 +79,8 @@ class ChatConversation:
         return await self.conversation.open_route(self.source)
 
     async def switch_to(self, session: Session) -> Route:
-        """Continue the conversation in that session."""
+        """Continue the conversation in that session; raise `SessionHeld` if another program has it."""
+        await self._execute(self.hold.acquire, session.id)
         await self.open_route()
         return await self._execute(self._store.routes.switch, self.key, session)
 
@@ -85,6 +90,7 @@ class ChatConversation:
         route = await self._execute(self._store.routes.open, self.key, self.source)
         if not is_command(message):  # a command alone never resets the conversation
             route = await self.open_route()
+            await self._execute(self.hold.acquire, route.session)
             if route.reset is not None:
                 view.show_note(await self._format_reset_notice(route))
 
@@ -97,7 +103,16 @@ class ChatConversation:
         accepted = await self._execute(
             accept, self.key, self.source, message, instance=instance, lease_seconds=lease
         )
-        return await self.process(accepted.inbound, view)
+        try:
+            return await self.process(accepted.inbound, view)
+        finally:
+            await self._hold_current_session()
+
+    async def _hold_current_session(self) -> None:
+        """Hold the session where the conversation is now, such as after a command."""
+        with suppress(NotFound, SessionHeld, StoreError):  # the next message tells
+            route = await self._execute(self._store.routes.get, self.key)
+            await self._execute(self.hold.acquire, route.session)
 
     async def show_process_reports(self, show: ShowText, wait: float = 0.0) -> None:
         """Show process reports of this conversation, waiting up to `wait` seconds for the first one."""

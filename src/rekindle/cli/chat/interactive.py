@@ -30,12 +30,14 @@ if TYPE_CHECKING:
     from rekindle.types import Message, Session
 
     from .conversation import ChatConversation
+    from .held_session import HeldChoice
     from .history import InputHistory
     from .views import TerminalView
 
 QUIT_COMMANDS = ("quit", "exit")
 _GATEWAY_COMMANDS = ("stop", "sethome")  # only useful where Ctrl-C cannot stop an answer
 _MAX_TITLE_LENGTH, _MAX_MESSAGE_LENGTH = 60, 300
+_WAIT_ANSWERS, _COPY_ANSWERS = ("w", "wait"), ("c", "copy", "f", "fork")
 _YES_ANSWERS, _SESSION_ANSWERS = ("y", "yes"), ("s", "session")
 _REPORT_WAIT_SECONDS, _REPORT_PAUSE_SECONDS = 60.0, 1.0
 
@@ -161,6 +163,16 @@ class InteractiveSession:
             if answer.isascii() and answer.isdigit() and 1 <= int(answer) <= len(sessions):
                 return sessions[int(answer) - 1]
             self._screen.show_note(f"Enter a number from 1 to {len(sessions)}.")
+
+    async def ask_about_held(self, problem: str) -> HeldChoice:
+        """Ask what to do about a session that another program holds."""
+        self._screen.show_warning(problem)
+        question = "Wait for it (w), continue in a copy (c), or Enter to cancel? "
+        answer = (await ask_question(question)).lower()
+        if answer in _WAIT_ANSWERS:
+            self._screen.show_note("Waiting. Ctrl-C stops the wait.")
+            return "wait"
+        return "copy" if answer in _COPY_ANSWERS else "cancel"
 
     async def approve(self, request: ApprovalRequest) -> Answer:
         """Ask whether a call may run. Anything but a clear yes is a no."""

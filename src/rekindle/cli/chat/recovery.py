@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from rekindle.coding_agents.resume import build_copy_title, find_resumable, get_source_title
 from rekindle.errors import AmbiguousName, InvalidInput, NotFound
+from rekindle.gateway.turns.session_hold import is_gone
 from rekindle.routing.key import KeyParts, join_key
 from rekindle.routing.source import LOCAL
 from rekindle.transcripts import FORMATS
@@ -18,26 +20,24 @@ if TYPE_CHECKING:
     from .terminal_lock import TerminalLocks
 
 _IMPORTED_SOURCES = frozenset(format.name for format in FORMATS)
+TERMINAL_LOST = "terminal_lost"  # why the session of a killed terminal ended
 _RUNNER_PREFIX = "chat-"
 _TERMINAL_KEY_PREFIX = join_key(KeyParts(LOCAL, "dm", ""))  # common prefix of all terminal keys
 
 
 class Leftovers(NamedTuple):
-    """Unanswered messages and unshown answers; `is_shared` if another terminal is active.
+    """Unanswered messages and unshown answers.
 
     A copy of an imported session has none; `copied` says of which.
     """
 
     inbound: tuple[InboundMessage, ...] = ()
     outbound: tuple[OutboundMessage, ...] = ()
-    is_shared: bool = False
     copied: str = ""
 
     @property
     def note(self) -> str:
         """What the user should know about the session."""
-        if self.is_shared:
-            return "This conversation is also open in another terminal; both write to it."
         return self.copied and f"Continues a copy of {self.copied}, which stays as it is."
 
 
@@ -84,7 +84,6 @@ def find_leftovers(
     """Find what a user left in a session, and messages that never reached any session."""
     inbound: list[InboundMessage] = []
     outbound: list[OutboundMessage] = []
-    is_shared = False
     for route in store.routes.list_by_prefix(_TERMINAL_KEY_PREFIX):
         if route.origin.user_id != owner:
             continue
@@ -93,7 +92,6 @@ def find_leftovers(
         if not (here or newer):
             continue
         if not locks.is_gone(route.origin.chat_id):
-            is_shared |= here
             continue
         waiting = store.inbox.list_waiting(route.key)
         inbound += [one for one in waiting if here or one.session is None]
@@ -104,7 +102,6 @@ def find_leftovers(
     return Leftovers(
         tuple(sorted(inbound, key=lambda one: one.num)),
         tuple(sorted(outbound, key=lambda one: one.num)),
-        is_shared,
     )
 
 
@@ -120,11 +117,19 @@ def take_over_message(
     return inbound.key in store.inbox.adopt_conversations(instance, lease, prefixes=[inbound.key])
 
 
-def clean_up_terminals(store: Store, locks: TerminalLocks, terminal: str) -> None:
-    """Remove the routes of our terminal and of ended ones, since only their sessions are needed.
+def clean_up_terminals(store: Store, locks: TerminalLocks, terminal: str, reason: str) -> None:
+    """End the sessions of our terminal and of killed ones, and remove their routes.
 
-    Unfinished work is kept for the terminal that continues the conversation.
+    `reason` is why our terminal ends, if its session has not ended yet. Unfinished work is kept for the
+    terminal that continues the conversation, which reopens the session.
     """
     for route in store.routes.list_by_prefix(_TERMINAL_KEY_PREFIX):
-        if route.origin.chat_id == terminal or locks.is_gone(route.origin.chat_id):
-            store.inbox.delete_conversation(route.key)
+        is_ours = route.origin.chat_id == terminal
+        if not is_ours and not locks.is_gone(route.origin.chat_id):
+            continue
+        lease = store.session_leases.find(route.session)
+        if lease is None or is_gone(lease):  # nobody else continues it
+            with suppress(NotFound):  # nothing was said in it
+                store.end(route.session, reason if is_ours else TERMINAL_LOST)
+        store.inbox.delete_conversation(route.key)
+    store.session_leases.delete_expired()

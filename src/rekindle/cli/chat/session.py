@@ -31,9 +31,9 @@ from rekindle.config import Config, get_home_and_env
 from rekindle.errors import InvalidInput, InvalidSetting, NotFound, RekindleError, StoreError
 from rekindle.gateway.commands import COMMANDS, describe_unknown_command, parse_command
 from rekindle.gateway.context import GatewayContext, derive_owner
-from rekindle.gateway.conversation import is_command
 from rekindle.gateway.memory.tool import create_memory_tool
 from rekindle.gateway.process_reports import make_busy_check
+from rekindle.gateway.turns.inbound import is_command
 from rekindle.learning.notes.recall import recall_at_failure
 from rekindle.learning.warm_session_tool import create_tool_from_config
 from rekindle.learning.warm_start import WarmStarter, create_warm_starter
@@ -56,6 +56,7 @@ from rekindle.types import (
 )
 
 from .conversation import ChatConversation, TurnInterrupted, TurnResult
+from .held_session import open_held_session
 from .history import InputHistory
 from .interactive import InteractiveSession
 from .process_reports import ProcessReports
@@ -78,6 +79,8 @@ if TYPE_CHECKING:
     from rekindle.store.conversations.inbox import InboundMessage
 
 OK, INTERRUPTED, TERMINATED = 0, 130, 143
+# Why a session ended that nobody has ended before the program did.
+_END_REASONS = {OK: "user_exit", TERMINATED: "terminated"}
 EXECUTOR_THREADS = 4
 MAX_LEARNED_SESSIONS = 10  # at the end of a chat; the rest is left to `warm learn`
 _OPENAI_URL = "https://api.openai.com"
@@ -107,11 +110,13 @@ def run_chat(options: ChatOptions) -> int:
     with locks.acquire() as terminal, open_for_writing(may_create=True) as store:
         source = Source(LOCAL, terminal, user_id=config.chat.owner or get_login_name())
         setup = _ChatSetup(config, options, store, locks, source)
+        code = INTERRUPTED
         try:
-            return asyncio.run(_run_session(setup, model_name, price))
+            code = asyncio.run(_run_session(setup, model_name, price))
+            return code
         finally:
             with suppress(StoreError):  # the next terminal retries
-                clean_up_terminals(store, locks, terminal)
+                clean_up_terminals(store, locks, terminal, _END_REASONS.get(code, "interrupted"))
             with suppress(RekindleError):  # the next chat, or `warm learn`, does it
                 _learn_from_chat(store, config)
 
@@ -183,7 +188,7 @@ async def _run_session(setup: _ChatSetup, model_name: str, price: Price) -> int:
     try:
         extra_tools = [create_tool_from_config(setup.config, shared=False), create_memory_tool()]
         processes = create_client(setup.config)
-        tools = open_toolkit(setup.config, setup.options.tools, extra_tools, processes)
+        tools = open_toolkit(setup.config, setup.options.tools, extra_tools, processes, model_name)
         async with (
             open_model(setup.config, model_name) as model,
             aclosing(processes),
@@ -223,18 +228,28 @@ async def _run_interactive(setup: _ChatSetup, executor: StoreExecutor, agent: _C
             return OK
         setup = setup._replace(options=setup.options._replace(resume=chosen.id))
     session, leftovers = await executor.run(_find_session, setup)
-    messages = [] if session is None else await executor.run(setup.store.messages, session)
-    interactive.greet(model.endpoint, session, messages)
-    for problem in agent.toolkit.problems:
-        screen.show_note(problem)
-    if leftovers.note:
-        screen.show_note(leftovers.note)
-    with set_echo(on=False), suppress(TurnInterrupted):
-        await _catch_up(conversation, setup.locks, session, leftovers, screen)
-    loading = asyncio.create_task(model.load_client())  # while the user types
-    await interactive.run(conversation)
-    loading.cancel()
-    interactive.show_resume_hint(await conversation.leave("user_exit"))
+    async with conversation.hold.keep():
+        if session is not None:
+            opened = await open_held_session(conversation, session, interactive.ask_about_held)
+            if opened is None:
+                return OK
+            session = opened.session
+            if opened.is_copy:
+                leftovers = Leftovers()
+            elif not leftovers.copied and not setup.options.fork:  # the holder may have left some
+                leftovers = await executor.run(_find_own_leftovers, setup, session)
+        messages = [] if session is None else await executor.run(setup.store.messages, session)
+        interactive.greet(model.endpoint, session, messages)
+        for problem in agent.toolkit.problems:
+            screen.show_note(problem)
+        if leftovers.note:
+            screen.show_note(leftovers.note)
+        with set_echo(on=False), suppress(TurnInterrupted):
+            await _catch_up(conversation, setup.locks, session, leftovers, screen)
+        loading = asyncio.create_task(model.load_client())  # while the user types
+        await interactive.run(conversation)
+        loading.cancel()
+        interactive.show_resume_hint(await conversation.leave("user_exit"))
     return OK
 
 
@@ -252,6 +267,23 @@ async def _run_piped(setup: _ChatSetup, executor: StoreExecutor, agent: _ChatAge
     session, leftovers = await executor.run(_find_session, setup)
     if not text.strip() and not leftovers.inbound and not leftovers.outbound:
         raise InvalidInput("No input. Pass a message on stdin.")
+    async with conversation.hold.keep():
+        if session is not None:
+            opened = await open_held_session(conversation, session, None)
+            assert opened is not None  # nobody is asked
+            session = opened.session
+        return await _answer_input(setup, agent, conversation, (session, leftovers), text)
+
+
+async def _answer_input(
+    setup: _ChatSetup,
+    agent: _ChatAgent,
+    conversation: ChatConversation,
+    found: tuple[Session | None, Leftovers],
+    text: str,
+) -> int:
+    """Answer the input of a pipe, after what is left of the session that was found."""
+    session, leftovers = found
     view: ChatView = JsonLinesView() if setup.options.json else PipeView(agent.tools)
     for problem in agent.toolkit.problems:
         view.show_note(problem)
@@ -328,6 +360,8 @@ def _create_context(
         advise=_create_advisor(setup),
         persona=build_persona_settings(setup.config),
         describe_session=lambda: facts,
+        program="terminal",
+        session_wait=None,
     )
 
 
@@ -391,14 +425,17 @@ def _find_session(setup: _ChatSetup) -> tuple[Session | None, Leftovers]:
         if session is None:
             raise NotFound("No conversation to continue yet.")
         return store.fork(session), Leftovers()
-    leftovers = find_leftovers(store, setup.locks, setup.source.user_id, session)
-    if options.resume is not None:
-        leftovers = leftovers._replace(
-            inbound=tuple(one for one in leftovers.inbound if one.session)
-        )
+    leftovers = _find_own_leftovers(setup, session)
     if session is None and not leftovers.inbound:
         raise NotFound("No conversation to continue yet.")
     return session, leftovers
+
+
+def _find_own_leftovers(setup: _ChatSetup, session: Session | None) -> Leftovers:
+    found = find_leftovers(setup.store, setup.locks, setup.source.user_id, session)
+    if setup.options.resume is None:
+        return found
+    return found._replace(inbound=tuple(one for one in found.inbound if one.session))
 
 
 async def _catch_up(
@@ -415,7 +452,7 @@ async def _catch_up(
         await conversation.mark_shown([outbound])
     executor, store = conversation.context.executor, conversation.context.executor.store
     for inbound in _pick_first_per_key(leftovers.inbound):
-        earlier = ChatConversation(conversation.context, inbound.source)
+        earlier = ChatConversation(conversation.context, inbound.source, hold=conversation.hold)
         instance, lease = conversation.context.instance, conversation.context.lease
         if not await executor.run(take_over_message, store, locks, inbound, instance, lease):
             view.show_note(f"Another terminal is answering: {inbound.message.text[:200]}")

@@ -20,7 +20,7 @@ from rekindle.agent.tools.registry import Toolbox
 from rekindle.agent.tools.tool import ToolContext
 from rekindle.errors import ContextTooLong, ModelError
 from rekindle.gateway.context import GatewayContext, get_owner
-from rekindle.gateway.conversation import Conversation
+from rekindle.gateway.turns.opening import build_opening
 from rekindle.routing.reset_policy import find_reset_time
 from rekindle.types import Message, Role, Route, Session, Tokens, Usage
 
@@ -152,8 +152,7 @@ class MemoryFlusher:
         store = self._executor.store
         session = await self._executor.run(store.session, route.session)
         history = await self._executor.run(store.messages, session)
-        conversation = Conversation(self._context, route.key)
-        opening = await conversation.build_opening(route.origin, route, session)
+        opening = await build_opening(self._context, route.origin, route, session)
         tool_context = self._context.build_tool_context(route, role)
         toolbox = Toolbox({TOOL_NAME: self._context.toolbox.tools[TOOL_NAME]})
         usage = Usage()

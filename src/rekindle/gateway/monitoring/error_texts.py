@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from rekindle.errors import (
+    CompressionFailed,
     ContextTooLong,
     ModelError,
     ModelOverloaded,
@@ -36,6 +37,8 @@ def describe_for_user(error: ModelError) -> str:
             "I could not answer: this conversation has become too long for the model. Send /compress"
             " to shorten it, or /new to start another."
         )
+    if isinstance(error, CompressionFailed):
+        return f"I could not answer: {describe_compression_failure(error)}"
     if isinstance(error, ModelOverloaded):
         return (
             f"I could not answer: the model is too busy. Your message is saved; send /retry"
@@ -51,6 +54,15 @@ def describe_for_user(error: ModelError) -> str:
             " Your message is saved; send /retry when this is fixed."
         )
     return f"I could not answer. {_RETRY}"
+
+
+def describe_compression_failure(error: CompressionFailed) -> str:
+    """Return what a user is told when a conversation cannot be compressed."""
+    if error.can_retry:  # it quotes what the provider sent
+        return f"this conversation is too long, and it could not be summarized. {_RETRY}"
+    if isinstance(error.__cause__, CompressionFailed):  # so does this, after a rejected request
+        return "this conversation is too long for the model; /undo removes the last message."
+    return str(error)
 
 
 def describe_for_operator(error: Exception, secret: str = "") -> str:

@@ -96,7 +96,10 @@ async def _run_until_stopped(config: Config, store: Store, instance: GatewayInst
                     " `rekindle gateway allow PLATFORM:USER --role owner`, or write to it and"
                     " approve the code it sends you with `rekindle gateway pair CODE --role owner`"
                 )
-            context = context._replace(is_busy=make_busy_check(processes, executor))
+            context = context._replace(
+                is_busy=make_busy_check(processes, executor),
+                session_wait=config.gateway.session_wait_seconds,
+            )
             gateway = Gateway(
                 context, platforms, options=build_gateway_options(config), processes=processes
             )

@@ -191,6 +191,18 @@ OUTBOX = Table(
 )
 # Which gateway works on a conversation: one at a time, and only while it renews its lease.
 LEASES = Table("leases", "key key primary, instance text, expires real", has_rowid=False)
+# Which program writes to a session: one at a time, and only while it renews its lease.
+SESSION_LEASES = Table(
+    "session_leases",
+    "session key primary",
+    "name text",  # of the holder, also after a restart
+    "fence text",  # new for every holder
+    "program text, host text, pid integer",
+    "process text",  # tells on the same machine whether the holder is still running
+    "since real, expires real",
+    has_rowid=False,
+    since=17,
+)
 # The chat of each platform for messages that belong to no conversation.
 HOME_CHATS = Table("home_chats", "platform key primary, source text", has_rowid=False)
 # Who may talk to the gateway. A row without a role is a pairing request that waits for the operator.

@@ -1,0 +1,1 @@
+"""Parts of a turn in a conversation: what the model is told first, and who may write."""
