@@ -151,14 +151,17 @@ def redo_turns(context: CommandContext) -> str:
     """Restore the messages that the last undo removed."""
     if context.argument:
         raise InvalidInput("/redo takes no argument")
-    rewinds = context.store.rewinds(context.session) if context.session else []
+    try:  # also a conversation that is empty because all of it was undone
+        session = context.store.session(context.route.session)
+        rewinds = context.store.rewinds(session)
+    except NotFound:
+        raise NotFound("nothing to redo") from None
     undone = [one for one in rewinds if one.restored is None and one.kind in ("undo", "redo")]
-    if context.session is None or not undone:
+    if not undone:
         raise NotFound("nothing to redo")
-    replaced = len(context.store.messages(context.session, after=undone[-1].since - 1))
-    rewind = context.store.redo(context.session, undone[-1].id)
-    count = context.session.message_count - replaced + rewind.messages
-    now = context.session._replace(message_count=count)
+    replaced = len(context.store.messages(session, after=undone[-1].since - 1))
+    rewind = context.store.redo(session, undone[-1].id)
+    now = session._replace(message_count=session.message_count - replaced + rewind.messages)
     restored = _format_count(rewind.messages, "message")
     return f"{describe_stopped(context)}Restored {restored}.\n{describe_conversation(now)}"
 
