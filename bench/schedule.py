@@ -120,7 +120,6 @@ def _build_plan(name: str, command: str, rule: Any, target: Any) -> Any:
         rule=rule,
         target=target,
         deliver="local",
-        is_silent=True,
     )
 
 
