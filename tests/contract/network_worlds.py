@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from rekindle.errors import PlatformError
 from rekindle.platforms import Platform
+from rekindle.testing.networks.slack_server import SlackServer
 from rekindle.testing.networks.telegram_server import TelegramSent, TelegramServer
 from rekindle.types import Source
 
@@ -46,6 +48,54 @@ class Telegram:
         self.server.refuse = error
 
 
+class Slack:
+    can_edit = True
+
+    def __init__(self, server: SlackServer, folder: Path) -> None:
+        self.chat = Source("slack", "DADA", user_id="UADA", user_name="Ada")
+        self.server, self._folder = server, folder
+
+    def connect(self) -> Platform:
+        from rekindle.platforms.slack import SlackPlatform
+
+        server = self.server
+        return SlackPlatform(
+            server.bot_token,
+            server.app_token,
+            self._folder,
+            api_url=server.api_url,
+            retry_seconds=0.02,
+        )
+
+    def env(self, home: Path) -> dict[str, str]:
+        return {
+            "SLACK_BOT_TOKEN": self.server.bot_token,
+            "SLACK_APP_TOKEN": self.server.app_token,
+            "SLACK_API_URL": self.server.api_url,
+        }
+
+    def has_draft(self) -> bool:
+        return "chat.update" in self.server.requests
+
+    def say(self, text: str) -> None:
+        self.server.post_text(text)
+
+    def seen(self) -> list[str]:
+        return [html.unescape(sent.text).replace("_not_", "*not*") for sent in self.server.sent]
+
+    def disconnect(self) -> None:
+        self.server.disconnect()
+
+    def refuse(self, error: PlatformError | None) -> None:
+        self.server.refuse = error
+
+
+@contextmanager
+def slack() -> Iterator[Slack]:
+    with SlackServer() as server, tempfile.TemporaryDirectory() as folder:
+        yield Slack(server, Path(folder))
+
+
 def write_markdown(sent: TelegramSent) -> str:
     """The text with its italics as they are written in Markdown."""
     units = sent.text.encode("utf-16-le")
@@ -63,4 +113,4 @@ def telegram() -> Iterator[Telegram]:
         yield Telegram(server, Path(folder))
 
 
-NETWORKS = [telegram]
+NETWORKS = [telegram, slack]

@@ -38,6 +38,7 @@ from rekindle.types import ChatType, Message, Source
 
 from . import Attachment, BotIdentity, Change, Platform, PlatformMessage, Progress
 from .common.backoff import Backoff
+from .common.fields import build_url_field
 from .common.markup import Style, count_utf16, list_runs, parse_markdown
 from .common.pending import PendingMessages
 from .common.sending import SendJournal, check_length
@@ -463,13 +464,7 @@ PLATFORM = PlatformKind(
             is_secret=True,
             env="TELEGRAM_BOT_TOKEN",
         ),
-        PlatformField(
-            "api_url",
-            "Address of the Bot API",
-            "only for a Bot API server of your own",
-            default=_API_URL,
-            env="TELEGRAM_API_URL",
-        ),
+        build_url_field(_API_URL, "TELEGRAM_API_URL"),
     ),
     guide=(
         "In Telegram, write /newbot to @BotFather and copy the token.\n"

@@ -94,6 +94,11 @@ class Positions:
         self._done.clear()
 
 
+def is_later(id: str, other: str) -> bool:
+    """Return whether a message was written after another of the same channel."""
+    return _parse_order(id) > _parse_order(other)
+
+
 def _parse_order(id: str) -> tuple[int, ...]:
     """Order ids that are numbers, or numbers with a dot as Slack's."""
     return tuple(int(part) if part.isdigit() else 0 for part in id.split("."))

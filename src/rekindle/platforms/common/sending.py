@@ -10,6 +10,7 @@ from rekindle.errors import PlatformError
 from .state_file import StateFile
 
 _UNKNOWN = ""  # begun, and the outcome was never learned
+_REFUSED = "-"  # nothing was sent: the platform said so
 
 
 class SendJournal:
@@ -31,15 +32,25 @@ class SendJournal:
     ) -> str:
         """Send under a nonce, and return the id; the same nonce again sends nothing."""
         known = self._file.find(nonce)
-        if known:
+        if known and known != _REFUSED:
             return known
         found = await find_sent() if known == _UNKNOWN and find_sent is not None else None
         if found is None:
-            if known is None:
-                self._file.put(nonce, _UNKNOWN)
-            found = await send()
+            found = await self._send_first(nonce, known, send)
         self._file.put(nonce, found)
         return found
+
+    async def _send_first(
+        self, nonce: str, known: str | None, send: Callable[[], Awaitable[str]]
+    ) -> str:
+        if known != _UNKNOWN:
+            self._file.put(nonce, _UNKNOWN)
+        try:
+            return await send()
+        except PlatformError as error:
+            if error.permanent or error.retry_after is not None:
+                self._file.put(nonce, _REFUSED)
+            raise
 
 
 def check_length(name: str, size: int, limit: int) -> None:
