@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
+import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 
 from rekindle.errors import PlatformError
 from rekindle.platforms import Platform
+from rekindle.testing.networks.discord_server import DiscordServer
 from rekindle.testing.networks.slack_server import SlackServer
 from rekindle.testing.networks.telegram_server import TelegramSent, TelegramServer
 from rekindle.types import Source
+from tests.waiting import until
 
 
 class Telegram:
@@ -96,6 +100,59 @@ def slack() -> Iterator[Slack]:
         yield Slack(server, Path(folder))
 
 
+class Discord:
+    can_edit = True
+
+    def __init__(self, server: DiscordServer, folder: Path) -> None:
+        self.chat = Source("discord", "500", user_id="101", user_name="Ada")
+        self.server, self._folder = server, folder
+
+    def connect(self) -> Platform:
+        from rekindle.platforms.discord import DiscordPlatform
+
+        server = self.server
+        return DiscordPlatform(
+            server.token, self._folder, api_url=server.api_url, retry_seconds=0.02
+        )
+
+    def env(self, home: Path) -> dict[str, str]:
+        shutil.copytree(self._folder, home / "platforms" / "discord")
+        return {"DISCORD_BOT_TOKEN": self.server.token, "DISCORD_API_URL": self.server.api_url}
+
+    async def begin(self) -> None:
+        """Have one message acknowledged: the history of a chat is read from there on."""
+        platform = self.connect()
+        async with aclosing(platform.listen()) as arriving:
+            first = asyncio.ensure_future(anext(arriving))
+            await until(lambda: self.server.connections)
+            self.say("earlier")
+            await platform.acknowledge(await first)
+        await platform.close()
+
+    def has_draft(self) -> bool:
+        return any(one.startswith("PATCH") for one in self.server.requests)
+
+    def say(self, text: str) -> None:
+        self.server.post_text(text)
+
+    def seen(self) -> list[str]:
+        return [sent.text for sent in self.server.sent]
+
+    def disconnect(self) -> None:
+        self.server.disconnect()
+
+    def refuse(self, error: PlatformError | None) -> None:
+        self.server.refuse = error
+
+
+@contextmanager
+def discord() -> Iterator[Discord]:
+    with DiscordServer() as server, tempfile.TemporaryDirectory() as folder:
+        world = Discord(server, Path(folder))
+        asyncio.run(world.begin())
+        yield world
+
+
 def write_markdown(sent: TelegramSent) -> str:
     """The text with its italics as they are written in Markdown."""
     units = sent.text.encode("utf-16-le")
@@ -113,4 +170,4 @@ def telegram() -> Iterator[Telegram]:
         yield Telegram(server, Path(folder))
 
 
-NETWORKS = [telegram, slack]
+NETWORKS = [telegram, slack, discord]

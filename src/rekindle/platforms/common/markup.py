@@ -6,7 +6,7 @@ line breaks included, so that no text is ever lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 Style: TypeAlias = Literal["bold", "italic", "strike", "code", "block", "quote"]
@@ -92,14 +92,25 @@ def list_runs(spans: Sequence[Span], style: Style) -> list[tuple[int, int, str]]
     return runs
 
 
-def find_tables(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield the first line of each table, and the one after its last."""
-    index = 0
+def write_for_discord(text: str) -> str:
+    """Rewrite what Discord's Markdown lacks: tables become code, deep headings bold text."""
+    lines = text.split("\n")
+    written: list[str] = []
+    index, fence = 0, ""
     while index < len(lines):
-        end = _find_table_end(lines, index)
-        if end > index:
-            yield index, end
-        index = max(end, index + 1)
+        line = lines[index]
+        if fence or line.lstrip(" ")[:3] in _FENCES:
+            is_end = bool(fence) and _is_fence_end(line, fence)
+            fence = "" if is_end else fence or line.strip()[:3]
+        elif (end := _find_table_end(lines, index)) > index:
+            written += ["```", *lines[index:end], "```"]
+            index = end
+            continue
+        elif line.startswith("####") and line.lstrip("#").startswith(" "):
+            line = f"**{line.lstrip('#').strip()}**"
+        written.append(line)
+        index += 1
+    return "\n".join(written)
 
 
 def _render_span(span: Span, escape: Callable[[str], str], link: Callable[[str, str], str]) -> str:
