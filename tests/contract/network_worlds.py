@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
@@ -15,6 +16,7 @@ from rekindle.platforms import Platform
 from rekindle.testing.networks.discord_server import DiscordServer
 from rekindle.testing.networks.slack_server import SlackServer
 from rekindle.testing.networks.telegram_server import TelegramSent, TelegramServer
+from rekindle.testing.networks.whatsapp_server import WhatsAppServer
 from rekindle.types import Source
 from tests.waiting import until
 
@@ -153,6 +155,60 @@ def discord() -> Iterator[Discord]:
         yield world
 
 
+class WhatsApp:
+    can_edit = False
+
+    def __init__(self, server: WhatsAppServer, folder: Path) -> None:
+        self.chat = Source("whatsapp", "491701", user_id="491701", user_name="Ada")
+        self.server, self._folder = server, folder
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._listen = f"127.0.0.1:{probe.getsockname()[1]}"
+        server.webhook_url = f"http://{self._listen}/webhook"
+
+    def connect(self) -> Platform:
+        from rekindle.platforms.whatsapp import WhatsAppPlatform, WhatsAppSettings
+
+        server = self.server
+        settings = WhatsAppSettings(
+            token=server.token,
+            phone_number_id="555000",
+            app_secret=server.secret,
+            verify_token="verify",
+            listen=self._listen,
+            api_url=server.url,
+        )
+        return WhatsAppPlatform(settings, self._folder, retry_seconds=0.02)
+
+    def env(self, home: Path) -> dict[str, str]:
+        return {
+            "WHATSAPP_TOKEN": self.server.token,
+            "WHATSAPP_PHONE_NUMBER_ID": "555000",
+            "WHATSAPP_APP_SECRET": self.server.secret,
+            "WHATSAPP_VERIFY_TOKEN": "verify",
+            "WHATSAPP_LISTEN": self._listen,
+            "WHATSAPP_API_URL": self.server.url,
+        }
+
+    def say(self, text: str) -> None:
+        self.server.post_text(text)
+
+    def seen(self) -> list[str]:
+        return [sent.text.replace("_not_", "*not*") for sent in self.server.sent]
+
+    def disconnect(self) -> None:
+        self.server.disconnect()
+
+    def refuse(self, error: PlatformError | None) -> None:
+        self.server.refuse = error
+
+
+@contextmanager
+def whatsapp() -> Iterator[WhatsApp]:
+    with WhatsAppServer() as server, tempfile.TemporaryDirectory() as folder:
+        yield WhatsApp(server, Path(folder))
+
+
 def write_markdown(sent: TelegramSent) -> str:
     """The text with its italics as they are written in Markdown."""
     units = sent.text.encode("utf-16-le")
@@ -170,4 +226,4 @@ def telegram() -> Iterator[Telegram]:
         yield Telegram(server, Path(folder))
 
 
-NETWORKS = [telegram, slack, discord]
+NETWORKS = [telegram, slack, discord, whatsapp]
