@@ -26,7 +26,7 @@ from rekindle.types import Message, Source
 
 from . import Attachment, BotIdentity, Change, Platform, PlatformMessage, Progress
 from .common.backoff import Backoff
-from .common.downloads import download_file
+from .common.downloads import fetch_file
 from .common.fields import build_url_field
 from .common.markup import write_for_discord
 from .common.mentions import replace_brackets
@@ -212,7 +212,7 @@ class DiscordPlatform(Platform):
                 str(one.get("filename") or "file"),
                 str(one.get("content_type") or "application/octet-stream"),
                 one.get("size"),
-                partial(download_file, str(one["url"])),
+                partial(fetch_file, str(one["url"])),
             )
             for one in raw.get("attachments") or ()
         )

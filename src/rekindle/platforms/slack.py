@@ -27,7 +27,7 @@ from rekindle.types import Message, Source
 
 from . import Attachment, BotIdentity, Change, Platform, PlatformMessage, Progress
 from .common.backoff import Backoff
-from .common.downloads import download_file
+from .common.downloads import fetch_file
 from .common.fields import build_url_field
 from .common.markup import parse_markdown, render_marks
 from .common.mentions import replace_brackets
@@ -139,9 +139,9 @@ class SlackPlatform(Platform):
                 self._receipts.put(delivery.receipt, "")
             if delivery.ts:
                 self._positions.finish(delivery.conversation, delivery.ts)
-            await self._confirm(delivery.envelope_id)
+            await self._acknowledge_envelope(delivery.envelope_id)
 
-    async def _confirm(self, envelope_id: str | None) -> None:
+    async def _acknowledge_envelope(self, envelope_id: str | None) -> None:
         if envelope_id is None or self._socket is None:
             return
         try:
@@ -204,7 +204,7 @@ class SlackPlatform(Platform):
         ts, thread = message.get("ts") or "", message.get("thread_ts")
         receipt = f"{channel}:{ts}" if change == "new" else str(event.get("event_id"))
         if not self._is_from_person(message) or self._receipts.find(receipt) is not None:
-            await self._confirm(envelope_id)
+            await self._acknowledge_envelope(envelope_id)
             return None
         incoming = await self._parse_message(channel, message, change)
         conversation = f"{channel}:{thread}" if thread else channel
@@ -292,7 +292,7 @@ class SlackPlatform(Platform):
     async def _fetch(self, url: str, max_bytes: int) -> bytes:
         if urlsplit(url).netloc not in self._hosts:
             raise PlatformError("the file is not kept at Slack", permanent=True)
-        return await download_file(url, max_bytes, {"Authorization": f"Bearer {self._bot_token}"})
+        return await fetch_file(url, max_bytes, {"Authorization": f"Bearer {self._bot_token}"})
 
     # -- after an outage
 

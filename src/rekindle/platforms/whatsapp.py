@@ -25,7 +25,7 @@ from rekindle.types import Message, Source
 
 from . import Attachment, BotIdentity, Platform, PlatformMessage, Progress
 from .common.backoff import Backoff
-from .common.downloads import download_file
+from .common.downloads import fetch_file
 from .common.fields import build_url_field
 from .common.markup import parse_markdown, render_marks
 from .common.pending import PendingMessages
@@ -121,7 +121,7 @@ class WhatsAppPlatform(Platform):
             while not self._closed:
                 incoming, arrival = await self._arrivals.get()
                 if self._receipts.find(arrival.id) is not None:
-                    _settle(arrival, True)
+                    _settle_arrival(arrival, True)
                 elif self._pending.add(incoming, arrival):
                     yield incoming
         finally:
@@ -136,7 +136,7 @@ class WhatsAppPlatform(Platform):
         for arrival in self._pending.take(incoming):
             if self._receipts.find(arrival.id) is None:
                 self._receipts.put(arrival.id, "")
-            _settle(arrival, True)
+            _settle_arrival(arrival, True)
 
     async def _start_site(self, runner: web.AppRunner) -> None:
         while not self._closed:
@@ -193,7 +193,7 @@ class WhatsAppPlatform(Platform):
                 if change.get("field") != "messages" or number != self._settings.phone_number_id:
                     continue
                 for status in value.get("statuses") or ():
-                    self._note_status(status)
+                    self._record_status(status)
                 names = {
                     str(one["wa_id"]): str(one["profile"]["name"])
                     for one in value.get("contacts") or ()
@@ -203,11 +203,11 @@ class WhatsAppPlatform(Platform):
                         messages.append(incoming)
         return messages
 
-    def _note_status(self, status: Mapping[str, Any]) -> None:
+    def _record_status(self, status: Mapping[str, Any]) -> None:
         """Learn from a report of delivery what a lost answer would have said."""
         nonce = status.get("biz_opaque_callback_data")
         if status.get("status") != "failed" and nonce:
-            self._journal.note_sent(str(nonce), str(status["id"]))
+            self._journal.record_sent(str(nonce), str(status["id"]))
         for error in status.get("errors") or ():
             said = _WINDOW if error.get("code") == _WINDOW_CODE else error.get("title")
             logger.warning("whatsapp: a message was not delivered: %s", said)
@@ -254,7 +254,7 @@ class WhatsAppPlatform(Platform):
         media = await self._call("GET", media_id)
         if int(media.get("file_size") or 0) > max_bytes:
             raise PlatformError(f"the file has more than {max_bytes} bytes", permanent=True)
-        return await download_file(str(media["url"]), max_bytes, self._build_headers())
+        return await fetch_file(str(media["url"]), max_bytes, self._build_headers())
 
     # -- sending
 
@@ -392,7 +392,7 @@ def _is_equal(given: str, expected: str) -> bool:
     return hmac.compare_digest(given.encode(), expected.encode())
 
 
-def _settle(arrival: _Arrival, is_stored: bool) -> None:
+def _settle_arrival(arrival: _Arrival, is_stored: bool) -> None:
     if not arrival.is_stored.done():
         arrival.is_stored.set_result(is_stored)
 

@@ -183,7 +183,7 @@ def test_it_connects_anew_when_slack_asks_for_it(
             following = asyncio.ensure_future(anext(arriving))
             await until(lambda: server.connections == 1)
             opened = server.requests.count("apps.connections.open")
-            server.request_reconnect()
+            server.ask_to_reconnect()
             await until(lambda: server.requests.count("apps.connections.open") > opened)
             server.post_text("hello")
             assert (await following).message.text == "hello"

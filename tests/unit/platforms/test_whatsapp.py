@@ -13,7 +13,7 @@ import pytest
 
 from rekindle.errors import InvalidSetting, PlatformError
 from rekindle.platforms.whatsapp import WhatsAppPlatform, WhatsAppSettings, convert_markdown
-from rekindle.testing.networks.whatsapp_server import WhatsAppServer, sign_body
+from rekindle.testing.networks.whatsapp_server import WhatsAppServer, build_signature
 from rekindle.types import Source
 from tests.contract.network_worlds import WhatsApp
 from tests.unit.platforms.stage import hear, play
@@ -60,11 +60,11 @@ def test_only_what_meta_signed_comes_in(
         async with aclosing(platform.listen()) as arriving:
             following = asyncio.ensure_future(anext(arriving))
             await until(lambda: _answers(server))
-            for signature in ("", "sha256=00", sign_body(body, "other"), "sha256=ü"):
+            for signature in ("", "sha256=00", build_signature(body, "other"), "sha256=ü"):
                 assert await server.send_webhook(body, signature) == 403
-            assert await server.send_webhook(body, sign_body(body, server.secret)) == 200
+            assert await server.send_webhook(body, build_signature(body, server.secret)) == 200
             for odd in (b"", b"[]", b"{", b'{"entry": [{"changes": 5}]}'):
-                assert await server.send_webhook(odd, sign_body(odd, server.secret)) == 200
+                assert await server.send_webhook(odd, build_signature(odd, server.secret)) == 200
             async with aiohttp.ClientSession() as session:
                 for token, status, text in (("verify", 200, "42"), ("guess", 403, "")):
                     query = {

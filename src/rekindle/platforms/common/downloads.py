@@ -11,9 +11,7 @@ from rekindle.errors import PlatformError
 _SECONDS = 120.0
 
 
-async def download_file(
-    url: str, max_bytes: int, headers: Mapping[str, str] | None = None
-) -> bytes:
+async def fetch_file(url: str, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
     """Return the content of a file; raise PlatformError if there is more than `max_bytes`."""
     content = bytearray()
     timeout = aiohttp.ClientTimeout(total=_SECONDS)

@@ -40,8 +40,8 @@ class SendJournal:
         self._file.put(nonce, found)
         return found
 
-    def note_sent(self, nonce: str, message_id: str) -> None:
-        """Note what a report of the platform says about a send whose answer did not come."""
+    def record_sent(self, nonce: str, message_id: str) -> None:
+        """Record what a report of the platform says about a send whose answer did not come."""
         if self._file.find(nonce) == _UNKNOWN:
             self._file.put(nonce, message_id)
 

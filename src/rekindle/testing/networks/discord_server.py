@@ -98,7 +98,7 @@ class DiscordServer(WebServer):
 
         self.run(send())
 
-    def invalidate_session(self) -> None:
+    def drop_session(self) -> None:
         """Forget the session, so that it cannot be resumed."""
         self._session += 1
 

@@ -100,7 +100,7 @@ class SlackServer(WebServer):
     def connections(self) -> int:
         return len(self._sockets)
 
-    def request_reconnect(self) -> None:
+    def ask_to_reconnect(self) -> None:
         """Ask the app to connect anew, as Slack does every few hours."""
         notice = {"type": "disconnect", "reason": "refresh_requested"}
 
@@ -218,18 +218,18 @@ class SlackServer(WebServer):
         return {"ok": True, "channel": {"id": form["channel"], "name": name}}
 
     def _on_conversations_history(self, form: dict[str, Any]) -> Any:
-        return self._page(form, [
+        return self._build_page(form, [
             one for one in self.messages
             if one["channel"] == form["channel"] and one.get("thread_ts") in (None, one["ts"])
         ][::-1])  # fmt: skip
 
     def _on_conversations_replies(self, form: dict[str, Any]) -> Any:
-        return self._page(form, [
+        return self._build_page(form, [
             one for one in self.messages
             if one["channel"] == form["channel"] and form["ts"] in (one["ts"], one.get("thread_ts"))
         ])  # fmt: skip
 
-    def _page(self, form: dict[str, Any], messages: list[dict[str, Any]]) -> dict[str, Any]:
+    def _build_page(self, form: dict[str, Any], messages: list[dict[str, Any]]) -> dict[str, Any]:
         found = [one for one in messages if float(one["ts"]) > float(form.get("oldest") or 0)]
         if form.get("include_all_metadata") not in ("1", "true", "True", True):
             found = [{k: v for k, v in one.items() if k != "metadata"} for one in found]

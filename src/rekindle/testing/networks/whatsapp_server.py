@@ -105,7 +105,7 @@ class WhatsAppServer(WebServer):
     async def _post_all(self) -> None:
         while self._bodies:
             body = self._bodies[0]
-            status = await self.send_webhook(body, sign_body(body, self.secret))
+            status = await self.send_webhook(body, build_signature(body, self.secret))
             if status == 200:
                 self._bodies.remove(body)
             else:
@@ -196,7 +196,7 @@ class WhatsAppServer(WebServer):
         return web.Response(body=self.files[request.match_info["id"]])
 
 
-def sign_body(body: bytes, secret: str) -> str:
+def build_signature(body: bytes, secret: str) -> str:
     """Return the signature of a webhook."""
     return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
 
