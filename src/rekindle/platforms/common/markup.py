@@ -197,11 +197,12 @@ def _join_styles(lines: Sequence[str], index: int) -> Styles:
 
 def _parse_inline(text: str, styles: Styles, depth: int = 0) -> list[Span]:
     spans: list[Span] = []
+    unclosed: set[str] = set()  # marks that nothing closes from here on: not looked for again
     start = index = 0
     while index < len(text):
         found = None
         if depth < _MAX_DEPTH and text[index] in "\\`*_~[!<":
-            found = _parse_marked(text, index, styles, depth)
+            found = _parse_marked(text, index, styles, depth, unclosed)
         if found is None:
             index += 1
             continue
@@ -215,7 +216,7 @@ def _parse_inline(text: str, styles: Styles, depth: int = 0) -> list[Span]:
 
 
 def _parse_marked(
-    text: str, index: int, styles: Styles, depth: int
+    text: str, index: int, styles: Styles, depth: int, unclosed: set[str]
 ) -> tuple[list[Span], int] | None:
     """Parse what begins with a mark; return its spans and the index after it, None if nothing does."""
     mark = text[index]
@@ -231,7 +232,7 @@ def _parse_marked(
         url = text[index + 1 : end]
         is_link = end > 0 and url.startswith(_LINKS) and not any(map(str.isspace, url))
         return ([Span(url, styles, url)], end + 1) if is_link else None
-    return _parse_emphasis(text, index, styles, depth)
+    return _parse_emphasis(text, index, styles, depth, unclosed)
 
 
 def _parse_code(text: str, index: int, styles: Styles) -> tuple[list[Span], int] | None:
@@ -270,10 +271,10 @@ def _parse_link(text: str, index: int, styles: Styles, depth: int) -> tuple[list
 
 
 def _parse_emphasis(
-    text: str, index: int, styles: Styles, depth: int
+    text: str, index: int, styles: Styles, depth: int, unclosed: set[str]
 ) -> tuple[list[Span], int] | None:
     for mark, style in _DELIMITERS:
-        if not text.startswith(mark, index):
+        if mark in unclosed or not text.startswith(mark, index):
             continue
         begin = index + len(mark)
         if text[begin : begin + 1].strip() == "":
@@ -285,6 +286,8 @@ def _parse_emphasis(
             added: Styles = frozenset({style})
             inner = _parse_inline(text[begin:end], styles | added, depth + 1)
             return inner, end + len(mark)
+        if end < 0:
+            unclosed.add(mark)
     return None
 
 
