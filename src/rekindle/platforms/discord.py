@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -34,6 +34,7 @@ from .common.pending import PendingMessages, Positions
 from .common.sending import SendJournal, check_length
 from .common.state_file import StateFile
 from .kind import PlatformField, PlatformKind
+from .splitting import split_text
 
 logger = logging.getLogger(__name__)
 
@@ -352,6 +353,9 @@ class DiscordPlatform(Platform):
         client = await self._ensure_client()
         raw: Any = await self._call(client.http.request(Route("GET", "/users/@me")))
         return BotIdentity(str(raw["id"]), str(raw.get("global_name") or raw["username"]))
+
+    def split(self, text: str) -> Sequence[str]:
+        return split_text(text, self.limit, lambda part: len(write_for_discord(part)))
 
     async def close(self) -> None:
         self._closed = True

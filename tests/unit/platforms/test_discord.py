@@ -239,6 +239,18 @@ def test_tables_and_deep_headings_are_written_as_discord_shows_them(
     play(connect, act)
 
 
+def test_a_text_is_split_by_what_is_written_for_it(
+    server: DiscordServer, connect: Callable[[], DiscordPlatform]
+) -> None:
+    async def act(platform: DiscordPlatform) -> None:
+        parts = platform.split("|a|b|\n|-|-|\n" + "|1|2|\n" * 332)
+        for number, part in enumerate(parts):
+            await platform.send(CHAT, part, f"n{number}")
+        assert len(server.sent) == len(parts) > 1
+
+    play(connect, act)
+
+
 def test_progress_is_typing_and_a_reaction(
     server: DiscordServer, connect: Callable[[], DiscordPlatform]
 ) -> None:
