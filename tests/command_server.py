@@ -48,6 +48,8 @@ LAZY = (
     "tomllib",
 )
 
+NETWORKS = (".matrix", ".telegram", ".discord", ".slack", ".whatsapp", "_server")
+
 
 def main() -> None:
     listener = socket.socket(fileno=int(sys.argv[1]))
@@ -123,7 +125,8 @@ def load_everything() -> None:
     for name in LAZY:
         importlib.import_module(name)
     for module in pkgutil.walk_packages(rekindle.__path__, "rekindle."):
-        if not module.name.endswith("__main__"):
+        # Only commands that speak to a chat network load its library, as in a real start.
+        if not module.name.endswith(("__main__", *NETWORKS)):
             importlib.import_module(module.name)
     rekindle.cli.app.build_command_tree()
     importlib.import_module("openai").AsyncOpenAI(api_key="none")  # imports how it speaks HTTP

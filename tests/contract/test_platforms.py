@@ -14,6 +14,7 @@ from rekindle.platforms import Platform, PlatformMessage
 from rekindle.routing.key import build_key
 from rekindle.testing import ChatServer, MemoryPlatform, NetworkFaults
 from rekindle.types import Source
+from tests.contract.network_worlds import NETWORKS
 from tests.waiting import PATIENCE
 
 ADA = Source("memory", "ada", user_id="1", user_name="Ada")
@@ -59,7 +60,7 @@ def memory() -> Iterator[World]:
         yield Memory(server)
 
 
-@pytest.fixture(params=[memory], ids=["memory"])
+@pytest.fixture(params=[memory, *NETWORKS], ids=lambda make: make.__name__)
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     with request.param() as made:
         yield made

@@ -1,0 +1,1 @@
+"""What several platforms need: a memory on disk, acknowledgements, retries and Markdown."""
