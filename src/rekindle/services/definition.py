@@ -23,16 +23,23 @@ class ServiceDefinition(NamedTuple):
     command: tuple[str, ...]
     environment: Mapping[str, str]
     log_file: PurePath  # for managers that keep no log
+    after: tuple[str, ...] = ()  # names of services that start before and are needed
+    stop_signal: str = ""
 
     @property
     def unit_name(self) -> str:
         """The name of the systemd unit."""
-        return f"rekindle-{self.name}.service"
+        return get_unit_name(self.name)
 
     @property
     def label(self) -> str:
         """The label of the launchd agent."""
         return f"dev.rekindle.{self.name}"
+
+
+def get_unit_name(name: str) -> str:
+    """Return the name of a service's systemd unit."""
+    return f"rekindle-{name}.service"
 
 
 def build_service(
@@ -59,6 +66,8 @@ def render_systemd_unit(service: ServiceDefinition) -> str:
     lines = [
         "[Unit]",
         f"Description={service.description}",
+        *(f"Wants={get_unit_name(name)}" for name in service.after),
+        *(f"After={get_unit_name(name)}" for name in service.after),
         "",
         "[Service]",
         "Type=exec",
@@ -67,6 +76,7 @@ def render_systemd_unit(service: ServiceDefinition) -> str:
             f"Environment={_quote_assignment(f'{name}={value}')}"
             for name, value in service.environment.items()
         ),
+        *([f"KillSignal={service.stop_signal}"] if service.stop_signal else []),
         "Restart=on-failure",
         "RestartSec=10",
         "Nice=10",
