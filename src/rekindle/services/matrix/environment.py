@@ -71,7 +71,8 @@ def build_environment(files: ServerFiles, version: str = "") -> SynapseEnvironme
         _run_installer([sys.executable, "-m", "venv", str(folder)])
         words = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
         words += ["--disable-pip-version-check", "--no-input", "--prefer-binary"]
-    _run_installer([*words, wanted, *_PACKAGES])
+    # Compiling Synapse needs a Rust compiler and an hour.
+    _run_installer([*words, "--only-binary", _SYNAPSE, wanted, *_PACKAGES])
     listed = _run_installer([str(folder / "bin" / "python"), "-c", _LIST_PACKAGES])
     # Last, so that an environment with it is complete.
     write_private_file(folder / _MARK, json.dumps(json.loads(listed), indent=1) + "\n")
