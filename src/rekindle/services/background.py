@@ -42,7 +42,7 @@ class ServerProgram(NamedTuple):
     stop_signal: int = signal.SIGTERM
     after: tuple[str, ...] = ()  # names of programs that start before
 
-    def define_service(self) -> ServiceDefinition:
+    def build_definition(self) -> ServiceDefinition:
         """Define the service for systemd or launchd."""
         return ServiceDefinition(
             name=self.name,
@@ -203,7 +203,7 @@ class ServiceRunner:
         remove_service(self._choose_manager(program))
 
     def _choose_manager(self, program: ServerProgram) -> ServiceManager:
-        return choose_manager(program.define_service(), self._home, self._env)
+        return choose_manager(program.build_definition(), self._home, self._env)
 
 
 def require_alive(runner: ServerRunner, program: ServerProgram) -> None:

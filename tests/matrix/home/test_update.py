@@ -44,7 +44,8 @@ def stop():
 
 if verb == "restart":
     stop()
-    command = [word.replace("%%", "%").replace("$$", "$") for word in shlex.split(read_field("ExecStart"))]
+    words = shlex.split(read_field("ExecStart"))
+    command = [word.replace("%%", "%").replace("$$", "$") for word in words]
     child = subprocess.Popen(command, start_new_session=True, cwd="/", stdin=-3,
                              stdout=-3, stderr=-3)
     pid_file.write_text(str(child.pid))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -17,11 +16,15 @@ from rekindle.config import get_home_and_env
 from rekindle.errors import InvalidInput
 
 from .options import (
+    CertificateOption,
     ClientPortOption,
     FederationPortOption,
+    KeyOption,
     PostgresDataOption,
     PostgresPortOption,
+    PublicUrlOption,
     ReplaceGatewayOption,
+    ServerNameArgument,
     VersionOption,
     open_server,
     print_result,
@@ -45,14 +48,7 @@ class LogChoice(StrEnum):
 
 @group.command("setup")
 def set_up(
-    server_name: Annotated[
-        str | None,
-        typer.Argument(
-            help="Name of the server, a domain such as example.org. It is part of every user's"
-            " address and cannot be changed later.",
-            show_default=False,
-        ),
-    ] = None,
+    server_name: ServerNameArgument = None,
     client_port: ClientPortOption = None,
     federation_port: FederationPortOption = None,
     postgres_port: PostgresPortOption = None,
@@ -64,17 +60,9 @@ def set_up(
     bot: Annotated[
         str | None, typer.Option(metavar="NAME", help="The bot's name.", show_default="rekindle")
     ] = None,
-    public_url: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Address of the reverse proxy, https://…"),
-    ] = None,
-    certificate: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Serve other servers with this certificate, publicly."),
-    ] = None,
-    key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Private key of the certificate.")
-    ] = None,
+    public_url: PublicUrlOption = None,
+    certificate: CertificateOption = None,
+    key: KeyOption = None,
     synapse_version: VersionOption = "",
     replace_gateway: ReplaceGatewayOption = False,
 ) -> None:

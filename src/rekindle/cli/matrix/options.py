@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from rekindle.services.matrix.server import HomeServer
     from rekindle.services.matrix.setup import SetupResult
 
+ServerNameArgument = Annotated[
+    str | None,
+    typer.Argument(
+        help="Name of the server, a domain such as example.org. It is part of every user's address and"
+        " cannot be changed later.",
+        show_default=False,
+    ),
+]
 ClientPortOption = Annotated[
     int | None,
     typer.Option(
@@ -48,6 +56,16 @@ PostgresDataOption = Annotated[
         help="Folder for the database.",
         show_default="matrix/postgres in the home",
     ),
+]
+PublicUrlOption = Annotated[
+    str | None, typer.Option(metavar="URL", help="Address of the reverse proxy, https://…")
+]
+CertificateOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Serve other servers with this certificate, publicly."),
+]
+KeyOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Private key of the certificate.")
 ]
 VersionOption = Annotated[
     str,

@@ -165,7 +165,7 @@ def restore_server(
     files.create_folder()
     write_private_file(files.restore_mark, f"{archive.absolute()}\n")
     try:
-        _extract(archive, files)
+        _extract_files(archive, files)
     except (tarfile.TarError, EOFError, OSError) as error:
         raise InvalidInput(f"{archive} cannot be read: {error}") from error
     settings = _adapt_settings(files, options, report)
@@ -199,7 +199,7 @@ def read_manifest(archive: Path) -> dict[str, Any]:
     return manifest
 
 
-def _extract(archive: Path, files: ServerFiles) -> None:
+def _extract_files(archive: Path, files: ServerFiles) -> None:
     """Extract the files that an archive may hold to where they belong."""
     found: set[str] = set()
     with tarfile.open(archive, "r:gz") as tar:
@@ -207,7 +207,7 @@ def _extract(archive: Path, files: ServerFiles) -> None:
             if entry.name == _MANIFEST:
                 continue
             target = _find_target(entry, files)
-            content = tar.extractfile(entry)
+            content = tar.extractfile(entry) if target else None
             if target is None or content is None:
                 raise InvalidInput(f"{archive}: unexpected entry {entry.name!r:.100}.")
             found.add(entry.name)

@@ -82,7 +82,7 @@ def set_up_server(
         is_changed = True
     runner = choose_runner(files.run, user_home, env)
     is_completed, link = complete_server(files, settings, runner, options, report, None)
-    server = _open(files, settings, runner)
+    server = _open_server(files, settings, runner)
     return SetupResult(server, is_changed or is_completed or link.is_changed, link)
 
 
@@ -95,8 +95,8 @@ def complete_server(
     dump: Path | None,
 ) -> tuple[bool, GatewayLink]:
     """Do what is missing; load a dump into a new database. Return whether anything was done."""
-    server = _open(files, settings, runner)
-    is_changed = _install(files, options.synapse_version, report)
+    server = _open_server(files, settings, runner)
+    is_changed = _install_synapse(files, options.synapse_version, report)
     is_new_config = server.write_config()
     if server.cluster.create():
         report(f"Created a database cluster in {server.cluster.data}")
@@ -115,7 +115,7 @@ def complete_server(
         report(f"Started Synapse on port {settings.client_port} ({runner.kind})")
         is_changed = True
     is_changed |= _create_accounts(server, report)
-    server = _open(files, settings, runner)
+    server = _open_server(files, settings, runner)
     link = link_gateway(files.home, settings, server.secrets, replace_other=options.replace_gateway)
     if link.is_changed:
         report(f"Connected the gateway as {settings.get_address(settings.bot)}")
@@ -198,7 +198,7 @@ def _check_ports(old: ServerSettings | None, settings: ServerSettings) -> None:
             require_free_port(port, f"--{field.replace('_', '-')}")
 
 
-def _install(files: ServerFiles, version: str, report: Report) -> bool:
+def _install_synapse(files: ServerFiles, version: str, report: Report) -> bool:
     if find_environment(files) is not None:
         return False
     report("Installing Synapse; this takes a minute…")
@@ -227,5 +227,5 @@ def _create_accounts(server: HomeServer, report: Report) -> bool:
     return True
 
 
-def _open(files: ServerFiles, settings: ServerSettings, runner: ServerRunner) -> HomeServer:
+def _open_server(files: ServerFiles, settings: ServerSettings, runner: ServerRunner) -> HomeServer:
     return HomeServer(files, settings, load_secrets(files), runner)

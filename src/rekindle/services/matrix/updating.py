@@ -52,11 +52,11 @@ def update_server(server: HomeServer, version: str, now: float, report: Report) 
     try:
         server.start_synapse()
     except RekindleError as error:
-        _roll_back(server, current)
+        _restore_old_version(server, current)
         raise HomeServerError(
             f"Synapse {built.version} did not come up, so {current.version} runs again. {error}"
         ) from error
-    _finish(server)
+    _finish_update(server)
     return UpdateResult(current.version, built.version, is_changed=True, archive=archive)
 
 
@@ -75,13 +75,13 @@ def recover_update(server: HomeServer, report: Report) -> None:
         old = read_environment(server.files.environments / str(mark["environment"]))
         if old is None:
             raise
-        _roll_back(server, old)
+        _restore_old_version(server, old)
         report(f"The new version did not come up: Synapse {old.version} runs again")
         return
-    _finish(server)
+    _finish_update(server)
 
 
-def _roll_back(server: HomeServer, old: SynapseEnvironment) -> None:
+def _restore_old_version(server: HomeServer, old: SynapseEnvironment) -> None:
     """Start the old version with the database as it was."""
     # From here on the database may be empty: no interrupted run may take it for the new one.
     _write_mark(server, old, is_failed=True)
@@ -91,7 +91,7 @@ def _roll_back(server: HomeServer, old: SynapseEnvironment) -> None:
     server.cluster.create_database()
     server.cluster.load_dump(_get_dump(server))
     server.start_synapse()
-    _finish(server)
+    _finish_update(server)
 
 
 def _write_mark(server: HomeServer, old: SynapseEnvironment, *, is_failed: bool) -> None:
@@ -103,7 +103,7 @@ def _get_dump(server: HomeServer) -> Path:
     return server.files.folder / "updating.dump"
 
 
-def _finish(server: HomeServer) -> None:
+def _finish_update(server: HomeServer) -> None:
     server.files.update_mark.unlink(missing_ok=True)
     _get_dump(server).unlink(missing_ok=True)
     remove_unused_environments(server.files)
