@@ -44,7 +44,7 @@ class ClientApi:
     def create_user(self, name: str, password: str, secret: str, *, is_admin: bool) -> bool:
         """Create a user; return False if there is one of this name."""
         path = "/_synapse/admin/v1/register"
-        _, given = self._request("GET", path)
+        _, given = self._send_request("GET", path)
         nonce = str(given.get("nonce", ""))
         kind = "admin" if is_admin else "notadmin"
         text = "\0".join((nonce, name, password, kind)).encode()
@@ -56,7 +56,7 @@ class ClientApi:
             "inhibit_login": True,
             "mac": hmac.new(secret.encode(), text, hashlib.sha1).hexdigest(),
         }
-        status, answer = self._request("POST", path, body)
+        status, answer = self._send_request("POST", path, body)
         if status == 400 and answer.get("errcode") == "M_USER_IN_USE":
             return False
         if status == 400:
@@ -74,16 +74,16 @@ class ClientApi:
         }
         if device_id:
             body["device_id"] = device_id
-        answer = _require_success(*self._request("POST", "/_matrix/client/v3/login", body))
+        answer = _require_success(*self._send_request("POST", "/_matrix/client/v3/login", body))
         return LoginResult(str(answer["access_token"]), str(answer["device_id"]))
 
     def log_out(self, token: str) -> None:
         """End the session of a token."""
-        _require_success(*self._request("POST", "/_matrix/client/v3/logout", {}, token))
+        _require_success(*self._send_request("POST", "/_matrix/client/v3/logout", {}, token))
 
     def find_user(self, token: str) -> str | None:
         """Return the user of a token, or None if the token is not valid."""
-        status, answer = self._request("GET", "/_matrix/client/v3/account/whoami", token=token)
+        status, answer = self._send_request("GET", "/_matrix/client/v3/account/whoami", token=token)
         if status == 401:
             return None
         return str(_require_success(status, answer)["user_id"])
@@ -91,9 +91,9 @@ class ClientApi:
     def raise_limits(self, user: str, token: str) -> None:
         """Let the bot send more often than people; `token` is of an administrator."""
         path = f"/_synapse/admin/v1/users/{quote(user)}/override_ratelimit"
-        _require_success(*self._request("POST", path, _BOT_LIMITS, token))
+        _require_success(*self._send_request("POST", path, _BOT_LIMITS, token))
 
-    def _request(
+    def _send_request(
         self, method: str, path: str, body: dict[str, Any] | None = None, token: str = ""
     ) -> tuple[int, dict[str, Any]]:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_SECONDS)
