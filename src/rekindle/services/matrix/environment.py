@@ -65,12 +65,13 @@ def build_environment(files: ServerFiles, version: str = "") -> SynapseEnvironme
     uv = shutil.which("uv")  # much faster
     if uv:
         _run_installer([uv, "venv", "--quiet", "--python", sys.executable, str(folder)])
-        words = [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python"]
+        words = [uv, "pip", "install", "--quiet", "--python"]
         words.append(str(folder / "bin" / "python"))
     else:
         _run_installer([sys.executable, "-m", "venv", str(folder)])
         words = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
         words += ["--disable-pip-version-check", "--no-input", "--prefer-binary"]
+        words.append("--no-compile")  # the first start does it, for what it needs
     # Compiling Synapse needs a Rust compiler and an hour.
     _run_installer([*words, "--only-binary", _SYNAPSE, wanted, *_PACKAGES])
     listed = _run_installer([str(folder / "bin" / "python"), "-c", _LIST_PACKAGES])
