@@ -11,6 +11,10 @@ from tests.docs.test_docs import blocks
 
 from .lab import MatrixLab
 
+VERBS = (
+    *("setup", "status", "create-user", "logs", "restart", "backup", "restore", "update"),
+    "teardown",
+)
 PAGE = Path(__file__).parents[3] / "docs" / "matrix.md"
 
 
@@ -43,7 +47,7 @@ def run_line(lab: MatrixLab, line: str) -> str:
 def test_the_guide_can_be_followed(lab: MatrixLab, other_lab: MatrixLab) -> None:
     said = {}
     lines = list_commands()
-    for verb in "setup status create-user logs restart backup restore update teardown".split():
+    for verb in VERBS:
         assert any(f"rekindle matrix {verb}" in line for line in lines), verb
     # The last thing is to remove it; the page goes on with what comes before.
     lines.sort(key=lambda line: "teardown" in line)
@@ -51,7 +55,6 @@ def test_the_guide_can_be_followed(lab: MatrixLab, other_lab: MatrixLab) -> None
         if "restore" not in line:
             said[line] = run_line(lab, line)
         else:
-            # Two machines must not run one server at once: the port of the first is free then.
             (other_lab.folder / "matrix.tar.gz").write_bytes(
                 (lab.folder / "matrix.tar.gz").read_bytes()
             )

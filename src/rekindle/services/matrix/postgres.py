@@ -188,7 +188,7 @@ class PostgresCluster:
             errors="replace",
         )
         if done.returncode:
-            program = next(word for word in words if "postgresql" in word or "/bin/" in word)
+            program = words[words.index("--") + 1] if "--" in words else words[0]
             reason = " ".join((done.stderr or done.stdout).split())
             reason = reason.replace(self._secrets.database_password, "***")
             raise HomeServerError(f"{Path(program).name} failed: {reason[:500]}")
