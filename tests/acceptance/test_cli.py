@@ -173,7 +173,7 @@ for verb in json.load(sys.stdin):
 def test_every_verb_has_help_with_an_example(rekindle: Rekindle) -> None:
     names = (
         *("", "sessions", "gateway", "schedule", "deliver", "memory", "service", "skill", "plugin"),
-        *("warm", "warm experiment", "warm notes"),
+        *("warm", "warm experiment", "warm notes", "matrix"),
     )
     groups = {name: rekindle(*name.split(), "--help") for name in names}
     verbs = [

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rekindle.config import load_config
 from rekindle.config.file_edit import write_setting
 from rekindle.errors import InvalidSetting
 
@@ -34,6 +35,15 @@ def test_one_line_is_changed_and_the_rest_stays(tmp_path: Path, before: str, aft
     assert file.read_text() == after
     assert write_setting(file, NAME, "a b") is False
     assert tomllib.loads(after)["gateway"]["platforms"] == "a b"
+
+
+def test_a_setting_is_removed_and_the_file_can_still_be_loaded(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    assert write_setting(file, NAME, None) is False
+    write_setting(file, NAME, "folder")
+    assert write_setting(file, NAME, None) is True
+    assert file.read_text() == "[gateway]\n"
+    assert load_config({"REKINDLE_HOME": str(tmp_path)}).gateway.platforms == ""
 
 
 def test_a_new_file_is_for_the_user_alone_and_an_old_one_keeps_its_mode(tmp_path: Path) -> None:

@@ -43,7 +43,8 @@ def test_a_backup_restores_users_messages_media_and_keys_on_an_empty_machine(
     assert not (lab.home / "matrix").exists()
     assert not (lab.home / "platforms" / "matrix.toml").exists()
     assert not state.exists()
-    assert 'platforms = ""' in (lab.home / "config.toml").read_text()
+    assert (lab.home / "config.toml").read_text() == "[gateway]\n"
+    assert "no Matrix server" in lab("matrix", "status", code=1)
 
     options = other_lab.port_options
     # Killed with -9 in the middle, it begins anew.

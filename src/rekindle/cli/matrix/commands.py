@@ -26,6 +26,7 @@ from .options import (
     ReplaceGatewayOption,
     ServerNameArgument,
     VersionOption,
+    format_bytes,
     open_server,
     print_result,
 )
@@ -136,9 +137,9 @@ def _print_state(state: dict[str, Any]) -> None:
         f"  Synapse {synapse['version'] or 'not installed'}: {_describe_process(synapse)},"
         f" {synapse['client_url']}, federation on port {synapse['federation_port']}"
     )
-    size = "" if postgres["bytes"] is None else f", {_format_bytes(postgres['bytes'])}"
+    size = "" if postgres["bytes"] is None else f", {format_bytes(postgres['bytes'])}"
     print_line(f"  PostgreSQL: {_describe_process(postgres)}, port {postgres['port']}{size}")
-    print_line(f"  Media: {_format_bytes(state['media_bytes'])}")
+    print_line(f"  Media: {format_bytes(state['media_bytes'])}")
     connected = "connected" if state["gateway_connected"] else "not connected"
     print_line(f"  Gateway: {connected} as {state['users']['bot']}")
     print_line(f"  Last backup: {state['last_backup'] or 'none'}")
@@ -149,10 +150,6 @@ def _print_state(state: dict[str, Any]) -> None:
 def _describe_process(program: dict[str, Any]) -> str:
     state = "answers" if program["answers"] else "does not answer"
     return f"{state}, process {program['pid']}" if program["pid"] else state
-
-
-def _format_bytes(count: int) -> str:
-    return f"{count / 1_000_000:.1f} MB"
 
 
 @group.command("restart")

@@ -22,6 +22,7 @@ from .options import (
     PostgresPortOption,
     ReplaceGatewayOption,
     VersionOption,
+    format_bytes,
     open_server,
     print_result,
 )
@@ -51,7 +52,7 @@ def back_up(
     server = open_server()
     with lock_server(server.files):
         written = back_up_server(server, archive, time.time())
-    print_line(f"Wrote {written} ({written.stat().st_size / 1_000_000:.1f} MB)")
+    print_line(f"Wrote {written} ({format_bytes(written.stat().st_size)})")
 
 
 @group.command("restore")

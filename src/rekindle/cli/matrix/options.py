@@ -89,6 +89,11 @@ def open_server() -> HomeServer:
     return server.open_server(load_settings().home, user_home, env)
 
 
+def format_bytes(count: int) -> str:
+    """Return a size in kB or MB."""
+    return f"{count / 1e6:.1f} MB" if count >= 1_000_000 else f"{count / 1e3:.0f} kB"
+
+
 def print_result(result: SetupResult) -> None:
     """Tell what a set-up or a restore has led to, and what to do next."""
     settings, files = result.server.settings, result.server.files

@@ -66,7 +66,7 @@ def unlink_gateway(home: Path, settings: ServerSettings) -> bool:
     names = list_platforms(home)
     if PLATFORM in names:
         names.remove(PLATFORM)
-        write_setting(home / "config.toml", _SETTING, " ".join(names))
+        write_setting(home / "config.toml", _SETTING, " ".join(names) or None)
     shutil.rmtree(get_state_folder(PLATFORM, home), ignore_errors=True)
     path.unlink(missing_ok=True)
     return True
