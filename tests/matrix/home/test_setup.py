@@ -69,6 +69,21 @@ def test_the_gateway_has_the_token_of_the_bot_and_its_device(running: MatrixLab)
     assert 'platforms = "matrix"' in (running.home / "config.toml").read_text()
 
 
+def test_the_status_shows_the_key_by_which_the_device_is_verified(running: MatrixLab) -> None:
+    user, device = running.bot_settings["user"], running.bot_settings["device_id"]
+    assert running.status()["device"] == {"id": device, "key": None}
+    keys = {
+        "user_id": user,
+        "device_id": device,
+        "algorithms": ["m.megolm.v1.aes-sha2"],
+        "keys": {f"ed25519:{device}": "the+public/key"},
+        "signatures": {user: {f"ed25519:{device}": "signature"}},
+    }
+    running.connect_bot().post("/_matrix/client/v3/keys/upload", {"device_keys": keys})
+    assert running.status()["device"] == {"id": device, "key": "the+public/key"}
+    assert f"{device}, key the+public/key" in running("matrix", "status")
+
+
 def test_the_administrator_is_one_and_the_bot_is_not(running: MatrixLab) -> None:
     admin = running.log_in("admin", running.secrets["admin_password"])
     users = admin.get("/_synapse/admin/v2/users?guests=false")["users"]

@@ -142,6 +142,8 @@ def _print_state(state: dict[str, Any]) -> None:
     print_line(f"  Media: {format_bytes(state['media_bytes'])}")
     connected = "connected" if state["gateway_connected"] else "not connected"
     print_line(f"  Gateway: {connected} as {state['users']['bot']}")
+    key = state["device"]["key"] or "none before the gateway runs"
+    print_line(f"  Device: {state['device']['id']}, key {key}")
     print_line(f"  Last backup: {state['last_backup'] or 'none'}")
     if verb := state["interrupted"]:
         print_line(f"  An interrupted {verb} has to be completed: rekindle matrix {verb}")

@@ -88,6 +88,15 @@ class ClientApi:
             return None
         return str(_require_success(status, answer)["user_id"])
 
+    def find_device_key(self, token: str, user: str, device_id: str) -> str | None:
+        """Return the public key by which others verify a device; None before it has one."""
+        body = {"device_keys": {user: [device_id]}}
+        path = "/_matrix/client/v3/keys/query"
+        answer = _require_success(*self._send_request("POST", path, body, token))
+        device = answer.get("device_keys", {}).get(user, {}).get(device_id, {})
+        key = device.get("keys", {}).get(f"ed25519:{device_id}")
+        return str(key) if key else None
+
     def raise_limits(self, user: str, token: str) -> None:
         """Let the bot send more often than people; `token` is of an administrator."""
         path = f"/_synapse/admin/v1/users/{quote(user)}/override_ratelimit"

@@ -44,6 +44,10 @@ def query_server(server: HomeServer) -> dict[str, Any]:
             "bot": settings.get_address(settings.bot),
         },
         "gateway_connected": is_linked(files.home, settings),
+        "device": {
+            "id": server.secrets.bot_device_id,
+            "key": _find_device_key(server) if is_healthy else None,
+        },
         "last_backup": find_last_backup(files),
         "interrupted": find_interruption(files),
     }
@@ -69,6 +73,15 @@ def find_interruption(files: ServerFiles) -> str | None:
     if files.restore_mark.exists():
         return "restore"
     return "update" if files.update_mark.exists() else None
+
+
+def _find_device_key(server: HomeServer) -> str | None:
+    settings, secrets = server.settings, server.secrets
+    user = settings.get_address(settings.bot)
+    try:
+        return server.api.find_device_key(secrets.bot_access_token, user, secrets.bot_device_id)
+    except HomeServerError:  # the set-up is not complete, or the token was revoked
+        return None
 
 
 def _get_postgres_pid(server: HomeServer) -> int | None:
