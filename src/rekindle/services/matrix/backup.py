@@ -59,6 +59,9 @@ def back_up_server(server: HomeServer, archive: Path | None, now: float) -> Path
         server.files.backups.mkdir(parents=True, exist_ok=True, mode=0o700)
     if archive.exists():
         raise InvalidInput(f"{archive} exists already.")
+    if not archive.parent.is_dir():
+        raise InvalidInput(f"{archive.parent}: no such folder.")
+    server.files.remove_leftovers()
     draft = archive.with_name(f".{archive.name}.{os.getpid()}.part")
     folder = Path(tempfile.mkdtemp(prefix="backup-", dir=server.files.folder))
     try:

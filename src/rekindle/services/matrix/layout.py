@@ -16,6 +16,7 @@ import base64
 import json
 import os
 import secrets
+import shutil
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -44,6 +45,13 @@ class ServerFiles:
     def create_folder(self) -> None:
         """Create the folder; the user of the database must pass through it if we are root."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o711 if os.geteuid() == 0 else 0o700)
+
+    def remove_leftovers(self) -> None:
+        """Remove what killed commands have left; only for who holds the lock."""
+        for path in (*self.folder.glob(".*.part"), *self.backups.glob(".*.part")):
+            path.unlink(missing_ok=True)
+        for path in self.folder.glob("backup-*"):
+            shutil.rmtree(path, ignore_errors=True)
 
     @property
     def lock(self) -> Path:

@@ -73,6 +73,7 @@ def set_up_server(
     settings = choose_settings(files, old, options)
     find_postgres()  # before anything is created
     files.create_folder()
+    files.remove_leftovers()
     is_changed = False
     if find_secrets(files) is None:
         save_secrets(files, generate_secrets())
