@@ -107,6 +107,14 @@ def test_the_phrase_deletes_everything_but_backups(rekindle: Rekindle) -> None:
     assert "no Matrix server" in rekindle.refusal("matrix", "teardown", f"--{PHRASE}")
 
 
+def test_a_damaged_server_can_be_deleted(rekindle: Rekindle) -> None:
+    folder = make_server(rekindle)
+    (folder / "settings.json").write_text('{"server_na')
+    assert "damaged" in rekindle.refusal("matrix", "status", code=1)
+    rekindle("matrix", "teardown", f"--{PHRASE}")
+    assert not folder.exists()
+
+
 def write_archive(path: Path, entries: dict[str, bytes]) -> Path:
     with tarfile.open(path, "w:gz") as tar:
         for name, content in entries.items():
@@ -140,6 +148,7 @@ def test_an_archive_that_is_no_backup_is_refused(
     archive = write_archive(rekindle.home / "a.tar.gz", entries)
     assert problem in rekindle.refusal("matrix", "restore", archive)
     assert list(rekindle.home.rglob("evil")) == []
+    assert not (rekindle.home / "rekindle" / "matrix").exists()
 
 
 def test_a_link_in_an_archive_is_refused(rekindle: Rekindle) -> None:

@@ -73,8 +73,7 @@ def test_a_backup_restores_users_messages_media_and_keys_on_an_empty_machine(
     _add_entry(archive, lab.folder / "hostile.tar.gz", "../../evil")
     for name in ("broken.tar.gz", "hostile.tar.gz"):
         assert name in lab.refusal("matrix", "restore", lab.folder / name)
-        assert not (lab.home / "matrix" / "settings.json").exists() or lab.status(code=1)
-        lab.run("matrix", "teardown", "--yes-delete-everything", code=None)
+        assert not (lab.home / "matrix").exists()
     assert not (lab.folder.parent / "evil").exists()
 
 

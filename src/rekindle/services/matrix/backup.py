@@ -13,10 +13,11 @@ import shutil
 import tarfile
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from rekindle.errors import HomeServerError, InvalidInput
 from rekindle.platforms.settings_file import get_settings_path, get_state_folder
@@ -43,6 +44,7 @@ _SETTINGS_FILES = ("settings.json", "secrets.json", "local.yaml")
 _MEDIA, _PASSWORDS = "media", "passwords"
 _GATEWAY_FILE, _GATEWAY_STATE = "gateway/settings.toml", "gateway/state"
 _NEEDED = {_DUMP, "settings.json", "secrets.json"}
+_CHUNK = 1 << 20
 _SQLITE_HEADER = b"SQLite format 3\0"
 
 
@@ -156,6 +158,7 @@ def restore_server(
     files = ServerFiles(home)
     runner = choose_runner(files.run, user_home, env)
     manifest = read_manifest(archive)
+    check_archive(archive, files)
     if files.restore_mark.exists():
         remove_server(home, user_home, env, keep_gateway=True)
     if files.folder.exists() and any(files.folder.iterdir()):
@@ -167,10 +170,7 @@ def restore_server(
         raise InvalidInput(f"{options.postgres_data} exists already.")
     files.create_folder()
     write_private_file(files.restore_mark, f"{archive.absolute()}\n")
-    try:
-        _extract_files(archive, files)
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise InvalidInput(f"{archive} cannot be read: {error}") from error
+    _extract_files(archive, files)
     settings = _adapt_settings(files, options, report)
     load_secrets(files)
     if not options.synapse_version:
@@ -192,7 +192,7 @@ def read_manifest(archive: Path) -> dict[str, Any]:
             found: Any = json.loads(content.read(65_536)) if content else None
     except FileNotFoundError:
         raise InvalidInput(f"{archive}: no such file.") from None
-    except (tarfile.TarError, EOFError, ValueError, OSError) as error:
+    except (tarfile.TarError, EOFError, ValueError, OSError, zlib.error) as error:
         raise InvalidInput(f"{archive} is not a backup: {error}") from None
     if not isinstance(found, dict):
         raise InvalidInput(f"{archive} is not a backup of a Matrix server.")
@@ -202,9 +202,33 @@ def read_manifest(archive: Path) -> dict[str, Any]:
     return manifest
 
 
-def _extract_files(archive: Path, files: ServerFiles) -> None:
-    """Extract the files that an archive may hold to where they belong."""
+def check_archive(archive: Path, files: ServerFiles) -> None:
+    """Read an archive to its end; raise InvalidInput if it is damaged or holds what it must not."""
     found: set[str] = set()
+    try:
+        for entry, _, content in _iter_entries(archive, files):
+            while content.read(_CHUNK):
+                pass
+            found.add(entry)
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        raise InvalidInput(f"{archive} is damaged: {error}") from error
+    if missing := sorted(_NEEDED - found):
+        raise InvalidInput(f"{archive} is incomplete: {missing[0]} is missing.")
+
+
+def _extract_files(archive: Path, files: ServerFiles) -> None:
+    """Extract the files of an archive to where they belong."""
+    for entry, target, content in _iter_entries(archive, files):
+        if entry.startswith("gateway/") and target.exists():
+            continue  # the gateway here is in use
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fd = os.open(target, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            shutil.copyfileobj(content, file)
+
+
+def _iter_entries(archive: Path, files: ServerFiles) -> Iterator[tuple[str, Path, IO[bytes]]]:
+    """Yield the name, the target and the content of every file in an archive."""
     with tarfile.open(archive, "r:gz") as tar:
         for entry in tar:
             if entry.name == _MANIFEST:
@@ -213,16 +237,7 @@ def _extract_files(archive: Path, files: ServerFiles) -> None:
             content = tar.extractfile(entry) if target else None
             if target is None or content is None:
                 raise InvalidInput(f"{archive}: unexpected entry {entry.name!r:.100}.")
-            found.add(entry.name)
-            is_gateway = entry.name.startswith("gateway/")
-            if is_gateway and target.exists():
-                continue  # the gateway here is in use
-            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            fd = os.open(target, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(fd, "wb") as file:
-                shutil.copyfileobj(content, file)
-    if missing := sorted(_NEEDED - found):
-        raise InvalidInput(f"{archive} is incomplete: {missing[0]} is missing.")
+            yield entry.name, target, content
 
 
 def _find_target(entry: tarfile.TarInfo, files: ServerFiles) -> Path | None:
@@ -235,7 +250,8 @@ def _find_target(entry: tarfile.TarInfo, files: ServerFiles) -> Path | None:
     if entry.name == _GATEWAY_FILE:
         return get_settings_path(PLATFORM, files.home)
     if entry.name.startswith(f"{_GATEWAY_STATE}/"):
-        return get_state_folder(PLATFORM, files.home) / path.relative_to(_GATEWAY_STATE)
+        folder = get_settings_path(PLATFORM, files.home).parent / PLATFORM
+        return folder / path.relative_to(_GATEWAY_STATE)
     if path.parts[0] in (_MEDIA, _PASSWORDS) and len(path.parts) > 1:
         return files.folder / path
     return None

@@ -27,11 +27,14 @@ def remove_server(
     files = ServerFiles(home)
     if not files.folder.exists():
         raise NotFound("There is no Matrix server here.")
-    settings = find_server_settings(files)
+    try:
+        settings, secrets = find_server_settings(files), find_secrets(files)
+    except HomeServerError:  # damaged files can be deleted too
+        settings, secrets = None, None
     runner = choose_runner(files.run, user_home, env)
     known = settings or ServerSettings("unknown", str(files.folder / "postgres"), 1)
-    secrets = find_secrets(files) or generate_secrets()  # nothing is opened with them
-    server = HomeServer(files, known, secrets, runner)
+    # Nothing is opened with the secrets.
+    server = HomeServer(files, known, secrets or generate_secrets(), runner)
     server.forget_all()
     server.cluster.remove_drafts()
     if settings is not None and not keep_gateway:
