@@ -158,14 +158,15 @@ def restore_server(
     files = ServerFiles(home)
     runner = choose_runner(files.run, user_home, env)
     manifest = read_manifest(archive)
-    check_archive(archive, files)
-    if files.restore_mark.exists():
-        remove_server(home, user_home, env, keep_gateway=True)
-    if files.folder.exists() and any(files.folder.iterdir()):
+    is_unfinished = files.restore_mark.exists()
+    if not is_unfinished and files.folder.exists() and any(files.folder.iterdir()):
         raise InvalidInput(
             f"There is a Matrix server in {files.folder} already. A backup is restored into an empty"
             " home; see `rekindle matrix teardown`."
         )
+    check_archive(archive, files)
+    if is_unfinished:
+        remove_server(home, user_home, env, keep_gateway=True)
     if options.postgres_data is not None and options.postgres_data.exists():
         raise InvalidInput(f"{options.postgres_data} exists already.")
     files.create_folder()
