@@ -40,11 +40,11 @@ def install_uv() -> Path:
             done = subprocess.run(words, capture_output=True, text=True)
             if done.returncode or not program.exists():
                 raise servers.Missing(f"uv cannot be installed: {done.stderr[-500:]}")
-    # Nothing else that lies beside it may come onto the path.
-    tools = folder / "tools"
-    tools.mkdir(exist_ok=True)
-    (tools / "uv").unlink(missing_ok=True)
-    (tools / "uv").symlink_to(program)
+        # Nothing else that lies beside it may come onto the path.
+        tools = folder / "tools"
+        tools.mkdir(exist_ok=True)
+        if not (tools / "uv").is_symlink():
+            (tools / "uv").symlink_to(program)
     return tools
 
 

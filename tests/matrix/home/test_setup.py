@@ -6,10 +6,14 @@ import json
 import os
 import signal
 import socket
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from rekindle.services.matrix.layout import ServerFiles, load_secrets, load_server_settings
+from rekindle.services.matrix.synapse_config import render_config
 from tests.waiting import wait_until
 
 from .lab import NAME, MatrixClient, MatrixLab, find_free_ports
@@ -167,6 +171,29 @@ def test_nothing_is_reachable_from_outside_the_machine(running: MatrixLab) -> No
                 assert address == "0100007F", line
                 found.add(int(port, 16))
     assert found == ports
+
+
+def test_synapse_accepts_a_certificate_for_other_servers(
+    running: MatrixLab, tmp_path: Path
+) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={NAME}"]
+    words += ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(words, check=True, capture_output=True)
+    # Not started: it would listen on all addresses.
+    files = ServerFiles(running.home)
+    settings = replace(load_server_settings(files), certificate=str(certificate), key=str(key))
+    config = tmp_path / "homeserver.yaml"
+    config.write_text(render_config(files, settings, load_secrets(files)))
+    code = (
+        "import sys; from synapse.config.homeserver import HomeServerConfig as C\n"
+        "c = C.load_config('', sys.argv[1:]); c.tls.read_certificate_from_disk()\n"
+        "print(c.tls.tls_certificate.get_subject().CN,"
+        " [one.is_tls() for one in c.server.listeners])"
+    )
+    python = running.home / "matrix" / "environment" / "bin" / "python"
+    done = subprocess.run([python, "-c", code, "-c", config], capture_output=True, text=True)
+    assert done.stdout.strip() == f"{NAME} [False, True]", done.stderr[-1000:]
 
 
 def test_a_user_is_created_once(running: MatrixLab) -> None:
