@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tarfile
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.test_cli import Rekindle
+from tests.servers import Postgres
 
 VERBS = (
     "setup", "status", "restart", "logs", "create-user", "backup", "restore", "update", "teardown",
@@ -74,6 +76,19 @@ def test_a_server_needs_a_name_and_writes_nothing_without_one(rekindle: Rekindle
         "matrix", "setup", "example.org", "--client-port=9001", "--federation-port=9001"
     )
     assert not (rekindle.home / "rekindle" / "matrix").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has another user for PostgreSQL")
+def test_a_folder_that_the_database_cannot_enter_is_refused_at_once(
+    rekindle: Rekindle, postgres: Postgres
+) -> None:
+    rekindle.home.chmod(0o700)
+    words = ("matrix", "setup", "example.org", "--client-port=47811", "--federation-port=47812")
+    for _ in range(2):
+        said = "".join(rekindle.run(*words, code=1).stderr.decode().splitlines()[-1:])
+        assert "cannot enter" in said
+        assert "--postgres-data /var/lib/rekindle/postgres" in said
+    assert not (rekindle.home / "rekindle" / "matrix" / "environments").exists()
 
 
 def test_nothing_is_deleted_without_a_terminal_or_the_option(rekindle: Rekindle) -> None:

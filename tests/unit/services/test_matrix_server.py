@@ -21,7 +21,7 @@ from rekindle.services.matrix.layout import (
 from rekindle.services.matrix.setup import SetupOptions, choose_settings
 from rekindle.services.matrix.synapse_config import render_config
 
-SETTINGS = ServerSettings("example.org", "/data", 5433)
+SETTINGS = ServerSettings("example.org", "/", 5433)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_the_first_set_up_needs_a_name(files: ServerFiles) -> None:
         (SetupOptions(certificate=Path("/no/a"), key=Path("/no/b")), "no such file"),
         (SetupOptions(public_url="example.org"), "must begin with https"),
         (SetupOptions(admin="other"), "cannot be changed"),
-        (SetupOptions(postgres_data=Path("/elsewhere")), "cannot be moved"),
+        (SetupOptions(postgres_data=Path("/elsewhere")), "cannot be moved"),  # "/" exists
     ],
 )
 def test_options_that_do_not_fit_are_refused(

@@ -68,8 +68,7 @@ class PostgresCluster:
         """Create the cluster if it does not exist; return whether it was created."""
         if self.data.exists():
             return False
-        self.data.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._require_access()
+        self.require_access()
         draft = self.data.with_name(f"{self.data.name}.{os.getpid()}.part")
         password = draft.with_suffix(".password")
         self.remove_drafts()
@@ -202,9 +201,14 @@ class PostgresCluster:
             version = ""
         return find_postgres(version) / name
 
-    def _require_access(self) -> None:
+    def require_access(self) -> None:
+        """Create the folder of a new cluster; raise HomeServerError if its user cannot enter it."""
         parent = self.data.parent
-        if not (words := _drop_root()):
+        if self.data.exists():
+            return
+        words = _drop_root()
+        parent.mkdir(parents=True, exist_ok=True, mode=0o711 if words else 0o700)
+        if not words:
             return
         done = subprocess.run([*words, "test", "-x", str(parent)], cwd="/", capture_output=True)
         if done.returncode:

@@ -97,6 +97,7 @@ def complete_server(
 ) -> tuple[bool, GatewayLink]:
     """Do what is missing; load a dump into a new database. Return whether anything was done."""
     server = _open_server(files, settings, runner)
+    server.cluster.require_access()
     is_changed = _install_synapse(files, options.synapse_version, report)
     is_new_config = server.write_config()
     if server.cluster.create():
@@ -136,13 +137,14 @@ def choose_settings(
                 f"The {name} is {getattr(settings, field)} and cannot be changed. To begin anew, run"
                 " `rekindle matrix teardown` first."
             )
-    data = options.postgres_data
-    if old and data is not None and str(data.absolute()) != old.postgres_data:
-        raise InvalidInput(f"The database is in {old.postgres_data} and cannot be moved.")
+    data = options.postgres_data and str(options.postgres_data.absolute())
+    if data and data != settings.postgres_data and Path(settings.postgres_data).exists():
+        raise InvalidInput(f"The database is in {settings.postgres_data} and cannot be moved.")
     given = {
         "client_port": options.client_port,
         "federation_port": options.federation_port,
         "postgres_port": options.postgres_port,
+        "postgres_data": data,
         "public_url": options.public_url,
         "certificate": options.certificate and str(options.certificate.absolute()),
         "key": options.key and str(options.key.absolute()),
