@@ -22,6 +22,7 @@
     ├── ConfigChanged               another program changed a file of an agent meanwhile; try again
     ├── WatchUnavailable            the session folders cannot be watched; says what to do
     ├── ServiceError                the service manager is missing or refused a command
+    ├── HomeServerError             the Matrix server cannot be installed, started or reached
     ├── ProcessError                background processes
     │   ├── ProcessStartFailed      the program could not be started; nothing of it is left
     │   ├── TooManyProcesses        the owner has reached the limit
@@ -143,6 +144,10 @@ class WatchUnavailable(RekindleError):
 
 class ServiceError(RekindleError):
     """The service manager is missing or refused a command."""
+
+
+class HomeServerError(RekindleError):
+    """The Matrix server cannot be installed, started or reached."""
 
 
 class ProcessError(RekindleError):

@@ -16,6 +16,7 @@ from .agents import doctor, install
 from .help import MAX_HELP_WIDTH, CommandGroup
 from .insights import calls, usage
 from .insights import commands as insights
+from .matrix import group as matrix_group
 from .mcp import serve as mcp
 from .mcp import skills
 from .processes import commands as processes
@@ -117,6 +118,7 @@ app.add_typer(gateway.schedule.group, name="schedule")
 app.add_typer(gateway.deliver.group, name="deliver")
 app.add_typer(gateway.memory.group, name="memory")
 app.add_typer(service.group, name="service")
+app.add_typer(matrix_group, name="matrix")
 for command_module in (read, edit, retention, transfer, restore, maintenance):
     command_module.register(read.group)
 

@@ -17,7 +17,7 @@ _SECTIONS = {
     "Learn from sessions": ("lessons", "warm"),
     "Background processes": (*("run", "ps", "logs", "wait", "kill", "restart", "send", "attach"),),
     "Other agents": ("install", "uninstall", "doctor", "mcp", "skill", "plugin", "hook"),
-    "Chat platforms": ("gateway", "schedule", "deliver", "memory"),
+    "Chat platforms": ("gateway", "matrix", "schedule", "deliver", "memory"),
     "Settings": ("config",),
 }
 

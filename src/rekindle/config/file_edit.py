@@ -12,8 +12,8 @@ from typing import Any, cast
 from rekindle.errors import InvalidSetting
 
 
-def write_setting(file: Path, name: str, value: str) -> bool:
-    """Set a text setting in the file; return whether the file changed."""
+def write_setting(file: Path, name: str, value: str | None) -> bool:
+    """Set a text setting in the file, or remove it if None; return whether the file changed."""
     section, key = name.split(".")
     try:
         text = file.read_text("utf-8")
@@ -26,15 +26,21 @@ def write_setting(file: Path, name: str, value: str) -> bool:
     table = cast("dict[str, Any]", found)
     if table.get(key) == value:
         return False
-    table[key] = value
-    changed = _replace_line(text, section, key, f"{key} = {json.dumps(value)}")
+    if value is None:
+        del table[key]
+        line = ""
+    else:
+        table[key] = value
+        line = f"{key} = {json.dumps(value)}\n"
+    changed = _replace_line(text, section, key, line)
     # The search above knows lines, not TOML: what it makes of a file is checked.
     try:
         is_right = tomllib.loads(changed) == expected
     except tomllib.TOMLDecodeError:
         is_right = False
     if not is_right:
-        raise InvalidSetting(f"{file} cannot be changed safely; set {name} to {value!r} in it")
+        wanted = f"remove {name} from it" if value is None else f"set {name} to {value!r} in it"
+        raise InvalidSetting(f"{file} cannot be changed safely; {wanted}")
     _replace_file(file, changed)
     return True
 
@@ -53,14 +59,14 @@ def _replace_line(text: str, section: str, key: str, line: str) -> str:
     start = next((n for n, one in enumerate(lines) if _is_header(one, section)), None)
     if start is None:
         gap = "\n" if lines else ""
-        return "".join(lines) + f"{gap}[{section}]\n{line}\n"
+        return "".join(lines) + f"{gap}[{section}]\n{line}"
     for number in range(start + 1, len(lines)):
         if lines[number].lstrip().startswith("["):
             break
         if lines[number].partition("=")[0].strip() == key:
-            lines[number] = f"{line}\n"
+            lines[number] = line
             return "".join(lines)
-    lines.insert(start + 1, f"{line}\n")
+    lines.insert(start + 1, line)
     return "".join(lines)
 
 

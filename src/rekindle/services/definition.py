@@ -33,6 +33,12 @@ _KINDS: Mapping[str, _ServiceKind] = {
 SERVICE_NAMES = tuple(_KINDS)
 
 
+def _find_kind(name: str) -> _ServiceKind:
+    return _KINDS.get(name) or _ServiceKind(
+        "", ("matrix", "restart")
+    )  # a server of another program
+
+
 class ServiceDefinition(NamedTuple):
     """A command to keep running. `environment` holds what it needs of the user's."""
 
@@ -42,21 +48,28 @@ class ServiceDefinition(NamedTuple):
     environment: Mapping[str, str]
     log_file: PurePath  # for managers that keep no log
     stop_seconds: float = DEFAULT_STOP_SECONDS  # it is killed if it does not stop within this time
+    after: tuple[str, ...] = ()  # names of services that start before and are needed
+    stop_signal: str = ""
 
     @property
     def arguments(self) -> str:
         """What is typed after `rekindle` to run it by hand."""
-        return " ".join(_KINDS[self.name].arguments)
+        return " ".join(_find_kind(self.name).arguments)
 
     @property
     def unit_name(self) -> str:
         """The name of the systemd unit."""
-        return f"rekindle-{self.name}.service"
+        return get_unit_name(self.name)
 
     @property
     def label(self) -> str:
         """The label of the launchd agent."""
         return f"dev.rekindle.{self.name}"
+
+
+def get_unit_name(name: str) -> str:
+    """Return the name of a service's systemd unit."""
+    return f"rekindle-{name}.service"
 
 
 def build_service(
@@ -85,7 +98,7 @@ def build_service(
 
 def render_systemd_unit(service: ServiceDefinition) -> str:
     """Return the text of the systemd user unit."""
-    kind = _KINDS[service.name]
+    kind = _find_kind(service.name)
     # A gateway runs commands in a sandbox, which needs the privilege to set one up on some systems.
     options = ["Nice=10", "NoNewPrivileges=yes"] if kind.is_background else []
     if kind.keeps_children:
@@ -93,6 +106,8 @@ def render_systemd_unit(service: ServiceDefinition) -> str:
     lines = [
         "[Unit]",
         f"Description={service.description}",
+        *(f"Wants={get_unit_name(name)}" for name in service.after),
+        *(f"After={get_unit_name(name)}" for name in service.after),
         "",
         "[Service]",
         "Type=exec",
@@ -101,6 +116,7 @@ def render_systemd_unit(service: ServiceDefinition) -> str:
             f"Environment={_quote_assignment(f'{name}={value}')}"
             for name, value in service.environment.items()
         ),
+        *([f"KillSignal={service.stop_signal}"] if service.stop_signal else []),
         "Restart=on-failure",
         "RestartSec=10",
         f"RestartPreventExitStatus={_USER_ERROR}",
@@ -134,7 +150,7 @@ def _quote_assignment(text: str) -> str:
 
 def render_launchd_plist(service: ServiceDefinition) -> str:
     """Return the text of the launchd agent."""
-    kind = _KINDS[service.name]
+    kind = _find_kind(service.name)
     properties: dict[str, object] = {
         "Label": service.label,
         "ProgramArguments": list(service.command),
