@@ -1,0 +1,110 @@
+"""The bot's account: logs in, and remembers the device."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rekindle.errors import PlatformError
+
+from .homeserver import CLIENT_API, Homeserver, build_path
+from .state import StateFolder
+
+logger = logging.getLogger(__name__)
+
+LOGIN_NAME = "login.json"
+_DEVICE_NAME = "Rekindle"
+
+
+class MatrixSettings(NamedTuple):
+    """The settings of the platform."""
+
+    homeserver: str
+    user: str = ""
+    access_token: str = ""
+    password: str = ""
+    device_id: str = ""
+    message_type: str = "text"
+
+
+class Account:
+    """Who the bot is. `user_id` and `device_id` are known after `open`."""
+
+    def __init__(self, settings: MatrixSettings, folder: Path) -> None:
+        self.settings = settings
+        self.state = StateFolder(folder)
+        self.homeserver = Homeserver(settings.homeserver)
+        self.user_id = ""
+        self.device_id = ""
+        self._can_log_in = bool(settings.password and settings.user)
+
+    async def open(self) -> None:
+        """Find out who the bot is, and log in if there is no access token; raise PlatformError."""
+        self.state.prepare()
+        known = self.state.read(LOGIN_NAME)
+        if known.get("homeserver") != self.homeserver.url or not self._is_own(known.get("user_id")):
+            known = {}
+        self.homeserver.token = self.settings.access_token or str(known.get("access_token", ""))
+        self.homeserver.log_in_again = self._log_in if self._can_log_in else None
+        if not self.homeserver.token and not await self._log_in():
+            raise PlatformError(
+                "matrix needs an access token, or a user and a password;"
+                " enter them with `rekindle gateway setup matrix`",
+                permanent=True,
+            )
+        answer = await self.homeserver.request("GET", build_path("account", "whoami"))
+        self.user_id = str(answer.get("user_id", ""))
+        self.device_id = str(answer.get("device_id") or self.settings.device_id)
+        if not self.device_id:
+            raise PlatformError(
+                "the access token belongs to no device; log in with the password for one",
+                permanent=True,
+            )
+
+    async def find_display_name(self) -> str:
+        """Return the name that others see."""
+        path = build_path("profile", self.user_id, "displayname")
+        try:
+            answer = await self.homeserver.request("GET", path)
+        except PlatformError as error:
+            if not error.permanent:
+                raise
+            answer = {}
+        return str(answer.get("displayname") or self.user_id)
+
+    async def _log_in(self) -> bool:
+        """Log in with the password, under the device of the last time so that its keys stay valid."""
+        if not self._can_log_in:
+            return False
+        known = self.state.read(LOGIN_NAME)
+        request: dict[str, Any] = {
+            "type": "m.login.password",
+            "identifier": {"type": "m.id.user", "user": self.settings.user},
+            "password": self.settings.password,
+            "initial_device_display_name": _DEVICE_NAME,
+        }
+        known_device = known.get("device_id") if self._is_own(known.get("user_id")) else None
+        device_id = self.device_id or self.settings.device_id or known_device
+        if device_id:
+            request["device_id"] = str(device_id)
+        self.homeserver.token = ""
+        answer = await self.homeserver.request("POST", f"{CLIENT_API}/login", request)
+        self.homeserver.token = str(answer["access_token"])
+        self.state.write(
+            LOGIN_NAME,
+            {
+                "homeserver": self.homeserver.url,
+                "user_id": answer["user_id"],
+                "device_id": answer["device_id"],
+                "access_token": answer["access_token"],
+            },
+        )
+        logger.info("logged in as %s, device %s", answer["user_id"], answer["device_id"])
+        return True
+
+    def _is_own(self, user_id: object) -> bool:
+        """Return whether a remembered login belongs to the user of the settings."""
+        user = self.settings.user
+        name = str(user_id or "")
+        return not user or name == user or name.removeprefix("@").partition(":")[0] == user
