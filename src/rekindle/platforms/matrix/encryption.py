@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import Any, cast
 from uuid import uuid4
 
@@ -58,9 +59,9 @@ class Encryption:
         """The rooms that the bot is in."""
         return cast(Mapping[str, Any], self._client.rooms)
 
-    async def process_sync(self, answer: dict[str, Any]) -> Any:
-        """Take what a sync brought: keys, rooms, members; return it with its events decrypted."""
-        response: Any = nio.SyncResponse.from_dict(answer)
+    async def process_sync(self, answer: dict[str, Any]) -> None:
+        """Take what a sync brought: keys, rooms, members."""
+        response: Any = nio.SyncResponse.from_dict(deepcopy(answer))  # it changes what it parses
         if not isinstance(response, nio.SyncResponse):
             raise PlatformError(f"the homeserver's answer cannot be understood: {response}")
         try:
@@ -69,11 +70,10 @@ class Encryption:
             logger.exception("a part of a sync could not be processed")
         for room in self.rooms.values():
             room.members_synced = True  # no sync leaves members out
-        return response
 
     def decrypt(self, source: Mapping[str, Any], room_id: str) -> dict[str, Any] | None:
         """Return an event decrypted, or None if its key is missing."""
-        event: Any = nio.Event.parse_event(dict(source))
+        event: Any = nio.Event.parse_event(deepcopy(dict(source)))
         if type(event) is not nio.MegolmEvent:
             return None
         event.room_id = room_id
@@ -102,7 +102,7 @@ class Encryption:
     async def request_key(self, source: Mapping[str, Any], room_id: str) -> None:
         """Ask the bot's other devices and the sender's device for the key of an event."""
         content = source.get("content", {})
-        event: Any = nio.Event.parse_event(dict(source))
+        event: Any = nio.Event.parse_event(deepcopy(dict(source)))
         if type(event) is not nio.MegolmEvent:
             return
         event.room_id = room_id

@@ -194,6 +194,13 @@ def get_object(value: Mapping[str, Any], name: str) -> dict[str, Any]:
     return cast(dict[str, Any], found) if isinstance(found, dict) else {}
 
 
+def list_objects(value: Mapping[str, Any], name: str) -> list[Event]:
+    """Return a field that must be a list of objects, without whatever is none."""
+    found = value.get(name)
+    items = cast(list[Any], found) if isinstance(found, list) else []
+    return [cast(Event, item) for item in items if isinstance(item, dict)]
+
+
 def get_thread(relation: Mapping[str, Any]) -> str | None:
     """Return the first message of the thread that a relation names."""
     root = relation.get("event_id")

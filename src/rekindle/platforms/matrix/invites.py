@@ -14,7 +14,7 @@ from rekindle.platforms import AdmissionCheck
 from rekindle.types import Source
 
 from .account import Account
-from .events import MEMBER, get_object
+from .events import MEMBER, get_object, list_objects
 from .homeserver import build_path
 
 logger = logging.getLogger(__name__)
@@ -70,8 +70,7 @@ class Invites:
         for room_id in (*get_object(rooms, "leave"), *get_object(rooms, "join")):
             self._open.pop(room_id, None)
         for room_id, info in get_object(rooms, "invite").items():
-            events: Any = get_object(info, "invite_state").get("events")
-            for event in cast(list[dict[str, Any]], events or []):
+            for event in list_objects(get_object(info, "invite_state"), "events"):
                 if event.get("type") == MEMBER and event.get("state_key") == self._account.user_id:
                     is_direct = get_object(event, "content").get("is_direct") is True
                     self._open[room_id] = _Invite(str(event.get("sender")), is_direct)

@@ -39,9 +39,7 @@ class ProgressSigns:
 
     def mark_read(self, room_id: str, event_id: str) -> None:
         """Mark everything up to a message as read, in the background."""
-        body = {"m.fully_read": event_id, "m.read": event_id}
-        path = build_path("rooms", room_id, "read_markers")
-        task = asyncio.create_task(self._attempt(self._homeserver.request("POST", path, body)))
+        task = asyncio.create_task(self._mark_read(room_id, event_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -49,6 +47,11 @@ class ProgressSigns:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _mark_read(self, room_id: str, event_id: str) -> None:
+        body = {"m.fully_read": event_id, "m.read": event_id}
+        path = build_path("rooms", room_id, "read_markers")
+        await self._attempt(self._homeserver.request("POST", path, body))
 
     async def _set_typing(self, room_id: str, *, is_typing: bool) -> None:
         body: dict[str, Any] = {"typing": is_typing}

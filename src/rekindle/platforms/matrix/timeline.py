@@ -19,7 +19,7 @@ from rekindle.platforms import PlatformMessage
 
 from .account import Account
 from .encryption import Encryption
-from .events import ENCRYPTED, MEMBER, Event, get_object
+from .events import ENCRYPTED, MEMBER, Event, get_object, list_objects
 from .homeserver import build_path
 
 logger = logging.getLogger(__name__)
@@ -51,11 +51,10 @@ class Undecrypted(NamedTuple):
 
 
 class SyncAnswer(NamedTuple):
-    """What a sync brought: `answer` as it came, `response` with its events decrypted."""
+    """What a sync brought that began at the token `since`."""
 
     since: str
     answer: dict[str, Any]
-    response: Any
 
 
 class _Batch(NamedTuple):
@@ -105,10 +104,10 @@ class Timeline:
         answer = await self._homeserver.request(
             "GET", build_path("sync"), query=query, seconds=LONG_POLL_SECONDS + 60
         )
-        response = await self._encryption.process_sync(answer)
+        await self._encryption.process_sync(answer)
         since, self._token = self._token, str(answer["next_batch"])
         self._is_first = False
-        return SyncAnswer(since, answer, response)
+        return SyncAnswer(since, answer)
 
     async def list_events(self, synced: SyncAnswer) -> list[tuple[str, Event]]:
         """Return the new events of all rooms, oldest first within each, with their rooms."""
@@ -116,10 +115,12 @@ class Timeline:
         found += self._retry_undecrypted()
         if not synced.since:  # whatever was said before the first start is not for us
             return found
-        for room_id, info in synced.response.rooms.join.items():
-            events = [cast(Event, event.source) for event in info.timeline.events]
-            if info.timeline.limited:
-                events = await self._fill_gap(room_id, info, synced.since) + events
+        for room_id, info in get_object(get_object(synced.answer, "rooms"), "join").items():
+            timeline = get_object(info, "timeline")
+            events = list_objects(timeline, "events")
+            if timeline.get("limited") and self._find_own_join(events) is None:
+                position = str(timeline.get("prev_batch") or "")
+                events = await self._fill_gap(room_id, position, synced.since) + events
             for event in self._skip_before_invite(events):
                 if event.get("type") != ENCRYPTED:
                     found.append((room_id, event))
@@ -165,12 +166,9 @@ class Timeline:
             self._save()
         return overdue
 
-    async def _fill_gap(self, room_id: str, info: Any, since: str) -> list[Event]:
+    async def _fill_gap(self, room_id: str, position: str, since: str) -> list[Event]:
         """Fetch the events that a sync left out, oldest first."""
         pages: list[list[Event]] = []
-        if self._find_own_join([event.source for event in info.timeline.events]) is not None:
-            return []
-        position = str(info.timeline.prev_batch or "")
         while position and len(pages) < _MAX_PAGES:
             query = {"dir": "b", "from": position, "to": since, "limit": str(_PAGE_SIZE)}
             path = build_path("rooms", room_id, "messages")
@@ -181,10 +179,7 @@ class Timeline:
                     raise
                 logger.warning("a gap in %s cannot be filled: %s", room_id, error)
                 break
-            chunk = [
-                self._encryption.decrypt(event, room_id) or event
-                for event in cast(list[Event], answer.get("chunk") or [])
-            ]
+            chunk = list_objects(answer, "chunk")
             pages.append(chunk)
             end = str(answer.get("end") or "")
             if not chunk or end == position or self._find_own_join(chunk) is not None:
