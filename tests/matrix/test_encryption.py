@@ -50,7 +50,7 @@ def test_both_sides_read_each_other_over_a_restart(matrix: MatrixWorld, tmp_path
         assert heard.message.text == "secret two"
         await platform.send(chat, "answer two", "n2")
         await platform.send(chat, "answer two", "n2")
-        await read_until(device, room, matrix.bot.id, ["answer two"])
+        await read_until(device, room, matrix.bot.id, ["answer one, edited", "answer two"])
         await device.close()
 
     matrix.run(begin)
