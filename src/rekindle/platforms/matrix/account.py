@@ -37,6 +37,7 @@ class Account:
         self.homeserver = Homeserver(settings.homeserver)
         self.user_id = ""
         self.device_id = ""
+        self.has_new_login = False  # since the keys were last seen on the homeserver
         self._can_log_in = bool(settings.password and settings.user)
 
     async def open(self) -> None:
@@ -91,6 +92,7 @@ class Account:
         self.homeserver.token = ""
         answer = await self.homeserver.request("POST", f"{CLIENT_API}/login", request)
         self.homeserver.token = str(answer["access_token"])
+        self.has_new_login = True
         self.state.write(
             LOGIN_NAME,
             {

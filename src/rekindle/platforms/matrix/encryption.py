@@ -51,8 +51,7 @@ class Encryption:
         )
         client.restore_login(account.user_id, account.device_id, self._homeserver.token)
         self._client = client
-        if not client.olm_account_shared:
-            await self._check_device()
+        await self._check_device()
 
     @property
     def rooms(self) -> Mapping[str, Any]:
@@ -88,6 +87,8 @@ class Encryption:
     async def maintain(self) -> None:
         """Upload new keys, ask for those of others, and send what is to be sent to devices."""
         client = self._client
+        if self._account.has_new_login:
+            await self._check_device()
         if client.should_upload_keys:
             await self._call("POST", build_path("keys", "upload"), client.olm.share_keys(),
                              nio.KeysUploadResponse)  # fmt: skip
@@ -187,12 +188,17 @@ class Encryption:
         await self._homeserver.request("PUT", path, messages)
 
     async def _check_device(self) -> None:
-        """Refuse to replace the keys of a device that others know: they would not accept new ones."""
+        """See whether the homeserver has our keys: they are gone after a logout of the device.
+
+        Keys that others know are not replaced: they would not accept new ones.
+        """
         account = self._account
         body = {"device_keys": {account.user_id: [account.device_id]}}
         answer = await self._homeserver.request("POST", build_path("keys", "query"), body)
         devices: dict[str, Any] = answer.get("device_keys", {}).get(account.user_id, {})
+        account.has_new_login = False
         if account.device_id not in devices:
+            self._client.olm.account.shared = False
             return
         keys: dict[str, str] = devices[account.device_id].get("keys", {})
         if keys.get(f"ed25519:{account.device_id}") != self.get_fingerprint():
