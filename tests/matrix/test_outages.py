@@ -104,9 +104,10 @@ def test_with_a_password_the_bot_logs_in_again_as_the_same_device(matrix: Matrix
         device = platform._account.device_id  # pyright: ignore
         token = platform._account.homeserver.token  # pyright: ignore
         call(matrix.synapse.url, "POST", "/_matrix/client/v3/logout", {}, token)
-        matrix.person.say(room, "two")
-        (heard,) = await matrix.hear(platform)
-        assert heard.message.text == "two"
+        for text in ("two", "three"):
+            matrix.person.say(room, text)
+            (heard,) = await matrix.hear(platform)
+            assert heard.message.text == text
         assert platform._account.device_id == device  # pyright: ignore
         assert platform._account.homeserver.token != token  # pyright: ignore
         query = {"device_keys": {matrix.bot.id: []}}
