@@ -19,10 +19,8 @@ from tests.waiting import until, wait_until
 from .people import Device, Person
 from .synapse import Synapse
 
-SCRIPT = {
-    "turns": [{"user": "ponder", "steps": [{"text": "a long answer " * 20, "pause": 0.05}]}],
-}
-ANSWER = ("a long answer " * 20).strip()
+ANSWER = " ".join(["a long answer"] * 20)
+SCRIPT = {"turns": [{"user": "ponder", "steps": [{"text": ANSWER, "pause": 0.05}]}]}
 
 
 class Place:
@@ -53,6 +51,9 @@ class Place:
         room = self.person.create_room(*invited, is_direct=not others, encrypted=encrypted)
         for one in (self.bot, *others):
             one.join(room)
+        if not others:
+            body = {self.person.id: [room]}
+            self.bot.request("PUT", "user", self.bot.id, "account_data", "m.direct", body=body)
         return room
 
     @contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 from rekindle.errors import PlatformError
@@ -58,14 +59,15 @@ class Invites:
             if not error.permanent:
                 raise
             content = {}  # there are none
-        for user, rooms in content.items():
-            if isinstance(rooms, list):
-                self._direct[user] = [str(room) for room in cast(list[Any], rooms)]
+        self._take_direct(content)
         query = {"filter": _ONLY_INVITES}
         self.add(await self._homeserver.request("GET", build_path("sync"), query=query))
 
     def add(self, answer: dict[str, Any]) -> None:
-        """Take the invitations that a sync brought; forget those that were withdrawn."""
+        """Take the invitations that a sync brought, and which chats are direct by now."""
+        for event in list_objects(get_object(answer, "account_data"), "events"):
+            if event.get("type") == _DIRECT:
+                self._take_direct(get_object(event, "content"))
         rooms = get_object(answer, "rooms")
         for room_id in (*get_object(rooms, "leave"), *get_object(rooms, "join")):
             self._open.pop(room_id, None)
@@ -100,6 +102,13 @@ class Invites:
         chat_type = "dm" if is_direct else "group"
         source = Source("matrix", room_id, chat_type=chat_type, user_id=user_id, user_name=user_id)
         return self.admits is not None and await self.admits(source)
+
+    def _take_direct(self, content: Mapping[str, Any]) -> None:
+        self._direct = {
+            user: [str(room) for room in cast(list[Any], rooms)]
+            for user, rooms in content.items()
+            if isinstance(rooms, list)
+        }
 
     async def _record_direct(self, room_id: str, user_id: str) -> None:
         """Record a direct chat on the homeserver, as every client of the account does."""
