@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -197,3 +198,21 @@ def test_lost_device_keys_are_not_silently_replaced(matrix: MatrixWorld, tmp_pat
         await another.close()
 
     matrix.run(act)
+
+
+@SQLITE
+def test_the_account_vouches_for_its_device(matrix: MatrixWorld, tmp_path: Path) -> None:
+    def query() -> dict[str, Any]:
+        body = {"device_keys": {matrix.bot.id: []}}
+        return matrix.person.request("POST", "keys", "query", body=body)
+
+    matrix.run(matrix.begin)
+    first = query()
+    (signing_key,) = first["self_signing_keys"][matrix.bot.id]["keys"]
+    (device,) = first["device_keys"][matrix.bot.id].values()
+    assert signing_key in device["signatures"][matrix.bot.id]
+    matrix.run(matrix.begin)
+    assert query() == first
+    (matrix.folder / "signing.json").write_text('{"master": "damaged"}')
+    matrix.run(matrix.begin)
+    assert query() == first, "keys that are not ours are not replaced"

@@ -76,6 +76,20 @@ def test_a_killed_server_costs_no_message_and_doubles_none(matrix: MatrixWorld) 
 
 
 @SQLITE
+def test_a_listener_that_gives_up_leaves_the_rest_to_the_next(matrix: MatrixWorld) -> None:
+    room = matrix.person.create_room(matrix.bot.id, is_direct=True)
+
+    async def act(platform: Platform) -> None:
+        await matrix.enter(platform, room)
+        for text in ("one", "two", "three"):
+            matrix.person.say(room, text)
+        heard = await matrix.hear(platform) + await matrix.hear(platform, 2)
+        assert [one.message.text for one in heard] == ["one", "two", "three"]
+
+    matrix.run(act)
+
+
+@SQLITE
 def test_a_token_that_is_not_accepted_any_more_says_what_to_do(matrix: MatrixWorld) -> None:
     matrix.bot.request("POST", "logout", body={})
 

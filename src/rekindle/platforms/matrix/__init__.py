@@ -1,10 +1,10 @@
 """Matrix, with end-to-end encryption by matrix-nio.
 
-account      who the bot is          homeserver   requests, and what errors mean
-timeline     what is new             events       what an event says
-encryption   keys and devices        invites      whom the bot joins
-markdown     how an answer looks     media        files
-progress     reactions, read markers
+account       who the bot is             homeserver      requests, and what errors mean
+timeline      what is new                events          what an event says
+encryption    keys and devices           cross_signing   how the account vouches for its device
+invites       whom the bot joins         progress        reactions and read markers
+markdown      how an answer looks        media           files
 """
 
 from __future__ import annotations

@@ -21,9 +21,8 @@ from nio.store import SqliteStore
 
 from rekindle.errors import PlatformError
 
-from .account import Account
+from .account import KEYS_NAME, Account
 from .homeserver import build_path
-from .state import KEYS_NAME
 
 logger = logging.getLogger(__name__)
 
@@ -143,6 +142,16 @@ class Encryption:
     def get_fingerprint(self) -> str:
         """Return the public key by which others can verify the device."""
         return str(self._client.olm.account.identity_keys["ed25519"])
+
+    def build_device_keys(self) -> dict[str, Any]:
+        """Return the public keys of the device, without signatures."""
+        device_id, keys = self._account.device_id, self._client.olm.account.identity_keys
+        return {
+            "algorithms": list(self._client.olm._algorithms),
+            "device_id": device_id,
+            "user_id": self._account.user_id,
+            "keys": {f"{kind}:{device_id}": keys[kind] for kind in ("curve25519", "ed25519")},
+        }
 
     async def close(self) -> None:
         if self._client is not None:

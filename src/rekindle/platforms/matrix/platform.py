@@ -15,6 +15,7 @@ from rekindle.platforms.splitting import split_text
 from rekindle.types import Source
 
 from .account import Account, MatrixSettings
+from .cross_signing import sign_device
 from .encryption import Encryption
 from .events import MESSAGE, Event, EventReader
 from .homeserver import build_path, make_transaction_id
@@ -58,6 +59,8 @@ class MatrixPlatform(Platform):
     async def listen(self) -> AsyncGenerator[PlatformMessage]:
         """Yield what people say, reconnecting until closed; raise PlatformError if that is useless."""
         async with self._account.state.lock():
+            for incoming in self._timeline.list_unacknowledged():  # of a listener that gave up
+                yield incoming
             delay = _RETRY_SECONDS
             while not self._is_closed:
                 try:
@@ -154,14 +157,14 @@ class MatrixPlatform(Platform):
             )
             self._reader.use_name(await self._account.find_display_name())
             self._unread = await self._timeline.sync()
-            await self._encryption.maintain()
+            await self._maintain_keys(is_new=True)
             self._is_started = True
 
     async def _receive(self) -> list[PlatformMessage]:
         """Wait for the next sync and return its messages; what fails is repeated without a loss."""
         await self._start()
         if self._unread is None:
-            await self._encryption.maintain()
+            await self._maintain_keys(is_new=self._account.has_new_login)
             await self._invites.accept_admitted()
             await self._report_undecrypted(self._timeline.take_unreported())
             self._unread = await self._timeline.sync()
@@ -175,6 +178,12 @@ class MatrixPlatform(Platform):
         self._unread = None
         self._timeline.add_batch(messages)
         return messages
+
+    async def _maintain_keys(self, *, is_new: bool) -> None:
+        """Keep the keys of the device on the homeserver, signed if the login is new."""
+        await self._encryption.maintain()
+        if is_new:
+            await sign_device(self._account, self._encryption.build_device_keys())
 
     async def _send_content(self, target: Source, content: dict[str, Any], transaction: str) -> str:
         if target.thread_id:

@@ -138,6 +138,10 @@ class Timeline:
         self._batches.append(_Batch(self._token, list(messages)))
         self._advance()
 
+    def list_unacknowledged(self) -> list[PlatformMessage]:
+        """Return what was received in this run and not yet acknowledged, in order."""
+        return [incoming for batch in self._batches for incoming in batch.unacknowledged]
+
     def acknowledge(self, incoming: PlatformMessage) -> None:
         """Take a message as acknowledged, and save the place if it was the last one before it."""
         for batch in self._batches:
