@@ -67,19 +67,22 @@ class _SigningKey:
     """An Ed25519 key that signs JSON objects, made from its seed."""
 
     def __init__(self, seed: str) -> None:
-        self._key = ECC.construct(curve="Ed25519", seed=_decode(seed))
-        self.public = _encode(self._key.public_key().export_key(format="raw"))
+        self._key = ECC.construct(curve="Ed25519", seed=_decode_base64(seed))
+        self.public = _encode_base64(self._key.public_key().export_key(format="raw"))
 
     @classmethod
     def make_seed(cls) -> str:
-        return _encode(ECC.generate(curve="Ed25519").seed)
+        return _encode_base64(ECC.generate(curve="Ed25519").seed)
 
     def sign(self, value: Mapping[str, Any], user_id: str) -> dict[str, Any]:
         """Return the object with our signature."""
         signed = {name: part for name, part in value.items() if name != "signatures"}
         text = json.dumps(signed, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
         signature = eddsa.new(self._key, "rfc8032").sign(text.encode())
-        return {**signed, "signatures": {user_id: {f"ed25519:{self.public}": _encode(signature)}}}
+        return {
+            **signed,
+            "signatures": {user_id: {f"ed25519:{self.public}": _encode_base64(signature)}},
+        }
 
 
 async def _query_keys(account: Account) -> dict[str, Any]:
@@ -112,9 +115,9 @@ def _get_key(value: Any) -> str | None:
     return next(iter(keys.values()), None) if isinstance(keys, dict) else None  # pyright: ignore
 
 
-def _encode(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return b64encode(data).decode().rstrip("=")
 
 
-def _decode(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     return b64decode(text + "=" * (-len(text) % 4))
