@@ -201,7 +201,7 @@ def test_lost_device_keys_are_not_silently_replaced(matrix: MatrixWorld, tmp_pat
 
 
 @SQLITE
-def test_the_account_vouches_for_its_device(matrix: MatrixWorld, tmp_path: Path) -> None:
+def test_the_account_vouches_for_its_device(matrix: MatrixWorld) -> None:
     def query() -> dict[str, Any]:
         body = {"device_keys": {matrix.bot.id: []}}
         return matrix.person.request("POST", "keys", "query", body=body)
@@ -216,3 +216,31 @@ def test_the_account_vouches_for_its_device(matrix: MatrixWorld, tmp_path: Path)
     (matrix.folder / "signing.json").write_text('{"master": "damaged"}')
     matrix.run(matrix.begin)
     assert query() == first, "keys that are not ours are not replaced"
+
+
+@SQLITE
+def test_keys_restored_from_a_backup_do_not_stop_the_bot(matrix: MatrixWorld) -> None:
+    room = matrix.person.create_room(matrix.bot.id, is_direct=True)
+    keys = matrix.folder / "keys.db"
+
+    def claim_keys() -> None:
+        device = matrix.bot.request("GET", "account", "whoami")["device_id"]
+        body = {"one_time_keys": {matrix.bot.id: {device: "signed_curve25519"}}}
+        for _ in range(10):
+            matrix.person.request("POST", "keys", "claim", body=body)
+
+    async def enter(platform: Platform) -> None:
+        await matrix.enter(platform, room)
+
+    async def listen(platform: Platform) -> None:
+        for text in ("one", "two", "three"):
+            claim_keys()
+            matrix.person.say(room, text)
+            (heard,) = await matrix.hear(platform)
+            assert heard.message.text == text
+
+    matrix.run(enter)
+    backup = keys.read_bytes()
+    matrix.run(listen)
+    keys.write_bytes(backup)
+    matrix.run(listen)

@@ -89,8 +89,7 @@ class Encryption:
         if self._account.has_new_login:
             await self._check_device()
         if client.should_upload_keys:
-            await self._call("POST", build_path("keys", "upload"), client.olm.share_keys(),
-                             nio.KeysUploadResponse)  # fmt: skip
+            await self._upload_keys()
         if client.should_query_keys:
             await self._query_keys(client.users_for_key_query)
         if client.should_claim_keys:
@@ -173,6 +172,21 @@ class Encryption:
             await self._send_to_device("m.room.encrypted", messages)
             session.users_shared_with.update(devices)
         session.shared = True
+
+    async def _upload_keys(self) -> None:
+        """Upload new keys; they are saved first, so that a crash meanwhile loses none."""
+        olm = self._client.olm
+        keys = olm.share_keys()
+        olm.save_account()
+        try:
+            await self._call("POST", build_path("keys", "upload"), keys, nio.KeysUploadResponse)
+        except PlatformError as error:
+            if "already exists" not in str(error):
+                raise
+            # The key store was restored from a backup, and counts anew: skip these numbers.
+            logger.warning("some keys of the device were used before: %s", error)
+            olm.mark_keys_as_published()
+            olm.save_account()
 
     async def _query_keys(self, users: Iterable[str]) -> None:
         wanted: dict[str, Any] = {"device_keys": {user: [] for user in users}}
