@@ -17,6 +17,7 @@ from . import (
     importing,
     judging,
     learning,
+    matrix,
     picker,
     processes,
     recall,
@@ -66,6 +67,7 @@ def parse() -> argparse.Namespace:
         commands.add_parser("redact", help="hostile, ordinary and planted text")
     )
     learning.add_arguments(commands.add_parser("learn", help="learning against reading the rows"))
+    matrix.add_arguments(commands.add_parser("matrix", help="many rooms through a real Synapse"))
     sums.add_arguments(commands.add_parser("sums", help="usage and insights over many sessions"))
     processes.add_arguments(commands.add_parser("processes", help="background processes and peers"))
     picker.add_arguments(commands.add_parser("picker", help="first paint and keystrokes"))
@@ -149,6 +151,7 @@ if __name__ == "__main__":
             "redact": redaction,
             "refresh": refresh,
             "learn": learning,
+            "matrix": matrix,
             "picker": picker,
             "sums": sums,
             "processes": processes,

@@ -1,0 +1,237 @@
+"""Matrix: many rooms through a real Synapse, while the server and the gateway are killed.
+
+People write in their direct chats with the bot, some of them at the same time. In between the server is
+killed and started again twice, and so is the gateway. In the end every message must have been answered
+once, in the order in which it was said in its room. The model is scripted and answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tests import servers
+from tests.matrix.people import Person
+from tests.matrix.synapse import ApiError, Synapse
+
+from rekindle.platforms.settings_file import write_settings
+from rekindle.testing import ScriptedModel
+
+from . import report
+from .envs import ROOT
+from .runner import Figures
+
+ROOMS, EACH, PEOPLE = 50, 20, 10
+RESTARTS = 2
+PATIENCE_S = 1_800
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quick", action="store_true", help="few rooms; writes no results file")
+    parser.add_argument("--seed", type=int, default=1, help="of who writes when")
+    parser.add_argument("--engine", choices=("sqlite", "postgresql"), default="postgresql")
+
+
+def run(args: argparse.Namespace) -> None:
+    rooms, each = (6, 5) if args.quick else (ROOMS, EACH)
+    with TemporaryDirectory(prefix="rekindle-matrix-") as name, database(args.engine) as url:
+        figures = measure(Path(name), url, rooms, each, args.seed)
+    text = page(figures, args.engine)
+    print(text)
+    if not args.quick:
+        report.write("matrix", text)
+
+
+@contextmanager
+def database(engine: str) -> Any:
+    if engine == "sqlite":
+        yield None
+        return
+    with servers.postgres() as server:
+        yield server.database()
+
+
+def measure(folder: Path, url: str | None, rooms: int, each: int, seed: int) -> Figures:
+    synapse = Synapse(folder / "synapse", url)
+    try:
+        with ScriptedModel({"otherwise": [{"text": "<{user}>"}]}) as model:
+            return Crowd(folder, synapse, model, rooms, each, seed).play()
+    finally:
+        synapse.stop()
+
+
+class Crowd:
+    """The people, their rooms, and the gateway that answers them."""
+
+    def __init__(
+        self, folder: Path, synapse: Synapse, model: ScriptedModel, rooms: int, each: int, seed: int
+    ) -> None:
+        self.folder, self.synapse, self.model, self.each = folder, synapse, model, each
+        self.rng = random.Random(seed)
+        self.bot = Person(synapse, "bot", "Rekindle")
+        people = [Person(synapse, "someone") for _ in range(min(PEOPLE, rooms))]
+        self.rooms = self._open_rooms(people, rooms)
+        self.said = Counter[str]()
+        self.lock = threading.Lock()
+        self.gateway = self._start_gateway()
+
+    def _open_rooms(self, people: list[Person], count: int) -> dict[str, Person]:
+        direct: dict[str, list[str]] = {}
+        rooms: dict[str, Person] = {}
+        for number in range(count):
+            person = people[number % len(people)]
+            room = person.create_room(self.bot.id, is_direct=True)
+            self.bot.join(room)
+            direct.setdefault(person.id, []).append(room)
+            rooms[room] = person
+        self.bot.request("PUT", "user", self.bot.id, "account_data", "m.direct", body=direct)
+        return rooms
+
+    def _start_gateway(self) -> subprocess.Popen[bytes]:
+        home = self.folder / "home"
+        write_settings(
+            "matrix", home, {"homeserver": self.synapse.url, "access_token": self.bot.token}
+        )
+        kept = {n: v for n, v in os.environ.items() if not n.startswith("REKINDLE_")}
+        env = {
+            **kept,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
+            "REKINDLE_HOME": str(home),
+            "OPENAI_BASE_URL": self.model.url,
+            "OPENAI_API_KEY": "none",
+            "REKINDLE_MODEL": "scripted",
+            "REKINDLE_KEYS_DIRECT": "shared",
+            "REKINDLE_GATEWAY_LEASE_SECONDS": "5",
+            "REKINDLE_GATEWAY_PLATFORMS": "matrix",
+            "REKINDLE_GATEWAY_ALLOW": "matrix:*=owner",
+        }
+        command = [sys.executable, "-m", "rekindle.cli", "gateway", "run", "--quiet"]
+        with (self.folder / "gateway.log").open("ab") as log:
+            return subprocess.Popen(command, env=env, stdout=log, stderr=log)
+
+    def play(self) -> Figures:
+        try:
+            state = self.folder / "home" / "platforms" / "matrix" / "sync.json"
+            wait_for(state.exists, 120)
+            return self._play()
+        finally:
+            self.gateway.kill()
+            self.gateway.wait()
+
+    def _play(self) -> Figures:
+        total = len(self.rooms) * self.each
+        order = [room for room in self.rooms for _ in range(self.each)]
+        self.rng.shuffle(order)
+        steps = 2 * RESTARTS
+        points = [total * number // (steps + 1) for number in range(1, steps + 1)]
+        begun = time.monotonic()
+        # Each room has one speaker, so what is said there has an order; rooms go side by side.
+        speakers = {room: ThreadPoolExecutor(1) for room in self.rooms}
+        gate = threading.Semaphore(4)
+        for room in order:
+            speakers[room].submit(self._say, room, gate)
+        for number, point in enumerate(points):
+            wait_for(lambda point=point: self.said.total() >= point, PATIENCE_S)
+            print(f"  {self.said.total()} said, {time.monotonic() - begun:.0f} s", flush=True)
+            if number % 2:
+                self.gateway.kill()
+                self.gateway.wait()
+                self.gateway = self._start_gateway()
+            else:
+                self.synapse.kill()
+                self.synapse.start()
+        for speaker in speakers.values():
+            speaker.shutdown(wait=True)
+        said = time.monotonic() - begun
+        print(f"  {self.said.total()} said, {said:.0f} s", flush=True)
+        wait_for(lambda: self._count_answers() >= total, PATIENCE_S, pause=2.0)
+        seconds = time.monotonic() - begun
+        time.sleep(5.0)  # for an answer too many
+        return {**self._audit(), "said_s": said, "seconds": seconds, "rooms": len(self.rooms)}
+
+    def _say(self, room: str, gate: threading.Semaphore) -> None:
+        """Say the next thing in a room, until the server takes it; it takes it once."""
+        text, transaction = f"m{self.said[room]}", uuid.uuid4().hex
+        path = ("rooms", room, "send", "m.room.message", transaction)
+        while True:
+            try:
+                with gate:
+                    body = {"msgtype": "m.text", "body": text}
+                    self.rooms[room].request("PUT", *path, body=body)
+                break
+            except (OSError, ApiError, ValueError):
+                time.sleep(0.5)
+        with self.lock:
+            self.said[room] += 1
+
+    def _count_answers(self) -> int:
+        return sum(len(texts) for texts in self._list_answers().values())
+
+    def _list_answers(self) -> dict[str, list[str]]:
+        return {room: person.list_texts(room, self.bot.id) for room, person in self.rooms.items()}
+
+    def _audit(self) -> Figures:
+        wanted = [f"<m{number}>" for number in range(self.each)]
+        answers = self._list_answers()
+        lost = sum(len(set(wanted) - set(texts)) for texts in answers.values())
+        doubled = sum(len(texts) - len(set(texts)) for texts in answers.values())
+        for room, texts in answers.items():
+            if texts != wanted:
+                print(f"  {room}: {texts}")
+        return {
+            "messages": self.said.total(),
+            "answers": sum(map(len, answers.values())),
+            "lost": lost,
+            "doubled": doubled,
+            "reordered": sum(
+                [text for text in wanted if text in texts] != list(dict.fromkeys(texts))
+                for texts in answers.values()
+            ),
+            "model_calls": len(self.model.requests),
+        }
+
+
+def wait_for(condition: Any, seconds: float, pause: float = 0.1) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(pause)
+
+
+def page(figures: Figures, engine: str) -> str:
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    name = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}[engine]
+    return "\n".join(
+        [
+            "## Matrix",
+            "",
+            f"`python -m bench matrix` on {report.machine()}, {now}: people write to the bot in"
+            f" {figures['rooms']} rooms through a real Synapse on {name}. In between the server is"
+            f" killed and started again {RESTARTS} times, and so is the gateway (`kill -9`).",
+            "",
+            "| | |",
+            "|---|---|",
+            f"| messages | {figures['messages']:,} |",
+            f"| answers | {figures['answers']:,} |",
+            f"| messages without an answer | {figures['lost']} |",
+            f"| answers more than once | {figures['doubled']} |",
+            f"| rooms with answers in another order | {figures['reordered']} |",
+            f"| seconds until all was said, until all was answered |"
+            f" {figures['said_s']:.0f}, {figures['seconds']:.0f} |",
+            f"| calls of the model (more than messages: turns begun before a kill) |"
+            f" {figures['model_calls']:,} |",
+            "",
+        ]
+    )
