@@ -11,7 +11,16 @@ import msgspec
 from rekindle.knowledge.wishes.records import Wish
 
 from .programs import get_program, is_known_program
-from .records import Fix, SessionObservation, hash_word
+from .records import (
+    ArgumentUse,
+    CommandForms,
+    Fix,
+    PlaybookItem,
+    PlaybookSession,
+    SessionObservation,
+    hash_word,
+)
+from .scoring import COMMAND_WEIGHTS, FILE_WEIGHTS, estimate_shift
 
 MAX_SESSIONS = 300  # the newest ones; older ones say little about today
 MAX_FORMS = 4  # per command
@@ -21,43 +30,6 @@ MAX_WISHES = 50
 MIN_ROUTINE_SHARE = 0.4  # of the sessions with a commit
 MAX_RED_TEST_AGE = 30  # sessions; a test that was red long ago may be green now
 MAX_PATHS = 3_000
-
-
-class PlaybookSession(msgspec.Struct, array_like=True, frozen=True):
-    """A session that the playbook was learned from."""
-
-    id: str
-    started: float
-    words: tuple[int, ...]
-
-
-class ArgumentUse(msgspec.Struct, array_like=True, frozen=True):
-    """An argument of a command, with the slot behind it, and the number of sessions that used it."""
-
-    text: str
-    sessions: int
-
-
-class CommandForms(msgspec.Struct, array_like=True, frozen=True):
-    """A form of a command: its text and folder, and how often it worked and failed."""
-
-    text: str
-    folder: str
-    sessions: int
-    worked: int
-    failed: int
-
-
-class PlaybookItem(msgspec.Struct, array_like=True, frozen=True):
-    """A command or a file, and the numbers of the sessions that used it, oldest first."""
-
-    name: str
-    sessions: tuple[int, ...]
-    uses: int
-    worked: int = 0
-    failed: int = 0
-    forms: tuple[CommandForms, ...] = ()
-    arguments: tuple[ArgumentUse, ...] = ()
 
 
 class KnownFix(msgspec.Struct, array_like=True, frozen=True):
@@ -86,6 +58,8 @@ class Playbook(msgspec.Struct, array_like=True, frozen=True):
     routine: Routine | None = None
     red_tests: tuple[PlaybookItem, ...] = ()
     wishes: tuple[Wish, ...] = ()
+    command_shift: float = 0.0  # of the estimates for this project, see `estimate_shift`
+    file_shift: float = 0.0
 
 
 def build_playbook(
@@ -100,15 +74,20 @@ def build_playbook(
         own = form.split()[0]
         return is_known_program(key) or "/" in own or hash_word(get_program(key)) in named
 
+    sessions = tuple(PlaybookSession(one.session, one.started, one.words) for one in newest)
+    commands = tuple(_collect_commands(newest, is_trusted))
+    files = tuple(_collect_files(newest))
     return Playbook(
-        sessions=tuple(PlaybookSession(one.session, one.started, one.words) for one in newest),
-        commands=tuple(_collect_commands(newest, is_trusted)),
-        files=tuple(_collect_files(newest)),
+        sessions=sessions,
+        commands=commands,
+        files=files,
         fixes=tuple(_collect_fixes(newest, is_trusted)),
         paths=tuple(_collect_paths(newest)),
         routine=_find_routine(newest, lambda key: is_trusted(key, key)),
         red_tests=tuple(_collect_red_tests(newest)),
         wishes=tuple(wishes)[:MAX_WISHES],
+        command_shift=estimate_shift(sessions, commands, COMMAND_WEIGHTS),
+        file_shift=estimate_shift(sessions, files, FILE_WEIGHTS),
     )
 
 
@@ -307,5 +286,4 @@ def _collect_paths(observations: Sequence[SessionObservation]) -> list[str]:
 
 def list_paths(observation: SessionObservation) -> list[str]:
     """Return the paths of the files that a session used, by a tool or by a command."""
-    paths = (*(file.path for file in observation.files), *observation.shell_files)
-    return [path for path in paths if "." in path.rsplit("/", 1)[-1]]
+    return [file.path for file in observation.files if "." in file.path.rsplit("/", 1)[-1]]

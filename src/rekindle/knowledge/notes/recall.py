@@ -22,8 +22,17 @@ from .note import (
     describe_wish,
     list_notes,
 )
-from .playbook import KnownFix, Playbook, PlaybookItem
-from .scoring import Scorer, Weights, estimate_probability
+from .playbook import KnownFix, Playbook
+from .records import PlaybookItem, hash_words
+from .scoring import (
+    COMMAND_WEIGHTS,
+    FILE_WEIGHTS,
+    Scorer,
+    Weights,
+    add_name_words,
+    compute_logit,
+    compute_probability,
+)
 
 MAX_START_TOKENS = 600
 MAX_COMMANDS = 14
@@ -32,10 +41,8 @@ MAX_WISHES = 5
 MAX_FIXES = 3
 MAX_RED_TESTS = 4
 MIN_FIX_SESSIONS = 2  # with different requests: a fork repeats what its parent did
-MIN_COMMAND_PROBABILITY = 0.15
-MIN_FILE_PROBABILITY = 0.09
-COMMAND_WEIGHTS = Weights(0.934, 1.321, -0.061, 0.244, 1.768, -0.284, 0.258)
-FILE_WEIGHTS = Weights(-0.805, 0.602, 0.778, 0.48, 2.362, 0.591, 0.083)
+MIN_PROBABILITY = 0.25  # of a command or a file to be used: seldom enough wrong to be read
+MIN_NAMED_PROBABILITY = 0.15  # if the request names it
 _KIND_ORDER = ("wish", "command", "workflow", "pitfall", "baseline", "place")
 
 
@@ -58,16 +65,21 @@ def recall_start(
     added = [note for note in written if note.id not in known | decisions.retired]
     if not playbook.sessions:
         return _render_start(playbook, added)
-    scorer = Scorer(playbook, request)
-    commands = _choose_items(
-        scorer, playbook.commands, COMMAND_WEIGHTS, MIN_COMMAND_PROBABILITY, MAX_COMMANDS
+    scorer = Scorer(playbook.sessions, hash_words(request), request)
+    shifts = playbook.command_shift, playbook.file_shift
+    commands = _choose_items(scorer, playbook.commands, COMMAND_WEIGHTS, shifts[0], MAX_COMMANDS)
+    files = _choose_items(scorer, playbook.files, FILE_WEIGHTS, shifts[1], MAX_FILES)
+    likely = {one.item.name for one in commands}
+    routine = (
+        playbook.routine
+        if playbook.routine and likely.issuperset(playbook.routine.commands)
+        else None
     )
-    files = _choose_items(scorer, playbook.files, FILE_WEIGHTS, MIN_FILE_PROBABILITY, MAX_FILES)
     notes = [
         *map(describe_wish, playbook.wishes[:MAX_WISHES]),
         *(describe_command(one.item, playbook) for one in commands),
-        *([describe_routine(playbook.routine, playbook)] if playbook.routine else []),
-        *(describe_fix(one, playbook) for one in _find_common_fixes(playbook)),
+        *([describe_routine(routine, playbook)] if routine else []),
+        *(describe_fix(one, playbook) for one in _find_common_fixes(playbook, likely)),
         *(describe_red_test(one, playbook) for one in _find_red_tests(playbook)),
         *(describe_file(one.item, playbook) for one in files),
     ]
@@ -79,8 +91,8 @@ def recall_start(
     return _render_start(playbook, [*added, *notes])
 
 
-def _find_common_fixes(playbook: Playbook) -> list[KnownFix]:
-    """Return the fixes that several independent sessions needed, the latest first."""
+def _find_common_fixes(playbook: Playbook, likely: AbstractSet[str]) -> list[KnownFix]:
+    """Return the fixes of likely commands that several independent sessions needed, the latest first."""
 
     def count_requests(one: KnownFix) -> int:
         return len({playbook.sessions[number].words for number in one.sessions})
@@ -88,7 +100,9 @@ def _find_common_fixes(playbook: Playbook) -> list[KnownFix]:
     common = [
         one
         for one in playbook.fixes
-        if one.fix.is_informative and count_requests(one) >= MIN_FIX_SESSIONS
+        if one.fix.is_informative
+        and one.fix.key in likely
+        and count_requests(one) >= MIN_FIX_SESSIONS
     ]
     return sorted(common, key=lambda one: -one.sessions[-1])[:MAX_FIXES]
 
@@ -100,13 +114,14 @@ def _find_red_tests(playbook: Playbook) -> list[PlaybookItem]:
 
 
 def _choose_items(
-    scorer: Scorer, items: Sequence[PlaybookItem], weights: Weights, minimum: float, limit: int
+    scorer: Scorer, items: Sequence[PlaybookItem], weights: Weights, shift: float, limit: int
 ) -> list[_Candidate]:
-    scored = [
-        _Candidate(estimate_probability(features, weights), item)
-        for item, features in zip(items, scorer.describe_items(items), strict=True)
-    ]
-    likely = [one for one in scored if one.probability >= minimum]
+    """Return the items that the session will probably use, the likeliest first."""
+    likely: list[_Candidate] = []
+    for item, features in zip(items, scorer.describe_items(add_name_words(items)), strict=True):
+        probability = compute_probability(compute_logit(features, weights) + shift)
+        if probability >= (MIN_NAMED_PROBABILITY if features.is_named else MIN_PROBABILITY):
+            likely.append(_Candidate(probability, item))
     return sorted(likely, key=lambda one: (-one.probability, one.item.name))[:limit]
 
 
