@@ -127,7 +127,7 @@ class Conversation:
             price=self._context.price,
             steering=self._collect_steering if self._context.busy_mode == "steer" else None,
             compress=self._compress,
-            advise=self._context.advise,
+            advise=self._context.create_advisor(session, await self._find_turn_role()),
         )
         try:
             async with aclosing(run_turn(self._executor, session, turn_context)) as events:
