@@ -49,6 +49,7 @@ _USAGE_ERROR = re.compile(
     r"|missing (?:script|argument)|no go files|no tests? (?:found|ran)|not permitted|permission denied"
     r"|not a git repo"
 )
+_HELP = re.compile(r"(?im)^\s{0,8}usage:\s+\S+ .*\n(?:.*\n){0,12}.*--")
 # A server answered, so that the command was called in the right way.
 _SERVER_ERROR = re.compile(r"(?i)\bhttp[ /]{0,2}[45]\d\d\b|\"status\": ?\"?[45]\d\d")
 _MISSING_FILE = re.compile(
@@ -104,9 +105,11 @@ def recall_failure(
 
 
 def is_usage_error(result: str) -> bool:
-    """Return whether a result says that the command was called in a wrong way or place."""
+    """Return whether a result says that the command was called in a wrong way, but not in which one."""
     end = result[-4_000:]
-    return _USAGE_ERROR.search(end) is not None and _SERVER_ERROR.search(end) is None
+    if _SERVER_ERROR.search(end) or _HELP.search(end):
+        return False  # the program says itself what it expects
+    return _USAGE_ERROR.search(end) is not None
 
 
 # ── what to say, and would it have helped?

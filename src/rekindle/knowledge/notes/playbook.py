@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -139,7 +139,7 @@ def _collect_commands(
             counts[1] += use.worked
             counts[2] += use.failed
     for key, sessions in used.items():
-        forms[key] = _join_rare_forms(forms[key])
+        forms[key] = _join_rare_forms(forms[key], {*key.split(" ")})
         ranked = sorted(  # what several sessions ran alike says more than a form with slots
             forms[key].items(),
             key=lambda one: ("<path>" in one[0][0], -one[1][0], -one[1][1], len(one[0][0])),
@@ -189,26 +189,37 @@ def _rank_arguments(used: Counter[str]) -> list[ArgumentUse]:
 
 
 def _join_rare_forms(
-    forms: dict[tuple[str, str], list[int]],
+    forms: dict[tuple[str, str], list[int]], names: AbstractSet[str]
 ) -> dict[tuple[str, str], list[int]]:
     """Join forms that single sessions used: what they were run with belongs to those sessions."""
     found: dict[tuple[str, str], list[int]] = {}
     for (text, folder), counts in forms.items():
-        shown = (text if counts[0] > 1 and "/tmp/" not in text else _hide_paths(text), folder)
+        shown = (
+            text if counts[0] > 1 and "/tmp/" not in text else _hide_values(text, names),
+            folder,
+        )
         total = found.setdefault(shown, [0, 0, 0])
         for index, count in enumerate(counts):
             total[index] += count
     return found
 
 
-def _hide_paths(text: str) -> str:
+def _hide_values(text: str, names: AbstractSet[str]) -> str:
+    """Return a form with slots for its paths and numbers; `names` are of the command itself."""
     program, *words = text.split(" ")
-    hidden = ["<path>" if "/" in one or "." in one.strip(".") else one for one in words]
-    kept = [
-        one if one in ("./...", ".") or one[0] == "-" or "=" in one else hide
-        for one, hide in zip(words, hidden, strict=True)
-    ]
-    return " ".join([program, *(one for one, _ in groupby(kept) if one)])
+
+    def hide(word: str) -> str:
+        if word in ("./...", ".") or word[0] == "-" or "=" in word or word in names:
+            return word
+        if "/" in word or "." in word.strip("."):
+            return "<path>"
+        return "<value>" if word.isdigit() else word
+
+    kept = list[str]()
+    for word in map(hide, words):
+        if word and not (word == "<path>" and kept[-1:] == ["<path>"]):
+            kept.append(word)
+    return " ".join([program, *kept])
 
 
 def _collect_files(observations: Sequence[SessionObservation]) -> Iterable[PlaybookItem]:

@@ -27,6 +27,7 @@ from .records import PlaybookItem, hash_words
 from .scoring import (
     COMMAND_WEIGHTS,
     FILE_WEIGHTS,
+    Features,
     Scorer,
     Weights,
     add_name_words,
@@ -43,7 +44,17 @@ MAX_RED_TESTS = 4
 MIN_FIX_SESSIONS = 2  # with different requests: a fork repeats what its parent did
 MIN_PROBABILITY = 0.25  # of a command or a file to be used: seldom enough wrong to be read
 MIN_NAMED_PROBABILITY = 0.15  # if the request names it
+MIN_FITTING_SHARE = 0.3  # of sessions with a similar request, for a command that is seldom used
 _KIND_ORDER = ("wish", "command", "workflow", "pitfall", "baseline", "place")
+
+
+class _Limits(NamedTuple):
+    """Which items are told: how estimates are made, how many, and how well they must fit instead."""
+
+    weights: Weights
+    shift: float
+    most: int
+    fitting_share: float = 2.0  # of the sessions with a similar request; more than 1 for never
 
 
 class _Candidate(NamedTuple):
@@ -66,9 +77,16 @@ def recall_start(
     if not playbook.sessions:
         return _render_start(playbook, added)
     scorer = Scorer(playbook.sessions, hash_words(request), request)
-    shifts = playbook.command_shift, playbook.file_shift
-    commands = _choose_items(scorer, playbook.commands, COMMAND_WEIGHTS, shifts[0], MAX_COMMANDS)
-    files = _choose_items(scorer, playbook.files, FILE_WEIGHTS, shifts[1], MAX_FILES)
+    commands = _choose_items(
+        scorer.describe_items(add_name_words(playbook.commands)),
+        playbook.commands,
+        _Limits(COMMAND_WEIGHTS, playbook.command_shift, MAX_COMMANDS, MIN_FITTING_SHARE),
+    )
+    files = _choose_items(
+        scorer.describe_items(add_name_words(playbook.files)),
+        playbook.files,
+        _Limits(FILE_WEIGHTS, playbook.file_shift, MAX_FILES),
+    )
     likely = {one.item.name for one in commands}
     routine = (
         playbook.routine
@@ -114,15 +132,16 @@ def _find_red_tests(playbook: Playbook) -> list[PlaybookItem]:
 
 
 def _choose_items(
-    scorer: Scorer, items: Sequence[PlaybookItem], weights: Weights, shift: float, limit: int
+    described: Sequence[Features], items: Sequence[PlaybookItem], limits: _Limits
 ) -> list[_Candidate]:
     """Return the items that the session will probably use, the likeliest first."""
     likely: list[_Candidate] = []
-    for item, features in zip(items, scorer.describe_items(add_name_words(items)), strict=True):
-        probability = compute_probability(compute_logit(features, weights) + shift)
-        if probability >= (MIN_NAMED_PROBABILITY if features.is_named else MIN_PROBABILITY):
+    for item, features in zip(items, described, strict=True):
+        probability = compute_probability(compute_logit(features, limits.weights) + limits.shift)
+        least = MIN_NAMED_PROBABILITY if features.is_named else MIN_PROBABILITY
+        if probability >= least or features.fitting_share >= limits.fitting_share:
             likely.append(_Candidate(probability, item))
-    return sorted(likely, key=lambda one: (-one.probability, one.item.name))[:limit]
+    return sorted(likely, key=lambda one: (-one.probability, one.item.name))[: limits.most]
 
 
 def _render_start(playbook: Playbook, notes: Sequence[RecalledNote]) -> Recall:

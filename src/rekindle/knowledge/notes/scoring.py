@@ -35,6 +35,11 @@ class Features(NamedTuple):
     words: float  # rare words of its name that the request has
     intensity: float  # log of its uses in a session that used it
 
+    @property
+    def fitting_share(self) -> float:
+        """Its share of earlier sessions with a similar request."""
+        return exp(self.similarity) - _FLOOR
+
 
 class Weights(NamedTuple):
     """The weight of each feature, fitted on sessions of public projects (see docs/decisions.md)."""
