@@ -161,7 +161,8 @@ def keep_path(path: str) -> str | None:
 
 def is_file_name(name: str) -> bool:
     """Return whether a name is that of a file: with a known extension, or one that files have."""
-    return name in _PLAIN_FILES or name.rpartition(".")[2].lower() in _EXTENSIONS
+    _, dot, extension = name.rpartition(".")
+    return name in _PLAIN_FILES or (bool(dot) and extension.lower() in _EXTENSIONS)
 
 
 def _looks_like_host(segment: str, *, is_whole: bool) -> bool:

@@ -29,6 +29,7 @@ def test_files_that_commands_and_patches_use_are_files_of_the_session() -> None:
         run("cd docs && cat usage.md", False),
         run("rg -n parser.go src/scan.go", False),
         run("cat src/missing.go", True),
+        run("git diff main && git log", False),
         ObservedCall(ToolCall("1", "apply_patch", patch), "Done", False, "", 0),
         run(f"apply_patch <<'EOF'\n{patch.replace('lexer', 'token')}\nEOF", False),
     ]
