@@ -42,7 +42,9 @@ MAX_WISHES = 5
 MAX_FIXES = 3
 MAX_RED_TESTS = 4
 MIN_FIX_SESSIONS = 2  # with different requests: a fork repeats what its parent did
-MIN_PROBABILITY = 0.25  # of a command or a file to be used: seldom enough wrong to be read
+# A session needs few commands and many files, so that files are told that are less likely.
+MIN_COMMAND_PROBABILITY = 0.35
+MIN_FILE_PROBABILITY = 0.2
 MIN_NAMED_PROBABILITY = 0.15  # if the request names it
 MIN_FITTING_SHARE = 0.3  # of sessions with a similar request, for a command that is seldom used
 _KIND_ORDER = ("wish", "command", "workflow", "pitfall", "baseline", "place")
@@ -52,6 +54,7 @@ class _Limits(NamedTuple):
     """Which items are told: how estimates are made, how many, and how well they must fit instead."""
 
     weights: Weights
+    probability: float
     shift: float
     most: int
     fitting_share: float = 2.0  # of the sessions with a similar request; more than 1 for never
@@ -80,12 +83,18 @@ def recall_start(
     commands = _choose_items(
         scorer.describe_items(add_name_words(playbook.commands)),
         playbook.commands,
-        _Limits(COMMAND_WEIGHTS, playbook.command_shift, MAX_COMMANDS, MIN_FITTING_SHARE),
+        _Limits(
+            COMMAND_WEIGHTS,
+            MIN_COMMAND_PROBABILITY,
+            playbook.command_shift,
+            MAX_COMMANDS,
+            MIN_FITTING_SHARE,
+        ),
     )
     files = _choose_items(
         scorer.describe_items(add_name_words(playbook.files)),
         playbook.files,
-        _Limits(FILE_WEIGHTS, playbook.file_shift, MAX_FILES),
+        _Limits(FILE_WEIGHTS, MIN_FILE_PROBABILITY, playbook.file_shift, MAX_FILES),
     )
     likely = {one.item.name for one in commands}
     routine = (
@@ -138,7 +147,7 @@ def _choose_items(
     likely: list[_Candidate] = []
     for item, features in zip(items, described, strict=True):
         probability = compute_probability(compute_logit(features, limits.weights) + limits.shift)
-        least = MIN_NAMED_PROBABILITY if features.is_named else MIN_PROBABILITY
+        least = MIN_NAMED_PROBABILITY if features.is_named else limits.probability
         if probability >= least or features.fitting_share >= limits.fitting_share:
             likely.append(_Candidate(probability, item))
     return sorted(likely, key=lambda one: (-one.probability, one.item.name))[: limits.most]
