@@ -27,6 +27,7 @@ from .records import PlaybookItem, hash_words
 from .scoring import (
     COMMAND_WEIGHTS,
     FILE_WEIGHTS,
+    MIN_EARLIER_SESSIONS,
     Features,
     Scorer,
     Weights,
@@ -45,6 +46,7 @@ MIN_FIX_SESSIONS = 2  # with different requests: a fork repeats what its parent 
 # A session needs few commands and many files, so that files are told that are less likely.
 MIN_COMMAND_PROBABILITY = 0.35
 MIN_FILE_PROBABILITY = 0.2
+MIN_EARLY_PROBABILITY = 0.2  # of a command in a project with few sessions, in which little is known
 MIN_NAMED_PROBABILITY = 0.15  # if the request names it
 MIN_FITTING_SHARE = 0.3  # of sessions with a similar request, for a command that is seldom used
 _KIND_ORDER = ("wish", "command", "workflow", "pitfall", "baseline", "place")
@@ -80,12 +82,13 @@ def recall_start(
     if not playbook.sessions:
         return _render_start(playbook, added)
     scorer = Scorer(playbook.sessions, hash_words(request), request)
+    is_early = len(playbook.sessions) < MIN_EARLIER_SESSIONS
     commands = _choose_items(
         scorer.describe_items(add_name_words(playbook.commands)),
         playbook.commands,
         _Limits(
             COMMAND_WEIGHTS,
-            MIN_COMMAND_PROBABILITY,
+            MIN_EARLY_PROBABILITY if is_early else MIN_COMMAND_PROBABILITY,
             playbook.command_shift,
             MAX_COMMANDS,
             MIN_FITTING_SHARE,
