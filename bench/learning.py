@@ -5,6 +5,10 @@ its own, on the same file, after the calls were judged: `floor` reads every sess
 and decodes its messages and the verdicts on its calls, which are the rows that learning is about;
 `first` learns from all of them, `second` does it again after one in a hundred sessions has come anew.
 Judging is timed beside them; it is done once for everything that is learned.
+
+What a person waits for is one new session: `one` adds a session of 200 messages to the small and to
+the large store and learns from it, judging included. It must take at most a second, and no longer in
+the large store.
 """
 
 from __future__ import annotations
@@ -31,10 +35,16 @@ CALLS, CHATTER = 7, 5
 NEW = 0.01
 AGAIN = 3  # times in a round, with so many new ones each: the shortest run is the most uneven
 SEED = 4711
+ONE_FIRST = 900_000  # the number of the first session that is learned by itself
 FILES = [
     f"src/{part}/{name}.py" for part in ("core", "web", "store", "cli") for name in "abcdefghij"
 ]
 MUST = {"first": 15.0, "second": 0.05}
+ONE_MESSAGES, ONE_TIMES = 200, 7
+MUST_ONE_S, MUST_ONE_GROWTH = (
+    1.0,
+    1.5,
+)  # seconds in the large store, and compared with the small one
 
 
 def lines(draw: random.Random, size: int) -> str:
@@ -72,7 +82,7 @@ def call(draw: random.Random) -> tuple[str, dict[str, Any], str, int]:
     return draw.choices(kinds, weights=(2, 2, 2, 2, 3, 2, 1, 2))[0]
 
 
-def fill(path: Path, count: int, first: int = 0) -> None:
+def fill(path: Path, count: int, first: int = 0, calls: int = CALLS) -> None:
     from rekindle.store import open_store
     from rekindle.types import Message, ToolCall
 
@@ -91,7 +101,7 @@ def fill(path: Path, count: int, first: int = 0) -> None:
                     f"Fix the {draw.choice(('parser', 'report', 'index'))} in {draw.choice(FILES)}",
                 )
             ]
-            for turn in range(CALLS):
+            for turn in range(calls):
                 tool, arguments, result, code = call(draw)
                 id = f"call_{number:06x}{turn:03x}Zq7"
                 made = ToolCall(id, tool, json.dumps(arguments))
@@ -133,6 +143,25 @@ def learn_all(path: Path) -> dict[str, Any]:
         return {"seconds": time.perf_counter() - started, "anew": learned.sessions}
 
 
+def learn_one(path: Path) -> dict[str, Any]:
+    """Learn from one new session, several times, the work of storing it not counted."""
+    from rekindle.learning.notes.learner import learn_from_sessions
+    from rekindle.store import open_store
+
+    taken: list[float] = []
+    used: list[float] = []
+    with open_store(path) as store:
+        learn_from_sessions(store)
+        for number in range(ONE_TIMES):
+            fill(path, 1, ONE_FIRST + number, (ONE_MESSAGES - CHATTER) // 2)
+            began, worked = time.perf_counter(), time.process_time()
+            learned = learn_from_sessions(store)
+            taken.append(time.perf_counter() - began)
+            used.append(time.process_time() - worked)
+            assert learned.sessions == 1, learned
+    return {"seconds": median(taken), "one_cpu": median(used)}
+
+
 def forget_all(path: Path) -> dict[str, Any]:
     from rekindle.store import open_store
     from rekindle.store.learning.observations import delete_all_observations
@@ -142,7 +171,8 @@ def forget_all(path: Path) -> dict[str, Any]:
         return {}
 
 
-CHILDREN = {"floor": read_all, "judge": judge_all, "learn": learn_all, "forget": forget_all}
+CHILDREN = {"floor": read_all, "judge": judge_all, "learn": learn_all, "one": learn_one}
+CHILDREN["forget"] = forget_all
 
 
 def child(what: str, path: Path) -> dict[str, Any]:
@@ -179,6 +209,7 @@ def measure(sessions: int, times: int) -> dict[str, Any]:
             second.append(child("learn", large))
         rounds.append({"floor": [before, after], "first": [first], "second": second})
     rows["rounds"] = rounds
+    rows["one"] = {"small": child("one", small), "large": child("one", large)}
     for path in folder.glob("made-*"):
         path.unlink()
     return rows
@@ -215,7 +246,40 @@ def render(rows: dict[str, Any], command: str) -> str:
         " and decodes the messages and the verdicts on their calls, before and after each run; of"
         f" the second run, which is made {AGAIN} times, it is the first."
     )
-    return "\n\n".join(["## Learning", head, "\n".join(table), f"{judged} {memory}"]) + "\n"
+    parts = [
+        "## Learning",
+        head,
+        "\n".join(table),
+        "\n".join(_render_one(rows)),
+        f"{judged} {memory}",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _render_one(rows: dict[str, Any]) -> list[str]:
+    """Return the table of learning one new session."""
+    small, large = rows["one"]["small"], rows["one"]["large"]
+    count = rows["rounds"][0]["first"][0]["anew"]
+    growth = large["one_cpu"] / small["one_cpu"]
+    reached = ["yes" if is_met else "**no**" for is_met in check_one(rows)]
+    return [
+        f"| learn one new session of {ONE_MESSAGES} messages, judging included | {SMALL:,} in the store"
+        f" | {count:,} | must reach | reached |",
+        "|---|---:|---:|---|---|",
+        f"| seconds, median of {ONE_TIMES} | {small['seconds']:.3f} | {large['seconds']:.3f}"
+        f" | ≤ {MUST_ONE_S:g} s | {reached[0]} |",
+        f"| CPU seconds | {small['one_cpu']:.3f} | {large['one_cpu']:.3f}, {growth:.2f} ×"
+        f" | ≤ {MUST_ONE_GROWTH:g} × | {reached[1]} |",
+    ]
+
+
+def check_one(rows: dict[str, Any]) -> tuple[bool, bool]:
+    """Return whether one session is learned fast enough, and as fast in the large store."""
+    small, large = rows["one"]["small"], rows["one"]["large"]
+    return (
+        large["seconds"] <= MUST_ONE_S,
+        large["one_cpu"] <= MUST_ONE_GROWTH * small["one_cpu"],
+    )
 
 
 def _row(work: str, floor: list[float], ours: list[float], name: str) -> str:
@@ -243,6 +307,8 @@ def run(args: argparse.Namespace) -> None:
     print(text)
     if not args.quick:
         report.write("learning", text)
+    if not all(check_one(rows)):
+        raise SystemExit("learning one new session is too slow, or grows with the store")
 
 
 def main(arguments: list[str]) -> Iterator[str]:

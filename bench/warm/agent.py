@@ -21,7 +21,7 @@ from rekindle.sandbox.detection import open_sandbox
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import Session
 
-from . import world
+from . import sets, world
 from .model import NoModel, Served
 from .small import SmallModel, went_well
 from .tasks import Task
@@ -43,13 +43,6 @@ STEPS = 5
 OWN_FAULTS = ("it took ", "the model answered with nothing")  # reasons of a turn that count
 FIRST_CALLS = 10
 OPTIONS = {"temperature": 0.0, "top_k": 1, "max_tokens": 120, "parallel_tool_calls": False}
-SYSTEM = (
-    "You work in the folder of the project Quayside, with tool calls, one at a time. If a call fails,"
-    " read its message and call again in another way. As soon as it is done, answer in one short"
-    " sentence with what was asked for.\n"
-    "The program `quay`, run in the terminal, is used for tests, berths, settings, the logbook and"
-    " loads."
-)
 
 
 class Done(NamedTuple):
@@ -76,7 +69,7 @@ async def do(
     opening: Sequence[Message],
 ) -> Done:
     """Let the agent answer what the session holds, in a world made anew."""
-    place = await asyncio.to_thread(world.build, folder, task.id)
+    place = await asyncio.to_thread(sets.set_of(task).build, folder, task.id)
     endpoint = Endpoint(served.url, served.name, silence_seconds=600, options=OPTIONS)
     desk, began = StoreExecutor(store, 2), time.monotonic()
     try:
@@ -95,7 +88,7 @@ async def do(
     store.end(session, "completed" if ended.reason is None else "max_steps")
     answer = ended.message.text if ended.reason is None else ""
     return Done(
-        await asyncio.to_thread(task.check, place, answer),
+        await asyncio.to_thread(sets.check, task, place, answer),
         answer,
         ended.reason,
         *counted(store.messages(session)),

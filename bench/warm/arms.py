@@ -30,6 +30,7 @@ from rekindle.learning.warm_start import (
 from rekindle.types import Session
 
 from . import agent
+from .sets import set_of
 from .tasks import Task
 from .world import World
 
@@ -65,12 +66,13 @@ class Past(NamedTuple):
 
     def given(self, arm: Arm, session: Session, task: Task, folder: Path) -> Given:
         """How a session begins in this arm."""
+        system = set_of(task).system
         if arm == "cold":
-            return _given(Prelude())
+            return _given(Prelude(), system)
         where = str(World(folder).work)
         if arm == "naive":
             recall = self._list_commonest(where, task.ask)
-            text = f"{agent.SYSTEM}\n\n{recall.text}" if recall.text else agent.SYSTEM
+            text = f"{system}\n\n{recall.text}" if recall.text else system
             return Given((Message("system", text),), recall.tokens, len(recall.notes))
 
         def drawn(_: Store, __: Session, ___: WarmStartConfig) -> ArmAssignment:
@@ -85,7 +87,8 @@ class Past(NamedTuple):
         return _given(
             starter.build_prelude(
                 NewSession(named, task.ask, build_tool_checks(definitions), where)
-            )
+            ),
+            system,
         )
 
     def _list_commonest(self, where: str, ask: str) -> Recall:
@@ -94,6 +97,6 @@ class Past(NamedTuple):
         return NaiveRecaller().answer_start(playbook, ask)
 
 
-def _given(prelude: Prelude) -> Given:
-    begun = tuple(build_opening_messages(agent.SYSTEM, prelude.messages))
+def _given(prelude: Prelude, system: str) -> Given:
+    begun = tuple(build_opening_messages(system, prelude.messages))
     return Given(begun, prelude.tokens, len(prelude.notes), prelude.reason)

@@ -6,8 +6,8 @@
     run      the test tasks in every arm, after whatever of the above is missing
     table    the table of what was run
 
-A run that was stopped goes on where it was. `--slice` is a small course by itself: fewer tasks, and
-nothing of it goes into the results file.
+`--tasks second` does it with a set of tasks of another kind. A run that was stopped goes on where it
+was. `--slice` is a small course by itself: fewer tasks, and nothing of it goes into the results file.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from . import course as courses
 from . import figures, model
 from .course import Course
 from .figures import Row
+from .sets import SETS
 
 STEPS = ("fetch", "record", "build", "run", "table")
 
@@ -28,12 +29,13 @@ STEPS = ("fetch", "record", "build", "run", "table")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("step", choices=STEPS)
     parser.add_argument("--model", choices=tuple(model.KNOWN), default="1.5b")
+    parser.add_argument("--tasks", choices=tuple(SETS), default="first", help="the set of tasks")
     parser.add_argument("--slice", action="store_true", help="fewer tasks; no results file")
     parser.add_argument("--threads", type=int, default=2, metavar="N", help="of the engine")
 
 
 def run(args: argparse.Namespace) -> None:
-    course = Course(args.model, args.slice)
+    course = Course(args.model, args.slice, set=args.tasks)
     if args.step == "fetch":
         print(model.bring(args.model))
         model.engine()
@@ -93,7 +95,8 @@ def show(course: Course, rows: Sequence[Row]) -> None:
     if missing := wanted - {(row["task"], row["arm"]) for row in rows}:
         print(f"{len(missing)} of {len(wanted)} sessions are missing: no results file is written")
     elif not course.is_slice:
-        report.write(f"warm-{course.model}", text)
+        name = course.model if course.set == "first" else f"{course.model}-{course.set}"
+        report.write(f"warm-{name}", text)
 
 
 def head(course: Course, rows: Sequence[Row]) -> str:
@@ -120,7 +123,8 @@ def origin(course: Course, step: str, ran: Iterable[Row]) -> str:
     """Model, engine, command, machine, day, and how long the sessions took."""
     minutes = sum(row["seconds"] for row in ran) / 60
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    command = f"python -m bench warm {step} --model {course.model}"
+    chosen = "" if course.set == "first" else f" --tasks {course.set}"
+    command = f"python -m bench warm {step} --model {course.model}{chosen}"
     return (
         f"{model.KNOWN[course.model].title} ({model.ENGINE}), greedy, at most"
         f" {courses.agent.STEPS} steps a task; `{command}{' --slice' if course.is_slice else ''}`,"

@@ -26,11 +26,12 @@ from rekindle.types import Session
 from ..runner import WORK
 from . import agent
 from .arms import ARMS, Arm, Given, Past
-from .handbook import first_message
 from .model import NoModel, Served
-from .tasks import Split, Task, tasks
+from .sets import SETS, TaskSet
+from .tasks import Split, Task
 
 NAME = "harbour"  # of the template
+MAX_TRAINING = 30  # sessions, of either set
 TRAINING, TESTING = "bench-train", "bench-test"  # sources of sessions
 SLICE: dict[Split, int] = {"train": 3, "test": 1}  # tasks of a family
 Row = dict[str, Any]
@@ -43,15 +44,21 @@ class Course(NamedTuple):
     model: str
     is_slice: bool = False
     root: Path = WORK / "warm"
+    set: str = "first"  # of tasks
 
     @property
     def folder(self) -> Path:
-        return self.root / (f"{self.model}-slice" if self.is_slice else self.model)
+        name = self.model if self.set == "first" else f"{self.model}-{self.set}"
+        return self.root / (f"{name}-slice" if self.is_slice else name)
+
+    @property
+    def task_set(self) -> TaskSet:
+        return SETS[self.set]
 
     @property
     def project(self) -> Path:
         """The folder of the world: always the same, as a project is."""
-        return self.folder / "quayside"
+        return self.folder / self.task_set.project
 
     @property
     def recorded(self) -> Path:
@@ -72,7 +79,8 @@ class Course(NamedTuple):
     def tasks(self, split: Split) -> list[Task]:
         """The tasks of this course: all, or of each family the first few."""
         most = SLICE[split] if self.is_slice else None
-        return [one for one in tasks(split) if most is None or int(one.id[-2:]) < most]
+        found = self.task_set.tasks(split)
+        return [one for one in found if most is None or int(one.id[-2:]) < most]
 
     @contextmanager
     def store(self, name: str) -> Generator[Store]:
@@ -114,7 +122,7 @@ def say(row: Row, number: int, of: int) -> None:
 
 def record(course: Course, served: Served) -> list[Row]:
     """Run the training tasks that are not recorded yet, with a line of the handbook; all rows."""
-    bare = Given(tuple(build_opening_messages(agent.SYSTEM, ())))
+    bare = Given(tuple(build_opening_messages(course.task_set.system, ())))
     wanted = course.tasks("train")
     if any(row["begun"] != bare.sign for row in rows(course.recorded)):
         raise NoModel(f"{course.folder} was recorded with another agent: remove it")
@@ -127,7 +135,9 @@ def record(course: Course, served: Served) -> list[Row]:
         for number, task in enumerate(wanted, 1):
             if task.id in done:
                 continue
-            session = begun(course, store, served, task, TRAINING, first_message(task))
+            session = begun(
+                course, store, served, task, TRAINING, course.task_set.first_message(task)
+            )
             result = asyncio.run(
                 agent.do(store, served, session, task, course.project, bare.opening)
             )
@@ -157,7 +167,7 @@ def learn(store: Store, templates: TemplateLibrary) -> BuildResult:
     """Bring the notes of the project up to date, and build its template from all training sessions."""
     shutil.rmtree(templates.folder, ignore_errors=True)
     templates.folder.mkdir(parents=True)
-    wanted = BuildFilter(source=TRAINING, min_messages=1, max_sessions=len(tasks("train")))
+    wanted = BuildFilter(source=TRAINING, min_messages=1, max_sessions=MAX_TRAINING)
     return build_template(store, templates, Redactor({}, str(Path.home())), NAME, wanted)
 
 
@@ -181,7 +191,9 @@ def run(course: Course, served: Served, arms: Sequence[Arm] | None = None) -> li
             given = past.given(arm, session, task, course.project)
             if taken_up(course.ran, task, arm, given):
                 continue
-            session = begun(course, store, served, task, TESTING, first_message(task), arm)
+            session = begun(
+                course, store, served, task, TESTING, course.task_set.first_message(task), arm
+            )
             result = asyncio.run(
                 agent.do(store, served, session, task, course.project, given.opening)
             )

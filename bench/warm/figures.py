@@ -20,7 +20,7 @@ from rekindle.analytics.statistics import compute_wilson_interval
 
 from .arms import ARMS
 
-UNSEEN = "papers"
+UNSEEN = ("papers", "hours")  # families that no training task is of
 Row = Mapping[str, Any]
 Done = Mapping[str, Mapping[str, Row]]  # by arm, by task
 CONTRASTS = (
@@ -56,7 +56,7 @@ def only(done: Done, keep: Callable[[Row], bool]) -> Done:
 
 
 def is_unseen(row: Row) -> bool:
-    return row["family"] == UNSEEN
+    return row["family"] in UNSEEN
 
 
 def paired(done: Done, arm: str, other: str) -> Paired:

@@ -19,9 +19,9 @@ WAYS: Mapping[str, str] = {
 }
 
 
-def first_message(task: Task) -> str:
+def first_message(task: Task, ways: Mapping[str, str] = WAYS) -> str:
     """What the user says at first: a task to learn from comes with the way it is done."""
     if task.split == "test":
         return task.ask
-    way = WAYS[task.family].format(**task.wanted)
+    way = ways[task.family].format(**task.wanted)
     return f"{task.ask}\n\nWe do it like this:\n```\n{way}\n```"

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from .world import SHIPS, Facts, World, facts
+from .world import SHIPS, World, facts
 
 Split = Literal["train", "test"]
 Wanted = Mapping[str, str]
@@ -38,7 +38,7 @@ class Task(NamedTuple):
         return FAMILIES[self.family].check(self.wanted, world, answer)
 
 
-Make = Callable[[random.Random, Facts, Split, int], tuple[str, Wanted]]
+Make = Callable[[random.Random, str, Split, int], tuple[str, Wanted]]
 
 
 class Family(NamedTuple):
@@ -79,7 +79,8 @@ PROVE_MODULES: Mapping[Split, Sequence[str]] = {
 }
 
 
-def make_prove(chance: random.Random, true: Facts, split: Split, n: int) -> tuple[str, Wanted]:
+def make_prove(chance: random.Random, seed: str, split: Split, n: int) -> tuple[str, Wanted]:
+    true = facts(seed)
     module = pick(PROVE_MODULES, split, n)
     wanted = {"module": module, "held": str(true.held[module])}
     return pick(PROVE_ASKS, split, n).format(module=module), wanted
@@ -105,7 +106,8 @@ BERTH_ASKS: Mapping[Split, Sequence[str]] = {
 }
 
 
-def make_berth(chance: random.Random, true: Facts, split: Split, n: int) -> tuple[str, Wanted]:
+def make_berth(chance: random.Random, seed: str, split: Split, n: int) -> tuple[str, Wanted]:
+    true = facts(seed)
     field, ask = pick(BERTH_ASKS, split, n).split("|")
     tag = chance.choice(sorted(true.berths))
     number = str(int(tag.removeprefix("B-")))
@@ -134,7 +136,7 @@ KNOBS: Mapping[Split, Sequence[str]] = {
 }
 
 
-def make_knob(chance: random.Random, true: Facts, split: Split, n: int) -> tuple[str, Wanted]:
+def make_knob(chance: random.Random, seed: str, split: Split, n: int) -> tuple[str, Wanted]:
     knob, minutes = pick(KNOBS, split, n), str(chance.randrange(6, 59))
     ask = pick(KNOB_ASKS, split, n // 2).format(knob=knob, minutes=minutes)
     return ask, {"knob": knob.replace(" ", "."), "value": f"{minutes}min"}
@@ -181,7 +183,7 @@ NOTES: Mapping[Split, Sequence[str]] = {
 }
 
 
-def make_log(chance: random.Random, true: Facts, split: Split, n: int) -> tuple[str, Wanted]:
+def make_log(chance: random.Random, seed: str, split: Split, n: int) -> tuple[str, Wanted]:
     number, month, year = (
         chance.randrange(1, 29),
         chance.randrange(12),
@@ -219,7 +221,7 @@ GOODS: Mapping[Split, Sequence[str]] = {
 LOADED: Mapping[Split, Sequence[str]] = {"train": SHIPS[:13], "test": SHIPS[13:]}
 
 
-def make_load(chance: random.Random, true: Facts, split: Split, n: int) -> tuple[str, Wanted]:
+def make_load(chance: random.Random, seed: str, split: Split, n: int) -> tuple[str, Wanted]:
     goods, ship = pick(GOODS, split, n), chance.choice(LOADED[split])
     tenths = chance.randrange(12, 95)
     ask = pick(LOAD_ASKS, split, n).format(tonnes=f"{tenths / 10:g}", goods=goods, ship=ship)
@@ -242,7 +244,8 @@ PAPERS = ("sign", "menu", "rules", "thanks")
 LINES = ("Closed on Sunday.", "Soup and bread.", "No fires on deck.", "Well done, all of you.")
 
 
-def make_paper(chance: random.Random, true: Facts, split: Split, n: int) -> tuple[str, Wanted]:
+def make_paper(chance: random.Random, seed: str, split: Split, n: int) -> tuple[str, Wanted]:
+    true = facts(seed)
     kind, ask = PAPER_ASKS[n % len(PAPER_ASKS)].split("|")
     place = n // len(PAPER_ASKS) % len(PAPERS)
     item, price = chance.choice(true.prices)
@@ -281,19 +284,19 @@ FAMILIES: Mapping[str, Family] = {
 }
 
 
-def tasks(split: Split) -> list[Task]:
+def tasks(split: Split, families: Mapping[str, Family] = FAMILIES) -> list[Task]:
     """All tasks to learn from, or all to be tested on: family by family in turn."""
     count = {"train": TRAIN, "test": TEST}[split]
-    known = [name for name, family in FAMILIES.items() if split in family.splits]
+    known = [name for name, family in families.items() if split in family.splits]
     numbers = [(n, name) for n in range(max(count, UNSEEN)) for name in known]
     return [
-        _task(name, split, n)
+        _task(name, families[name], split, n)
         for n, name in numbers
-        if n < (count if "train" in FAMILIES[name].splits else UNSEEN)
+        if n < (count if "train" in families[name].splits else UNSEEN)
     ]
 
 
-def _task(family: str, split: Split, number: int) -> Task:
-    id = f"{family}-{split}-{number:02}"
-    ask, wanted = FAMILIES[family].make(random.Random(id), facts(id), split, number)
-    return Task(id, family, split, ask, wanted)
+def _task(name: str, family: Family, split: Split, number: int) -> Task:
+    id = f"{name}-{split}-{number:02}"
+    ask, wanted = family.make(random.Random(id), id, split, number)
+    return Task(id, name, split, ask, wanted)

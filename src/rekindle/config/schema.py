@@ -289,6 +289,9 @@ class WarmSection:
     max_tokens: int = declare_setting(
         1200, "maximum tokens for what a session is told", limits=NumberRange(50, 100_000)
     )
+    at_failure: bool = declare_setting(
+        True, "tell the agent how a call that failed was fixed in earlier sessions of the project"
+    )
     control_share: float = declare_setting(
         0.1, "share of sessions that start cold, as a control group", limits=NumberRange(0, 1)
     )

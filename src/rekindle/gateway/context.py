@@ -23,6 +23,7 @@ from rekindle.types import (
     ResetPolicy,
     Role,
     Route,
+    Session,
     Source,
     Tokens,
     Usage,
@@ -37,6 +38,10 @@ BusyMode: TypeAlias = Literal["queue", "steer", "interrupt"]
 
 async def _is_never_busy(owner: str, session: str) -> bool:
     return False
+
+
+def _advise_nobody(session: Session, role: Role) -> Advisor | None:
+    return None
 
 
 def _describe_nothing() -> Mapping[str, JSON]:
@@ -54,9 +59,9 @@ class GatewayContext(NamedTuple):
     seconds. `build_tool_context` returns what tools may do for a role in a conversation. `is_busy`
     returns whether a session of an owner has running background processes. `platforms` are the connected
     ones, `homes` reads their home chats. A message is abandoned after `max_attempts` crashes.
-    `starter` warms up new sessions, `advise` knows how failures were fixed before. `gate` decides who
-    may talk; a terminal has none. A question to an owner about a tool call is open for
-    `approval_seconds`. `metrics` counts what happens. `persona` makes the system prompt;
+    `starter` warms up new sessions, `create_advisor` returns what a turn of a role is advised with
+    when a call fails. `gate` decides who may talk; a terminal has none. A question to an owner about
+    a tool call is open for `approval_seconds`. `metrics` counts what happens. `persona` makes the system prompt;
     `describe_session` returns what is stored with a new session: folder, branch, model settings.
     `program` is what holds sessions here, a gateway or a terminal. If another program holds the
     session of a conversation, wait for `session_wait` seconds, then go on in a copy; without a number,
@@ -81,7 +86,7 @@ class GatewayContext(NamedTuple):
     homes: Callable[[], Iterable[Source]] = _list_no_homes
     max_attempts: int = 3
     starter: WarmStarter | None = None
-    advise: Advisor | None = None
+    create_advisor: Callable[[Session, Role], Advisor | None] = _advise_nobody
     gate: Gate | None = None
     approval_seconds: float = 600.0
     metrics: Metrics = Metrics()

@@ -35,7 +35,7 @@ from rekindle.learning.warm_start import NewSession, begin_session
 from rekindle.routing.reset_policy import find_reset_reason
 from rekindle.routing.source import describe_source
 from rekindle.store.conversations.inbox import InboundMessage, OutboundMessage
-from rekindle.types import Message, ResetPolicy, Route, Session, Source, Usage
+from rekindle.types import Message, ResetPolicy, Role, Route, Session, Source, Usage
 
 from .access.approvals import make_approver
 from .access.speakers import find_least_role, find_role, get_speaker, may_join
@@ -143,10 +143,11 @@ class Conversation:
     ) -> AsyncGenerator[TurnEvent]:
         self._session, self.reset = session, route.reset
         token = CURRENT_SESSION.set(session.id)
+        role = await self._executor.run(find_least_role, self._context, self._joined)
         turn_context = TurnContext(
             model=self._context.model,
             toolbox=self._context.toolbox,
-            tool_context=await self._executor.run(self._build_tool_context, route),
+            tool_context=self._build_tool_context(route, role),
             opening=await build_opening(
                 self._context, inbound.source, route, session, read_run(inbound)
             ),
@@ -154,7 +155,7 @@ class Conversation:
             price=self._context.price,
             steering=self._collect_steering if self._context.busy_mode == "steer" else None,
             compress=self._compress,
-            advise=self._context.advise,
+            advise=self._context.create_advisor(session, role),
             key=self.key,
             append=partial(self._inbox.append_in_turn, inbound, self._context.instance),
             guard=self.hold.check,
@@ -171,9 +172,8 @@ class Conversation:
         finally:
             CURRENT_SESSION.reset(token)
 
-    def _build_tool_context(self, route: Route) -> ToolContext:
+    def _build_tool_context(self, route: Route, role: Role) -> ToolContext:
         """Build what the tools of the running turn may do."""
-        role = find_least_role(self._context, self._joined)
         tool_context = self._context.build_tool_context(route, role)
         if tool_context.approve is not None or tool_context.approval not in ("always", "dangerous"):
             return tool_context

@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from rekindle.config import Config
 from rekindle.errors import InvalidInput, NotFound, RekindleError
 from rekindle.experiments import experiment as trials
+from rekindle.judging.tool_kinds import classify_tool
 from rekindle.knowledge.notes.note import Recall
 from rekindle.knowledge.placebo import render_placebo
 from rekindle.knowledge.render import (
@@ -38,6 +39,7 @@ from rekindle.types import Message, Session, Template
 
 from .arms import ArmAssignment, draw_assignment, draw_cold_share, hash_to_fraction
 from .library import TemplateLibrary, update_index
+from .notes.owners import recall_for_owner_at_start
 from .notes.playbooks import find_project
 from .notes.recall import recall_at_start
 from .selection import (
@@ -215,9 +217,19 @@ class WarmStarter:
         return select_template(self._store, fitting, scope, new_session.text, new_session.tools)
 
     def recall_notes(self, new_session: NewSession) -> Recall:
-        """Recall what is known about the project of the session, unless many people share it."""
-        if self._shared or not new_session.folder:
+        """Recall what is known about the project of the session.
+
+        Where many people share the process: from sessions of the same owner only, and only if the
+        speaker may run commands.
+        """
+        if not new_session.folder:
             return Recall()
+        if self._shared:
+            shapes = {classify_tool(name).shape for name in new_session.tools}
+            owner = new_session.owner if "shell" in shapes else None
+            return recall_for_owner_at_start(
+                self._store, new_session.folder, new_session.text, owner
+            )
         return recall_at_start(self._store, new_session.folder, new_session.text)
 
     def _build_for_arm(self, new_session: NewSession, assignment: ArmAssignment | None) -> Prelude:

@@ -19,7 +19,6 @@ from .lab import NAME, MatrixLab
 
 try:
     import rekindle.platforms.matrix  # noqa: F401
-
     from tests.matrix.people import Device
 except ImportError as error:
     warnings.warn(f"THE CHAT WITH THE AGENT IS NOT TESTED: {error}", stacklevel=1)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.warm import agent, arms, command, course, model
+from bench.warm import agent, arms, command, course, model, sets
 from bench.warm.course import Course
 from bench.warm.handbook import WAYS, first_message
 from bench.warm.model import NoModel, Served
@@ -111,8 +111,8 @@ def test_only_tasks_to_learn_from_come_with_the_way_they_are_done() -> None:
 def test_each_arm_differs_from_cold_by_what_it_is_given_alone(tmp_path: Path, store: Store) -> None:
     past = arms.Past(store, bells(store, tmp_path / "w"))
     given = {a: past.given(a, store.begin(), BELL, tmp_path / "w") for a in arms.ARMS}
-    assert given["cold"].opening == (Message("system", agent.SYSTEM),)
-    assert all(one.opening[0].text.startswith(agent.SYSTEM) for one in given.values())
+    assert given["cold"].opening == (Message("system", sets.FIRST_SYSTEM),)
+    assert all(one.opening[0].text.startswith(sets.FIRST_SYSTEM) for one in given.values())
     said = {arm: repr(one.opening) for arm, one in given.items()}
     assert "carillon test --bells" in said["warm"]
     assert "General notes:" in said["placebo"]
@@ -167,7 +167,7 @@ def test_the_model_is_told_that_it_must_call_as_long_as_nothing_went_well(
     with ScriptedModel({"turns": [{"user": task.ask, "steps": steps}]}) as model:
         session = store.begin()
         store.append(session, Message("user", task.ask))
-        begun = [Message("system", agent.SYSTEM)]
+        begun = [Message("system", sets.FIRST_SYSTEM)]
         doing = agent.do(
             store, Served(model.url, "m", 0), session, task, tmp_path / "quayside", begun
         )
@@ -267,7 +267,7 @@ def test_the_command_goes_from_nothing_to_the_table(
 ) -> None:
     monkeypatch.setattr(command, "Course", partial(Course, root=tmp_path))
     monkeypatch.setattr(model, "serving", lambda *_: nullcontext(served))
-    args = argparse.Namespace(step="run", model="1.5b", slice=True, threads=1)
+    args = argparse.Namespace(step="run", model="1.5b", slice=True, threads=1, tasks="first")
     command.run(args)
     told = capsys.readouterr().out
     assert "15 training sessions, 15 of them did their task" in told

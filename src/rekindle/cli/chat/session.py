@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +19,7 @@ from rekindle.agent.toolkit import (
     open_model,
     open_toolkit,
 )
-from rekindle.agent.tools.tool import Approver, Tool, ToolContext, ToolResult
+from rekindle.agent.tools.tool import Approver, Tool, ToolContext
 from rekindle.agent.turn import Advisor
 from rekindle.cli.store_access import (
     get_login_name,
@@ -34,7 +34,7 @@ from rekindle.gateway.context import GatewayContext, derive_owner
 from rekindle.gateway.memory.tool import create_memory_tool
 from rekindle.gateway.process_reports import make_busy_check
 from rekindle.gateway.turns.inbound import is_command
-from rekindle.learning.notes.recall import recall_at_failure
+from rekindle.learning.notes.advice import create_project_advisor
 from rekindle.learning.warm_session_tool import create_tool_from_config
 from rekindle.learning.warm_start import WarmStarter, create_warm_starter
 from rekindle.processes.from_config import create_client
@@ -52,7 +52,6 @@ from rekindle.types import (
     Route,
     Session,
     Source,
-    ToolCall,
 )
 
 from .conversation import ChatConversation, TurnInterrupted, TurnResult
@@ -357,7 +356,7 @@ def _create_context(
         is_busy=make_busy_check(agent.processes, executor),
         max_attempts=setup.config.gateway.turn_attempts,
         starter=_create_warm_starter(setup, agent.model),
-        advise=_create_advisor(setup),
+        create_advisor=_choose_advisor(setup),
         persona=build_persona_settings(setup.config),
         describe_session=lambda: facts,
         program="terminal",
@@ -365,21 +364,12 @@ def _create_context(
     )
 
 
-def _create_advisor(setup: _ChatSetup) -> Advisor | None:
-    """Return what recalls how failures were fixed in this folder's project."""
-    if setup.options.cold or not setup.config.warm.enabled:
-        return None
-    folder = str(Path.cwd())
-
-    def advise(call: ToolCall, result: ToolResult) -> str:
-        from rekindle.judging.judge import judge_call
-
-        if not judge_call(call, result.to_message(call)).failed:
-            return ""
-        arguments, text = call.arguments, result.content
-        return recall_at_failure(setup.store, folder, call.name, arguments, text).text
-
-    return advise
+def _choose_advisor(setup: _ChatSetup) -> Callable[[Session, Role], Advisor | None]:
+    """Return what recalls how failures were fixed in this folder's project, if that is wanted."""
+    warm = setup.config.warm
+    wanted = warm.enabled and warm.at_failure and not setup.options.cold
+    advisor = create_project_advisor(setup.store, str(Path.cwd())) if wanted else None
+    return lambda session, role: advisor
 
 
 def _create_warm_starter(setup: _ChatSetup, model: Model) -> WarmStarter | None:

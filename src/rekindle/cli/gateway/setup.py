@@ -76,7 +76,7 @@ def set_up_platform(
     path = write_settings(kind.name, config.home, values)
     print_line(f"Wrote {path}.")
     _add_platform(config.file, config.gateway.platforms, kind.name)
-    _allow_owner(kind, owner or _ask_owner(kind))
+    _set_owner(kind, owner or _ask_owner(kind))
     print_line("Start the gateway with `rekindle gateway run`.")
 
 
@@ -180,7 +180,7 @@ def _ask_owner(kind: PlatformKind) -> str:
     return str(typer.prompt(question, default="", show_default=False, err=True)).strip()
 
 
-def _allow_owner(kind: PlatformKind, user: str) -> None:
+def _set_owner(kind: PlatformKind, user: str) -> None:
     if not user:
         print_line(
             "To be let in, write to the bot, then run `rekindle gateway pair CODE -r owner`."

@@ -47,6 +47,7 @@ from rekindle.types import JSON, Price, Role, Route, Source
 
 from .health import serve_health
 from .instance import GatewayInstance, claim_instance
+from .learning import choose_advisors, learn_meanwhile
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +105,8 @@ async def _run_until_stopped(config: Config, store: Store, instance: GatewayInst
                 context, platforms, options=build_gateway_options(config), processes=processes
             )
             _install_signal_handlers(gateway)
-            async with serve_health(gateway, config.gateway.health_port) as port:
+            learning = learn_meanwhile(config, executor)
+            async with learning, serve_health(gateway, config.gateway.health_port) as port:
                 before = time.time() - config.gateway.keep_days * 86_400
                 delete_old_copies(config.home / "sent-files", before)
                 instance.write_status({"pid": os.getpid(), "port": port, "instance": instance.name,
@@ -126,7 +128,7 @@ def build_gateway_context(
     price: Price,
 ) -> GatewayContext:
     """Build the context shared by all conversations from the settings."""
-    settings, workdir = config.gateway, Path(config.gateway.workdir)
+    settings, workdir = config.gateway, Path(config.gateway.workdir).absolute()
     workdir.mkdir(parents=True, exist_ok=True, mode=0o700)
     return GatewayContext(
         executor=executor,
@@ -147,13 +149,11 @@ def build_gateway_context(
         starter=create_warm_starter(
             config, executor.store, shows_calls=model.accepts_foreign_calls, shared=True
         ),
+        create_advisor=choose_advisors(config, executor.store, str(workdir)),
         gate=Gate(executor.store.people, build_access_rules(config), executor.store.links),
         approval_seconds=settings.approval_seconds,
         persona=build_persona_settings(config),
-        describe_session=lambda: {
-            "git_branch": find_branch(workdir),
-            "model_config": build_model_config(config, model),
-        },
+        describe_session=lambda: _describe_session(config, model, workdir),
     )
 
 
@@ -198,6 +198,14 @@ def _get_notes(
     found = notes.setdefault(route.session, {})
     found[ROUTE_KEY_NOTE] = route.key
     return found
+
+
+def _describe_session(config: Config, model: Model, folder: Path) -> dict[str, JSON]:
+    return {
+        "cwd": str(folder),
+        "git_branch": find_branch(folder),
+        "model_config": build_model_config(config, model),
+    }
 
 
 def _make_speaker_check(config: Config, store: Store) -> Callable[[Source], bool]:

@@ -17,6 +17,7 @@ MAX_CHECKS = 8
 MAX_RED_TESTS = 10
 _MAX_RESULT_CHARS = 60_000
 _PATH_KEYS = ("file_path", "path", "filePath", "filename", "notebook_path", "target_file")
+_PATCHED_FILE = re.compile(r"^\*{3} (?:Add|Update|Delete) File: (\S{1,200})[ \t]*$", re.MULTILINE)
 _NO_RESULT = Message("tool")
 # A failed test as Go, pytest and cargo name it.
 _RED_TEST = re.compile(
@@ -58,6 +59,26 @@ def read_path(call: ToolCall, root: str) -> str | None:
     arguments = Evidence(call, _NO_RESULT).arguments
     value = next((arguments[key] for key in _PATH_KEYS if arguments.get(key)), None)
     return relativize_path(value, root) if isinstance(value, str) else None
+
+
+def list_used_files(call: ToolCall, forms: Sequence[CommandForm], root: str) -> list[str]:
+    """Return the files of the repository that a call uses: by its arguments, a patch or a command."""
+    if (path := read_path(call, root)) is not None:
+        return [path]
+    written = read_command(call) or _read_patch(call)
+    patched = (relativize_path(path, root) for path in _PATCHED_FILE.findall(written))
+    read = (path for form in forms if is_everyday(form.key) for path in form.files)
+    return list(dict.fromkeys(path for path in (*patched, *read) if path))
+
+
+def _read_patch(call: ToolCall) -> str:
+    """Return the patch that a call applies; empty if it is for something else."""
+    if "patch" not in call.name:
+        return ""
+    values = Evidence(call, _NO_RESULT).arguments.values()
+    texts = [one for one in values if isinstance(one, str)]
+    raw = [call.arguments] if isinstance(call.arguments, str) else []
+    return "\n".join([*texts, *raw])[:_MAX_RESULT_CHARS]
 
 
 def is_edit(call: ObservedCall) -> bool:

@@ -12,7 +12,14 @@ from rekindle.shell.command_reader import drop_heredocs, iter_tokens, unwrap_she
 from rekindle.shell.risk import find_line_effects
 from rekindle.shell.wrappers import is_assignment
 
-from .harmless import is_subcommand, keep_assignment, keep_option, keep_path, keep_value
+from .harmless import (
+    is_file_name,
+    is_subcommand,
+    keep_assignment,
+    keep_option,
+    keep_path,
+    keep_value,
+)
 
 MAX_COMMAND_CHARS = 4_000
 MAX_FORMS = 12
@@ -54,6 +61,7 @@ _DEEP_WORDS = split_words(
     submodule image container volume network run-script
     """
 )
+_PATTERN_FIRST = split_words("rg grep egrep fgrep sed awk jq yq fd")
 _INTERPRETERS = split_words("python python3 node bash sh zsh ruby perl deno bun tsx ts-node php")
 
 
@@ -67,10 +75,16 @@ class CommandForm(NamedTuple):
     @property
     def files(self) -> list[str]:
         """The files of the repository that it names."""
-        words = (word.removeprefix("./") for word in self.text.split()[1:])
-        named = [one for one in words if "." in one.rsplit("/", 1)[-1] and "*" not in one]
+        words = [one for one in self.text.split()[1:] if one[0] != "-" and "=" not in one]
+        if self.key in _PATTERN_FIRST:
+            words = words[1:]  # what it searches for may look like a file
+        named = (one.removeprefix("./") for one in words if "*" not in one)
         folder = f"{self.folder}/" if self.folder else ""
-        return [folder + one for one in named if one[0] not in "-/.<" and "=" not in one]
+        return [
+            folder + one
+            for one in named
+            if one and one[0] not in "/<~" and one[:2] != ".." and is_file_name(one.rsplit("/")[-1])
+        ]
 
 
 class CommandLine(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from rekindle.knowledge.tokens import estimate_text_tokens
@@ -16,11 +17,13 @@ from rekindle.types import Message, ToolCall
 
 from .calls import list_red_tests, read_forms, read_path
 from .command_forms import CommandForm, can_be_fixed, is_everyday
+from .harmless import is_file_name
 from .note import (
     NO_DECISIONS,
     NoteDecisions,
     Recall,
     RecalledNote,
+    describe_command,
     describe_fix,
     describe_form,
     describe_red_test,
@@ -32,6 +35,7 @@ from .records import Fix
 
 MAX_FAILURE_TOKENS = 120
 MAX_FAILURE_NOTES = 2
+MAX_SIMILAR_PATHS = 3  # to one that does not exist
 MIN_FOREIGN_LIKENESS = 0.6  # of the failure of another command
 MIN_HIT_RATE = 0.35  # of a note on earlier failures
 FIX_BONUS = 0.25  # in the order of notes: what failed and was fixed says more than what works
@@ -45,6 +49,9 @@ _USAGE_ERROR = re.compile(
     r"|missing (?:script|argument)|no go files|no tests? (?:found|ran)|not permitted|permission denied"
     r"|not a git repo"
 )
+_HELP = re.compile(r"(?im)^\s{0,8}usage:\s+\S+ .*\n(?:.*\n){0,12}.*--")
+# A server answered, so that the command was called in the right way.
+_SERVER_ERROR = re.compile(r"(?i)\bhttp[ /]{0,2}[45]\d\d\b|\"status\": ?\"?[45]\d\d")
 _MISSING_FILE = re.compile(
     r"(?i)no such file|does not exist|not found|cannot find|can't open|no matches found"
     r"|did not match any|unknown revision or path"
@@ -91,14 +98,18 @@ def recall_failure(
     words = frozenset(word for form in forms for word in form.text.split())
     failure = _Failure(forms, frozenset(describe_look(result)), words)
     notes = _recall_red_tests(playbook, result) + suggest_paths(playbook, root, call, result)
-    notes += _choose_notes(playbook, failure, is_usage_error(result))
+    if not list_red_tests(result):  # which says nothing against the command
+        notes += _choose_notes(playbook, failure, is_usage_error(result))
     unique = {note.text: note for note in notes if note.id not in decisions.retired}
     return _render_failure(list(unique.values())[:MAX_FAILURE_NOTES])
 
 
 def is_usage_error(result: str) -> bool:
-    """Return whether a result says that the command was called in a wrong way or place."""
-    return _USAGE_ERROR.search(result[-4_000:]) is not None
+    """Return whether a result says that the command was called in a wrong way, but not in which one."""
+    end = result[-4_000:]
+    if _SERVER_ERROR.search(end) or _HELP.search(end):
+        return False  # the program says itself what it expects
+    return _USAGE_ERROR.search(end) is not None
 
 
 # ── what to say, and would it have helped?
@@ -124,8 +135,10 @@ def _choose_notes(playbook: Playbook, failure: _Failure, usage_error: bool) -> l
     scored.sort(key=lambda one: (-one[0], one[1].note.text))
     chosen: list[RecalledNote] = []
     told: set[str] = set()
+    commands: set[str | None] = set()
     for _, one in scored:
-        if not one.words <= told:  # says something that the notes before it do not
+        if not (one.words <= told or one.note.command in commands):  # says something new
+            commands.add(one.note.command)
             chosen.append(one.note)
             told |= one.words
     return chosen
@@ -150,11 +163,18 @@ def _iter_suggestions(
         if item.name not in keys or is_everyday(item.name):
             continue
         never_worked = known.isdisjoint(form.text for form in item.forms)
-        for form in item.forms:
-            words = _list_words(form.text) - failure.words
-            if words and form.sessions > 1:
-                likely = 0.5 if usage_error and never_worked else 0.0
-                yield _Suggestion(describe_form(form), words, likely)
+        added = {
+            form: words
+            for form in item.forms
+            if form.sessions > 1 and (words := _list_words(form.text) - failure.words)
+        }
+        if usage_error and never_worked and added:
+            # It never worked like this; nobody knows which of the usual ways is meant.
+            words = frozenset[str]().union(*added.values())
+            yield _Suggestion(describe_command(item, playbook), words, 0.5)
+            continue
+        for form, words in added.items():
+            yield _Suggestion(describe_form(form), words, 0.0)
 
 
 def _has_setting(words: frozenset[str]) -> bool:
@@ -229,9 +249,12 @@ def _recall_red_tests(playbook: Playbook, result: str) -> list[RecalledNote]:
 
 
 def suggest_paths(playbook: Playbook, root: str, call: ToolCall, result: str) -> list[RecalledNote]:
-    """Return known files with a name like that of the one that was not found, or where it is."""
+    """Return known files like the one that was not found, or where it is, or those beside it."""
     lines = [line for line in result[-4_000:].splitlines() if _MISSING_FILE.search(line[:1_000])]
-    named = [path for form in read_forms(call, root) for path in form.files]
+    if not lines:
+        return []
+    forms = read_forms(call, root)
+    named = [path for form in forms for path in (*form.files, *_list_patterns(form))]
     if (path := read_path(call, root)) is not None:
         named.append(path)
     known = frozenset(playbook.paths)
@@ -243,10 +266,21 @@ def suggest_paths(playbook: Playbook, root: str, call: ToolCall, result: str) ->
             text = f"`{path}` is below the folder of the project: run it there (`cd {root}`)."
             found.append(RecalledNote(make_note_id("place", path), "place", text, path=path))
             continue
-        for similar in _find_similar_paths(path, playbook.paths):
-            text = f"`{path}` does not exist; earlier sessions used `{similar}`."
-            found.append(RecalledNote(make_note_id("place", similar), "place", text, path=similar))
+        similar = [*_find_similar_paths(path, playbook.paths), *_find_neighbors(path, playbook)]
+        if similar:
+            similar = list(dict.fromkeys(similar))[:MAX_SIMILAR_PATHS]
+            names = ", ".join(f"`{one}`" for one in similar)
+            text = f"`{path}` does not exist; earlier sessions used {names}."
+            note_id = make_note_id("place", *similar)
+            found.append(RecalledNote(note_id, "place", text, path=similar[0]))
     return found
+
+
+def _list_patterns(form: CommandForm) -> list[str]:
+    """Return the patterns of files that a command names."""
+    folder = f"{form.folder}/" if form.folder else ""
+    words = (word.removeprefix("./") for word in form.text.split()[1:])
+    return [folder + one for one in words if "*" in one and "/" in one and one[0] not in "-/<"]
 
 
 def _find_similar_paths(path: str, known: Sequence[str]) -> list[str]:
@@ -256,7 +290,21 @@ def _find_similar_paths(path: str, known: Sequence[str]) -> list[str]:
     if same:
         return same[:2]
     beside = {one.rpartition("/")[2]: one for one in known if one.rpartition("/")[0] == folder}
+    if "*" in name:
+        return [beside[one] for one in beside if fnmatchcase(one, f"*{name}")][:MAX_SIMILAR_PATHS]
     return [beside[one] for one in get_close_matches(name, beside, n=1, cutoff=0.7)]
+
+
+def _find_neighbors(path: str, playbook: Playbook) -> list[str]:
+    """Return the files of the same folder that most sessions used: the one looked for may be there."""
+    folder, sign, _ = path.rpartition("/")
+    beside = [
+        one
+        for one in playbook.files
+        if sign and one.name.rpartition("/")[0] == folder and is_file_name(one.name.rsplit("/")[-1])
+    ]
+    beside.sort(key=lambda one: (-len(one.sessions), one.name))
+    return [one.name for one in beside[:MAX_SIMILAR_PATHS]]
 
 
 def _render_failure(notes: Sequence[RecalledNote]) -> Recall:

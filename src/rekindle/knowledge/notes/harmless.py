@@ -47,6 +47,12 @@ _EXTENSIONS = split_words(
     tfvars tmpl toml tpl ts tsv tsx txt vue wasm webp work xml yaml yml zig zip zsh
     """
 )
+_PLAIN_FILES = split_words(
+    """
+    Makefile Dockerfile Containerfile Justfile justfile Rakefile Gemfile Procfile Jenkinsfile Vagrantfile
+    Brewfile LICENSE CODEOWNERS .gitignore .dockerignore .gitattributes .editorconfig
+    """
+)
 # Words that programs take as subcommands; any other word may be somebody's value.
 _SUBCOMMANDS = split_words(
     """
@@ -151,6 +157,12 @@ def keep_path(path: str) -> str | None:
     if not parts or any(_SEGMENT.fullmatch(part) is None or _is_random(part) for part in parts):
         return None
     return path
+
+
+def is_file_name(name: str) -> bool:
+    """Return whether a name is that of a file: with a known extension, or one that files have."""
+    _, dot, extension = name.rpartition(".")
+    return name in _PLAIN_FILES or (bool(dot) and extension.lower() in _EXTENSIONS)
 
 
 def _looks_like_host(segment: str, *, is_whole: bool) -> bool:

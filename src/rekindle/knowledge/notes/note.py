@@ -12,7 +12,8 @@ import msgspec
 from rekindle.errors import InvalidInput
 from rekindle.knowledge.wishes.records import Wish
 
-from .playbook import CommandForms, KnownFix, Playbook, PlaybookItem, Routine
+from .playbook import KnownFix, Playbook, Routine
+from .records import CommandForms, PlaybookItem
 
 MAX_VARIANTS = 10
 MAX_FILE_VARIANTS = 2

@@ -18,9 +18,9 @@ from .calls import (
     find_checks,
     find_red_tests,
     is_edit,
+    list_used_files,
     read_command,
     read_forms,
-    read_path,
 )
 from .command_forms import CommandForm, can_be_fixed, is_everyday
 from .programs import get_program
@@ -58,16 +58,13 @@ def observe_session(
     """Observe a session that worked in the folder `root`; `turns` is what its user said."""
     commands: dict[CommandForm, list[int]] = {}
     files: dict[str, int] = {}
-    shell_files: dict[str, None] = {}
     said = "\n".join([request, *(one.text for one in turns)])
     lines = [read_forms(one.call, root) for one in calls]
     for one, forms in zip(calls, lines, strict=True):
         for form in () if one.is_refused else forms:
             counts = commands.setdefault(form, [0, 0])
             counts[bool(one.failed)] += 1
-            if one.failed is False and is_everyday(form.key):
-                shell_files.update(dict.fromkeys(form.files))
-        if one.failed is False and (path := read_path(one.call, root)):
+        for path in list_used_files(one.call, forms, root) if one.failed is False else ():
             files[path] = files.get(path, 0) + 1
     return SessionObservation(
         session=session,
@@ -80,7 +77,6 @@ def observe_session(
         ),
         files=tuple(FileUse(path, count) for path, count in files.items()),
         fixes=tuple(_find_fixes(calls, lines)),
-        shell_files=tuple(path for path in shell_files if path not in files),
         programs=_find_named_programs(commands, said),
         remotes=tuple(_find_remotes(calls)),
         checks=find_checks(calls, lines),
@@ -109,10 +105,8 @@ def _find_echoes(
             else:
                 clean.add(form.text)
                 foreign.add_command(form.text)
-        path = read_path(one.call, root)
-        named = [file for form in forms if is_everyday(form.key) for file in form.files]
         if one.failed is False:
-            foreign.add_files([*named, path] if path else named)
+            foreign.add_files(list_used_files(one.call, forms, root))
         foreign.add_result(one.call, one.result.partition(ADVICE_MARK)[0])
     return echoes
 

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
 from rekindle.knowledge.wishes.records import Wish
 
 from .programs import get_program, is_known_program
-from .records import Fix, SessionObservation, hash_word
+from .records import (
+    ArgumentUse,
+    CommandForms,
+    Fix,
+    PlaybookItem,
+    PlaybookSession,
+    SessionObservation,
+    hash_word,
+)
+from .scoring import COMMAND_WEIGHTS, FILE_WEIGHTS, estimate_shift
 
 MAX_SESSIONS = 300  # the newest ones; older ones say little about today
 MAX_FORMS = 4  # per command
@@ -21,43 +30,6 @@ MAX_WISHES = 50
 MIN_ROUTINE_SHARE = 0.4  # of the sessions with a commit
 MAX_RED_TEST_AGE = 30  # sessions; a test that was red long ago may be green now
 MAX_PATHS = 3_000
-
-
-class PlaybookSession(msgspec.Struct, array_like=True, frozen=True):
-    """A session that the playbook was learned from."""
-
-    id: str
-    started: float
-    words: tuple[int, ...]
-
-
-class ArgumentUse(msgspec.Struct, array_like=True, frozen=True):
-    """An argument of a command, with the slot behind it, and the number of sessions that used it."""
-
-    text: str
-    sessions: int
-
-
-class CommandForms(msgspec.Struct, array_like=True, frozen=True):
-    """A form of a command: its text and folder, and how often it worked and failed."""
-
-    text: str
-    folder: str
-    sessions: int
-    worked: int
-    failed: int
-
-
-class PlaybookItem(msgspec.Struct, array_like=True, frozen=True):
-    """A command or a file, and the numbers of the sessions that used it, oldest first."""
-
-    name: str
-    sessions: tuple[int, ...]
-    uses: int
-    worked: int = 0
-    failed: int = 0
-    forms: tuple[CommandForms, ...] = ()
-    arguments: tuple[ArgumentUse, ...] = ()
 
 
 class KnownFix(msgspec.Struct, array_like=True, frozen=True):
@@ -86,6 +58,8 @@ class Playbook(msgspec.Struct, array_like=True, frozen=True):
     routine: Routine | None = None
     red_tests: tuple[PlaybookItem, ...] = ()
     wishes: tuple[Wish, ...] = ()
+    command_shift: float = 0.0  # of the estimates for this project, see `estimate_shift`
+    file_shift: float = 0.0
 
 
 def build_playbook(
@@ -100,15 +74,20 @@ def build_playbook(
         own = form.split()[0]
         return is_known_program(key) or "/" in own or hash_word(get_program(key)) in named
 
+    sessions = tuple(PlaybookSession(one.session, one.started, one.words) for one in newest)
+    commands = tuple(_collect_commands(newest, is_trusted))
+    files = tuple(_collect_files(newest))
     return Playbook(
-        sessions=tuple(PlaybookSession(one.session, one.started, one.words) for one in newest),
-        commands=tuple(_collect_commands(newest, is_trusted)),
-        files=tuple(_collect_files(newest)),
+        sessions=sessions,
+        commands=commands,
+        files=files,
         fixes=tuple(_collect_fixes(newest, is_trusted)),
         paths=tuple(_collect_paths(newest)),
         routine=_find_routine(newest, lambda key: is_trusted(key, key)),
         red_tests=tuple(_collect_red_tests(newest)),
         wishes=tuple(wishes)[:MAX_WISHES],
+        command_shift=estimate_shift(sessions, commands, COMMAND_WEIGHTS),
+        file_shift=estimate_shift(sessions, files, FILE_WEIGHTS),
     )
 
 
@@ -160,7 +139,7 @@ def _collect_commands(
             counts[1] += use.worked
             counts[2] += use.failed
     for key, sessions in used.items():
-        forms[key] = _join_rare_forms(forms[key])
+        forms[key] = _join_rare_forms(forms[key], {*key.split(" ")})
         ranked = sorted(  # what several sessions ran alike says more than a form with slots
             forms[key].items(),
             key=lambda one: ("<path>" in one[0][0], -one[1][0], -one[1][1], len(one[0][0])),
@@ -210,26 +189,37 @@ def _rank_arguments(used: Counter[str]) -> list[ArgumentUse]:
 
 
 def _join_rare_forms(
-    forms: dict[tuple[str, str], list[int]],
+    forms: dict[tuple[str, str], list[int]], names: AbstractSet[str]
 ) -> dict[tuple[str, str], list[int]]:
     """Join forms that single sessions used: what they were run with belongs to those sessions."""
     found: dict[tuple[str, str], list[int]] = {}
     for (text, folder), counts in forms.items():
-        shown = (text if counts[0] > 1 and "/tmp/" not in text else _hide_paths(text), folder)
+        shown = (
+            text if counts[0] > 1 and "/tmp/" not in text else _hide_values(text, names),
+            folder,
+        )
         total = found.setdefault(shown, [0, 0, 0])
         for index, count in enumerate(counts):
             total[index] += count
     return found
 
 
-def _hide_paths(text: str) -> str:
+def _hide_values(text: str, names: AbstractSet[str]) -> str:
+    """Return a form with slots for its paths and numbers; `names` are of the command itself."""
     program, *words = text.split(" ")
-    hidden = ["<path>" if "/" in one or "." in one.strip(".") else one for one in words]
-    kept = [
-        one if one in ("./...", ".") or one[0] == "-" or "=" in one else hide
-        for one, hide in zip(words, hidden, strict=True)
-    ]
-    return " ".join([program, *(one for one, _ in groupby(kept) if one)])
+
+    def hide(word: str) -> str:
+        if word in ("./...", ".") or word[0] == "-" or "=" in word or word in names:
+            return word
+        if "/" in word or "." in word.strip("."):
+            return "<path>"
+        return "<value>" if word.isdigit() else word
+
+    kept = list[str]()
+    for word in map(hide, words):
+        if word and not (word == "<path>" and kept[-1:] == ["<path>"]):
+            kept.append(word)
+    return " ".join([program, *kept])
 
 
 def _collect_files(observations: Sequence[SessionObservation]) -> Iterable[PlaybookItem]:
@@ -307,5 +297,4 @@ def _collect_paths(observations: Sequence[SessionObservation]) -> list[str]:
 
 def list_paths(observation: SessionObservation) -> list[str]:
     """Return the paths of the files that a session used, by a tool or by a command."""
-    paths = (*(file.path for file in observation.files), *observation.shell_files)
-    return [path for path in paths if "." in path.rsplit("/", 1)[-1]]
+    return [file.path for file in observation.files if "." in file.path.rsplit("/", 1)[-1]]

@@ -22,8 +22,19 @@ from .note import (
     describe_wish,
     list_notes,
 )
-from .playbook import KnownFix, Playbook, PlaybookItem
-from .scoring import Scorer, Weights, estimate_probability
+from .playbook import KnownFix, Playbook
+from .records import PlaybookItem, hash_words
+from .scoring import (
+    COMMAND_WEIGHTS,
+    FILE_WEIGHTS,
+    MIN_EARLIER_SESSIONS,
+    Features,
+    Scorer,
+    Weights,
+    add_name_words,
+    compute_logit,
+    compute_probability,
+)
 
 MAX_START_TOKENS = 600
 MAX_COMMANDS = 14
@@ -32,11 +43,23 @@ MAX_WISHES = 5
 MAX_FIXES = 3
 MAX_RED_TESTS = 4
 MIN_FIX_SESSIONS = 2  # with different requests: a fork repeats what its parent did
-MIN_COMMAND_PROBABILITY = 0.15
-MIN_FILE_PROBABILITY = 0.09
-COMMAND_WEIGHTS = Weights(0.934, 1.321, -0.061, 0.244, 1.768, -0.284, 0.258)
-FILE_WEIGHTS = Weights(-0.805, 0.602, 0.778, 0.48, 2.362, 0.591, 0.083)
+# A session needs few commands and many files, so that files are told that are less likely.
+MIN_COMMAND_PROBABILITY = 0.35
+MIN_FILE_PROBABILITY = 0.2
+MIN_EARLY_PROBABILITY = 0.2  # of a command in a project with few sessions, in which little is known
+MIN_NAMED_PROBABILITY = 0.15  # if the request names it
+MIN_FITTING_SHARE = 0.3  # of sessions with a similar request, for a command that is seldom used
 _KIND_ORDER = ("wish", "command", "workflow", "pitfall", "baseline", "place")
+
+
+class _Limits(NamedTuple):
+    """Which items are told: how estimates are made, how many, and how well they must fit instead."""
+
+    weights: Weights
+    probability: float
+    shift: float
+    most: int
+    fitting_share: float = 2.0  # of the sessions with a similar request; more than 1 for never
 
 
 class _Candidate(NamedTuple):
@@ -58,16 +81,35 @@ def recall_start(
     added = [note for note in written if note.id not in known | decisions.retired]
     if not playbook.sessions:
         return _render_start(playbook, added)
-    scorer = Scorer(playbook, request)
+    scorer = Scorer(playbook.sessions, hash_words(request), request)
+    is_early = len(playbook.sessions) < MIN_EARLIER_SESSIONS
     commands = _choose_items(
-        scorer, playbook.commands, COMMAND_WEIGHTS, MIN_COMMAND_PROBABILITY, MAX_COMMANDS
+        scorer.describe_items(add_name_words(playbook.commands)),
+        playbook.commands,
+        _Limits(
+            COMMAND_WEIGHTS,
+            MIN_EARLY_PROBABILITY if is_early else MIN_COMMAND_PROBABILITY,
+            playbook.command_shift,
+            MAX_COMMANDS,
+            MIN_FITTING_SHARE,
+        ),
     )
-    files = _choose_items(scorer, playbook.files, FILE_WEIGHTS, MIN_FILE_PROBABILITY, MAX_FILES)
+    files = _choose_items(
+        scorer.describe_items(add_name_words(playbook.files)),
+        playbook.files,
+        _Limits(FILE_WEIGHTS, MIN_FILE_PROBABILITY, playbook.file_shift, MAX_FILES),
+    )
+    likely = {one.item.name for one in commands}
+    routine = (
+        playbook.routine
+        if playbook.routine and likely.issuperset(playbook.routine.commands)
+        else None
+    )
     notes = [
         *map(describe_wish, playbook.wishes[:MAX_WISHES]),
         *(describe_command(one.item, playbook) for one in commands),
-        *([describe_routine(playbook.routine, playbook)] if playbook.routine else []),
-        *(describe_fix(one, playbook) for one in _find_common_fixes(playbook)),
+        *([describe_routine(routine, playbook)] if routine else []),
+        *(describe_fix(one, playbook) for one in _find_common_fixes(playbook, likely)),
         *(describe_red_test(one, playbook) for one in _find_red_tests(playbook)),
         *(describe_file(one.item, playbook) for one in files),
     ]
@@ -79,8 +121,8 @@ def recall_start(
     return _render_start(playbook, [*added, *notes])
 
 
-def _find_common_fixes(playbook: Playbook) -> list[KnownFix]:
-    """Return the fixes that several independent sessions needed, the latest first."""
+def _find_common_fixes(playbook: Playbook, likely: AbstractSet[str]) -> list[KnownFix]:
+    """Return the fixes of likely commands that several independent sessions needed, the latest first."""
 
     def count_requests(one: KnownFix) -> int:
         return len({playbook.sessions[number].words for number in one.sessions})
@@ -88,7 +130,9 @@ def _find_common_fixes(playbook: Playbook) -> list[KnownFix]:
     common = [
         one
         for one in playbook.fixes
-        if one.fix.is_informative and count_requests(one) >= MIN_FIX_SESSIONS
+        if one.fix.is_informative
+        and one.fix.key in likely
+        and count_requests(one) >= MIN_FIX_SESSIONS
     ]
     return sorted(common, key=lambda one: -one.sessions[-1])[:MAX_FIXES]
 
@@ -100,14 +144,16 @@ def _find_red_tests(playbook: Playbook) -> list[PlaybookItem]:
 
 
 def _choose_items(
-    scorer: Scorer, items: Sequence[PlaybookItem], weights: Weights, minimum: float, limit: int
+    described: Sequence[Features], items: Sequence[PlaybookItem], limits: _Limits
 ) -> list[_Candidate]:
-    scored = [
-        _Candidate(estimate_probability(features, weights), item)
-        for item, features in zip(items, scorer.describe_items(items), strict=True)
-    ]
-    likely = [one for one in scored if one.probability >= minimum]
-    return sorted(likely, key=lambda one: (-one.probability, one.item.name))[:limit]
+    """Return the items that the session will probably use, the likeliest first."""
+    likely: list[_Candidate] = []
+    for item, features in zip(items, described, strict=True):
+        probability = compute_probability(compute_logit(features, limits.weights) + limits.shift)
+        least = MIN_NAMED_PROBABILITY if features.is_named else limits.probability
+        if probability >= least or features.fitting_share >= limits.fitting_share:
+            likely.append(_Candidate(probability, item))
+    return sorted(likely, key=lambda one: (-one.probability, one.item.name))[: limits.most]
 
 
 def _render_start(playbook: Playbook, notes: Sequence[RecalledNote]) -> Recall:

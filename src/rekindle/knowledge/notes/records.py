@@ -14,7 +14,7 @@ import msgspec
 from rekindle.judging.rules.text_patterns import split_words
 from rekindle.knowledge.wishes.records import SessionWish
 
-OBSERVATION_VERSION = 3
+OBSERVATION_VERSION = 4
 ADVICE_MARK = "[From earlier sessions in this project]"  # before advice in the result of a call
 MAX_REQUEST_CHARS = 6_000
 MAX_REQUEST_WORDS = 120
@@ -71,15 +71,51 @@ class SessionObservation(msgspec.Struct, array_like=True, frozen=True):
     started: float
     words: tuple[int, ...]  # of the request, hashed
     commands: tuple[CommandUse, ...]
-    files: tuple[FileUse, ...]
+    files: tuple[FileUse, ...]  # used by a tool, a patch or a command
     fixes: tuple[Fix, ...]
-    shell_files: tuple[str, ...] = ()  # read or searched by a command, not by a tool for files
     programs: tuple[int, ...] = ()  # programs that the user named, hashed
     remotes: tuple[str, ...] = ()  # that git named
     checks: tuple[str, ...] | None = None  # commands before the last commit, by key
     red_tests: tuple[str, ...] = ()  # that failed before the session changed a file
     wishes: tuple[SessionWish, ...] = ()
     echoes: tuple[str, ...] = ()  # forms that may follow what a stranger wrote
+
+
+class PlaybookSession(msgspec.Struct, array_like=True, frozen=True):
+    """A session that the playbook was learned from."""
+
+    id: str
+    started: float
+    words: tuple[int, ...]
+
+
+class ArgumentUse(msgspec.Struct, array_like=True, frozen=True):
+    """An argument of a command, with the slot behind it, and the number of sessions that used it."""
+
+    text: str
+    sessions: int
+
+
+class CommandForms(msgspec.Struct, array_like=True, frozen=True):
+    """A form of a command: its text and folder, and how often it worked and failed."""
+
+    text: str
+    folder: str
+    sessions: int
+    worked: int
+    failed: int
+
+
+class PlaybookItem(msgspec.Struct, array_like=True, frozen=True):
+    """A command or a file, and the numbers of the sessions that used it, oldest first."""
+
+    name: str
+    sessions: tuple[int, ...]
+    uses: int
+    worked: int = 0
+    failed: int = 0
+    forms: tuple[CommandForms, ...] = ()
+    arguments: tuple[ArgumentUse, ...] = ()
 
 
 def hash_request(text: str) -> tuple[int, ...]:

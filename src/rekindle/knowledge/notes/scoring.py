@@ -1,16 +1,27 @@
-"""Estimate how likely a session is to use a command or a file, from earlier sessions and its request."""
+"""Estimate how likely a session is to use a command or a file, from earlier sessions and its request.
+
+The weights are the same for all projects; how far they are off in one project is found by asking for its
+latest sessions with what was known before each.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from math import exp, log
 from typing import NamedTuple
 
-from .playbook import Playbook, PlaybookItem
-from .records import hash_words
+from .records import PlaybookItem, PlaybookSession, hash_words
 
 HALF_LIFE = 12.0  # sessions
+MIN_EARLIER_SESSIONS = 5  # of one that estimates are tried on
+TRIED_SESSIONS = 20  # the latest ones, to find how far estimates are off
+MAX_TRIED_ITEMS = 1_000  # of each kind, the latest ones
+MIN_TRIED_LOGIT = -2.5  # a probability of 8%: what is less likely is told nowhere
+SHIFT_VARIANCE = 0.25  # between projects
+MAX_SHIFT = 2.0
 _FLOOR = 0.02
 
 
@@ -23,6 +34,11 @@ class Features(NamedTuple):
     is_named: float  # the request names it
     words: float  # rare words of its name that the request has
     intensity: float  # log of its uses in a session that used it
+
+    @property
+    def fitting_share(self) -> float:
+        """Its share of earlier sessions with a similar request."""
+        return exp(self.similarity) - _FLOOR
 
 
 class Weights(NamedTuple):
@@ -37,50 +53,64 @@ class Weights(NamedTuple):
     intensity: float
 
 
-class Scorer:
-    """Scores the items of one playbook for one request."""
+COMMAND_WEIGHTS = Weights(0.934, 1.321, -0.061, 0.244, 1.768, -0.284, 0.258)
+FILE_WEIGHTS = Weights(-0.805, 0.602, 0.778, 0.48, 2.362, 0.591, 0.083)
 
-    def __init__(self, playbook: Playbook, request: str) -> None:
+
+class NamedItem(NamedTuple):
+    """An item with the hashed words of its name."""
+
+    item: PlaybookItem
+    words: AbstractSet[int]
+
+
+def add_name_words(items: Sequence[PlaybookItem]) -> list[NamedItem]:
+    """Return items with the words of their names."""
+    return [NamedItem(one, hash_words(one.name)) for one in items]
+
+
+class Scorer:
+    """Scores items for a request, which has these words, after these sessions of a project."""
+
+    def __init__(
+        self, sessions: Sequence[PlaybookSession], words: AbstractSet[int], request: str = ""
+    ) -> None:
         self._request = request
-        self._request_words = hash_words(request)
-        count = len(playbook.sessions)
+        self._request_words = words
+        count = len(sessions)
         self._count = count
         self._decay = [0.5 ** ((count - 1 - number) / HALF_LIFE) for number in range(count)]
         self._decay_sum = sum(self._decay) or 1.0
-        self._squares = [one**2 for one in self._compare_requests(playbook)]
+        self._squares = [one**2 for one in self._compare_requests(sessions)]
         self._square_sum = sum(self._squares) + 0.3
 
-    def _compare_requests(self, playbook: Playbook) -> list[float]:
+    def _compare_requests(self, sessions: Sequence[PlaybookSession]) -> list[float]:
         """Return how similar the request is to that of each earlier session, by its rare words."""
-        frequency = Counter(word for one in playbook.sessions for word in one.words)
+        frequency = Counter(word for one in sessions for word in one.words)
         weight = {word: log(1 + self._count / times) for word, times in frequency.items()}
         ours = self._request_words
         our_sum = sum(weight.get(word, log(1 + self._count)) for word in ours)
         found: list[float] = []
-        for one in playbook.sessions:
+        for one in sessions:
             common = sum(weight[word] for word in one.words if word in ours)
-            norm = (our_sum * sum(weight[word] for word in one.words)) ** 0.5
+            norm = (our_sum * sum(weight[word] for word in one.words)) ** 0.5 if common else 0.0
             found.append(common / norm if norm else 0.0)
         return found
 
-    def describe_items(self, items: Sequence[PlaybookItem]) -> list[Features]:
+    def describe_items(self, items: Sequence[NamedItem]) -> list[Features]:
         """Return the features of items of one kind, in their order."""
-        names = [hash_words(one.name) for one in items]
-        frequency = Counter(word for words in names for word in words)
-        return [
-            self._describe_item(one, words, frequency, len(items))
-            for one, words in zip(items, names, strict=True)
-        ]
+        frequency = Counter(word for one in items for word in one.words)
+        return [self._describe_item(one, frequency, len(items)) for one in items]
 
-    def _describe_item(
-        self, item: PlaybookItem, words: set[int], frequency: Counter[int], total: int
-    ) -> Features:
-        recency = sum(self._decay[number] for number in item.sessions) / self._decay_sum
-        similarity = sum(self._squares[number] for number in item.sessions) / self._square_sum
-        common = words & self._request_words
+    def _describe_item(self, named: NamedItem, frequency: Counter[int], total: int) -> Features:
+        item = named.item
+        sessions = item.sessions[: bisect_left(item.sessions, self._count)]
+        recency = sum(self._decay[number] for number in sessions) / self._decay_sum
+        similarity = sum(self._squares[number] for number in sessions) / self._square_sum
+        common = named.words & self._request_words
         return Features(
             recency=log(recency + _FLOOR),
-            is_last=float(item.sessions[-1] == self._count - 1),
+            is_last=float(sessions[-1:] == (self._count - 1,)),
             similarity=log(similarity + _FLOOR),
             is_named=float(self._is_named(item.name)),
             words=min(sum(log(1 + total / frequency[word]) for word in common) / 5, 3.0),
@@ -92,9 +122,54 @@ class Scorer:
         return name in self._request or ("." in last and last in self._request)
 
 
-def estimate_probability(features: Features, weights: Weights, shift: float = 0.0) -> float:
-    """Return the probability that the session uses the item."""
-    logit = weights.intercept + shift
+def compute_logit(features: Features, weights: Weights) -> float:
+    """Return the logarithm of the odds that the session uses the item."""
+    logit = weights.intercept
     for feature, weight in zip(features, weights[1:], strict=True):
         logit += feature * weight
+    return logit
+
+
+def compute_probability(logit: float) -> float:
+    """Return the probability that has this logarithm of its odds."""
     return 1 / (1 + exp(-logit))
+
+
+# ── how far off are the estimates in this project?
+
+
+def estimate_shift(
+    sessions: Sequence[PlaybookSession], items: Sequence[PlaybookItem], weights: Weights
+) -> float:
+    """Return what to add to a project's logits so that its latest sessions would have come true.
+
+    Each of them is asked for with what was known before it.
+    """
+    latest = sorted(items, key=lambda one: -one.sessions[-1])[:MAX_TRIED_ITEMS]
+    tried = list(_try_sessions(sessions, add_name_words(latest), weights))
+    shift = 0.0
+    for _ in range(8):  # Newton's method; a normal prior keeps the shift of few sessions small
+        slope, curve = -shift / SHIFT_VARIANCE, 1 / SHIFT_VARIANCE
+        for logit, was_used in tried:
+            probability = compute_probability(logit + shift)
+            slope += was_used - probability
+            curve += probability * (1 - probability)
+        shift = max(-MAX_SHIFT, min(MAX_SHIFT, shift + slope / curve))
+    return shift
+
+
+def _try_sessions(
+    sessions: Sequence[PlaybookSession], items: Sequence[NamedItem], weights: Weights
+) -> Iterator[tuple[float, bool]]:
+    """Yield the estimates for the latest sessions that were not low, and whether they came true."""
+    for number in range(max(MIN_EARLIER_SESSIONS, len(sessions) - TRIED_SESSIONS), len(sessions)):
+        words = {*sessions[number].words}
+        # Only words of a request are kept: whether it named an item as a whole is not known.
+        known = [one for one in items if one.item.sessions[0] < number and not one.words <= words]
+        scorer = Scorer(sessions[:number], words)
+        for one, features in zip(known, scorer.describe_items(known), strict=True):
+            logit = compute_logit(features, weights)
+            if logit >= MIN_TRIED_LOGIT:
+                used = one.item.sessions
+                at = bisect_left(used, number)
+                yield logit, used[at : at + 1] == (number,)

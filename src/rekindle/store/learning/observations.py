@@ -10,12 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rekindle.routing.key import KEY_PREFIX
+from rekindle.routing.source import LOCAL
 from rekindle.store.core.engine import Engine, Transaction
 from rekindle.store.core.rows import decode_json, encode_json
 from rekindle.store.core.text_encoding import escape_text, unescape_text
 
 # Derived data that a new project of a session does not outdate.
 _DERIVED_TABLES = ("judged_sessions", "observations", "session_outcomes")
+# Owners of sessions on platforms, and of those in a terminal.
+_KEYS, _LOCAL_KEYS = f"{KEY_PREFIX}:", f"{KEY_PREFIX}:{LOCAL}:"
 _BATCH_SIZE = 500  # sessions asked for with one statement
 
 
@@ -107,15 +111,26 @@ class Observations:
     ) -> list[bytes]:
         """Return this version's observations of a project's newest sessions, newest first.
 
-        With an `owner`, only of that owner's sessions.
+        With an `owner`, only of that owner's sessions. Without one, of all that nobody had in a chat
+        on a platform: whoever may write there would else teach everybody's sessions.
         """
-        condition, params = ("", []) if owner is None else (" AND s.owner = ?", [owner])
+        condition, params = " AND s.owner = ?", [owner or ""]
+        if owner is None:
+            condition = (
+                " AND (s.owner IS NULL OR substr(s.owner, 1, ?) <> ? OR substr(s.owner, 1, ?) = ?)"
+            )
+            params = [len(_KEYS), _KEYS, len(_LOCAL_KEYS), _LOCAL_KEYS]
         with self._engine.begin_read() as tx:
             rows = tx.run(
                 "SELECT o.data FROM sessions s JOIN observations o ON o.session = s.num"
                 f" WHERE s.project = ? AND s.pruned IS NULL AND o.version = ?{condition}"
                 " ORDER BY s.last_active DESC LIMIT ?",
-                (escape_text(project), version, *map(escape_text, params), limit),
+                (
+                    escape_text(project),
+                    version,
+                    *(escape_text(one) if isinstance(one, str) else one for one in params),
+                    limit,
+                ),
             )
         return [bytes(data) for (data,) in rows]
 

@@ -20,3 +20,24 @@ def test_a_command_that_the_user_declined_neither_worked_nor_failed() -> None:
 def test_what_works_after_a_refusal_is_not_taken_for_its_fix() -> None:
     calls = [run("npm test --all", None, "declined"), run("npm test --quick", False)]
     assert observe_session("s", 0.0, "/work", "test it", calls).fixes == ()
+
+
+def test_files_that_commands_and_patches_use_are_files_of_the_session() -> None:
+    patch = "*** Begin Patch\n*** Update File: src/lexer.go\n@@\n-a\n+b\n*** End Patch"
+    calls = [
+        run("sed -n '1,200p' src/parser.go | head -50", False),
+        run("cd docs && cat usage.md", False),
+        run("rg -n parser.go src/scan.go", False),
+        run("cat src/missing.go", True),
+        run("git diff main && git log", False),
+        ObservedCall(ToolCall("1", "apply_patch", patch), "Done", False, "", 0),
+        run(f"apply_patch <<'EOF'\n{patch.replace('lexer', 'token')}\nEOF", False),
+    ]
+    used = observe_session("s", 0.0, "/home/me/project", "fix it", calls).files
+    assert {one.path for one in used} == {
+        "src/parser.go",
+        "docs/usage.md",
+        "src/scan.go",
+        "src/lexer.go",
+        "src/token.go",
+    }

@@ -203,3 +203,40 @@ def test_a_fix_is_told_rather_than_the_same_command_alone() -> None:
     steps = [bash("make lint", failed=True, result=look), bash("make lint -f shop.mk")]
     told = recall_failure(build(*[steps] * 4), ROOT, bash("make lint").call, f"{look}  Stop.")
     assert [note.kind for note in told.notes] == ["pitfall"]
+
+
+def test_files_that_commands_read_are_told() -> None:
+    sessions = [[bash("sed -n '1,200p' src/parser.go")]] * 6
+    assert "`src/parser.go`" in recall_start(build(*sessions), "fix the parser").text
+
+
+def test_estimates_follow_what_came_true_in_the_project() -> None:
+    """Where files change from session to session, none is named; where they stay, they are."""
+    names = [f"src/{one}.go" for one in "abcdefghijklmnopqrstuvwxyz"]
+    steady = build(*[[read(name) for name in names[:4]]] * 20)
+    moving = build(*[[read(names[at]), read(f"lib/{names[at]}")] for at in range(20)])
+    assert steady.file_shift > 0 > moving.file_shift
+    assert len(recall_start(steady, "go on").notes) == 4
+    assert recall_start(moving, "go on").notes == ()
+
+
+def test_a_missing_file_recalls_those_that_sessions_used_in_its_folder() -> None:
+    playbook = build(*[[read("src/syncer.go")]] * 3, [read("src/stats.go"), read("cmd/main.go")])
+    result = "sed: src/throughput.go: No such file or directory"
+    recall = recall_failure(playbook, ROOT, bash("sed -n 1,9p src/throughput.go").call, result)
+    assert "earlier sessions used `src/syncer.go`, `src/stats.go`." in recall.text
+    result = "zsh: no matches found: src/sync*.go"
+    recall = recall_failure(playbook, ROOT, bash("cat src/sync*.go").call, result)
+    assert "`src/syncer.go`" in recall.text
+
+
+def test_a_red_test_says_nothing_against_its_command() -> None:
+    fixed = [
+        bash("go test ./...", failed=True, result="exec format error"),
+        bash("GOOS=windows go test -c ./auth"),
+    ]
+    playbook = build(*[fixed] * 4)
+    call = bash("go test ./...").call
+    assert "GOOS=windows" in recall_failure(playbook, ROOT, call, "exec format error").text
+    red = "--- FAIL: TestWatch (0.01s)\nFAIL: exec format error"
+    assert recall_failure(playbook, ROOT, call, red).text == ""
