@@ -412,6 +412,7 @@ def test_a_stranger_a_guest_a_user_and_an_owner_each_get_what_they_may_have(plac
         # A user may read, schedule and remember, but not act.
         assert "not allowed" in ask(BOB, "look")
         harmless = {"read_file", "search_files", "session_search", "todo", "schedule", "memory"}
+        harmless |= {"send_file"}
         assert _list_offered(place) == harmless
         assert ask(BOB, "/sethome").startswith("Only an owner may choose the home chat.")
         assert "Role: user (1 of 200 messages today)" in ask(BOB, "/status")

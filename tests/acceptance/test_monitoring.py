@@ -93,7 +93,7 @@ def test_users_read_friendly_errors_and_operators_the_cause(place: Place) -> Non
     assert all(began - 1 < one["time"] < time.time() + 1 for one in errors)
     kinds = {one["kind"] for one in errors}
     assert kinds >= {
-        "ModelRequestRejected", "ModelOverloaded", "ModelUnreachable", "ContextTooLong",
+        "ModelRequestRejected", "ModelOverloaded", "ModelUnreachable", "CompressionFailed",
         "StreamBroken",
     }  # fmt: skip
     causes = "\n".join(one["cause"] for one in errors)

@@ -279,8 +279,8 @@ class _TurnRunner:
             return
 
         def append_guarded() -> None:
-            guard()
             append(self._session, message)
+            guard()
 
         store.transaction(append_guarded)
 

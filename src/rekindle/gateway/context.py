@@ -61,8 +61,9 @@ class GatewayContext(NamedTuple):
     ones, `homes` reads their home chats. A message is abandoned after `max_attempts` crashes.
     `starter` warms up new sessions, `create_advisor` returns what a turn of a role is advised with
     when a call fails. `gate` decides who may talk; a terminal has none. A question to an owner about
-    a tool call is open for `approval_seconds`. `metrics` counts what happens. `persona` makes the system prompt;
-    `describe_session` returns what is stored with a new session: folder, branch, model settings.
+    a tool call is open for `approval_seconds`. `metrics` counts what happens. `persona` makes
+    the system prompt; `describe_session` returns what is stored with a new session: folder, branch,
+    model settings.
     `program` is what holds sessions here, a gateway or a terminal. If another program holds the
     session of a conversation, wait for `session_wait` seconds, then go on in a copy; without a number,
     keep a session until another one is opened, and refuse one that another program holds.

@@ -175,7 +175,9 @@ class Conversation:
     def _build_tool_context(self, route: Route, role: Role) -> ToolContext:
         """Build what the tools of the running turn may do."""
         tool_context = self._context.build_tool_context(route, role)
-        if tool_context.approve is not None or tool_context.approval not in ("always", "dangerous"):
+        if self._context.gate is None or tool_context.approve is not None:
+            return tool_context  # a terminal asks its user
+        if tool_context.approval not in ("always", "dangerous"):
             return tool_context
         return tool_context._replace(approve=make_approver(self._context, self._joined[0]))
 

@@ -58,7 +58,8 @@ def extract_session(store: Store, session: Session) -> SessionExtract:
 
 
 def _rank_files(observation: SessionObservation) -> list[str]:
-    counts = Counter({file.path: file.count for file in observation.files})
+    files = (*observation.files, *observation.command_files)
+    counts = Counter({file.path: file.count for file in files})
     paths = dict.fromkeys(list_paths(observation))
     return sorted(paths, key=lambda path: -counts[path])
 

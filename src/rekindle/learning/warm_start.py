@@ -39,7 +39,6 @@ from rekindle.types import Message, Session, Template
 
 from .arms import ArmAssignment, draw_assignment, draw_cold_share, hash_to_fraction
 from .library import TemplateLibrary, update_index
-from .notes.owners import recall_for_owner_at_start
 from .notes.playbooks import find_project
 from .notes.recall import recall_at_start
 from .selection import (
@@ -227,6 +226,8 @@ class WarmStarter:
         if self._shared:
             shapes = {classify_tool(name).shape for name in new_session.tools}
             owner = new_session.owner if "shell" in shapes else None
+            from .notes.owners import recall_for_owner_at_start  # it loads what judges calls
+
             return recall_for_owner_at_start(
                 self._store, new_session.folder, new_session.text, owner
             )

@@ -6,6 +6,7 @@ already has are live and stay as they are, so importing twice is safe.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +19,6 @@ from rekindle.store import Store
 from rekindle.types import Route, Source
 
 from .detect import FileHead
-from .discovery import find_files
 from .events import UnreadableEntry
 from .readers.hermes import (
     INDEX_NAME,
@@ -66,15 +66,22 @@ def import_routes(
 
 
 def _find_indexes(paths: Iterable[str | Path]) -> Iterator[Path]:
-    for file in find_files(paths, lambda path, reason: None):
-        path = Path(file.path)
-        if path.name != INDEX_NAME:
-            continue
+    for path in _walk_paths(paths):
         try:
             if is_index(FileHead.read(path)):
                 yield path
         except OSError:
             continue  # reported by the import of the sessions
+
+
+def _walk_paths(paths: Iterable[str | Path]) -> Iterator[Path]:
+    """Yield the files with the name of an index, by the names in folders alone."""
+    for path in map(Path, paths):
+        if path.name == INDEX_NAME and path.is_file():
+            yield path
+        for folder, _, names in os.walk(path):
+            if INDEX_NAME in names:
+                yield Path(folder, INDEX_NAME)
 
 
 def _entry_to_route(entry: JsonObject, make_key: Callable[[Source, str], str]) -> Route:

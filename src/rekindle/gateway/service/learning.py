@@ -11,7 +11,6 @@ from rekindle.agent.turn import Advisor
 from rekindle.config import Config
 from rekindle.errors import RekindleError
 from rekindle.learning.notes.advice import create_owner_advisor
-from rekindle.learning.notes.learner import learn_from_sessions
 from rekindle.store import Store
 from rekindle.store.store_executor import StoreExecutor
 from rekindle.types import Role, Session
@@ -35,6 +34,8 @@ async def learn_meanwhile(config: Config, executor: StoreExecutor) -> AsyncGener
 
 
 async def _learn_repeatedly(executor: StoreExecutor) -> None:
+    from rekindle.learning.notes.learner import learn_from_sessions  # slow to load
+
     while True:
         try:
             await executor.run(learn_from_sessions, executor.store, limit=MAX_LEARNED_SESSIONS)

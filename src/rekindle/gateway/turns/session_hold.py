@@ -19,6 +19,7 @@ from rekindle.types import Session
 T = TypeVar("T")
 
 LEASE_SECONDS = 12.0
+GATEWAY = "gateway"
 _RENEW_SECONDS = LEASE_SECONDS / 3
 
 
@@ -27,6 +28,7 @@ class SessionHold:
 
     def __init__(self, context: GatewayContext, key: str) -> None:
         self.lease: SessionLease | None = None
+        self._key = key
         self.holder = build_holder(context, key)
         self._executor = context.executor
         self._store = context.executor.store
@@ -37,7 +39,7 @@ class SessionHold:
             return
         self.release()
         lease = self._store.session_leases.acquire(session_id, self.holder, LEASE_SECONDS)
-        if lease.name != self.holder.name and is_gone(lease):
+        if lease.name != self.holder.name and self._may_replace(lease):
             lease = self._store.session_leases.acquire(
                 session_id, self.holder, LEASE_SECONDS, replaces=lease.fence
             )
@@ -48,9 +50,17 @@ class SessionHold:
     def find_other(self, session_id: str) -> SessionLease | None:
         """Return the lease of another program on a session, if there is one."""
         lease = self._store.session_leases.find(session_id)
-        if lease is None or lease.name == self.holder.name or is_gone(lease):
+        if lease is None or lease.name == self.holder.name or self._may_replace(lease):
             return None
         return lease
+
+    def _may_replace(self, lease: SessionLease) -> bool:
+        """Return whether the holder has ended, or was another gateway for the same conversation.
+
+        A gateway that works on a conversation has taken it over: one at a time has its lease.
+        """
+        is_predecessor = lease.program == GATEWAY and lease.name.endswith(f" {self._key}")
+        return (is_predecessor and self.holder.program == GATEWAY) or is_gone(lease)
 
     def check(self) -> None:
         """Raise `SessionHeld` if another program has taken over; for use in a transaction."""
@@ -61,8 +71,9 @@ class SessionHold:
         """Make a change in a transaction that fails if another program has taken over."""
 
         def make_change() -> T:
+            result = change()  # first: it says if the whole conversation was taken over
             self.check()
-            return change()
+            return result
 
         return self._transact(make_change)
 
@@ -79,8 +90,8 @@ class SessionHold:
         """Make the last change to a session and release it, in one transaction."""
 
         def make_change() -> T:
-            self.check()
             result = change()
+            self.check()
             self.release()
             return result
 
@@ -149,7 +160,7 @@ def build_holder(context: GatewayContext, key: str) -> LeaseHolder:
     """
     name = context.instance if context.session_wait is None else f"{context.instance} {key}"
     return LeaseHolder(
-        name=name[:500],
+        name=name[-500:],
         program=context.program,
         host=platform.node() or "this machine",
         pid=os.getpid(),

@@ -63,8 +63,12 @@ def read_path(call: ToolCall, root: str) -> str | None:
 
 def list_used_files(call: ToolCall, forms: Sequence[CommandForm], root: str) -> list[str]:
     """Return the files of the repository that a call uses: by its arguments, a patch or a command."""
-    if (path := read_path(call, root)) is not None:
-        return [path]
+    path = read_path(call, root)
+    return list_command_files(call, forms, root) if path is None else [path]
+
+
+def list_command_files(call: ToolCall, forms: Sequence[CommandForm], root: str) -> list[str]:
+    """Return the files of the repository that a call uses by a command or a patch."""
     written = read_command(call) or _read_patch(call)
     patched = (relativize_path(path, root) for path in _PATCHED_FILE.findall(written))
     read = (path for form in forms if is_everyday(form.key) for path in form.files)

@@ -300,7 +300,7 @@ def _find_neighbors(path: str, playbook: Playbook) -> list[str]:
     folder, sign, _ = path.rpartition("/")
     beside = [
         one
-        for one in playbook.files
+        for one in (*playbook.files, *playbook.command_files)
         if sign and one.name.rpartition("/")[0] == folder and is_file_name(one.name.rsplit("/")[-1])
     ]
     beside.sort(key=lambda one: (-len(one.sessions), one.name))

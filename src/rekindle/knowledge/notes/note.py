@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import NamedTuple
@@ -153,6 +153,20 @@ def describe_file(item: PlaybookItem, playbook: Playbook) -> RecalledNote:
         sessions=len(item.sessions),
         worked=item.worked,
         last=_format_day(playbook, item.sessions[-1]),
+    )
+
+
+def describe_command_files(items: Sequence[PlaybookItem], playbook: Playbook) -> RecalledNote:
+    """Describe files that sessions read or change by commands, in one note."""
+    names = ", ".join(f"`{one.name}`" for one in items)
+    sessions = {number for one in items for number in one.sessions}
+    return RecalledNote(
+        id=make_note_id("place", "by commands"),
+        kind="place",
+        text=f"by commands: {names} ({count_sessions(len(sessions))})",
+        sessions=len(sessions),
+        worked=sum(one.worked for one in items),
+        last=_format_day(playbook, max(sessions)),
     )
 
 

@@ -18,9 +18,11 @@ from .calls import (
     find_checks,
     find_red_tests,
     is_edit,
+    list_command_files,
     list_used_files,
     read_command,
     read_forms,
+    read_path,
 )
 from .command_forms import CommandForm, can_be_fixed, is_everyday
 from .programs import get_program
@@ -58,14 +60,20 @@ def observe_session(
     """Observe a session that worked in the folder `root`; `turns` is what its user said."""
     commands: dict[CommandForm, list[int]] = {}
     files: dict[str, int] = {}
+    command_files: dict[str, int] = {}
     said = "\n".join([request, *(one.text for one in turns)])
     lines = [read_forms(one.call, root) for one in calls]
     for one, forms in zip(calls, lines, strict=True):
         for form in () if one.is_refused else forms:
             counts = commands.setdefault(form, [0, 0])
             counts[bool(one.failed)] += 1
-        for path in list_used_files(one.call, forms, root) if one.failed is False else ():
+        if one.failed is not False:
+            continue
+        if (path := read_path(one.call, root)) is not None:
             files[path] = files.get(path, 0) + 1
+            continue
+        for path in list_command_files(one.call, forms, root):
+            command_files[path] = command_files.get(path, 0) + 1
     return SessionObservation(
         session=session,
         started=started,
@@ -77,6 +85,9 @@ def observe_session(
         ),
         files=tuple(FileUse(path, count) for path, count in files.items()),
         fixes=tuple(_find_fixes(calls, lines)),
+        command_files=tuple(
+            FileUse(path, count) for path, count in command_files.items() if path not in files
+        ),
         programs=_find_named_programs(commands, said),
         remotes=tuple(_find_remotes(calls)),
         checks=find_checks(calls, lines),

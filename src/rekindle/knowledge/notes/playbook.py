@@ -14,6 +14,7 @@ from .programs import get_program, is_known_program
 from .records import (
     ArgumentUse,
     CommandForms,
+    FileUse,
     Fix,
     PlaybookItem,
     PlaybookSession,
@@ -60,6 +61,8 @@ class Playbook(msgspec.Struct, array_like=True, frozen=True):
     wishes: tuple[Wish, ...] = ()
     command_shift: float = 0.0  # of the estimates for this project, see `estimate_shift`
     file_shift: float = 0.0
+    command_files: tuple[PlaybookItem, ...] = ()  # that only commands and patches used
+    command_file_shift: float = 0.0
 
 
 def build_playbook(
@@ -76,7 +79,10 @@ def build_playbook(
 
     sessions = tuple(PlaybookSession(one.session, one.started, one.words) for one in newest)
     commands = tuple(_collect_commands(newest, is_trusted))
-    files = tuple(_collect_files(newest))
+    files = tuple(_collect_files([one.files for one in newest]))
+    known = {one.name for one in files}
+    others = _collect_files([one.command_files for one in newest])
+    command_files = tuple(one for one in others if one.name not in known)
     return Playbook(
         sessions=sessions,
         commands=commands,
@@ -88,6 +94,8 @@ def build_playbook(
         wishes=tuple(wishes)[:MAX_WISHES],
         command_shift=estimate_shift(sessions, commands, COMMAND_WEIGHTS),
         file_shift=estimate_shift(sessions, files, FILE_WEIGHTS),
+        command_files=command_files,
+        command_file_shift=estimate_shift(sessions, command_files, FILE_WEIGHTS),
     )
 
 
@@ -222,10 +230,11 @@ def _hide_values(text: str, names: AbstractSet[str]) -> str:
     return " ".join([program, *kept])
 
 
-def _collect_files(observations: Sequence[SessionObservation]) -> Iterable[PlaybookItem]:
+def _collect_files(uses: Sequence[Sequence[FileUse]]) -> Iterable[PlaybookItem]:
+    """Yield the files that sessions used, by what each of them used."""
     used: dict[str, tuple[list[int], list[int]]] = {}
-    for number, one in enumerate(observations):
-        for file in one.files:
+    for number, files in enumerate(uses):
+        for file in files:
             sessions, counts = used.setdefault(file.path, ([], []))
             sessions.append(number)
             counts.append(file.count)
@@ -297,4 +306,5 @@ def _collect_paths(observations: Sequence[SessionObservation]) -> list[str]:
 
 def list_paths(observation: SessionObservation) -> list[str]:
     """Return the paths of the files that a session used, by a tool or by a command."""
-    return [file.path for file in observation.files if "." in file.path.rsplit("/", 1)[-1]]
+    files = (*observation.files, *observation.command_files)
+    return [file.path for file in files if "." in file.path.rsplit("/", 1)[-1]]

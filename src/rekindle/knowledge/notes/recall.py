@@ -15,6 +15,7 @@ from .note import (
     RecalledNote,
     count_sessions,
     describe_command,
+    describe_command_files,
     describe_file,
     describe_fix,
     describe_red_test,
@@ -39,6 +40,7 @@ from .scoring import (
 MAX_START_TOKENS = 600
 MAX_COMMANDS = 14
 MAX_FILES = 14
+MAX_COMMAND_FILES = 8  # told in one note
 MAX_WISHES = 5
 MAX_FIXES = 3
 MAX_RED_TESTS = 4
@@ -99,6 +101,11 @@ def recall_start(
         playbook.files,
         _Limits(FILE_WEIGHTS, MIN_FILE_PROBABILITY, playbook.file_shift, MAX_FILES),
     )
+    command_files = _choose_items(
+        scorer.describe_items(add_name_words(playbook.command_files)),
+        playbook.command_files,
+        _Limits(FILE_WEIGHTS, MIN_FILE_PROBABILITY, playbook.command_file_shift, MAX_COMMAND_FILES),
+    )
     likely = {one.item.name for one in commands}
     routine = (
         playbook.routine
@@ -113,6 +120,8 @@ def recall_start(
         *(describe_red_test(one, playbook) for one in _find_red_tests(playbook)),
         *(describe_file(one.item, playbook) for one in files),
     ]
+    if command_files:
+        notes.append(describe_command_files([one.item for one in command_files], playbook))
     missing = decisions.pinned - {note.id for note in notes}
     pinned = [note for note in (list_notes(playbook) if missing else ()) if note.id in missing]
     excluded = decisions.retired | known

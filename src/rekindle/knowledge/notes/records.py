@@ -71,8 +71,11 @@ class SessionObservation(msgspec.Struct, array_like=True, frozen=True):
     started: float
     words: tuple[int, ...]  # of the request, hashed
     commands: tuple[CommandUse, ...]
-    files: tuple[FileUse, ...]  # used by a tool, a patch or a command
+    files: tuple[FileUse, ...]
     fixes: tuple[Fix, ...]
+    command_files: tuple[
+        FileUse, ...
+    ] = ()  # used by a command or a patch, and by no tool for files
     programs: tuple[int, ...] = ()  # programs that the user named, hashed
     remotes: tuple[str, ...] = ()  # that git named
     checks: tuple[str, ...] | None = None  # commands before the last commit, by key

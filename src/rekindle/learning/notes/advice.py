@@ -11,7 +11,6 @@ from rekindle.errors import RekindleError
 from rekindle.store import Store
 from rekindle.types import ToolCall
 
-from .owners import recall_for_owner_at_failure
 from .recall import recall_at_failure
 
 logger = logging.getLogger(__name__)
@@ -30,6 +29,8 @@ def create_owner_advisor(store: Store, folder: str, owner: str | None) -> Adviso
     """Create what recalls how failures were fixed in a folder's project by one owner's sessions."""
 
     def recall(call: ToolCall, result: str) -> str:
+        from .owners import recall_for_owner_at_failure  # the same: it loads what judges calls
+
         return recall_for_owner_at_failure(store, folder, call, result, owner).text
 
     return _advise_after_failures(recall)

@@ -22,7 +22,7 @@ def test_what_works_after_a_refusal_is_not_taken_for_its_fix() -> None:
     assert observe_session("s", 0.0, "/work", "test it", calls).fixes == ()
 
 
-def test_files_that_commands_and_patches_use_are_files_of_the_session() -> None:
+def test_files_that_commands_and_patches_use_are_kept_apart_from_those_of_tools() -> None:
     patch = "*** Begin Patch\n*** Update File: src/lexer.go\n@@\n-a\n+b\n*** End Patch"
     calls = [
         run("sed -n '1,200p' src/parser.go | head -50", False),
@@ -32,9 +32,12 @@ def test_files_that_commands_and_patches_use_are_files_of_the_session() -> None:
         run("git diff main && git log", False),
         ObservedCall(ToolCall("1", "apply_patch", patch), "Done", False, "", 0),
         run(f"apply_patch <<'EOF'\n{patch.replace('lexer', 'token')}\nEOF", False),
+        run("cat src/main.go", False),
+        ObservedCall(ToolCall("2", "Read", '{"file_path": "src/main.go"}'), "x", False, "", 0),
     ]
-    used = observe_session("s", 0.0, "/home/me/project", "fix it", calls).files
-    assert {one.path for one in used} == {
+    found = observe_session("s", 0.0, "/home/me/project", "fix it", calls)
+    assert [one.path for one in found.files] == ["src/main.go"]
+    assert {one.path for one in found.command_files} == {
         "src/parser.go",
         "docs/usage.md",
         "src/scan.go",
