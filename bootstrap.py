@@ -53,6 +53,8 @@ PROGRAMS = {
     "strace": ("strace",),
 }
 
+# What the first command installs: everything but the libraries of chat networks, which are large.
+EXTRAS = "agent,mcp,backends,postgres,watch"
 GROUPS = {"dev": "what its tests need", "docs": "what its site needs"}
 
 # Use the interpreter that runs this file; never search for or download another one. Unbuffered
@@ -120,7 +122,8 @@ def install(*groups: str) -> None:
         parts = ["Rekindle", *(GROUPS[group] for group in groups)]
         hint = "" if held else " (a minute or two, the first time)"
         say(f"Installing {' and '.join(parts)} with {'uv' if uv else 'pip'}{hint}")
-        requirements = ["--editable", f"{ROOT}[all]", *read_requirements(groups)]
+        extras = "all" if "dev" in groups else EXTRAS
+        requirements = ["--editable", f"{ROOT}[{extras}]", *read_requirements(groups)]
         if uv:
             target = ["--python", str(PYTHON), "--compile-bytecode"]
             check([*uv, "pip", "install", *target, *requirements])
