@@ -67,7 +67,7 @@ def set_up_platform(
     kind = find_kind(platform or _ask_platform())
     known = read_settings_file(get_settings_path(kind.name, config.home))
     given = _parse_settings(settings or [], kind)
-    if kind.guide:
+    if kind.guide and sys.stdin.isatty():
         print_notice(kind.guide)
     values = _collect_values(kind, known, given)
     if check:
@@ -103,8 +103,10 @@ def _parse_settings(settings: list[str], kind: PlatformKind) -> dict[str, str]:
         if value.startswith("@"):
             try:
                 value = Path(value[1:]).read_text("utf-8").strip()
-            except (OSError, ValueError) as error:
-                raise InvalidInput(f"--set {name}: {error}") from error
+            except OSError as error:
+                raise InvalidInput(f"--set {name}: {value[1:]}: {error.strerror}") from error
+            except ValueError:
+                raise InvalidInput(f"--set {name}: {value[1:]} is not a text file") from None
         given[name] = value
     return given
 
