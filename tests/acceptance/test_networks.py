@@ -58,6 +58,7 @@ def build_env(home: Path, model: ScriptedModel, platform: str, **more: str) -> d
     }
 
 
+@pytest.mark.networks
 def test_an_answer_that_a_kill_cut_off_is_given_once(world: Any, tmp_path: Path) -> None:
     make_store(tmp_path / "sessions.db")
     with ScriptedModel(SCRIPT) as model:

@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test of this folder, so that only the step for Matrix runs it."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.matrix)
+            item.add_marker(pytest.mark.networks)
             item.add_marker(pytest.mark.timeout(900))
 
 
