@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import platform
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -13,11 +14,13 @@ import platformdirs
 
 from tests import servers
 
+# Not every version is published for every machine.
+_OPENCODE = "1.18.18" if platform.machine() == "aarch64" else "1.18.33"
 # Exact versions: what is tested must not change by itself.
 PACKAGES: Mapping[str, tuple[str, ...]] = {
     "claude-code": ("@anthropic-ai/claude-code@2.1.325",),
     "codex": ("@openai/codex@0.166.0",),
-    "opencode": ("opencode-ai@1.18.33",),
+    "opencode": (f"opencode-ai@{_OPENCODE}",),
     "gemini": ("@google/gemini-cli@0.61.0",),
     "pi": ("@earendil-works/pi-coding-agent@0.87.1", "node@24"),  # crashes with older ones
 }

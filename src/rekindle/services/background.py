@@ -24,6 +24,7 @@ from rekindle.services.manager import (
 )
 
 _STOP_SECONDS = 60.0
+_REAP_SECONDS = 20.0
 _POLL_SECONDS = 0.05
 # The process itself writes down who it is, so that no kill of ours can leave it unknown. The pid and
 # the start time do not change when it becomes the server.
@@ -103,6 +104,8 @@ class BackgroundRunner:
         if self.get_pid(program) is not None:
             return False
         mark = self._get_mark(program)
+        if (earlier := self._read_mark(program)) is not None:
+            _wait_until_reaped(earlier[0])
         mark.unlink(missing_ok=True)
         flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC
         output = os.open(program.output_file, flags, 0o600)
@@ -139,6 +142,9 @@ class BackgroundRunner:
                 break
             if not self._wait_for_end(program.name, found, deadline):
                 number, deadline = signal.SIGKILL, time.monotonic() + _STOP_SECONDS
+        if child := self._children.get(program.name):
+            child.poll()
+        _wait_until_reaped(found[0])
         self._get_mark(program).unlink(missing_ok=True)
 
     def get_pid(self, program: ServerProgram) -> int | None:
@@ -170,6 +176,13 @@ class BackgroundRunner:
             return int(stat.split(" ", 1)[0]), int(fields[19])
         except (OSError, ValueError, IndexError):
             return None
+
+
+def _wait_until_reaped(pid: int) -> None:
+    """Wait until the entry of a process that has ended is gone; PostgreSQL takes it for a live one."""
+    deadline = time.monotonic() + _REAP_SECONDS
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
 
 
 class ServiceRunner:

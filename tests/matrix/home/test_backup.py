@@ -6,6 +6,8 @@ import io
 import tarfile
 from pathlib import Path
 
+from tests.waiting import wait_until
+
 from .lab import NAME, MatrixLab
 
 TEXTS = ["Hello, bot!", "Hello, Ada. 日本語 🙂", "How are you?", "Running."]
@@ -39,7 +41,8 @@ def test_a_backup_restores_users_messages_media_and_keys_on_an_empty_machine(
     state_before = lab.status()
     lab("matrix", "teardown", "--yes-delete-everything")
     for program in ("synapse", "postgres"):
-        assert not Path(f"/proc/{state_before[program]['pid']}").exists()
+        process = Path(f"/proc/{state_before[program]['pid']}")
+        wait_until(lambda process=process: not process.exists())  # until it is reaped
     assert not (lab.home / "matrix").exists()
     assert not (lab.home / "platforms" / "matrix.toml").exists()
     assert not state.exists()
