@@ -24,7 +24,7 @@ from rekindle.services.manager import (
 )
 
 _STOP_SECONDS = 60.0
-_REAP_SECONDS = 20.0
+_REAP_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 # The process itself writes down who it is, so that no kill of ours can leave it unknown. The pid and
 # the start time do not change when it becomes the server.
@@ -181,8 +181,16 @@ class BackgroundRunner:
 def _wait_until_reaped(pid: int) -> None:
     """Wait until the entry of a process that has ended is gone; PostgreSQL takes it for a live one."""
     deadline = time.monotonic() + _REAP_SECONDS
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+    while _is_unreaped(pid) and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
+
+
+def _is_unreaped(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace")
+    except OSError:
+        return False
+    return stat[stat.rindex(")") + 2 :].startswith("Z")
 
 
 class ServiceRunner:
