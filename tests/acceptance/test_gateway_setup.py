@@ -49,6 +49,7 @@ def test_in_a_pipe_everything_comes_from_options(rekindle: Rekindle, tmp_path: P
     assert "bot_token is missing; pass --set bot_token=VALUE" in rekindle.refusal(*setup)
     assert "No such file" in rekindle.refusal(*setup, "--set", "bot_token=@nothing")
     assert "expected NAME=VALUE" in rekindle.refusal(*setup, "--set", "tokn=x")
+    assert "bot_token is empty" in rekindle.refusal(*setup, "--set", "bot_token=")
     (tmp_path / "token.txt").write_text(f"{TOKEN}\n")
     tokens = ["--set", "bot_token=@token.txt", "--set", "app_token=@token.txt"]
     said = rekindle(*setup, *tokens)

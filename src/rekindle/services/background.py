@@ -23,6 +23,7 @@ from rekindle.services.manager import (
     run_command,
 )
 
+RESTART_ARGUMENTS = "matrix restart"  # what starts the servers by hand
 _STOP_SECONDS = 60.0
 _REAP_SECONDS = 5.0
 _POLL_SECONDS = 0.05
@@ -51,6 +52,7 @@ class ServerProgram(NamedTuple):
             command=self.command,
             environment={},
             log_file=self.output_file,
+            arguments=RESTART_ARGUMENTS,
             after=self.after,
             stop_signal=signal.Signals(self.stop_signal).name,
         )

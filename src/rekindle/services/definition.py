@@ -18,8 +18,8 @@ class _ServiceKind(NamedTuple):
 
     description: str
     arguments: tuple[str, ...]
-    is_background: bool = False  # it may wait for what the user does
-    keeps_children: bool = False  # processes that it started go on when it is stopped
+    is_background: bool = False
+    keeps_children: bool = False
 
 
 _KINDS: Mapping[str, _ServiceKind] = {
@@ -33,28 +33,23 @@ _KINDS: Mapping[str, _ServiceKind] = {
 SERVICE_NAMES = tuple(_KINDS)
 
 
-def _find_kind(name: str) -> _ServiceKind:
-    return _KINDS.get(name) or _ServiceKind(
-        "", ("matrix", "restart")
-    )  # a server of another program
-
-
 class ServiceDefinition(NamedTuple):
-    """A command to keep running. `environment` holds what it needs of the user's."""
+    """A command to keep running. `environment` holds what it needs of the user's.
+
+    `arguments` is what is typed after `rekindle` to run it by hand.
+    """
 
     name: str
     description: str
     command: tuple[str, ...]
     environment: Mapping[str, str]
     log_file: PurePath  # for managers that keep no log
+    arguments: str
     stop_seconds: float = DEFAULT_STOP_SECONDS  # it is killed if it does not stop within this time
     after: tuple[str, ...] = ()  # names of services that start before and are needed
     stop_signal: str = ""
-
-    @property
-    def arguments(self) -> str:
-        """What is typed after `rekindle` to run it by hand."""
-        return " ".join(_find_kind(self.name).arguments)
+    is_background: bool = False  # it may wait for what the user does
+    keeps_children: bool = False  # processes that it started go on when it is stopped
 
     @property
     def unit_name(self) -> str:
@@ -83,13 +78,17 @@ def build_service(
     for text in (*program, *environment.values(), str(home)):
         if any(character in text for character in "\n\r\0"):
             raise InvalidInput(f"A service cannot have a line break in {text!r:.80}.")
+    kind = _KINDS[name]
     return ServiceDefinition(
         name=name,
-        description=_KINDS[name].description,
-        command=(*program, *_KINDS[name].arguments),
+        description=kind.description,
+        command=(*program, *kind.arguments),
         environment=dict(sorted(environment.items())),
         log_file=home / "logs" / f"{name}.log",
+        arguments=" ".join(kind.arguments),
         stop_seconds=stop_seconds,
+        is_background=kind.is_background,
+        keeps_children=kind.keeps_children,
     )
 
 
@@ -98,10 +97,9 @@ def build_service(
 
 def render_systemd_unit(service: ServiceDefinition) -> str:
     """Return the text of the systemd user unit."""
-    kind = _find_kind(service.name)
     # A gateway runs commands in a sandbox, which needs the privilege to set one up on some systems.
-    options = ["Nice=10", "NoNewPrivileges=yes"] if kind.is_background else []
-    if kind.keeps_children:
+    options = ["Nice=10", "NoNewPrivileges=yes"] if service.is_background else []
+    if service.keeps_children:
         options.append("KillMode=process")
     lines = [
         "[Unit]",
@@ -150,7 +148,6 @@ def _quote_assignment(text: str) -> str:
 
 def render_launchd_plist(service: ServiceDefinition) -> str:
     """Return the text of the launchd agent."""
-    kind = _find_kind(service.name)
     properties: dict[str, object] = {
         "Label": service.label,
         "ProgramArguments": list(service.command),
@@ -159,8 +156,8 @@ def render_launchd_plist(service: ServiceDefinition) -> str:
         "KeepAlive": {"SuccessfulExit": False},
         "ThrottleInterval": 10,
         "ExitTimeOut": round(service.stop_seconds),
-        "ProcessType": "Background" if kind.is_background else "Standard",
-        "AbandonProcessGroup": kind.keeps_children,
+        "ProcessType": "Background" if service.is_background else "Standard",
+        "AbandonProcessGroup": service.keeps_children,
         "Umask": 0o077,
         "StandardOutPath": str(service.log_file),
         "StandardErrorPath": str(service.log_file),

@@ -124,6 +124,8 @@ def _collect_values(
             value = known.get(field.name, field.default)
         if value is None:
             raise InvalidInput(f"{field.name} is missing; pass --set {field.name}=VALUE")
+        if not value and field.default is None:
+            raise InvalidInput(f"{field.name} is empty")
         values[field.name] = value
     return values
 
