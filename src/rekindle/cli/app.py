@@ -34,6 +34,7 @@ from .sessions import (
 from .terminal.pager import disable_pager
 from .terminal.text import escape_control_chars, escape_unencodable_output
 from .warm import templates
+from .web.serve import group as web_group
 
 _GLOBAL_FLAGS = ("--no-refresh", "--no-pager")
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -119,6 +120,7 @@ app.add_typer(gateway.deliver.group, name="deliver")
 app.add_typer(gateway.memory.group, name="memory")
 app.add_typer(service.group, name="service")
 app.add_typer(matrix_group, name="matrix")
+app.add_typer(web_group, name="web")
 for command_module in (read, edit, retention, transfer, restore, maintenance):
     command_module.register(read.group)
 

@@ -7,7 +7,6 @@ import hmac
 import logging
 import socket
 from collections.abc import Callable, Mapping
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, NamedTuple
 
 import mcp_types as types
@@ -19,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel
 
 from rekindle import __version__
-from rekindle.errors import InvalidInput
+from rekindle.config.address import Address
 
 from .protocol import RequestHandler, RequestRefused
 from .tools import INSTRUCTIONS
@@ -29,38 +28,8 @@ MAX_BODY_BYTES = 1_000_000
 MAX_CLIENTS = 100
 MAX_CONCURRENT_REQUESTS = 4
 Context = ServerRequestContext[Any, Any]
-_LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 logging.getLogger("mcp").addHandler(logging.NullHandler())  # a client sees its errors in answers
-
-
-class Address(NamedTuple):
-    """Where to listen."""
-
-    host: str
-    port: int
-
-    @property
-    def is_loopback(self) -> bool:
-        ip = self._parse_ip()
-        return self.host == "localhost" if ip is None else ip.is_loopback
-
-    @property
-    def is_wildcard(self) -> bool:
-        ip = self._parse_ip()
-        return ip is not None and ip.is_unspecified
-
-    def _parse_ip(self) -> IPv4Address | IPv6Address | None:
-        try:
-            return ip_address(self.host)
-        except ValueError:  # a name
-            return None
-
-    def list_names(self) -> list[str]:
-        """Return the values of the Host header that a client of this address sends."""
-        own = f"[{self.host}]" if ":" in self.host else self.host
-        names = {own, *(_LOOPBACK_NAMES if self.is_loopback else ())}
-        return sorted(f"{name.lower()}:{self.port}" for name in names)
 
 
 class Refusal(NamedTuple):
@@ -68,18 +37,6 @@ class Refusal(NamedTuple):
 
     status: int
     message: str
-
-
-def parse_address(text: str) -> Address:
-    """Parse `HOST:PORT`, `:PORT` or `[IPv6]:PORT`; the default host is 127.0.0.1."""
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
-    if not colon or not port.isascii() or not port.isdigit() or int(port[:6]) > 65_535:
-        raise InvalidInput(f"{text!r:.60}: expected HOST:PORT, such as 127.0.0.1:8321")
-    address = Address(host, int(port))
-    if address.is_wildcard:
-        raise InvalidInput(f"{host}: expected the one address or name that clients use")
-    return address
 
 
 def check_request(headers: Mapping[str, str], address: Address, token: str) -> Refusal | None:

@@ -8,22 +8,39 @@ from __future__ import annotations
 
 from html import escape
 
-TOKENS = """
-:root{color-scheme:light dark;
+_SHARED = """
+--sans:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",sans-serif;
+--mono:ui-monospace,SFMono-Regular,Menlo,Consolas,"Liberation Mono",monospace;
+--small:.8125rem;--tiny:.75rem;--gap:1rem;--radius:10px;--page:64rem
+""".strip()
+
+_LIGHT = """
 --bg:#faf9f7;--card:#fff;--sunken:#f3f0eb;--ink:#1f1c18;--soft:#6b645b;--line:#e5dfd6;
 --accent:#a8481a;--accent-bg:#fbeee4;--link:#1f5fbf;
 --good:#23794a;--good-bg:#e9f5ed;--bad:#bf2f2a;--bad-bg:#fdeeec;--warn:#8a5a00;--warn-bg:#fdf3da;
---user:#1f5fbf;--agent:#a8481a;
---c1:#c2571c;--c2:#2f6fb5;--c3:#5d8a3a;--c4:#8a5aa8;--c5:#b08a1e;--c6:#8c8378;
---sans:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",sans-serif;
---mono:ui-monospace,SFMono-Regular,Menlo,Consolas,"Liberation Mono",monospace;
---small:.8125rem;--tiny:.75rem;--gap:1rem;--radius:10px;--page:64rem}
-@media (prefers-color-scheme:dark){:root{
+--user:#1f5fbf;--user-bg:#eef3fc;--agent:#a8481a;
+--c1:#c2571c;--c2:#2f6fb5;--c3:#5d8a3a;--c4:#8a5aa8;--c5:#b08a1e;--c6:#8c8378
+""".strip()
+
+_DARK = """
 --bg:#161513;--card:#1e1d1a;--sunken:#272521;--ink:#ebe7e0;--soft:#a29a8f;--line:#37332d;
 --accent:#f0a06a;--accent-bg:#33241a;--link:#86b2ff;
 --good:#6fca90;--good-bg:#1a2b21;--bad:#ff8a82;--bad-bg:#341d1b;--warn:#e8bc5c;--warn-bg:#32290f;
---user:#86b2ff;--agent:#f0a06a;
---c1:#e88a4f;--c2:#6ca5e8;--c3:#93c26c;--c4:#bd93da;--c5:#d9b74c;--c6:#9a9186}}
+--user:#86b2ff;--user-bg:#1b2536;--agent:#f0a06a;
+--c1:#e88a4f;--c2:#6ca5e8;--c3:#93c26c;--c4:#bd93da;--c5:#d9b74c;--c6:#9a9186
+""".strip()
+
+TOKENS = f"""
+:root{{color-scheme:light dark;{_SHARED};{_LIGHT}}}
+@media (prefers-color-scheme:dark){{:root{{{_DARK}}}}}
+""".strip()
+
+# For pages whose reader can choose: `data-theme` on the root element wins over the system.
+THEME_TOKENS = f"""
+:root{{color-scheme:light dark;{_SHARED};{_LIGHT}}}
+@media (prefers-color-scheme:dark){{:root{{{_DARK}}}}}
+:root[data-theme=light]{{color-scheme:light;{_LIGHT}}}
+:root[data-theme=dark]{{color-scheme:dark;{_DARK}}}
 """.strip()
 
 BASE = """

@@ -15,7 +15,7 @@ from rekindle.errors import InvalidInput
 
 if TYPE_CHECKING:
     from rekindle.config import Config
-    from rekindle.mcp.http import Address
+    from rekindle.config.address import Address
     from rekindle.mcp.protocol import RequestHandler
     from rekindle.mcp.service import SessionService
 
@@ -101,9 +101,11 @@ def _serve_http(handler: RequestHandler, http: str, token: str) -> None:
     import secrets
 
     try:
-        from rekindle.mcp.http import PATH, parse_address, serve_http
+        from rekindle.mcp.http import PATH, serve_http
     except ImportError:
         raise InvalidInput("MCP over HTTP needs: pip install 'rekindle[mcp]'") from None
+    from rekindle.config.address import parse_address
+
     address = parse_address(http)
     if not address.is_loopback and not token:
         raise InvalidInput(

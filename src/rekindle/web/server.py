@@ -1,0 +1,55 @@
+"""Run the web server until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from rekindle.config.address import Address
+from rekindle.errors import InvalidInput
+
+from .guard import Application
+
+SHUTDOWN_SECONDS = 2
+
+
+def listen_at(address: Address) -> socket.socket:
+    """Return a socket that listens; port 0 picks a free one."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address.host, address.port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise InvalidInput(f"{address.host}:{address.port}: {error.strerror or error}") from None
+    return listener
+
+
+def serve_app(app: Application, listener: socket.socket, on_start: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM; open streams are cut after two seconds."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        lifespan="on",
+        proxy_headers=False,
+    )
+    server = uvicorn.Server(config)
+
+    async def run() -> None:
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        while not server.started and not serving.done():
+            await asyncio.sleep(0.01)
+        if server.started:
+            on_start()
+        await serving
+
+    asyncio.run(run())
