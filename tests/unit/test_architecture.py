@@ -45,6 +45,7 @@ LAYERS = (
     "hooks",
     "coding_agents",
     "mcp",
+    "integrations",
     "cli",
     "testing",
 )
