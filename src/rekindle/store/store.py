@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from rekindle.store.conversations.people import People
     from rekindle.store.conversations.routes import Routes
     from rekindle.store.conversations.session_leases import SessionLeases
+    from rekindle.store.graphs.checkpoints import GraphCheckpoints
     from rekindle.store.learning.experiments import Experiments
     from rekindle.store.learning.observations import Observations
     from rekindle.store.learning.preludes import Preludes
@@ -795,6 +796,13 @@ class Store:
         from rekindle.store.conversations.memory import Memory
 
         return Memory(self._engine, self._write, self._clock)
+
+    @cached_property
+    def graph_checkpoints(self) -> GraphCheckpoints:
+        """The checkpoints of graph frameworks."""
+        from rekindle.store.graphs.checkpoints import GraphCheckpoints
+
+        return GraphCheckpoints(self._engine, self._write, self._clock)
 
     @cached_property
     def session_outcomes(self) -> SessionOutcomes:
