@@ -93,6 +93,9 @@ def test_messages_can_be_read_from_behind_a_position(store: Store) -> None:
     session = started(store, *"abcdef")
     assert texts(store, session, after=2) == ["d", "e", "f"]
     assert texts(store, session, after=0, limit=2) == ["b", "c"]
+    assert texts(store, session, last=2) == ["e", "f"]
+    assert texts(store, session, last=0) == []
+    assert texts(store, session, last=100) == texts(store, session)
     assert texts(store, session, limit=3) == ["a", "b", "c"]
     assert texts(store, session, after=5) == []
     assert texts(store, session, after=500) == []

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rekindle import Store
+from rekindle import Message, Store
 from rekindle.errors import InvalidInput, NotFound
 from tests.conftest import Clock
 from tests.contract.messages import answer, call, found, result, started, texts, turns, user
@@ -145,6 +145,20 @@ def test_retry_before_any_answer_only_returns_the_question(store: Store) -> None
     store.append(silent, answer("welcome"))
     with pytest.raises(InvalidInput, match="no user message to retry"):
         store.retry(silent)
+
+
+def test_the_last_message_is_removed_and_comes_back(store: Store) -> None:
+    session = store.begin()
+    store.append(session, Message("user", "one"), Message("assistant", "two"))
+    removed = store.remove_last(session)
+    assert removed == Message("assistant", "two")
+    assert [each.text for each in store.messages(session)] == ["one"]
+    assert store.session(session.id).message_count == 1
+    store.redo(session)
+    assert [each.text for each in store.messages(session)] == ["one", "two"]
+    store.remove_last(session)
+    store.remove_last(session)
+    assert store.remove_last(session) is None
 
 
 def test_rewrite_puts_messages_in_place_of_the_conversation(store: Store) -> None:

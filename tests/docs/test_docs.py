@@ -20,7 +20,7 @@ from tests import command
 from tests.docs import settings
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(
     r"(?:<!-- docs: (?P<skip>skip.*?) -->\n)?^```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^```$",
     re.M | re.S,

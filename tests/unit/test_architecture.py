@@ -46,6 +46,7 @@ LAYERS = (
     "coding_agents",
     "mcp",
     "web",
+    "integrations",
     "cli",
     "testing",
 )
@@ -118,7 +119,11 @@ _PREFIXES = """
 """
 VERBS, PREFIXES = frozenset(_VERBS.split()), frozenset(_PREFIXES.split())
 BACK_UP = "back_up"  # a verb of two words
-DICTATED = {"fileno", "_asdict"}  # Python's own protocols
+# Python's own protocols, and those of LangGraph's checkpointers for asyncio.
+DICTATED = {
+    "fileno", "_asdict", "aget_tuple", "alist", "aput", "aput_writes", "adelete_thread",
+    "adelete_for_runs", "acopy_thread", "aprune",
+}  # fmt: skip
 SINGLE_WORDS = {"main", "register", "connect"}  # entry points: a program, a group, a platform
 
 

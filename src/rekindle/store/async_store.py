@@ -126,6 +126,7 @@ class AsyncStore:
     find_sub_agents = _wrap_read(Store.find_sub_agents)
     count_by_project = _wrap_read(Store.count_by_project)
     search = _wrap_read(Store.search)
+    remove_last = _wrap_write(Store.remove_last)
     rename = _wrap_write(Store.rename)
     end = _wrap_write(Store.end)
     reopen = _wrap_write(Store.reopen)

@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from rekindle.store.conversations.people import People
     from rekindle.store.conversations.routes import Routes
     from rekindle.store.conversations.session_leases import SessionLeases
+    from rekindle.store.graphs.checkpoints import GraphCheckpoints
     from rekindle.store.learning.experiments import Experiments
     from rekindle.store.learning.observations import Observations
     from rekindle.store.learning.preludes import Preludes
@@ -232,26 +233,33 @@ class Store:
         rewound: bool = False,
         after: int | None = None,
         limit: int | None = None,
+        last: int | None = None,
         owner: str | None = None,
     ) -> list[Message]:
-        """Return the session's messages in order, starting after position `after`."""
+        """Return the session's messages in order, starting after position `after`.
+
+        Return at most `limit` of them, or only the `last` ones.
+        """
         session_id = _get_id(session)
         _check_page(limit)
+        _check_page(last)
+        direction = "" if last is None else " DESC"
+        most = limit if last is None else last
         if owner is not None:
             self.session(session_id, owner=owner)
         with self._engine.begin_read() as tx:
             rows = tx.run(
                 f"SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.session ="
                 " (SELECT num FROM sessions WHERE id = ? AND pruned IS NULL) AND m.position > ?"
-                f"{'' if rewound else ' AND m.rewind IS NULL'} ORDER BY m.position"
-                f"{'' if limit is None else f' LIMIT {int(limit)}'}",
+                f"{'' if rewound else ' AND m.rewind IS NULL'} ORDER BY m.position{direction}"
+                f"{'' if most is None else f' LIMIT {int(most)}'}",
                 (escape_text(session_id), -1 if after is None else after),
             )
             if not rows and not (
                 session_id in self._unstored_sessions and not sessions.is_stored(tx, session_id)
             ):
                 sessions.get_session(tx, session_id)  # raises if the session does not exist
-        return [row_to_message(row) for row in rows]
+        return [row_to_message(row) for row in (rows if last is None else reversed(rows))]
 
     def session(self, id: str, *, owner: str | None = None) -> Session:
         """Return the session with exactly this id."""
@@ -535,6 +543,11 @@ class Store:
         now = self._clock()
         return self._write(lambda tx: rewind.retry_turn(tx, _get_id(session), now))
 
+    def remove_last(self, session: Session | str) -> Message | None:
+        """Remove the last message and return it; None if there is none. `redo` brings it back."""
+        now = self._clock()
+        return self._write(lambda tx: rewind.remove_last_message(tx, _get_id(session), now))
+
     def rewrite(
         self, session: Session | str, *messages: Message | Mapping[str, JSON]
     ) -> Rewind | None:
@@ -783,6 +796,13 @@ class Store:
         from rekindle.store.conversations.memory import Memory
 
         return Memory(self._engine, self._write, self._clock)
+
+    @cached_property
+    def graph_checkpoints(self) -> GraphCheckpoints:
+        """The checkpoints of graph frameworks."""
+        from rekindle.store.graphs.checkpoints import GraphCheckpoints
+
+        return GraphCheckpoints(self._engine, self._write, self._clock)
 
     @cached_property
     def session_outcomes(self) -> SessionOutcomes:

@@ -446,6 +446,34 @@ NOTE_DECISIONS = Table(
     since=11,
 )
 
+# Checkpoints of graph frameworks. A checkpoint names the versions of its channels' values.
+GRAPH_CHECKPOINTS = Table(
+    "graph_checkpoints",
+    "thread key, namespace key, id key",
+    "parent key null, run key null",
+    "kind text, data blob",  # as the framework's serializer wrote it
+    "versions text, metadata text",  # as JSON
+    Index("graph_checkpoints_run", "run WHERE run IS NOT NULL", since=18),
+    key="thread, namespace, id",
+    has_rowid=False,
+    since=18,
+)
+GRAPH_VALUES = Table(
+    "graph_values",
+    "thread key, namespace key, channel key, version key, kind text, data blob",
+    key="thread, namespace, channel, version",
+    has_rowid=False,
+    since=18,
+)
+GRAPH_WRITES = Table(
+    "graph_writes",
+    "thread key, namespace key, checkpoint key, task key, idx integer",
+    "path text, channel text, kind text, data blob",
+    key="thread, namespace, checkpoint, task, idx",
+    has_rowid=False,
+    since=18,
+)
+
 # Tables of earlier versions, by the version that dropped or replaced them; all held derived data.
 DROPPED_TABLES: dict[int, tuple[str, ...]] = {
     12: (

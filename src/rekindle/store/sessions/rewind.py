@@ -72,6 +72,18 @@ def retry_turn(tx: Transaction, session_id: str, now: float) -> Message:
     return found[0]
 
 
+def remove_last_message(tx: Transaction, session_id: str, now: float) -> Message | None:
+    """Remove the last message and return it, None if there is none."""
+    num, _ = get_session(tx, session_id)
+    found = MESSAGE_ROWS.find(
+        tx, "WHERE m.session = ? AND m.rewind IS NULL ORDER BY m.position DESC LIMIT 1", (num,)
+    )
+    if not found:
+        return None
+    _rewind_from(tx, num, found[0].position or 0, "remove", now)
+    return found[0]
+
+
 def rewrite_session(
     engine: Engine, tx: Transaction, session_id: str, messages: Sequence[Message], now: float
 ) -> Rewind | None:

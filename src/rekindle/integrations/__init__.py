@@ -1,0 +1,1 @@
+"""Sessions for other frameworks: each module fits one of them, and is loaded only by its users."""

@@ -1,0 +1,94 @@
+"""The messages of LangGraph threads as sessions that people can read and search."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any, cast
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from rekindle.errors import NotFound
+from rekindle.store import Store
+from rekindle.types import Message, Tokens, ToolCall
+
+SOURCE = "langgraph"
+_ROLES = {"human": "user", "ai": "assistant", "tool": "tool", "system": "system"}
+_MAX_THREADS = 1_000
+
+
+class ThreadSessions:
+    """One session for each thread; a message is added when it first appears in a checkpoint."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: OrderedDict[str, set[str]] = OrderedDict()
+        self._lock = Lock()
+
+    def update(self, thread: str, messages: Any) -> None:
+        """Add the messages of a thread that its session does not have yet."""
+        if not isinstance(messages, Sequence):
+            return
+        with self._lock:
+            known = self._load_known(thread)
+            new = [
+                one
+                for one in cast(Sequence[Any], messages)
+                if isinstance(one, BaseMessage) and one.type in _ROLES and one.id not in known
+            ]
+            if not new:
+                return
+            self._append(thread, new)
+            known.update(one.id for one in new if one.id is not None)
+
+    def _load_known(self, thread: str) -> set[str]:
+        known = self._known.pop(thread, None)
+        if known is None:
+            try:
+                stored = self._store.messages(thread, rewound=True)
+            except NotFound:
+                stored = []
+            known = {one.platform_message_id for one in stored if one.platform_message_id}
+        self._known[thread] = known
+        while len(self._known) > _MAX_THREADS:
+            self._known.popitem(last=False)
+        return known
+
+    def _append(self, thread: str, messages: Sequence[BaseMessage]) -> None:
+        try:
+            session = self._store.session(thread)
+        except NotFound:
+            session = self._store.begin(id=thread, source=SOURCE, cwd=os.getcwd())
+        self._store.append(session, *map(convert_message, messages))
+        for message in messages:
+            if isinstance(message, AIMessage) and message.usage_metadata:
+                usage = message.usage_metadata
+                cached = usage.get("input_token_details", {}).get("cache_read", 0)
+                tokens = Tokens(
+                    usage["input_tokens"] - cached, usage["output_tokens"], cache_read=cached
+                )
+                model = cast(Any, message.response_metadata).get("model_name")
+                self._store.add_usage(session, tokens, model=model or "unknown")
+
+
+def convert_message(message: BaseMessage) -> Message:
+    """Return a message of LangChain as one of ours."""
+    calls: list[ToolCall] = []
+    if isinstance(message, AIMessage):
+        calls = [
+            ToolCall(call["id"] or "", call["name"], json.dumps(call["args"], ensure_ascii=False))
+            for call in message.tool_calls
+        ]
+    is_result = isinstance(message, ToolMessage)
+    return Message(
+        _ROLES[message.type],
+        str(message.text) if is_result or message.text else None,
+        calls,
+        tool_call_id=message.tool_call_id if is_result else None,
+        name=message.name,
+        platform_message_id=message.id,
+        meta={"is_error": True} if is_result and message.status == "error" else None,
+    )

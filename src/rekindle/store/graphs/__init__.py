@@ -1,0 +1,1 @@
+"""Checkpoints of graph frameworks: opaque values by thread, namespace and version."""

@@ -1,0 +1,311 @@
+"""Checkpoints of graphs, and the writes of tasks that wait for the next one.
+
+A checkpoint refers to the values of its channels by version, so that a step stores only the channels it
+changed. The values are opaque here: the framework's serializer names their kind.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rekindle.store.core.engine import Row, StorePart, Transaction
+from rekindle.store.core.text_encoding import escape_text, unescape_text
+from rekindle.types import JSON
+
+_COLUMNS = "thread, namespace, id, parent, run, kind, data, versions, metadata"
+_PAGE = 64
+
+
+class GraphValue(NamedTuple):
+    """A value as the framework's serializer wrote it."""
+
+    kind: str
+    data: bytes
+
+
+class ThreadKey(NamedTuple):
+    """The thread of a graph's run, and the namespace of a graph inside it."""
+
+    thread: str
+    namespace: str = ""
+
+
+class GraphCheckpoint(NamedTuple):
+    """A checkpoint without the values of its channels, whose versions it names."""
+
+    key: ThreadKey
+    id: str
+    parent: str | None
+    run: str | None
+    value: GraphValue
+    versions: Mapping[str, str | int | float]
+    metadata: Mapping[str, JSON]
+
+
+class GraphWrite(NamedTuple):
+    """What a task wrote to a channel; `number` is negative for special channels."""
+
+    task: str
+    path: str
+    number: int
+    channel: str
+    value: GraphValue
+
+
+class CheckpointQuery(NamedTuple):
+    """Which checkpoints to list, newest first."""
+
+    thread: str | None = None
+    namespace: str | None = None
+    id: str | None = None
+    before: str | None = None
+
+
+class GraphCheckpoints(StorePart):
+    """The checkpoints of a store. Use `store.graph_checkpoints`."""
+
+    def save(
+        self, checkpoint: GraphCheckpoint, values: Mapping[tuple[str, str], GraphValue]
+    ) -> None:
+        """Store a checkpoint and the values of the channels that changed, by channel and version."""
+        thread, namespace = _escape_key(checkpoint.key)
+
+        def write_checkpoint(tx: Transaction) -> None:
+            for (channel, version), value in values.items():
+                tx.run(
+                    "INSERT INTO graph_values (thread, namespace, channel, version, kind, data)"
+                    " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (thread, namespace, channel, version)"
+                    " DO UPDATE SET kind = excluded.kind, data = excluded.data",
+                    (thread, namespace, escape_text(channel), escape_text(version), *value),
+                )
+            tx.run(
+                f"INSERT INTO graph_checkpoints ({_COLUMNS})"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT (thread, namespace, id) DO UPDATE SET parent = excluded.parent,"
+                " run = excluded.run, kind = excluded.kind, data = excluded.data,"
+                " versions = excluded.versions, metadata = excluded.metadata",
+                (
+                    thread,
+                    namespace,
+                    escape_text(checkpoint.id),
+                    None if checkpoint.parent is None else escape_text(checkpoint.parent),
+                    None if checkpoint.run is None else escape_text(checkpoint.run),
+                    *checkpoint.value,
+                    escape_text(json.dumps(checkpoint.versions)),
+                    escape_text(json.dumps(checkpoint.metadata)),
+                ),
+            )
+
+        self._write(write_checkpoint)
+
+    def save_writes(self, key: ThreadKey, id: str, writes: Sequence[GraphWrite]) -> None:
+        """Store what a task wrote. Only writes to special channels replace those that are there."""
+        place = (*_escape_key(key), escape_text(id))
+
+        def insert_writes(tx: Transaction) -> None:
+            for write in writes:
+                change = (
+                    "DO UPDATE SET channel = excluded.channel, kind = excluded.kind,"
+                    " data = excluded.data, path = excluded.path"
+                    if write.number < 0
+                    else "DO NOTHING"
+                )
+                tx.run(
+                    "INSERT INTO graph_writes"
+                    " (thread, namespace, checkpoint, task, idx, path, channel, kind, data)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+                    f" ON CONFLICT (thread, namespace, checkpoint, task, idx) {change}",
+                    (
+                        *place,
+                        escape_text(write.task),
+                        write.number,
+                        escape_text(write.path),
+                        escape_text(write.channel),
+                        *write.value,
+                    ),
+                )
+
+        self._write(insert_writes)
+
+    def iterate(self, query: CheckpointQuery) -> Iterator[GraphCheckpoint]:
+        """Yield checkpoints, the newest first; a page is read at a time."""
+        terms = {
+            "thread = ?": query.thread,
+            "namespace = ?": query.namespace,
+            "id = ?": query.id,
+            "id < ?": query.before,
+        }
+        conditions = [term for term, value in terms.items() if value is not None]
+        params = [escape_text(value) for value in terms.values() if value is not None]
+        last: Row | None = None
+        while True:
+            later = (
+                [] if last is None else ["(id < ? OR (id = ? AND (thread, namespace) > (?, ?)))"]
+            )
+            where = " AND ".join([*conditions, *later])
+            rows = self._select(
+                f"SELECT {_COLUMNS} FROM graph_checkpoints{' WHERE ' if where else ''}{where}"
+                f" ORDER BY id DESC, thread, namespace LIMIT {_PAGE}",
+                [*params, *(() if last is None else (last[2], last[2], last[0], last[1]))],
+            )
+            for row in rows:
+                yield _row_to_checkpoint(row)
+            if len(rows) < _PAGE:
+                return
+            last = rows[-1]
+
+    def find_latest(self, key: ThreadKey) -> GraphCheckpoint | None:
+        """Return the newest checkpoint of a thread's namespace."""
+        rows = self._select(
+            f"SELECT {_COLUMNS} FROM graph_checkpoints WHERE thread = ? AND namespace = ?"
+            " ORDER BY id DESC LIMIT 1",
+            _escape_key(key),
+        )
+        return _row_to_checkpoint(rows[0]) if rows else None
+
+    def load_values(
+        self, key: ThreadKey, versions: Mapping[str, str | int | float]
+    ) -> dict[str, GraphValue]:
+        """Return the values of channels at their versions; a channel without a value is left out."""
+        found: dict[str, GraphValue] = {}
+        names = list(versions)
+        for start in range(0, len(names), _PAGE):
+            part = names[start : start + _PAGE]
+            pairs = " OR ".join("(channel = ? AND version = ?)" for _ in part)
+            rows = self._select(
+                "SELECT channel, kind, data FROM graph_values"
+                f" WHERE thread = ? AND namespace = ? AND ({pairs})",
+                (
+                    *_escape_key(key),
+                    *(escape_text(text) for name in part for text in (name, str(versions[name]))),
+                ),
+            )
+            for channel, kind, data in rows:
+                found[unescape_text(channel)] = GraphValue(kind, bytes(data))
+        return found
+
+    def load_writes(self, key: ThreadKey, id: str) -> list[GraphWrite]:
+        """Return the writes that wait at a checkpoint, in the order in which tasks apply them."""
+        rows = self._select(
+            "SELECT task, path, idx, channel, kind, data FROM graph_writes"
+            " WHERE thread = ? AND namespace = ? AND checkpoint = ? ORDER BY path, task, idx",
+            (*_escape_key(key), escape_text(id)),
+        )
+        return [
+            GraphWrite(
+                unescape_text(task),
+                unescape_text(path),
+                number,
+                unescape_text(channel),
+                GraphValue(kind, bytes(data)),
+            )
+            for task, path, number, channel, kind, data in rows
+        ]
+
+    def delete_thread(self, thread: str) -> None:
+        """Delete the checkpoints, values and writes of a thread."""
+
+        def delete_rows(tx: Transaction) -> None:
+            for table in ("graph_writes", "graph_checkpoints", "graph_values"):
+                tx.run(f"DELETE FROM {table} WHERE thread = ?", (escape_text(thread),))
+
+        self._write(delete_rows)
+
+    def delete_runs(self, runs: Sequence[str]) -> None:
+        """Delete the checkpoints of runs, with their writes."""
+
+        def delete_rows(tx: Transaction) -> None:
+            for run in map(escape_text, runs):
+                rows = tx.run(
+                    "SELECT thread, namespace, id FROM graph_checkpoints WHERE run = ?", (run,)
+                )
+                for row in rows:
+                    _delete_checkpoint(tx, row)
+                for thread in {row[0] for row in rows}:
+                    _delete_unused_values(tx, thread)
+
+        self._write(delete_rows)
+
+    def keep_latest(self, thread: str, needed: Mapping[str, set[str]]) -> None:
+        """Delete all checkpoints of a thread but those that are `needed`, by namespace."""
+
+        def delete_rows(tx: Transaction) -> None:
+            rows = tx.run(
+                "SELECT thread, namespace, id FROM graph_checkpoints WHERE thread = ?",
+                (escape_text(thread),),
+            )
+            for row in rows:
+                if unescape_text(row[2]) not in needed.get(unescape_text(row[1]), ()):
+                    _delete_checkpoint(tx, row)
+            _delete_unused_values(tx, escape_text(thread))
+
+        self._write(delete_rows)
+
+    def copy_thread(self, source: str, target: str) -> None:
+        """Copy the checkpoints, values and writes of a thread to another one."""
+        columns = {
+            "graph_checkpoints": "namespace, id, parent, run, kind, data, versions, metadata",
+            "graph_values": "namespace, channel, version, kind, data",
+            "graph_writes": "namespace, checkpoint, task, idx, path, channel, kind, data",
+        }
+
+        def copy_rows(tx: Transaction) -> None:
+            for table, names in columns.items():
+                tx.run(
+                    f"INSERT INTO {table} (thread, {names}) SELECT ?, {names} FROM {table}"
+                    " WHERE thread = ? ON CONFLICT DO NOTHING",
+                    (escape_text(target), escape_text(source)),
+                )
+
+        self._write(copy_rows)
+
+
+def _escape_key(key: ThreadKey) -> tuple[str, str]:
+    return escape_text(key.thread), escape_text(key.namespace)
+
+
+def _row_to_checkpoint(row: Row) -> GraphCheckpoint:
+    thread, namespace, id, parent, run, kind, data, versions, metadata = row
+    return GraphCheckpoint(
+        ThreadKey(unescape_text(thread), unescape_text(namespace)),
+        unescape_text(id),
+        None if parent is None else unescape_text(parent),
+        None if run is None else unescape_text(run),
+        GraphValue(kind, bytes(data)),
+        json.loads(unescape_text(versions)),
+        json.loads(unescape_text(metadata)),
+    )
+
+
+def _delete_checkpoint(tx: Transaction, place: Sequence[Any]) -> None:
+    tx.run(
+        "DELETE FROM graph_writes WHERE thread = ? AND namespace = ? AND checkpoint = ?",
+        tuple(place),
+    )
+    tx.run(
+        "DELETE FROM graph_checkpoints WHERE thread = ? AND namespace = ? AND id = ?",
+        tuple(place),
+    )
+
+
+def _delete_unused_values(tx: Transaction, thread: str) -> None:
+    """Delete the values of a thread that none of its checkpoints names."""
+    used = {
+        (namespace, escape_text(channel), escape_text(str(version)))
+        for namespace, versions in tx.run(
+            "SELECT namespace, versions FROM graph_checkpoints WHERE thread = ?", (thread,)
+        )
+        for channel, version in json.loads(unescape_text(versions)).items()
+    }
+    stored = tx.run(
+        "SELECT namespace, channel, version FROM graph_values WHERE thread = ?", (thread,)
+    )
+    for place in stored:
+        if tuple(place) not in used:
+            tx.run(
+                "DELETE FROM graph_values WHERE thread = ? AND namespace = ? AND channel = ?"
+                " AND version = ?",
+                (thread, *place),
+            )

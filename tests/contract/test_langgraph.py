@@ -1,0 +1,153 @@
+"""The checkpointer for LangGraph: its conformance suite, and real graphs, on both engines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
+
+from rekindle import Message, Store
+from rekindle.integrations.langgraph import RekindleCheckpointer
+from rekindle.store.graphs.checkpoints import CheckpointQuery
+
+CAPABILITIES = 8  # of the suite: five that every checkpointer has, and three more
+TALK: Any = {"configurable": {"thread_id": "talk"}}
+
+
+def answer(state: MessagesState) -> dict[str, Any]:
+    usage: Any = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
+    return {"messages": [AIMessage(f"{len(state['messages'])} messages", usage_metadata=usage)]}
+
+
+def build_graph(store: Store, node: Any = answer) -> Any:
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("answer", node)
+    graph.add_edge(START, "answer")
+    return graph.compile(checkpointer=RekindleCheckpointer(store))
+
+
+def say(graph: Any, text: str) -> str:
+    return graph.invoke({"messages": [HumanMessage(text)]}, TALK)["messages"][-1].text
+
+
+def test_the_conformance_suite_passes(store: Store) -> None:
+    @checkpointer_test(name=f"rekindle {store.location}")
+    async def make() -> AsyncGenerator[RekindleCheckpointer]:
+        yield RekindleCheckpointer(store)
+
+    report = asyncio.run(validate(make))
+    assert len(report.results) == CAPABILITIES
+    failures = {name: result.failures for name, result in report.results.items()}
+    assert {name: found for name, found in failures.items() if found} == {}
+    assert all(result.passed and result.tests_passed for result in report.results.values())
+
+
+def test_a_thread_goes_on_in_another_process_and_can_be_searched(store: Store) -> None:
+    assert say(build_graph(store), "Where is the parser?") == "1 messages"
+    assert say(build_graph(store), "And the lexer?") == "3 messages"
+    assert [each.role for each in store.messages("talk")] == ["user", "assistant"] * 2
+    session = store.session("talk")
+    assert (session.source, session.tokens.input, session.tokens.output) == ("langgraph", 6, 4)
+    assert [hit.session.id for hit in store.search("parser")] == ["talk"]
+
+
+def test_an_interrupted_graph_resumes(store: Store) -> None:
+    def ask(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage(interrupt("May I?"))]}
+
+    build_graph(store, ask).invoke({"messages": [HumanMessage("Delete it")]}, TALK)
+    done = build_graph(store, ask).invoke(Command(resume="yes"), TALK)
+    assert done["messages"][-1].text == "yes"
+
+
+def test_history_forks_and_shrinks_without_losing_the_state(store: Store) -> None:
+    graph = build_graph(store)
+    for text in ("one", "two", "three"):
+        say(graph, text)
+    history = list(graph.get_state_history(TALK))
+    assert len(history) == 9
+    earlier = next(one for one in history if len(one.values.get("messages", ())) == 2)
+    forked = graph.invoke({"messages": [HumanMessage("other")]}, earlier.config)
+    assert [each.text for each in forked["messages"]] == [
+        "one",
+        "1 messages",
+        "other",
+        "3 messages",
+    ]
+    state = graph.get_state(TALK).values
+    graph.checkpointer.prune(["talk"])
+    assert len(list(graph.get_state_history(TALK))) == 1
+    assert graph.get_state(TALK).values == state
+    assert say(graph, "more") == "5 messages"
+
+
+def test_a_step_stores_only_what_changed(store: Store) -> None:
+    graph = build_graph(store)
+    for number in range(6):
+        say(graph, f"{number} " + "x" * 10_000)
+    sizes = [len(row[0]) for row in select(store, "SELECT data FROM graph_checkpoints")]
+    assert len(sizes) == 18
+    assert max(sizes) < 5_000  # the messages are not in there
+
+
+def test_pruned_values_are_gone(store: Store) -> None:
+    graph = build_graph(store)
+    for number in range(3):
+        say(graph, f"{number}")
+    graph.checkpointer.prune(["talk"])
+    (versions,) = [
+        len(one.versions) for one in store.graph_checkpoints.iterate(CheckpointQuery("talk"))
+    ]
+    assert len(select(store, "SELECT channel FROM graph_values")) <= versions
+    graph.checkpointer.delete_thread("talk")
+    for table in ("graph_checkpoints", "graph_values", "graph_writes"):
+        assert select(store, f"SELECT count(*) FROM {table}")[0][0] == 0
+    assert len(store.messages("talk")) == 6  # the session stays
+
+
+def test_asyncio_gets_the_same(store: Store) -> None:
+    async def talk() -> str:
+        graph = build_graph(store)
+        for text in ("one", "two"):
+            result = await graph.ainvoke({"messages": [HumanMessage(text)]}, TALK)
+        history = [one async for one in graph.aget_state_history(TALK)]
+        assert len(history) == 6
+        return result["messages"][-1].text
+
+    assert asyncio.run(talk()) == "3 messages"
+
+
+@pytest.mark.parametrize("thread", ["ä \x00 \ud800", "' OR 1=1", "x" * 400])
+def test_names_of_threads_may_be_anything(store: Store, thread: str) -> None:
+    checkpointer = RekindleCheckpointer(store, sessions=False)
+    checkpoint: Any = {
+        "v": 1, "id": "1", "ts": "", "channel_values": {"a": 1}, "channel_versions": {"a": 1},
+        "versions_seen": {},
+    }  # fmt: skip
+    config: Any = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
+    checkpointer.put(config, checkpoint, {"source": "loop"}, {"a": 1})
+    found = checkpointer.get_tuple(config)
+    assert found is not None
+    assert found.checkpoint["channel_values"] == {"a": 1}
+    assert found.config.get("configurable", {})["thread_id"] == thread
+
+
+def test_a_message_that_was_undone_does_not_come_back(store: Store) -> None:
+    say(build_graph(store), "one")
+    store.undo("talk")
+    say(build_graph(store), "two")
+    assert [each.text for each in store.messages("talk")] == ["two", "3 messages"]
+    assert store.messages("talk")[0] == Message(
+        "user", "two", platform_message_id=store.messages("talk")[0].platform_message_id
+    )
+
+
+def select(store: Store, sql: str) -> list[Any]:
+    with store._engine.begin_read() as tx:  # pyright: ignore[reportPrivateUsage]
+        return list(tx.run(sql, ()))
