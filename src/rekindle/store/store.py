@@ -574,6 +574,14 @@ class Store:
             self.purge(older_than=self._undo_seconds)
         return marked
 
+    def prune_session(self, session: Session | str) -> Session:
+        """Delete one session; it can be restored within the undo window. Raise if it is active."""
+        id, now, active = _get_id(session), self._clock(), self._active_seconds
+        pruned = self._write(lambda tx: retention.prune_session(tx, id, active, now))
+        self._session_nums.pop(id, None)
+        self.purge(older_than=self._undo_seconds)
+        return pruned
+
     def _mark_sessions(self, column: str, where: Filter, dry_run: bool) -> list[Session]:
         now, active = self._clock(), self._active_seconds
         if dry_run:
@@ -848,6 +856,10 @@ class Store:
         """Yield sessions with their judged calls, in order of their start."""
         with self._engine.begin_read() as tx:
             yield from outcomes.iter_judged_sessions(tx, where, session, self._clock())
+
+    def count_errors(self, ids: Sequence[str]) -> dict[str, int]:
+        """Return how many tool calls of sessions failed, by id, as far as they are judged."""
+        return self._read(lambda tx: outcomes.count_errors(tx, ids))
 
     def load_messages_at(self, session: str, positions: Iterable[int]) -> dict[int, Message]:
         """Return the session's messages at these positions, by position."""
