@@ -1,0 +1,1 @@
+"""The list of sessions: filters, pages, search, and text that is hostile."""
