@@ -125,7 +125,9 @@ def test_nothing_is_polled_without_viewers(store: Store) -> None:
         changes = feed.subscribe(session.id)
         await anext(changes)
         await changes.aclose()  # pyright: ignore[reportAttributeAccessIssue]
-        pollers = [task for task in asyncio.all_tasks() if "ChangeFeed._poll " in repr(task.get_coro())]
+        pollers = [
+            task for task in asyncio.all_tasks() if "ChangeFeed._poll " in repr(task.get_coro())
+        ]
         assert len(pollers) == 1
         await pollers[0]  # ends by itself
         again = feed.subscribe(session.id)

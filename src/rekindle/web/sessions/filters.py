@@ -37,7 +37,7 @@ class ListFilters(NamedTuple):
     def build_query(self, **changes: str) -> str:
         """Return the address of the list with these filters and changes."""
         fields = {name: text for name, text in {**self._asdict(), **changes}.items() if text}
-        return f"/sessions?{urlencode(fields)}" if fields else "/sessions"
+        return f"/sessions?{urlencode(fields, errors='replace')}" if fields else "/sessions"
 
     @property
     def is_narrow(self) -> bool:

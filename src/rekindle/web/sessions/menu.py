@@ -148,6 +148,11 @@ class ActionNotice(NamedTuple):
     sessions: tuple[Session, ...]
     undo: str
 
+    @property
+    def url(self) -> str:
+        """The address of the session, if it is one."""
+        return build_session_url(self.sessions[0].id)
+
 
 def add_notice(address: str, action: str, ids: Sequence[str]) -> str:
     """Return the address of a page that says what was done."""
