@@ -122,10 +122,10 @@ def test_rename_end_and_reopen(page: Any, server: WebServer, store: Store) -> No
     menu.get_by_role("button", name="Rename").click()
     page.get_by_text("Renamed “Write <b>the</b> lexer”.").wait_for()
     open_menu(page, "lexer").get_by_role("button", name="End").click()
-    page.get_by_text("Ended").wait_for()
+    page.get_by_text("Ended “").wait_for()
     assert store.session("a").end_reason == "user"
     page.get_by_role("button", name="Undo").click()
-    page.get_by_text("Reopened").wait_for()
+    page.get_by_text("Reopened “").wait_for()
     assert store.session("a").ended is None
 
 

@@ -20,7 +20,8 @@ from .filters import ListCursor, ListFilters
 from .rows import ListChoices, ListPage, RowLoader, load_choices
 from .search import search_sessions
 
-CHOICES_SECONDS = 30.0
+FEW_SESSIONS = 3_000  # up to here, what the filters offer is read for every page, else
+CHOICES_SECONDS = 20.0  # at most this often
 MAX_SEARCHES = 4  # at a time; the others wait, and are dropped if their reader has typed on
 _CHECK_SECONDS = 0.02
 
@@ -41,8 +42,8 @@ class SessionListState:
         return PriceList(load_price_table()[1], self._context.config.prices)
 
     async def get_choices(self) -> ListChoices:
-        """Return what the filters offer; old values are shown while new ones are read."""
-        if self._choices is None:
+        """Return what the filters offer; where that takes long, old values while new ones are read."""
+        if self._choices is None or self._choices.sessions < FEW_SESSIONS:
             await self.refresh_choices()
         is_old = time.monotonic() - self._loaded_at > CHOICES_SECONDS
         if is_old and (self._loading is None or self._loading.done()):
