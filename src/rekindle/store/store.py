@@ -446,7 +446,7 @@ class Store:
     ) -> list[UsageSum]:
         """Return the usage of some sessions by local day and model; the key is the id."""
         with self._engine.begin_read() as tx:
-            offsets = self._find_offsets(tx, get_offset)
+            offsets = self._find_offsets(tx, get_offset, ids)
             return [*usage_entries.sum_by_session(tx, ids, offsets)]
 
     def count_active_quarters(self, ids: Sequence[str]) -> dict[str, int]:
@@ -454,9 +454,12 @@ class Store:
         return self._read(lambda tx: usage_entries.count_active_quarters(tx, ids))
 
     def _find_offsets(
-        self, tx: Transaction, get_offset: Callable[[float], int]
+        self,
+        tx: Transaction,
+        get_offset: Callable[[float], int],
+        ids: Sequence[str] | None = None,
     ) -> list[usage_entries.ZoneOffset]:
-        first = usage_entries.find_first_quarter(tx)
+        first = usage_entries.find_first_quarter(tx, ids)
         last = int(self._clock()) // QUARTER_SECONDS
         return usage_entries.find_offsets(last if first is None else first, last, get_offset)
 

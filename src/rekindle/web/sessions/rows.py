@@ -35,7 +35,8 @@ class SessionRow(NamedTuple):
     """A session in the list."""
 
     session: Session
-    name: str | Markup
+    name: str
+    shown_name: str | Markup  # with what a search has found marked
     agent: str
     project: str  # its key, or empty
     project_name: str
@@ -88,13 +89,15 @@ class RowLoader:
         costs = self._load_costs(sessions, [one for ones in sub_agents.values() for one in ones])
         rows: list[SessionRow] = []
         for one in sessions:
+            name = get_display_name(one, names)
             project = self.known.find_session_project(one)
             inner = sub_agents.get(one.id, [])
             outcome = outcomes.get(one.id)
             rows.append(
                 SessionRow(
                     session=one,
-                    name=get_display_name(one, names),
+                    name=name,
+                    shown_name=name,
                     agent=get_source_title(one.source),
                     project=project or "",
                     project_name=self.known.get_name(project) if project else "",

@@ -94,7 +94,7 @@ def _build_hit(hit: Hit) -> MessageHit:
 
 
 def _add_hits(row: SessionRow, text: str, hits: Sequence[MessageHit]) -> SessionRow:
-    return row._replace(name=mark_words(str(row.name), text), hits=tuple(hits[:HITS_PER_SESSION]))
+    return row._replace(shown_name=mark_words(row.name, text), hits=tuple(hits[:HITS_PER_SESSION]))
 
 
 def mark_snippet(snippet: str) -> Markup:
