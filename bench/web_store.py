@@ -49,8 +49,9 @@ WEIGHTS = (60, 25, 10, 5)
 ERROR_RATE = 0.06
 
 
-def fill_web_store(path: Path, sessions: int, messages: int, now: float) -> None:
-    """Fill a new store with sessions that have this many messages together."""
+def fill_store(path: Path, sessions: int, messages: int, now: float | None = None) -> None:
+    """Fill a new store with sessions that have this many messages together, up to now."""
+    now = time.time() if now is None else now
     batches = [range(at, min(at + BATCH, sessions)) for at in range(0, sessions, BATCH)]
     mean = messages / sessions
     with (
@@ -186,7 +187,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=MESSAGES)
     chosen = parser.parse_args()
     begin = time.monotonic()
-    fill_web_store(chosen.file, chosen.sessions, chosen.messages, time.time())
+    fill_store(chosen.file, chosen.sessions, chosen.messages)
     size = chosen.file.stat().st_size / 1e9
     print(f"{chosen.file}: {size:.2f} GB in {time.monotonic() - begin:.0f} s")
 

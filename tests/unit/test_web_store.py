@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.web_store import fill_web_store
+from bench.web_store import fill_store
 
 from rekindle.store import Filter, open_store
 
@@ -12,7 +12,7 @@ NOW = 1_800_000_000.0
 
 
 def test_a_store_has_what_the_list_shows(tmp_path: Path) -> None:
-    fill_web_store(tmp_path / "a.db", 60, 1_200, NOW)
+    fill_store(tmp_path / "a.db", 60, 1_200, NOW)
     with open_store(tmp_path / "a.db") as store:
         sessions = store.recent(100, where=Filter(archived=None))
         ids = [one.id for one in sessions]

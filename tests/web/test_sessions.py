@@ -82,7 +82,7 @@ def test_typing_on_cancels_what_is_under_way(page: Any, server: WebServer, store
     page.keyboard.press("/")
     page.keyboard.type("deployment")
     wait_for_titles(page, "Fix the deployment")
-    page.wait_for_function("location.search === '?q=deployment'")
+    page.wait_for_function("() => location.search === '?q=deployment'")
     # Beginnings are looked up at most once, for the word at which the typing paused.
     assert len([url for url in answered if "thorough" in url and "deployment" not in url]) <= 1
 

@@ -37,6 +37,7 @@ MAX_SHARE = 0.05  # of the time, for looking through the folders,
 MAX_BUSY_SHARE = 0.25  # and while agents are at work
 MAX_BYTES = 30_000_000  # of changed files that are imported here
 LEARN_SECONDS = 120.0
+JUDGED_SAMPLE = 50  # sessions
 _BACKLOG_COMMAND = ("-m", "rekindle.cli", "watch", "--once")
 _log = logging.getLogger(__name__)
 
@@ -92,9 +93,10 @@ class SessionFreshness:
             watcher.stop()
 
     def _judge_known(self) -> None:
-        """Let a process of its own judge what nobody has looked at yet."""
+        """Let a process of its own judge sessions if what became of most is not known yet."""
         with suppress(RekindleError, OSError):
-            if self._store.has_any_sessions():
+            ids = [one.id for one in self._store.recent(JUDGED_SAMPLE)]
+            if len(self._store.session_outcomes.load(ids)) < len(ids) / 2:
                 mark_pending(self._options.home)
                 start_learning(self._options.home)
 
