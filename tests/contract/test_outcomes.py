@@ -126,3 +126,13 @@ def test_a_session_that_went_away_while_it_was_judged_is_passed_over(store: Stor
     store.purge(older_than=-1)
     store.save_verdicts("1", [JudgedCalls(due, [made(id, 1)], 3, [])])
     assert list(store.iter_judged_sessions()) == []
+
+
+def test_sessions_are_found_by_failed_calls_which_are_counted(store: Store) -> None:
+    clean, broken, unjudged = worked(store), worked(store), worked(store)
+    keep(store, clean, made(clean, 1), since=3)
+    failures = [made(broken, 1, number=at, outcome="error", failed=True) for at in range(2)]
+    keep(store, broken, *failures, made(broken, 1, number=2, failed=None), since=3)
+    assert store.count_errors([clean, broken, unjudged, "missing"]) == {broken: 2}
+    assert [one.id for one in store.recent(where=Filter.parse("errors=yes"))] == [broken]
+    assert {one.id for one in store.recent(where=Filter.parse("errors=no"))} == {clean, unjudged}

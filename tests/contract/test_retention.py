@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from rekindle import Store, open_store
-from rekindle.errors import AmbiguousName, NotFound
+from rekindle.errors import AmbiguousName, InvalidInput, NotFound
 from rekindle.store import Filter
 from tests.conftest import Clock
 from tests.contract.messages import call, found, result, started, texts, user
@@ -254,3 +254,23 @@ def test_an_id_can_be_used_again_after_purging(store: Store, clock: Clock) -> No
     store.purge()
     started(store, "fresh", id="a")
     assert texts(store, "a") == ["fresh"]
+
+
+def test_one_session_is_deleted_and_restored_by_its_id(store: Store, clock: Clock) -> None:
+    started(store, "needle", id="busy")
+    with pytest.raises(InvalidInput, match="End it first"):
+        store.prune_session("busy")
+    store.end("busy", "user")
+    assert store.prune_session("busy").pruned is not None
+    assert (found(store, "needle"), names(store.recent())) == ([], [])
+    with pytest.raises(NotFound):
+        store.prune_session("busy")
+    store.restore("busy")
+    assert names(store.recent()) == ["busy"]
+    store.reopen("busy")
+    clock.forward(10 * DAY)
+    store.prune_session("busy")
+    clock.forward(10 * DAY)
+    store.purge()
+    with pytest.raises(NotFound):
+        store.restore("busy")

@@ -82,7 +82,7 @@ NOUN_METHODS = {
 }
 
 _VERBS = """
-    attempt decrypt download encrypt maintain react request sign upload
+    attempt decrypt download encrypt maintain react request sign subscribe upload
     abandon abbreviate abort accept acknowledge ack aclose acquire adapt add adopt advance aggregate
     announce answer append apply approve archive ascend ask assess assign attach avoid backup become
     begin borrow build cache call cancel catch change check choose claim classify clean clear close

@@ -158,7 +158,7 @@ def refresh_sessions(store: Store, progress: ProgressCallback | None = None) -> 
     """
     global _is_refresh_due, _is_refreshed
     config = load_settings()
-    if not (_is_refresh_due and _accepts_refresh(config)):
+    if not needs_refresh(config):
         return []
     _is_refresh_due, _is_refreshed = False, True
     try:
@@ -175,6 +175,11 @@ def refresh_and_tell(store: Store) -> None:
         lines = refresh_sessions(store, show)
     for line in lines:
         _print_notice(line)
+
+
+def needs_refresh(config: Config) -> bool:
+    """Return whether this command should import what agents have written."""
+    return _is_refresh_due and _accepts_refresh(config)
 
 
 def _accepts_refresh(config: Config) -> bool:

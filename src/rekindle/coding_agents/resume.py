@@ -191,6 +191,22 @@ def render_command(plan: ResumePlan) -> str:
     return " && ".join(" ".join(map(quote_word, words)) for words in commands)
 
 
+def build_resume_command(store: Store, session: Session) -> str:
+    """Return the command line that resumes a session: its agent's own, if that has the session."""
+    found = find_resumable(store, session)
+    try:
+        plan = plan_resume(found)
+    except InvalidInput:  # its agent cannot be started: say which one is to go on
+        return _build_own_command(found, "--in", CHAT)
+    return _build_own_command(found) if plan.restore_needed else render_command(plan)
+
+
+def _build_own_command(session: Session, *options: str) -> str:
+    id = quote_word(session.id)
+    words = (*options, "--", id) if id.startswith("-") else (id, *options)
+    return " ".join(("rekindle", "resume", *words))
+
+
 def quote_word(word: str) -> str:
     """Quote a word for a shell; nothing in it reaches the terminal as a control character."""
     if word.isprintable():

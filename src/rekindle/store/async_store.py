@@ -153,6 +153,7 @@ class AsyncStore:
 
     archive = _wrap_write(Store.archive)
     prune = _wrap_write(Store.prune)
+    prune_session = _wrap_write(Store.prune_session)
     restore = _wrap_write(Store.restore)
     purge = _wrap_write(Store.purge)
 
@@ -169,6 +170,7 @@ class AsyncStore:
 
     find_stale_sessions = _wrap_read(Store.find_stale_sessions)
     save_verdicts = _wrap_write(Store.save_verdicts)
+    count_errors = _wrap_read(Store.count_errors)
     iter_judged_sessions = _wrap_iterator(Store.iter_judged_sessions)
 
     verify = _wrap_read(Store.verify)

@@ -454,7 +454,7 @@ class Store:
     ) -> list[UsageSum]:
         """Return the usage of some sessions by local day and model; the key is the id."""
         with self._engine.begin_read() as tx:
-            offsets = self._find_offsets(tx, get_offset)
+            offsets = self._find_offsets(tx, get_offset, ids)
             return [*usage_entries.sum_by_session(tx, ids, offsets)]
 
     def count_active_quarters(self, ids: Sequence[str]) -> dict[str, int]:
@@ -462,9 +462,12 @@ class Store:
         return self._read(lambda tx: usage_entries.count_active_quarters(tx, ids))
 
     def _find_offsets(
-        self, tx: Transaction, get_offset: Callable[[float], int]
+        self,
+        tx: Transaction,
+        get_offset: Callable[[float], int],
+        ids: Sequence[str] | None = None,
     ) -> list[usage_entries.ZoneOffset]:
-        first = usage_entries.find_first_quarter(tx)
+        first = usage_entries.find_first_quarter(tx, ids)
         last = int(self._clock()) // QUARTER_SECONDS
         return usage_entries.find_offsets(last if first is None else first, last, get_offset)
 
@@ -586,6 +589,14 @@ class Store:
         if not dry_run:
             self.purge(older_than=self._undo_seconds)
         return marked
+
+    def prune_session(self, session: Session | str) -> Session:
+        """Delete one session; it can be restored within the undo window. Raise if it is active."""
+        id, now, active = _get_id(session), self._clock(), self._active_seconds
+        pruned = self._write(lambda tx: retention.prune_session(tx, id, active, now))
+        self._session_nums.pop(id, None)
+        self.purge(older_than=self._undo_seconds)
+        return pruned
 
     def _mark_sessions(self, column: str, where: Filter, dry_run: bool) -> list[Session]:
         now, active = self._clock(), self._active_seconds
@@ -868,6 +879,10 @@ class Store:
         """Yield sessions with their judged calls, in order of their start."""
         with self._engine.begin_read() as tx:
             yield from outcomes.iter_judged_sessions(tx, where, session, self._clock())
+
+    def count_errors(self, ids: Sequence[str]) -> dict[str, int]:
+        """Return how many tool calls of sessions failed, by id, as far as they are judged."""
+        return self._read(lambda tx: outcomes.count_errors(tx, ids))
 
     def load_messages_at(self, session: str, positions: Iterable[int]) -> dict[int, Message]:
         """Return the session's messages at these positions, by position."""

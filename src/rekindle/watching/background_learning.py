@@ -64,13 +64,16 @@ def start_learning(home: Path) -> None:
 def learn_pending(home: Path, store: Store, progress: Progress | None = None) -> LearnReport | None:
     """Learn from everything new; return None if another process is learning."""
     from rekindle.learning.notes.learner import learn_from_sessions
+    from rekindle.learning.verdicts.session_outcomes import judge_outcomes
 
     with try_lock(home / LOCK_NAME) as is_held:
         if not is_held:
             return None
         (home / MARK_NAME).unlink(missing_ok=True)
         try:
-            return learn_from_sessions(store, progress=progress)
+            report = learn_from_sessions(store, progress=progress)
+            judge_outcomes(store)  # lists show what became of sessions
         except BaseException:
             mark_pending(home)
             raise
+        return report

@@ -14,7 +14,9 @@ from starlette.routing import Route
 from rekindle.errors import InvalidInput, NotFound, RekindleError
 
 from . import views
+from .changes import ChangeFeed
 from .context import WebContext, get_form, redirect_back, render_page
+from .freshness import FreshnessOptions, SessionFreshness, run_background
 from .guard import AccessGuard, GuardOptions
 from .rendering import STATIC_TYPES, THEMES, load_static_files
 
@@ -22,9 +24,12 @@ _log = logging.getLogger(__name__)
 _YEAR = 365 * 86400
 
 
-def build_app(context: WebContext, options: GuardOptions) -> AccessGuard:
-    """Return the application that a server runs."""
+def build_app(
+    context: WebContext, options: GuardOptions, freshness: FreshnessOptions | None = None
+) -> AccessGuard:
+    """Return the application that a server runs; with `freshness`, it imports what agents write."""
     app = Starlette(
+        lifespan=run_background,
         routes=[
             Route("/static/{name}", serve_static_file),
             Route("/theme", set_theme, methods=["POST"]),
@@ -38,6 +43,10 @@ def build_app(context: WebContext, options: GuardOptions) -> AccessGuard:
         },
     )
     app.state.context = context
+    app.state.changes = ChangeFeed(context.executor)
+    app.state.freshness = None
+    if freshness is not None and not context.readonly:
+        app.state.freshness = SessionFreshness(context.store, freshness, app.state.changes)
     return AccessGuard(app, options)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -35,6 +34,7 @@ from rekindle.cli.session_choice import (
     select_sessions,
 )
 from rekindle.cli.store_access import load_settings, open_for_reading
+from rekindle.config.local_time import get_offset as get_offset
 
 if TYPE_CHECKING:
     from rekindle.analytics.usage.pricing import PriceList
@@ -198,14 +198,6 @@ def fill_model_costs(
         model: used._replace(cost=used.cost or totals.get(model, UsageTotal()).cost)
         for model, used in usage.items()
     }
-
-
-def get_offset(seconds: float) -> int:
-    """Return the distance of local time from UTC at a time, in seconds."""
-    try:
-        return time.localtime(seconds).tm_gmtoff
-    except (OverflowError, ValueError, OSError):
-        return 0
 
 
 def total_to_dict(total: UsageTotal) -> dict[str, Any]:

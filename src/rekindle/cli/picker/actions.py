@@ -60,15 +60,9 @@ class SessionActions:
 
     def build_command(self, session: Session) -> ActionResult:
         """Return the shell command that resumes a session."""
-        from rekindle.coding_agents.resume import find_resumable, plan_resume, render_command
+        from rekindle.coding_agents.resume import build_resume_command
 
-        found = find_resumable(self._store, session)
-        try:
-            plan = plan_resume(found)
-            is_ready = not plan.restore_needed
-            command = render_command(plan) if is_ready else f"rekindle resume {found.id}"
-        except InvalidInput:  # its agent cannot be started: say which one is to go on
-            command = f"rekindle resume {found.id} --in chat"
+        command = build_resume_command(self._store, session)
         return ActionResult(f"Copied: {command}", text=command)
 
     def share_session(self, session: Session) -> ActionResult:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,27 +13,17 @@ from rekindle.cli.output import (
     OwnerOption,
     escape_control_chars,
     format_count,
-    get_display_name,
     print_json,
     print_line,
     print_notice,
-    shorten_ids,
-    to_one_line,
 )
 from rekindle.cli.session_choice import complete_session, fill_names
 from rekindle.cli.store_access import open_for_reading
 
-from .read import iter_messages
-from .transfer import create_session_redactor, make_file_name, open_output, print_removed
+from .transfer import create_session_redactor, open_output, print_removed
 
 if TYPE_CHECKING:
-    from rekindle.store import Store
     from rekindle.transcripts.export.redact import SessionRedactor
-    from rekindle.transcripts.export.subagents import AgentRun
-    from rekindle.types import Message, Session
-
-_MAX_AGENTS = 50
-_MAX_NAME_CHARS = 50
 
 
 _NameArgument = Annotated[
@@ -128,68 +117,29 @@ def _share(
     report: dict[str, object],
 ) -> Path | None:
     """Write the page of a session; return its path, or None if it went to stdout."""
+    from rekindle.transcripts.share import share_session as render_shared
+
     with open_for_reading() as store:
         session = store.resolve(name, owner=owner)
         (priced,) = fill_costs(store, [session])
         (named,) = fill_names(store, [priced]) if priced.preview else (priced,)
-        shown = redactor.redact_session(named)
-        agents = list(_iter_agents(store, session, redactor))
-        path = _choose_path(shown, output, folder, "md" if markdown else "html")
-        messages = redactor.redact_messages(iter_messages(store, session))
-        pieces = _render(shown, messages, agents, redactor, markdown)
+        shared = render_shared(store, named, redactor, markdown=markdown)
+        path = _choose_path(shared.file_name, output, folder)
         with open_output(path) as out:
             out.writelines(
-                escape_control_chars(piece).encode("utf-8", "backslashreplace") for piece in pieces
+                escape_control_chars(piece).encode("utf-8", "backslashreplace")
+                for piece in shared.pieces
             )
     report |= {
         "session": session.id,
         "file": None if path is None else str(path),
         "bytes": None if path is None else path.stat().st_size,
-        "agents": len(agents),
+        "agents": shared.agents,
     }
     return path
 
 
-def _render(
-    session: Session,
-    messages: Iterable[Message],
-    agents: list[AgentRun],
-    redactor: SessionRedactor,
-    markdown: bool,
-) -> Iterator[str]:
-    if markdown:
-        from rekindle.transcripts.export.markdown import render_session
-
-        return render_session(
-            session, messages, agents=agents, count_removed=redactor.count_removed
-        )
-    from rekindle.transcripts.export.html import SHARE_LIMIT
-    from rekindle.transcripts.export.html import render_session as render_page
-
-    return render_page(
-        session,
-        messages,
-        agents=agents,
-        count_removed=redactor.count_removed,
-        limit=SHARE_LIMIT,
-    )
-
-
-def _iter_agents(store: Store, parent: Session, redactor: SessionRedactor) -> Iterator[AgentRun]:
-    """Yield the sub-agents of a session and of its sub-agents, redacted."""
-    from rekindle.transcripts.export.subagents import AgentRun
-
-    found = store.find_sub_agents([parent.id]).get(parent.id, [])
-    for child in sorted(found, key=lambda one: one.started)[:_MAX_AGENTS]:
-        yield AgentRun(
-            redactor.redact_session(child),
-            lambda one=child: redactor.redact_messages(iter_messages(store, one)),
-        )
-
-
-def _choose_path(
-    session: Session, output: str | None, folder: Path | None, suffix: str
-) -> Path | None:
+def _choose_path(file_name: str, output: str | None, folder: Path | None) -> Path | None:
     if output == "-":
         return None
     if output is not None:
@@ -197,11 +147,7 @@ def _choose_path(
         if not path.is_dir():
             return path
         folder = path
-    words = to_one_line(get_display_name(session), _MAX_NAME_CHARS).lower().split()
-    title = "-".join(filter(None, (make_file_name(word).strip("_") for word in words)))
-    (short,) = shorten_ids([session.id])
-    name = f"{title}-{make_file_name(short)}" if title else make_file_name(session.id)
-    return (folder or Path()).expanduser() / f"{name}.{suffix}"
+    return (folder or Path()).expanduser() / file_name
 
 
 def _write_index(folder: Path) -> dict[str, object]:

@@ -41,6 +41,7 @@ from rekindle.cli.store_access import (
 )
 from rekindle.config import mask_secrets, resolve_path
 from rekindle.errors import NotFound
+from rekindle.pages.text import make_file_name
 
 from .read import iter_messages
 
@@ -251,11 +252,6 @@ def _write_folder(
                 out.writelines(_render_sessions(store, [session], format, redactor))
             show(done, len(sessions))
     print_notice(f"{format_count(len(sessions), 'session')} written to {folder}")
-
-
-def make_file_name(text: str) -> str:
-    """Return the text as a part of a file name."""
-    return "".join(c if c.isalnum() or c in "-_." else "_" for c in text).strip(".")
 
 
 @contextmanager

@@ -8,13 +8,19 @@ import typer
 
 from rekindle.cli.help import CommandGroup
 from rekindle.cli.output import print_line, print_notice
-from rekindle.cli.store_access import connect_store, ignore_sigpipe, load_settings
+from rekindle.cli.store_access import (
+    connect_store,
+    ignore_sigpipe,
+    load_settings,
+    needs_refresh,
+)
 from rekindle.errors import InvalidInput
 
 if TYPE_CHECKING:
     from rekindle.config import Config
     from rekindle.config.address import Address
     from rekindle.web.access import AccessKeys, Origin
+    from rekindle.web.freshness import FreshnessOptions
 
 DEFAULT_PORT = 8765
 group = typer.Typer(cls=CommandGroup, invoke_without_command=True)
@@ -112,7 +118,7 @@ def _serve(
     with connect_store(config, config.store.url) as store:
         executor = StoreExecutor(store)
         context = WebContext(config, executor, PageRenderer(), readonly)
-        app = build_app(context, GuardOptions(keys, origin, readonly))
+        app = build_app(context, GuardOptions(keys, origin, readonly), _build_freshness(config))
 
         def announce() -> None:
             link = _build_link(keys, origin)
@@ -125,6 +131,23 @@ def _serve(
             serve_app(app, listener, announce)
         finally:
             executor.close()
+
+
+def _build_freshness(config: Config) -> FreshnessOptions | None:
+    """Say how to import what agents write, if it belongs into this store."""
+    from rekindle.config import get_home_and_env
+    from rekindle.watching.refresh import BUSY_SECONDS
+    from rekindle.web.freshness import FreshnessOptions
+
+    if not needs_refresh(config):
+        return None
+    user_home, env = get_home_and_env()
+    return FreshnessOptions(
+        home=config.home,
+        user_home=user_home,
+        env=env,
+        open_writer=lambda: connect_store(config, config.store.url, busy_seconds=BUSY_SECONDS),
+    )
 
 
 def _open_keys(config: Config, origin: Origin) -> AccessKeys:

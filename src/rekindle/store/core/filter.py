@@ -10,6 +10,7 @@
     project=github.com/owner/name             the repository it worked in (commands accept short names)
     branch=main                               the git branch it worked on
     outcome=failed outcome=succeeded          what became of it, or outcome=unknown
+    errors=yes errors=no                      whether a tool call is known to have failed
     since=2026-01-31 until=2026-02-28T12:00   last activity, local time; a bare date covers the whole day
     since=7d since=yesterday until=today      the same, seen from now (min, h, d, w, y)
 
@@ -65,6 +66,7 @@ class Filter(NamedTuple):
     project: str | None = None
     projects: tuple[str, ...] | None = None  # keys, of which a session has one
     outcome: str | None = None
+    errors: bool | None = None
     idle: tuple[tuple[str, float], ...] = ()
     messages: tuple[tuple[str, int], ...] = ()
     calls: tuple[tuple[str, int], ...] = ()
@@ -126,6 +128,9 @@ class Filter(NamedTuple):
                 require(f"NOT EXISTS ({known} <> 'unknown')")
             else:
                 require(f"EXISTS ({known} = ?)", self.outcome)
+        if self.errors is not None:
+            failed = "SELECT 1 FROM calls c WHERE c.session = s.num AND c.failed = 1"
+            require(f"{'' if self.errors else 'NOT '}EXISTS ({failed})")
         for operator, seconds in self.idle:
             require(f"s.last_active {_FLIPPED_OPERATORS[operator]} ?", now - seconds)
         for column, bounds in (("message_count", self.messages), ("tool_call_count", self.calls)):
@@ -281,6 +286,7 @@ _FIELD_PARSERS: dict[str, tuple[tuple[str, ...], Callable[[str, str, str], Any]]
     "project": (_EQUALITY, _parse_text),
     "branch": (("=", "~"), _parse_text),
     "outcome": (_EQUALITY, _parse_outcome),
+    "errors": (_EQUALITY, _parse_flag),
     "since": (_EQUALITY, _parse_time_bound),
     "until": (_EQUALITY, _parse_time_bound),
 }

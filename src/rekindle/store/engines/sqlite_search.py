@@ -254,8 +254,9 @@ def _build_statement(
     if clause and clause.sessions is not None:
         # The set of their messages is small: no row of any other message is read. `+` keeps SQLite
         # from searching the index once for each of them.
-        wanted = f"SELECT id FROM messages WHERE {build_in_condition(clause.sessions)}"
-        id_condition += f" AND +w.rowid IN ({wanted})"
+        wanted = f"FROM messages WHERE {build_in_condition(clause.sessions)}"
+        id_condition += f" AND +w.rowid IN (SELECT id {wanted})"
+        id_condition += f" AND w.rowid >= (SELECT min(id) {wanted})"  # most are new
     sql = (
         f"SELECT {order} FROM {table} w {messages} {sessions}"
         f" WHERE {table} MATCH ?{id_condition} AND {condition}"

@@ -127,6 +127,20 @@ def iter_judged_sessions(
             )
 
 
+def count_errors(tx: Transaction, ids: Sequence[str]) -> dict[str, int]:
+    """Return how many calls of sessions failed, by id; sessions without one are left out."""
+    found: dict[str, int] = {}
+    for start in range(0, len(ids), BATCH_SIZE):
+        batch = [escape_text(id) for id in ids[start : start + BATCH_SIZE]]
+        rows = tx.run(
+            "SELECT s.id, count(*) FROM sessions s JOIN calls c ON c.session = s.num"
+            f" WHERE s.id IN ({', '.join('?' * len(batch))}) AND c.failed = 1 GROUP BY s.id",
+            batch,
+        )
+        found |= {unescape_text(id): count for id, count in rows}
+    return found
+
+
 def load_messages_at(tx: Transaction, session: str, positions: Iterable[int]) -> dict[int, Message]:
     """Return the messages of a session at these positions, by position."""
     wanted = sorted(set(positions))

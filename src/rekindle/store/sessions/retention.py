@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rekindle.errors import AmbiguousName, NotFound
+from rekindle.errors import AmbiguousName, InvalidInput, NotFound
 from rekindle.store.core.engine import Engine, Row, Transaction
 from rekindle.store.core.filter import Filter
 from rekindle.store.core.rows import SESSION_COLUMNS, row_to_session
@@ -50,6 +50,14 @@ def archive_session(tx: Transaction, id: str, now: float) -> Session:
     """Archive one session, unless it is already, and return it."""
     num, session = get_session(tx, id)
     return session if session.archived else change_session(tx, num, {"archived": now})
+
+
+def prune_session(tx: Transaction, id: str, active_seconds: float, now: float) -> Session:
+    """Delete one session so that it can be restored; raise InvalidInput if it is active."""
+    num, session = get_session(tx, id)
+    if session.ended is None and session.last_active >= now - active_seconds:
+        raise InvalidInput(f"Session {id} is active. End it first, then delete it.")
+    return change_session(tx, num, {"pruned": now})
 
 
 def restore_sessions(tx: Transaction, names: Sequence[str]) -> list[Session]:

@@ -34,7 +34,7 @@ _BEFORE = _NEIGHBORS.format(side="<", order="DESC")
 _AFTER = _NEIGHBORS.format(side=">", order="ASC")
 _DEFAULT_FILTER = Filter()
 BATCH_SIZE = 100  # rows read with one statement
-# Up to here, it is cheaper to list all messages of a project than to look up that of each match.
+# Up to here, it is cheaper to list all messages of some sessions than to look up that of each match.
 _FEW_SESSIONS, _FEW_MESSAGES = 2_000, 50_000
 
 
@@ -58,6 +58,8 @@ def search_messages(
         raise InvalidInput("limit must be 1 or more, offset and context 0 or more")
     query = parse_query(text)
     clause = _build_clause(tx, where, message_filter, now)
+    if clause is not None and clause.sessions is not None and not clause.sessions:
+        return []
     in_one_session = message_filter.get("session") is not None
     ids = engine.find(tx, query, clause, newest, offset + limit)
     rows = _iter_rows(tx, ids, min(offset + limit, BATCH_SIZE))
@@ -96,12 +98,13 @@ def _build_clause(
         params.append(f" {escape_text('_'.join(message_filter['tool'].split()))} ")
     if not conditions:
         return None
-    return Clause(" AND ".join(conditions), params, _find_few_sessions(tx, where, now))
+    few = None if message_filter.get("session") is not None else _find_few(tx, where, now)
+    return Clause(" AND ".join(conditions), params, few)
 
 
-def _find_few_sessions(tx: Transaction, where: Filter, now: float) -> list[int] | None:
-    """Return the sessions of the projects that a search is limited to, unless they are many."""
-    if where.projects is None:
+def _find_few(tx: Transaction, where: Filter, now: float) -> list[int] | None:
+    """Return the sessions that a search is limited to, unless they are many."""
+    if where == _DEFAULT_FILTER:
         return None
     condition, params = where.to_sql(now)
     sql = f"SELECT s.num, s.message_count FROM sessions s WHERE {condition}"

@@ -152,13 +152,27 @@ def sum_by_day(
     return [*_sum_entries(tx, by, offsets, " AND ".join(conditions), params, days)]
 
 
-def find_first_quarter(tx: Transaction) -> int | None:
-    """Return the first quarter of an hour that may have an entry."""
-    firsts = [
-        tx.run("SELECT min(quarter) FROM usage_entries")[0][0],
-        tx.run("SELECT min(started) FROM sessions WHERE pruned IS NULL")[0][0],
-    ]
-    found = [firsts[0], firsts[1] and int(firsts[1]) // QUARTER_SECONDS]
+def find_first_quarter(tx: Transaction, ids: Sequence[str] | None = None) -> int | None:
+    """Return the first quarter of an hour that may have an entry, of all sessions or of these."""
+    if ids is None:
+        firsts = [
+            (
+                tx.run("SELECT min(started) FROM sessions WHERE pruned IS NULL")[0][0],
+                tx.run("SELECT min(quarter) FROM usage_entries")[0][0],
+            )
+        ]
+    else:
+        firsts = [
+            tx.run(
+                "SELECT min(s.started), min(e.quarter) FROM sessions s"
+                " LEFT JOIN usage_entries e ON e.session = s.num"
+                f" WHERE s.id IN ({placeholders})",
+                batch,
+            )[0]
+            for placeholders, batch in iter_in_clauses([escape_text(id) for id in ids])
+        ]
+    found = [started and int(started) // QUARTER_SECONDS for started, _ in firsts]
+    found += [quarter for _, quarter in firsts]
     return min((int(one) for one in found if one is not None), default=None)
 
 

@@ -2,11 +2,22 @@
 
 from starlette.routing import BaseRoute
 
-from . import experiments, gateway, home, processes, projects, reliability, sessions, transcript
+from . import (
+    experiments,
+    gateway,
+    home,
+    processes,
+    projects,
+    reliability,
+    session_actions,
+    sessions,
+    transcript,
+)
 
 ROUTES: list[BaseRoute] = [
     *home.ROUTES,
     *sessions.ROUTES,
+    *session_actions.ROUTES,  # before the transcript: ids may hold slashes
     *transcript.ROUTES,
     *projects.ROUTES,
     *reliability.ROUTES,
