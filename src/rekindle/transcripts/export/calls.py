@@ -92,7 +92,7 @@ class CallRenderer(NamedTuple):
             bool(edits) and size <= _MAX_OPEN_DIFF_LINES and found.state in ("ok", "unknown")
         )
         kind = f"{found.state} edit" if edits else found.state
-        id = self.links.name_result(result)
+        id = self.links.mark_result(result)
         yield f'<details class="call {kind}"{id}{" open" if is_open else ""}>'
         yield f'<summary><span class="mark">{_MARKS[found.state]}</span>'
         yield f"<b>{escape(clean_text(call.name))}</b>"

@@ -291,7 +291,7 @@ class _SharedLinks(PageLinks):
         time = escape(format_time(message.timestamp))
         return f'<a href="#{self.prefix}p{number}">{title}</a><span>{time}</span>'
 
-    def name_answer(self, message: Message) -> str:
+    def mark_answer(self, message: Message) -> str:
         return f' id="{self.prefix}m{self.number}"'
 
 
@@ -333,9 +333,9 @@ class _TurnRenderer:
                 self.first_time = self.first_time or time
                 self.last_time = max(self.last_time, time)
             for block in self._blocks.render(exchange, len(self.prompts) + 1):
-                yield self._note_block(block)
+                yield self._record_block(block)
 
-    def _note_block(self, block: Block) -> Block:
+    def _record_block(self, block: Block) -> Block:
         """Count a block; return it, a prompt with its id."""
         if block.kind == "prompt":
             self._finish_prompt()

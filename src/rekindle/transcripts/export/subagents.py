@@ -39,11 +39,11 @@ class PageLinks:
         name = f"Prompt {number}{' · ' if speaker else ''}{speaker}"
         return f"<span>{name}</span><span>{escape(format_time(message.timestamp))}</span>"
 
-    def name_answer(self, message: Message) -> str:
+    def mark_answer(self, message: Message) -> str:
         """Return the `id` attribute of an answer, with a blank before it; empty for none."""
         return ""
 
-    def name_result(self, result: Message | None) -> str:
+    def mark_result(self, result: Message | None) -> str:
         """Return the `id` attribute of a call with this result; empty for none."""
         return ""
 

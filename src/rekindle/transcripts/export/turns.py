@@ -98,7 +98,7 @@ class BlockRenderer:
             html = f'<details class="note"><summary>Thinking</summary>{text}</details>\n'
             yield Block(html, "thinking", is_quiet=True)
         if text := message.text.strip():
-            id = self._links.name_answer(message)
+            id = self._links.mark_answer(message)
             html = self._render_text(text, message, f' class="md said"{id}')
             yield Block(f"{html}\n", "answer", text)
         if images := "".join(render_images(message, self._links)):

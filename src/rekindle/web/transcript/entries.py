@@ -85,7 +85,7 @@ class EntryLinks(PageLinks):
         at = f"{self.prefix}m{message.position}"
         return f'<a href="#{at}">{title}{who}</a><span>{time}</span>'
 
-    def name_result(self, result: Message | None) -> str:
+    def mark_result(self, result: Message | None) -> str:
         return f' id="{self.prefix}m{result.position}"' if result else ""
 
 

@@ -33,7 +33,7 @@ class Relative(NamedTuple):
     detail: str = ""
 
 
-class SessionFacts(NamedTuple):
+class HeadFacts(NamedTuple):
     """What is known about a session besides its messages."""
 
     name: str
@@ -51,7 +51,7 @@ class SessionFacts(NamedTuple):
 
 def load_facts(
     store: Store, config: Config, session: Session, *, with_outcome: bool = False
-) -> SessionFacts:
+) -> HeadFacts:
     """Load what is known about a session; judge its outcome only if that is asked for."""
     children = store.children(session)
     agents = [one for one in children if one.sub_agent is not None]
@@ -72,7 +72,7 @@ def load_facts(
             relative = Relative("Fork", names[one.id], build_address(one.id))
             forks.setdefault(one.forked_at, []).append(relative)
     project = session.project or session.repository or session.cwd
-    return SessionFacts(
+    return HeadFacts(
         name=names[session.id],
         project=project.rstrip("/").rpartition("/")[2] or None if project else None,
         cost=session.cost or _sum_cost(session, entries, prices),
@@ -138,7 +138,7 @@ def _list_children(
 class TurnNotes:
     """What stands after some messages: what a turn did and used, and forks."""
 
-    def __init__(self, facts: SessionFacts, outline: Outline | None, prices: PriceList) -> None:
+    def __init__(self, facts: HeadFacts, outline: Outline | None, prices: PriceList) -> None:
         self._forks = facts.forks
         self._outline = outline
         prompts = outline.prompts if outline else ()

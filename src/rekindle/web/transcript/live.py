@@ -45,7 +45,7 @@ def encode_event(position: int, changes: Sequence[PageChange]) -> bytes:
     return f"id: {position}\ndata: {text}\n\n".encode()
 
 
-class _Channel:
+class _SessionChannel:
     """A session that somebody looks at."""
 
     def __init__(self, position: int) -> None:
@@ -75,20 +75,20 @@ class LiveTranscripts:
     def __init__(self, context: WebContext, feed: ChangeFeed) -> None:
         self._context = context
         self._feed = feed
-        self._channels: dict[str, _Channel] = {}
+        self._channels: dict[str, _SessionChannel] = {}
 
-    async def subscribe(self, session_id: str, after: int) -> AsyncIterator[bytes]:
+    async def follow(self, session_id: str, after: int) -> AsyncIterator[bytes]:
         """Yield events from the message after a position on, until the session is deleted."""
         channel = self._channels.get(session_id)
         if channel is None or channel.is_over:
             last = await self._context.run(self._context.store.excerpts.find_last, session_id)
             channel = self._channels.get(session_id)
             if channel is None or channel.is_over:
-                channel = self._channels[session_id] = _Channel(-1 if last is None else last)
+                channel = self._channels[session_id] = _SessionChannel(-1 if last is None else last)
         channel.viewers += 1
         try:
             if channel.task is None:
-                channel.task = asyncio.create_task(self._follow(session_id, channel))
+                channel.task = asyncio.create_task(self._run_channel(session_id, channel))
             yield KEEP_ALIVE
             async for data in self._iter_events(session_id, channel, after):
                 yield data
@@ -101,7 +101,7 @@ class LiveTranscripts:
                     channel.task.cancel()
 
     async def _iter_events(
-        self, session_id: str, channel: _Channel, after: int
+        self, session_id: str, channel: _SessionChannel, after: int
     ) -> AsyncIterator[bytes]:
         number = channel.number
         position, target = after, channel.position
@@ -124,7 +124,7 @@ class LiveTranscripts:
             yield b"".join(event.data for event in waiting)
             number, position = waiting[-1].number, waiting[-1].position
 
-    async def _follow(self, session_id: str, channel: _Channel) -> None:
+    async def _run_channel(self, session_id: str, channel: _SessionChannel) -> None:
         try:
             async for session in self._feed.subscribe(session_id):
                 try:
@@ -135,7 +135,7 @@ class LiveTranscripts:
             channel.is_over = True
             channel.wake()
 
-    async def _publish(self, session: Session, channel: _Channel) -> None:
+    async def _publish(self, session: Session, channel: _SessionChannel) -> None:
         if channel.count > session.message_count:
             channel.publish(channel.position, [PageChange("", "reload", "")])
         is_first = channel.count < 0

@@ -15,7 +15,7 @@ from rekindle.transcripts.export.common import replace_surrogates
 from rekindle.types import Session
 
 from .entries import PAGE_MESSAGES, EntryRenderer, build_address, load_range
-from .facts import SessionFacts, TurnNotes, load_facts, load_prices
+from .facts import HeadFacts, TurnNotes, load_facts, load_prices
 from .outline import Outline, OutlineCache
 
 MAX_POSITION = 2**62
@@ -54,7 +54,7 @@ class TranscriptPage(NamedTuple):
 
     session: Session
     address: str
-    facts: SessionFacts
+    facts: HeadFacts
     outline: Outline | None
     part: PagePart
     last: int
@@ -103,7 +103,7 @@ class PageBuilder:
         )
 
     def make_renderer(
-        self, session: Session, facts: SessionFacts, outline: Outline | None, *, inline: bool
+        self, session: Session, facts: HeadFacts, outline: Outline | None, *, inline: bool
     ) -> EntryRenderer:
         """Make the renderer of a session's entries."""
         notes = TurnNotes(facts, outline, load_prices(self._config))
@@ -119,7 +119,7 @@ class PageBuilder:
     def _build_part(
         self,
         session: Session,
-        facts: SessionFacts,
+        facts: HeadFacts,
         outline: Outline | None,
         query: PageQuery,
         last: int,

@@ -66,7 +66,7 @@ async def stream_events(request: Request) -> Response:
     query = parse_query(request.query_params)
     given = request.headers.get("last-event-id", "")
     after = int(given[:18]) if given.isascii() and given.isdigit() else query.after
-    stream = _get_live(request).subscribe(session.id, -1 if after is None else after)
+    stream = _get_live(request).follow(session.id, -1 if after is None else after)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
