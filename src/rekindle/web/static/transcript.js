@@ -78,6 +78,8 @@
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-jump]");
     if (button) { event.preventDefault(); jump(button.dataset.jump, button.hasAttribute("data-back")); return; }
+    const menu = event.target.closest("a[data-menu]");
+    if (menu) { event.preventDefault(); openMenu(menu); return; }
     const earlier = event.target.closest("[data-earlier]");
     if (earlier) { event.preventDefault(); loadEarlier(earlier); return; }
     const link = event.target.closest("a[href*='#']");
@@ -86,6 +88,16 @@
       if (target && messages.contains(target)) { event.preventDefault(); history.pushState(null, "", link.hash); show(target); }
     }
   });
+
+  async function openMenu(link) {
+    const dialog = document.getElementById("session-menu");
+    try {
+      const content = parse(await fetchFragment(link.getAttribute("href"), "menu"));
+      prepare(content);
+      dialog.firstElementChild.replaceChildren(content);
+      dialog.showModal();
+    } catch { location.assign(link.href); }
+  }
 
   function openHash() {
     const match = /^#m(\d+)$/.exec(location.hash);
@@ -120,11 +132,18 @@
     } catch (error) { say(error.message); }
   }
 
-  // -- keys without a button
+  // -- keys
+  const JUMPS = { n: ["prompt", false], p: ["prompt", true], e: ["error", false], d: ["edit", false] };
   let allOpen = false;
+  let isAfterG = false;  // `g e` leads to another page
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select") || document.querySelector("dialog[open]")) return;
-    if (event.key === "o") {
+    const isSequence = isAfterG;
+    isAfterG = event.key === "g" && !isSequence;
+    if (isAfterG) setTimeout(() => { isAfterG = false; }, 1200);
+    if (isSequence) return;
+    if (JUMPS[event.key]) jump(...JUMPS[event.key]);
+    else if (event.key === "o") {
       allOpen = !allOpen;
       messages.querySelectorAll("details.call, details.run").forEach((one) => { one.open = allOpen; });
     } else if (event.key === "f" && !follow.closest("label").hidden) { follow.checked = !follow.checked; followEnd(); }
@@ -219,10 +238,12 @@
   follow.addEventListener("change", followEnd);
   follow.closest("label").hidden = false;
 
-  new MutationObserver(() => root.querySelectorAll("[data-jump]").forEach((one) => { one.hidden = false; }))
-    .observe(root.querySelector(".places"), { childList: true, subtree: true });
-  root.querySelectorAll("[data-jump]").forEach((one) => { one.hidden = false; });
+  function preparePlaces() {
+    root.querySelectorAll("[data-jump]").forEach((one) => { one.hidden = false; });
+    markPrompt();
+  }
+  new MutationObserver(preparePlaces).observe(root.querySelector(".places"), { childList: true, subtree: true });
   openHash();
-  markPrompt();
+  preparePlaces();
   connect();
 })();

@@ -50,9 +50,14 @@ class HeadFacts(NamedTuple):
 
 
 def load_facts(
-    store: Store, config: Config, session: Session, *, with_outcome: bool = False
+    store: Store,
+    config: Config,
+    session: Session,
+    *,
+    with_outcome: bool = False,
+    is_judged: bool = False,
 ) -> HeadFacts:
-    """Load what is known about a session; judge its outcome only if that is asked for."""
+    """Load what is known about a session; its outcome as it is stored, or judged if that is asked."""
     children = store.children(session)
     agents = [one for one in children if one.sub_agent is not None]
     others = [one for one in children if one.sub_agent is None][:MAX_RELATED]
@@ -79,7 +84,7 @@ def load_facts(
         tokens=sum(session.tokens),
         output=session.tokens.output,
         duration=max(0.0, session.last_active - session.started),
-        outcome=_find_outcome(store, session) if with_outcome else None,
+        outcome=_find_outcome(store, session, is_judged) if with_outcome else None,
         related=related,
         forks=forks,
         sub_agents=agents,
@@ -99,8 +104,8 @@ def _sum_cost(session: Session, entries: Sequence[UsageEntry], prices: PriceList
     return sum((compute_cost(one, prices) for one in entries), Decimal(0))
 
 
-def _find_outcome(store: Store, session: Session) -> SessionOutcome | None:
-    if session.message_count <= _MAX_JUDGED_MESSAGES:
+def _find_outcome(store: Store, session: Session, is_judged: bool) -> SessionOutcome | None:
+    if is_judged and session.message_count <= _MAX_JUDGED_MESSAGES:
         return load_outcome(store, session.id)
     return store.session_outcomes.load([session.id]).get(session.id)
 

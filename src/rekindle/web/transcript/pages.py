@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from rekindle.config import Config
 from rekindle.errors import InvalidInput
+from rekindle.learning.verdicts.judged_sessions import RULES_VERSION
 from rekindle.store import Store
 from rekindle.transcripts.export.common import replace_surrogates
 from rekindle.types import Session
@@ -20,7 +21,9 @@ from .outline import Outline, OutlineCache
 
 MAX_POSITION = 2**62
 _MESSAGES_BEFORE = 8  # what stands above the message that a link leads to
-_EAGER_MESSAGES = 2_500  # a longer session's outline is fetched after its first page
+# What a first page waits for: judging so many new messages, listing the places of so many judged ones.
+# A longer session's outline is fetched when its first page is on the screen.
+_JUDGED_AT_ONCE, _LISTED_AT_ONCE = 400, 20_000
 LISTED_PROMPTS = 300
 
 
@@ -85,11 +88,13 @@ class PageBuilder:
     def build(self, name: str, query: PageQuery, block: str | None) -> TranscriptPage:
         """Build a page, or what one block of it needs."""
         session = self._store.resolve(name)
-        facts = load_facts(self._store, self._config, session, with_outcome=block is None)
         outline = self.outlines.find(session)
-        is_short = session.message_count <= _EAGER_MESSAGES
-        if outline is None and (block == "outline" or (is_short and block is None)):
+        if outline is None and (block == "outline" or (block is None and self._is_ready(session))):
             outline = self.outlines.load(self._store, session)
+        is_judged = session.message_count <= _JUDGED_AT_ONCE or block == "outline"
+        facts = load_facts(
+            self._store, self._config, session, with_outcome=block != "part", is_judged=is_judged
+        )
         last = self._store.excerpts.find_last(session.id)
         part = self._build_part(session, facts, outline, query, -1 if last is None else last)
         return TranscriptPage(
@@ -101,6 +106,12 @@ class PageBuilder:
             last=-1 if last is None else last,
             is_inline=query.inline,
         )
+
+    def _is_ready(self, session: Session) -> bool:
+        if session.message_count <= _JUDGED_AT_ONCE:
+            return True
+        stale = self._store.find_stale_sessions(RULES_VERSION, session=session.id)
+        return session.message_count <= _LISTED_AT_ONCE and not stale
 
     def make_renderer(
         self, session: Session, facts: HeadFacts, outline: Outline | None, *, inline: bool
