@@ -25,14 +25,31 @@
     const marked = element.matches("details") ? element : element.closest(".entry") ?? element;
     marked.classList.add("here");
     marked.scrollIntoView({ block: "start" });
-    // What was never on the screen had a guessed height: look again when it is known.
-    requestAnimationFrame(() => requestAnimationFrame(() => marked.scrollIntoView({ block: "start" })));
+    keepInPlace(marked, marked.getBoundingClientRect().top);
     current = marked;
   }
 
+  // Keep an element where it is on the screen while what is above it gets its real height: what was
+  // never on the screen had a guessed one.
+  let kept = null;
+  function keepInPlace(element, top) {
+    const mine = kept = {};
+    let frames = 30;
+    const settle = () => {
+      const isOver = kept !== mine || !frames-- || !element.isConnected;
+      document.documentElement.classList.toggle("settling", kept === mine ? !isOver : !!kept);
+      if (isOver) { markPrompt(); return; }
+      const moved = element.getBoundingClientRect().top - top;
+      if (Math.abs(moved) >= 1) scrollBy(0, moved);
+      requestAnimationFrame(settle);
+    };
+    settle();
+  }
+
   let current = null;
-  addEventListener("wheel", () => { current = null; }, { passive: true });
-  addEventListener("touchmove", () => { current = null; }, { passive: true });
+  function letGo() { current = kept = null; }
+  addEventListener("wheel", letGo, { passive: true });
+  addEventListener("touchmove", letGo, { passive: true });
 
   function getPosition(element) {
     const entry = element?.closest(".entry");
@@ -125,10 +142,7 @@
       const after = holder.nextElementSibling;
       const top = after?.getBoundingClientRect().top ?? 0;
       holder.replaceWith(content);
-      const settle = () => { if (after) scrollBy(0, after.getBoundingClientRect().top - top); };
-      settle();
-      requestAnimationFrame(settle);
-      markPrompt();
+      if (after) keepInPlace(after, top);
     } catch (error) { say(error.message); }
   }
 
@@ -192,6 +206,10 @@
   let after = Number(root.dataset.after);
   let source = null;
   function followEnd() { if (follow.checked) document.getElementById("end").scrollIntoView({ block: "end" }); }
+  // What comes onto the screen gets its real height only then, and moves the end again.
+  new ResizeObserver(followEnd).observe(messages);
+  addEventListener("wheel", (event) => { if (event.deltaY < 0) follow.checked = false; }, { passive: true });
+  addEventListener("touchmove", () => { follow.checked = false; }, { passive: true });
 
   function apply(change) {
     if (change.how === "reload") { showChanged(); return; }
