@@ -18,7 +18,9 @@ _LIGHT = """
 --bg:#faf9f7;--card:#fff;--sunken:#f3f0eb;--ink:#1f1c18;--soft:#6b645b;--line:#e5dfd6;
 --accent:#a8481a;--accent-bg:#fbeee4;--link:#1f5fbf;
 --good:#23794a;--good-bg:#e9f5ed;--bad:#bf2f2a;--bad-bg:#fdeeec;--warn:#8a5a00;--warn-bg:#fdf3da;
---user:#1f5fbf;--user-bg:#eef3fc;--agent:#a8481a;
+--user:#1f5fbf;--user-bg:#eef3fc;--user-line:#c9d9f5;--agent:#a8481a;
+--bad-line:#f0c9c6;--warn-line:#ecd9a8;--add:#e3f4e6;--add-mark:#b4e2bd;--del:#fde8e6;--del-mark:#f6bdb8;
+--keyword:#8a3ea8;--string:#1f7a3d;--comment:#716a61;--symbol:#1f5fbf;--number:#a04c00;
 --c1:#c2571c;--c2:#2f6fb5;--c3:#5d8a3a;--c4:#8a5aa8;--c5:#b08a1e;--c6:#8c8378
 """.strip()
 
@@ -26,7 +28,9 @@ _DARK = """
 --bg:#161513;--card:#1e1d1a;--sunken:#272521;--ink:#ebe7e0;--soft:#a29a8f;--line:#37332d;
 --accent:#f0a06a;--accent-bg:#33241a;--link:#86b2ff;
 --good:#6fca90;--good-bg:#1a2b21;--bad:#ff8a82;--bad-bg:#341d1b;--warn:#e8bc5c;--warn-bg:#32290f;
---user:#86b2ff;--user-bg:#1b2536;--agent:#f0a06a;
+--user:#86b2ff;--user-bg:#1b2536;--user-line:#2f4468;--agent:#f0a06a;
+--bad-line:#5a302c;--warn-line:#54441f;--add:#16301f;--add-mark:#28603a;--del:#3a1d1b;--del-mark:#74332e;
+--keyword:#d09be8;--string:#8fd3a3;--comment:#a0988d;--symbol:#86b2ff;--number:#f0a868;
 --c1:#e88a4f;--c2:#6ca5e8;--c3:#93c26c;--c4:#bd93da;--c5:#d9b74c;--c6:#9a9186
 """.strip()
 

@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from rekindle.store.conversations.people import People
     from rekindle.store.conversations.routes import Routes
     from rekindle.store.conversations.session_leases import SessionLeases
+    from rekindle.store.excerpts import Excerpts
     from rekindle.store.graphs.checkpoints import GraphCheckpoints
     from rekindle.store.learning.experiments import Experiments
     from rekindle.store.learning.observations import Observations
@@ -849,6 +850,13 @@ class Store:
         from rekindle.store.learning.experiments import Experiments
 
         return Experiments(self._engine, self._write, self._clock)
+
+    @cached_property
+    def excerpts(self) -> Excerpts:
+        """Parts of sessions, for pages that show a long one piece by piece."""
+        from rekindle.store.excerpts import Excerpts
+
+        return Excerpts(self._engine)
 
     def has_any_sessions(self, excluding: Session | str | None = None) -> bool:
         """Return whether any session, except `excluding`, has ever been stored."""

@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 
 from rekindle import __version__
 from rekindle.pages.style import BASE, THEME_TOKENS
+from rekindle.pages.transcript_style import MESSAGES, PROMPT_LIST
 from rekindle.transcripts.export.common import format_cost, format_duration, replace_surrogates
 
 STATIC_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -63,6 +64,7 @@ def load_static_files() -> dict[str, bytes]:
         for entry in files("rekindle.web").joinpath("static").iterdir()
         if "." in entry.name
     }
+    found["messages.css"] = f"{MESSAGES}\n{PROMPT_LIST}\n".encode()
     found["tokens.css"] = f"{THEME_TOKENS}\n{BASE}\n".encode()
     return found
 

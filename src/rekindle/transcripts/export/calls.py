@@ -21,6 +21,7 @@ from .common import (
 )
 from .edits import DiffLine, FileEdit, find_edits
 from .prose import render_code, render_prose
+from .subagents import NO_LINKS, PageLinks, render_omission
 
 _MARKS = {
     "ok": "✓",
@@ -31,6 +32,7 @@ _MARKS = {
     "unknown": "·",
 }
 _MAX_DIFF_LINES, _MAX_OPEN_DIFF_LINES = 2_000, 30
+_MAX_LINE_CHARS = 5_000
 _MAX_MARKED_CHARS = 400  # of a line whose changed part is marked
 _COLOR_ESCAPE = re.compile(r"\x1b(?:\[[0-9;:?]{0,40}[A-Za-z]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\))")
 # Characters that reorder or hide text could make a reader see another command than was run.
@@ -65,6 +67,7 @@ class CallRenderer(NamedTuple):
 
     limit: ResultLimit | None = None
     folder: str = ""
+    links: PageLinks = NO_LINKS
 
     def render(self, call: ToolCall, result: Message | None, link: str = "") -> CallView:
         """Render a call and its result; `link` is the HTML of what it started."""
@@ -89,7 +92,8 @@ class CallRenderer(NamedTuple):
             bool(edits) and size <= _MAX_OPEN_DIFF_LINES and found.state in ("ok", "unknown")
         )
         kind = f"{found.state} edit" if edits else found.state
-        yield f'<details class="call {kind}"{" open" if is_open else ""}>'
+        id = self.links.mark_result(result)
+        yield f'<details class="call {kind}"{id}{" open" if is_open else ""}>'
         yield f'<summary><span class="mark">{_MARKS[found.state]}</span>'
         yield f"<b>{escape(clean_text(call.name))}</b>"
         yield f"<i>{escape(clean_text(self._describe_target(call, edits)))}</i>"
@@ -104,9 +108,9 @@ class CallRenderer(NamedTuple):
         for edit in edits:
             yield from _render_edit(edit, self.shorten_path(edit.path) if len(edits) > 1 else "")
         if not edits:
-            yield from _render_arguments(call)
+            yield from _render_arguments(call, self.limit)
         if result and not _is_redundant(result, found, edits):
-            yield from render_result(result, self.limit)
+            yield from render_result(result, self.limit, self.links)
         yield f"</details>\n{link}"
 
     def _describe_target(self, call: ToolCall, edits: Sequence[FileEdit]) -> str:
@@ -129,27 +133,31 @@ def clean_text(text: str) -> str:
     return text if text.isascii() else text.translate(_HIDDEN_CHARS)
 
 
-def render_result(result: Message, limit: ResultLimit | None) -> Iterator[str]:
+def render_result(
+    result: Message, limit: ResultLimit | None, links: PageLinks = NO_LINKS
+) -> Iterator[str]:
     """Render the text and the images of a result."""
     text = clean_text(result.text)
-    if limit and len(text) > limit.head + limit.tail:
+    omitted = links.count_omitted(result)
+    if limit and len(text) + omitted > limit.head + limit.tail:
         yield f'<pre class="out">{escape(text[: limit.head])}</pre>\n'
-        yield f'<p class="cut">{len(text) - limit.head - limit.tail:,} characters left out</p>\n'
+        yield render_omission(len(text) + omitted - limit.head - limit.tail, result, links)
         text = text[len(text) - limit.tail :]
     if text.strip():
         yield f'<pre class="out">{escape(text)}</pre>\n'
-    yield from render_images(result)
+    yield from render_images(result, links)
 
 
-def render_images(message: Message) -> Iterator[str]:
+def render_images(message: Message, links: PageLinks = NO_LINKS) -> Iterator[str]:
     """Render the images that are part of a message; others are only named."""
     if message.content is None or isinstance(message.content, str):
         return
-    for part in message.content:
+    for number, part in enumerate(message.content):
         if image := find_image(part):
-            yield f'<img alt="" src="{escape(image)}">\n'
+            address = links.find_image(message, number, image)
+            yield f'<img class="picture" alt="" loading="lazy" src="{escape(address)}">\n'
         elif part.get("type") in ("image", "image_url"):
-            yield '<p class="cut">Image not included in this page</p>\n'
+            yield '<p class="omitted">Image not included in this page</p>\n'
 
 
 class ChangeSize(Protocol):
@@ -169,20 +177,30 @@ def render_size(edits: Collection[ChangeSize]) -> str:
     return f'<span class="size">{" ".join(parts)}</span>'
 
 
-def _render_arguments(call: ToolCall) -> Iterator[str]:
+def _render_arguments(call: ToolCall, limit: ResultLimit | None) -> Iterator[str]:
     evidence = Evidence(call, _NO_RESULT)
     if evidence.shape in ("shell", "code") and evidence.command:
         language = "bash" if evidence.shape == "shell" else "python"
-        code = render_code(clean_text(evidence.command), language)
-        yield f'<pre class="cmd"><code>{code}</code></pre>\n'
+        text, end = _cut_text(evidence.command, limit)
+        code = render_code(clean_text(text), language)
+        yield f'<pre class="cmd"><code>{code}</code></pre>\n{end}'
         return
     prompt = _find_prompt(evidence)
     if prompt:
-        yield f'<div class="md">{render_prose(clean_text(prompt), keeps_breaks=True)}</div>\n'
+        text, end = _cut_text(prompt, limit)
+        yield f'<div class="md">{render_prose(clean_text(text), keeps_breaks=True)}</div>\n{end}'
         return
-    text = clean_text(format_arguments(call))
+    text, end = _cut_text(format_arguments(call), limit)
     if text.strip() not in ("", "{}", "null"):
-        yield f'<pre class="args"><code>{render_code(text, "json")}</code></pre>\n'
+        code = render_code(clean_text(text), "json")
+        yield f'<pre class="args"><code>{code}</code></pre>\n{end}'
+
+
+def _cut_text(text: str, limit: ResultLimit | None) -> tuple[str, str]:
+    """Return the part of a text that is shown, and the HTML that says how much follows."""
+    if limit is None or len(text) <= limit.head + limit.tail:
+        return text, ""
+    return text[: limit.head], render_omission(len(text) - limit.head, None, NO_LINKS)
 
 
 def _find_prompt(evidence: Evidence) -> str:
@@ -216,6 +234,8 @@ _LINE_CLASSES = {"+": "add", "-": "del", "@": "gap"}
 
 def _render_line(line: DiffLine, changed: tuple[int, int] | None) -> str:
     text = clean_text(line.text)
+    if len(text) > _MAX_LINE_CHARS:
+        text = f"{text[:_MAX_LINE_CHARS]}…"
     if changed and text == line.text:
         start, end = changed
         body = f"{escape(text[:start])}<em>{escape(text[start:end])}</em>{escape(text[end:])}"

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 from rekindle.types import Message, Session, Tokens, ToolCall
 
 _PREVIEW_LENGTH = 100
+_READ_FOR_PREVIEW = 4_000
 _TITLE_LENGTH = 120
 # The most informative arguments of a call, best first.
 _PREVIEW_ARGUMENTS = (
@@ -123,7 +124,21 @@ def format_arguments(call: ToolCall) -> str:
     arguments = parse_arguments(call)
     if isinstance(arguments, str):
         return replace_surrogates(arguments)
-    return replace_surrogates(json.dumps(arguments, indent=2, ensure_ascii=False, default=str))
+    try:
+        text = json.dumps(arguments, indent=2, ensure_ascii=False, default=str)
+    except (RecursionError, ValueError):  # nested too deeply
+        text = _dump_flat(call.arguments)
+    return replace_surrogates(text)
+
+
+def _dump_flat(arguments: object) -> str:
+    """Return arguments that are nested too deeply as they were written, or that they cannot be shown."""
+    if isinstance(arguments, str):
+        return arguments
+    try:
+        return json.dumps(arguments, ensure_ascii=False, default=str)
+    except (RecursionError, ValueError):
+        return "(nested too deeply to be shown)"
 
 
 def preview_call(call: ToolCall) -> str:
@@ -133,9 +148,12 @@ def preview_call(call: ToolCall) -> str:
         fields = cast("Mapping[str, Any]", arguments)
         preferred = next((fields[name] for name in _PREVIEW_ARGUMENTS if fields.get(name)), None)
         arguments = preferred or next(iter(fields.values()), "")
-    if isinstance(arguments, (list, tuple)):
-        arguments = " ".join(str(item) for item in cast("list[Any]", arguments))
-    words = " ".join(str(arguments).split())
+    try:
+        if isinstance(arguments, (list, tuple)):
+            arguments = " ".join(str(item) for item in cast("list[Any]", arguments))
+        words = " ".join(str(arguments)[:_READ_FOR_PREVIEW].split())
+    except RecursionError:  # nested too deeply
+        words = "…"
     return replace_surrogates(
         words if len(words) <= _PREVIEW_LENGTH else words[: _PREVIEW_LENGTH - 1] + "…"
     )

@@ -35,6 +35,7 @@ _FILE_MARKS = (
 )
 _MAX_COMPARED_LINES = 400  # beyond, the old lines are shown as removed and the new ones as added
 _CONTEXT_LINES = 3
+_MAX_PATCH_DEPTH = 4  # of the objects that a patch is in
 
 
 class DiffLine(NamedTuple):
@@ -139,17 +140,17 @@ def _diff_parts(fields: Mapping[str, Any]) -> Iterator[DiffLine]:
                 break
 
 
-def _find_patch(arguments: object) -> str:
-    """Return the patch in the arguments, or an empty text."""
+def _find_patch(arguments: object, depth: int = 0) -> str:
+    """Return the patch in the arguments, or an empty text; it never stands deep inside."""
     if isinstance(arguments, str):
         start = arguments.find(_PATCH_START)
         if start < 0:
             return ""
         end = arguments.find(_PATCH_END, start)
         return arguments[start : end if end >= 0 else len(arguments)]
-    if isinstance(arguments, Mapping):
+    if isinstance(arguments, Mapping) and depth < _MAX_PATCH_DEPTH:
         values = cast("Mapping[str, object]", arguments).values()
-        return next((patch for one in values if (patch := _find_patch(one))), "")
+        return next((patch for one in values if (patch := _find_patch(one, depth + 1))), "")
     if isinstance(arguments, (list, tuple)):
         texts = (one for one in cast("list[object]", arguments) if isinstance(one, str))
         return next((patch for one in texts if (patch := _find_patch(one))), "")

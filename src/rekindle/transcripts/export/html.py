@@ -9,27 +9,23 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from html import escape
 from tempfile import TemporaryFile
 from typing import NamedTuple
 
-from rekindle.routing.speaker import format_speaker
-from rekindle.types import Message, Session
+from rekindle.pages.transcript_style import SHARED_STYLE
+from rekindle.types import Message, Session, ToolCall
 
 from .calls import (
     CallRenderer,
     CallView,
     ResultLimit,
     clean_text,
-    render_images,
-    render_result,
     render_size,
 )
 from .common import (
-    Exchange,
     describe_removed,
     format_cost,
     format_day,
@@ -39,13 +35,11 @@ from .common import (
     list_session_details,
     pair_distant_results,
 )
-from .prompts import Prompt, read_prompt
-from .prose import render_prose
-from .style import STYLE
-from .subagents import AgentLinks, AgentRun
+from .subagents import AgentLinks, AgentRun, PageLinks
+from .turns import Block, BlockRenderer, fold_quiet
 
 SHARE_LIMIT = ResultLimit(head=30_000, tail=10_000)
-_STYLE_ELEMENT = f"\n{STYLE}\n"
+_STYLE_ELEMENT = f"\n{SHARED_STYLE}\n"
 _STYLE_HASH = b64encode(sha256(_STYLE_ELEMENT.encode()).digest()).decode()
 _POLICY = (
     f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; img-src data:; "
@@ -54,7 +48,6 @@ _POLICY = (
 _ENDING_CHARS, _MIN_ENDING_CHARS = 320, 60
 _LISTED_FILES = 5
 _NO_MARKUP = {ord(mark): None for mark in "*`#|"}
-_MIN_FOLDED_CALLS, _MAX_FOLDED_CALLS = 4, 50
 _CHUNK_CHARS = 1 << 16
 
 
@@ -102,7 +95,7 @@ def render_session(
     """
     with TemporaryFile("w+", encoding="utf-8", errors="replace", newline="") as body:
         links = AgentLinks(agents)
-        turns = _TurnRenderer(CallRenderer(limit, (session.cwd or "").rstrip("/")), links)
+        turns = _TurnRenderer(limit, (session.cwd or "").rstrip("/"), links)
         body.writelines(turns.render(messages))
         body.writelines(_render_agents(links, limit))
         removed = None if count_removed is None else count_removed()
@@ -282,18 +275,36 @@ def _render_entry(entry: PromptEntry) -> str:
 # ── turns
 
 
+class _SharedLinks(PageLinks):
+    """The links within a page; ids of sub-agents on the same page have a prefix."""
+
+    def __init__(self, agents: AgentLinks, prefix: str) -> None:
+        self._agents = agents
+        self.prefix = prefix
+        self.number = 0  # of the current message
+
+    def render_agent(self, call: ToolCall, result: Message | None) -> str:
+        return self._agents.render_link(call, result)
+
+    def render_prompt_head(self, message: Message, number: int | None, speaker: str) -> str:
+        title = f"Prompt {number}{' · ' if speaker else ''}{speaker}"
+        time = escape(format_time(message.timestamp))
+        return f'<a href="#{self.prefix}p{number}">{title}</a><span>{time}</span>'
+
+    def mark_answer(self, message: Message) -> str:
+        return f' id="{self.prefix}m{self.number}"'
+
+
 class _TurnRenderer:
     """Renders messages as turns, and remembers what the header says about them."""
 
-    def __init__(self, calls: CallRenderer, links: AgentLinks, prefix: str = "") -> None:
-        self._calls = calls
-        self._limit = calls.limit
-        self._links = links
-        self._prefix = prefix  # of the ids, for the sub-agents on the same page
+    def __init__(
+        self, limit: ResultLimit | None, folder: str, agents: AgentLinks, prefix: str = ""
+    ) -> None:
+        self._links = _SharedLinks(agents, prefix)
+        self._calls = CallRenderer(limit, folder, self._links)
+        self._blocks = BlockRenderer(self._calls, self._links)
         self._is_open = False
-        self._number = 0
-        self._quiet: list[str] = []  # calls that are folded together if there are many of them
-        self._quiet_tools: Counter[str] = Counter()
         self._counts_before = PageCounts()
         self.prompts: list[PromptEntry] = []
         self.counts = PageCounts()
@@ -303,125 +314,46 @@ class _TurnRenderer:
 
     def render(self, messages: Iterable[Message]) -> Iterator[str]:
         """Yield the turns."""
+        for block in fold_quiet(self._iter_blocks(messages)):
+            if block.kind == "prompt":
+                yield "</section>\n" if self._is_open else ""
+                yield f'<section class="turn" id="{block.id}">\n'
+            elif not self._is_open:
+                yield '<section class="turn">\n'
+            self._is_open = True
+            yield block.html
+        self._finish_prompt()
+        if self._is_open:
+            yield "</section>\n"
+
+    def _iter_blocks(self, messages: Iterable[Message]) -> Iterator[Block]:
         for exchange in pair_distant_results(messages):
-            self._number += 1
+            self._links.number += 1
             if time := exchange.message.timestamp:
                 self.first_time = self.first_time or time
                 self.last_time = max(self.last_time, time)
-            yield from self._render_exchange(exchange)
-        yield from self._flush_quiet()
-        self._finish_prompt()
-        if self._is_open:
-            yield "</section>\n"
+            for block in self._blocks.render(exchange, len(self.prompts) + 1):
+                yield self._record_block(block)
 
-    def _render_exchange(self, exchange: Exchange) -> Iterator[str]:
-        message = exchange.message
-        if message.role != "assistant":
-            yield from self._flush_quiet()
-        if (message.meta or {}).get("compacted") is not None:
-            yield from self._flush_quiet()
-            yield '<p class="event">The conversation was compacted here</p>\n'
-        if message.role == "user":
-            yield from self._render_user(message)
-            return
-        yield from self._open_turn()
-        if message.role == "assistant":
-            yield from self._render_answer(exchange)
-        elif message.role in ("tool", "function"):
-            yield '<details class="note"><summary>Result of an earlier call</summary>'
-            yield from render_result(message, self._limit)
-            yield "</details>\n"
-        else:
-            yield from _render_note(f"{message.role} message", message.text, self._limit)
-
-    def _render_user(self, message: Message) -> Iterator[str]:
-        prompt = read_prompt(message.text)
-        if prompt.kind in ("prompt", "command"):
-            yield from self._start_turn(prompt, message)
-        elif prompt.kind == "interruption":
-            yield from self._open_turn()
-            yield '<p class="event stop">Interrupted by the user</p>\n'
-        elif prompt.kind == "event":
-            yield from self._open_turn()
-            yield f'<p class="event">{escape(clean_text(prompt.title))}</p>\n'
-        elif list(render_images(message)) and not prompt.context:
-            yield from self._start_turn(Prompt("prompt", "An image", ""), message)
-        elif prompt.context:
-            yield from self._open_turn()
-            yield from _render_note(prompt.title, prompt.context, self._limit)
-
-    def _start_turn(self, prompt: Prompt, message: Message) -> Iterator[str]:
-        self._finish_prompt()
-        if self._is_open:
-            yield "</section>\n"
-        self._is_open = True
-        number = len(self.prompts) + 1
-        self.prompts.append(PromptEntry(number, prompt.title, PageCounts()))
-        name = f"{self._prefix}p{number}"
-        time = escape(format_time(message.timestamp))
-        yield f'<section class="turn" id="{name}">\n<div class="ask"><p class="head">'
-        speaker = f" · {escape(who)}" if (who := format_speaker(message)) else ""
-        yield f'<a href="#{name}">Prompt {number}{speaker}</a><span>{time}</span></p>'
-        if prompt.kind == "command":
-            yield f'<div class="md"><p><code>{escape(clean_text(prompt.text))}</code></p></div>'
-        else:
-            yield f'<div class="md">{render_prose(clean_text(prompt.text), keeps_breaks=True)}</div>'
-        yield from render_images(message)
-        yield "</div>\n"
-        if prompt.context:
-            yield from _render_note("Added by the agent's program", prompt.context, self._limit)
-
-    def _open_turn(self) -> Iterator[str]:
-        if not self._is_open:
-            self._is_open = True
-            yield '<section class="turn">\n'
+    def _record_block(self, block: Block) -> Block:
+        """Count a block; return it, a prompt with its id."""
+        if block.kind == "prompt":
+            self._finish_prompt()
+            number = len(self.prompts) + 1
+            self.prompts.append(PromptEntry(number, block.text, PageCounts()))
+            return block._replace(id=f"{self._links.prefix}p{number}")
+        if block.kind == "answer":
+            if len(block.text) >= _MIN_ENDING_CHARS or self.last_answer is None:
+                self.last_answer = (f"{self._links.prefix}m{self._links.number}", block.text)
+        elif block.view is not None:
+            self._count_call(block.view)
+        return block
 
     def _finish_prompt(self) -> None:
         if self.prompts:
             counts = self.counts.subtract(self._counts_before)
             self.prompts[-1] = self.prompts[-1]._replace(counts=counts)
         self._counts_before = self.counts
-
-    def _render_answer(self, exchange: Exchange) -> Iterator[str]:
-        message = exchange.message
-        if message.reasoning and message.reasoning.strip():
-            self._quiet += _render_thinking(message.reasoning)
-        if text := message.text.strip():
-            yield from self._flush_quiet()
-            anchor = f"{self._prefix}m{self._number}"
-            if len(text) >= _MIN_ENDING_CHARS or self.last_answer is None:
-                self.last_answer = (anchor, text)
-            yield f'<div class="md said" id="{anchor}">{render_prose(clean_text(text))}</div>\n'
-        yield from render_images(message)
-        for call in message.tool_calls:
-            result = exchange.results.get(call.id)
-            link = self._links.render_link(call, result)
-            view = self._calls.render(call, result, link)
-            self._count_call(view)
-            if view.is_quiet and not link:
-                self._quiet += view.pieces
-                self._quiet_tools[call.name] += 1
-                if self._quiet_tools.total() >= _MAX_FOLDED_CALLS:
-                    yield from self._flush_quiet()
-            else:
-                yield from self._flush_quiet()
-                yield from view.pieces
-
-    def _flush_quiet(self) -> Iterator[str]:
-        """Yield the calls that worked and changed nothing, in one fold if there are many."""
-        total = self._quiet_tools.total()
-        if total >= _MIN_FOLDED_CALLS:
-            tools = ", ".join(
-                f"{count:,} {clean_text(name)[:40]}"
-                for name, count in self._quiet_tools.most_common(4)
-            )
-            yield f'<details class="run"><summary><span class="mark">✓</span><b>{total:,} calls</b>'
-            yield f"<i>{escape(tools)}</i></summary>\n"
-        yield from self._quiet
-        if total >= _MIN_FOLDED_CALLS:
-            yield "</details>\n"
-        self._quiet.clear()
-        self._quiet_tools.clear()
 
     def _count_call(self, view: CallView) -> None:
         counts, state = self.counts, view.result.state
@@ -439,20 +371,6 @@ class _TurnRenderer:
             self.files[name] = LineCounts(before.added + edit.added, before.removed + edit.removed)
 
 
-def _render_thinking(text: str) -> Iterator[str]:
-    yield '<details class="note"><summary>Thinking</summary>'
-    yield f'<div class="md">{render_prose(clean_text(text))}</div></details>\n'
-
-
-def _render_note(title: str, text: str, limit: ResultLimit | None) -> Iterator[str]:
-    """Yield a folded text that no person wrote."""
-    name = escape(clean_text(title).capitalize())
-    yield f'<details class="note"><summary>{name}<span class="label">{len(text):,} characters</span>'
-    yield "</summary>"
-    yield from render_result(Message("tool", text), limit)
-    yield "</details>\n"
-
-
 # ── sub-agents
 
 
@@ -465,7 +383,7 @@ def _render_agents(links: AgentLinks, limit: ResultLimit | None) -> Iterator[str
         yield f'<details class="agent" id="a{number}"><summary><b>{title}</b>'
         yield f'<span class="label">{run.session.message_count:,} messages</span></summary>\n'
         folder = (run.session.cwd or "").rstrip("/")
-        turns = _TurnRenderer(CallRenderer(limit, folder), links, f"a{number}-")
+        turns = _TurnRenderer(limit, folder, links, f"a{number}-")
         yield from turns.render(run.load_messages())
         yield "</details>\n"
     yield "</section>\n"
