@@ -8,6 +8,7 @@ from rekindle import Store
 from rekindle.store import Filter
 from rekindle.store.learning.outcomes import JudgedCalls
 from rekindle.types import JudgedCall
+from tests.conftest import Clock
 from tests.contract.messages import call, result, started, turns, user
 
 
@@ -126,3 +127,17 @@ def test_a_session_that_went_away_while_it_was_judged_is_passed_over(store: Stor
     store.purge(older_than=-1)
     store.save_verdicts("1", [JudgedCalls(due, [made(id, 1)], 3, [])])
     assert list(store.iter_judged_sessions()) == []
+
+
+def test_failed_calls_are_counted_by_project_without_what_a_fork_repeats(
+    store: Store, clock: Clock
+) -> None:
+    id = worked(store)
+    store.update(id, cwd="/w/api")
+    keep(store, id, made(id, 1, failed=True), made(id, 1, number=1, failed=None), since=3)
+    fork = store.fork(id).id
+    keep(store, fork, made(fork, 1, failed=True), made(fork, 9, kind="bookkeeping"), since=3)
+    assert store.count_calls(0.0) == [("folder:/w/api", id, 1, 1, 1)]
+    keep(store, fork, made(fork, 1, failed=True), made(fork, 9), since=3, rules="2")
+    assert store.count_calls(0.0) == [("folder:/w/api", id, 2, 1, 2)]
+    assert store.count_calls(clock.now + 1) == []

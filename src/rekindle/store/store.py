@@ -311,6 +311,14 @@ class Store:
         """Return the number of sessions and their last activity by project and source."""
         return self._read(lambda tx: projects.count_by_project(tx, where, self._clock()))
 
+    def count_starts(self, since: float) -> list[projects.ProjectStarts]:
+        """Return the number of sessions that were started since a time, by project and hour."""
+        return self._read(lambda tx: projects.count_starts(tx, since))
+
+    def count_calls(self, since: float) -> list[projects.ProjectCalls]:
+        """Return how many judged calls failed in sessions that were active since a time."""
+        return self._read(lambda tx: projects.count_calls(tx, since))
+
     def load_names(self, sessions: Sequence[Session]) -> dict[str, str]:
         """Return what to call each session in a list, by id: its title, or what its user asked for.
 
@@ -446,7 +454,7 @@ class Store:
     ) -> list[UsageSum]:
         """Return the usage of some sessions by local day and model; the key is the id."""
         with self._engine.begin_read() as tx:
-            offsets = self._find_offsets(tx, get_offset)
+            offsets = self._find_offsets(tx, get_offset, ids)
             return [*usage_entries.sum_by_session(tx, ids, offsets)]
 
     def count_active_quarters(self, ids: Sequence[str]) -> dict[str, int]:
@@ -454,9 +462,12 @@ class Store:
         return self._read(lambda tx: usage_entries.count_active_quarters(tx, ids))
 
     def _find_offsets(
-        self, tx: Transaction, get_offset: Callable[[float], int]
+        self,
+        tx: Transaction,
+        get_offset: Callable[[float], int],
+        ids: Sequence[str] | None = None,
     ) -> list[usage_entries.ZoneOffset]:
-        first = usage_entries.find_first_quarter(tx)
+        first = usage_entries.find_first_quarter(tx, ids)
         last = int(self._clock()) // QUARTER_SECONDS
         return usage_entries.find_offsets(last if first is None else first, last, get_offset)
 

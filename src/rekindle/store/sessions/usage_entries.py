@@ -152,8 +152,18 @@ def sum_by_day(
     return [*_sum_entries(tx, by, offsets, " AND ".join(conditions), params, days)]
 
 
-def find_first_quarter(tx: Transaction) -> int | None:
-    """Return the first quarter of an hour that may have an entry."""
+def find_first_quarter(tx: Transaction, ids: Sequence[str] | None = None) -> int | None:
+    """Return the first quarter of an hour that may have an entry, of all sessions or of these."""
+    if ids is not None:
+        starts = [
+            start
+            for placeholders, batch in iter_in_clauses([escape_text(id) for id in ids])
+            for (start,) in tx.run(
+                f"SELECT min(started) FROM sessions WHERE id IN ({placeholders})", batch
+            )
+            if start is not None
+        ]
+        return int(min(starts)) // QUARTER_SECONDS if starts else None
     firsts = [
         tx.run("SELECT min(quarter) FROM usage_entries")[0][0],
         tx.run("SELECT min(started) FROM sessions WHERE pruned IS NULL")[0][0],
