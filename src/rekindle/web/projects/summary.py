@@ -38,6 +38,10 @@ class ProjectRow(NamedTuple):
     starts: tuple[int, ...]  # sessions a day, the last is today
     notes: int | None = None  # None if they were not counted
 
+    @property
+    def is_folder(self) -> bool:
+        return self.key.startswith(FOLDER_PREFIX)
+
 
 class ProjectList(NamedTuple):
     """All projects, the most recently active first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from typing import Any
 from urllib.parse import unquote, urlencode
@@ -14,7 +15,6 @@ from rekindle.errors import InvalidInput
 from rekindle.learning.notes.decisions import load_project_notes
 from rekindle.learning.notes.recall import recall_in_project
 from rekindle.learning.notes.replay_figures import METRIC_TITLES, load_replay
-from rekindle.pages.plots import render_sparkline
 from rekindle.projects import KnownProjects, shorten_project
 from rekindle.store import Filter
 from rekindle.web.background import Computed, get_cached_values, get_patience
@@ -22,10 +22,10 @@ from rekindle.web.context import WebContext, get_context, get_form, redirect_bac
 from rekindle.web.projects.addresses import (
     build_list_url,
     build_project_url,
-    build_session_url,
     find_project,
 )
 from rekindle.web.projects.details import ProjectDetails, compute_details, list_sessions
+from rekindle.web.projects.page_tools import PAGE_TOOLS
 from rekindle.web.projects.playbook import (
     apply_decision,
     build_sections,
@@ -81,8 +81,7 @@ async def show_projects(request: Request) -> Response:
         "q": text,
         "order": order,
         "orders": ORDERS,
-        "project_url": build_project_url,
-        "sparkline": render_sparkline,
+        "tools": PAGE_TOOLS,
     }
     return await render_page(request, "projects.html", values)
 
@@ -124,10 +123,7 @@ async def show_project(request: Request) -> Response:
         ],
         "current": build_project_url(key, _leave_out_default(tab)),
         "here": f"{address}?{urlencode(request.query_params.multi_items())}",
-        "project_url": build_project_url,
-        "session_url": build_session_url,
-        "sparkline": render_sparkline,
-        "names": known.get_name,
+        "tools": PAGE_TOOLS,
     }
     values |= await _LOADERS[tab](request, context, known, key)
     return await render_page(request, f"project_{tab}.html", values)
@@ -248,6 +244,8 @@ async def _load_replay(
     return {
         "replay": replay,
         "titles": METRIC_TITLES,
+        # Somebody may paste it into a shell, whatever the project is called.
+        "command": f"rekindle warm replay --project {shlex.quote(key)}",
         "run": _get_replay_runs(request).get_state(key),
     }
 
