@@ -47,34 +47,34 @@ class CachedValue(Generic[T]):
 
     async def get(self, compute: Callable[[], T], patience: float) -> Computed[T] | None:
         """Return the value as it is known; wait for a first one, or instead of a very old one."""
-        running = self._start(compute)
-        known = self._computed
+        running, known = self._start(compute)
         if running and (known is None or self._clock() - known.time > OUTDATED_SECONDS):
             await _wait_for(running, patience)
         return self._computed
 
-    def expire(self) -> None:
+    def reset(self) -> None:
         """Let the next reader's question start a computation."""
         self._next = 0.0
 
-    def _start(self, compute: Callable[[], T]) -> Future[None] | None:
+    def _start(self, compute: Callable[[], T]) -> tuple[Future[None] | None, Computed[T] | None]:
         with self._lock:
             now = self._clock()
             is_set_back = self._next > now + 3600  # the clock was
             if self._running is None and (now >= self._next or is_set_back):
                 self._running = self._pool.submit(self._run, compute, now)
-            return self._running
+            return self._running, self._computed
 
     def _run(self, compute: Callable[[], T], now: float) -> None:
         start = time.monotonic()
+        computed = None
         try:
-            self._computed = Computed(compute(), now)
-            self.has_failed = False
+            computed = Computed(compute(), now)
         except Exception as error:  # noqa: BLE001  # the page says so, and shows the rest
-            self.has_failed = True
             _log.warning("could not be computed: %s: %s", type(error).__name__, error)
         duration = time.monotonic() - start
         with self._lock:
+            self._computed = computed or self._computed
+            self.has_failed = computed is None
             self._next = self._clock() + max(FRESH_SECONDS, duration / MAX_SHARE)
             self._running = None
 

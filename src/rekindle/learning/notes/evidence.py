@@ -37,7 +37,7 @@ class NewNote(NamedTuple):
     time: float
 
 
-class _LearnedNote(NamedTuple):
+class _NoteSource(NamedTuple):
     note: RecalledNote
     supporting: tuple[str, ...]  # newest first
     numbers: tuple[int, ...]  # of these sessions in the playbook, oldest first
@@ -73,7 +73,7 @@ def find_new_notes(playbook: Playbook, since: float) -> list[NewNote]:
     return sorted(found, key=lambda one: -one.time)
 
 
-def _iter_notes(playbook: Playbook) -> Iterator[_LearnedNote]:
+def _iter_notes(playbook: Playbook) -> Iterator[_NoteSource]:
     numbers = {one.id: number for number, one in enumerate(playbook.sessions)}
 
     def build(
@@ -81,9 +81,9 @@ def _iter_notes(playbook: Playbook) -> Iterator[_LearnedNote]:
         sessions: Sequence[int],
         minimum: int,
         contradicts: Contradicts = lambda one: False,
-    ) -> _LearnedNote:
+    ) -> _NoteSource:
         ids = tuple(playbook.sessions[number].id for number in reversed(sessions))
-        return _LearnedNote(note, ids, tuple(sessions), minimum, contradicts)
+        return _NoteSource(note, ids, tuple(sessions), minimum, contradicts)
 
     for wish in playbook.wishes:
         known = sorted(numbers[id] for id in wish.sessions if id in numbers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -41,7 +41,7 @@ class FailingCommand(NamedTuple):
     examples: tuple[CallDetail, ...]
 
 
-class Failures(NamedTuple):
+class RecurringFailures(NamedTuple):
     """What keeps failing in the newest sessions."""
 
     sessions: int
@@ -54,7 +54,7 @@ class ProjectDetails(NamedTuple):
     totals: OverviewTotals
     weeks: tuple[GroupRow, ...]
     agents: tuple[GroupRow, ...]
-    failures: Failures
+    failures: RecurringFailures
     costly: tuple[ListedSession, ...]
 
 
@@ -102,7 +102,7 @@ def compute_details(
         totals=overview.totals,
         weeks=overview.weeks,
         agents=overview.agents,
-        failures=Failures(
+        failures=RecurringFailures(
             overview.totals.sessions, _list_failing(store, overview, MIN_FAILING_SESSIONS)
         ),
         costly=tuple(
@@ -112,14 +112,14 @@ def compute_details(
     )
 
 
-def compute_failures(store: Store, prices: PriceList) -> Failures:
+def compute_failures(store: Store, prices: PriceList) -> RecurringFailures:
     """Find what keeps failing in the newest sessions of all projects."""
     known = store.load_projects()
     overview = _compute_overview(store, Filter(), prices, known, MAX_FAILING_SESSIONS)
     if overview is None:
-        return Failures(0, ())
+        return RecurringFailures(0, ())
     found = _list_failing(store, overview, MIN_FAILING_SESSIONS)
-    return Failures(overview.totals.sessions, found)
+    return RecurringFailures(overview.totals.sessions, found)
 
 
 def _compute_overview(
@@ -151,8 +151,3 @@ def _list_failing(
         FailingCommand(row, tuple(load_command_failures(store, row, MAX_EXAMPLES)))
         for row in rows[:MAX_COMMANDS]
     )
-
-
-def name_projects(known: KnownProjects, projects: Iterable[str]) -> Mapping[str, str]:
-    """Return short names of projects, by key."""
-    return {project: known.get_name(project) for project in projects if project}

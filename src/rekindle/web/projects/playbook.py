@@ -102,15 +102,15 @@ def load_note_details(store: Store, known: ProjectNotes, id: str) -> NoteDetails
     sessions = store.find_sessions(chosen)
     return NoteDetails(
         shown=_show_note(known, note),
-        supporting=_pick(sessions, evidence.supporting[:MAX_EVIDENCE]),
+        supporting=_pick_sessions(sessions, evidence.supporting[:MAX_EVIDENCE]),
         supporting_total=len(evidence.supporting),
-        contradicting=_pick(sessions, evidence.contradicting[:MAX_EVIDENCE]),
+        contradicting=_pick_sessions(sessions, evidence.contradicting[:MAX_EVIDENCE]),
         contradicting_total=len(evidence.contradicting),
         names=store.load_names([*sessions.values()]),
     )
 
 
-def _pick(sessions: dict[str, Session], ids: Sequence[str]) -> tuple[Session, ...]:
+def _pick_sessions(sessions: dict[str, Session], ids: Sequence[str]) -> tuple[Session, ...]:
     return tuple(sessions[id] for id in ids if id in sessions)
 
 

@@ -15,7 +15,7 @@ from rekindle.web.context import WebContext, get_context, render_page
 from rekindle.web.home.learned import LearnedNotes, find_learned_notes
 from rekindle.web.home.machine import find_agents
 from rekindle.web.home.running import load_latest, load_running
-from rekindle.web.projects.details import Failures, compute_failures
+from rekindle.web.projects.details import RecurringFailures, compute_failures
 from rekindle.web.projects.page_tools import PAGE_TOOLS
 from rekindle.web.projects.summary import ProjectList, compute_project_list, load_prices
 
@@ -54,7 +54,7 @@ async def _load_known_parts(request: Request, context: WebContext) -> dict[str, 
     cached, patience = get_cached_values(request), get_patience(request)
     store, config = context.store, context.config
 
-    def compute() -> tuple[ProjectList, Failures, LearnedNotes]:
+    def compute() -> tuple[ProjectList, RecurringFailures, LearnedNotes]:
         prices, now = load_prices(config), time.time()
         projects = compute_project_list(store, prices, now)
         active = [(row.key, row.last_active) for row in projects.rows]

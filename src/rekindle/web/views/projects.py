@@ -275,7 +275,7 @@ async def change_project(request: Request) -> Response:
         return redirect_back(request, build_project_url(key, "replay"))
     note, text = form.get("note", ""), form.get("text", "")
     await context.run(apply_decision, context.store, key, action, note, text, time.time())
-    get_cached_values(request).find("home").expire()
+    get_cached_values(request).find("home").reset()
     return redirect_back(request, build_project_url(key, "playbook"))
 
 
