@@ -16,7 +16,7 @@ from rekindle.processes.types import Process
 from rekindle.projects import KnownProjects
 from rekindle.store import Filter, Store
 from rekindle.store.conversations.jobs import ScheduledJob
-from rekindle.web.projects.details import ListedSession, list_sessions
+from rekindle.web.projects.details import SessionLine, list_sessions
 
 LIVE_SECONDS = 300  # since the last message of a session that goes on
 MAX_LIVE, MAX_LATEST, MAX_PROCESSES, MAX_JOBS = 12, 10, 8, 5
@@ -25,7 +25,7 @@ MAX_LIVE, MAX_LATEST, MAX_PROCESSES, MAX_JOBS = 12, 10, 8, 5
 class RunningNow(NamedTuple):
     """What runs, or comes next."""
 
-    sessions: list[ListedSession]
+    sessions: list[SessionLine]
     processes: list[Process]
     more_processes: int  # that are not listed
     jobs: list[ScheduledJob]
@@ -47,7 +47,7 @@ def load_running(
     )
 
 
-def load_latest(store: Store, prices: PriceList, known: KnownProjects) -> list[ListedSession]:
+def load_latest(store: Store, prices: PriceList, known: KnownProjects) -> list[SessionLine]:
     """Load the last sessions, without sub-agents."""
     return list_sessions(store, store.recent(MAX_LATEST, fold=True), prices, known)
 

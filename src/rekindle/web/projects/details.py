@@ -55,10 +55,10 @@ class ProjectDetails(NamedTuple):
     weeks: tuple[GroupRow, ...]
     agents: tuple[GroupRow, ...]
     failures: RecurringFailures
-    costly: tuple[ListedSession, ...]
+    costly: tuple[SessionLine, ...]
 
 
-class ListedSession(NamedTuple):
+class SessionLine(NamedTuple):
     """A session with what to call it, its project and its cost."""
 
     session: Session
@@ -72,13 +72,13 @@ def list_sessions(
     sessions: Sequence[Session],
     prices: PriceList,
     known: KnownProjects | None = None,
-) -> list[ListedSession]:
+) -> list[SessionLine]:
     """Return sessions with their names, projects and costs."""
     names = store.load_names(sessions)
     unpriced = [one.id for one in sessions if not one.cost]
     totals = compute_totals_by_key(store.sum_session_usage(unpriced, get_offset), prices)
     return [
-        ListedSession(
+        SessionLine(
             session=one,
             name=one.title or names.get(one.id) or one.preview or one.id,
             project=known.find_session_project(one) if known else None,
@@ -106,7 +106,7 @@ def compute_details(
             overview.totals.sessions, _list_failing(store, overview, MIN_FAILING_SESSIONS)
         ),
         costly=tuple(
-            ListedSession(one.session, named.get(one.session.id, one.session.id), None, one.cost)
+            SessionLine(one.session, named.get(one.session.id, one.session.id), None, one.cost)
             for one in chosen
         ),
     )
