@@ -37,13 +37,13 @@ def test_what_begins_to_run_appears_by_itself(page: Any, server: WebServer) -> N
 def test_a_background_process_is_listed_while_it_runs(page: Any, server: WebServer) -> None:
     with open_store(server.store) as store:
         tell(store, "a")
-    words = ["processes", "start", "--name", "watering", "sleep 600"]
+    words = ["run", "--name", "watering", "--", "sleep", "600"]
     command.run(words, env=server.env, cwd=server.home, stdout=subprocess.PIPE)
     try:
         page.reload()
         page.locator("#now").get_by_role("link", name="watering").wait_for()
     finally:
-        words = ["processes", "kill", "watering"]
+        words = ["kill", "watering"]
         command.run(words, env=server.env, cwd=server.home, stdout=subprocess.PIPE)
     page.locator("#now").get_by_role("link", name="watering").wait_for(state="detached")
 

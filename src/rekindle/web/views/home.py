@@ -10,14 +10,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from rekindle.config import get_home_and_env
-from rekindle.web.background import get_cached_values, get_patience
 from rekindle.web.context import WebContext, get_context, render_page
-from rekindle.web.home.learned import LearnedNotes, find_learned_notes
 from rekindle.web.home.machine import find_agents
 from rekindle.web.home.running import load_latest, load_running
-from rekindle.web.projects.details import RecurringFailures, compute_failures
+from rekindle.web.projects.cached import get_news, get_project_list
 from rekindle.web.projects.page_tools import PAGE_TOOLS
-from rekindle.web.projects.summary import ProjectList, compute_project_list, load_prices
+from rekindle.web.projects.summary import load_prices
 
 MAX_PROJECTS = 8
 _BLOCKS = ("now", "known", "latest")
@@ -35,7 +33,7 @@ async def show_home(request: Request) -> Response:
     if "now" in wanted or "latest" in wanted:
         values |= await context.run(_load_live_parts, context, wanted)
     if "known" in wanted:
-        values |= await _load_known_parts(request, context)
+        values |= await _load_known_parts(request)
     return await render_page(request, "home.html", values)
 
 
@@ -50,31 +48,21 @@ def _load_live_parts(context: WebContext, wanted: tuple[str, ...]) -> dict[str, 
     return values
 
 
-async def _load_known_parts(request: Request, context: WebContext) -> dict[str, Any]:
-    cached, patience = get_cached_values(request), get_patience(request)
-    store, config = context.store, context.config
-
-    def compute() -> tuple[ProjectList, RecurringFailures, LearnedNotes]:
-        prices, now = load_prices(config), time.time()
-        projects = compute_project_list(store, prices, now)
-        active = [(row.key, row.last_active) for row in projects.rows]
-        learned = find_learned_notes(store, active, now)
-        return projects, compute_failures(store, prices), learned
-
-    value = cached.find("home")
-    computed = await value.get(compute, patience)
-    if computed is None:
-        return {"counted": None, "has_failed": value.has_failed}
-    projects, failures, learned = computed.value
+async def _load_known_parts(request: Request) -> dict[str, Any]:
+    counted, has_failed = await get_project_list(request)
+    news, has_no_news = await get_news(request, counted.value) if counted else (None, False)
+    if counted is None or news is None:
+        return {"counted": None, "has_failed": has_failed or has_no_news}
+    projects = counted.value
     return {
-        "counted": computed.time,
-        "has_failed": value.has_failed,
+        "counted": min(counted.time, news.time),
+        "has_failed": has_failed or has_no_news,
         "projects": projects.rows[:MAX_PROJECTS],
         "project_total": len(projects.rows),
         "session_total": projects.sessions,
         "cost": projects.cost,
-        "failures": failures,
-        "learned": learned,
+        "failures": news.value.failures,
+        "learned": news.value.learned,
     }
 
 

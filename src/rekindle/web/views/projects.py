@@ -17,14 +17,14 @@ from rekindle.learning.notes.recall import recall_in_project
 from rekindle.learning.notes.replay_figures import METRIC_TITLES, load_replay
 from rekindle.projects import KnownProjects, shorten_project
 from rekindle.store import Filter
-from rekindle.web.background import Computed, get_cached_values, get_patience
 from rekindle.web.context import WebContext, get_context, get_form, redirect_back, render_page
 from rekindle.web.projects.addresses import (
     build_list_url,
     build_project_url,
     find_project,
 )
-from rekindle.web.projects.details import ProjectDetails, compute_details, list_sessions
+from rekindle.web.projects.cached import forget_news, get_details, get_project_list
+from rekindle.web.projects.details import list_sessions
 from rekindle.web.projects.page_tools import PAGE_TOOLS
 from rekindle.web.projects.playbook import (
     apply_decision,
@@ -33,13 +33,7 @@ from rekindle.web.projects.playbook import (
     load_note_details,
 )
 from rekindle.web.projects.replay_run import ReplayRuns
-from rekindle.web.projects.summary import (
-    ProjectList,
-    compute_project_list,
-    describe_place,
-    filter_rows,
-    load_prices,
-)
+from rekindle.web.projects.summary import describe_place, filter_rows, load_prices
 from rekindle.web.projects.weeks import draw_weeks
 
 MAX_ROWS = 200
@@ -68,7 +62,7 @@ ORDERS = {
 
 async def show_projects(request: Request) -> Response:
     """Show all projects."""
-    computed, has_failed = await _get_list(request)
+    computed, has_failed = await get_project_list(request)
     text, order = request.query_params.get("q", "")[:200], request.query_params.get("order", "")
     found = filter_rows(computed.value.rows, text, order) if computed else []
     values = {
@@ -84,15 +78,6 @@ async def show_projects(request: Request) -> Response:
         "tools": PAGE_TOOLS,
     }
     return await render_page(request, "projects.html", values)
-
-
-async def _get_list(request: Request) -> tuple[Computed[ProjectList] | None, bool]:
-    context, value = get_context(request), get_cached_values(request).find("projects")
-
-    def compute() -> ProjectList:
-        return compute_project_list(context.store, load_prices(context.config), time.time())
-
-    return await value.get(compute, get_patience(request)), value.has_failed
 
 
 # -- one project
@@ -136,8 +121,8 @@ def _leave_out_default(tab: str) -> str:
 async def _load_overview(
     request: Request, context: WebContext, known: KnownProjects, key: str
 ) -> dict[str, Any]:
-    computed, _ = await _get_list(request)
-    details, has_failed = await _get_details(request, known, key)
+    computed, _ = await get_project_list(request)
+    details, has_failed = await get_details(request, known, key)
 
     def load() -> dict[str, Any]:
         where = Filter(projects=known.get_keys(key))
@@ -163,17 +148,6 @@ async def _load_overview(
         "details": details and details.value,
         "failures": details and details.value and details.value.failures,
     }
-
-
-async def _get_details(
-    request: Request, known: KnownProjects, key: str
-) -> tuple[Computed[ProjectDetails | None] | None, bool]:
-    context, value = get_context(request), get_cached_values(request).find(f"project:{key}")
-
-    def compute() -> ProjectDetails | None:
-        return compute_details(context.store, load_prices(context.config), known, key)
-
-    return await value.get(compute, get_patience(request)), value.has_failed
 
 
 async def _load_sessions(
@@ -227,7 +201,7 @@ async def _load_start(
 async def _load_time(
     request: Request, context: WebContext, known: KnownProjects, key: str
 ) -> dict[str, Any]:
-    computed, has_failed = await _get_details(request, known, key)
+    computed, has_failed = await get_details(request, known, key)
     details = computed.value if computed else None
     return {
         "counted": computed and computed.time,
@@ -275,7 +249,7 @@ async def change_project(request: Request) -> Response:
         return redirect_back(request, build_project_url(key, "replay"))
     note, text = form.get("note", ""), form.get("text", "")
     await context.run(apply_decision, context.store, key, action, note, text, time.time())
-    get_cached_values(request).find("home").reset()
+    forget_news(request)
     return redirect_back(request, build_project_url(key, "playbook"))
 
 
