@@ -28,6 +28,7 @@ from . import (
     schedule,
     store_run,
     sums,
+    web,
 )
 from .contestants import PEERS
 from .runner import WORK, alone
@@ -75,6 +76,7 @@ def parse() -> argparse.Namespace:
     schedule.add_arguments(commands.add_parser("schedule", help="idle cost and delay of jobs"))
     attacks.add_arguments(commands.add_parser("attacks", help="attacks from inside the sandbox"))
     warm.add_arguments(commands.add_parser("warm", help="warm starts with a real model"))
+    web.add_arguments(commands.add_parser("web", help="pages in a real browser"))
     judging.add_arguments(commands.add_parser("judge", help="verdicts against hidden labels"))
     return parser.parse_args()
 
@@ -158,6 +160,7 @@ if __name__ == "__main__":
             "sandbox": sandbox,
             "schedule": schedule,
             "warm": warm,
+            "web": web,
         }.get(args.command):
             section.run(args)
             raise SystemExit

@@ -43,18 +43,22 @@ def get_cache_folder() -> Path:
 
 def install_agent(agent: str) -> Path:
     """Install an agent unless it is there, and return its program; raise Missing if that fails."""
-    packages = PACKAGES[agent]
+    return install_packages(PACKAGES[agent], f".bin/{PROGRAMS[agent]}")
+
+
+def install_packages(packages: tuple[str, ...], file: str) -> Path:
+    """Install packages of npm unless they are there; return a file of theirs."""
     name = "+".join(packages).replace("/", "-")
     folder = get_cache_folder() / name
-    program = folder / "node_modules" / ".bin" / PROGRAMS[agent]
+    path = folder / "node_modules" / file
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not program.exists():
+        if not path.exists():
             _install(packages, folder)
-    if not program.exists():
-        raise servers.Missing(f"{' '.join(packages)} has no program {PROGRAMS[agent]}")
-    return program
+    if not path.exists():
+        raise servers.Missing(f"{' '.join(packages)} has no file {file}")
+    return path
 
 
 def _install(packages: tuple[str, ...], folder: Path) -> None:
