@@ -312,6 +312,10 @@ class KnownProjects:
             project = self._projects[key] = self._find_project(key)
         return project
 
+    def get_keys(self, project: str) -> tuple[str, ...]:
+        """Return the keys that the sessions of a project are stored under."""
+        return tuple(self._keys.get(project, ()))
+
     def get_name(self, project: str) -> str:
         """Return a project's name for a column: without an owner, unless two repositories share it."""
         last = _get_last_part(project)

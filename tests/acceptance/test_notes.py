@@ -106,6 +106,8 @@ def test_a_replay_compares_with_the_naive_list_and_the_limit(
     shown = rekindle("warm", "replay", "--project", "shop")
     assert "3 sessions replayed." in shown
     assert "naive list" in shown
+    (stored,) = (rekindle.home / "rekindle" / "replays").iterdir()  # for `rekindle web`
+    assert stored.stat().st_mode & 0o777 == 0o600
     found = {one["name"]: one for one in rekindle.json("warm", "replay")}
     assert [one["sessions"] for one in found.values()] == [3, 3, 3]
     assert found["notes"]["rates"]["commands_told"]["rate"] == 1.0

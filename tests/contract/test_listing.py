@@ -152,6 +152,14 @@ def test_sessions_are_listed_by_project_before_and_after_it_was_learned(
     assert counts == {(keys[0], 2), (keys[1], 1), ("folder:/w/web", 1), (None, 1)}
 
 
+def test_starts_are_counted_by_project_and_hour(store: Store, clock: Clock) -> None:
+    for hour, folder in ((0, "/w/a"), (1, "/w/a"), (1, "/w/a"), (1, "/w/b"), (1, None)):
+        clock.now = 7_200.0 + hour * 3_600
+        started(store, cwd=folder)
+    assert {*store.count_starts(10_800.0)} == {("folder:/w/a", 3, 2), ("folder:/w/b", 3, 1)}
+    assert sum(one.sessions for one in store.count_starts(0.0)) == 4
+
+
 def test_an_index_has_the_sessions_of_a_project_in_order(store: Store) -> None:
     where, params = Filter(projects=("github.com/acme/api",)).to_sql(0.0)
     with store._engine.begin_read() as tx:  # pyright: ignore[reportPrivateUsage]

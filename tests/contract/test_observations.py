@@ -168,6 +168,17 @@ def test_a_proposed_note_is_saved_once_and_waits(store: Store) -> None:
     assert load_told_notes(store, "p") == []
 
 
+def test_new_decisions_are_found_in_all_projects(store: Store) -> None:
+    for number, project in enumerate("pqr"):
+        propose_note(store, project, "Ask first.", float(number))
+    found = store.observations.find_new_decisions(1.0, 5)
+    assert [(project, one.time, one.text) for project, one in found] == [
+        ("r", 2.0, "Ask first."),
+        ("q", 1.0, "Ask first."),
+    ]
+    assert len(store.observations.find_new_decisions(0.0, 1)) == 1
+
+
 def test_only_so_many_proposed_notes_wait(store: Store) -> None:
     for number in range(MAX_WAITING_NOTES):
         assert propose_note(store, "p", f"Note {number}.", 1.0) is not None

@@ -8,6 +8,7 @@ from rekindle import Store
 from rekindle.store import Filter
 from rekindle.store.learning.outcomes import JudgedCalls
 from rekindle.types import JudgedCall
+from tests.conftest import Clock
 from tests.contract.messages import call, result, started, turns, user
 
 
@@ -136,3 +137,17 @@ def test_sessions_are_found_by_failed_calls_which_are_counted(store: Store) -> N
     assert store.count_errors([clean, broken, unjudged, "missing"]) == {broken: 2}
     assert [one.id for one in store.recent(where=Filter.parse("errors=yes"))] == [broken]
     assert {one.id for one in store.recent(where=Filter.parse("errors=no"))} == {clean, unjudged}
+
+
+def test_failed_calls_are_counted_by_project_without_what_a_fork_repeats(
+    store: Store, clock: Clock
+) -> None:
+    id = worked(store)
+    store.update(id, cwd="/w/api")
+    keep(store, id, made(id, 1, failed=True), made(id, 1, number=1, failed=None), since=3)
+    fork = store.fork(id).id
+    keep(store, fork, made(fork, 1, failed=True), made(fork, 9, kind="bookkeeping"), since=3)
+    assert store.count_calls(0.0) == [("folder:/w/api", id, 1, 1, 1)]
+    keep(store, fork, made(fork, 1, failed=True), made(fork, 9), since=3, rules="2")
+    assert store.count_calls(0.0) == [("folder:/w/api", id, 2, 1, 2)]
+    assert store.count_calls(clock.now + 1) == []

@@ -99,7 +99,7 @@ _VERBS = """
     advise diagnose hide iterate learn notify observe propose recall remember replay share survey
     uninstall
     merge migrate mine move next normalize number omit open optimize paint pair parse pass patch pause
-    peek percent pick plan poll pop post prefix prepare prepend preview print probe process profile
+    peek percent pick pin plan poll pop post prefix prepare prepend preview print probe process profile
     protect prune publish pump purge push put query queue quote raise rank rate read rebuild receive
     record
     recount recover redact redeliver redirect redo refresh refuse register reindex reject relativize

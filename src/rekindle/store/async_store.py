@@ -125,6 +125,8 @@ class AsyncStore:
     count_active_quarters = _wrap_read(Store.count_active_quarters)
     find_sub_agents = _wrap_read(Store.find_sub_agents)
     count_by_project = _wrap_read(Store.count_by_project)
+    count_starts = _wrap_read(Store.count_starts)
+    count_calls = _wrap_read(Store.count_calls)
     search = _wrap_read(Store.search)
     remove_last = _wrap_write(Store.remove_last)
     rename = _wrap_write(Store.rename)

@@ -320,6 +320,14 @@ class Store:
         """Return the number of sessions and their last activity by project and source."""
         return self._read(lambda tx: projects.count_by_project(tx, where, self._clock()))
 
+    def count_starts(self, since: float) -> list[projects.ProjectStarts]:
+        """Return the number of sessions that were started since a time, by project and hour."""
+        return self._read(lambda tx: projects.count_starts(tx, since))
+
+    def count_calls(self, since: float) -> list[projects.ProjectCalls]:
+        """Return how many judged calls failed in sessions that were active since a time."""
+        return self._read(lambda tx: projects.count_calls(tx, since))
+
     def load_names(self, sessions: Sequence[Session]) -> dict[str, str]:
         """Return what to call each session in a list, by id: its title, or what its user asked for.
 

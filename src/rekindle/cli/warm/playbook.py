@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,7 +25,8 @@ from rekindle.cli.store_access import open_for_notes, open_for_writing
 from rekindle.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from rekindle.knowledge.notes.note import NoteDecisions, RecalledNote
+    from rekindle.knowledge.notes.note import RecalledNote
+    from rekindle.learning.notes.decisions import ProjectNotes
     from rekindle.store import Store
 
 MAX_LESSONS = 12  # of each kind
@@ -46,49 +47,16 @@ _NoteArgument = Annotated[
 group = create_group("Read and correct the notes of a project.")
 
 
-class _ProjectNotes(NamedTuple):
-    """The notes of a project, and what people decided about them."""
-
-    project: str
-    notes: Sequence[RecalledNote]
-    decisions: NoteDecisions
-
-    def get_state(self, note: RecalledNote) -> str:
-        if note.id in self.decisions.retired:
-            return "retired"
-        if note in self.decisions.waiting:
-            return "quarantined"
-        if note in self.decisions.added:
-            return "added"
-        if note in self.decisions.shared:
-            return "shared"
-        return "pinned" if note.id in self.decisions.pinned else "active"
-
-    def find(self, id: str) -> RecalledNote:
-        """Return the note with this id or prefix of an id."""
-        found = [note for note in self.notes if note.id.startswith(id)]
-        if len(found) != 1:
-            raise NotFound(
-                f"Note not found: {id!r:.40}. List notes with `rekindle warm notes list`."
-            )
-        return found[0]
-
-
 def register(app: typer.Typer, warm: typer.Typer) -> None:
     """Register the commands of this module."""
     warm.add_typer(group, name="notes")
     app.command("lessons")(show_lessons)
 
 
-def _load_notes(store: Store, project: str | None) -> _ProjectNotes:
-    from rekindle.knowledge.notes.note import list_notes
-    from rekindle.learning.notes.playbooks import load_decisions, load_playbook
+def _load_notes(store: Store, project: str | None) -> ProjectNotes:
+    from rekindle.learning.notes.decisions import load_project_notes
 
-    key = resolve_project(store, project)
-    decisions = load_decisions(store, key)
-    written = (*decisions.added, *decisions.waiting, *decisions.shared)
-    notes = [*written, *list_notes(load_playbook(store, key))]
-    return _ProjectNotes(key, notes, decisions)
+    return load_project_notes(store, resolve_project(store, project))
 
 
 def resolve_project(store: Store, wanted: str | None) -> str:
@@ -174,13 +142,12 @@ def add_note(
     Examples:
       rekindle warm notes add 'Compare literals in tests; do not use Contains.'
     """
-    from rekindle.knowledge.notes.note import clean_note_text, create_note
+    from rekindle.knowledge.notes.note import clean_note_text
+    from rekindle.learning.notes import decisions
 
     words = clean_note_text(text)
     with open_for_writing(may_create=True) as store:
-        _save_decision(
-            store, resolve_project(store, project), create_note(words, "").id, "added", words
-        )
+        decisions.add_note(store, resolve_project(store, project), words, time.time())
     print_line("Added.")
 
 
@@ -196,14 +163,13 @@ def edit_note(
     Examples:
       rekindle warm notes edit 5f2c91aa 'Run `make check` before every commit.'
     """
-    from rekindle.knowledge.notes.note import clean_note_text, create_note
+    from rekindle.knowledge.notes.note import clean_note_text
+    from rekindle.learning.notes import decisions
 
     words = clean_note_text(text)
     with open_for_writing(may_create=True) as store:
         known = _load_notes(store, project)
-        found = known.find(note)
-        _retire_note(store, known, found)
-        _save_decision(store, known.project, create_note(words, "").id, "added", words)
+        decisions.edit_note(store, known, known.find(note), words, time.time())
     print_line("Edited.")
 
 
@@ -215,14 +181,11 @@ def share_with_all(note: _NoteArgument, project: _ProjectOption = None) -> None:
     Examples:
       rekindle warm notes share 5f2c91aa
     """
-    from rekindle.learning.notes.playbooks import share_note
+    from rekindle.learning.notes import decisions
 
     with open_for_writing(may_create=True) as store:
         known = _load_notes(store, project)
-        found = known.find(note)
-        if known.get_state(found) not in ("active", "pinned", "added"):
-            raise InvalidInput(f"note {found.id}: expected one that is told in this project")
-        share_note(store, known.project, found, time.time())
+        decisions.share_with_projects(store, known, known.find(note), time.time())
     print_line("Shared.")
 
 
@@ -234,12 +197,11 @@ def accept_note(note: _NoteArgument, project: _ProjectOption = None) -> None:
     Examples:
       rekindle warm notes accept 5f2c91aa
     """
+    from rekindle.learning.notes import decisions
+
     with open_for_writing(may_create=True) as store:
         known = _load_notes(store, project)
-        found = known.find(note)
-        if known.get_state(found) != "quarantined":
-            raise InvalidInput(f"note {found.id}: expected a quarantined note")
-        _save_decision(store, known.project, found.id, "added", found.text)
+        decisions.accept_note(store, known, known.find(note), time.time())
     print_line("Accepted.")
 
 
@@ -251,7 +213,11 @@ def pin_note(note: _NoteArgument, project: _ProjectOption = None) -> None:
     Examples:
       rekindle warm notes pin 5f2c91aa
     """
-    _change_note(note, project, "pinned")
+    from rekindle.learning.notes import decisions
+
+    with open_for_writing(may_create=True) as store:
+        known = _load_notes(store, project)
+        decisions.pin_note(store, known, known.find(note), time.time())
     print_line("Pinned.")
 
 
@@ -263,7 +229,11 @@ def retire_note(note: _NoteArgument, project: _ProjectOption = None) -> None:
     Examples:
       rekindle warm notes retire 5f2c91aa
     """
-    _change_note(note, project, "retired")
+    from rekindle.learning.notes import decisions
+
+    with open_for_writing(may_create=True) as store:
+        known = _load_notes(store, project)
+        decisions.retire_note(store, known, known.find(note), time.time())
     print_line("Retired.")
 
 
@@ -275,36 +245,12 @@ def reset_note(note: _NoteArgument, project: _ProjectOption = None) -> None:
     Examples:
       rekindle warm notes reset 5f2c91aa
     """
-    _change_note(note, project, "active")
-    print_line("Reset.")
+    from rekindle.learning.notes import decisions
 
-
-def _change_note(note: str, project: str | None, state: str) -> None:
     with open_for_writing(may_create=True) as store:
         known = _load_notes(store, project)
-        found = known.find(note)
-        if state == "retired":
-            _retire_note(store, known, found)
-        elif state == "active":
-            store.observations.delete_decision(known.project, found.id)
-        elif known.get_state(found) not in ("added", "quarantined", "shared"):
-            _save_decision(store, known.project, found.id, state)
-
-
-def _retire_note(store: Store, known: _ProjectNotes, note: RecalledNote) -> None:
-    """Retire a note; one that was written for this project is deleted."""
-    if known.get_state(note) in ("added", "quarantined"):
-        store.observations.delete_decision(known.project, note.id)
-    else:
-        _save_decision(store, known.project, note.id, "retired")
-
-
-def _save_decision(
-    store: Store, project: str, note: str, state: str, text: str | None = None
-) -> None:
-    from rekindle.store.learning.observations import NoteDecision
-
-    store.observations.save_decision(project, NoteDecision(note, state, text, time.time()))
+        decisions.reset_note(store, known, known.find(note))
+    print_line("Reset.")
 
 
 # ── lessons
@@ -364,7 +310,7 @@ def _read_file(file: Path) -> str:
         raise InvalidInput(f"{file}: not valid UTF-8") from None
 
 
-def _format_lessons(known: _ProjectNotes) -> Iterable[str]:
+def _format_lessons(known: ProjectNotes) -> Iterable[str]:
     from rekindle.knowledge.skill import SECTION_TITLES
     from rekindle.projects import shorten_project
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,22 +21,15 @@ from rekindle.cli.output import (
     show_progress,
     write_table,
 )
-from rekindle.cli.store_access import open_for_notes
+from rekindle.cli.store_access import load_settings, open_for_notes
 from rekindle.errors import InvalidInput
 
 if TYPE_CHECKING:
     from rekindle.analytics.cluster_stats import Rate
     from rekindle.knowledge.notes.replay import ReplayedRecall, ReplayResult
+    from rekindle.learning.notes.replay_figures import ReplayFigures
 
 _MAX_READ = 10
-_TITLES = {
-    "given": "sessions told anything",
-    "came_true": "of what was named came true",
-    "commands_told": "own commands used: told",
-    "files_told": "files used: told",
-    "mended": "failures fixed: told how",
-    "beside": "answers beside the point",
-}
 
 
 def register(group: typer.Typer) -> None:
@@ -59,7 +54,8 @@ def replay_history(
 
     Every session of a project with five or more earlier ones is asked for, with what was learned
     from the earlier ones only. Compared are the naive list (the 12 commonest commands and the 8
-    commonest files) and the limit (everything that was known before). No model is used.
+    commonest files) and the limit (everything that was known before). No model is used. The figures of
+    one project are kept for `rekindle web`.
 
     \b
     Examples:
@@ -67,21 +63,29 @@ def replay_history(
       rekindle warm replay --project owner/name --json
       rekindle warm replay --html replay.html
     """
-    from rekindle.learning.notes.replay import replay_projects
+    from rekindle.learning.notes.replay import choose_projects, replay_projects
+    from rekindle.learning.notes.replay_figures import save_replay, summarize_replay
 
     if html is not None and not html.expanduser().absolute().parent.is_dir():
         raise typer.BadParameter(f"folder not found: {html.parent}")
     with open_for_notes() as store, show_progress("Replaying") as progress:
         results = replay_projects(store, project, progress=progress)
+        known = [one for one, _, _ in store.observations.list_projects()]
     if not results[0].scores:
         raise InvalidInput(
             "no sessions to replay: expected a project with six or more sessions with tool calls."
             " List sessions with `rekindle sessions list`"
         )
+    chosen = choose_projects(known, project)
+    if len(chosen) == 1:
+        with suppress(OSError):  # a home that cannot be written to
+            save_replay(load_settings().home, chosen[0], results, time.time())
     if html is not None:
         html.expanduser().write_text("".join(_render_page(results, project)), encoding="utf-8")
     if json:
-        print_line(encode_json([_result_to_dict(one) for one in results]).decode())
+        print_line(
+            encode_json([_figures_to_dict(one) for one in summarize_replay(results)]).decode()
+        )
     elif html is not None:
         print_line(f"Wrote {html}")
     else:
@@ -92,10 +96,12 @@ def replay_history(
 def _write_result_table(results: Sequence[ReplayResult]) -> None:
     print_line(f"{format_count(len(results[0].scores), 'session')} replayed.\n")
     columns = [Column(""), *(Column(one.name, right=True) for one in results)]
+    from rekindle.learning.notes.replay_figures import METRIC_TITLES
+
     rates = [one.compute_rates() for one in results]
     rows = [
         [title, *(_format_rate(each[metric]) for each in rates)]
-        for metric, title in _TITLES.items()
+        for metric, title in METRIC_TITLES.items()
     ]
     rows.append(["tokens a start", *(_format_number(one.tokens_per_start) for one in results)])
     rows.append(["tokens a failure", *(_format_number(one.tokens_per_failure) for one in results)])
@@ -133,14 +139,11 @@ def _write_recall(one: ReplayedRecall) -> None:
         print_line(f"    {line}")
 
 
-def _result_to_dict(result: ReplayResult) -> dict[str, Any]:
-    return {
-        "name": result.name,
-        "sessions": len(result.scores),
-        "rates": {metric: rate._asdict() for metric, rate in result.compute_rates().items()},
-        "tokens_per_start": result.tokens_per_start,
-        "tokens_per_failure": result.tokens_per_failure,
-    }
+def _figures_to_dict(one: ReplayFigures) -> dict[str, Any]:
+    import msgspec
+
+    rates = {metric: rate._asdict() for metric, rate in one.rates.items()}
+    return {**msgspec.structs.asdict(one), "rates": rates}
 
 
 # ── the page
@@ -180,10 +183,12 @@ pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.84rem;margin:.4rem 0 
 def _render_rates(
     results: Sequence[ReplayResult], rates: Sequence[dict[str, Rate]]
 ) -> Iterator[str]:
+    from rekindle.learning.notes.replay_figures import METRIC_TITLES
+
     yield "<section><h2>How it did</h2>\n<table class=rows><thead><tr><th></th>"
     yield "".join(f"<th>{escape(one.name)}</th>" for one in results)
     yield "</tr></thead><tbody>\n"
-    for metric, title in _TITLES.items():
+    for metric, title in METRIC_TITLES.items():
         cells = ""
         for number, (one, each) in enumerate(zip(results, rates, strict=True)):
             rate = each[metric]

@@ -21,8 +21,13 @@ def recall_at_start(
     Notes that it was told already are `known` by their ids.
     """
     project = find_project(store, folder)
-    if project is None:
-        return Recall()
+    return Recall() if project is None else recall_in_project(store, project, message, known)
+
+
+def recall_in_project(
+    store: Store, project: str, message: str, known: AbstractSet[str] = frozenset()
+) -> Recall:
+    """Return what a session in this project should be told before it begins."""
     decisions = load_decisions(store, project)
     return recall_start(load_playbook(store, project), message, decisions, known)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rekindle.knowledge.notes.replay import (
     LimitRecaller,
@@ -30,11 +30,7 @@ def replay_projects(
         for project, _, _ in store.observations.list_projects()
     }
     is_own = find_own_commands(histories)
-    chosen = {
-        project: sessions
-        for project, sessions in histories.items()
-        if wanted is None or matches_project(project, wanted)
-    }
+    chosen = {project: histories[project] for project in choose_projects(histories, wanted)}
     total, done = sum(map(len, chosen.values())), 0
 
     def advance() -> None:
@@ -49,6 +45,14 @@ def replay_projects(
         for name, score in replay_project(sessions, recallers, is_own, advance):
             scores[name].append(score)
     return [ReplayResult(name, found) for name, found in scores.items()]
+
+
+def choose_projects(projects: Iterable[str], wanted: str | None) -> list[str]:
+    """Return the projects that a person means: exactly this one, or those that it may stand for."""
+    found = [*projects]
+    if wanted is None or wanted in found:
+        return found if wanted is None else [wanted]
+    return [project for project in found if matches_project(project, wanted)]
 
 
 def _iter_replay_sessions(store: Store, project: str) -> Iterator[ReplaySession]:

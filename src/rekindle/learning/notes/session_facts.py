@@ -20,7 +20,7 @@ from rekindle.knowledge.notes.calls import read_forms
 from rekindle.knowledge.notes.failures import list_new_words
 from rekindle.knowledge.notes.note import describe_fix
 from rekindle.knowledge.notes.playbook import Playbook
-from rekindle.learning.verdicts.call_details import load_call_details, load_calls
+from rekindle.learning.verdicts.call_details import CallDetail, load_call_details, load_calls
 from rekindle.learning.verdicts.judged_sessions import load_judged_session
 from rekindle.store import Store
 from rekindle.types import QUARTER_SECONDS, JudgedCall, JudgedSession, Session
@@ -149,6 +149,13 @@ def add_problems(store: Store, overview: Overview) -> Overview:
     )
 
 
+def load_command_failures(store: Store, row: CommandRow, limit: int) -> list[CallDetail]:
+    """Return the newest calls in which a command failed, one of each session."""
+    loader = _SessionLoader(store)
+    newest = row.newest[:limit]
+    return [one for failing in newest for one in loader.load_failures(failing.session, row.name, 1)]
+
+
 class _SessionLoader:
     """Loads judged sessions, each once."""
 
@@ -164,13 +171,17 @@ class _SessionLoader:
     def add_example(self, row: CommandRow) -> CommandRow:
         """Add what went wrong when the command failed the last time."""
         for failing in row.newest[:2]:
-            session, calls, _ = self._load(failing.session)
-            failed = [call for call in calls if call.failed and call.kind in ("terminal", "code")]
-            matching = self._find_runs(session, failed, row.name)
+            matching = self.load_failures(failing.session, row.name, 1)
             if matching:
-                detail = load_call_details(self._store, session, matching[-1:])[0]
-                return row._replace(example=detail.problem)
+                return row._replace(example=matching[0].problem)
         return row
+
+    def load_failures(self, id: str, name: str, limit: int) -> list[CallDetail]:
+        """Return the last calls of a session in which a command failed."""
+        session, calls, _ = self._load(id)
+        failed = [call for call in calls if call.failed and call.kind in ("terminal", "code")]
+        matching = self._find_runs(session, failed, name)
+        return load_call_details(self._store, session, matching[-limit:])
 
     def _find_runs(
         self, session: Session, failed: Sequence[JudgedCall], name: str

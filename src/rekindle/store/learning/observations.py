@@ -279,6 +279,19 @@ class Observations:
             for note, state, text, time in rows
         ]
 
+    def find_new_decisions(self, since: float, limit: int) -> list[tuple[str, NoteDecision]]:
+        """Return the newest decisions since a time, each with its project, newest first."""
+        with self._engine.begin_read() as tx:
+            rows = tx.run(
+                "SELECT project, note, state, text, time FROM note_decisions WHERE time >= ?"
+                " ORDER BY time DESC, project, note LIMIT ?",
+                (since, limit),
+            )
+        return [
+            (unescape_text(project), NoteDecision(note, state, _unescape_optional(text), time))
+            for project, note, state, text, time in rows
+        ]
+
 
 def delete_all_observations(tx: Transaction) -> None:
     """Delete everything that can be observed again."""

@@ -30,6 +30,24 @@ class ProjectSessions(NamedTuple):
     last_active: float
 
 
+class ProjectStarts(NamedTuple):
+    """The sessions that were started under one key within an hour (since 1970, UTC)."""
+
+    key: str
+    hour: int
+    sessions: int
+
+
+class ProjectCalls(NamedTuple):
+    """The judged calls of one conversation under one key: how many failed, of how many."""
+
+    key: str
+    conversation: str  # the first known session of it
+    sessions: int
+    errors: int
+    calls: int
+
+
 def load_projects(tx: Transaction, owner: str | None) -> KnownProjects:
     """Load the projects of all sessions, or of an owner's."""
     sql, params = (
@@ -52,4 +70,35 @@ def count_by_project(tx: Transaction, where: Filter, now: float) -> list[Project
     return [
         ProjectSessions(key and unescape_text(key), unescape_text(source), count, last)
         for key, source, count, last in rows
+    ]
+
+
+def count_starts(tx: Transaction, since: float) -> list[ProjectStarts]:
+    """Count the sessions of each project that were started since a time, by hour."""
+    rows = tx.run(
+        f"SELECT {PROJECT_KEY}, CAST(s.started AS BIGINT) / 3600, count(*) FROM sessions s"
+        # A session is active after its start: the index on activity finds it.
+        " WHERE s.pruned IS NULL AND s.archived IS NULL AND s.last_active >= ? AND s.started >= ?"
+        f" AND {PROJECT_KEY} IS NOT NULL GROUP BY 1, 2",
+        (since, since),
+    )
+    return [ProjectStarts(unescape_text(key), int(hour), count) for key, hour, count in rows]
+
+
+def count_calls(tx: Transaction, since: float) -> list[ProjectCalls]:
+    """Count the judged calls of sessions that were active since a time, by project and conversation.
+
+    What a fork repeats of its parent counts once.
+    """
+    rows = tx.run(
+        f"SELECT {PROJECT_KEY}, coalesce(s.parent, s.id), count(DISTINCT s.num), sum(c.failed),"
+        " count(*) FROM sessions s JOIN calls c ON c.session = s.num"
+        " WHERE s.pruned IS NULL AND s.archived IS NULL AND s.last_active >= ?"
+        f" AND {PROJECT_KEY} IS NOT NULL AND c.failed IS NOT NULL AND c.tool_kind <> 'bookkeeping'"
+        " AND (s.forked_at IS NULL OR c.position > s.forked_at) GROUP BY 1, 2",
+        (since,),
+    )
+    return [
+        ProjectCalls(unescape_text(key), unescape_text(conversation), sessions, int(errors), calls)
+        for key, conversation, sessions, errors, calls in rows
     ]

@@ -1,0 +1,113 @@
+"""What people decide about the notes of a project: to add, edit, pin, retire, share or accept them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rekindle.errors import InvalidInput, NotFound
+from rekindle.knowledge.notes.note import (
+    NoteDecisions,
+    RecalledNote,
+    clean_note_text,
+    create_note,
+    list_notes,
+)
+from rekindle.store import Store
+from rekindle.store.learning.observations import NoteDecision
+
+from .playbooks import load_decisions, load_playbook, share_note
+
+_WRITTEN_STATES = ("added", "quarantined")  # of notes that somebody wrote for this project
+_TOLD_STATES = ("active", "pinned", "added")
+
+
+class ProjectNotes(NamedTuple):
+    """The notes of a project, and what people decided about them."""
+
+    project: str
+    notes: Sequence[RecalledNote]
+    decisions: NoteDecisions
+
+    def get_state(self, note: RecalledNote) -> str:
+        """Return the state of a note: active, pinned, retired, added, shared or quarantined."""
+        if note.id in self.decisions.retired:
+            return "retired"
+        if note in self.decisions.waiting:
+            return "quarantined"
+        if note in self.decisions.added:
+            return "added"
+        if note in self.decisions.shared:
+            return "shared"
+        return "pinned" if note.id in self.decisions.pinned else "active"
+
+    def find(self, id: str) -> RecalledNote:
+        """Return the note with this id or prefix of an id."""
+        found = [note for note in self.notes if note.id.startswith(id)]
+        if len(found) != 1:
+            raise NotFound(
+                f"Note not found: {id!r:.40}. List notes with `rekindle warm notes list`."
+            )
+        return found[0]
+
+    def may_share(self, note: RecalledNote) -> bool:
+        """Return whether a note can be told in other projects, because it is told in this one."""
+        return self.get_state(note) in _TOLD_STATES
+
+
+def load_project_notes(store: Store, project: str) -> ProjectNotes:
+    """Load the notes of a project: written ones first, then those that were learned."""
+    decisions = load_decisions(store, project)
+    written = (*decisions.added, *decisions.waiting, *decisions.shared)
+    return ProjectNotes(project, [*written, *list_notes(load_playbook(store, project))], decisions)
+
+
+def add_note(store: Store, project: str, text: str, now: float) -> RecalledNote:
+    """Add a note in a person's own words; every session of the project is told."""
+    note = create_note(clean_note_text(text), "")
+    _save_decision(store, project, NoteDecision(note.id, "added", note.text, now))
+    return note
+
+
+def edit_note(store: Store, known: ProjectNotes, note: RecalledNote, text: str, now: float) -> None:
+    """Replace a note by one in a person's own words; a learned one is retired."""
+    words = clean_note_text(text)
+    retire_note(store, known, note, now)
+    add_note(store, known.project, words, now)
+
+
+def pin_note(store: Store, known: ProjectNotes, note: RecalledNote, now: float) -> None:
+    """Tell a note at every start; those that people wrote are always told."""
+    if known.get_state(note) not in (*_WRITTEN_STATES, "shared"):
+        _save_decision(store, known.project, NoteDecision(note.id, "pinned", None, now))
+
+
+def retire_note(store: Store, known: ProjectNotes, note: RecalledNote, now: float) -> None:
+    """Never tell a note again; one that was written for this project is deleted."""
+    if known.get_state(note) in _WRITTEN_STATES:
+        store.observations.delete_decision(known.project, note.id)
+    else:
+        _save_decision(store, known.project, NoteDecision(note.id, "retired", None, now))
+
+
+def reset_note(store: Store, known: ProjectNotes, note: RecalledNote) -> None:
+    """Forget what was decided about a note."""
+    store.observations.delete_decision(known.project, note.id)
+
+
+def accept_note(store: Store, known: ProjectNotes, note: RecalledNote, now: float) -> None:
+    """Tell sessions a note that an agent proposed."""
+    if known.get_state(note) != "quarantined":
+        raise InvalidInput(f"note {note.id}: expected a quarantined note")
+    _save_decision(store, known.project, NoteDecision(note.id, "added", note.text, now))
+
+
+def share_with_projects(store: Store, known: ProjectNotes, note: RecalledNote, now: float) -> None:
+    """Tell a note of this project in all others."""
+    if not known.may_share(note):
+        raise InvalidInput(f"note {note.id}: expected one that is told in this project")
+    share_note(store, known.project, note, now)
+
+
+def _save_decision(store: Store, project: str, decision: NoteDecision) -> None:
+    store.observations.save_decision(project, decision)
